@@ -1,0 +1,3 @@
+//! The brain of ydl.
+#![no_std]
+extern crate alloc;

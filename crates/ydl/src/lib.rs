@@ -1,0 +1,8 @@
+//! The hands of ydl: one binary that is client, master and agent.
+//!
+//! Each folder is a room; its `mod.rs` says what the room is for.
+
+pub mod agent;
+pub mod master;
+pub mod os;
+pub mod wire;

@@ -1,0 +1,1 @@
+//! The master: the shell around the core.
