@@ -1,0 +1,64 @@
+//! Everybody in a round, as a program is told.
+
+use crate::id::{RoleName, TaskId};
+use alloc::{collections::BTreeMap, string::String, vec::Vec};
+use serde::{Deserialize, Serialize};
+
+/// Where a task is reached by its peers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Endpoint {
+    /// A numeric address that other nodes can reach.
+    pub host: String,
+    /// The ports its agent holds, by name.
+    pub ports: BTreeMap<String, u16>,
+}
+
+/// The members of a round, by role in the order of the job file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cluster {
+    /// The gathering this is true for.
+    pub round: u32,
+    /// Every role.
+    pub roles: Vec<Member>,
+}
+
+/// A role in a [`Cluster`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    /// Its name.
+    pub role: RoleName,
+    /// How many tasks it has.
+    pub instances: u32,
+    /// Where each of them is, by index. Empty in a job whose tasks start on their own: they do not know each other.
+    pub endpoints: Vec<Endpoint>,
+}
+
+impl Cluster {
+    /// How many tasks the job has.
+    pub fn world(&self) -> u32 {
+        self.roles.iter().map(|member| member.instances).sum()
+    }
+
+    /// A task's number among all tasks: by role in the order of the job file, then by index.
+    pub fn rank(&self, task: &TaskId) -> u32 {
+        let before = self
+            .roles
+            .iter()
+            .take_while(|member| member.role != task.role);
+        before.map(|member| member.instances).sum::<u32>() + task.index
+    }
+
+    /// The role of that name.
+    pub fn role(&self, name: &str) -> Option<&Member> {
+        self.roles
+            .iter()
+            .find(|member| member.role.as_str() == name)
+    }
+
+    /// Where a task is reached.
+    pub fn endpoint(&self, task: &TaskId) -> Option<&Endpoint> {
+        self.role(task.role.as_str())?
+            .endpoints
+            .get(task.index as usize)
+    }
+}

@@ -1,0 +1,312 @@
+//! How an attempt ended and what follows from it: the failure table.
+
+use crate::{
+    id::{ContainerId, NodeName, TaskId},
+    spec::Memory,
+    time::Span,
+};
+use alloc::{format, string::String};
+use core::fmt;
+use serde::{Deserialize, Serialize};
+
+/// What ended one attempt of a task.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ending {
+    /// The program exited with 0.
+    Succeeded,
+    /// The program exited with another code.
+    Exited {
+        /// Its exit code.
+        code: i32,
+    },
+    /// A signal ended the program.
+    Signalled {
+        /// Which.
+        signal: i32,
+    },
+    /// The program could not be executed.
+    NotStarted {
+        /// Why.
+        why: String,
+    },
+    /// The agent could not prepare for the program.
+    Unready {
+        /// Why.
+        why: String,
+    },
+    /// The agent itself ended without a word.
+    AgentDied {
+        /// Exit code, or 128 and the signal.
+        status: i32,
+    },
+    /// The container used more memory than it had asked for.
+    MemoryLimit {
+        /// How much it used.
+        used_mib: u64,
+        /// How much it had.
+        limit_mib: u64,
+    },
+    /// The cluster took the container back.
+    Preempted,
+    /// The container went with its node, or with the cluster's memory of it.
+    Lost,
+    /// The node could not run the container.
+    NodeFault {
+        /// Why.
+        why: String,
+    },
+    /// The agent was quiet for too long.
+    Silent {
+        /// How long.
+        quiet: Span,
+    },
+    /// A deadline passed.
+    TooLate {
+        /// What was waited for: `launch`, `join`, `start` or `stop`.
+        wait: Wait,
+        /// How long.
+        after: Span,
+    },
+    /// The program succeeded, its outputs could not be copied.
+    Unsaved {
+        /// Why.
+        why: String,
+    },
+}
+
+/// A wait with a deadline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Wait {
+    /// For the container to start.
+    Launch,
+    /// For the agent to be ready.
+    Join,
+    /// For the program to start.
+    Start,
+    /// For the program to stop.
+    Stop,
+}
+
+/// What an ending says about the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeBlame {
+    /// Nothing.
+    None,
+    /// It is suspect when this happens several times.
+    AfterSeveral,
+    /// It is to be avoided at once.
+    AtOnce,
+}
+
+impl Ending {
+    /// Whether it is somebody's fault and uses up a restart.
+    pub fn counts(&self) -> bool {
+        match self {
+            Ending::Succeeded | Ending::Preempted | Ending::Lost | Ending::NodeFault { .. } => {
+                false
+            }
+            Ending::TooLate { wait, .. } => match wait {
+                Wait::Launch | Wait::Join => false,
+                Wait::Start | Wait::Stop => true,
+            },
+            Ending::Exited { .. }
+            | Ending::Signalled { .. }
+            | Ending::NotStarted { .. }
+            | Ending::Unready { .. }
+            | Ending::AgentDied { .. }
+            | Ending::MemoryLimit { .. }
+            | Ending::Silent { .. }
+            | Ending::Unsaved { .. } => true,
+        }
+    }
+
+    /// Whether the program never had a chance: too many of these in a row are a failure all the same.
+    pub fn before_start(&self) -> bool {
+        matches!(
+            self,
+            Ending::NodeFault { .. }
+                | Ending::TooLate {
+                    wait: Wait::Launch | Wait::Join,
+                    ..
+                }
+        )
+    }
+
+    /// What it says about the node.
+    pub fn blames(&self) -> NodeBlame {
+        match self {
+            Ending::NodeFault { .. } | Ending::Silent { .. } => NodeBlame::AtOnce,
+            Ending::TooLate { .. } => NodeBlame::AtOnce,
+            Ending::Exited { .. } | Ending::Signalled { .. } | Ending::AgentDied { .. } => {
+                NodeBlame::AfterSeveral
+            }
+            Ending::Succeeded
+            | Ending::NotStarted { .. }
+            | Ending::Unready { .. }
+            | Ending::MemoryLimit { .. }
+            | Ending::Preempted
+            | Ending::Lost
+            | Ending::Unsaved { .. } => NodeBlame::None,
+        }
+    }
+}
+
+/// The names of signals a person knows.
+pub fn signal_name(signal: i32) -> String {
+    let name = match signal {
+        1 => "SIGHUP",
+        2 => "SIGINT",
+        3 => "SIGQUIT",
+        4 => "SIGILL",
+        6 => "SIGABRT",
+        7 => "SIGBUS",
+        8 => "SIGFPE",
+        9 => "SIGKILL",
+        11 => "SIGSEGV",
+        13 => "SIGPIPE",
+        15 => "SIGTERM",
+        other => return format!("signal {other}"),
+    };
+    String::from(name)
+}
+
+/// The rest of a sentence that begins with the task's name.
+impl fmt::Display for Ending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Ending::Succeeded => write!(f, "succeeded"),
+            Ending::Exited { code } => write!(f, "exited with code {code}"),
+            Ending::Signalled { signal } => write!(f, "was killed by {}", signal_name(*signal)),
+            Ending::NotStarted { why } => write!(f, "could not be started: {why}"),
+            Ending::Unready { why } => write!(f, "could not get ready: {why}"),
+            Ending::AgentDied { status } if *status > 128 => {
+                write!(
+                    f,
+                    "lost its agent, which was killed by {}",
+                    signal_name(*status - 128)
+                )
+            }
+            Ending::AgentDied { status } => {
+                write!(f, "lost its agent, which exited with code {status}")
+            }
+            Ending::MemoryLimit {
+                used_mib,
+                limit_mib,
+            } => {
+                write!(
+                    f,
+                    "was killed: it used {} of {} memory",
+                    Memory(*used_mib),
+                    Memory(*limit_mib)
+                )
+            }
+            Ending::Preempted => write!(f, "was preempted by the cluster"),
+            Ending::Lost => write!(f, "was lost with its node"),
+            Ending::NodeFault { why } => write!(f, "could not run on its node: {why}"),
+            Ending::Silent { quiet } => write!(f, "was not heard of for {quiet}"),
+            Ending::TooLate { wait, after } => match wait {
+                Wait::Launch => write!(f, "had no container running after {after}"),
+                Wait::Join => write!(f, "was not ready {after} after its container started"),
+                Wait::Start => write!(f, "did not start its program within {after}"),
+                Wait::Stop => write!(f, "did not stop within {after}"),
+            },
+            Ending::Unsaved { why } => {
+                write!(f, "succeeded, but its outputs were not saved: {why}")
+            }
+        }
+    }
+}
+
+/// How a task ended for good.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TaskResult {
+    /// Its last attempt succeeded.
+    Succeeded,
+    /// Its last attempt failed and no restart was left.
+    Failed(Ending),
+    /// It was stopped because the job was over.
+    Stopped,
+}
+
+/// How the job ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// As its completion rules want it.
+    Succeeded,
+    /// For this reason.
+    Failed(Cause),
+    /// Somebody wanted it to end.
+    Killed {
+        /// Who or what.
+        by: String,
+    },
+}
+
+/// Why a job failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cause {
+    /// A task failed for good.
+    Task {
+        /// Which.
+        task: TaskId,
+        /// Its last attempt.
+        attempt: u32,
+        /// Where it ran.
+        node: Option<NodeName>,
+        /// In which container.
+        container: Option<ContainerId>,
+        /// How it ended.
+        ending: Ending,
+        /// The last lines it wrote to stderr.
+        stderr_tail: String,
+    },
+    /// The containers could not be had.
+    NoContainers {
+        /// What was missing, in one sentence.
+        missing: String,
+    },
+    /// The job ran longer than it was allowed to.
+    RanTooLong {
+        /// The limit.
+        limit: Span,
+    },
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Cause::Task {
+                task,
+                attempt,
+                node,
+                ending,
+                ..
+            } => {
+                write!(f, "{task} {ending}")?;
+                if let Some(node) = node {
+                    write!(f, " on `{node}`")?;
+                }
+                write!(f, " (attempt {attempt})")
+            }
+            Cause::NoContainers { missing } => write!(f, "{missing}"),
+            Cause::RanTooLong { limit } => {
+                write!(f, "the job ran longer than its limit of {limit}")
+            }
+        }
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Outcome::Succeeded => write!(f, "succeeded"),
+            Outcome::Failed(cause) => write!(f, "failed: {cause}"),
+            Outcome::Killed { by } => write!(f, "killed by {by}"),
+        }
+    }
+}

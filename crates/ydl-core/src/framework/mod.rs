@@ -1,0 +1,144 @@
+//! What each framework needs: a pure function from cluster and task to environment and arguments.
+//!
+//! A framework is a line in [`Framework`] and a file here. Nothing else in the crate asks which one it is.
+
+mod mxnet;
+mod none;
+
+use crate::{
+    cluster::Cluster,
+    id::TaskId,
+    spec::{Complaint, Completion, Draft, RoleSpec, Scope},
+};
+use alloc::{
+    collections::BTreeMap,
+    format,
+    string::{String, ToString},
+    vec::Vec,
+};
+use core::{fmt, str::FromStr};
+use serde::{Deserialize, Serialize};
+
+/// The frameworks whose rendezvous ydl does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Framework {
+    /// Any command.
+    None,
+    /// MXNet's parameter servers.
+    Mxnet,
+}
+
+/// What a program gets beside its own command and environment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SetUp {
+    /// Variables.
+    pub env: BTreeMap<String, String>,
+    /// Arguments, after its own.
+    pub arguments: Vec<String>,
+}
+
+/// What a role is unless the user says otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RoleDefaults {
+    /// What its end means.
+    pub completion: Completion,
+    /// Who starts again with it.
+    pub scope: Scope,
+}
+
+impl Framework {
+    /// Every framework, in the order of the documentation.
+    pub const ALL: [Framework; 2] = [Framework::None, Framework::Mxnet];
+
+    /// Whether its tasks start together unless the user says otherwise.
+    pub fn together(self) -> bool {
+        match self {
+            Framework::None => false,
+            Framework::Mxnet => true,
+        }
+    }
+
+    /// What a role of that name is unless the user says otherwise.
+    pub fn role_defaults(self, role: &str) -> RoleDefaults {
+        match self {
+            Framework::None => none::ROLE_DEFAULTS,
+            Framework::Mxnet => mxnet::role_defaults(role),
+        }
+    }
+
+    /// The role whose command a role of that name runs when it has none of its own.
+    pub fn command_of(self, role: &str) -> Option<&'static str> {
+        match self {
+            Framework::None => None,
+            Framework::Mxnet => mxnet::command_of(role),
+        }
+    }
+
+    /// Adds the roles that the framework needs and the user need not know.
+    pub fn add_roles(self, roles: &mut Vec<RoleSpec>) {
+        match self {
+            Framework::None => {}
+            Framework::Mxnet => mxnet::add_roles(roles),
+        }
+    }
+
+    /// What is wrong with a job of this framework.
+    pub fn complaints(self, draft: &Draft) -> Vec<Complaint> {
+        match self {
+            Framework::None => Vec::new(),
+            Framework::Mxnet => mxnet::complaints(draft),
+        }
+    }
+
+    /// The ports an agent holds for a role, by name; `true` where the program can bind one that is still held.
+    pub fn ports(self, role: &RoleSpec) -> Vec<(String, bool)> {
+        let mut ports = match self {
+            Framework::None => Vec::new(),
+            Framework::Mxnet => mxnet::ports(role.name.as_str()),
+        };
+        ports.extend(role.ports.iter().map(|name| (name.clone(), false)));
+        ports
+    }
+
+    /// Whether the framework numbers its peers by port, so that ports must ascend with the index.
+    pub fn ports_ascend(self) -> bool {
+        match self {
+            Framework::None => false,
+            Framework::Mxnet => true,
+        }
+    }
+
+    /// What the task's program gets.
+    pub fn set_up(self, cluster: &Cluster, task: &TaskId, attempt: u32) -> SetUp {
+        match self {
+            Framework::None => none::set_up(cluster, task),
+            Framework::Mxnet => mxnet::set_up(cluster, task, attempt),
+        }
+    }
+}
+
+impl fmt::Display for Framework {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Framework::None => "none",
+            Framework::Mxnet => "mxnet",
+        })
+    }
+}
+
+impl FromStr for Framework {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Framework::ALL
+            .into_iter()
+            .find(|framework| framework.to_string() == text);
+        found.ok_or_else(|| {
+            let known: Vec<_> = Framework::ALL.iter().map(|f| format!("`{f}`")).collect();
+            format!(
+                "`{text}` is not a framework that ydl knows; it knows {}",
+                known.join(", ")
+            )
+        })
+    }
+}

@@ -1,0 +1,146 @@
+//! How a job ends: decided once, then everything is stopped, saved and given back.
+
+use super::{Job, Mutant, Place, Stage, Then, attempt::Gone};
+use crate::{
+    action::Action,
+    ending::{Cause, Outcome, TaskResult},
+    fact::What,
+    spec::Completion,
+    view::TaskState,
+};
+use alloc::vec::Vec;
+
+impl Job {
+    /// Whether the completion rules are fulfilled.
+    pub(super) fn succeeded(&self) -> bool {
+        let mut needed = 0;
+        let mut done = 0;
+        let mut services = 0;
+        for (spec, role) in self.spec.roles.iter().zip(&self.roles) {
+            let succeeded = role.count(TaskState::Succeeded);
+            let failed = role.count(TaskState::Failed);
+            let all = succeeded + failed == role.want;
+            let role_done = match spec.completion {
+                Completion::All | Completion::Decides => {
+                    all || (succeeded > 0 && self.mutant.is(Mutant::FirstSuccessIsEnough))
+                }
+                Completion::Any => succeeded > 0,
+                Completion::Service => {
+                    services += u32::from(all);
+                    continue;
+                }
+            };
+            if role_done && spec.completion == Completion::Decides {
+                return true;
+            }
+            needed += 1;
+            done += u32::from(role_done);
+        }
+        // A job of services alone runs until it is ended, or until they have all ended by themselves.
+        if needed == 0 {
+            services as usize == self.roles.len()
+        } else {
+            needed == done
+        }
+    }
+
+    pub(super) fn fail(&mut self, cause: Cause, out: &mut Vec<Action>) {
+        if self.stage == Stage::Active {
+            self.begin_ending(Outcome::Failed(cause), out);
+        }
+    }
+
+    /// The outcome is decided; what still runs is stopped and saved.
+    pub(super) fn begin_ending(&mut self, outcome: Outcome, out: &mut Vec<Action>) {
+        self.record(
+            What::JobEnding {
+                outcome: outcome.clone(),
+            },
+            out,
+        );
+        self.stage = Stage::Ending(outcome);
+        self.timers.clear();
+        self.gatherings.clear();
+        for task in self.roles.iter_mut().flat_map(|role| &mut role.tasks) {
+            task.gathering = None;
+        }
+        for role in 0..self.roles.len() {
+            for index in 0..self.roles[role].tasks.len() as u32 {
+                self.stop_for_good(super::TaskKey { role, index }, out);
+            }
+        }
+    }
+
+    fn stop_for_good(&mut self, key: super::TaskKey, out: &mut Vec<Action>) {
+        let stopped = Then::Over(TaskResult::Stopped);
+        let service = self.spec.roles[key.role].completion == Completion::Service;
+        if service && self.mutant.is(Mutant::LeavesServicesRunning) {
+            self.go_on(key, stopped, out);
+            return;
+        }
+        match self.task(key).place.clone() {
+            Place::Idle { .. } | Place::Asked { .. } => self.go_on(key, stopped, out),
+            // No program runs there yet.
+            Place::Launching { .. } | Place::Joining { .. } | Place::Ready { .. } => {
+                self.part(key, stopped, Gone::Unsure, false, out);
+            }
+            Place::Starting { .. } | Place::Running { .. } | Place::Rewinding { .. } => {
+                let task = self.task(key);
+                let what = What::AttemptStopped {
+                    task: self.id(key),
+                    attempt: task.attempt,
+                };
+                self.record(what, out);
+                self.part(key, stopped, Gone::AgentAlive, true, out);
+            }
+            Place::Stopping {
+                on,
+                since,
+                save,
+                then,
+            } => {
+                let then = match then {
+                    Then::Over(result) => Then::Over(result),
+                    Then::Again { .. } | Then::Vanish | Then::Judge => stopped,
+                };
+                self.set_place(
+                    key,
+                    Place::Stopping {
+                        on,
+                        since,
+                        save,
+                        then,
+                    },
+                );
+            }
+            // It was given back already; nothing follows that it could disturb.
+            Place::Leaving { .. } => self.go_on(key, stopped, out),
+            Place::Over { .. } => {}
+        }
+    }
+
+    /// Somebody has no patience: what still runs is given back as it is.
+    pub(super) fn give_up_waiting(&mut self, out: &mut Vec<Action>) {
+        let held: Vec<_> = self.held.values().map(|held| held.task).collect();
+        for key in held {
+            if let Place::Stopping { then, .. } = self.task(key).place.clone() {
+                self.part(key, then, Gone::Unsure, false, out);
+            }
+        }
+    }
+
+    pub(super) fn finish(&mut self, out: &mut Vec<Action>) {
+        let Stage::Ending(outcome) = self.stage.clone() else {
+            return;
+        };
+        self.record(
+            What::JobFinished {
+                outcome: outcome.clone(),
+            },
+            out,
+        );
+        self.stage = Stage::Finished(outcome.clone());
+        self.timers.clear();
+        out.push(Action::Finish(outcome));
+    }
+}

@@ -1,0 +1,74 @@
+//! Deliberate mistakes. The simulation must find each of them; a product build has none.
+
+/// A mistake to make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mutant {
+    /// No mistake.
+    None,
+    /// A batch of ended containers is dropped after its first.
+    StopsAfterFirstEnded,
+    /// A message is matched by the task its container once had.
+    FencesByTask,
+    /// A container that nobody wants is kept.
+    KeepsSurplus,
+    /// A repeated grant is taken for a new one.
+    RepeatedGrantIsNew,
+    /// A silent agent is waited for, for ever.
+    WaitsForTheSilent,
+    /// A program that is started and never reports is waited for, for ever.
+    NoStartDeadline,
+    /// An exit from an earlier round ends the attempt of this one.
+    LateExitCounts,
+    /// An agent ready for an earlier round is taken to be ready for this one.
+    AnyRoundIsReady,
+    /// The gang starts when all but one are ready.
+    StartsWithoutTheLast,
+    /// A gang that cannot be completed keeps what it has, for ever.
+    NeverGivesBack,
+    /// A replacement is asked for before the old program is known to be dead.
+    ReplacesTheLiving,
+    /// Success is declared when the first worker is done.
+    FirstSuccessIsEnough,
+    /// A failure beyond the limit is repaired all the same.
+    IgnoresTheLimit,
+    /// Preemption uses up a restart.
+    CountsPreemption,
+    /// The job finishes while containers are still held.
+    FinishesEarly,
+    /// Nothing is stopped when the job is over.
+    LeavesServicesRunning,
+    /// A new round keeps the results of the old one.
+    KeepsOldSuccesses,
+    /// After the master's death containers that are gone are still counted on.
+    TrustsTheDead,
+}
+
+impl Mutant {
+    /// Every mistake.
+    #[cfg(feature = "mutants")]
+    pub const ALL: [Mutant; 18] = [
+        Mutant::StopsAfterFirstEnded,
+        Mutant::FencesByTask,
+        Mutant::KeepsSurplus,
+        Mutant::RepeatedGrantIsNew,
+        Mutant::WaitsForTheSilent,
+        Mutant::NoStartDeadline,
+        Mutant::LateExitCounts,
+        Mutant::AnyRoundIsReady,
+        Mutant::StartsWithoutTheLast,
+        Mutant::NeverGivesBack,
+        Mutant::ReplacesTheLiving,
+        Mutant::FirstSuccessIsEnough,
+        Mutant::IgnoresTheLimit,
+        Mutant::CountsPreemption,
+        Mutant::FinishesEarly,
+        Mutant::LeavesServicesRunning,
+        Mutant::KeepsOldSuccesses,
+        Mutant::TrustsTheDead,
+    ];
+
+    /// Whether this is the mistake being made. Always false in a product build, and compiled away.
+    pub(super) fn is(self, mutant: Mutant) -> bool {
+        cfg!(feature = "mutants") && self == mutant
+    }
+}

@@ -1,0 +1,55 @@
+//! When to be woken. One entry per thing that waits; setting one again replaces it.
+
+use super::place::TaskKey;
+use crate::time::Time;
+use alloc::collections::{BTreeMap, BTreeSet};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Timer {
+    Task(TaskKey),
+    Gathering(u32),
+    Starved,
+    Run,
+    Forgive,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Timers {
+    due: BTreeSet<(Time, Timer)>,
+    at: BTreeMap<Timer, Time>,
+}
+
+impl Timers {
+    pub(super) fn arm(&mut self, timer: Timer, at: Option<Time>) {
+        if self.at.get(&timer).copied() == at {
+            return;
+        }
+        if let Some(old) = self.at.remove(&timer) {
+            self.due.remove(&(old, timer));
+        }
+        if let Some(at) = at {
+            self.at.insert(timer, at);
+            self.due.insert((at, timer));
+        }
+    }
+
+    pub(super) fn next(&self) -> Option<Time> {
+        self.due.first().map(|(at, _)| *at)
+    }
+
+    /// The next timer that is due, disarmed.
+    pub(super) fn pop(&mut self, now: Time) -> Option<Timer> {
+        let (at, timer) = *self.due.first()?;
+        if at > now {
+            return None;
+        }
+        self.due.pop_first();
+        self.at.remove(&timer);
+        Some(timer)
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.due.clear();
+        self.at.clear();
+    }
+}

@@ -1,0 +1,277 @@
+//! Every complaint about a draft, with the key it is about, so that a job file can point at the line.
+
+use super::{Command, Completion, Draft, RoleSpec};
+use alloc::{
+    borrow::ToOwned,
+    collections::BTreeSet,
+    format,
+    string::{String, ToString},
+    vec::Vec,
+};
+use core::fmt;
+
+/// More tasks than this in one job is a slip of the finger.
+pub const MOST_TASKS: u64 = 20_000;
+/// The longest name of a job or role.
+const LONGEST_NAME: usize = 64;
+/// The shortest deadline that a healthy agent can meet.
+const SHORTEST_SILENCE_MS: u64 = 1_000;
+
+/// Something wrong with a draft.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Complaint {
+    /// The key, from the top of the job file: `roles.worker.instances`.
+    pub key: String,
+    /// One sentence.
+    pub what: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+}
+
+impl fmt::Display for Complaint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}`: {}", self.key, self.what)
+    }
+}
+
+struct Complaints(Vec<Complaint>);
+
+impl Complaints {
+    fn add(&mut self, key: &str, what: String, hint: &str) {
+        let hint = (!hint.is_empty()).then(|| hint.to_owned());
+        self.0.push(Complaint {
+            key: key.to_owned(),
+            what,
+            hint,
+        });
+    }
+}
+
+pub(super) fn complaints(draft: &Draft) -> Vec<Complaint> {
+    let mut all = Complaints(Vec::new());
+    name(&mut all, "name", &draft.name);
+    if draft.roles.is_empty() {
+        all.add(
+            "roles",
+            "the job has no roles".to_owned(),
+            "name at least one, such as `worker`",
+        );
+    }
+    let mut names = BTreeSet::new();
+    for spec in &draft.roles {
+        let key = format!("roles.{}", spec.name);
+        if !names.insert(spec.name.clone()) {
+            all.add(&key, format!("the role `{}` is there twice", spec.name), "");
+        }
+        role(&mut all, &key, spec);
+    }
+    let tasks: u64 = draft
+        .roles
+        .iter()
+        .map(|role| u64::from(role.instances))
+        .sum();
+    if tasks > MOST_TASKS {
+        let what = format!("the job has {tasks} tasks; at most {MOST_TASKS} are possible");
+        all.add("roles", what, "lower `instances`");
+    }
+    files(&mut all, draft);
+    environment(&mut all, "env", draft.env.keys());
+    deadlines(&mut all, draft);
+    if draft.ports.first == 0 || draft.ports.first > draft.ports.last {
+        let what = format!(
+            "`{}-{}` is not a range of ports",
+            draft.ports.first, draft.ports.last
+        );
+        all.add("ports", what, "write it as `20000-32767`");
+    }
+    all.0.extend(draft.framework.complaints(draft));
+    all.0
+}
+
+fn name(all: &mut Complaints, key: &str, name: &str) {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if name.is_empty() {
+        all.add(key, "the name is empty".to_owned(), "");
+    } else if name.len() > LONGEST_NAME {
+        let what = format!(
+            "the name has {} characters; {LONGEST_NAME} is the most",
+            name.len()
+        );
+        all.add(key, what, "");
+    } else if let Some(odd) = name.chars().find(|c| !fits(*c)) {
+        let what = format!("`{odd}` cannot be part of a name");
+        all.add(key, what, "use letters, digits, `-`, `_` and `.`");
+    } else if !name.starts_with(|c: char| c.is_ascii_alphanumeric()) {
+        all.add(
+            key,
+            format!("`{name}` does not begin with a letter or digit"),
+            "",
+        );
+    }
+}
+
+fn role(all: &mut Complaints, key: &str, role: &RoleSpec) {
+    name(all, key, role.name.as_str());
+    if role.instances == 0 {
+        let hint = "leave the role out, or give it at least one instance";
+        all.add(
+            &format!("{key}.instances"),
+            "a role of 0 instances does nothing".to_owned(),
+            hint,
+        );
+    }
+    if role.resources.memory_mib == 0 {
+        all.add(
+            &format!("{key}.memory"),
+            "a task needs memory".to_owned(),
+            "such as `1 GiB`",
+        );
+    }
+    if role.resources.vcores == 0 {
+        all.add(
+            &format!("{key}.vcores"),
+            "a task needs at least 1 vcore".to_owned(),
+            "",
+        );
+    }
+    let empty = match &role.command {
+        Command::Program(words) => words.first().is_none_or(|word| word.is_empty()),
+        Command::Shell(script) => script.trim().is_empty(),
+    };
+    if empty {
+        let hint = "say what it runs: `run: python train.py`";
+        all.add(
+            &format!("{key}.run"),
+            format!("role `{}` has no command", role.name),
+            hint,
+        );
+    }
+    environment(all, &format!("{key}.env"), role.env.keys());
+    let backoff = role.restart.backoff;
+    if backoff.first > backoff.most {
+        let what = format!(
+            "the first wait ({}) is longer than the longest ({})",
+            backoff.first, backoff.most
+        );
+        all.add(&format!("{key}.restart.backoff"), what, "");
+    }
+    if role.tolerate >= role.instances.max(1) && role.completion != Completion::Service {
+        let what = format!(
+            "all {} tasks may fail and the job would still succeed",
+            role.instances
+        );
+        all.add(
+            &format!("{key}.tolerate"),
+            what,
+            "lower `tolerate`, or make the role a service",
+        );
+    }
+    if let Some(growth) = role.memory_growth {
+        let key = format!("{key}.memory_growth");
+        if growth.percent == 0 {
+            all.add(&key, "growing by 0 percent changes nothing".to_owned(), "");
+        }
+        if growth.most_mib < role.resources.memory_mib {
+            all.add(
+                &key,
+                "the largest size is smaller than the first".to_owned(),
+                "",
+            );
+        }
+    }
+    let mut ports = BTreeSet::new();
+    for port in &role.ports {
+        let fits = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        if port.is_empty() || !port.chars().all(fits) {
+            let what = format!("`{port}` cannot name a port");
+            all.add(&format!("{key}.ports"), what, "use letters, digits and `_`");
+        }
+        if !ports.insert(port) {
+            all.add(
+                &format!("{key}.ports"),
+                format!("the port `{port}` is there twice"),
+                "",
+            );
+        }
+    }
+}
+
+fn files(all: &mut Complaints, draft: &Draft) {
+    let mut names = BTreeSet::new();
+    for file in &draft.files {
+        if !names.insert(&file.name) {
+            let what = format!(
+                "two files would be called `{}` in a task's directory",
+                file.name
+            );
+            all.add(
+                "files",
+                what,
+                "rename one: `files: [{model.py: other/model.py}]`",
+            );
+        }
+        if file.name.is_empty() || file.name == "." || file.name == ".." || file.name.contains('/')
+        {
+            all.add("files", format!("`{}` is not a file name", file.name), "");
+        }
+    }
+    for output in &draft.outputs {
+        let outside =
+            output.from.starts_with('/') || output.from.split('/').any(|part| part == "..");
+        if output.from.is_empty() || outside {
+            let what = format!("`{}` is not below the task's directory", output.from);
+            all.add(
+                "outputs",
+                what,
+                "name a path relative to where the program runs",
+            );
+        }
+        if output.to.is_empty() {
+            all.add("outputs", format!("`{}` goes nowhere", output.from), "");
+        }
+    }
+}
+
+fn environment<'a>(all: &mut Complaints, key: &str, names: impl Iterator<Item = &'a String>) {
+    for name in names {
+        if name.is_empty() || name.contains(['=', '\0']) {
+            all.add(
+                key,
+                format!("`{name}` cannot be the name of a variable"),
+                "",
+            );
+        } else if name.starts_with("YDL_") {
+            let what = format!("`{name}`: names beginning with YDL_ are ydl's own");
+            all.add(key, what, "choose another name");
+        }
+    }
+}
+
+fn deadlines(all: &mut Complaints, draft: &Draft) {
+    let d = &draft.deadlines;
+    let named = [
+        ("allocation", d.allocation),
+        ("launch", d.launch),
+        ("join", d.join),
+        ("start", d.start),
+        ("stop", d.stop),
+        ("save", d.save),
+    ];
+    for (name, span) in named {
+        if span.0 == 0 {
+            let key = format!("deadlines.{name}");
+            all.add(&key, "a deadline of 0 can never be met".to_string(), "");
+        }
+    }
+    if d.run.is_some_and(|span| span.0 == 0) {
+        all.add(
+            "deadlines.run",
+            "a job of 0 seconds can never run".to_string(),
+            "",
+        );
+    }
+    if d.silence.0 < SHORTEST_SILENCE_MS {
+        let what = "a healthy agent may be quiet for up to a second".to_string();
+        all.add("deadlines.silence", what, "1s is the least, 30s is usual");
+    }
+}

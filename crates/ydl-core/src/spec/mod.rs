@@ -1,0 +1,146 @@
+//! What the user asked for.
+//!
+//! [`Draft`] is what a job file or a door fills in; [`JobSpec`] is a draft that was checked, and the only thing
+//! the rest of the crate accepts. Nobody can hold an invalid [`JobSpec`].
+
+mod check;
+mod policy;
+mod role;
+
+pub use check::Complaint;
+pub use policy::{Backoff, Blame, Completion, Deadlines, Gang, MemoryGrowth, Restart, Scope};
+pub use role::{Command, Memory, Resources, RoleSpec};
+
+use crate::{framework::Framework, id::RoleName};
+use alloc::{collections::BTreeMap, string::String, vec::Vec};
+use core::ops::Deref;
+use serde::{Deserialize, Serialize};
+
+/// A job as written, before it was checked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Draft {
+    /// What people call it.
+    pub name: String,
+    /// Whose rendezvous it needs.
+    pub framework: Framework,
+    /// What `python` and the rest of `PATH` mean inside a task.
+    pub environment: Environment,
+    /// Files that lie in every task's working directory.
+    pub files: Vec<File>,
+    /// The roles in the order of the job file; ranks follow this order.
+    pub roles: Vec<RoleSpec>,
+    /// What is copied out of a task's working directory when it is over.
+    pub outputs: Vec<Output>,
+    /// Variables of every role; a role's own win.
+    pub env: BTreeMap<String, String>,
+    /// Whether tasks start together, and what happens while they cannot.
+    pub gang: Gang,
+    /// How long each wait may take.
+    pub deadlines: Deadlines,
+    /// When a node is avoided, and for how long.
+    pub blame: Blame,
+    /// Where tasks find free ports.
+    pub ports: PortRange,
+    /// The queue on a cluster; one machine has none.
+    pub queue: Option<String>,
+    /// The node label on a cluster; one machine has none.
+    pub node_label: Option<String>,
+}
+
+/// What a task's `PATH` begins with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Environment {
+    /// Whatever the node has.
+    System,
+    /// A directory with `bin` in it, such as a virtual environment.
+    Directory(String),
+}
+
+/// A file or directory that every task finds in its working directory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct File {
+    /// Its name there.
+    pub name: String,
+    /// Where it comes from.
+    pub source: String,
+}
+
+/// Something a task leaves behind.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Output {
+    /// A path or pattern below the working directory.
+    pub from: String,
+    /// Where it goes; `{job}`, `{role}`, `{index}` are filled in.
+    pub to: String,
+}
+
+/// Ports from `first` to `last`, both included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortRange {
+    /// The lowest port taken.
+    pub first: u16,
+    /// The highest port taken.
+    pub last: u16,
+}
+
+impl Default for PortRange {
+    /// Below the ports that Linux hands to outgoing connections (32768 and up): nothing takes a port from under
+    /// a task between the moment it was promised and the moment the program binds it.
+    fn default() -> Self {
+        PortRange {
+            first: 20_000,
+            last: 32_767,
+        }
+    }
+}
+
+/// A job that can be run: a [`Draft`] that passed every check.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Draft", into = "Draft")]
+pub struct JobSpec(Draft);
+
+impl JobSpec {
+    /// Checks a draft; every complaint is returned, not only the first.
+    pub fn new(draft: Draft) -> Result<JobSpec, Vec<Complaint>> {
+        let complaints = check::complaints(&draft);
+        if complaints.is_empty() {
+            Ok(JobSpec(draft))
+        } else {
+            Err(complaints)
+        }
+    }
+
+    /// The role of that name.
+    pub fn role(&self, name: &RoleName) -> Option<&RoleSpec> {
+        self.roles.iter().find(|role| role.name == *name)
+    }
+
+    /// How many tasks the job starts with.
+    pub fn tasks(&self) -> u64 {
+        self.roles
+            .iter()
+            .map(|role| u64::from(role.instances))
+            .sum()
+    }
+}
+
+impl Deref for JobSpec {
+    type Target = Draft;
+    fn deref(&self) -> &Draft {
+        &self.0
+    }
+}
+
+impl From<JobSpec> for Draft {
+    fn from(spec: JobSpec) -> Draft {
+        spec.0
+    }
+}
+
+impl TryFrom<Draft> for JobSpec {
+    type Error = Complaint;
+    fn try_from(draft: Draft) -> Result<JobSpec, Complaint> {
+        JobSpec::new(draft).map_err(|mut all| all.swap_remove(0))
+    }
+}

@@ -1,0 +1,147 @@
+//! What happens when: restarts, completion, gangs, deadlines, blame. Data only; the deciding is in `job`.
+
+use crate::time::Span;
+use serde::{Deserialize, Serialize};
+
+/// What happens when a task of a role fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Restart {
+    /// Who starts again with it.
+    pub scope: Scope,
+    /// So many failures are repaired: of one task where the scope is `task`, of the role otherwise. Endings that
+    /// are nobody's fault (preemption, a lost node) are always repaired and never counted.
+    pub limit: u32,
+    /// How long to wait before the next attempt.
+    pub backoff: Backoff,
+    /// Failures older than this are forgotten; without it none ever is.
+    pub window: Option<Span>,
+}
+
+/// Who starts again when one task fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scope {
+    /// Only the task.
+    Task,
+    /// Every task of its role, in a new round.
+    Role,
+    /// Every task of the job, in a new round.
+    Job,
+}
+
+/// A wait that doubles from `first` up to `most`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Backoff {
+    /// The first wait.
+    pub first: Span,
+    /// The longest wait.
+    pub most: Span,
+}
+
+impl Backoff {
+    /// The wait after the `n`th failure, counted from 1.
+    pub fn after(&self, n: u32) -> Span {
+        let doubled = self
+            .first
+            .0
+            .saturating_mul(1 << n.saturating_sub(1).min(32));
+        Span(doubled.min(self.most.0))
+    }
+}
+
+/// What a role's end means for the job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Completion {
+    /// The job needs every task of this role to succeed.
+    All,
+    /// The job needs one task of this role to succeed.
+    Any,
+    /// When every task of this role has succeeded the job has, whatever the others do.
+    Decides,
+    /// It need not end: its tasks are stopped when the others are done (parameter servers, sidecars).
+    Service,
+}
+
+/// Whether tasks start together, and what is done while they cannot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gang {
+    /// Nobody starts before everybody is there.
+    pub together: bool,
+    /// How long an incomplete gang keeps the containers it has. Two half-gangs that wait for each other would
+    /// otherwise wait for ever.
+    pub hold: Span,
+    /// How often the gang gives everything back and tries again before the job fails.
+    pub retries: u32,
+    /// How long it stays away before it tries again.
+    pub backoff: Backoff,
+}
+
+/// How long each wait may take. Every state of a task has one; a job cannot hang.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Deadlines {
+    /// From asking for containers until all are granted.
+    pub allocation: Span,
+    /// From a grant until the container is known to start.
+    pub launch: Span,
+    /// From the container's start until its agent is ready.
+    pub join: Span,
+    /// From the order to run until the program runs.
+    pub start: Span,
+    /// From the job's start until its end; without it a job may run for ever.
+    pub run: Option<Span>,
+    /// How long an agent may be quiet.
+    pub silence: Span,
+    /// How long a program has between SIGTERM and SIGKILL.
+    pub grace: Span,
+    /// How long, beyond the grace, an agent may take to obey, and a container to be gone.
+    pub stop: Span,
+    /// How long copying the outputs of a task may take.
+    pub save: Span,
+}
+
+impl Default for Deadlines {
+    fn default() -> Self {
+        Deadlines {
+            allocation: Span::hours(1),
+            launch: Span::minutes(2),
+            join: Span::minutes(2),
+            start: Span::minutes(2),
+            run: None,
+            silence: Span::seconds(30),
+            grace: Span::seconds(10),
+            stop: Span::seconds(20),
+            save: Span::minutes(10),
+        }
+    }
+}
+
+/// When a node is avoided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Blame {
+    /// So many failures of programs on one node make it suspect; faults of the node itself count at once.
+    pub failures: u32,
+    /// How long a suspect is avoided.
+    pub forgive_after: Span,
+    /// At most so many nodes are avoided at a time, and never more than half of those there are.
+    pub at_most: u32,
+}
+
+impl Default for Blame {
+    fn default() -> Self {
+        Blame {
+            failures: 3,
+            forgive_after: Span::minutes(30),
+            at_most: 10,
+        }
+    }
+}
+
+/// More memory after a kill for memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryGrowth {
+    /// So many percent more each time.
+    pub percent: u32,
+    /// Never more than this.
+    pub most_mib: u64,
+}

@@ -1,0 +1,196 @@
+//! The job as people see it. The only model read by the client's tables, `--json` and pages.
+
+use crate::{
+    ending::{Outcome, TaskResult},
+    fact::counted,
+    id::{ContainerId, NodeName, RoleName, TaskId},
+    job::Job,
+    time::Time,
+};
+use alloc::{format, string::String, vec::Vec};
+use serde::{Deserialize, Serialize};
+
+/// A job at one moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobView {
+    /// What people call it.
+    pub name: String,
+    /// Where it stands.
+    pub phase: Phase,
+    /// When it began.
+    pub started: Time,
+    /// When this was true.
+    pub now: Time,
+    /// The newest round.
+    pub round: u32,
+    /// What it waits for, in one sentence.
+    pub why: String,
+    /// How it ended, once it has.
+    pub outcome: Option<Outcome>,
+    /// Every role.
+    pub roles: Vec<RoleView>,
+    /// Every task.
+    pub tasks: Vec<TaskView>,
+}
+
+/// Where a job stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Phase {
+    /// Nothing runs yet, or not everything that should.
+    Gathering,
+    /// Programs run.
+    Running,
+    /// It is being ended.
+    Ending,
+    /// It is over.
+    Finished,
+}
+
+/// A role in a [`JobView`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RoleView {
+    /// Its name.
+    pub role: RoleName,
+    /// How many tasks it should have.
+    pub instances: u32,
+    /// How many wait for a container.
+    pub waiting: u32,
+    /// How many have a container and no program yet.
+    pub preparing: u32,
+    /// How many run their program.
+    pub running: u32,
+    /// How many are done.
+    pub succeeded: u32,
+    /// How many failed for good.
+    pub failed: u32,
+}
+
+/// A task in a [`JobView`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskView {
+    /// Which.
+    pub task: TaskId,
+    /// What it is doing.
+    pub state: TaskState,
+    /// Which attempt this is.
+    pub attempt: u32,
+    /// Which round it belongs to.
+    pub round: u32,
+    /// Its container, while it has one.
+    pub container: Option<ContainerId>,
+    /// The node it is or was last on.
+    pub node: Option<NodeName>,
+    /// Since when it is in this state.
+    pub since: Time,
+    /// How an earlier attempt ended, or this one.
+    pub last_ending: Option<String>,
+}
+
+/// What a task is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TaskState {
+    /// It waits before it asks again.
+    BackingOff,
+    /// It waits for a container.
+    Asked,
+    /// Its container is being started.
+    Launching,
+    /// Its agent waits for the others.
+    Ready,
+    /// Its program is being started.
+    Starting,
+    /// Its program runs.
+    Running,
+    /// Its program is stopped, for a new round.
+    Rewinding,
+    /// Its program is stopped or its outputs are copied.
+    Stopping,
+    /// It succeeded.
+    Succeeded,
+    /// It failed for good.
+    Failed,
+    /// It was stopped with the job.
+    Stopped,
+}
+
+impl TaskState {
+    /// The word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            TaskState::BackingOff => "backing-off",
+            TaskState::Asked => "asked",
+            TaskState::Launching => "launching",
+            TaskState::Ready => "ready",
+            TaskState::Starting => "starting",
+            TaskState::Running => "running",
+            TaskState::Rewinding => "rewinding",
+            TaskState::Stopping => "stopping",
+            TaskState::Succeeded => "succeeded",
+            TaskState::Failed => "failed",
+            TaskState::Stopped => "stopped",
+        }
+    }
+}
+
+impl From<&TaskResult> for TaskState {
+    fn from(result: &TaskResult) -> TaskState {
+        match result {
+            TaskResult::Succeeded => TaskState::Succeeded,
+            TaskResult::Failed(_) => TaskState::Failed,
+            TaskResult::Stopped => TaskState::Stopped,
+        }
+    }
+}
+
+impl Job {
+    /// One sentence that says what the job waits for.
+    pub fn why(&self) -> String {
+        if let Some(outcome) = self.outcome() {
+            let left = self.holding();
+            return if left == 0 {
+                format!("the job {outcome}")
+            } else {
+                format!(
+                    "the job {outcome}; {} still to stop",
+                    counted(left, "container")
+                )
+            };
+        }
+        let mut waits = Vec::new();
+        for role in self.role_views() {
+            if role.waiting > 0 {
+                waits.push(format!(
+                    "{} × `{}` for a container",
+                    role.waiting, role.role
+                ));
+            }
+            if role.preparing > 0 {
+                waits.push(format!(
+                    "{} × `{}` for its agent",
+                    role.preparing, role.role
+                ));
+            }
+        }
+        let (ready, of) = self.gathered();
+        if of > 0 && waits.is_empty() {
+            return format!("{ready} of {of} tasks are ready");
+        }
+        if of > 0 {
+            return format!(
+                "{ready} of {of} tasks are ready; waiting: {}",
+                waits.join(", ")
+            );
+        }
+        let running: u32 = self.role_views().iter().map(|role| role.running).sum();
+        if waits.is_empty() {
+            return format!("{} running", counted(running, "task"));
+        }
+        format!(
+            "{} running; waiting: {}",
+            counted(running, "task"),
+            waits.join(", ")
+        )
+    }
+}
