@@ -3,6 +3,9 @@
 //! Each folder is a room; its `mod.rs` says what the room is for.
 
 pub mod agent;
+pub mod env;
+pub mod jobs;
 pub mod master;
 pub mod os;
+pub mod report;
 pub mod wire;

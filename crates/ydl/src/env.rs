@@ -1,0 +1,35 @@
+//! Every variable that ydl reads or sets, in one place.
+
+/// The job's id.
+pub const JOB: &str = "YDL_JOB";
+/// The task's role.
+pub const ROLE: &str = "YDL_ROLE";
+/// The task's index in its role, from 0.
+pub const INDEX: &str = "YDL_INDEX";
+/// Which try of this task this is, from 1.
+pub const ATTEMPT: &str = "YDL_ATTEMPT";
+/// Which gathering of the gang this is, from 1.
+pub const ROUND: &str = "YDL_ROUND";
+/// The task's number among all tasks of the job.
+pub const RANK: &str = "YDL_RANK";
+/// How many tasks the job has.
+pub const WORLD_SIZE: &str = "YDL_WORLD_SIZE";
+/// Everybody in this round, as JSON.
+pub const CLUSTER: &str = "YDL_CLUSTER";
+/// Where the master is: `https://host:port`.
+pub const MASTER: &str = "YDL_MASTER";
+/// A file with the token that opens the key-value store to this task.
+pub const TOKEN_FILE: &str = "YDL_TOKEN_FILE";
+/// A file with the master's certificate (PEM), the only one to be trusted.
+pub const CERTIFICATE_FILE: &str = "YDL_CERTIFICATE_FILE";
+/// A directory that survives attempts and rounds.
+pub const CHECKPOINT: &str = "YDL_CHECKPOINT";
+/// The container's id; also how processes of a container are told from others.
+pub const CONTAINER: &str = "YDL_CONTAINER";
+/// Begins the name of each port the role asked for: `YDL_PORT_HTTP`.
+pub const PORT_PREFIX: &str = "YDL_PORT_";
+
+/// Where the state of local jobs is kept: `$XDG_STATE_HOME/ydl`.
+pub const XDG_STATE_HOME: &str = "XDG_STATE_HOME";
+/// Without colours, whatever the terminal can do.
+pub const NO_COLOR: &str = "NO_COLOR";

@@ -1,0 +1,146 @@
+//! Jobs on this machine: where each keeps its files.
+//!
+//! ```text
+//! $XDG_STATE_HOME/ydl/jobs/<id>/        0700
+//!   job.json          what was submitted: spec, when, from where
+//!   master.json       where the master is, and which process it is
+//!   certificate.pem   the master's certificate; the only one clients trust
+//!   client.token      0600: opens the master to the job's owner
+//!   journal           the inputs of the core
+//!   events.jsonl      the facts, a line each
+//!   result.json       the last view, once the job is over
+//!   master.log        what the master itself has to say
+//!   files/            the job's files, as they were at submit
+//!   checkpoint/       what survives rounds and attempts
+//!   containers/<id>/  a task's working directory
+//!   logs/<role>/<index>/<attempt>/   stdout.0, stderr.0, …
+//! ```
+
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use ydl_core::{ContainerId, JobSpec, TaskId, Time};
+
+/// The directory of one job.
+#[derive(Clone, Debug)]
+pub struct JobDir {
+    path: PathBuf,
+}
+
+/// What was submitted. Written once, before the master starts.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Submitted {
+    /// The job's id, which is also the name of its directory.
+    pub id: String,
+    /// When it was submitted.
+    pub at: Time,
+    /// The directory from which relative destinations of outputs count.
+    pub from: PathBuf,
+    /// What to run.
+    pub spec: JobSpec,
+    /// How much of this machine it may use.
+    pub offer: Offer,
+}
+
+/// How much of this machine a job may use.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Offer {
+    /// Memory in MiB.
+    pub memory_mib: u64,
+    /// Virtual cores.
+    pub vcores: u32,
+    /// Graphics processors, by their index on this machine.
+    pub gpus: Vec<u32>,
+}
+
+/// Where a master is. Written by the master when it listens.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MasterPlace {
+    /// `host:port`.
+    pub address: String,
+    /// Its process.
+    pub pid: u32,
+    /// When that process began, in clock ticks since boot, so that a reused pid is not taken for it.
+    pub pid_started: u64,
+}
+
+impl JobDir {
+    /// The directory at that path; nothing is created.
+    pub fn at(path: impl Into<PathBuf>) -> JobDir {
+        JobDir { path: path.into() }
+    }
+
+    /// The directory itself.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The job's id.
+    pub fn id(&self) -> String {
+        self.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+    }
+
+    /// What was submitted.
+    pub fn submitted_file(&self) -> PathBuf {
+        self.path.join("job.json")
+    }
+
+    /// Where the master is.
+    pub fn master_file(&self) -> PathBuf {
+        self.path.join("master.json")
+    }
+
+    /// The master's certificate.
+    pub fn certificate_file(&self) -> PathBuf {
+        self.path.join("certificate.pem")
+    }
+
+    /// The owner's token.
+    pub fn token_file(&self) -> PathBuf {
+        self.path.join("client.token")
+    }
+
+    /// The inputs of the core.
+    pub fn journal_file(&self) -> PathBuf {
+        self.path.join("journal")
+    }
+
+    /// The facts.
+    pub fn events_file(&self) -> PathBuf {
+        self.path.join("events.jsonl")
+    }
+
+    /// The last view.
+    pub fn result_file(&self) -> PathBuf {
+        self.path.join("result.json")
+    }
+
+    /// The master's own log.
+    pub fn master_log(&self) -> PathBuf {
+        self.path.join("master.log")
+    }
+
+    /// The job's files.
+    pub fn files(&self) -> PathBuf {
+        self.path.join("files")
+    }
+
+    /// What survives rounds and attempts.
+    pub fn checkpoint(&self) -> PathBuf {
+        self.path.join("checkpoint")
+    }
+
+    /// A container's own directory.
+    pub fn container(&self, container: &ContainerId) -> PathBuf {
+        self.path.join("containers").join(container.as_str())
+    }
+
+    /// All logs.
+    pub fn logs(&self) -> PathBuf {
+        self.path.join("logs")
+    }
+
+    /// The logs of one attempt.
+    pub fn attempt_logs(&self, task: &TaskId, attempt: u32) -> PathBuf {
+        self.logs().join(task.role.as_str()).join(task.index.to_string()).join(attempt.to_string())
+    }
+}

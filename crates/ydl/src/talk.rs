@@ -1,0 +1,104 @@
+//! What client, master and agent say to each other, as JSON over the job's TLS. Private: the same binary is at
+//! both ends.
+
+use crate::agent::measure::Usage;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use ydl_core::{Endpoint, Exit, Fact, JobView, Order, TaskId};
+
+/// How long the master holds an agent's question open when nothing changes: this is the beat.
+pub const BEAT_MS: u64 = 2_000;
+
+/// `POST /v1/sync`: an agent says what happened and asks for its order. Answered at once when the order is not the
+/// one it has seen, otherwise when it changes or after a beat.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Sync {
+    /// What happened since the last answer, oldest first. Said again until an answer has come.
+    pub reports: Vec<AgentReport>,
+    /// The number of the order it knows; 0 for none.
+    pub seen: u64,
+    /// What its processes use.
+    pub usage: Option<Usage>,
+}
+
+/// The master's answer to [`Sync`].
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Synced {
+    /// The number of this order: it changes when the order does.
+    pub number: u64,
+    /// What the agent should be doing.
+    pub order: Order,
+}
+
+/// Something that happened in a container.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AgentReport {
+    /// The ports are held; it waits for its program.
+    Ready {
+        /// For this round.
+        round: u32,
+        /// Where its peers reach it.
+        endpoint: Endpoint,
+    },
+    /// It cannot get ready.
+    Unready {
+        /// Why.
+        why: String,
+    },
+    /// The program runs.
+    Started {
+        /// In this round.
+        round: u32,
+    },
+    /// The program ended.
+    Exited {
+        /// In this round.
+        round: u32,
+        /// How.
+        exit: Exit,
+    },
+    /// Everything is stopped and saved; it leaves.
+    Saved {
+        /// What could not be saved.
+        error: Option<String>,
+    },
+}
+
+/// `GET /v1/view?seen=N&wait_ms=M`: the job as people see it; answered when it is newer than `seen`, or after the wait.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Viewed {
+    /// The number of this view.
+    pub number: u64,
+    /// The job.
+    pub view: JobView,
+    /// What each task's processes use, where known.
+    pub usage: BTreeMap<TaskId, Usage>,
+}
+
+/// `GET /v1/facts?after=N`: facts from number N on (counted from 0).
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Facts {
+    /// The number of the next one that will come.
+    pub next: u64,
+    /// Those there are, oldest first; at most a thousand at a time.
+    pub facts: Vec<Fact>,
+}
+
+/// `POST /v1/kill`.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Kill {
+    /// Who wants it, for the record.
+    pub by: String,
+    /// Without grace.
+    pub now: bool,
+}
+
+/// `POST /v1/scale`.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Scale {
+    /// Which role.
+    pub role: String,
+    /// How many tasks it should have.
+    pub instances: u32,
+}
