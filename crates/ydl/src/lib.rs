@@ -5,7 +5,9 @@
 pub mod agent;
 pub mod env;
 pub mod jobs;
+pub mod logs;
 pub mod master;
 pub mod os;
 pub mod report;
+pub mod talk;
 pub mod wire;

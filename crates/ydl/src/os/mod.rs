@@ -1,1 +1,11 @@
 //! The one room that may call the operating system unsafely, and the safe doors to it.
+
+pub mod children;
+pub mod proc_tree;
+pub mod process;
+pub mod spawn;
+pub mod usage;
+
+pub use reason::reason;
+
+mod reason;

@@ -1,0 +1,287 @@
+//! Finding a program, and saying in one sentence why it cannot be executed.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::{File, Metadata};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::PermissionsExt;
+
+use rustix::fs::{Access, access};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use crate::os::reason;
+
+/// What a shell without a `PATH` would search.
+const PATH_DEFAULT: &str = "/usr/local/bin:/usr/bin:/bin";
+/// Linux' limit for one argument or variable (MAX_ARG_STRLEN), its final zero included.
+const STRING_BYTES_MAX: usize = 128 << 10;
+
+/// Why a program did not start.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// The system's number for it, 0 if it was never asked.
+    pub errno: i32,
+    pub sentence: String,
+    pub hint: Option<String>,
+}
+
+impl Refusal {
+    fn new(errno: Errno, sentence: String) -> Refusal {
+        Refusal {
+            errno: errno.raw_os_error(),
+            sentence,
+            hint: None,
+        }
+    }
+
+    fn hint(self, hint: impl Into<String>) -> Refusal {
+        Refusal {
+            hint: Some(hint.into()),
+            ..self
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.sentence)
+    }
+}
+
+/// Goes to the directory the program is to run in.
+pub fn enter(cwd: &str) -> Result<(), Refusal> {
+    std::env::set_current_dir(cwd).map_err(|error| {
+        let errno = Errno::from_io_error(&error).unwrap_or(Errno::INVAL);
+        Refusal::new(
+            errno,
+            format!("cannot run in the directory `{cwd}`: {}", reason(&error)),
+        )
+    })
+}
+
+/// The file that `program` means: itself if it has a slash, else looked up in the `PATH` of its own
+/// environment. Relative paths start at the current directory.
+pub fn find(program: &str, env: &BTreeMap<String, String>) -> Result<String, Refusal> {
+    if program.is_empty() {
+        let sentence = "the program's name is empty".to_owned();
+        return Err(Refusal::new(Errno::NOENT, sentence));
+    }
+    if program.contains('/') {
+        return Ok(program.to_owned());
+    }
+    let path = env.get("PATH").map_or(PATH_DEFAULT, String::as_str);
+    let mut passed_over = None;
+    for dir in path.split(':') {
+        let candidate = format!("{}/{program}", if dir.is_empty() { "." } else { dir });
+        let is_file = std::fs::metadata(&candidate).is_ok_and(|metadata| metadata.is_file());
+        if is_file && access(&candidate, Access::EXEC_OK).is_ok() {
+            return Ok(candidate);
+        }
+        if is_file && passed_over.is_none() {
+            passed_over = Some(candidate);
+        }
+    }
+    Err(match passed_over {
+        Some(candidate) => explain(&candidate, Errno::ACCESS),
+        None => {
+            let sentence = format!("the program `{program}` was not found in `PATH`, `{path}`");
+            Refusal::new(Errno::NOENT, sentence)
+        }
+    })
+}
+
+/// Complains about what the kernel would answer with a bare "argument list too long".
+pub fn check_lengths(argv: &[String], env: &BTreeMap<String, String>) -> Result<(), Refusal> {
+    let too_long = |what: String, length: usize| {
+        let sentence =
+            format!("{what} has {length} bytes, more than the {STRING_BYTES_MAX} Linux allows");
+        Err(Refusal::new(Errno::TOOBIG, sentence).hint("pass it in a file instead"))
+    };
+    for (at, argument) in argv.iter().enumerate() {
+        if argument.len() >= STRING_BYTES_MAX {
+            return too_long(format!("argument {at} of `{}`", argv[0]), argument.len());
+        }
+    }
+    for (name, value) in env {
+        let length = name.len() + 1 + value.len();
+        if length >= STRING_BYTES_MAX {
+            return too_long(format!("the environment variable `{name}`"), length);
+        }
+    }
+    Ok(())
+}
+
+/// Why the kernel answered `errno` when asked to execute `path`.
+pub fn explain(path: &str, errno: Errno) -> Refusal {
+    let metadata = match std::fs::metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Refusal::new(errno, format!("the program `{path}` does not exist"));
+        }
+        Err(error) => {
+            let sentence = format!("cannot execute `{path}`: {}", reason(&error));
+            return Refusal::new(errno, sentence);
+        }
+    };
+    if metadata.is_dir() {
+        return Refusal::new(errno, format!("`{path}` is a directory, not a program"));
+    }
+    let known = match errno {
+        Errno::ACCESS => not_executable(path, &metadata),
+        Errno::NOENT => missing_interpreter(path),
+        Errno::NOEXEC => Some(wrong_format(path)),
+        Errno::TOOBIG => Some(Refusal::new(
+            errno,
+            format!("the arguments and the environment of `{path}` are too long together"),
+        )),
+        Errno::TXTBSY => Some(Refusal::new(
+            errno,
+            format!("`{path}` is still being written"),
+        )),
+        _ => None,
+    };
+    known.unwrap_or_else(|| {
+        let sentence = format!("cannot execute `{path}`: {}", reason(&errno.into()));
+        Refusal::new(errno, sentence)
+    })
+}
+
+fn not_executable(path: &str, metadata: &Metadata) -> Option<Refusal> {
+    let mode = metadata.permissions().mode() & 0o7777;
+    if access(path, Access::EXEC_OK).is_err() {
+        let sentence = format!("`{path}` is not executable: its mode is `{mode:04o}`");
+        return Some(
+            Refusal::new(Errno::ACCESS, sentence)
+                .hint(format!("`chmod +x {path}`, or name its interpreter first")),
+        );
+    }
+    if let Some(interpreter) = shebang(path) {
+        let sentence =
+            format!("the script `{path}` asks for `{interpreter}`, which is not executable");
+        return Some(Refusal::new(Errno::ACCESS, sentence));
+    }
+    let sentence = format!("`{path}` may not be executed though its mode is `{mode:04o}`");
+    Some(Refusal::new(Errno::ACCESS, sentence).hint("its file system may be mounted `noexec`"))
+}
+
+/// The file exists and yet "does not": what it needs to be run by is absent.
+fn missing_interpreter(path: &str) -> Option<Refusal> {
+    if let Some(interpreter) = shebang(path) {
+        let shown = interpreter.replace('\r', "\\r");
+        let sentence =
+            format!("the script `{path}` asks for the interpreter `{shown}`, which does not exist");
+        let refusal = Refusal::new(Errno::NOENT, sentence);
+        return Some(if shown == interpreter {
+            refusal
+        } else {
+            refusal.hint(format!(
+                "its lines end as on Windows; try `sed -i 's/\\r$//' {path}`"
+            ))
+        });
+    }
+    let loader = elf_loader(path).ok().flatten()?;
+    let sentence = format!("`{path}` needs the loader `{loader}`, which does not exist");
+    let hint = "it was built for another C library; use a build for this system";
+    Some(Refusal::new(Errno::NOENT, sentence).hint(hint))
+}
+
+fn wrong_format(path: &str) -> Refusal {
+    let machines = (elf_machine(path), elf_machine("/proc/self/exe"));
+    if let (Ok(Some(its)), Ok(Some(ours))) = machines
+        && its != ours
+    {
+        let (its, ours) = (machine_name(its), machine_name(ours));
+        let sentence = format!("`{path}` is built for `{its}`, and this machine is `{ours}`");
+        return Refusal::new(Errno::NOEXEC, sentence);
+    }
+    let sentence = format!(
+        "`{path}` is neither a program this machine knows nor a script beginning with `#!`"
+    );
+    Refusal::new(Errno::NOEXEC, sentence)
+        .hint("name its interpreter first, or begin it with a line such as `#!/bin/sh`")
+}
+
+/// The interpreter a script's first line names.
+fn shebang(path: &str) -> Option<String> {
+    let mut first = Vec::new();
+    // The kernel looks no further either.
+    File::open(path)
+        .ok()?
+        .take(256)
+        .read_to_end(&mut first)
+        .ok()?;
+    let line = first
+        .strip_prefix(b"#!")?
+        .split(|&byte| byte == b'\n')
+        .next()?;
+    let words = line.split(|&byte| byte == b' ' || byte == b'\t');
+    let interpreter = words.into_iter().find(|word| !word.is_empty())?;
+    Some(String::from_utf8_lossy(interpreter).into_owned())
+}
+
+fn elf_head(file: &mut File) -> io::Result<Option<[u8; 64]>> {
+    let mut head = [0; 64];
+    match file.read_exact(&mut head) {
+        Ok(()) => Ok(head.starts_with(b"\x7fELF").then_some(head)),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn elf_machine(path: &str) -> io::Result<Option<u16>> {
+    let head = elf_head(&mut File::open(path)?)?;
+    Ok(head.map(|head| match head[5] {
+        2 => u16::from_be_bytes([head[18], head[19]]),
+        _ => u16::from_le_bytes([head[18], head[19]]),
+    }))
+}
+
+/// The loader a dynamically linked program names. Only the form of this machine (64 bits, little
+/// end first) is read: another one is not refused for its loader.
+fn elf_loader(path: &str) -> io::Result<Option<String>> {
+    const INTERP: u32 = 3;
+    let mut file = File::open(path)?;
+    let Some(head) = elf_head(&mut file)?.filter(|head| head[4] == 2 && head[5] == 1) else {
+        return Ok(None);
+    };
+    let word = |bytes: &[u8], at: usize| {
+        bytes[at..at + 8]
+            .iter()
+            .rev()
+            .fold(0_u64, |word, byte| word << 8 | u64::from(*byte))
+    };
+    let (table, count) = (word(&head, 32), u16::from_le_bytes([head[56], head[57]]));
+    file.seek(SeekFrom::Start(table))?;
+    for _ in 0..count.min(64) {
+        let mut entry = [0; 56];
+        file.read_exact(&mut entry)?;
+        if u32::from_le_bytes([entry[0], entry[1], entry[2], entry[3]]) == INTERP {
+            let mut name = Vec::new();
+            file.seek(SeekFrom::Start(word(&entry, 8)))?;
+            file.take(word(&entry, 32).min(4096))
+                .read_to_end(&mut name)?;
+            name.truncate(
+                name.iter()
+                    .position(|&byte| byte == 0)
+                    .unwrap_or(name.len()),
+            );
+            return Ok(Some(String::from_utf8_lossy(&name).into_owned()));
+        }
+    }
+    Ok(None)
+}
+
+fn machine_name(machine: u16) -> String {
+    match machine {
+        3 => "x86".into(),
+        21 => "ppc64".into(),
+        22 => "s390x".into(),
+        40 => "arm".into(),
+        62 => "x86_64".into(),
+        183 => "aarch64".into(),
+        243 => "riscv".into(),
+        258 => "loongarch".into(),
+        other => format!("machine {other}"),
+    }
+}

@@ -1,0 +1,212 @@
+//! The keeper: a tiny process between the agent and the user's program, `ydl keep`.
+//!
+//! It exists so that nothing a program starts outlives the agent. It is the program's parent and the
+//! one to which orphans below it return, so a program that daemonises is still found. It leads a
+//! session of its own and has no parent-death signal: whatever kills the agent, or the agent's whole
+//! group, leaves the keeper alive for the moment it needs to kill everything below it. It learns of
+//! the agent's death from the end of their socket. Should the keeper itself be killed, the program
+//! dies with it by its own parent-death signal and the agent sweeps up the rest.
+//!
+//! Two threads, no runtime: this one waits for children, the other listens to the agent.
+
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::process::{WaitId, WaitIdOptions, WaitOptions, WaitStatus};
+
+use super::exec::{self, Refusal};
+use super::keeping::{self, Exited, Report, START_BYTES_MAX, Start, WORD_BYTES_MAX, Word};
+use crate::os::proc_tree::Tree;
+use crate::os::process::{self, Signal};
+use crate::os::{reason, spawn, usage};
+
+/// How long SIGKILL may take. A process in an uninterruptible call takes longer; it cannot be helped.
+const KILL_MAX: Duration = Duration::from_secs(5);
+/// How long the keeper goes on after the agent's death before it leaves regardless.
+const ORPHANED_MAX: Duration = Duration::from_secs(15);
+/// How often to make sure that the agent lives, should its socket have leaked to someone else.
+const PARENT_CHECK: Duration = Duration::from_secs(5);
+/// How long the agent may take to say what to run.
+const START_MAX: Duration = Duration::from_secs(60);
+
+/// The program while it has not been reaped; its pid must not be signalled afterwards.
+type Running = Arc<Mutex<Option<u32>>>;
+
+/// Keeps one program, as told on standard input, which must be the agent's socket.
+pub fn run() -> ExitCode {
+    match keep() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Nobody may be there to read it.
+            let _ = writeln!(
+                io::stderr(),
+                "error: the keeper cannot go on: {}",
+                reason(&error)
+            );
+            ExitCode::from(70)
+        }
+    }
+}
+
+fn keep() -> io::Result<()> {
+    let parent = process::parent();
+    process::become_subreaper()?;
+    let mut agent = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    agent.set_read_timeout(Some(START_MAX))?;
+    // An agent that does not read must not keep a dead program's keeper for ever.
+    agent.set_write_timeout(Some(ORPHANED_MAX))?;
+    let start: Start = keeping::read(&mut agent, START_BYTES_MAX)?;
+
+    let pid = match launch(&start) {
+        Ok(pid) => pid,
+        Err(refusal) => return keeping::write(&mut agent, &Report::Failed(refusal)),
+    };
+    drop(start);
+    let running: Running = Arc::new(Mutex::new(Some(pid)));
+    // An agent that died meanwhile is noticed below, where what was started is killed.
+    let _ = keeping::write(&mut agent, &Report::Started { pid });
+
+    agent.set_read_timeout(Some(PARENT_CHECK))?;
+    let (ears, told) = (agent.try_clone()?, Arc::clone(&running));
+    thread::Builder::new()
+        .name("ears".into())
+        .stack_size(128 << 10)
+        .spawn(move || listen(ears, parent, &told))?;
+
+    let status = reap_until_program_ends(&running, pid)?;
+    let left = end_all();
+    let used = usage::of_reaped_children().unwrap_or_default();
+    keeping::write(
+        &mut agent,
+        &Report::Exited(Exited {
+            code: status.exit_status(),
+            signal: status.terminating_signal(),
+            peak_rss_bytes: used.peak_rss_bytes,
+            user_ms: used.user_ms,
+            system_ms: used.system_ms,
+            left,
+        }),
+    )
+}
+
+fn launch(start: &Start) -> Result<u32, Refusal> {
+    exec::enter(&start.cwd)?;
+    let name = start.argv.first().map_or("", String::as_str);
+    let path = exec::find(name, &start.env)?;
+    exec::check_lengths(&start.argv, &start.env)?;
+    let image = spawn::Image::new(
+        &path,
+        start.argv.iter().map(String::as_str),
+        start
+            .env
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str())),
+    )
+    .map_err(|_| Refusal {
+        errno: Errno::INVAL.raw_os_error(),
+        sentence: format!("the arguments or the environment of `{path}` hold a zero byte"),
+        hint: None,
+    })?;
+
+    let mut command = Command::new(&path);
+    command.stdin(Stdio::null());
+    spawn::own_group(&mut command);
+    spawn::die_with_parent(&mut command, Signal::KILL);
+    spawn::become_image(&mut command, image);
+    match command.spawn() {
+        // The handle is given up: this process reaps every child alike.
+        Ok(child) => Ok(child.id()),
+        Err(error) => Err(exec::explain(
+            &path,
+            Errno::from_io_error(&error).unwrap_or(Errno::IO),
+        )),
+    }
+}
+
+/// Reaps whatever ends, orphans that came to this process included, until the program itself has.
+fn reap_until_program_ends(running: &Running, program: u32) -> io::Result<WaitStatus> {
+    loop {
+        // Only looks: whoever ended keeps its pid until it is reaped under the lock.
+        match rustix::process::waitid(WaitId::All, WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        let mut running = running.lock().unwrap_or_else(PoisonError::into_inner);
+        while let Some((pid, status)) = rustix::process::wait(WaitOptions::NOHANG)? {
+            if pid.as_raw_pid() as u32 == program {
+                *running = None;
+                return Ok(status);
+            }
+        }
+    }
+}
+
+/// Kills and reaps everything below until nothing is left; says how many would not die in time.
+fn end_all() -> usize {
+    let deadline = Instant::now() + KILL_MAX;
+    let mut pause = Duration::from_millis(1);
+    loop {
+        loop {
+            match rustix::process::wait(WaitOptions::NOHANG) {
+                Ok(Some(_)) | Err(Errno::INTR) => {}
+                // Orphans become children of this process, so without children nothing is left.
+                Err(_) => return 0,
+                Ok(None) => break,
+            }
+        }
+        let left = kill_below();
+        if Instant::now() > deadline {
+            return left;
+        }
+        thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(50));
+    }
+}
+
+/// Sends SIGKILL to everything below this process; says how many there were.
+fn kill_below() -> usize {
+    // Without `/proc` there is nobody to be found.
+    let Ok(tree) = Tree::read() else { return 0 };
+    let mut alive = 0;
+    for process in tree.descendants(std::process::id()) {
+        if !process.is_over() {
+            alive += 1;
+            // One that changed its user may refuse; it stays counted.
+            let _ = process.identity().signal(Signal::KILL);
+        }
+    }
+    alive
+}
+
+/// Obeys the agent until it falls silent for good.
+fn listen(mut agent: UnixStream, parent: Option<u32>, running: &Running) {
+    loop {
+        match keeping::read(&mut agent, WORD_BYTES_MAX) {
+            Ok(Word::Terminate) => {
+                let running = running.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some(program) = *running {
+                    // A group without members has nobody left to be asked to stop.
+                    let _ = process::kill_group(program, Signal::TERM);
+                }
+            }
+            Ok(Word::Kill) => {
+                kill_below();
+            }
+            // Nothing came: frames are written whole, so it was not cut off in the middle of one.
+            Err(error)
+                if error.kind() == io::ErrorKind::WouldBlock && process::parent() == parent => {}
+            // The end of the socket, or nonsense on it: there is no agent any more.
+            Err(_) => break,
+        }
+    }
+    kill_below();
+    // The other thread sees the program end, cleans up and leaves; this is for when it cannot.
+    thread::sleep(ORPHANED_MAX);
+    std::process::exit(70);
+}

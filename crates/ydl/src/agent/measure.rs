@@ -1,0 +1,180 @@
+//! What a container uses: its processes as YARN would count them, and its GPUs.
+
+use std::fmt;
+use std::io;
+use std::sync::OnceLock;
+use std::time::Instant;
+
+use nvml_wrapper::Nvml;
+use serde::{Deserialize, Serialize};
+
+use crate::os::proc_tree::Tree;
+
+/// What a container uses now, and has used.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Resident memory of all its processes together.
+    pub memory_bytes: u64,
+    /// The largest `memory_bytes` that was ever measured.
+    pub memory_peak_bytes: u64,
+    /// Processor time of all its processes, those that have ended included.
+    pub cpu_millis_total: u64,
+    /// Since the sample before; 100 is one core.
+    pub cpu_percent: u32,
+    pub gpus: Vec<GpuUsage>,
+}
+
+/// What one GPU is doing, for whomever.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GpuUsage {
+    /// As `CUDA_VISIBLE_DEVICES` names it.
+    pub device: String,
+    pub busy_percent: u32,
+    pub memory_bytes: u64,
+    pub memory_total_bytes: u64,
+}
+
+/// Measures one process and everything below it.
+#[derive(Debug)]
+pub struct Meter {
+    root: u32,
+    gpus: Vec<String>,
+    peak_bytes: u64,
+    last: Option<(Instant, u64)>,
+}
+
+impl Meter {
+    /// `visible_devices` is the program's `CUDA_VISIBLE_DEVICES`. Numbers in it count devices in the
+    /// order of the PCI bus, so the program should see `CUDA_DEVICE_ORDER=PCI_BUS_ID`.
+    pub fn new(root: u32, visible_devices: Option<&str>) -> Meter {
+        let gpus = devices(visible_devices.unwrap_or_default());
+        Meter {
+            root,
+            gpus,
+            peak_bytes: 0,
+            last: None,
+        }
+    }
+
+    /// One pass over `/proc`; cheap enough for once a second.
+    pub fn sample(&mut self) -> io::Result<Usage> {
+        let sum = Tree::read()?.sum(self.root);
+        let now = Instant::now();
+        let millis = sum.cpu_ticks.saturating_mul(1000) / rustix::param::clock_ticks_per_second();
+        // A child's time is missing for the moment between its end and its reaping.
+        let total = millis.max(self.last.map_or(0, |(_, before)| before));
+        let cpu_percent = self.last.map_or(0, |(then, before)| {
+            let elapsed = now.duration_since(then).as_millis().max(1) as u64;
+            ((total - before) * 100 / elapsed) as u32
+        });
+        self.last = Some((now, total));
+        self.peak_bytes = self.peak_bytes.max(sum.rss_bytes);
+        Ok(Usage {
+            memory_bytes: sum.rss_bytes,
+            memory_peak_bytes: self.peak_bytes,
+            cpu_millis_total: total,
+            cpu_percent,
+            gpus: self.gpus.iter().filter_map(|device| gpu(device)).collect(),
+        })
+    }
+}
+
+fn devices(visible: &str) -> Vec<String> {
+    // CUDA ignores what follows the first name it cannot understand, -1 above all.
+    visible
+        .split(',')
+        .map(str::trim)
+        .take_while(|name| !name.is_empty() && *name != "-1" && *name != "NoDevFiles")
+        .map(str::to_owned)
+        .collect()
+}
+
+/// NVIDIA's library, opened when first needed. That it is absent is nothing unusual.
+struct Library(Option<Nvml>);
+
+impl fmt::Debug for Library {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            out,
+            "Library({})",
+            if self.0.is_some() { "open" } else { "absent" }
+        )
+    }
+}
+
+fn nvml() -> Option<&'static Nvml> {
+    static LIBRARY: OnceLock<Library> = OnceLock::new();
+    let open = || {
+        // Where the driver is installed without its development files only the first name exists.
+        let names = ["libnvidia-ml.so.1", "libnvidia-ml.so"];
+        Library(
+            names
+                .iter()
+                .find_map(|name| Nvml::builder().lib_path(name.as_ref()).init().ok()),
+        )
+    };
+    LIBRARY.get_or_init(open).0.as_ref()
+}
+
+fn gpu(device: &str) -> Option<GpuUsage> {
+    let nvml = nvml()?;
+    let handle = match device.parse() {
+        Ok(index) => nvml.device_by_index(index),
+        Err(_) => nvml.device_by_uuid(device),
+    }
+    .ok()?;
+    // A part of a GPU (MIG) tells its memory but not how busy it is.
+    let memory = handle.memory_info().ok()?;
+    let busy_percent = handle.utilization_rates().map_or(0, |rates| rates.gpu);
+    Some(GpuUsage {
+        device: device.to_owned(),
+        busy_percent,
+        memory_bytes: memory.used,
+        memory_total_bytes: memory.total,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_are_read_as_cuda_reads_them() {
+        assert_eq!(devices("0, 2,GPU-1f"), ["0", "2", "GPU-1f"]);
+        assert_eq!(devices("1,-1,0"), ["1"]);
+        for none in ["", "-1", "NoDevFiles", " "] {
+            assert!(devices(none).is_empty(), "{none}");
+        }
+    }
+
+    #[test]
+    fn this_process_uses_memory_and_processor_time() {
+        let mut meter = Meter::new(std::process::id(), None);
+        let first = meter.sample().unwrap();
+        assert!(first.memory_bytes > 0);
+        assert_eq!((first.cpu_percent, first.gpus.len()), (0, 0));
+        let (mut usage, mut spins) = (first.clone(), 0_u64);
+        while usage.cpu_millis_total < first.cpu_millis_total + 20 {
+            spins = std::hint::black_box(spins + 1);
+            if spins % 1_000_000 == 0 {
+                usage = meter.sample().unwrap();
+            }
+        }
+        assert!(usage.cpu_percent > 0);
+        assert!(usage.memory_peak_bytes >= usage.memory_bytes);
+    }
+
+    #[test]
+    fn a_machine_without_the_named_gpu_tells_of_none() {
+        let mut meter = Meter::new(std::process::id(), Some("GPU-00000000-no-such-device"));
+        assert_eq!(meter.sample().unwrap().gpus, []);
+    }
+
+    #[test]
+    fn a_process_that_is_gone_uses_nothing() {
+        assert_eq!(
+            Meter::new(u32::MAX, None).sample().unwrap(),
+            Usage::default()
+        );
+    }
+}

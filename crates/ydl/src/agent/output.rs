@@ -1,0 +1,325 @@
+//! Capturing what a program prints: to files of bounded size, whatever happens to the disk.
+//!
+//! A thread of its own does it, because writing to a slow disk would stop the agent's loop. The
+//! files are as [`crate::logs`] reads them.
+
+use std::io::{self, PipeReader, PipeWriter, Read};
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tokio::sync::oneshot;
+
+use super::segments::SegmentWriter;
+use super::tail::Tail;
+
+/// What one read takes: as much as a pipe holds.
+const READ_BYTES: usize = 64 * 1024;
+/// How much of what still stands in the pipes is taken when the capture is cut short.
+const LAST_READS_MAX: usize = 64;
+/// How long the thread may take to leave after it was told to.
+const LEAVE_MAX: Duration = Duration::from_secs(1);
+
+/// How much of a stream is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rotation {
+    pub segment_bytes: u64,
+    /// Segments kept besides the first, which is always kept.
+    pub newest: u64,
+}
+
+impl Default for Rotation {
+    fn default() -> Rotation {
+        Rotation {
+            segment_bytes: 16 << 20,
+            newest: 4,
+        }
+    }
+}
+
+/// Where the output goes.
+#[derive(Clone, Debug)]
+pub struct OutputSpec {
+    /// Made if absent. Segments of an earlier program in it are replaced.
+    pub dir: PathBuf,
+    pub rotation: Rotation,
+}
+
+/// What became of the output, so far or in the end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Captured {
+    /// The last lines of stderr, for people.
+    pub stderr_tail: String,
+    /// What could not be written.
+    pub dropped_bytes: u64,
+    /// Why the last write failed; `None` when it has worked.
+    pub trouble: Option<String>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    tail: Tail,
+    dropped_bytes: u64,
+    trouble: Option<String>,
+}
+
+/// A look at a capture from elsewhere.
+#[derive(Clone, Debug)]
+pub struct CaptureView(Arc<Mutex<Shared>>);
+
+impl CaptureView {
+    pub fn so_far(&self) -> Captured {
+        let shared = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Captured {
+            stderr_tail: shared.tail.text(),
+            dropped_bytes: shared.dropped_bytes,
+            trouble: shared.trouble.clone(),
+        }
+    }
+}
+
+/// A capture under way. Dropping it cuts it short.
+#[derive(Debug)]
+pub struct Capture {
+    shared: Arc<Mutex<Shared>>,
+    done: oneshot::Receiver<()>,
+    /// The thread sees it closed.
+    stop: Option<PipeWriter>,
+}
+
+impl Capture {
+    /// Returns the ends that the program shall print to: stdout and stderr.
+    pub fn start(spec: OutputSpec) -> io::Result<(Capture, PipeWriter, PipeWriter)> {
+        let (stdout, to_stdout) = io::pipe()?;
+        let (stderr, to_stderr) = io::pipe()?;
+        let (stopped, stop) = io::pipe()?;
+        let (finished, done) = oneshot::channel();
+        let shared = Arc::new(Mutex::new(Shared::default()));
+        let theirs = Arc::clone(&shared);
+        thread::Builder::new()
+            .name("output".into())
+            .stack_size(256 << 10)
+            .spawn(move || {
+                let writer = |stream| SegmentWriter::new(&spec, stream);
+                let streams = [
+                    (stdout, writer("stdout"), false),
+                    (stderr, writer("stderr"), true),
+                ]
+                .map(Some);
+                drain(streams, &stopped, &theirs);
+                // The agent may have stopped waiting.
+                let _ = finished.send(());
+            })?;
+        Ok((
+            Capture {
+                shared,
+                done,
+                stop: Some(stop),
+            },
+            to_stdout,
+            to_stderr,
+        ))
+    }
+
+    pub fn view(&self) -> CaptureView {
+        CaptureView(Arc::clone(&self.shared))
+    }
+
+    /// Waits until everything printed is written, at most `patience`: someone outside the program's
+    /// tree may hold the pipes open.
+    pub async fn finish(&mut self, patience: Duration) -> Captured {
+        if self.stop.is_some() {
+            // An error means that the thread is gone, which is as well.
+            if tokio::time::timeout(patience, &mut self.done)
+                .await
+                .is_err()
+            {
+                self.stop = None;
+                let _ = tokio::time::timeout(LEAVE_MAX, &mut self.done).await;
+            }
+            self.stop = None;
+        }
+        self.view().so_far()
+    }
+}
+
+type Stream = (PipeReader, SegmentWriter, bool);
+
+fn drain(mut streams: [Option<Stream>; 2], stopped: &PipeReader, shared: &Mutex<Shared>) {
+    let mut buffer = vec![0; READ_BYTES];
+    let mut last_reads = None;
+    while streams.iter().any(Option::is_some) {
+        if last_reads.is_some_and(|reads| reads >= LAST_READS_MAX) {
+            return;
+        }
+        let ready = match ready(&streams, stopped, last_reads.is_some()) {
+            Ok(ready) => ready,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            // The kernel is short of memory for the moment.
+            Err(_) => {
+                thread::sleep(Duration::from_millis(10));
+                continue;
+            }
+        };
+        if ready == [false; 3] {
+            return;
+        }
+        if ready[2] && last_reads.is_none() {
+            last_reads = Some(0);
+        }
+        for (stream, _) in streams.iter_mut().zip(ready).filter(|(_, ready)| *ready) {
+            let Some((pipe, writer, is_stderr)) = stream else {
+                continue;
+            };
+            last_reads = last_reads.map(|reads| reads + 1);
+            match pipe.read(&mut buffer) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Ok(0) | Err(_) => *stream = None,
+                Ok(length) => {
+                    let bytes = &buffer[..length];
+                    let failed = writer.write(bytes);
+                    let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                    if *is_stderr {
+                        shared.tail.push(bytes);
+                    }
+                    match failed {
+                        Ok(()) => shared.trouble = None,
+                        Err((dropped, error)) => {
+                            shared.dropped_bytes += dropped;
+                            shared.trouble = Some(error);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Which of stdout, stderr and the order to stop can be read. Waits for one, unless stopping.
+fn ready(
+    streams: &[Option<Stream>; 2],
+    stopped: &PipeReader,
+    stopping: bool,
+) -> io::Result<[bool; 3]> {
+    let mut fds = Vec::with_capacity(3);
+    let mut whose = Vec::with_capacity(3);
+    for (at, stream) in streams.iter().enumerate() {
+        if let Some((pipe, ..)) = stream {
+            fds.push(PollFd::from_borrowed_fd(pipe.as_fd(), PollFlags::IN));
+            whose.push(at);
+        }
+    }
+    if !stopping {
+        fds.push(PollFd::from_borrowed_fd(stopped.as_fd(), PollFlags::IN));
+        whose.push(2);
+    }
+    let at_once = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    poll(&mut fds, stopping.then_some(&at_once))?;
+    let mut ready = [false; 3];
+    for (fd, at) in fds.iter().zip(whose) {
+        ready[at] = !fd.revents().is_empty();
+    }
+    Ok(ready)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::logs::{Chunk, LogReader, Segments};
+    use std::io::Write;
+
+    const PATIENCE: Duration = Duration::from_secs(10);
+
+    fn spec(dir: PathBuf, segment_bytes: u64, newest: u64) -> OutputSpec {
+        OutputSpec {
+            dir,
+            rotation: Rotation {
+                segment_bytes,
+                newest,
+            },
+        }
+    }
+
+    fn read(dir: &std::path::Path, stream: &str) -> (Vec<u8>, u64) {
+        let mut reader = LogReader::new(dir, stream, 0);
+        let (mut all, mut missing) = (Vec::new(), 0);
+        loop {
+            match reader.read_some().unwrap() {
+                Chunk::Data { bytes, .. } => all.extend(bytes),
+                Chunk::Gap { bytes, .. } => missing += bytes,
+                Chunk::End => return (all, missing),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn the_start_and_the_newest_segments_are_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("stdout.9"), "of an earlier program").unwrap();
+        let (mut capture, mut stdout, stderr) =
+            Capture::start(spec(dir.path().to_owned(), 10, 2)).unwrap();
+        let all: Vec<u8> = (0..95).map(|at| b'!' + at).collect();
+        stdout.write_all(&all).unwrap();
+        drop((stdout, stderr));
+        assert_eq!(capture.finish(PATIENCE).await, Captured::default());
+
+        assert_eq!(
+            Segments::new(dir.path(), "stdout").list().unwrap(),
+            [0, 8, 9]
+        );
+        assert_eq!(
+            read(dir.path(), "stdout"),
+            ([&all[..10], &all[80..]].concat(), 70)
+        );
+        assert_eq!(read(dir.path(), "stderr"), (vec![], 0));
+    }
+
+    #[tokio::test]
+    async fn output_that_cannot_be_written_is_drained_and_counted() {
+        let dir = tempfile::tempdir().unwrap();
+        // A file where the directory should be: no write can work until it is gone.
+        let logs = dir.path().join("logs");
+        std::fs::write(&logs, "in the way").unwrap();
+        let (mut capture, mut stdout, mut stderr) =
+            Capture::start(spec(logs.clone(), 1000, 1)).unwrap();
+        let lost = vec![b'x'; 1 << 20];
+        stderr.write_all(&lost).unwrap();
+        stderr.write_all(b"\nlast words\n").unwrap();
+        let dropped = lost.len() as u64 + 12;
+        while capture.view().so_far().dropped_bytes < dropped {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let so_far = capture.view().so_far();
+        assert_eq!(so_far.stderr_tail, "last words");
+        assert!(so_far.trouble.is_some());
+
+        std::fs::remove_file(&logs).unwrap();
+        stderr.write_all(b"back again\n").unwrap();
+        stdout.write_all(b"hello\n").unwrap();
+        drop((stdout, stderr));
+        let captured = capture.finish(PATIENCE).await;
+        assert_eq!((captured.dropped_bytes, captured.trouble), (dropped, None));
+        let (stderr, _) = read(&logs, "stderr");
+        let stderr = String::from_utf8(stderr).unwrap();
+        let note = format!("\nydl: {dropped} bytes of output are missing here: ");
+        assert!(stderr.starts_with(&note), "{stderr}");
+        assert!(stderr.ends_with("\nback again\n"), "{stderr}");
+        assert_eq!(read(&logs, "stdout").0, b"hello\n");
+    }
+
+    #[tokio::test]
+    async fn a_pipe_held_open_by_someone_else_is_not_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut capture, mut stdout, _stderr) =
+            Capture::start(spec(dir.path().to_owned(), 1 << 20, 1)).unwrap();
+        stdout.write_all(b"said before").unwrap();
+        capture.finish(Duration::from_millis(10)).await;
+        assert_eq!(read(dir.path(), "stdout").0, b"said before");
+    }
+}

@@ -1,0 +1,643 @@
+//! Copying what a program leaves behind to where its user wants it.
+//!
+//! A file appears at its destination whole or not at all: it is written beside it, made durable and
+//! renamed. Failures do not stop the other copies, so that one bad link does not cost the model.
+
+use std::fmt;
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Component, Path, PathBuf};
+
+use crate::os::reason;
+
+/// Deeper than any sensible directory, and shallow enough for the stack.
+const DEPTH_MAX: usize = 100;
+/// Failures told by name; beyond, they are counted.
+const FAILURES_MAX: usize = 16;
+
+/// What was copied.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Copied {
+    pub files: u64,
+    pub bytes: u64,
+    /// Sources that do not exist, so that nothing was to be done for them.
+    pub absent: Vec<String>,
+}
+
+/// Some of it could not be copied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutputError {
+    /// A sentence each, never empty.
+    pub failures: Vec<String>,
+    /// Failures beyond those told.
+    pub more: u64,
+    /// What was copied nevertheless.
+    pub copied: Copied,
+}
+
+impl fmt::Display for OutputError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.failures.first().map_or("", String::as_str))?;
+        match self.failures.len() as u64 + self.more {
+            0 | 1 => Ok(()),
+            all => write!(out, " (and {} more)", all - 1),
+        }
+    }
+}
+
+impl std::error::Error for OutputError {}
+
+/// Copies each `from`, relative to `work_dir`, to its `to`. Blocks: call it from a blocking thread.
+///
+/// `from` is a file, a directory, whose content is merged into `to`, or a pattern with `*` in its last
+/// part, whose matches go into the directory `to`. A file becomes `to` itself, unless `to` is a
+/// directory or ends with a slash.
+pub fn copy(work_dir: &Path, outputs: &[(String, PathBuf)]) -> Result<Copied, OutputError> {
+    let mut copier = Copier::default();
+    match work_dir.canonicalize() {
+        Ok(work_dir) => {
+            for (from, to) in outputs {
+                copier.copy_output(&work_dir, from, to);
+            }
+        }
+        Err(error) => {
+            copier.fail(format!(
+                "cannot copy from `{}`: {}",
+                work_dir.display(),
+                reason(&error)
+            ));
+        }
+    }
+    let Copier {
+        copied,
+        failures,
+        more,
+    } = copier;
+    if failures.is_empty() {
+        Ok(copied)
+    } else {
+        Err(OutputError {
+            failures,
+            more,
+            copied,
+        })
+    }
+}
+
+#[derive(Debug, Default)]
+struct Copier {
+    copied: Copied,
+    failures: Vec<String>,
+    more: u64,
+}
+
+impl Copier {
+    fn fail(&mut self, sentence: String) {
+        if self.failures.len() < FAILURES_MAX {
+            self.failures.push(sentence);
+        } else {
+            self.more += 1;
+        }
+    }
+
+    fn copy_output(&mut self, work_dir: &Path, from: &str, to: &Path) {
+        let plain = |part| matches!(part, Component::Normal(_) | Component::CurDir);
+        if from.is_empty() || !Path::new(from).components().all(plain) {
+            return self.fail(format!(
+                "cannot copy the output `{from}`: it is not a path inside the working directory"
+            ));
+        }
+        let source = work_dir.join(from);
+        let pattern = Path::new(from)
+            .file_name()
+            .filter(|name| name.as_bytes().contains(&b'*'));
+        let Some(pattern) = pattern else {
+            return match self.copy_named(work_dir, &source, to) {
+                Ok(true) => {}
+                Ok(false) => self.copied.absent.push(from.to_owned()),
+                Err(sentence) => self.fail(sentence),
+            };
+        };
+        let mut matched = false;
+        let names = source
+            .parent()
+            .and_then(|dir| fs::read_dir(dir).ok())
+            .into_iter()
+            .flatten();
+        for name in names.flatten().map(|entry| entry.file_name()) {
+            if matches(pattern.as_bytes(), name.as_bytes()) {
+                matched = true;
+                let outcome =
+                    self.copy_named(work_dir, &source.with_file_name(&name), &to.join(&name));
+                outcome.map_or_else(|sentence| self.fail(sentence), drop);
+            }
+        }
+        if !matched {
+            self.copied.absent.push(from.to_owned());
+        }
+    }
+
+    /// Copies what a user has named. It may itself be a link, if that stays in the working directory.
+    /// Says whether there was anything.
+    fn copy_named(&mut self, work_dir: &Path, source: &Path, to: &Path) -> Result<bool, String> {
+        let real = match source.canonicalize() {
+            Ok(real) => real,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(failure(source, to, &error)),
+        };
+        if !real.starts_with(work_dir) {
+            return Err(outside(source, &real));
+        }
+        let metadata = real
+            .metadata()
+            .map_err(|error| failure(source, to, &error))?;
+        if metadata.is_dir() {
+            let target = nearest_real(to);
+            if target.starts_with(&real) {
+                return Err(format!(
+                    "cannot copy `{}` to `{}`: the one is inside the other",
+                    source.display(),
+                    to.display()
+                ));
+            }
+            self.copy_dir(&real, &real, &metadata, to, 0);
+            return Ok(true);
+        }
+        let slash = to.as_os_str().as_bytes().ends_with(b"/");
+        let target = match source.file_name() {
+            Some(name) if slash || to.is_dir() => to.join(name),
+            _ => to.to_owned(),
+        };
+        if let Some(dir) = target.parent() {
+            fs::create_dir_all(dir).map_err(|error| failure(source, &target, &error))?;
+        }
+        self.copy_file(&real, &metadata, &target)?;
+        sync_dir_of(&target);
+        Ok(true)
+    }
+
+    fn copy_dir(&mut self, root: &Path, dir: &Path, metadata: &Metadata, to: &Path, depth: usize) {
+        if depth > DEPTH_MAX {
+            return self.fail(format!("cannot copy `{}`: it lies too deep", dir.display()));
+        }
+        let is_new = !to.is_dir();
+        let names = fs::create_dir_all(to).and_then(|()| fs::read_dir(dir));
+        let names = match names {
+            Ok(names) => names,
+            Err(error) => return self.fail(failure(dir, to, &error)),
+        };
+        for name in names {
+            let outcome = match name {
+                Ok(name) => self.copy_entry(root, &name.path(), &to.join(name.file_name()), depth),
+                Err(error) => Err(failure(dir, to, &error)),
+            };
+            outcome.unwrap_or_else(|sentence| self.fail(sentence));
+        }
+        if is_new {
+            // Last, since a directory may forbid to write into it; its owner keeps the right to.
+            let mode = metadata.permissions().mode() & 0o777 | 0o700;
+            if let Err(error) = fs::set_permissions(to, fs::Permissions::from_mode(mode)) {
+                self.fail(failure(dir, to, &error));
+            }
+        }
+        sync_dir_of(&to.join("any"));
+    }
+
+    fn copy_entry(
+        &mut self,
+        root: &Path,
+        from: &Path,
+        to: &Path,
+        depth: usize,
+    ) -> Result<(), String> {
+        let metadata = from
+            .symlink_metadata()
+            .map_err(|error| failure(from, to, &error))?;
+        let kind = metadata.file_type();
+        if kind.is_symlink() {
+            self.copy_link(root, from, to)
+        } else if kind.is_dir() {
+            self.copy_dir(root, from, &metadata, to, depth + 1);
+            Ok(())
+        } else {
+            self.copy_file(from, &metadata, to)
+        }
+    }
+
+    /// A link goes along if what it points to does, and then points to the copy.
+    fn copy_link(&mut self, root: &Path, from: &Path, to: &Path) -> Result<(), String> {
+        let target = fs::read_link(from).map_err(|error| failure(from, to, &error))?;
+        let dir = from.parent().unwrap_or(root);
+        let real = normal(&dir.join(&target));
+        // Lexically, and through whatever other links lie on the way if it exists.
+        let stays = |path: &Path| path.starts_with(root);
+        if !stays(&real)
+            || !dir
+                .join(&target)
+                .canonicalize()
+                .map_or(true, |real| stays(&real))
+        {
+            return Err(outside(from, &target));
+        }
+        let link = if target.is_absolute() {
+            relative(dir, &real)
+        } else {
+            target
+        };
+        let aside = aside(to);
+        write_aside(&aside, to, || std::os::unix::fs::symlink(link, &aside))
+            .map_err(|error| failure(from, to, &error))?;
+        self.copied.files += 1;
+        Ok(())
+    }
+
+    fn copy_file(&mut self, from: &Path, metadata: &Metadata, to: &Path) -> Result<(), String> {
+        // A pipe would block, a device might never end.
+        if !metadata.is_file() {
+            return Err(format!(
+                "cannot copy `{}`: it is not a regular file",
+                from.display()
+            ));
+        }
+        if to.is_dir() {
+            let (from, to) = (from.display(), to.display());
+            return Err(format!(
+                "cannot copy `{from}` to `{to}`: a directory is there"
+            ));
+        }
+        let aside = aside(to);
+        let mode = metadata.permissions().mode() & 0o777;
+        let write = || {
+            let mut source = File::open(from)?;
+            let mut file = OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .mode(0o600)
+                .open(&aside)?;
+            let bytes = io::copy(&mut source, &mut file)?;
+            file.set_permissions(fs::Permissions::from_mode(mode))?;
+            file.sync_all()?;
+            Ok(bytes)
+        };
+        let bytes = write_aside(&aside, to, write).map_err(|error| failure(from, to, &error))?;
+        self.copied.files += 1;
+        self.copied.bytes += bytes;
+        Ok(())
+    }
+}
+
+/// The name a file has while it is written. Cut if need be: names end at 255 bytes.
+fn aside(to: &Path) -> PathBuf {
+    let name = to.file_name().unwrap_or_default().as_bytes();
+    let mut aside = b".".to_vec();
+    aside.extend_from_slice(&name[..name.len().min(200)]);
+    aside.extend_from_slice(format!(".ydl-{}", std::process::id()).as_bytes());
+    to.with_file_name(std::ffi::OsStr::from_bytes(&aside))
+}
+
+/// Runs `write` to make `aside` and renames it; on failure nothing of it is left.
+fn write_aside<T>(aside: &Path, to: &Path, write: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    // An earlier process of our pid may have died here.
+    let _ = fs::remove_file(aside);
+    let outcome = write().and_then(|value| fs::rename(aside, to).map(|()| value));
+    if outcome.is_err() {
+        let _ = fs::remove_file(aside);
+    }
+    outcome
+}
+
+/// Makes renames in the directory of `path` durable. Some file systems cannot, and need not.
+fn sync_dir_of(path: &Path) {
+    if let Some(dir) = path.parent() {
+        let _ = File::open(dir).and_then(|dir| dir.sync_all());
+    }
+}
+
+fn failure(from: &Path, to: &Path, error: &io::Error) -> String {
+    format!(
+        "cannot copy `{}` to `{}`: {}",
+        from.display(),
+        to.display(),
+        reason(error)
+    )
+}
+
+fn outside(link: &Path, target: &Path) -> String {
+    format!(
+        "cannot copy the link `{}`: it points outside, to `{}`",
+        link.display(),
+        target.display()
+    )
+}
+
+/// The real path of the nearest ancestor that exists, with the rest behind it.
+fn nearest_real(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let path = normal(&path);
+    for ancestor in path.ancestors() {
+        if let (Ok(real), Ok(rest)) = (ancestor.canonicalize(), path.strip_prefix(ancestor)) {
+            return real.join(rest);
+        }
+    }
+    path
+}
+
+/// `path` without `.` and `..`, by its text alone.
+fn normal(path: &Path) -> PathBuf {
+    let mut normal = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => {
+                normal.pop();
+            }
+            Component::CurDir => {}
+            part => normal.push(part),
+        }
+    }
+    normal
+}
+
+/// The way from the directory `dir` to `path`, both absolute and normal.
+fn relative(dir: &Path, path: &Path) -> PathBuf {
+    let shared = dir
+        .components()
+        .zip(path.components())
+        .take_while(|(one, two)| one == two)
+        .count();
+    let up = dir.components().skip(shared).map(|_| Component::ParentDir);
+    let way: PathBuf = up.chain(path.components().skip(shared)).collect();
+    if way.as_os_str().is_empty() {
+        PathBuf::from(".")
+    } else {
+        way
+    }
+}
+
+/// Whether `name` fits `pattern`, where `*` stands for any bytes, a leading dot excepted.
+fn matches(pattern: &[u8], name: &[u8]) -> bool {
+    if name.starts_with(b".") && !pattern.starts_with(b".") {
+        return false;
+    }
+    let mut parts = pattern.split(|&byte| byte == b'*');
+    let Some(mut rest) = parts.next().and_then(|first| name.strip_prefix(first)) else {
+        return false;
+    };
+    let parts: Vec<&[u8]> = parts.collect();
+    let Some((last, middle)) = parts.split_last() else {
+        return rest.is_empty();
+    };
+    for part in middle {
+        let found = (0..=rest.len()).find(|at| rest[*at..].starts_with(part));
+        let Some(at) = found else { return false };
+        rest = &rest[at + part.len()..];
+    }
+    rest.ends_with(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    struct Place {
+        dir: tempfile::TempDir,
+    }
+
+    impl Place {
+        fn new(files: &[(&str, &str)]) -> Place {
+            let place = Place {
+                dir: tempfile::tempdir().unwrap(),
+            };
+            fs::create_dir_all(place.work()).unwrap();
+            for (name, text) in files {
+                let path = place.work().join(name);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, text).unwrap();
+            }
+            place
+        }
+
+        fn work(&self) -> PathBuf {
+            self.dir.path().join("work")
+        }
+
+        fn out(&self) -> PathBuf {
+            self.dir.path().join("out")
+        }
+
+        fn copy(&self, from: &str, to: &str) -> Result<Copied, OutputError> {
+            copy(
+                &self.work(),
+                &[(
+                    from.into(),
+                    PathBuf::from(format!("{}{to}", self.out().display())),
+                )],
+            )
+        }
+
+        /// Everything that lies in `out`, links with their targets.
+        fn found(&self) -> Vec<String> {
+            let mut found = Vec::new();
+            let mut dirs = vec![self.out()];
+            while let Some(dir) = dirs.pop() {
+                for entry in fs::read_dir(dir).into_iter().flatten() {
+                    let path = entry.unwrap().path();
+                    let name = path.strip_prefix(self.out()).unwrap().display().to_string();
+                    match fs::read_link(&path) {
+                        Ok(target) => found.push(format!("{name} -> {}", target.display())),
+                        Err(_) if path.is_dir() => dirs.push(path),
+                        Err(_) => {
+                            found.push(format!("{name}={}", fs::read_to_string(path).unwrap()))
+                        }
+                    }
+                }
+            }
+            found.sort();
+            found
+        }
+    }
+
+    #[test]
+    fn a_directory_is_merged_into_its_destination() {
+        let place = Place::new(&[("model/a", "new"), ("model/deep/b", "b")]);
+        fs::create_dir_all(place.out()).unwrap();
+        fs::write(place.out().join("a"), "old").unwrap();
+        fs::write(place.out().join("kept"), "k").unwrap();
+        let copied = place.copy("model/", "").unwrap();
+        assert_eq!(
+            copied,
+            Copied {
+                files: 2,
+                bytes: 4,
+                absent: vec![]
+            }
+        );
+        assert_eq!(place.found(), ["a=new", "deep/b=b", "kept=k"]);
+    }
+
+    #[test]
+    fn a_file_becomes_its_destination_or_goes_into_it() {
+        let place = Place::new(&[("model.bin", "m")]);
+        place.copy("model.bin", "/final.bin").unwrap();
+        place.copy("./model.bin", "/dir/").unwrap();
+        place.copy("model.bin", "").unwrap();
+        assert_eq!(
+            place.found(),
+            ["dir/model.bin=m", "final.bin=m", "model.bin=m"]
+        );
+    }
+
+    #[test]
+    fn a_pattern_takes_what_it_matches_but_not_what_is_hidden() {
+        let place = Place::new(&[
+            ("ckpt-1.bin", "1"),
+            ("ckpt-2.bin", "2"),
+            ("ckpt-2.txt", "t"),
+            (".ckpt-3.bin", "h"),
+        ]);
+        assert_eq!(place.copy("ckpt-*.bin", "").unwrap().files, 2);
+        assert_eq!(place.found(), ["ckpt-1.bin=1", "ckpt-2.bin=2"]);
+        assert_eq!(place.copy("none-*", "").unwrap().absent, ["none-*"]);
+        for (pattern, name, fits) in [
+            ("*", "a", true),
+            ("*", ".a", false),
+            (".*", ".a", true),
+            ("a*b*c", "a-b-c", true),
+            ("a*b*c", "a-c-b", false),
+            ("ab*ba", "aba", false),
+            ("a*", "a", true),
+            ("a", "ab", false),
+        ] {
+            assert_eq!(
+                matches(pattern.as_bytes(), name.as_bytes()),
+                fits,
+                "{pattern} {name}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_is_no_error() {
+        let place = Place::new(&[]);
+        assert_eq!(place.copy("model/", "").unwrap().absent, ["model/"]);
+        assert!(!place.out().exists());
+    }
+
+    #[test]
+    fn paths_that_lead_outside_are_refused() {
+        let place = Place::new(&[("ok", "")]);
+        for from in ["/etc/passwd", "../secret", "a/../../b", "", "../*"] {
+            let error = place.copy(from, "").unwrap_err();
+            assert_eq!(
+                error.to_string(),
+                format!(
+                    "cannot copy the output `{from}`: it is not a path inside the working directory"
+                )
+            );
+        }
+    }
+
+    #[test]
+    fn links_inside_go_along_and_links_outside_are_refused_by_name() {
+        let place = Place::new(&[("model/step-7/w", "w"), ("secret", "s")]);
+        let model = place.work().join("model");
+        symlink("step-7", model.join("latest")).unwrap();
+        symlink(
+            place.work().canonicalize().unwrap().join("model/step-7/w"),
+            model.join("best"),
+        )
+        .unwrap();
+        symlink("nowhere", model.join("dangling")).unwrap();
+        symlink("../secret", model.join("up")).unwrap();
+        symlink("/etc/passwd", model.join("passwd")).unwrap();
+        let error = place.copy("model", "").unwrap_err();
+        let mut failures = error.failures.clone();
+        failures.sort();
+        assert_eq!(failures.len(), 2);
+        assert!(failures[0].contains("model/passwd`: it points outside, to `/etc/passwd`"));
+        assert!(failures[1].contains("model/up`: it points outside, to `../secret`"));
+        assert!(error.to_string().ends_with("(and 1 more)"), "{error}");
+        assert_eq!(
+            place.found(),
+            [
+                "best -> step-7/w",
+                "dangling -> nowhere",
+                "latest -> step-7",
+                "step-7/w=w"
+            ]
+        );
+
+        symlink("/etc", place.work().join("etc")).unwrap();
+        let error = place.copy("etc", "/etc").unwrap_err();
+        assert!(
+            error.to_string().contains("work/etc`: it points outside"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_link_the_user_named_is_followed_inside_the_working_directory() {
+        let place = Place::new(&[("ckpt-7", "seven")]);
+        symlink("ckpt-7", place.work().join("best")).unwrap();
+        place.copy("best", "/best").unwrap();
+        assert_eq!(place.found(), ["best=seven"]);
+    }
+
+    #[test]
+    fn permission_bits_are_kept() {
+        let place = Place::new(&[("d/tool", "#!"), ("d/closed/x", "x")]);
+        let mode = |path: PathBuf| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+        let set = |name: &str, mode| {
+            fs::set_permissions(place.work().join(name), fs::Permissions::from_mode(mode)).unwrap();
+        };
+        set("d/tool", 0o4755);
+        set("d/closed/x", 0o400);
+        set("d/closed", 0o500);
+        place.copy("d", "").unwrap();
+        assert_eq!(mode(place.out().join("tool")), 0o755);
+        assert_eq!(mode(place.out().join("closed/x")), 0o400);
+        assert_eq!(mode(place.out().join("closed")), 0o700);
+    }
+
+    #[test]
+    fn what_is_no_file_is_refused_and_does_not_block() {
+        let place = Place::new(&[("d/x", "x")]);
+        let pipe = place.work().join("d/pipe");
+        let kind = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, kind, 0o600.into(), 0).unwrap();
+        let error = place.copy("d", "").unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .ends_with("d/pipe`: it is not a regular file"),
+            "{error}"
+        );
+        assert_eq!(place.found(), ["x=x"]);
+    }
+
+    #[test]
+    fn a_directory_is_not_copied_into_itself() {
+        let place = Place::new(&[("d/x", "x")]);
+        let to = place.work().join("d/new/deeper");
+        let error = copy(&place.work(), &[("d".into(), to)]).unwrap_err();
+        assert!(
+            error.to_string().ends_with("the one is inside the other"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_destination_that_cannot_be_written_is_named_and_nothing_half_is_left() {
+        let place = Place::new(&[("d/x", "x"), ("d/y", "y")]);
+        fs::create_dir_all(place.out().join("x")).unwrap();
+        let error = place.copy("d", "").unwrap_err();
+        assert!(
+            error.to_string().ends_with("out/x`: a directory is there"),
+            "{error}"
+        );
+        assert_eq!(error.copied.files, 1);
+        assert_eq!(place.found(), ["y=y"]);
+    }
+}

@@ -1,0 +1,362 @@
+//! Holding the ports a program will listen on, from before anybody is told of them.
+//!
+//! A port is held by a socket that is bound but does not listen. It is bound *without* SO_REUSEADDR,
+//! so only one can have it; SO_REUSEADDR is set *afterwards*, and from then on Linux lets a program
+//! that sets it too (as servers do) listen on the port while it is still held, and refuses everybody
+//! who does not, other agents included. For a program that does not set it, the port is let go just
+//! before the start.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
+use std::os::fd::OwnedFd;
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
+
+use crate::os::reason;
+
+/// Below the range from which Linux takes ports for outgoing connections.
+pub const RANGE_DEFAULT: RangeInclusive<u16> = 20_000..=32_767;
+
+/// One port that a program needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Need {
+    pub name: String,
+    /// Held on while the program runs, which must then set SO_REUSEADDR; else let go at its start.
+    pub keep: bool,
+}
+
+/// Which part of the range a task may use: the `index`th of `of` equal parts, in ascending order. So
+/// the ports of the tasks on one machine ascend with their indexes, by which MXNet ranks them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot {
+    pub index: u32,
+    pub of: u32,
+}
+
+/// The ports of one task.
+#[derive(Debug)]
+pub struct Hold {
+    host: IpAddr,
+    range: RangeInclusive<u16>,
+    slot: Slot,
+    held: Vec<Held>,
+}
+
+#[derive(Debug)]
+struct Held {
+    need: Need,
+    port: u16,
+    /// `None` while the program has it.
+    socket: Option<OwnedFd>,
+}
+
+impl Hold {
+    pub fn take(
+        host: IpAddr,
+        needs: &[Need],
+        range: RangeInclusive<u16>,
+        slot: Slot,
+    ) -> Result<Hold, PortsExhausted> {
+        let mut hold = Hold {
+            host,
+            range,
+            slot,
+            held: Vec::with_capacity(needs.len()),
+        };
+        for need in needs {
+            let (port, socket) = hold.take_one(needs.len())?;
+            hold.held.push(Held {
+                need: need.clone(),
+                port,
+                socket: Some(socket),
+            });
+        }
+        Ok(hold)
+    }
+
+    /// The port of each name.
+    pub fn ports(&self) -> BTreeMap<String, u16> {
+        self.held
+            .iter()
+            .map(|held| (held.need.name.clone(), held.port))
+            .collect()
+    }
+
+    /// Lets go of the ports that the program binds without SO_REUSEADDR.
+    pub fn release_for_start(&mut self) {
+        for held in self.held.iter_mut().filter(|held| !held.need.keep) {
+            held.socket = None;
+        }
+    }
+
+    /// Takes again what was let go, for a new round: the same ports where possible. Old connections
+    /// may block one for a minute, and someone else may have it; then it is another of the slot.
+    pub fn retake(&mut self) -> Result<(), PortsExhausted> {
+        for at in 0..self.held.len() {
+            if self.held[at].socket.is_some() {
+                continue;
+            }
+            let (port, socket) = match hold_port(self.host, self.held[at].port) {
+                Ok(socket) => (self.held[at].port, socket),
+                Err(_) => self.take_one(self.held.len())?,
+            };
+            (self.held[at].port, self.held[at].socket) = (port, Some(socket));
+        }
+        Ok(())
+    }
+
+    fn take_one(&self, needed: usize) -> Result<(u16, OwnedFd), PortsExhausted> {
+        let exhausted = |why| PortsExhausted {
+            host: self.host,
+            range: self.range.clone(),
+            slot: self.slot,
+            needed,
+            why,
+        };
+        let (first, width) = self
+            .bounds()
+            .ok_or_else(|| exhausted(Why::Narrow { width: 0 }))?;
+        if (width as usize) < needed {
+            return Err(exhausted(Why::Narrow { width }));
+        }
+        // Agents that start together look in different places first.
+        let offset = (RandomState::new().hash_one(first) % u64::from(width)) as u32;
+        let mut last = None;
+        for step in 0..width {
+            let port = first + ((offset + step) % width) as u16;
+            match hold_port(self.host, port) {
+                Ok(socket) => return Ok((port, socket)),
+                // Taken, or for root alone: the next may be free.
+                Err(rustix::io::Errno::ADDRINUSE | rustix::io::Errno::ACCESS) => {}
+                Err(errno) => {
+                    last = Some(reason(&errno.into()));
+                    break;
+                }
+            }
+        }
+        Err(exhausted(match last {
+            Some(reason) => Why::Refused { reason },
+            None => Why::Taken {
+                first,
+                last: first + (width - 1) as u16,
+            },
+        }))
+    }
+
+    /// The slot's first port and how many it has; `None` if there is no such slot.
+    fn bounds(&self) -> Option<(u16, u32)> {
+        let (start, end) = (u32::from(*self.range.start()), u32::from(*self.range.end()));
+        let width = (end + 1).checked_sub(start)?.checked_div(self.slot.of)?;
+        if width == 0 || self.slot.index >= self.slot.of {
+            return None;
+        }
+        let first = start + self.slot.index * width;
+        // Port 0 would mean any.
+        if first == 0 {
+            return (width > 1).then_some((1, width - 1));
+        }
+        Some((first as u16, width))
+    }
+}
+
+fn hold_port(host: IpAddr, port: u16) -> rustix::io::Result<OwnedFd> {
+    let family = if host.is_ipv4() {
+        AddressFamily::INET
+    } else {
+        AddressFamily::INET6
+    };
+    let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    bind(&socket, &SocketAddr::new(host, port))?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    Ok(socket)
+}
+
+/// No port could be had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortsExhausted {
+    pub host: IpAddr,
+    pub range: RangeInclusive<u16>,
+    pub slot: Slot,
+    /// How many ports the task needs in all.
+    pub needed: usize,
+    why: Why,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Why {
+    Narrow { width: u32 },
+    Taken { first: u16, last: u16 },
+    Refused { reason: String },
+}
+
+impl fmt::Display for PortsExhausted {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (start, end) = (self.range.start(), self.range.end());
+        let PortsExhausted {
+            host,
+            needed,
+            slot: Slot { index, of },
+            ..
+        } = self;
+        write!(out, "cannot hold {needed} port(s) on `{host}`: ")?;
+        match &self.why {
+            Why::Narrow { width } => {
+                write!(
+                    out,
+                    "slot {index} of {of} of the range `{start}-{end}` has {width}"
+                )
+            }
+            Why::Taken { first, last } => write!(
+                out,
+                "`{first}-{last}`, slot {index} of {of} of the range `{start}-{end}`, are all taken"
+            ),
+            Why::Refused { reason } => out.write_str(reason),
+        }
+    }
+}
+
+impl std::error::Error for PortsExhausted {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::io::Errno;
+    use rustix::net::listen;
+    use std::net::{Ipv4Addr, TcpListener, TcpStream};
+
+    const HOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+    fn needs(names: &[(&str, bool)]) -> Vec<Need> {
+        names
+            .iter()
+            .map(|(name, keep)| Need {
+                name: (*name).into(),
+                keep: *keep,
+            })
+            .collect()
+    }
+
+    fn take(names: &[(&str, bool)], index: u32, of: u32) -> Hold {
+        Hold::take(HOST, &needs(names), RANGE_DEFAULT, Slot { index, of }).unwrap()
+    }
+
+    /// As a program that does not set SO_REUSEADDR does.
+    fn listen_plainly(port: u16) -> Result<OwnedFd, Errno> {
+        let socket = socket_with(
+            AddressFamily::INET,
+            SocketType::STREAM,
+            SocketFlags::CLOEXEC,
+            None,
+        )?;
+        bind(&socket, &SocketAddr::new(HOST, port))?;
+        listen(&socket, 8)?;
+        Ok(socket)
+    }
+
+    #[test]
+    fn a_held_port_is_free_for_servers_that_share_and_for_nobody_else() {
+        let hold = take(&[("main", true)], 0, 1);
+        let port = hold.ports()["main"];
+        assert_eq!(listen_plainly(port).unwrap_err(), Errno::ADDRINUSE);
+        assert_eq!(hold_port(HOST, port).unwrap_err(), Errno::ADDRINUSE);
+        // The standard library sets SO_REUSEADDR, as zmq, grpc and Python's servers do.
+        let server = TcpListener::bind((HOST, port)).unwrap();
+        TcpStream::connect((HOST, port)).unwrap();
+        server.accept().unwrap();
+        assert!(TcpListener::bind((HOST, port)).is_err());
+    }
+
+    #[test]
+    fn a_port_not_kept_is_let_go_for_the_start_and_taken_again() {
+        let mut hold = take(&[("plain", false), ("shared", true)], 3, 8);
+        let before = hold.ports();
+        hold.release_for_start();
+        let program = listen_plainly(before["plain"]).unwrap();
+        assert_eq!(
+            listen_plainly(before["shared"]).unwrap_err(),
+            Errno::ADDRINUSE
+        );
+
+        // The old program still has it: the new round gets another one of the same slot.
+        hold.retake().unwrap();
+        let after = hold.ports();
+        assert_ne!(after["plain"], before["plain"]);
+        assert_eq!(after["shared"], before["shared"]);
+
+        hold.release_for_start();
+        drop(program);
+        hold.retake().unwrap();
+        assert_eq!(hold.ports(), after);
+        assert_eq!(
+            listen_plainly(after["plain"]).unwrap_err(),
+            Errno::ADDRINUSE
+        );
+    }
+
+    #[test]
+    fn ports_ascend_with_the_tasks_indexes() {
+        let holds: Vec<Hold> = (0..50)
+            .map(|index| take(&[("a", true), ("b", true)], index, 50))
+            .collect();
+        let highest_and_lowest = holds.iter().map(|hold| {
+            let ports = hold.ports();
+            (ports["a"].min(ports["b"]), ports["a"].max(ports["b"]))
+        });
+        let mut before = 0;
+        for (low, high) in highest_and_lowest {
+            assert!(before < low && low < high, "{before} {low} {high}");
+            assert!(RANGE_DEFAULT.contains(&high));
+            before = high;
+        }
+    }
+
+    #[test]
+    fn an_exhausted_range_is_named() {
+        // Found free once, so that the test does not depend on what else runs here.
+        let probe = take(&[("probe", true)], 0, 1);
+        let port = probe.ports()["probe"];
+        let slot = Slot { index: 0, of: 1 };
+        let taken = Hold::take(HOST, &needs(&[("a", true)]), port..=port, slot).unwrap_err();
+        assert_eq!(
+            taken.to_string(),
+            format!(
+                "cannot hold 1 port(s) on `127.0.0.1`: `{port}-{port}`, slot 0 of 1 of the range \
+                 `{port}-{port}`, are all taken"
+            )
+        );
+        let two = needs(&[("a", true), ("b", true)]);
+        let narrow = Hold::take(HOST, &two, 20_000..=20_009, Slot { index: 3, of: 8 });
+        assert_eq!(
+            narrow.unwrap_err().to_string(),
+            "cannot hold 2 port(s) on `127.0.0.1`: slot 3 of 8 of the range `20000-20009` has 1"
+        );
+        let none = Hold::take(HOST, &two, 20_000..=20_009, Slot { index: 30, of: 80 });
+        assert!(none.is_err());
+        let foreign = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+        let refused = Hold::take(foreign, &two, RANGE_DEFAULT, slot).unwrap_err();
+        assert!(
+            refused
+                .to_string()
+                .ends_with("cannot assign requested address"),
+            "{refused}"
+        );
+    }
+
+    #[test]
+    fn odd_ranges_and_slots_do_not_panic() {
+        let one = needs(&[("a", true)]);
+        for (range, index, of) in [
+            (0..=u16::MAX, 0, 1),
+            (65_535..=65_535, 0, 1),
+            (0..=0, 0, 1),
+            (1..=0, 0, 1),
+            (5..=9, 0, 0),
+        ] {
+            // Only that it comes back matters; as root the first of them succeeds.
+            let _ = Hold::take(HOST, &one, range, Slot { index, of });
+        }
+    }
+}

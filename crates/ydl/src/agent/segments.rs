@@ -1,0 +1,128 @@
+//! One stream in segments of which the first and the newest are kept.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+
+use super::output::{OutputSpec, Rotation};
+use crate::logs::Segments;
+use crate::os::reason;
+
+/// Writes one stream into segments of exactly the same length.
+#[derive(Debug)]
+pub struct SegmentWriter {
+    segments: Segments,
+    rotation: Rotation,
+    /// The newest segment and what is in it.
+    index: u64,
+    length: u64,
+    file: Option<File>,
+    /// Bytes dropped since the last one written, and why.
+    missing: Option<(u64, String)>,
+}
+
+impl SegmentWriter {
+    pub fn new(spec: &OutputSpec, stream: &str) -> SegmentWriter {
+        let segments = Segments::new(&spec.dir, stream);
+        let rotation = Rotation {
+            segment_bytes: spec.rotation.segment_bytes.max(1),
+            newest: spec.rotation.newest.max(1),
+        };
+        let mut writer = SegmentWriter {
+            segments,
+            rotation,
+            index: 0,
+            length: 0,
+            file: None,
+            missing: None,
+        };
+        // Whatever fails here fails again, and is told, at the first write.
+        for index in writer.segments.list().unwrap_or_default() {
+            let _ = std::fs::remove_file(writer.segments.path(index));
+        }
+        let _ = writer.open();
+        writer
+    }
+
+    /// On failure says how many bytes are lost, and why; the next write tries again.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), (u64, String)> {
+        if let Some((missing, why)) = &self.missing {
+            let note = format!("\nydl: {missing} bytes of output are missing here: {why}\n");
+            let why = why.clone();
+            if self.put(note.as_bytes()).is_err() {
+                return Err(self.drop_bytes(bytes.len(), why));
+            }
+            self.missing = None;
+        }
+        self.put(bytes)
+            .map_err(|(put, error)| self.drop_bytes(bytes.len() - put, reason(&error)))
+    }
+
+    fn drop_bytes(&mut self, bytes: usize, why: String) -> (u64, String) {
+        let (missing, last_why) = self.missing.get_or_insert_default();
+        *missing += bytes as u64;
+        last_why.clone_from(&why);
+        (bytes as u64, why)
+    }
+
+    /// On failure says how many bytes were written before.
+    fn put(&mut self, bytes: &[u8]) -> Result<(), (usize, io::Error)> {
+        let mut put = 0;
+        while put < bytes.len() {
+            match self.put_some(&bytes[put..]) {
+                Ok(length) => put += length,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err((put, error)),
+            }
+        }
+        Ok(())
+    }
+
+    fn put_some(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.length == self.rotation.segment_bytes {
+            self.rotate()?;
+        }
+        let room = self.rotation.segment_bytes - self.length;
+        let bytes = &bytes[..bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX))];
+        let length = match self.file.as_mut() {
+            Some(file) => file.write(bytes)?,
+            None => self.open()?.write(bytes)?,
+        };
+        if length == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        self.length += length as u64;
+        Ok(length)
+    }
+
+    fn rotate(&mut self) -> io::Result<()> {
+        // First make room: the disk may be full.
+        let next = self.index + 1;
+        if let Some(oldest) = next
+            .checked_sub(self.rotation.newest)
+            .filter(|oldest| *oldest > 0)
+        {
+            match std::fs::remove_file(self.segments.path(oldest)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        self.file = None;
+        self.index = next;
+        self.length = 0;
+        self.open().map(drop)
+    }
+
+    fn open(&mut self) -> io::Result<&mut File> {
+        if self.index == 0 {
+            std::fs::create_dir_all(self.segments.dir())?;
+        }
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o640)
+            .open(self.segments.path(self.index))?;
+        Ok(self.file.insert(file))
+    }
+}

@@ -1,0 +1,141 @@
+//! Whole lines out of chunks, each behind the name of the task that printed it.
+
+use std::io::{self, Write};
+
+/// A longer line is cut into pieces of this size, so that one task cannot fill the memory.
+pub const LINE_BYTES_MAX: usize = 64 * 1024;
+
+/// Turns what one task prints into lines that begin with its name: `worker:0 | …`.
+///
+/// One for each stream of each task. The bytes of a line pass unchanged, be they UTF-8 or not.
+#[derive(Clone, Debug)]
+pub struct LinePrefixer {
+    label: Vec<u8>,
+    partial: Vec<u8>,
+    /// The line in `partial` goes on from a piece already handed out.
+    cut: bool,
+}
+
+impl LinePrefixer {
+    /// `label` stands before every line; the caller pads or colours it.
+    pub fn new(label: impl Into<Vec<u8>>) -> LinePrefixer {
+        LinePrefixer {
+            label: label.into(),
+            partial: Vec::new(),
+            cut: false,
+        }
+    }
+
+    /// Appends to `out` the lines that `chunk` completes; the rest waits for the next chunk.
+    pub fn push(&mut self, chunk: &[u8], out: &mut Vec<u8>) {
+        for piece in chunk.split_inclusive(|&byte| byte == b'\n') {
+            let (mut text, ends) = match piece.strip_suffix(b"\n") {
+                Some(text) => (text, true),
+                None => (piece, false),
+            };
+            loop {
+                let room = LINE_BYTES_MAX - self.partial.len();
+                if text.len() <= room {
+                    break;
+                }
+                let (now, later) = text.split_at(room);
+                self.partial.extend_from_slice(now);
+                self.emit(out);
+                self.cut = true;
+                text = later;
+            }
+            self.partial.extend_from_slice(text);
+            if ends {
+                self.emit(out);
+                self.cut = false;
+            }
+        }
+    }
+
+    /// Appends the last line if the task ended it with no line end.
+    pub fn finish(&mut self, out: &mut Vec<u8>) {
+        if !self.partial.is_empty() {
+            self.emit(out);
+        }
+        self.cut = false;
+    }
+
+    /// As [`push`](Self::push), written in one call, so that other writers cannot break a line.
+    pub fn write(&mut self, chunk: &[u8], to: &mut impl Write) -> io::Result<()> {
+        let mut lines = Vec::new();
+        self.push(chunk, &mut lines);
+        to.write_all(&lines)
+    }
+
+    /// A piece that goes on from the one before is marked by `+` where `|` begins a line.
+    fn emit(&mut self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.label);
+        out.extend_from_slice(if self.cut { b" + " } else { b" | " });
+        out.append(&mut self.partial);
+        out.push(b'\n');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_printed_when_it_is_whole() {
+        let mut lines = LinePrefixer::new("worker:0");
+        let mut out = Vec::new();
+        lines.push(b"one\ntw", &mut out);
+        assert_eq!(out, b"worker:0 | one\n");
+        lines.push(b"o\n\n\xff\xfe\n", &mut out);
+        assert_eq!(
+            out,
+            b"worker:0 | one\nworker:0 | two\nworker:0 | \nworker:0 | \xff\xfe\n"
+        );
+    }
+
+    #[test]
+    fn the_last_line_needs_no_line_end() {
+        let mut lines = LinePrefixer::new("ps:1");
+        let mut out = Vec::new();
+        lines.push(b"half", &mut out);
+        assert!(out.is_empty());
+        lines.finish(&mut out);
+        lines.finish(&mut out);
+        assert_eq!(out, b"ps:1 | half\n");
+    }
+
+    #[test]
+    fn a_huge_line_is_cut_into_marked_pieces() {
+        let mut lines = LinePrefixer::new("w");
+        let mut out = Vec::new();
+        let huge = vec![b'x'; 2 * LINE_BYTES_MAX];
+        lines.push(&huge[..10], &mut out);
+        lines.push(&huge[10..], &mut out);
+        lines.push(b"end\nnext\n", &mut out);
+        let shown: Vec<(usize, &[u8])> = out
+            .split(|&byte| byte == b'\n')
+            .map(|line| (line.len(), &line[..line.len().min(4)]))
+            .collect();
+        let full = LINE_BYTES_MAX + 4;
+        assert_eq!(
+            shown,
+            [
+                (full, &b"w | "[..]),
+                (full, b"w + "),
+                (7, b"w + "),
+                (8, b"w | "),
+                (0, b"")
+            ]
+        );
+    }
+
+    #[test]
+    fn a_line_of_exactly_the_limit_is_one_piece() {
+        let mut lines = LinePrefixer::new("w");
+        let mut out = Vec::new();
+        let mut line = vec![b'x'; LINE_BYTES_MAX];
+        line.push(b'\n');
+        lines.push(&line, &mut out);
+        assert_eq!(out.len(), line.len() + 4);
+    }
+}

@@ -1,0 +1,7 @@
+//! Reading what a program has printed: the segments an agent keeps, and lines fit for a terminal.
+
+mod lines;
+mod reader;
+
+pub use lines::{LINE_BYTES_MAX, LinePrefixer};
+pub use reader::{Chunk, LogReader, Segments};

@@ -1,0 +1,370 @@
+//! Reading a stream that was written in segments, some of which are gone.
+//!
+//! `stdout.0` is the start and is always kept. Every segment but the newest has exactly the length
+//! of the first, so a segment's number tells where in the stream it begins, and no index is needed.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+const CHUNK_BYTES: usize = 64 * 1024;
+const TURNS_MAX: usize = 64;
+
+/// What a reader finds next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Chunk {
+    /// Bytes of the stream, the first of which stands at `offset`.
+    Data { offset: u64, bytes: Vec<u8> },
+    /// From `offset` on, so many bytes were rotated away before they could be read.
+    Gap { offset: u64, bytes: u64 },
+    /// Nothing more yet: ask again later, or take it as the end if the program has ended.
+    End,
+}
+
+/// The files of one stream.
+#[derive(Clone, Debug)]
+pub struct Segments {
+    dir: PathBuf,
+    stream: String,
+}
+
+impl Segments {
+    pub fn new(dir: impl Into<PathBuf>, stream: impl Into<String>) -> Segments {
+        Segments {
+            dir: dir.into(),
+            stream: stream.into(),
+        }
+    }
+
+    pub fn path(&self, index: u64) -> PathBuf {
+        self.dir.join(format!("{}.{index}", self.stream))
+    }
+
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The numbers of the segments that exist, ascending. An absent directory has none.
+    pub fn list(&self) -> io::Result<Vec<u64>> {
+        let names = match std::fs::read_dir(&self.dir) {
+            Ok(names) => names,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        let mut found = Vec::new();
+        for name in names {
+            let name = name?.file_name();
+            let index = name
+                .to_str()
+                .and_then(|name| name.strip_prefix(&self.stream)?.strip_prefix('.'))
+                .filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));
+            found.extend(index.and_then(|digits| digits.parse::<u64>().ok()));
+        }
+        found.sort_unstable();
+        Ok(found)
+    }
+}
+
+/// Reads one stream from an offset on, across segments and gaps.
+#[derive(Debug)]
+pub struct LogReader {
+    segments: Segments,
+    offset: u64,
+    /// The segment being read. Kept open, so that it can be read to its end though it be rotated
+    /// away meanwhile.
+    open: Option<(u64, File)>,
+    /// Known once the first segment is full.
+    segment_bytes: Option<u64>,
+}
+
+impl LogReader {
+    /// Nothing is touched yet: the stream need not exist.
+    pub fn new(dir: impl Into<PathBuf>, stream: impl Into<String>, offset: u64) -> LogReader {
+        let segments = Segments::new(dir, stream);
+        LogReader {
+            segments,
+            offset,
+            open: None,
+            segment_bytes: None,
+        }
+    }
+
+    /// Where the next byte will come from.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// How long the stream is now, gaps included.
+    pub fn end(&mut self) -> io::Result<u64> {
+        let Some(last) = self.segments.list()?.last().copied() else {
+            return Ok(0);
+        };
+        let start = if last == 0 { 0 } else { self.start_of(last)? };
+        match std::fs::metadata(self.segments.path(last)) {
+            Ok(metadata) => Ok(start.saturating_add(metadata.len())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(start),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Steps back so that at most the last `bytes` of the stream are still to be read.
+    pub fn seek_to_last(&mut self, bytes: u64) -> io::Result<()> {
+        self.offset = self.end()?.saturating_sub(bytes);
+        self.open = None;
+        Ok(())
+    }
+
+    /// The next piece, at most 64 KiB of it. Never waits.
+    pub fn read_some(&mut self) -> io::Result<Chunk> {
+        // Each turn moves on by a segment; rotation cannot outrun a reader for long.
+        for _ in 0..TURNS_MAX {
+            if self.open.is_none()
+                && let Some(chunk) = self.open_next()?
+            {
+                return Ok(chunk);
+            }
+            let Some((index, file)) = &self.open else {
+                continue;
+            };
+            let index = *index;
+            let bytes = self.read_at(file, index)?;
+            if !bytes.is_empty() {
+                return Ok(self.data(bytes));
+            }
+            let Some(next) = self
+                .segments
+                .list()?
+                .into_iter()
+                .find(|found| *found > index)
+            else {
+                return Ok(Chunk::End);
+            };
+            // The writer may have filled this segment after the look above and before it began
+            // the next: only now is this one's end its end.
+            let bytes = self.read_at(file, index)?;
+            if !bytes.is_empty() {
+                return Ok(self.data(bytes));
+            }
+            self.open = None;
+            if self.offset < self.start_of(index + 1)? {
+                let start = self.start_of(next)?;
+                return Ok(self.gap(start));
+            }
+        }
+        Ok(Chunk::End)
+    }
+
+    /// Opens the segment that holds `offset`. A chunk is returned where there is none; nothing is
+    /// open and none is returned if the segment went away meanwhile.
+    fn open_next(&mut self) -> io::Result<Option<Chunk>> {
+        let list = self.segments.list()?;
+        let Some(&last) = list.last() else {
+            return Ok(Some(Chunk::End));
+        };
+        let wanted = if last == 0 {
+            0
+        } else {
+            self.offset / self.segment_bytes()?
+        };
+        let Some(index) = list.into_iter().find(|found| *found >= wanted) else {
+            // Beyond the end: the stream may still grow to there.
+            return Ok(Some(Chunk::End));
+        };
+        if index > wanted {
+            let start = self.start_of(index)?;
+            return Ok(Some(self.gap(start)));
+        }
+        match File::open(self.segments.path(index)) {
+            Ok(file) => self.open = Some((index, file)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        Ok(None)
+    }
+
+    fn read_at(&self, file: &File, index: u64) -> io::Result<Vec<u8>> {
+        let segment_bytes = self.segment_bytes.unwrap_or(i64::MAX as u64);
+        let within = self.offset - index.saturating_mul(segment_bytes);
+        let length = segment_bytes.saturating_sub(within).min(CHUNK_BYTES as u64);
+        let mut bytes = vec![0; length as usize];
+        if bytes.is_empty() {
+            return Ok(bytes);
+        }
+        let length = loop {
+            match file.read_at(&mut bytes, within) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => break other?,
+            }
+        };
+        bytes.truncate(length);
+        Ok(bytes)
+    }
+
+    fn data(&mut self, bytes: Vec<u8>) -> Chunk {
+        let offset = self.offset;
+        self.offset += bytes.len() as u64;
+        Chunk::Data { offset, bytes }
+    }
+
+    fn gap(&mut self, to: u64) -> Chunk {
+        let offset = std::mem::replace(&mut self.offset, to);
+        Chunk::Gap {
+            offset,
+            bytes: to - offset,
+        }
+    }
+
+    fn start_of(&mut self, index: u64) -> io::Result<u64> {
+        Ok(index.saturating_mul(self.segment_bytes()?))
+    }
+
+    /// To be asked only when there is a second segment, so that the first is full.
+    fn segment_bytes(&mut self) -> io::Result<u64> {
+        if let Some(bytes) = self.segment_bytes {
+            return Ok(bytes);
+        }
+        let path = self.segments.path(0);
+        let bytes = std::fs::metadata(&path)?.len();
+        if bytes == 0 {
+            let sentence = format!("`{}` is empty though others follow it", path.display());
+            return Err(io::Error::new(io::ErrorKind::InvalidData, sentence));
+        }
+        self.segment_bytes = Some(bytes);
+        Ok(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::write;
+
+    fn read_all(reader: &mut LogReader) -> Vec<Chunk> {
+        std::iter::from_fn(|| match reader.read_some().unwrap() {
+            Chunk::End => None,
+            chunk => Some(chunk),
+        })
+        .collect()
+    }
+
+    fn data(offset: u64, bytes: &[u8]) -> Chunk {
+        Chunk::Data {
+            offset,
+            bytes: bytes.to_vec(),
+        }
+    }
+
+    #[test]
+    fn a_stream_that_is_not_there_yet_ends_and_then_grows() {
+        let dir = tempfile::tempdir().unwrap();
+        let logs = dir.path().join("later");
+        let mut reader = LogReader::new(&logs, "stdout", 0);
+        assert_eq!(reader.read_some().unwrap(), Chunk::End);
+        std::fs::create_dir(&logs).unwrap();
+        write(logs.join("stdout.0"), "one").unwrap();
+        assert_eq!(read_all(&mut reader), [data(0, b"one")]);
+        write(logs.join("stdout.0"), "onetwo").unwrap();
+        assert_eq!(read_all(&mut reader), [data(3, b"two")]);
+        write(logs.join("stdout.1"), "three").unwrap();
+        assert_eq!(read_all(&mut reader), [data(6, b"three")]);
+        assert_eq!(reader.end().unwrap(), 11);
+    }
+
+    #[test]
+    fn what_was_rotated_away_is_a_gap_of_known_size() {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, text) in [("out.0", "aaaa"), ("out.7", "hhhh"), ("out.8", "ii")] {
+            write(dir.path().join(name), text).unwrap();
+        }
+        write(dir.path().join("out.x"), "no segment").unwrap();
+        let gap = |offset, bytes| Chunk::Gap { offset, bytes };
+        let read = |offset| read_all(&mut LogReader::new(dir.path(), "out", offset));
+        assert_eq!(
+            read(2),
+            [
+                data(2, b"aa"),
+                gap(4, 24),
+                data(28, b"hhhh"),
+                data(32, b"ii")
+            ]
+        );
+        assert_eq!(read(10), [gap(10, 18), data(28, b"hhhh"), data(32, b"ii")]);
+        assert_eq!(read(30), [data(30, b"hh"), data(32, b"ii")]);
+        assert_eq!(read(34), []);
+        assert_eq!(read(u64::MAX), []);
+
+        let mut reader = LogReader::new(dir.path(), "out", 0);
+        reader.seek_to_last(3).unwrap();
+        assert_eq!(read_all(&mut reader), [data(31, b"h"), data(32, b"ii")]);
+    }
+
+    #[test]
+    fn an_offset_beyond_the_end_waits_for_the_stream_to_reach_it() {
+        let dir = tempfile::tempdir().unwrap();
+        write(dir.path().join("out.0"), "aaaa").unwrap();
+        let mut reader = LogReader::new(dir.path(), "out", 6);
+        assert_eq!(read_all(&mut reader), []);
+        assert_eq!(
+            read_all(&mut LogReader::new(dir.path(), "out", u64::MAX)),
+            []
+        );
+        write(dir.path().join("out.1"), "bbcc").unwrap();
+        assert_eq!(read_all(&mut reader), [data(6, b"cc")]);
+    }
+
+    #[test]
+    fn a_segment_is_read_to_its_end_though_it_is_rotated_away() {
+        let dir = tempfile::tempdir().unwrap();
+        let piece = vec![b'x'; CHUNK_BYTES + 1];
+        for name in ["out.0", "out.1", "out.2"] {
+            write(dir.path().join(name), &piece).unwrap();
+        }
+        let mut reader = LogReader::new(dir.path(), "out", piece.len() as u64);
+        let Chunk::Data { bytes, .. } = reader.read_some().unwrap() else {
+            panic!("no data")
+        };
+        assert_eq!(bytes.len(), CHUNK_BYTES);
+        std::fs::remove_file(dir.path().join("out.1")).unwrap();
+        let lengths: Vec<usize> = read_all(&mut reader)
+            .into_iter()
+            .map(|chunk| match chunk {
+                Chunk::Data { bytes, .. } => bytes.len(),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(lengths, [1, CHUNK_BYTES, 1]);
+    }
+
+    #[test]
+    fn segments_of_wrong_length_neither_hang_nor_panic() {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, text) in [
+            ("out.0", "aaaa"),
+            ("out.1", "b"),
+            ("out.2", "cccccccc"),
+            ("out.3", "d"),
+        ] {
+            write(dir.path().join(name), text).unwrap();
+        }
+        let mut reader = LogReader::new(dir.path(), "out", 0);
+        let chunks = read_all(&mut reader);
+        let gap = Chunk::Gap {
+            offset: 5,
+            bytes: 3,
+        };
+        assert_eq!(
+            chunks,
+            [
+                data(0, b"aaaa"),
+                data(4, b"b"),
+                gap,
+                data(8, b"cccc"),
+                data(12, b"d")
+            ]
+        );
+
+        write(dir.path().join("out.0"), "").unwrap();
+        assert!(LogReader::new(dir.path(), "out", 0).read_some().is_err());
+    }
+}

@@ -1,0 +1,207 @@
+//! One pass over `/proc`: who is whose child, and what each uses.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{self, Read};
+
+use super::process::Identity;
+
+/// One process as it was when `/proc` was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub pid: u32,
+    pub ppid: u32,
+    /// The letter `ps` shows: `R` runs, `Z` is a zombie.
+    pub state: u8,
+    pub started: u64,
+    /// Resident memory. Shared pages count in each process, as YARN counts them.
+    pub rss_bytes: u64,
+    /// Its own and that of the children it has reaped, so that nothing is lost when a child ends.
+    pub cpu_ticks: u64,
+}
+
+impl Entry {
+    /// Reads one process. One that vanishes meanwhile is simply not there.
+    pub fn of(pid: u32) -> Option<Entry> {
+        let mut text = [0; 2048];
+        read_stat(pid, &mut text)
+    }
+
+    pub fn identity(&self) -> Identity {
+        Identity {
+            pid: self.pid,
+            started: self.started,
+        }
+    }
+
+    /// Whether it has ended and only waits to be reaped.
+    pub fn is_over(&self) -> bool {
+        matches!(self.state, b'Z' | b'X' | b'x')
+    }
+}
+
+/// What a process and all below it use together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sum {
+    pub processes: usize,
+    pub rss_bytes: u64,
+    pub cpu_ticks: u64,
+}
+
+/// All processes of this machine that can be seen.
+#[derive(Clone, Debug, Default)]
+pub struct Tree {
+    entries: BTreeMap<u32, Entry>,
+    children: BTreeSet<(u32, u32)>,
+}
+
+impl Tree {
+    /// Processes that come or go during the pass may or may not be in it.
+    pub fn read() -> io::Result<Tree> {
+        let mut tree = Tree::default();
+        let mut text = [0; 2048];
+        for name in std::fs::read_dir("/proc")? {
+            // A directory entry that cannot be read belongs to a process that has just gone.
+            let Ok(name) = name else { continue };
+            let pid = name.file_name().to_str().and_then(|name| name.parse().ok());
+            if let Some(entry) = pid.and_then(|pid| read_stat(pid, &mut text)) {
+                tree.insert(entry);
+            }
+        }
+        Ok(tree)
+    }
+
+    fn insert(&mut self, entry: Entry) {
+        self.children.insert((entry.ppid, entry.pid));
+        self.entries.insert(entry.pid, entry);
+    }
+
+    pub fn entry(&self, pid: u32) -> Option<&Entry> {
+        self.entries.get(&pid)
+    }
+
+    /// The processes whose parent is `pid`.
+    pub fn children(&self, pid: u32) -> impl Iterator<Item = &Entry> {
+        self.children
+            .range((pid, 0)..=(pid, u32::MAX))
+            .filter_map(|(_, child)| self.entries.get(child))
+    }
+
+    /// Everything below `root`, parents before their children, without `root` itself.
+    pub fn descendants(&self, root: u32) -> Vec<&Entry> {
+        let mut found: Vec<&Entry> = self.children(root).collect();
+        // The pass is no snapshot: a pid used twice could close a circle, so each counts once.
+        let mut seen: BTreeSet<u32> = found.iter().map(|entry| entry.pid).collect();
+        seen.insert(root);
+        let mut next = 0;
+        while next < found.len() {
+            let parent = found[next].pid;
+            found.extend(self.children(parent).filter(|entry| seen.insert(entry.pid)));
+            next += 1;
+        }
+        found
+    }
+
+    /// What `root` and everything below it use.
+    pub fn sum(&self, root: u32) -> Sum {
+        self.entry(root)
+            .into_iter()
+            .chain(self.descendants(root))
+            .fold(Sum::default(), |sum, entry| Sum {
+                processes: sum.processes + 1,
+                rss_bytes: sum.rss_bytes.saturating_add(entry.rss_bytes),
+                cpu_ticks: sum.cpu_ticks.saturating_add(entry.cpu_ticks),
+            })
+    }
+}
+
+fn read_stat(pid: u32, text: &mut [u8; 2048]) -> Option<Entry> {
+    let mut file = File::open(format!("/proc/{pid}/stat")).ok()?;
+    // The kernel hands the whole line out in one read; a name of 64 bytes and fifty numbers fit.
+    let length = file.read(text).ok()?;
+    parse(&text[..length], rustix::param::page_size() as u64)
+}
+
+fn parse(line: &[u8], page_bytes: u64) -> Option<Entry> {
+    // The name stands in parentheses and may itself hold parentheses, spaces and line ends.
+    let open = line.iter().position(|&byte| byte == b'(')?;
+    let close = line.iter().rposition(|&byte| byte == b')')?;
+    let pid = std::str::from_utf8(line.get(..open)?)
+        .ok()?
+        .trim()
+        .parse()
+        .ok()?;
+    let rest = std::str::from_utf8(line.get(close + 1..)?).ok()?;
+    let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+    let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
+    Some(Entry {
+        pid,
+        ppid: number(1)? as u32,
+        state: *fields.first()?.as_bytes().first()?,
+        started: number(19)?,
+        // A process whose memory is gone already may show a negative figure.
+        rss_bytes: fields.get(21)?.parse::<i64>().ok()?.max(0) as u64 * page_bytes,
+        cpu_ticks: number(11)? + number(12)? + number(13)? + number(14)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_full_of_parentheses_and_spaces_is_read() {
+        let line =
+            b"42 (a) b (\n)) S 7 42 42 0 -1 4194304 1 2 3 4 10 20 30 40 20 0 1 0 999 8000 5 \
+            18446744073709551615 0 0";
+        let entry = parse(line, 4096).unwrap();
+        assert_eq!(
+            entry,
+            Entry {
+                pid: 42,
+                ppid: 7,
+                state: b'S',
+                started: 999,
+                rss_bytes: 20480,
+                cpu_ticks: 100
+            }
+        );
+        assert_eq!(parse(b"42 (cut", 4096), None);
+        assert_eq!(parse(b"", 4096), None);
+        assert_eq!(parse(b"42 (cut) S 7", 4096), None);
+    }
+
+    #[test]
+    fn a_circle_of_parents_ends() {
+        let mut tree = Tree::default();
+        let entry = |pid, ppid| Entry {
+            pid,
+            ppid,
+            state: b'R',
+            started: 1,
+            rss_bytes: 10,
+            cpu_ticks: 1,
+        };
+        for (pid, ppid) in [(2, 3), (3, 2), (4, 3), (5, 1)] {
+            tree.insert(entry(pid, ppid));
+        }
+        let below: Vec<u32> = tree.descendants(2).iter().map(|entry| entry.pid).collect();
+        assert_eq!(below, [3, 4]);
+        assert_eq!(
+            tree.sum(2),
+            Sum {
+                processes: 3,
+                rss_bytes: 30,
+                cpu_ticks: 3
+            }
+        );
+    }
+
+    #[test]
+    fn this_process_is_in_the_tree_and_has_memory() {
+        let tree = Tree::read().unwrap();
+        let me = std::process::id();
+        assert!(tree.entry(me).is_some_and(|entry| entry.rss_bytes > 0));
+        assert_eq!(tree.sum(u32::MAX), Sum::default());
+    }
+}
