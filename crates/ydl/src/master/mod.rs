@@ -1,1 +1,3 @@
 //! The master: the shell around the core.
+
+pub mod journal;

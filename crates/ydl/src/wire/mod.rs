@@ -1,1 +1,19 @@
 //! The wire: TLS with the job certificate, HTTP with limits, and the messages.
+
+pub mod text;
+
+pub mod private;
+
+pub mod secret;
+
+pub mod tls;
+
+pub mod request;
+
+mod pace;
+
+pub mod server;
+
+pub mod client;
+
+pub mod messages;

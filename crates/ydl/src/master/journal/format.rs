@@ -1,0 +1,243 @@
+//! The bytes of a journal: how they are written, and what is believed when they are read.
+
+use std::fs::File;
+use std::io::{self, BufReader, ErrorKind, Read};
+use std::path::Path;
+
+use super::{JournalError, RECORD_BYTES_MAX, Tail};
+
+const MAGIC: &[u8; 8] = b"ydl-jrnl";
+pub(super) const VERSION: u32 = 1;
+pub(super) const HEADER_BYTES: usize = 24;
+pub(super) const FRAME_BYTES: usize = 8;
+
+/// How many bytes are looked at to find out whether damage is only a torn tail.
+const SEARCH_BYTES_MAX: usize = 256 << 20;
+
+pub(super) fn header(salt: u64) -> [u8; HEADER_BYTES] {
+    let mut header = [0; HEADER_BYTES];
+    header[..8].copy_from_slice(MAGIC);
+    header[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    header[12..20].copy_from_slice(&salt.to_le_bytes());
+    let sum = crc32c(&[&header[..20]]);
+    header[20..].copy_from_slice(&sum.to_le_bytes());
+    header
+}
+
+/// What a journal was found to be.
+pub(super) struct Scan {
+    /// None where not even the header was written to its end.
+    pub(super) salt: Option<u64>,
+    /// Up to where the file is good.
+    pub(super) length: u64,
+    pub(super) tail: Tail,
+}
+
+/// Reads a journal from its first byte to its last.
+pub(super) fn scan(
+    path: &Path,
+    file: &File,
+    mut each: impl FnMut(&[u8]),
+) -> Result<Scan, JournalError> {
+    let failed = |source| JournalError::io("read", path, source);
+    let mut reader = BufReader::with_capacity(64 << 10, file);
+    let mut head = Vec::with_capacity(HEADER_BYTES);
+    reader
+        .by_ref()
+        .take(HEADER_BYTES as u64)
+        .read_to_end(&mut head)
+        .map_err(failed)?;
+    let Some(salt) = read_header(path, &head)? else {
+        let tail = Tail::Torn {
+            bytes: head.len() as u64,
+        };
+        return Ok(Scan {
+            salt: None,
+            length: 0,
+            tail,
+        });
+    };
+
+    let mut length = HEADER_BYTES as u64;
+    let mut record = Vec::new();
+    loop {
+        match read_record(&mut reader, salt, length, &mut record).map_err(failed)? {
+            Found::Record => {
+                each(&record[FRAME_BYTES..]);
+                length += record.len() as u64;
+            }
+            Found::End => {
+                return Ok(Scan {
+                    salt: Some(salt),
+                    length,
+                    tail: Tail::Whole,
+                });
+            }
+            Found::Damage => {
+                let limit = SEARCH_BYTES_MAX as u64 + 1;
+                reader
+                    .take(limit)
+                    .read_to_end(&mut record)
+                    .map_err(failed)?;
+                if goes_on(salt, length, &record) {
+                    return Err(JournalError::Damaged {
+                        path: path.to_owned(),
+                        offset: length,
+                    });
+                }
+                let tail = Tail::Torn {
+                    bytes: record.len() as u64,
+                };
+                return Ok(Scan {
+                    salt: Some(salt),
+                    length,
+                    tail,
+                });
+            }
+        }
+    }
+}
+
+/// The salt, or none where the file ends before its header does.
+fn read_header(path: &Path, head: &[u8]) -> Result<Option<u64>, JournalError> {
+    if head.len() < HEADER_BYTES {
+        // A file that is something else must not be cut off and written to.
+        return match MAGIC.starts_with(&head[..head.len().min(8)]) {
+            true => Ok(None),
+            false => Err(JournalError::NotAJournal {
+                path: path.to_owned(),
+            }),
+        };
+    }
+    if &head[..8] != MAGIC {
+        return Err(JournalError::NotAJournal {
+            path: path.to_owned(),
+        });
+    }
+    let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+    if crc32c(&[&head[..20]]) != word(20) {
+        return Err(JournalError::Damaged {
+            path: path.to_owned(),
+            offset: 0,
+        });
+    }
+    if word(8) != VERSION {
+        return Err(JournalError::Version {
+            path: path.to_owned(),
+            version: word(8),
+        });
+    }
+    Ok(Some(u64::from(word(12)) | u64::from(word(16)) << 32))
+}
+
+enum Found {
+    Record,
+    End,
+    Damage,
+}
+
+/// Reads one record with its frame. After damage `record` holds what was read of it.
+fn read_record(
+    reader: &mut impl Read,
+    salt: u64,
+    place: u64,
+    record: &mut Vec<u8>,
+) -> io::Result<Found> {
+    record.clear();
+    record.resize(FRAME_BYTES, 0);
+    let got = read_up_to(reader, record)?;
+    record.truncate(got);
+    match got {
+        0 => return Ok(Found::End),
+        FRAME_BYTES => {}
+        _ => return Ok(Found::Damage),
+    }
+    let Some((length, sum)) = frame(record) else {
+        return Ok(Found::Damage);
+    };
+    record.resize(FRAME_BYTES + length, 0);
+    let got = read_up_to(reader, &mut record[FRAME_BYTES..])?;
+    record.truncate(FRAME_BYTES + got);
+    let whole = got == length && checksum(salt, place, &record[FRAME_BYTES..]) == sum;
+    Ok(if whole { Found::Record } else { Found::Damage })
+}
+
+fn read_up_to(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut got = 0;
+    while got < buffer.len() {
+        match reader.read(&mut buffer[got..]) {
+            Ok(0) => break,
+            Ok(more) => got += more,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(got)
+}
+
+/// The length and the checksum in a frame, if such a record could be.
+fn frame(bytes: &[u8]) -> Option<(usize, u32)> {
+    let frame: [u8; FRAME_BYTES] = bytes.get(..FRAME_BYTES)?.try_into().ok()?;
+    let [a, b, c, d, sum @ ..] = frame;
+    let length = u32::from_le_bytes([a, b, c, d]) as usize;
+    let sum = u32::from_le_bytes(sum);
+    (1..=RECORD_BYTES_MAX)
+        .contains(&length)
+        .then_some((length, sum))
+}
+
+/// Whether a good record stands anywhere after the damaged one that `rest` begins with. A file too
+/// damaged to be searched is taken to go on, because then nothing is cut off.
+fn goes_on(salt: u64, place: u64, rest: &[u8]) -> bool {
+    let mut budget = SEARCH_BYTES_MAX;
+    for at in 1..rest.len() {
+        let Some((length, sum)) = frame(&rest[at..]) else {
+            continue;
+        };
+        let Some(payload) = rest[at + FRAME_BYTES..].get(..length) else {
+            continue;
+        };
+        match budget.checked_sub(length) {
+            Some(left) => budget = left,
+            None => return true,
+        }
+        if checksum(salt, place + at as u64, payload) == sum {
+            return true;
+        }
+    }
+    rest.len() > SEARCH_BYTES_MAX
+}
+
+pub(super) fn checksum(salt: u64, place: u64, payload: &[u8]) -> u32 {
+    let length = (payload.len() as u32).to_le_bytes();
+    crc32c(&[&salt.to_le_bytes(), &place.to_le_bytes(), &length, payload])
+}
+
+/// CRC-32 with Castagnoli's polynomial: it notices every burst of up to 32 bits.
+pub(super) fn crc32c(parts: &[&[u8]]) -> u32 {
+    let mut crc = !0_u32;
+    for byte in parts.iter().copied().flatten() {
+        crc = CRC_TABLE[usize::from(crc as u8 ^ byte)] ^ crc >> 8;
+    }
+    !crc
+}
+
+const CRC_TABLE: [u32; 256] = {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let mut crc = byte as u32;
+        let mut bit = 0;
+        while bit < 8 {
+            crc = if crc & 1 == 1 {
+                crc >> 1 ^ 0x82f6_3b78
+            } else {
+                crc >> 1
+            };
+            bit += 1;
+        }
+        table[byte] = crc;
+        byte += 1;
+    }
+    table
+};

@@ -1,0 +1,200 @@
+//! What a server is asked and what it answers, cut loose from HTTP's library.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use hyper::body::Bytes;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use hyper::{Method, StatusCode, Uri};
+use serde::Serialize;
+
+use super::messages::ErrorBody;
+use super::secret::Token;
+use super::text::{Plus, from_percent};
+
+/// A request before its body is read: enough to turn a stranger away.
+#[derive(Clone, Debug)]
+pub struct Head {
+    pub method: Method,
+    /// The path cut at its slashes and decoded: `/kv/a%20b//c` is `kv`, `a b`, an empty one, `c`.
+    pub segments: Vec<String>,
+    pub query: BTreeMap<String, String>,
+    pub bearer: Option<Token>,
+    pub content_type: Option<String>,
+    pub peer: SocketAddr,
+}
+
+/// A request whose body has come.
+#[derive(Clone, Debug)]
+pub struct Request {
+    pub head: Head,
+    pub body: Vec<u8>,
+}
+
+impl Head {
+    pub(super) fn parse(
+        method: &Method,
+        uri: &Uri,
+        headers: &HeaderMap,
+        peer: SocketAddr,
+    ) -> Result<Self, Reply> {
+        let bad =
+            |what: &str| Reply::error(400, format!("the request's {what} is malformed"), None);
+        let path = uri.path().strip_prefix('/').ok_or_else(|| bad("path"))?;
+        let segments = path
+            .split('/')
+            .map(|segment| from_percent(segment, Plus::Plus));
+        let segments = segments.collect::<Option<_>>().ok_or_else(|| bad("path"))?;
+        let query = parse_query(uri.query().unwrap_or("")).ok_or_else(|| bad("query"))?;
+        let bearer = headers.get(AUTHORIZATION).and_then(|value| {
+            let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
+            scheme
+                .eq_ignore_ascii_case("bearer")
+                .then(|| Token::new(token.trim()))?
+        });
+        let content_type = headers
+            .get(CONTENT_TYPE)
+            .and_then(|value| value.to_str().ok());
+        Ok(Self {
+            method: method.clone(),
+            segments,
+            query,
+            bearer,
+            content_type: content_type.map(str::to_owned),
+            peer,
+        })
+    }
+
+    /// The segments as a pattern can match them.
+    pub fn path(&self) -> Vec<&str> {
+        self.segments.iter().map(String::as_str).collect()
+    }
+
+    /// Everything after the first `count` segments, with its slashes: a key may contain them.
+    pub fn rest(&self, count: usize) -> String {
+        self.segments.get(count..).unwrap_or_default().join("/")
+    }
+}
+
+/// A name given twice is refused: the two ends could disagree about which one counts.
+fn parse_query(query: &str) -> Option<BTreeMap<String, String>> {
+    let mut map = BTreeMap::new();
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let name = from_percent(name, Plus::Space)?;
+        if map
+            .insert(name, from_percent(value, Plus::Space)?)
+            .is_some()
+        {
+            return None;
+        }
+    }
+    Some(map)
+}
+
+/// An answer.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    pub status: StatusCode,
+    pub content_type: &'static str,
+    pub body: Bytes,
+    /// Headers beyond the usual ones.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+impl Reply {
+    /// Bytes as they are. Values kept elsewhere need not be copied: see [`Bytes::from_owner`].
+    pub fn new(content_type: &'static str, body: impl Into<Bytes>) -> Self {
+        Self {
+            status: StatusCode::OK,
+            content_type,
+            body: body.into(),
+            headers: Vec::new(),
+        }
+    }
+
+    /// Success with nothing to say.
+    pub fn empty() -> Self {
+        Self {
+            status: StatusCode::NO_CONTENT,
+            ..Self::new("", Bytes::new())
+        }
+    }
+
+    pub fn json<T: Serialize + ?Sized>(value: &T) -> Self {
+        match serde_json::to_vec(value) {
+            Ok(body) => Self::new("application/json", body),
+            Err(error) => Self::error(500, format!("cannot write the answer: {error}"), None),
+        }
+    }
+
+    /// A refusal in one sentence, with a remedy where there is one.
+    pub fn error(status: u16, sentence: impl Into<String>, hint: Option<String>) -> Self {
+        let body = ErrorBody {
+            error: sentence.into(),
+            hint,
+        };
+        let reply = Self::new(
+            "application/json",
+            serde_json::to_vec(&body).unwrap_or_default(),
+        );
+        let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        Self { status, ..reply }
+    }
+
+    /// Adds a header; one whose value no header can carry is left out.
+    #[must_use]
+    pub fn with_header(mut self, name: &'static str, value: &str) -> Self {
+        if let Ok(value) = HeaderValue::from_str(value) {
+            self.headers.push((HeaderName::from_static(name), value));
+        }
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(uri: &str, authorization: Option<&str>) -> Result<Head, Reply> {
+        let mut headers = HeaderMap::new();
+        if let Some(value) = authorization {
+            headers.insert(AUTHORIZATION, HeaderValue::from_str(value).unwrap());
+        }
+        let uri = uri.parse::<Uri>().unwrap();
+        Head::parse(&Method::GET, &uri, &headers, "127.0.0.1:1".parse().unwrap())
+    }
+
+    #[test]
+    fn a_path_is_cut_then_decoded_and_can_be_joined_again() {
+        let head = head("/kv/a%20b//c%2Fd+e?prefix=x+y&after=3&deep", None).unwrap();
+        assert_eq!(head.path(), ["kv", "a b", "", "c/d+e"]);
+        assert_eq!(head.rest(1), "a b//c/d+e");
+        assert_eq!(head.rest(9), "");
+        let query: Vec<_> = head
+            .query
+            .iter()
+            .map(|(n, v)| (n.as_str(), v.as_str()))
+            .collect();
+        assert_eq!(query, [("after", "3"), ("deep", ""), ("prefix", "x y")]);
+    }
+
+    #[test]
+    fn a_broken_path_or_query_is_answered_with_400() {
+        for uri in ["/%zz", "/%ff", "/a?b=%f", "/a?b=1&b=2", "*"] {
+            assert_eq!(head(uri, None).unwrap_err().status, 400, "{uri}");
+        }
+    }
+
+    #[test]
+    fn a_bearer_is_found_and_not_shown() {
+        let head_with = |value| head("/", Some(value)).unwrap();
+        let found = head_with("Bearer client.abc");
+        assert_eq!(found.bearer.as_ref().map(Token::as_str), Some("client.abc"));
+        assert!(!format!("{found:?}").contains("abc"));
+        assert!(head_with("bearer  client.abc ").bearer.is_some());
+        for bad in ["Basic abc", "Bearer", "Bearer ", "Bearer a b"] {
+            assert_eq!(head_with(bad).bearer, None, "{bad}");
+        }
+    }
+}
