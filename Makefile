@@ -1,0 +1,33 @@
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := help
+.PHONY: help demo test check sim bench
+
+# The dev profile builds sooner than release, and Cargo.toml has it optimise the parts that matter.
+PROFILE ?= dev
+SEEDS ?= 20000
+SEED ?=
+
+help: ## what can be made
+	@sed -n 's/^\([a-z]*\):.* ## /  make \1\t/p' Makefile | expand -t 18
+	@echo
+	@echo "  make demo PROFILE=release    with the binary that ships"
+	@echo "  make sim SEEDS=100000        more schedules; SEED=17 runs that one again"
+
+demo: ## train a real MXNet job on this machine, set-up included
+	@PROFILE=$(PROFILE) scripts/demo
+
+test: ## everything that must hold; what the CI runs
+	@scripts/steps test
+
+check: ## the quick part of it: format, lints, core and unit tests
+	@scripts/steps check
+
+sim: ## simulate the core under many schedules of faults
+	@scripts/tools
+	$(if $(SEED),SEED=$(SEED),SEEDS=$(SEEDS)) cargo test -p ydl-core --release --test simulation -- --nocapture
+
+bench: ## measure, and say how it was measured
+	@scripts/tools
+	@bench/run
