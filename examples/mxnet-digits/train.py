@@ -25,7 +25,7 @@ START_KEYS = 1_000_000
 
 
 def digits():
-    """scikit-learn's bundled set, 1797 images of 8 by 8: ((images, labels) to learn, the same to test).
+    """scikit-learn's bundled set, 1797 images of 8 by 8, as (images, labels) to learn and to test.
 
     The file is read straight from the installed package: `sklearn.datasets.load_digits` reads the
     same one, but importing scikit-learn needs scipy and takes longer than the training.
@@ -55,7 +55,7 @@ def shard(count, batch_size, epoch, kv):
     share = batch_size // kv.num_workers
     steps = count // batch_size
     if share == 0 or steps == 0:
-        raise SystemExit(f"a batch of {batch_size} does not suit {kv.num_workers} workers and {count} images")
+        raise SystemExit(f"a batch of {batch_size} cannot be shared by {kv.num_workers} workers")
     order = np.random.RandomState(SEED + epoch).permutation(count)
     return order[kv.rank :: kv.num_workers][: steps * share].reshape(steps, share)
 
@@ -63,7 +63,8 @@ def shard(count, batch_size, epoch, kv):
 def resume(net, kv):
     """Load the last checkpoint, if any; returns the epoch to begin with, the same on all workers.
 
-    Only rank 0 reads it, because only rank 0 wrote it: the others get weights and epoch from the servers.
+    Only rank 0 reads it, because only rank 0 wrote it; the others get weights and epoch from the
+    servers.
     """
     epoch = mx.nd.zeros(1)
     saved = sorted(CHECKPOINT.glob("epoch-*.params"))
@@ -79,7 +80,7 @@ def resume(net, kv):
 
 
 def checkpoint(net, epoch):
-    """A half-written file must never be taken for a checkpoint, so it gets its name when complete."""
+    """Save the weights, under a name that only a complete file ever gets."""
     CHECKPOINT.mkdir(parents=True, exist_ok=True)
     part = CHECKPOINT / "part"
     net.save_parameters(str(part))
@@ -88,15 +89,26 @@ def checkpoint(net, epoch):
         older.unlink()
 
 
+def save(net, metrics):
+    MODEL.mkdir(exist_ok=True)
+    net.export(str(MODEL / "digits"))  # digits-symbol.json and digits-0000.params
+    (MODEL / "digits-0000.params").replace(MODEL / "digits.params")
+    (MODEL / "metrics.json").write_text(json.dumps(metrics, indent=2) + "\n")
+    # What is finished need not be resumed: the next run begins anew.
+    for done in CHECKPOINT.glob("epoch-*.params"):
+        done.unlink()
+
+
 def main():
-    arguments = argparse.ArgumentParser(description="Train a classifier of handwritten digits.")
-    arguments.add_argument("--epochs", type=int, default=12)
-    arguments.add_argument("--batch-size", type=int, default=64, help="images per step, all workers together")
-    arguments.add_argument("--lr", type=float, default=0.2)
+    parser = argparse.ArgumentParser(description="Train a classifier of handwritten digits.")
+    add = parser.add_argument
+    add("--epochs", type=int, default=12)
+    add("--batch-size", type=int, default=64, help="images per step, all workers together")
+    add("--lr", type=float, default=0.2, help="learning rate")
     # A launcher says by DMLC_ROLE that there are servers to talk to.
-    arguments.add_argument("--kv-store", default="dist_sync" if "DMLC_ROLE" in os.environ else "local")
-    arguments.add_argument("--pause", type=float, default=0, metavar="SECONDS", help="wait after each batch, to have time to look")
-    args = arguments.parse_args()
+    add("--kv-store", default="dist_sync" if "DMLC_ROLE" in os.environ else "local")
+    add("--pause", type=float, default=0, metavar="SECONDS", help="wait after each batch")
+    args = parser.parse_args()
 
     began = time.monotonic()
     mx.random.seed(SEED)
@@ -142,16 +154,6 @@ def main():
             "workers": kv.num_workers,
             "seconds": round(time.monotonic() - began, 2),
         })
-
-
-def save(net, metrics):
-    MODEL.mkdir(exist_ok=True)
-    net.export(str(MODEL / "digits"))  # digits-symbol.json and digits-0000.params
-    (MODEL / "digits-0000.params").replace(MODEL / "digits.params")
-    (MODEL / "metrics.json").write_text(json.dumps(metrics, indent=2) + "\n")
-    # What is finished need not be resumed: the next run begins anew.
-    for done in CHECKPOINT.glob("epoch-*.params"):
-        done.unlink()
 
 
 if __name__ == "__main__":
