@@ -1,7 +1,7 @@
 //! The agent's hands with real processes: started, stopped, killed, orphaned.
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::PermissionsExt;
+use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -86,10 +86,18 @@ impl Place {
         })
     }
 
+    /// Writes a file to be executed, through another process: a descriptor open for writing here
+    /// could be inherited by what another test starts just then, and the file would be busy.
     fn script(&self, name: &str, content: &[u8], mode: u32) -> String {
-        std::fs::write(self.path(name), content).unwrap();
-        let permissions = std::fs::Permissions::from_mode(mode);
-        std::fs::set_permissions(self.path(name), permissions).unwrap();
+        let mut writer = Command::new("sh")
+            .args(["-c", "cat > \"$0\" && chmod \"$1\" \"$0\""])
+            .arg(self.path(name))
+            .arg(format!("{mode:o}"))
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        writer.stdin.take().unwrap().write_all(content).unwrap();
+        assert!(writer.wait().unwrap().success());
         format!("./{name}")
     }
 }
@@ -130,6 +138,11 @@ fn alone(test: &str, scene: impl AsyncFnOnce(), prepare: impl FnOnce(Command) ->
     let output = prepare(command).stdin(Stdio::null()).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{test}: {}\n{said}", output.status);
+    let ran = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        ran.contains("1 passed"),
+        "{test} is not the name of this test: {ran}"
+    );
 }
 
 /// Starts a daemon as daemons do: forked twice, in a session of its own, its parent gone.
@@ -326,7 +339,7 @@ fn killed_agent(test: &str, end: impl FnOnce(Identity)) {
     let processes = ["daemon", "keeper", "shell"].map(|name| place.process(name));
     end(Identity::of(agent.id()).unwrap());
     assert!(!agent.wait().unwrap().success());
-    processes.map(until_gone);
+    processes.into_iter().for_each(until_gone);
 }
 
 #[test]
@@ -555,8 +568,8 @@ async fn memory_and_processor_time_of_the_whole_tree_are_measured() {
     let place = Place::new();
     // Children of the program, not the program itself, use the memory.
     let hungry = "x=$(head -c 30000000 /dev/zero | tr '\\0' x); echo $$ > ready$1; sleep 1000";
-    let script = format!("for i in 1 2; do sh -c \"$0\" hungry $i & done; wait");
-    let mut program = place.start(&["sh", "-c", &script, hungry]).await;
+    let script = "for i in 1 2; do sh -c \"$0\" hungry $i & done; wait";
+    let mut program = place.start(&["sh", "-c", script, hungry]).await;
     place.process("ready1");
     place.process("ready2");
     let mut meter = Meter::new(program.pid(), Some("0"));

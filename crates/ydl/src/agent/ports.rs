@@ -352,7 +352,7 @@ mod tests {
             (0..=u16::MAX, 0, 1),
             (65_535..=65_535, 0, 1),
             (0..=0, 0, 1),
-            (1..=0, 0, 1),
+            (RangeInclusive::new(1, 0), 0, 1),
             (5..=9, 0, 0),
         ] {
             // Only that it comes back matters; as root the first of them succeeds.
