@@ -1,0 +1,422 @@
+//! The key-value store and the events of a job's own code.
+//!
+//! A value without clock or I/O: the master's loop applies one operation after another and is told
+//! who has waited long enough. The same operations give the same store, so it is kept by the journal.
+//!
+//! A watcher is told what every key came to be, not each step on the way: the store remembers the
+//! last change of each key, and of keys that are gone the last few thousand.
+
+mod events;
+mod op;
+mod refusal;
+mod waiters;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use crate::wire::messages::{Blob, Change, Changed, Changes, Entries, Entry, Events};
+
+pub use op::{Applied, Done, Found, OnlyIf, Op, Woken};
+pub use refusal::Refusal;
+pub use waiters::{Wait, WaiterId};
+
+use events::EventLog;
+use refusal::{check_key, check_name, check_prefix};
+use waiters::Waiters;
+
+pub const KEY_BYTES_MAX: usize = 512;
+pub const VALUE_BYTES_MAX: usize = 1 << 20;
+pub const KEYS_MAX: usize = 10_000;
+/// All keys and values together.
+pub const STORE_BYTES_MAX: usize = 64 << 20;
+pub const WAITERS_MAX: usize = 10_000;
+pub const NAME_BYTES_MAX: usize = 128;
+pub const EVENT_BYTES_MAX: usize = 64 << 10;
+pub const EVENTS_MAX: usize = 10_000;
+/// The data of all events kept together.
+pub const EVENTS_BYTES_MAX: usize = 16 << 20;
+/// Deleted keys that watchers can still be told of.
+pub const GRAVES_MAX: usize = 4096;
+
+/// One answer holds at most this many entries, changes or events,
+pub const PAGE_MAX: usize = 1000;
+/// and stops after the one with which its values reach this many bytes.
+pub const PAGE_BYTES_MAX: usize = 4 << 20;
+
+/// Shared between the maps below, which all know the same keys.
+type Key = Arc<str>;
+
+#[derive(Debug)]
+struct Slot {
+    value: Blob,
+    revision: u64,
+    owner: Option<String>,
+}
+
+#[derive(Debug, Default)]
+pub struct Store {
+    slots: BTreeMap<Key, Slot>,
+    /// The bytes of all keys and values in `slots`.
+    bytes: usize,
+    owned: BTreeMap<String, BTreeSet<Key>>,
+    /// The revision of the last change; each change has its own.
+    revision: u64,
+    /// The last change of every key in `slots` and in `graves`.
+    last: BTreeMap<u64, Key>,
+    /// When keys that are not in `slots` were deleted.
+    graves: BTreeMap<Key, u64>,
+    /// The revisions in `graves`, to find the oldest.
+    buried: BTreeSet<u64>,
+    /// Deletions up to this revision may have been forgotten.
+    forgotten: u64,
+    events: EventLog,
+    waiters: Waiters,
+}
+
+impl Store {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Does all of `op` or nothing.
+    pub fn apply(&mut self, op: Op) -> Result<Applied, Refusal> {
+        let mut stirred = BTreeSet::new();
+        let done = match op {
+            Op::Put {
+                key,
+                value,
+                owner,
+                only_if,
+            } => {
+                self.put(&key, value, owner, only_if)?;
+                self.waiters.on_changed(&key, &mut stirred);
+                self.waiters.on_put(&key, &mut stirred);
+                Done::Changed(Changed {
+                    revision: self.revision,
+                    keys: 1,
+                })
+            }
+            Op::Delete { key } => {
+                check_key(&key)?;
+                self.delete(vec![key.into()], &mut stirred)
+            }
+            Op::DeletePrefix { prefix } => {
+                check_prefix(&prefix)?;
+                let keys = self
+                    .below(&prefix, None)
+                    .map(|(key, _)| key.clone())
+                    .collect();
+                self.delete(keys, &mut stirred)
+            }
+            Op::OwnerGone { container } => {
+                let keys = self
+                    .owned
+                    .get(&container)
+                    .into_iter()
+                    .flatten()
+                    .cloned()
+                    .collect();
+                self.delete(keys, &mut stirred)
+            }
+            Op::Emit { name, data, by } => {
+                check_name(&name)?;
+                self.waiters.on_emitted(&name, &mut stirred);
+                Done::Emitted(self.events.push(name, data, by)?)
+            }
+        };
+        Ok(Applied {
+            done,
+            woken: self.wake(stirred),
+        })
+    }
+
+    fn put(
+        &mut self,
+        key: &str,
+        value: Blob,
+        owner: Option<String>,
+        only_if: Option<OnlyIf>,
+    ) -> Result<(), Refusal> {
+        check_key(key)?;
+        if value.len() > VALUE_BYTES_MAX {
+            return Err(Refusal::ValueTooLong {
+                key: key.into(),
+                length: value.len(),
+            });
+        }
+        let old = self.slots.get_key_value(key);
+        let found = old.map(|(_, slot)| slot.revision);
+        let holds = match only_if {
+            None => true,
+            Some(OnlyIf::Absent) => found.is_none(),
+            Some(OnlyIf::Revision(wanted)) => found == Some(wanted),
+        };
+        if !holds {
+            return Err(Refusal::Changed {
+                key: key.into(),
+                found,
+            });
+        }
+        if found.is_none() && self.slots.len() >= KEYS_MAX {
+            return Err(Refusal::TooManyKeys);
+        }
+        let freed = old.map_or(0, |(key, slot)| key.len() + slot.value.len());
+        let bytes = self.bytes - freed + key.len() + value.len();
+        if bytes > STORE_BYTES_MAX {
+            return Err(Refusal::Full);
+        }
+
+        let key: Key = old.map_or_else(|| key.into(), |(key, _)| key.clone());
+        self.unlink(&key);
+        self.bytes = bytes;
+        self.revision += 1;
+        self.last.insert(self.revision, key.clone());
+        if let Some(owner) = &owner {
+            self.owned
+                .entry(owner.clone())
+                .or_default()
+                .insert(key.clone());
+        }
+        self.slots.insert(
+            key,
+            Slot {
+                value,
+                revision: self.revision,
+                owner,
+            },
+        );
+        Ok(())
+    }
+
+    fn delete(&mut self, keys: Vec<Key>, stirred: &mut BTreeSet<WaiterId>) -> Done {
+        let mut count = 0;
+        for key in keys {
+            let Some(slot) = self.slots.get(&key) else {
+                continue;
+            };
+            self.bytes -= key.len() + slot.value.len();
+            self.unlink(&key);
+            self.slots.remove(&key);
+            self.revision += 1;
+            self.last.insert(self.revision, key.clone());
+            self.waiters.on_changed(&key, stirred);
+            self.graves.insert(key, self.revision);
+            self.buried.insert(self.revision);
+            count += 1;
+        }
+        while self.buried.len() > GRAVES_MAX {
+            self.forget_oldest_grave();
+        }
+        Done::Changed(Changed {
+            revision: self.revision,
+            keys: count,
+        })
+    }
+
+    /// Takes what is known of the key's last change and of its owner out of the maps.
+    fn unlink(&mut self, key: &Key) {
+        if let Some(slot) = self.slots.get(key) {
+            self.last.remove(&slot.revision);
+            if let Some(owner) = &slot.owner
+                && let Some(keys) = self.owned.get_mut(owner)
+            {
+                keys.remove(key);
+                if keys.is_empty() {
+                    self.owned.remove(owner);
+                }
+            }
+        }
+        if let Some(revision) = self.graves.remove(key) {
+            self.last.remove(&revision);
+            self.buried.remove(&revision);
+        }
+    }
+
+    fn forget_oldest_grave(&mut self) {
+        if let Some(revision) = self.buried.pop_first() {
+            self.forgotten = revision;
+            if let Some(key) = self.last.remove(&revision) {
+                self.graves.remove(&key);
+            }
+        }
+    }
+
+    /// The store's revision now.
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    pub fn entry(&self, key: &str) -> Option<Entry> {
+        self.slots
+            .get_key_value(key)
+            .map(|(key, slot)| entry(key, slot))
+    }
+
+    /// The entries below `prefix` whose keys come after `after`.
+    pub fn list(&self, prefix: &str, after: Option<&str>, limit: usize) -> Entries {
+        let mut page = Page::new(limit);
+        let mut entries = Vec::new();
+        let mut more = false;
+        for (key, slot) in self.below(prefix, after) {
+            more = page.is_full();
+            if more {
+                break;
+            }
+            page.add(slot.value.len());
+            entries.push(entry(key, slot));
+        }
+        Entries {
+            revision: self.revision,
+            entries,
+            more,
+        }
+    }
+
+    /// What changed below `prefix` since the revision `after`.
+    pub fn changes(&self, prefix: &str, after: u64, limit: usize) -> Changes {
+        // A revision from the future is one of a store that was lost.
+        if after < self.forgotten || after > self.revision {
+            return Changes::Resync {
+                revision: self.revision,
+            };
+        }
+        let mut page = Page::new(limit);
+        let mut changes = Vec::new();
+        let mut revision = after;
+        let since = (Bound::Excluded(after), Bound::Unbounded);
+        for (&at, key) in self
+            .last
+            .range(since)
+            .filter(|(_, key)| key.starts_with(prefix))
+        {
+            if page.is_full() {
+                return Changes::Known { revision, changes };
+            }
+            revision = at;
+            match self.slots.get(key) {
+                Some(slot) => {
+                    page.add(slot.value.len());
+                    changes.push(Change::Put(entry(key, slot)));
+                }
+                None => {
+                    page.add(0);
+                    changes.push(Change::Deleted {
+                        key: key.to_string(),
+                        revision: at,
+                    });
+                }
+            }
+        }
+        Changes::Known {
+            revision: self.revision,
+            changes,
+        }
+    }
+
+    /// Events after the sequence number `after`, all or those of one name.
+    pub fn events(&self, after: u64, name: Option<&str>, limit: usize) -> Events {
+        self.events.since(after, name, Page::new(limit))
+    }
+
+    /// Answers at once where there is an answer; otherwise a later [`Store::apply`] wakes `waiter`.
+    /// Ending the wait earlier is for the caller, with [`Store::forget`].
+    pub fn wait(&mut self, waiter: WaiterId, mut wait: Wait) -> Result<Option<Found>, Refusal> {
+        match &wait {
+            Wait::Key { key } => check_key(key)?,
+            Wait::Changes { prefix, .. } => check_prefix(prefix)?,
+            Wait::Events { name, .. } => name.as_deref().map_or(Ok(()), check_name)?,
+        }
+        if let Some(found) = self.found(&wait) {
+            return Ok(Some(found));
+        }
+        // What there was until now has been looked at, and need not be again when it is woken.
+        match &mut wait {
+            Wait::Changes { after, .. } => *after = self.revision,
+            Wait::Key { .. } | Wait::Events { .. } => {}
+        }
+        self.waiters.add(waiter, wait)?;
+        Ok(None)
+    }
+
+    pub fn forget(&mut self, waiter: WaiterId) {
+        self.waiters.remove(waiter);
+    }
+
+    fn found(&self, wait: &Wait) -> Option<Found> {
+        match wait {
+            Wait::Key { key } => self.entry(key).map(Found::Entry),
+            Wait::Changes { prefix, after } => match self.changes(prefix, *after, PAGE_MAX) {
+                Changes::Known { changes, .. } if changes.is_empty() => None,
+                changes => Some(Found::Changes(changes)),
+            },
+            Wait::Events { after, name } => {
+                let events = self.events(*after, name.as_deref(), PAGE_MAX);
+                (!events.events.is_empty()).then_some(Found::Events(events))
+            }
+        }
+    }
+
+    fn wake(&mut self, stirred: BTreeSet<WaiterId>) -> Vec<Woken> {
+        let mut woken = Vec::new();
+        for waiter in stirred {
+            let Some(found) = self.waiters.wait(waiter).and_then(|wait| self.found(wait)) else {
+                continue;
+            };
+            self.waiters.remove(waiter);
+            woken.push(Woken { waiter, found });
+        }
+        woken
+    }
+
+    fn below<'a>(
+        &'a self,
+        prefix: &'a str,
+        after: Option<&str>,
+    ) -> impl Iterator<Item = (&'a Key, &'a Slot)> {
+        let start = match after {
+            Some(after) if after >= prefix => Bound::Excluded(after),
+            _ => Bound::Included(prefix),
+        };
+        self.slots
+            .range::<str, _>((start, Bound::Unbounded))
+            .take_while(move |(key, _)| key.starts_with(prefix))
+    }
+}
+
+fn entry(key: &Key, slot: &Slot) -> Entry {
+    Entry {
+        key: key.to_string(),
+        value: slot.value.clone(),
+        revision: slot.revision,
+        owner: slot.owner.clone(),
+    }
+}
+
+/// How much room an answer has left.
+#[derive(Debug)]
+struct Page {
+    items: usize,
+    bytes: usize,
+}
+
+impl Page {
+    fn new(limit: usize) -> Self {
+        Self {
+            items: limit.clamp(1, PAGE_MAX),
+            bytes: PAGE_BYTES_MAX,
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.items == 0 || self.bytes == 0
+    }
+
+    fn add(&mut self, bytes: usize) {
+        self.items -= 1;
+        self.bytes = self.bytes.saturating_sub(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,70 @@
+//! The events of a job: the newest ones, numbered from the first.
+
+use std::collections::VecDeque;
+
+use super::{EVENT_BYTES_MAX, EVENTS_BYTES_MAX, EVENTS_MAX, Page, Refusal};
+use crate::wire::messages::{Blob, Emitted, Event, Events};
+
+#[derive(Debug, Default)]
+pub(super) struct EventLog {
+    /// Without gaps in their sequence numbers; the last one's is `sequence`.
+    kept: VecDeque<Event>,
+    bytes: usize,
+    sequence: u64,
+}
+
+impl EventLog {
+    pub(super) fn push(
+        &mut self,
+        name: String,
+        data: Blob,
+        by: Option<String>,
+    ) -> Result<Emitted, Refusal> {
+        if data.len() > EVENT_BYTES_MAX {
+            return Err(Refusal::EventTooLong {
+                name,
+                length: data.len(),
+            });
+        }
+        self.sequence += 1;
+        self.bytes += data.len();
+        self.kept.push_back(Event {
+            sequence: self.sequence,
+            name,
+            data,
+            by,
+        });
+        while self.kept.len() > EVENTS_MAX || self.bytes > EVENTS_BYTES_MAX {
+            let dropped = self.kept.pop_front();
+            self.bytes -= dropped.map_or(0, |event| event.data.len());
+        }
+        Ok(Emitted {
+            sequence: self.sequence,
+        })
+    }
+
+    pub(super) fn since(&self, after: u64, name: Option<&str>, mut page: Page) -> Events {
+        let dropped = self.sequence - self.kept.len() as u64;
+        let skipped = after.saturating_sub(dropped).min(self.kept.len() as u64) as usize;
+        let mut events = Vec::new();
+        // A number from the future is one of a log that was lost: go on with the log there is.
+        let mut through = self.sequence;
+        for event in self
+            .kept
+            .range(skipped..)
+            .filter(|e| name.is_none_or(|n| n == e.name))
+        {
+            if page.is_full() {
+                through = events.last().map_or(after, |last: &Event| last.sequence);
+                break;
+            }
+            page.add(event.data.len());
+            events.push(event.clone());
+        }
+        Events {
+            events,
+            through,
+            missed: after < dropped || after > self.sequence,
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Why the store will not do something.
+
+use std::fmt;
+
+use super::{
+    EVENT_BYTES_MAX, KEY_BYTES_MAX, KEYS_MAX, NAME_BYTES_MAX, STORE_BYTES_MAX, VALUE_BYTES_MAX,
+    WAITERS_MAX,
+};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refusal {
+    KeyLength {
+        length: usize,
+    },
+    KeyLetter {
+        letter: char,
+    },
+    NameLength {
+        length: usize,
+    },
+    NameLetter {
+        letter: char,
+    },
+    ValueTooLong {
+        key: String,
+        length: usize,
+    },
+    EventTooLong {
+        name: String,
+        length: usize,
+    },
+    /// What a put was to hold only for has changed; `found` is the key's revision.
+    Changed {
+        key: String,
+        found: Option<u64>,
+    },
+    TooManyKeys,
+    Full,
+    TooManyWaiters,
+}
+
+impl Refusal {
+    /// How HTTP puts it.
+    pub fn status(&self) -> u16 {
+        match self {
+            Self::KeyLength { .. }
+            | Self::KeyLetter { .. }
+            | Self::NameLength { .. }
+            | Self::NameLetter { .. } => 400,
+            Self::Changed { .. } => 409,
+            Self::ValueTooLong { .. } | Self::EventTooLong { .. } => 413,
+            Self::TooManyWaiters => 503,
+            Self::TooManyKeys | Self::Full => 507,
+        }
+    }
+
+    /// The remedy, where there is one.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::ValueTooLong { .. } | Self::EventTooLong { .. } => {
+                Some("keep large data in a file and give its path")
+            }
+            Self::TooManyKeys | Self::Full => {
+                Some("delete keys that nobody needs any more, or give them an owner")
+            }
+            Self::Changed { .. } => Some("read the key again and decide anew"),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::KeyLength { length } => {
+                write!(f, "a key has 1 to {KEY_BYTES_MAX} bytes, not {length}")
+            }
+            Self::KeyLetter { letter } => {
+                write!(f, "a key cannot contain `{}`", letter.escape_default())
+            }
+            Self::NameLength { length } => {
+                write!(
+                    f,
+                    "an event's name has 1 to {NAME_BYTES_MAX} bytes, not {length}"
+                )
+            }
+            Self::NameLetter { letter } => {
+                write!(
+                    f,
+                    "an event's name cannot contain `{}`",
+                    letter.escape_default()
+                )
+            }
+            Self::ValueTooLong { key, length } => write!(
+                f,
+                "the value of `{key}` has {length} bytes, and a value has at most {VALUE_BYTES_MAX}"
+            ),
+            Self::EventTooLong { name, length } => write!(
+                f,
+                "the event `{name}` has {length} bytes, and an event has at most {EVENT_BYTES_MAX}"
+            ),
+            Self::Changed {
+                key,
+                found: Some(revision),
+            } => {
+                write!(
+                    f,
+                    "`{key}` was not written: it has revision {revision} by now"
+                )
+            }
+            Self::Changed { key, found: None } => {
+                write!(f, "`{key}` was not written: there is no such key by now")
+            }
+            Self::TooManyKeys => write!(f, "there are {KEYS_MAX} keys, and no room for another"),
+            Self::Full => {
+                write!(
+                    f,
+                    "keys and values would be more than {STORE_BYTES_MAX} bytes together"
+                )
+            }
+            Self::TooManyWaiters => write!(f, "{WAITERS_MAX} others are waiting already"),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+pub(super) fn check_key(key: &str) -> Result<(), Refusal> {
+    match key.len() {
+        1..=KEY_BYTES_MAX => check_prefix(key),
+        length => Err(Refusal::KeyLength { length }),
+    }
+}
+
+/// A prefix is a key that may be empty.
+pub(super) fn check_prefix(prefix: &str) -> Result<(), Refusal> {
+    match prefix.chars().find(|letter| !is_printable(*letter)) {
+        _ if prefix.len() > KEY_BYTES_MAX => Err(Refusal::KeyLength {
+            length: prefix.len(),
+        }),
+        Some(letter) => Err(Refusal::KeyLetter { letter }),
+        None => Ok(()),
+    }
+}
+
+pub(super) fn check_name(name: &str) -> Result<(), Refusal> {
+    match name.chars().find(|letter| !is_printable(*letter)) {
+        _ if !(1..=NAME_BYTES_MAX).contains(&name.len()) => {
+            Err(Refusal::NameLength { length: name.len() })
+        }
+        Some(letter) => Err(Refusal::NameLetter { letter }),
+        None => Ok(()),
+    }
+}
+
+fn is_printable(letter: char) -> bool {
+    letter == ' ' || !(letter.is_control() || letter.is_whitespace())
+}

@@ -1,0 +1,607 @@
+use expect_test::{Expect, expect};
+
+use super::*;
+use crate::wire::messages::Emitted;
+
+fn put(key: &str, value: &str) -> Op {
+    Op::Put {
+        key: key.into(),
+        value: value.into(),
+        owner: None,
+        only_if: None,
+    }
+}
+
+fn owned(key: &str, container: &str) -> Op {
+    let owner = Some(container.into());
+    Op::Put {
+        key: key.into(),
+        value: "".into(),
+        owner,
+        only_if: None,
+    }
+}
+
+fn emit(name: &str, data: &str) -> Op {
+    Op::Emit {
+        name: name.into(),
+        data: data.into(),
+        by: None,
+    }
+}
+
+fn text(value: &Blob) -> String {
+    String::from_utf8_lossy(&value.0).into_owned()
+}
+
+fn changes_in_words(changes: &Changes) -> String {
+    match changes {
+        Changes::Resync { revision } => format!("resync at {revision}"),
+        Changes::Known { revision, changes } => {
+            let mut words = format!("to {revision}:");
+            for change in changes {
+                let said = match change {
+                    Change::Put(entry) => format!(" {}={}", entry.key, text(&entry.value)),
+                    Change::Deleted { key, .. } => format!(" -{key}"),
+                };
+                words += &format!("{said}@{}", change.revision());
+            }
+            words
+        }
+    }
+}
+
+fn events_in_words(events: &Events) -> String {
+    let mut words = format!(
+        "through {}{}:",
+        events.through,
+        if events.missed { "!" } else { "" }
+    );
+    for event in &events.events {
+        words += &format!(" {}={}@{}", event.name, text(&event.data), event.sequence);
+    }
+    words
+}
+
+fn found_in_words(found: &Found) -> String {
+    match found {
+        Found::Entry(entry) => format!("{}={}@{}", entry.key, text(&entry.value), entry.revision),
+        Found::Changes(changes) => changes_in_words(changes),
+        Found::Events(events) => events_in_words(events),
+    }
+}
+
+/// Does one line after the other and says what came of each.
+fn check(script: &str, expected: Expect) {
+    let mut store = Store::new();
+    let mut said = String::new();
+    for line in script.lines().map(str::trim) {
+        let words: Vec<&str> = line.split(' ').collect();
+        let number = |word: &str| word.parse::<u64>().unwrap();
+        let result = match words[..] {
+            ["put", key, value] => apply(&mut store, put(key, value)),
+            ["own", key, container] => apply(&mut store, owned(key, container)),
+            ["put", key, value, only_if] => {
+                let only_if = match only_if {
+                    "absent" => OnlyIf::Absent,
+                    revision => OnlyIf::Revision(number(revision)),
+                };
+                let (key, value) = (key.into(), value.into());
+                apply(
+                    &mut store,
+                    Op::Put {
+                        key,
+                        value,
+                        owner: None,
+                        only_if: Some(only_if),
+                    },
+                )
+            }
+            ["delete", key] => apply(&mut store, Op::Delete { key: key.into() }),
+            ["clear", prefix] => apply(
+                &mut store,
+                Op::DeletePrefix {
+                    prefix: prefix.into(),
+                },
+            ),
+            ["gone", container] => apply(
+                &mut store,
+                Op::OwnerGone {
+                    container: container.into(),
+                },
+            ),
+            ["emit", name, data] => apply(&mut store, emit(name, data)),
+            ["changes", prefix, after] => {
+                changes_in_words(&store.changes(prefix, number(after), PAGE_MAX))
+            }
+            ["events", after] => events_in_words(&store.events(number(after), None, PAGE_MAX)),
+            ["wait", waiter, what, key] => {
+                let wait = match what {
+                    "key" => Wait::Key { key: key.into() },
+                    after => Wait::Changes {
+                        prefix: key.into(),
+                        after: number(after),
+                    },
+                };
+                wait_in_words(&mut store, number(waiter), wait)
+            }
+            ["events", waiter, after, name] => {
+                let name = (name != "*").then(|| name.to_owned());
+                let wait = Wait::Events {
+                    after: number(after),
+                    name,
+                };
+                wait_in_words(&mut store, number(waiter), wait)
+            }
+            ["forget", waiter] => {
+                store.forget(WaiterId(number(waiter)));
+                "forgotten".into()
+            }
+            _ => panic!("{line}"),
+        };
+        said += &format!("{line} → {result}\n");
+        store.check();
+    }
+    expected.assert_eq(&said);
+}
+
+fn apply(store: &mut Store, op: Op) -> String {
+    match store.apply(op) {
+        Err(refusal) => refusal.to_string(),
+        Ok(Applied { done, woken }) => {
+            let mut words = match done {
+                Done::Changed(Changed { revision, keys }) => format!("{keys} at {revision}"),
+                Done::Emitted(Emitted { sequence }) => format!("event {sequence}"),
+            };
+            for Woken { waiter, found } in &woken {
+                words += &format!("; {waiter} {}", found_in_words(found));
+            }
+            words
+        }
+    }
+}
+
+fn wait_in_words(store: &mut Store, waiter: u64, wait: Wait) -> String {
+    match store.wait(WaiterId(waiter), wait) {
+        Err(refusal) => refusal.to_string(),
+        Ok(Some(found)) => format!("at once {}", found_in_words(&found)),
+        Ok(None) => "waits".into(),
+    }
+}
+
+impl Store {
+    /// What must hold after every operation.
+    fn check(&self) {
+        let bytes: usize = self
+            .slots
+            .iter()
+            .map(|(key, slot)| key.len() + slot.value.len())
+            .sum();
+        assert_eq!(self.bytes, bytes);
+        assert_eq!(self.last.len(), self.slots.len() + self.graves.len());
+        for (key, slot) in &self.slots {
+            assert_eq!(self.last.get(&slot.revision), Some(key));
+            let owner = slot.owner.as_ref();
+            assert!(owner.is_none_or(|owner| self.owned[owner].contains(key)));
+            assert!(!self.graves.contains_key(key));
+        }
+        assert_eq!(self.graves.len(), self.buried.len());
+        for (key, revision) in &self.graves {
+            assert!(self.buried.contains(revision));
+            assert_eq!(self.last.get(revision), Some(key));
+        }
+        let owned: usize = self.owned.values().map(BTreeSet::len).sum();
+        assert_eq!(
+            owned,
+            self.slots
+                .values()
+                .filter(|slot| slot.owner.is_some())
+                .count()
+        );
+        assert!(
+            self.last
+                .last_key_value()
+                .is_none_or(|(last, _)| *last <= self.revision)
+        );
+    }
+}
+
+#[test]
+fn a_watcher_learns_what_each_key_came_to_be() {
+    check(
+        "put a 1
+         put b 2
+         put a 3
+         delete b
+         delete b
+         put c 4
+         changes  0
+         changes  3
+         changes c 0
+         changes d 0
+         changes  5
+         changes  6",
+        expect![[r#"
+            put a 1 → 1 at 1
+            put b 2 → 1 at 2
+            put a 3 → 1 at 3
+            delete b → 1 at 4
+            delete b → 0 at 4
+            put c 4 → 1 at 5
+            changes  0 → to 5: a=3@3 -b@4 c=4@5
+            changes  3 → to 5: -b@4 c=4@5
+            changes c 0 → to 5: c=4@5
+            changes d 0 → to 5:
+            changes  5 → to 5:
+            changes  6 → resync at 5
+        "#]],
+    );
+}
+
+#[test]
+fn a_put_can_be_made_to_depend_on_what_is_there() {
+    check(
+        "put a 1 absent
+         put a 2 absent
+         put a 2 1
+         put a 3 1
+         put b 1 7
+         delete a
+         put a 4 absent",
+        expect![[r#"
+            put a 1 absent → 1 at 1
+            put a 2 absent → `a` was not written: it has revision 1 by now
+            put a 2 1 → 1 at 2
+            put a 3 1 → `a` was not written: it has revision 2 by now
+            put b 1 7 → `b` was not written: there is no such key by now
+            delete a → 1 at 3
+            put a 4 absent → 1 at 4
+        "#]],
+    );
+}
+
+#[test]
+fn a_containers_keys_go_with_it_unless_another_took_them_over() {
+    check(
+        "own a c1
+         own b c1
+         own c c2
+         own b c2
+         put a 1
+         own d c1
+         gone c1
+         gone c1
+         changes  0
+         gone c2
+         changes  7",
+        expect![[r#"
+            own a c1 → 1 at 1
+            own b c1 → 1 at 2
+            own c c2 → 1 at 3
+            own b c2 → 1 at 4
+            put a 1 → 1 at 5
+            own d c1 → 1 at 6
+            gone c1 → 1 at 7
+            gone c1 → 0 at 7
+            changes  0 → to 7: c=@3 b=@4 a=1@5 -d@7
+            gone c2 → 2 at 9
+            changes  7 → to 9: -b@8 -c@9
+        "#]],
+    );
+}
+
+#[test]
+fn waiters_are_woken_by_what_they_wait_for_and_by_nothing_else() {
+    check(
+        "wait 1 key w/0
+         wait 2 0 w/
+         wait 3 0 w/1
+         wait 4 0 é
+         put x 1
+         put w 1
+         put w/0 up
+         wait 5 key w/0
+         wait 6 2 w/
+         wait 7 3 w/
+         wait 8 key w/9
+         clear w
+         put w/1 up
+         forget 8
+         put w/9 up
+         put él 1",
+        expect![[r#"
+            wait 1 key w/0 → waits
+            wait 2 0 w/ → waits
+            wait 3 0 w/1 → waits
+            wait 4 0 é → waits
+            put x 1 → 1 at 1
+            put w 1 → 1 at 2
+            put w/0 up → 1 at 3; waiter:1 w/0=up@3; waiter:2 to 3: w/0=up@3
+            wait 5 key w/0 → at once w/0=up@3
+            wait 6 2 w/ → at once to 3: w/0=up@3
+            wait 7 3 w/ → waits
+            wait 8 key w/9 → waits
+            clear w → 2 at 5; waiter:7 to 5: -w/0@5
+            put w/1 up → 1 at 6; waiter:3 to 6: w/1=up@6
+            forget 8 → forgotten
+            put w/9 up → 1 at 7
+            put él 1 → 1 at 8; waiter:4 to 8: él=1@8
+        "#]],
+    );
+}
+
+#[test]
+fn events_are_numbered_filtered_and_waited_for() {
+    check(
+        "events 1 0 *
+         events 2 0 done
+         emit epoch 1
+         emit done yes
+         events 3 1 epoch
+         events 4 1 *
+         emit done no
+         emit epoch 2
+         events 0
+         events 9",
+        expect![[r#"
+            events 1 0 * → waits
+            events 2 0 done → waits
+            emit epoch 1 → event 1; waiter:1 through 1: epoch=1@1
+            emit done yes → event 2; waiter:2 through 2: done=yes@2
+            events 3 1 epoch → waits
+            events 4 1 * → at once through 2: done=yes@2
+            emit done no → event 3
+            emit epoch 2 → event 4; waiter:3 through 4: epoch=2@4
+            events 0 → through 4: epoch=1@1 done=yes@2 done=no@3 epoch=2@4
+            events 9 → through 4!:
+        "#]],
+    );
+}
+
+#[test]
+fn bad_keys_and_names_are_refused_with_a_sentence() {
+    let refused = |op| Store::new().apply(op).unwrap_err().to_string();
+    assert_eq!(refused(put("", "")), "a key has 1 to 512 bytes, not 0");
+    assert_eq!(
+        refused(put(&"é".repeat(257), "")),
+        "a key has 1 to 512 bytes, not 514"
+    );
+    assert_eq!(refused(put("a\nb", "")), r"a key cannot contain `\n`");
+    assert_eq!(
+        refused(emit("", "")),
+        "an event's name has 1 to 128 bytes, not 0"
+    );
+    assert_eq!(
+        refused(emit("a\u{2028}", "")),
+        r"an event's name cannot contain `\u{2028}`"
+    );
+    let prefix = "x".repeat(513);
+    assert_eq!(
+        refused(Op::DeletePrefix { prefix }),
+        "a key has 1 to 512 bytes, not 513"
+    );
+    let wait = Wait::Key { key: String::new() };
+    assert!(Store::new().wait(WaiterId(1), wait).is_err());
+    assert!(Store::new().apply(put("a key/with spaces é", "")).is_ok());
+}
+
+#[test]
+fn nothing_grows_beyond_its_limit() {
+    let mut store = Store::new();
+    let long = "x".repeat(VALUE_BYTES_MAX + 1);
+    assert!(matches!(
+        store.apply(put("a", &long)),
+        Err(Refusal::ValueTooLong { .. })
+    ));
+    assert!(matches!(
+        store.apply(emit("a", &long)),
+        Err(Refusal::EventTooLong { .. })
+    ));
+    let large = &long[1..];
+    for number in 0..63 {
+        store.apply(put(&format!("large/{number}"), large)).unwrap();
+    }
+    assert!(
+        store
+            .apply(put("large/63", large))
+            .is_err_and(|refusal| refusal == Refusal::Full)
+    );
+    store.apply(put("large/0", large)).unwrap();
+    store.check();
+    store
+        .apply(Op::DeletePrefix {
+            prefix: "large/".into(),
+        })
+        .unwrap();
+    assert_eq!(store.bytes, 0);
+
+    for number in 0..KEYS_MAX {
+        store.apply(put(&format!("k/{number}"), "")).unwrap();
+    }
+    assert_eq!(store.apply(put("one more", "")), Err(Refusal::TooManyKeys));
+    store.apply(put("k/0", "again")).unwrap();
+    for number in 0..WAITERS_MAX as u64 {
+        let wait = Wait::Key {
+            key: "later".into(),
+        };
+        assert_eq!(store.wait(WaiterId(number), wait), Ok(None));
+    }
+    let wait = Wait::Key {
+        key: "later".into(),
+    };
+    assert_eq!(
+        store.wait(WaiterId(u64::MAX), wait.clone()),
+        Err(Refusal::TooManyWaiters)
+    );
+    assert_eq!(
+        store.wait(WaiterId(0), wait),
+        Ok(None),
+        "the same waiter may ask again"
+    );
+    store.apply(Op::Delete { key: "k/0".into() }).unwrap();
+    assert_eq!(
+        store.apply(put("later", "")).unwrap().woken.len(),
+        WAITERS_MAX
+    );
+    store.check();
+}
+
+#[test]
+fn old_events_make_room_and_those_who_missed_them_are_told() {
+    let mut store = Store::new();
+    for number in 1..=EVENTS_MAX + 5 {
+        store.apply(emit("n", &number.to_string())).unwrap();
+    }
+    let events = store.events(0, None, 3);
+    assert_eq!(events_in_words(&events), "through 8!: n=6@6 n=7@7 n=8@8");
+    assert!(!store.events(5, None, 1).missed);
+    let data = "x".repeat(EVENT_BYTES_MAX);
+    for _ in 0..EVENTS_BYTES_MAX / EVENT_BYTES_MAX + 1 {
+        store.apply(emit("large", &data)).unwrap();
+    }
+    let kept = store.events.since(
+        0,
+        None,
+        Page {
+            items: usize::MAX,
+            bytes: usize::MAX,
+        },
+    );
+    assert_eq!(kept.events.len(), EVENTS_BYTES_MAX / EVENT_BYTES_MAX);
+}
+
+#[test]
+fn a_watcher_who_comes_too_late_for_deletions_is_told_to_start_over() {
+    let mut store = Store::new();
+    store.apply(put("first", "")).unwrap();
+    for number in 0..GRAVES_MAX + 2 {
+        store.apply(put(&format!("k/{number:05}"), "")).unwrap();
+    }
+    let before = store.revision();
+    store
+        .apply(Op::DeletePrefix {
+            prefix: "k/".into(),
+        })
+        .unwrap();
+    store.check();
+    assert_eq!(store.graves.len(), GRAVES_MAX);
+    assert!(matches!(
+        store.changes("", before, 1),
+        Changes::Resync { .. }
+    ));
+    // Two deletions were forgotten; who knows of them is not asked to start over.
+    assert_eq!(
+        changes_in_words(&store.changes("", before + 2, 1)),
+        format!("to {0}: -k/00002@{0}", before + 3)
+    );
+}
+
+#[test]
+fn answers_come_in_pages_that_add_up() {
+    let mut store = Store::new();
+    for number in 0..25 {
+        store
+            .apply(put(&format!("p/{number:02}"), &"x".repeat(600 << 10)))
+            .unwrap();
+    }
+    store.apply(put("q", "")).unwrap();
+    let (mut listed, mut after, mut pages) = (Vec::new(), None::<String>, 0);
+    loop {
+        let page = store.list("p/", after.as_deref(), usize::MAX);
+        pages += 1;
+        listed.extend(page.entries.into_iter().map(|entry| entry.key));
+        after = listed.last().cloned();
+        if !page.more {
+            break;
+        }
+    }
+    assert_eq!((listed.len(), pages), (25, 4));
+    let (mut watched, mut after) = (Vec::new(), 0);
+    while let Changes::Known { revision, changes } = store.changes("p/", after, 4) {
+        if changes.is_empty() {
+            break;
+        }
+        watched.extend(changes.into_iter().map(|change| change.key().to_owned()));
+        after = revision;
+    }
+    assert_eq!(watched, listed);
+    assert_eq!(store.list("p/", Some("a"), 1).entries[0].key, "p/00");
+    assert!(store.list("p/", Some("q"), 1).entries.is_empty());
+}
+
+#[test]
+fn the_same_operations_written_and_read_again_give_the_same_store() {
+    let mut random = 7_u64;
+    let mut roll = |sides: u64| {
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (random >> 33) % sides
+    };
+    let (mut store, mut journal) = (Store::new(), Vec::new());
+    for _ in 0..3000 {
+        let key = format!("{}/{}", roll(3), roll(8));
+        let container = format!("c{}", roll(4));
+        let value = Blob::from(&[roll(256) as u8, roll(256) as u8][..]);
+        let op = match roll(10) {
+            0 => Op::Delete { key },
+            1 => Op::DeletePrefix {
+                prefix: key[..roll(3) as usize].to_owned(),
+            },
+            2 => Op::OwnerGone { container },
+            3 => Op::Emit {
+                name: key,
+                data: value,
+                by: Some(container),
+            },
+            4 => Op::Put {
+                key,
+                value,
+                owner: None,
+                only_if: Some(OnlyIf::Absent),
+            },
+            5 => Op::Put {
+                key,
+                value,
+                owner: None,
+                only_if: Some(OnlyIf::Revision(roll(3000))),
+            },
+            6 => Op::Put {
+                key,
+                value,
+                owner: None,
+                only_if: None,
+            },
+            _ => Op::Put {
+                key,
+                value,
+                owner: Some(container),
+                only_if: None,
+            },
+        };
+        let wait = Wait::Changes {
+            prefix: format!("{}/", roll(3)),
+            after: store.revision(),
+        };
+        store.wait(WaiterId(roll(50)), wait).unwrap();
+        journal.push(serde_json::to_vec(&op).unwrap());
+        let _ = store.apply(op);
+        store.check();
+    }
+    let mut again = Store::new();
+    for record in journal {
+        let _ = again.apply(serde_json::from_slice(&record).unwrap());
+    }
+    assert_eq!(
+        again.changes("", 0, PAGE_MAX),
+        store.changes("", 0, PAGE_MAX)
+    );
+    assert_eq!(
+        again.events(0, None, PAGE_MAX),
+        store.events(0, None, PAGE_MAX)
+    );
+    assert_eq!(
+        again.list("", None, PAGE_MAX),
+        store.list("", None, PAGE_MAX)
+    );
+}

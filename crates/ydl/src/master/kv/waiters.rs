@@ -1,0 +1,98 @@
+//! Who waits for what, found by what happens.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use super::{Refusal, WAITERS_MAX};
+
+/// Chosen by the caller, which alone knows how to reach the one who waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WaiterId(pub u64);
+
+impl fmt::Display for WaiterId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "waiter:{}", self.0)
+    }
+}
+
+/// What can be waited for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// That the key is there.
+    Key { key: String },
+    /// That something below the prefix changes after the revision.
+    Changes { prefix: String, after: u64 },
+    /// That there is an event after the sequence number, of any name or of one.
+    Events { after: u64, name: Option<String> },
+}
+
+type Index<K> = BTreeMap<K, BTreeSet<WaiterId>>;
+
+/// Every waiter stands in `waits` and in exactly one of the indexes.
+#[derive(Debug, Default)]
+pub(super) struct Waiters {
+    waits: BTreeMap<WaiterId, Wait>,
+    keys: Index<String>,
+    prefixes: Index<String>,
+    names: Index<Option<String>>,
+}
+
+impl Waiters {
+    pub(super) fn add(&mut self, waiter: WaiterId, wait: Wait) -> Result<(), Refusal> {
+        self.remove(waiter);
+        if self.waits.len() >= WAITERS_MAX {
+            return Err(Refusal::TooManyWaiters);
+        }
+        let found = match &wait {
+            Wait::Key { key } => self.keys.entry(key.clone()).or_default(),
+            Wait::Changes { prefix, .. } => self.prefixes.entry(prefix.clone()).or_default(),
+            Wait::Events { name, .. } => self.names.entry(name.clone()).or_default(),
+        };
+        found.insert(waiter);
+        self.waits.insert(waiter, wait);
+        Ok(())
+    }
+
+    pub(super) fn remove(&mut self, waiter: WaiterId) {
+        match self.waits.remove(&waiter) {
+            Some(Wait::Key { key }) => take(&mut self.keys, &key, waiter),
+            Some(Wait::Changes { prefix, .. }) => take(&mut self.prefixes, &prefix, waiter),
+            Some(Wait::Events { name, .. }) => take(&mut self.names, &name, waiter),
+            None => {}
+        }
+    }
+
+    pub(super) fn wait(&self, waiter: WaiterId) -> Option<&Wait> {
+        self.waits.get(&waiter)
+    }
+
+    pub(super) fn on_put(&self, key: &str, stirred: &mut BTreeSet<WaiterId>) {
+        stirred.extend(self.keys.get(key).into_iter().flatten());
+    }
+
+    pub(super) fn on_changed(&self, key: &str, stirred: &mut BTreeSet<WaiterId>) {
+        if self.prefixes.is_empty() {
+            return;
+        }
+        // A key has few prefixes, and there may be thousands of waiters.
+        let ends = key.char_indices().map(|(end, _)| end).chain([key.len()]);
+        for end in ends {
+            stirred.extend(self.prefixes.get(&key[..end]).into_iter().flatten());
+        }
+    }
+
+    pub(super) fn on_emitted(&self, name: &str, stirred: &mut BTreeSet<WaiterId>) {
+        for name in [None, Some(name.to_owned())] {
+            stirred.extend(self.names.get(&name).into_iter().flatten());
+        }
+    }
+}
+
+fn take<K: Ord>(index: &mut Index<K>, key: &K, waiter: WaiterId) {
+    if let Some(waiters) = index.get_mut(key) {
+        waiters.remove(&waiter);
+        if waiters.is_empty() {
+            index.remove(key);
+        }
+    }
+}
