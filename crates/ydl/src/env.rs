@@ -16,6 +16,8 @@ pub const RANK: &str = "YDL_RANK";
 pub const WORLD_SIZE: &str = "YDL_WORLD_SIZE";
 /// Everybody in this round, as JSON.
 pub const CLUSTER: &str = "YDL_CLUSTER";
+/// A file with the same: very large clusters are only there.
+pub const CLUSTER_FILE: &str = "YDL_CLUSTER_FILE";
 /// Where the master is: `https://host:port`.
 pub const MASTER: &str = "YDL_MASTER";
 /// A file with the token that opens the key-value store to this task.

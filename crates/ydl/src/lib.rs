@@ -3,6 +3,7 @@
 //! Each folder is a room; its `mod.rs` says what the room is for.
 
 pub mod agent;
+pub mod backend;
 pub mod env;
 pub mod jobs;
 pub mod logs;

@@ -27,6 +27,15 @@ pub struct Refusal {
 }
 
 impl Refusal {
+    /// A refusal that has nothing to do with the system: something around the program is not as it should be.
+    pub fn of(sentence: String) -> Refusal {
+        Refusal {
+            errno: 0,
+            sentence,
+            hint: None,
+        }
+    }
+
     fn new(errno: Errno, sentence: String) -> Refusal {
         Refusal {
             errno: errno.raw_os_error(),

@@ -56,6 +56,11 @@ impl Meter {
         }
     }
 
+    /// The most memory that was ever seen.
+    pub fn peak_bytes(&self) -> u64 {
+        self.peak_bytes
+    }
+
     /// One pass over `/proc`; cheap enough for once a second.
     pub fn sample(&mut self) -> io::Result<Usage> {
         let sum = Tree::read()?.sum(self.root);

@@ -3,10 +3,35 @@
 pub mod exec;
 pub mod keeper;
 pub mod keeping;
+mod life;
 pub mod measure;
 pub mod output;
 pub mod outputs;
 pub mod ports;
 pub mod program;
 mod segments;
+pub mod setting;
+mod surroundings;
 mod tail;
+
+use std::{path::PathBuf, process::ExitCode};
+
+/// Runs an agent in the container whose directory this is, until it has nothing left to do.
+///
+/// Everything is on one thread: a program dies with the thread that started its keeper.
+pub fn run(dir: PathBuf) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let lived = match runtime {
+        Ok(runtime) => runtime.block_on(async { life::Agent::new(dir)?.live().await }),
+        Err(error) => Err(format!("cannot start: {error}")),
+    };
+    match lived {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            tracing::error!("{why}");
+            ExitCode::FAILURE
+        }
+    }
+}

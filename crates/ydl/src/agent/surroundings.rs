@@ -1,0 +1,183 @@
+//! What a program finds around it: its directory, its files, its variables, its logs.
+
+use super::{
+    output::{OutputSpec, Rotation},
+    program::ProgramSpec,
+    setting::{PROGRAM_TOKEN, Setting},
+};
+use crate::{
+    env,
+    jobs::{JobDir, Submitted},
+};
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+use ydl_core::{Run, TaskId, spec::Environment};
+
+/// Linux takes no variable longer than 128 KiB; a larger cluster travels in a file alone.
+const CLUSTER_BYTES_MAX: usize = 100 << 10;
+
+/// The directories of one container.
+#[derive(Debug)]
+pub(super) struct Surroundings {
+    dir: PathBuf,
+    job: JobDir,
+    /// Who ran here last, for the names of its outputs.
+    task: Option<TaskId>,
+}
+
+impl Surroundings {
+    pub(super) fn new(dir: PathBuf, job: JobDir) -> Surroundings {
+        Surroundings {
+            dir,
+            job,
+            task: None,
+        }
+    }
+
+    pub(super) fn work(&self) -> PathBuf {
+        self.dir.join("work")
+    }
+
+    /// Everything that `run` needs, or why it cannot be had.
+    pub(super) fn prepare(
+        &mut self,
+        setting: &Setting,
+        submitted: &Submitted,
+        run: &Run,
+    ) -> Result<(ProgramSpec, OutputSpec), String> {
+        let spec = &submitted.spec;
+        let role = spec
+            .role(&run.task.role)
+            .ok_or("the job has no such role")?;
+        self.task = Some(run.task.clone());
+        self.link_files(spec)
+            .map_err(|e| format!("cannot lay out the job's files: {e}"))?;
+        let set_up = spec.framework.set_up(&run.cluster, &run.task, run.attempt);
+        let mut env = self.variables(setting, submitted, run)?;
+        env.extend(set_up.env);
+        env.extend(spec.env.clone());
+        env.extend(role.env.clone());
+        let mut argv = role.command.words();
+        argv.extend(set_up.arguments);
+        let program = ProgramSpec {
+            argv,
+            env,
+            cwd: self.work(),
+            keeper: std::env::current_exe().map_err(|e| format!("cannot find ydl itself: {e}"))?,
+            grace: Duration::from_millis(spec.deadlines.grace.0),
+        };
+        let dir = self.job.attempt_logs(&run.task, run.attempt);
+        Ok((
+            program,
+            OutputSpec {
+                dir,
+                rotation: Rotation::default(),
+            },
+        ))
+    }
+
+    /// The node's own variables, then the environment's, then ydl's.
+    fn variables(
+        &self,
+        setting: &Setting,
+        submitted: &Submitted,
+        run: &Run,
+    ) -> Result<BTreeMap<String, String>, String> {
+        let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        };
+        let ours = |name: &str| name.starts_with("YDL_");
+        let inherited = std::env::vars_os()
+            .filter_map(text)
+            .filter(|(name, _)| !ours(name));
+        let mut all: BTreeMap<_, _> = inherited.collect();
+        if let Environment::Directory(path) = &submitted.spec.environment {
+            activate(&mut all, path);
+        }
+        let path = |path: PathBuf| path.to_string_lossy().into_owned();
+        let checkpoint = self.job.checkpoint();
+        fs::create_dir_all(&checkpoint)
+            .map_err(|e| format!("cannot make `{}`: {e}", checkpoint.display()))?;
+        let cluster = serde_json::to_string(&*run.cluster)
+            .map_err(|e| format!("cannot write the cluster: {e}"))?;
+        let mut set = |name: &str, value: String| {
+            all.insert(name.to_owned(), value);
+        };
+        set(env::JOB, submitted.id.clone());
+        set(env::ROLE, run.task.role.to_string());
+        set(env::INDEX, run.task.index.to_string());
+        set(env::ATTEMPT, run.attempt.to_string());
+        set(env::ROUND, run.round.to_string());
+        set(env::RANK, run.cluster.rank(&run.task).to_string());
+        set(env::WORLD_SIZE, run.cluster.world().to_string());
+        set(env::MASTER, format!("https://{}", setting.master));
+        set(env::TOKEN_FILE, path(self.dir.join(PROGRAM_TOKEN)));
+        set(env::CERTIFICATE_FILE, path(self.job.certificate_file()));
+        set(env::CHECKPOINT, path(checkpoint));
+        set(env::CONTAINER, setting.container.to_string());
+        let file = self.dir.join("cluster.json");
+        fs::write(&file, &cluster)
+            .map_err(|e| format!("cannot write `{}`: {e}", file.display()))?;
+        set(env::CLUSTER_FILE, path(file));
+        if cluster.len() <= CLUSTER_BYTES_MAX {
+            set(env::CLUSTER, cluster);
+        }
+        let own = run.cluster.endpoint(&run.task);
+        for (name, port) in own.iter().flat_map(|endpoint| &endpoint.ports) {
+            set(
+                &format!("{}{}", env::PORT_PREFIX, name.to_uppercase()),
+                port.to_string(),
+            );
+        }
+        Ok(all)
+    }
+
+    /// A link to each of the job's files: all tasks share one copy, taken at submit.
+    fn link_files(&self, spec: &ydl_core::JobSpec) -> io::Result<()> {
+        let work = self.work();
+        fs::create_dir_all(&work)?;
+        for file in &spec.files {
+            let link = work.join(&file.name);
+            match std::os::unix::fs::symlink(self.job.files().join(&file.name), &link) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                // It is there from an earlier round, or the program has put something in its place.
+                Ok(()) | Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Where this task's outputs go.
+    pub(super) fn outputs(&self, submitted: &Submitted) -> Vec<(String, PathBuf)> {
+        let Some(task) = &self.task else {
+            return Vec::new();
+        };
+        let fill = |to: &str| {
+            to.replace("{job}", &submitted.id)
+                .replace("{role}", task.role.as_str())
+                .replace("{index}", &task.index.to_string())
+        };
+        let place = |to: &str| submitted.from.join(Path::new(&fill(to)));
+        let outputs = &submitted.spec.outputs;
+        outputs
+            .iter()
+            .map(|output| (output.from.clone(), place(&output.to)))
+            .collect()
+    }
+}
+
+/// What a person gets by activating a virtual environment.
+fn activate(env: &mut BTreeMap<String, String>, path: &str) {
+    let bin = format!("{path}/bin");
+    let before = env
+        .get("PATH")
+        .map(|old| format!(":{old}"))
+        .unwrap_or_default();
+    env.insert("PATH".to_owned(), bin + &before);
+    env.insert("VIRTUAL_ENV".to_owned(), path.to_owned());
+    env.remove("PYTHONHOME");
+}

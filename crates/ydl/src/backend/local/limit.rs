@@ -1,0 +1,34 @@
+//! Memory limits as a NodeManager keeps them: the whole process tree of a container against what it asked for.
+
+use crate::os::proc_tree::Tree;
+use ydl_core::ContainerId;
+
+pub(super) struct Overrun {
+    pub(super) container: ContainerId,
+    pub(super) used_mib: u64,
+    pub(super) limit_mib: u64,
+}
+
+/// One pass over the processes of this machine for all containers together.
+pub(super) fn overruns(limits: impl Iterator<Item = (ContainerId, u32, u64)>) -> Vec<Overrun> {
+    let mut limits = limits.peekable();
+    if limits.peek().is_none() {
+        return Vec::new();
+    }
+    let tree = match Tree::read() {
+        Ok(tree) => tree,
+        Err(error) => {
+            tracing::warn!("cannot look at the memory of processes: {error}");
+            return Vec::new();
+        }
+    };
+    let over = limits.filter_map(|(container, pid, limit_mib)| {
+        let used_mib = tree.sum(pid).rss_bytes >> 20;
+        (used_mib > limit_mib).then_some(Overrun {
+            container,
+            used_mib,
+            limit_mib,
+        })
+    });
+    over.collect()
+}

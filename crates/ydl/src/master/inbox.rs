@@ -1,0 +1,50 @@
+//! What comes to the master from outside: one bounded inbox, each question with the place its answer goes to.
+
+use crate::{talk, wire::request::Reply};
+use tokio::sync::{mpsc, oneshot};
+use ydl_core::{ContainerId, RoleName};
+
+/// Questions that wait to be looked at. When it is full, those who ask wait.
+const ROOM: usize = 1024;
+
+/// A question and where its answer goes. The asker may be gone by then.
+#[derive(Debug)]
+pub struct Letter {
+    /// What is asked.
+    pub question: Question,
+    /// Where the answer goes.
+    pub answer: oneshot::Sender<Reply>,
+}
+
+/// What can be asked of a master.
+#[derive(Debug)]
+pub enum Question {
+    /// An agent says what happened and waits for its order.
+    Sync(ContainerId, talk::Sync),
+    /// Somebody looks at the job, unless it is still the view they have seen.
+    View {
+        /// The number of the view they have.
+        seen: u64,
+    },
+    /// Somebody wants the facts from that number on.
+    Facts {
+        /// The number of the first one they do not have.
+        after: u64,
+    },
+    /// Somebody wants the job to end.
+    Kill(talk::Kill),
+    /// Somebody wants a role to have another size.
+    Scale {
+        /// Which role.
+        role: RoleName,
+        /// Its new number of tasks.
+        instances: u32,
+    },
+    /// User code or a person wants something of the key-value store.
+    Store(super::store::Wish),
+}
+
+/// The two ends of a new inbox.
+pub fn inbox() -> (mpsc::Sender<Letter>, mpsc::Receiver<Letter>) {
+    mpsc::channel(ROOM)
+}
