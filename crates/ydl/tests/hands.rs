@@ -303,8 +303,9 @@ fn a_killed_keeper_takes_its_program_along_and_the_agent_takes_the_rest() {
     alone(test, scene, |command| command);
 }
 
-/// An agent that starts a daemonising program and waits; `end` then kills it, and nothing is left.
-fn killed_agent(test: &str, end: impl FnOnce(Identity)) {
+/// An agent that starts a daemonising program and waits for it. `end` is given the agent, the keeper
+/// and the program's shell, and brings the agent's end about; then nothing may be left.
+fn agent_ended(test: &str, end: impl FnOnce([Identity; 3])) {
     const SCENE: &str = "HANDS_AGENT";
     if let Some(dir) = std::env::var_os(SCENE) {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -336,27 +337,38 @@ fn killed_agent(test: &str, end: impl FnOnce(Identity)) {
         .process_group(0)
         .spawn()
         .unwrap();
-    let processes = ["daemon", "keeper", "shell"].map(|name| place.process(name));
-    end(Identity::of(agent.id()).unwrap());
-    assert!(!agent.wait().unwrap().success());
-    processes.into_iter().for_each(until_gone);
+    let [daemon, keeper, shell] = ["daemon", "keeper", "shell"].map(|name| place.process(name));
+    end([Identity::of(agent.id()).unwrap(), keeper, shell]);
+    agent.wait().unwrap();
+    [daemon, keeper, shell].into_iter().for_each(until_gone);
 }
 
 #[test]
 fn nothing_outlives_a_killed_agent() {
-    killed_agent("nothing_outlives_a_killed_agent", |agent| {
+    agent_ended("nothing_outlives_a_killed_agent", |[agent, ..]| {
         assert!(agent.signal(Signal::KILL).unwrap());
     });
 }
 
 #[test]
 fn nothing_outlives_an_agent_killed_with_its_whole_group() {
-    killed_agent(
+    agent_ended(
         "nothing_outlives_an_agent_killed_with_its_whole_group",
-        |agent| {
+        |[agent, ..]| {
             assert!(ydl::os::process::kill_group(agent.pid, Signal::KILL).unwrap());
         },
     );
+}
+
+#[test]
+fn a_program_dies_with_its_keeper_though_the_agent_hangs() {
+    let test = "a_program_dies_with_its_keeper_though_the_agent_hangs";
+    agent_ended(test, |[agent, keeper, shell]| {
+        assert!(agent.signal(Signal::STOP).unwrap());
+        assert!(keeper.signal(Signal::KILL).unwrap());
+        until_gone(shell);
+        assert!(agent.signal(Signal::CONT).unwrap());
+    });
 }
 
 #[test]

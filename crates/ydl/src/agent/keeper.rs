@@ -82,17 +82,17 @@ fn keep() -> io::Result<()> {
     let status = reap_until_program_ends(&running, pid)?;
     let left = end_all();
     let used = usage::of_reaped_children().unwrap_or_default();
-    keeping::write(
-        &mut agent,
-        &Report::Exited(Exited {
-            code: status.exit_status(),
-            signal: status.terminating_signal(),
-            peak_rss_bytes: used.peak_rss_bytes,
-            user_ms: used.user_ms,
-            system_ms: used.system_ms,
-            left,
-        }),
-    )
+    let exited = Exited {
+        code: status.exit_status(),
+        signal: status.terminating_signal(),
+        peak_rss_bytes: used.peak_rss_bytes,
+        user_ms: used.user_ms,
+        system_ms: used.system_ms,
+        left,
+    };
+    // An agent that has died needs no report.
+    let _ = keeping::write(&mut agent, &Report::Exited(exited));
+    Ok(())
 }
 
 fn launch(start: &Start) -> Result<u32, Refusal> {
