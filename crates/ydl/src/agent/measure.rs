@@ -3,12 +3,14 @@
 use std::fmt;
 use std::io;
 use std::sync::OnceLock;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nvml_wrapper::Nvml;
 use serde::{Deserialize, Serialize};
 
 use crate::os::proc_tree::Tree;
+
+const INTERVAL_MIN: Duration = Duration::from_millis(100);
 
 /// What a container uses now, and has used.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -19,7 +21,7 @@ pub struct Usage {
     pub memory_peak_bytes: u64,
     /// Processor time of all its processes, those that have ended included.
     pub cpu_millis_total: u64,
-    /// Since the sample before; 100 is one core.
+    /// Over the last interval between two samples; 100 is one core.
     pub cpu_percent: u32,
     pub gpus: Vec<GpuUsage>,
 }
@@ -40,7 +42,10 @@ pub struct Meter {
     root: u32,
     gpus: Vec<String>,
     peak_bytes: u64,
-    last: Option<(Instant, u64)>,
+    cpu_millis: u64,
+    /// Where the present interval began, and what had been used then.
+    since: Option<(Instant, u64)>,
+    cpu_percent: u32,
 }
 
 impl Meter {
@@ -52,7 +57,9 @@ impl Meter {
             root,
             gpus,
             peak_bytes: 0,
-            last: None,
+            cpu_millis: 0,
+            since: None,
+            cpu_percent: 0,
         }
     }
 
@@ -67,18 +74,21 @@ impl Meter {
         let now = Instant::now();
         let millis = sum.cpu_ticks.saturating_mul(1000) / rustix::param::clock_ticks_per_second();
         // A child's time is missing for the moment between its end and its reaping.
-        let total = millis.max(self.last.map_or(0, |(_, before)| before));
-        let cpu_percent = self.last.map_or(0, |(then, before)| {
-            let elapsed = now.duration_since(then).as_millis().max(1) as u64;
-            ((total - before) * 100 / elapsed) as u32
-        });
-        self.last = Some((now, total));
+        self.cpu_millis = self.cpu_millis.max(millis);
+        let (began, used) = *self.since.get_or_insert((now, self.cpu_millis));
+        let elapsed = now.duration_since(began);
+        // The kernel counts in hundredths of a second: over less than this a share means nothing.
+        if elapsed >= INTERVAL_MIN {
+            let share = (self.cpu_millis - used) * 100 / elapsed.as_millis() as u64;
+            self.cpu_percent = u32::try_from(share).unwrap_or(u32::MAX);
+            self.since = Some((now, self.cpu_millis));
+        }
         self.peak_bytes = self.peak_bytes.max(sum.rss_bytes);
         Ok(Usage {
             memory_bytes: sum.rss_bytes,
             memory_peak_bytes: self.peak_bytes,
-            cpu_millis_total: total,
-            cpu_percent,
+            cpu_millis_total: self.cpu_millis,
+            cpu_percent: self.cpu_percent,
             gpus: self.gpus.iter().filter_map(|device| gpu(device)).collect(),
         })
     }
@@ -159,13 +169,13 @@ mod tests {
         assert!(first.memory_bytes > 0);
         assert_eq!((first.cpu_percent, first.gpus.len()), (0, 0));
         let (mut usage, mut spins) = (first.clone(), 0_u64);
-        while usage.cpu_millis_total < first.cpu_millis_total + 20 {
+        while usage.cpu_percent == 0 {
             spins = std::hint::black_box(spins + 1);
             if spins % 1_000_000 == 0 {
                 usage = meter.sample().unwrap();
             }
         }
-        assert!(usage.cpu_percent > 0);
+        assert!(usage.cpu_millis_total > first.cpu_millis_total);
         assert!(usage.memory_peak_bytes >= usage.memory_bytes);
     }
 
