@@ -1,0 +1,240 @@
+use super::*;
+use std::os::unix::fs::symlink;
+
+struct Place {
+    dir: tempfile::TempDir,
+}
+
+impl Place {
+    fn new(files: &[(&str, &str)]) -> Place {
+        let place = Place {
+            dir: tempfile::tempdir().unwrap(),
+        };
+        fs::create_dir_all(place.work()).unwrap();
+        for (name, text) in files {
+            let path = place.work().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        place
+    }
+
+    fn work(&self) -> PathBuf {
+        self.dir.path().join("work")
+    }
+
+    fn out(&self) -> PathBuf {
+        self.dir.path().join("out")
+    }
+
+    fn copy(&self, from: &str, to: &str) -> Result<Copied, OutputError> {
+        copy(
+            &self.work(),
+            &[(
+                from.into(),
+                PathBuf::from(format!("{}{to}", self.out().display())),
+            )],
+        )
+    }
+
+    /// Everything that lies in `out`, links with their targets.
+    fn found(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        let mut dirs = vec![self.out()];
+        while let Some(dir) = dirs.pop() {
+            for entry in fs::read_dir(dir).into_iter().flatten() {
+                let path = entry.unwrap().path();
+                let name = path.strip_prefix(self.out()).unwrap().display().to_string();
+                match fs::read_link(&path) {
+                    Ok(target) => found.push(format!("{name} -> {}", target.display())),
+                    Err(_) if path.is_dir() => dirs.push(path),
+                    Err(_) => found.push(format!("{name}={}", fs::read_to_string(path).unwrap())),
+                }
+            }
+        }
+        found.sort();
+        found
+    }
+}
+
+#[test]
+fn a_directory_is_merged_into_its_destination() {
+    let place = Place::new(&[("model/a", "new"), ("model/deep/b", "b")]);
+    fs::create_dir_all(place.out()).unwrap();
+    fs::write(place.out().join("a"), "old").unwrap();
+    fs::write(place.out().join("kept"), "k").unwrap();
+    let copied = place.copy("model/", "").unwrap();
+    assert_eq!(
+        copied,
+        Copied {
+            files: 2,
+            bytes: 4,
+            absent: vec![]
+        }
+    );
+    assert_eq!(place.found(), ["a=new", "deep/b=b", "kept=k"]);
+}
+
+#[test]
+fn a_file_becomes_its_destination_or_goes_into_it() {
+    let place = Place::new(&[("model.bin", "m")]);
+    place.copy("model.bin", "/final.bin").unwrap();
+    place.copy("./model.bin", "/dir/").unwrap();
+    place.copy("model.bin", "").unwrap();
+    assert_eq!(
+        place.found(),
+        ["dir/model.bin=m", "final.bin=m", "model.bin=m"]
+    );
+}
+
+#[test]
+fn a_pattern_takes_what_it_matches_but_not_what_is_hidden() {
+    let place = Place::new(&[
+        ("ckpt-1.bin", "1"),
+        ("ckpt-2.bin", "2"),
+        ("ckpt-2.txt", "t"),
+        (".ckpt-3.bin", "h"),
+    ]);
+    assert_eq!(place.copy("ckpt-*.bin", "").unwrap().files, 2);
+    assert_eq!(place.found(), ["ckpt-1.bin=1", "ckpt-2.bin=2"]);
+    assert_eq!(place.copy("none-*", "").unwrap().absent, ["none-*"]);
+    for (pattern, name, fits) in [
+        ("*", "a", true),
+        ("*", ".a", false),
+        (".*", ".a", true),
+        ("a*b*c", "a-b-c", true),
+        ("a*b*c", "a-c-b", false),
+        ("ab*ba", "aba", false),
+        ("a*", "a", true),
+        ("a", "ab", false),
+    ] {
+        assert_eq!(
+            matches(pattern.as_bytes(), name.as_bytes()),
+            fits,
+            "{pattern} {name}"
+        );
+    }
+}
+
+#[test]
+fn what_is_not_there_is_no_error() {
+    let place = Place::new(&[]);
+    assert_eq!(place.copy("model/", "").unwrap().absent, ["model/"]);
+    assert!(!place.out().exists());
+}
+
+#[test]
+fn paths_that_lead_outside_are_refused() {
+    let place = Place::new(&[("ok", "")]);
+    for from in ["/etc/passwd", "../secret", "a/../../b", "", "../*"] {
+        let error = place.copy(from, "").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            format!(
+                "cannot copy the output `{from}`: it is not a path inside the working directory"
+            )
+        );
+    }
+}
+
+#[test]
+fn links_inside_go_along_and_links_outside_are_refused_by_name() {
+    let place = Place::new(&[("model/step-7/w", "w"), ("secret", "s")]);
+    let model = place.work().join("model");
+    symlink("step-7", model.join("latest")).unwrap();
+    symlink(
+        place.work().canonicalize().unwrap().join("model/step-7/w"),
+        model.join("best"),
+    )
+    .unwrap();
+    symlink("nowhere", model.join("dangling")).unwrap();
+    symlink("../secret", model.join("up")).unwrap();
+    symlink("/etc/passwd", model.join("passwd")).unwrap();
+    let error = place.copy("model", "").unwrap_err();
+    let mut failures = error.failures.clone();
+    failures.sort();
+    assert_eq!(failures.len(), 2);
+    assert!(failures[0].contains("model/passwd`: it points outside, to `/etc/passwd`"));
+    assert!(failures[1].contains("model/up`: it points outside, to `../secret`"));
+    assert!(error.to_string().ends_with("(and 1 more)"), "{error}");
+    assert_eq!(
+        place.found(),
+        [
+            "best -> step-7/w",
+            "dangling -> nowhere",
+            "latest -> step-7",
+            "step-7/w=w"
+        ]
+    );
+
+    symlink("/etc", place.work().join("etc")).unwrap();
+    let error = place.copy("etc", "/etc").unwrap_err();
+    assert!(
+        error.to_string().contains("work/etc`: it points outside"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_link_the_user_named_is_followed_inside_the_working_directory() {
+    let place = Place::new(&[("ckpt-7", "seven")]);
+    symlink("ckpt-7", place.work().join("best")).unwrap();
+    place.copy("best", "/best").unwrap();
+    assert_eq!(place.found(), ["best=seven"]);
+}
+
+#[test]
+fn permission_bits_are_kept() {
+    let place = Place::new(&[("d/tool", "#!"), ("d/closed/x", "x")]);
+    let mode = |path: PathBuf| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    let set = |name: &str, mode| {
+        fs::set_permissions(place.work().join(name), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    set("d/tool", 0o4755);
+    set("d/closed/x", 0o400);
+    set("d/closed", 0o500);
+    place.copy("d", "").unwrap();
+    assert_eq!(mode(place.out().join("tool")), 0o755);
+    assert_eq!(mode(place.out().join("closed/x")), 0o400);
+    assert_eq!(mode(place.out().join("closed")), 0o700);
+}
+
+#[test]
+fn what_is_no_file_is_refused_and_does_not_block() {
+    let place = Place::new(&[("d/x", "x")]);
+    let pipe = place.work().join("d/pipe");
+    let kind = rustix::fs::FileType::Fifo;
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, kind, 0o600.into(), 0).unwrap();
+    let error = place.copy("d", "").unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .ends_with("d/pipe`: it is not a regular file"),
+        "{error}"
+    );
+    assert_eq!(place.found(), ["x=x"]);
+}
+
+#[test]
+fn a_directory_is_not_copied_into_itself() {
+    let place = Place::new(&[("d/x", "x")]);
+    let to = place.work().join("d/new/deeper");
+    let error = copy(&place.work(), &[("d".into(), to)]).unwrap_err();
+    assert!(
+        error.to_string().ends_with("the one is inside the other"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_destination_that_cannot_be_written_is_named_and_nothing_half_is_left() {
+    let place = Place::new(&[("d/x", "x"), ("d/y", "y")]);
+    fs::create_dir_all(place.out().join("x")).unwrap();
+    let error = place.copy("d", "").unwrap_err();
+    assert!(
+        error.to_string().ends_with("out/x`: a directory is there"),
+        "{error}"
+    );
+    assert_eq!(error.copied.files, 1);
+    assert_eq!(place.found(), ["y=y"]);
+}
