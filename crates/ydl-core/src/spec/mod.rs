@@ -7,7 +7,7 @@ mod check;
 mod policy;
 mod role;
 
-pub use check::Complaint;
+pub use check::{Complaint, MOST_TASKS};
 pub use policy::{Backoff, Blame, Completion, Deadlines, Gang, MemoryGrowth, Restart, Scope};
 pub use role::{Command, Memory, Resources, RoleSpec};
 

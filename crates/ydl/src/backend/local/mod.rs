@@ -24,6 +24,7 @@ use std::{
     io,
     path::PathBuf,
     process::Stdio,
+    sync::Arc,
     time::Duration,
 };
 use tokio::{
@@ -45,7 +46,7 @@ pub const HOST: &str = "127.0.0.1";
 pub struct Local {
     job: JobDir,
     master: String,
-    secret: Secret,
+    secret: Arc<Secret>,
     binary: PathBuf,
     room: Room,
     gpus: Gpus,
@@ -72,7 +73,12 @@ struct Container {
 
 impl Local {
     /// A backend for the job in that directory, whose master listens at that address.
-    pub fn new(job: JobDir, offer: &Offer, master: String, secret: Secret) -> io::Result<Local> {
+    pub fn new(
+        job: JobDir,
+        offer: &Offer,
+        master: String,
+        secret: Arc<Secret>,
+    ) -> io::Result<Local> {
         let (end, ends) = mpsc::unbounded_channel();
         let mut look = interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -1,0 +1,128 @@
+//! The agents as the master sees them: when each was last heard, which order it knows, and whether it waits.
+
+use crate::{
+    agent::measure::Usage,
+    talk::{BEAT_MS, Synced},
+    wire::request::Reply,
+};
+use std::{collections::BTreeMap, time::Duration};
+use tokio::{sync::oneshot, time::Instant};
+use ydl_core::{ContainerId, Job, Order, TaskId};
+
+/// So many beats may be missed before an agent counts as quiet.
+const MISSED: u32 = 3;
+
+#[derive(Debug, Default)]
+pub(super) struct Agents {
+    agents: BTreeMap<ContainerId, Known>,
+}
+
+#[derive(Debug)]
+struct Known {
+    heard: Instant,
+    quiet: bool,
+    usage: Option<Usage>,
+    /// The order it should have, and its number, which changes with it.
+    order: Option<Order>,
+    number: u64,
+    /// Where the next order goes, if it listens, and the number of the one it has.
+    waiting: Option<(u64, oneshot::Sender<Reply>)>,
+}
+
+impl Agents {
+    /// An agent has spoken. True if it had been quiet.
+    pub(super) fn heard(&mut self, container: &ContainerId, usage: Option<Usage>) -> bool {
+        let known = self.known(container);
+        known.heard = Instant::now();
+        if usage.is_some() {
+            known.usage = usage;
+        }
+        std::mem::take(&mut known.quiet)
+    }
+
+    /// Answers an agent now if its order is another than the one it has seen, otherwise when it changes.
+    pub(super) fn answer(
+        &mut self,
+        container: &ContainerId,
+        seen: u64,
+        answer: oneshot::Sender<Reply>,
+        job: &Job,
+    ) {
+        if job.task_of(container).is_none() {
+            // A stranger, or somebody from the past. It is not remembered, or strangers could fill our memory.
+            let order = job.order(container);
+            drop(answer.send(Reply::json(&Synced {
+                number: u64::MAX,
+                order,
+            })));
+            return;
+        }
+        self.known(container).waiting = Some((seen, answer));
+        self.tell(container, job);
+    }
+
+    /// Answers an agent that waits, if its order has changed.
+    pub(super) fn tell(&mut self, container: &ContainerId, job: &Job) {
+        let Some(known) = self.agents.get_mut(container) else {
+            return;
+        };
+        let order = job.order(container);
+        if known.order.as_ref() != Some(&order) {
+            known.number += 1;
+            known.order = Some(order);
+        }
+        let stale = known
+            .waiting
+            .as_ref()
+            .is_some_and(|(seen, _)| *seen != known.number);
+        if stale && let (Some((_, answer)), Some(order)) = (known.waiting.take(), &known.order) {
+            let synced = Synced {
+                number: known.number,
+                order: order.clone(),
+            };
+            // It asks again if this does not reach it.
+            let _ = answer.send(Reply::json(&synced));
+        }
+    }
+
+    pub(super) fn forget(&mut self, container: &ContainerId) {
+        self.agents.remove(container);
+    }
+
+    /// Agents that have just become quiet.
+    pub(super) fn quieted(&mut self, job: &Job) -> Vec<ContainerId> {
+        self.agents
+            .retain(|container, _| job.task_of(container).is_some());
+        let patience = Duration::from_millis(BEAT_MS) * MISSED;
+        let mut quieted = Vec::new();
+        for (container, known) in &mut self.agents {
+            if !known.quiet && known.heard.elapsed() > patience {
+                known.quiet = true;
+                quieted.push(container.clone());
+            }
+        }
+        quieted
+    }
+
+    /// What each task uses, as far as its agent has said.
+    pub(super) fn usage(&self, job: &Job) -> BTreeMap<TaskId, Usage> {
+        let each = self
+            .agents
+            .iter()
+            .filter_map(|(container, known)| Some((job.task_of(container)?, known.usage.clone()?)));
+        each.collect()
+    }
+
+    fn known(&mut self, container: &ContainerId) -> &mut Known {
+        self.agents
+            .entry(container.clone())
+            .or_insert_with(|| Known {
+                heard: Instant::now(),
+                quiet: false,
+                usage: None,
+                order: None,
+                number: 0,
+                waiting: None,
+            })
+    }
+}

@@ -1,0 +1,200 @@
+//! The master's doors: who may ask what, and how long an answer may be waited for.
+
+use super::{
+    inbox::{Letter, Question},
+    kv::{OnlyIf, Op, Wait},
+    store::Wish,
+};
+use crate::{
+    talk::{self, BEAT_MS},
+    wire::{
+        messages::Blob,
+        request::{Head, Reply, Request},
+        secret::{Scope, Secret},
+    },
+};
+use hyper::Method;
+use serde::de::DeserializeOwned;
+use std::time::Duration;
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::timeout,
+};
+use ydl_core::{ContainerId, RoleName};
+
+/// The longest that anybody may wait for an answer; they ask again.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+/// What a question that need not wait may take: the master is never busy for so long.
+const ANSWER_MAX: Duration = Duration::from_secs(30);
+/// Entries or events in one answer, unless the asker says otherwise.
+const PAGE: usize = 1000;
+
+/// Who asks, found by the token alone.
+pub(super) fn admit(secret: &Secret, head: &Head) -> Result<Scope, Reply> {
+    let known = head
+        .bearer
+        .as_ref()
+        .and_then(|token| secret.verify(token.as_str()));
+    let Some(scope) = known else {
+        let hint = "the job's owner finds its token in the job's directory".to_owned();
+        return Err(Reply::error(
+            401,
+            "this token does not open this job",
+            Some(hint),
+        ));
+    };
+    let path = head.path();
+    let allowed = match (&scope, path.get(1).copied()) {
+        (Scope::Agent(_), Some("sync")) => true,
+        (Scope::Program(_) | Scope::Client, Some("kv" | "watch" | "events")) => true,
+        (Scope::Client, Some("view" | "facts" | "kill" | "scale")) => true,
+        _ => false,
+    };
+    if path.first() != Some(&"v1") || !allowed {
+        return Err(Reply::error(
+            403,
+            "this token does not open this door",
+            None,
+        ));
+    }
+    Ok(scope)
+}
+
+/// Answers one request through the master's inbox.
+pub(super) async fn answer(scope: Scope, request: Request, inbox: mpsc::Sender<Letter>) -> Reply {
+    let (question, wait) = match read(scope, request) {
+        Ok(read) => read,
+        Err(reply) => return reply,
+    };
+    let (answer, answered) = oneshot::channel();
+    if inbox.send(Letter { question, answer }).await.is_err() {
+        return Reply::error(410, "the job is over", None);
+    }
+    match timeout(wait.unwrap_or(ANSWER_MAX), answered).await {
+        Ok(Ok(reply)) => reply,
+        // Nothing has changed, or the master is ending: ask again.
+        Ok(Err(_)) | Err(_) => Reply::empty(),
+    }
+}
+
+/// What a request asks, and how long its answer may be waited for.
+fn read(scope: Scope, request: Request) -> Result<(Question, Option<Duration>), Reply> {
+    let Request { head, body } = request;
+    let path = head.path();
+    let wait = match head.query.get("wait_ms") {
+        Some(text) => {
+            let ms = text
+                .parse()
+                .map_err(|_| bad(format!("`wait_ms={text}` is not a number")))?;
+            Some(Duration::from_millis(ms).min(WAIT_MAX))
+        }
+        None => None,
+    };
+    let number = |name: &str, default: u64| match head.query.get(name) {
+        Some(text) => text
+            .parse()
+            .map_err(|_| bad(format!("`{name}={text}` is not a number"))),
+        None => Ok(default),
+    };
+    let text = |name: &str| head.query.get(name).cloned();
+    let by = match &scope {
+        Scope::Agent(container) | Scope::Program(container) => Some(container.clone()),
+        Scope::Client => None,
+    };
+    let limit = || number("limit", PAGE as u64).map(|limit| limit as usize);
+    let question = match (&head.method, &path[1..]) {
+        (&Method::POST, ["sync"]) => {
+            let container = ContainerId::from(by.unwrap_or_default());
+            let beat = Some(Duration::from_millis(BEAT_MS));
+            return Ok((Question::Sync(container, parse(&body)?), beat));
+        }
+        (&Method::GET, ["view"]) => Question::View {
+            seen: number("seen", 0)?,
+        },
+        (&Method::GET, ["facts"]) => Question::Facts {
+            after: number("after", 0)?,
+        },
+        (&Method::POST, ["kill"]) => Question::Kill(parse(&body)?),
+        (&Method::POST, ["scale"]) => {
+            let talk::Scale { role, instances } = parse(&body)?;
+            Question::Scale {
+                role: RoleName::from(role),
+                instances,
+            }
+        }
+        (&Method::GET, ["kv"]) => {
+            let (prefix, after) = (text("prefix").unwrap_or_default(), text("after_key"));
+            Question::Store(Wish::List {
+                prefix,
+                after,
+                limit: limit()?,
+            })
+        }
+        (&Method::DELETE, ["kv"]) => match text("prefix") {
+            Some(prefix) => Question::Store(Wish::Do(Op::DeletePrefix { prefix })),
+            None => return Err(bad("which keys? name a key or a `prefix`")),
+        },
+        (&Method::GET, ["kv", ..]) => Question::Store(Wish::Get {
+            key: head.rest(2),
+            wait: wait.is_some(),
+        }),
+        (&Method::PUT, ["kv", ..]) => {
+            let only_if = match text("if").as_deref() {
+                None => None,
+                Some("absent") => Some(OnlyIf::Absent),
+                Some(revision) => Some(OnlyIf::Revision(
+                    revision
+                        .parse()
+                        .map_err(|_| bad("`if` is `absent` or a revision"))?,
+                )),
+            };
+            let owner = by.filter(|_| head.query.contains_key("owned"));
+            let value = Blob::from(body.as_slice());
+            Question::Store(Wish::Do(Op::Put {
+                key: head.rest(2),
+                value,
+                owner,
+                only_if,
+            }))
+        }
+        (&Method::DELETE, ["kv", ..]) => {
+            Question::Store(Wish::Do(Op::Delete { key: head.rest(2) }))
+        }
+        (&Method::GET, ["watch"]) => Question::Store(Wish::Watch(Wait::Changes {
+            prefix: text("prefix").unwrap_or_default(),
+            after: number("after", 0)?,
+        })),
+        (&Method::POST, ["events", ..]) => {
+            let data = Blob::from(body.as_slice());
+            Question::Store(Wish::Do(Op::Emit {
+                name: head.rest(2),
+                data,
+                by,
+            }))
+        }
+        (&Method::GET, ["events"]) => {
+            let (after, name) = (number("after", 0)?, text("name"));
+            Question::Store(match wait {
+                Some(_) => Wish::Watch(Wait::Events { after, name }),
+                None => Wish::Events {
+                    after,
+                    name,
+                    limit: limit()?,
+                },
+            })
+        }
+        (method, _) => {
+            let what = format!("there is no `{method} /{}`", path.join("/"));
+            return Err(Reply::error(404, what, None));
+        }
+    };
+    Ok((question, wait))
+}
+
+fn bad(what: impl Into<String>) -> Reply {
+    Reply::error(400, what, None)
+}
+
+fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Reply> {
+    serde_json::from_slice(body).map_err(|error| bad(format!("cannot read the request: {error}")))
+}

@@ -1,0 +1,157 @@
+//! A master of a job on this machine, from its directory to its end.
+
+use super::{
+    api,
+    inbox::{Letter, inbox},
+    journal::{self, Journal},
+    shell::Master,
+};
+use crate::{
+    backend::local::{HOST, Local},
+    jobs::{JobDir, MasterPlace, Submitted},
+    os::process::{Identity, become_subreaper},
+    report::Report,
+    wire::{
+        secret::{Scope, Secret},
+        server::{self, Limits},
+        tls::Identity as Certificate,
+    },
+};
+use std::{
+    fs::{self, File},
+    io::Write,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+};
+use tokio::{
+    net::TcpListener,
+    sync::{mpsc, oneshot},
+};
+use ydl_core::Outcome;
+
+/// Runs the master of the job in that directory. Its first line on stdout says where it is, or why it is not.
+pub fn run(dir: PathBuf) -> ExitCode {
+    // One thread for everything: an agent dies with the thread that started it.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let ran = match runtime {
+        Ok(runtime) => runtime.block_on(live(JobDir::at(dir))),
+        Err(error) => Err(Report::trouble(format!("cannot start the master: {error}"))),
+    };
+    match ran {
+        Ok(_) => ExitCode::SUCCESS,
+        Err(report) => {
+            let line = serde_json::json!({ "error": report.what, "hint": report.hint });
+            say(&line);
+            tracing::error!("{}", report.what);
+            report.exit.into()
+        }
+    }
+}
+
+async fn live(dir: JobDir) -> Result<Outcome, Report> {
+    let failed = |what: &str, path: &Path, why: &dyn std::fmt::Display| {
+        Report::trouble(format!("cannot {what} `{}`: {why}", path.display()))
+    };
+    let file = dir.submitted_file();
+    let bytes = fs::read(&file).map_err(|e| failed("read", &file, &e))?;
+    let submitted: Submitted =
+        serde_json::from_slice(&bytes).map_err(|e| failed("read", &file, &e))?;
+
+    become_subreaper().map_err(|e| Report::trouble(format!("cannot adopt processes: {e}")))?;
+    let secret =
+        Secret::random().ok_or_else(|| Report::trouble("the system gives no random bytes"))?;
+    let certificate = Certificate::generate().map_err(|e| Report::trouble(e.to_string()))?;
+    let tls = certificate
+        .server()
+        .map_err(|e| Report::trouble(e.to_string()))?;
+    let listener = TcpListener::bind((HOST, 0)).await;
+    let listener =
+        listener.map_err(|e| Report::trouble(format!("cannot listen on {HOST}: {e}")))?;
+    let address = listener
+        .local_addr()
+        .map_err(|e| Report::trouble(e.to_string()))?
+        .to_string();
+
+    let pem = dir.certificate_file();
+    fs::write(&pem, certificate.certificate_pem()).map_err(|e| failed("write", &pem, &e))?;
+    let token = secret
+        .token(&Scope::Client)
+        .ok_or_else(|| Report::trouble("no token"))?;
+    token
+        .write(&dir.token_file())
+        .map_err(|e| Report::trouble(e.to_string()))?;
+    let path = dir.journal_file();
+    let journal =
+        Journal::create(&path, journal::Sync::Sometime).map_err(|e| failed("create", &path, &e))?;
+    let path = dir.events_file();
+    let events = File::create(&path).map_err(|e| failed("create", &path, &e))?;
+    let secret = Arc::new(secret);
+    let backend = Local::new(
+        dir.clone(),
+        &submitted.offer,
+        address.clone(),
+        secret.clone(),
+    )
+    .map_err(|e| Report::trouble(format!("cannot use this machine: {e}")))?;
+
+    write_place(&dir, &address)?;
+    say(&serde_json::json!({ "address": address }));
+    let master = Master::new(submitted.spec, dir, backend, Some(journal), Some(events));
+    let (letters, inbox) = inbox();
+    let (over, ended) = oneshot::channel::<()>();
+    let serving = tokio::spawn(serve(listener, tls, secret, letters, async {
+        // Dropped or sent, it means the same.
+        let _ = ended.await;
+    }));
+    let outcome = master.run(inbox).await;
+    drop(over);
+    if let Err(error) = serving.await {
+        tracing::error!("the master's doors were broken: {error}");
+    }
+    Ok(outcome)
+}
+
+/// Opens the master's doors until `stop`.
+pub async fn serve(
+    listener: TcpListener,
+    tls: Arc<rustls::ServerConfig>,
+    secret: Arc<Secret>,
+    letters: mpsc::Sender<Letter>,
+    stop: impl Future<Output = ()>,
+) {
+    server::serve(
+        listener,
+        tls,
+        Limits::default(),
+        stop,
+        move |head| api::admit(&secret, head),
+        move |scope, request| api::answer(scope, request, letters.clone()),
+    )
+    .await;
+}
+
+/// Says where this master is; whole or not at all.
+fn write_place(dir: &JobDir, address: &str) -> Result<(), Report> {
+    let this = Identity::this().ok_or_else(|| Report::trouble("cannot read `/proc`"))?;
+    let place = MasterPlace {
+        address: address.to_owned(),
+        pid: this.pid,
+        pid_started: this.started,
+    };
+    let path = dir.master_file();
+    let aside = path.with_extension("aside");
+    let written = serde_json::to_vec(&place)
+        .map_err(std::io::Error::from)
+        .and_then(|bytes| fs::write(&aside, bytes))
+        .and_then(|()| fs::rename(&aside, &path));
+    written.map_err(|e| Report::trouble(format!("cannot write `{}`: {e}", path.display())))
+}
+
+/// One line for whoever started us, who may have gone.
+fn say(line: &serde_json::Value) {
+    let mut out = std::io::stdout();
+    drop(writeln!(out, "{line}").and_then(|()| out.flush()));
+}

@@ -1,0 +1,158 @@
+//! The key-value store as the master keeps it: the store itself, and those who wait for something in it.
+
+use super::kv::{Done, Found, Op, Refusal, Store, Wait, WaiterId, Woken};
+use crate::wire::{messages::REVISION_HEADER, request::Reply};
+use std::collections::BTreeMap;
+use tokio::sync::oneshot;
+
+/// What somebody wants of the store.
+#[derive(Debug)]
+pub enum Wish {
+    /// A change.
+    Do(Op),
+    /// A value, now or when it comes.
+    Get {
+        /// Whose.
+        key: String,
+        /// Whether to wait for it.
+        wait: bool,
+    },
+    /// What lies below a prefix.
+    List {
+        /// The prefix.
+        prefix: String,
+        /// Only keys after this one.
+        after: Option<String>,
+        /// How many at most.
+        limit: usize,
+    },
+    /// Something to wait for.
+    Watch(Wait),
+    /// Events there are already.
+    Events {
+        /// After this one.
+        after: u64,
+        /// Of this name alone.
+        name: Option<String>,
+        /// How many at most.
+        limit: usize,
+    },
+}
+
+/// The store, and those who wait.
+#[derive(Debug, Default)]
+pub(super) struct Shelf {
+    store: Store,
+    waiting: BTreeMap<WaiterId, oneshot::Sender<Reply>>,
+    next: u64,
+}
+
+impl Shelf {
+    /// Grants a wish. A change that was made is returned, for the journal.
+    pub(super) fn grant(&mut self, wish: Wish, answer: oneshot::Sender<Reply>) -> Option<Op> {
+        let (reply, done) = match wish {
+            Wish::Do(op) => match self.apply(op.clone()) {
+                Ok(reply) => (reply, Some(op)),
+                Err(refusal) => (refused(&refusal), None),
+            },
+            Wish::Get { key, wait } => match self.store.entry(&key) {
+                Some(entry) => (found(Found::Entry(entry)), None),
+                None if wait => {
+                    self.wait(Wait::Key { key }, answer);
+                    return None;
+                }
+                None => (
+                    Reply::error(404, format!("there is no key `{key}`"), None),
+                    None,
+                ),
+            },
+            Wish::List {
+                prefix,
+                after,
+                limit,
+            } => (
+                Reply::json(&self.store.list(&prefix, after.as_deref(), limit)),
+                None,
+            ),
+            Wish::Watch(wait) => {
+                self.wait(wait, answer);
+                return None;
+            }
+            Wish::Events { after, name, limit } => (
+                Reply::json(&self.store.events(after, name.as_deref(), limit)),
+                None,
+            ),
+        };
+        // Whoever asked may have gone.
+        let _ = answer.send(reply);
+        done
+    }
+
+    /// A container is gone, and with it the keys it owned.
+    pub(super) fn owner_gone(&mut self, container: &str) {
+        // Forgetting cannot be refused.
+        let _ = self.apply(Op::OwnerGone {
+            container: container.to_owned(),
+        });
+    }
+
+    /// Forgets those who have stopped waiting.
+    pub(super) fn sweep(&mut self) {
+        let gone = self.waiting.extract_if(.., |_, answer| answer.is_closed());
+        let gone: Vec<_> = gone.map(|(waiter, _)| waiter).collect();
+        for waiter in gone {
+            self.store.forget(waiter);
+        }
+    }
+
+    fn apply(&mut self, op: Op) -> Result<Reply, Refusal> {
+        let applied = self.store.apply(op)?;
+        for Woken {
+            waiter,
+            found: what,
+        } in applied.woken
+        {
+            if let Some(answer) = self.waiting.remove(&waiter) {
+                let _ = answer.send(found(what));
+            }
+        }
+        Ok(match applied.done {
+            Done::Changed(changed) => Reply::json(&changed),
+            Done::Emitted(emitted) => Reply::json(&emitted),
+        })
+    }
+
+    fn wait(&mut self, wait: Wait, answer: oneshot::Sender<Reply>) {
+        self.next += 1;
+        let waiter = WaiterId(self.next);
+        let reply = match self.store.wait(waiter, wait) {
+            Ok(None) => {
+                self.waiting.insert(waiter, answer);
+                return;
+            }
+            Ok(Some(what)) => found(what),
+            Err(refusal) => refused(&refusal),
+        };
+        let _ = answer.send(reply);
+    }
+}
+
+fn found(what: Found) -> Reply {
+    match what {
+        Found::Entry(entry) => {
+            let body = entry.value.0.to_vec();
+            Reply::new("application/octet-stream", body)
+                .with_header(REVISION_HEADER, &entry.revision.to_string())
+        }
+        Found::Changes(changes) => Reply::json(&changes),
+        Found::Events(events) => Reply::json(&events),
+    }
+}
+
+fn refused(refusal: &Refusal) -> Reply {
+    Reply::error(
+        refusal.status(),
+        refusal.to_string(),
+        refusal.hint().map(str::to_owned),
+    )
+}

@@ -1,0 +1,123 @@
+//! Those who look at the job: each is answered when there is something newer than what it has seen.
+
+use crate::{
+    talk::{Facts, Viewed},
+    wire::request::Reply,
+};
+use std::{collections::VecDeque, time::Duration};
+use tokio::{sync::oneshot, time::Instant};
+use ydl_core::Fact;
+
+/// Views are made at most so often: a view costs as much as the job has tasks.
+const PACE: Duration = Duration::from_millis(50);
+/// So many may look at a time.
+const WATCHERS_MAX: usize = 256;
+/// Facts kept for those who ask; older ones are in the job's directory.
+const FACTS_KEPT: usize = 10_000;
+/// Facts in one answer.
+const FACTS_TOLD: usize = 1000;
+
+#[derive(Debug)]
+pub(super) struct Watchers {
+    number: u64,
+    shown: Instant,
+    views: Vec<(u64, oneshot::Sender<Reply>)>,
+    facts: VecDeque<Fact>,
+    /// The number of the first fact that is still kept.
+    first: u64,
+    readers: Vec<(u64, oneshot::Sender<Reply>)>,
+}
+
+impl Default for Watchers {
+    fn default() -> Self {
+        Watchers {
+            number: 1,
+            shown: Instant::now(),
+            views: Vec::new(),
+            facts: VecDeque::new(),
+            first: 0,
+            readers: Vec::new(),
+        }
+    }
+}
+
+impl Watchers {
+    /// The job is no longer what was shown.
+    pub(super) fn changed(&mut self) {
+        self.number += 1;
+    }
+
+    pub(super) fn view(&mut self, seen: u64, answer: oneshot::Sender<Reply>) {
+        self.views.retain(|(_, answer)| !answer.is_closed());
+        if self.views.len() >= WATCHERS_MAX {
+            drop(answer.send(crowded()));
+            return;
+        }
+        self.views.push((seen, answer));
+    }
+
+    pub(super) fn facts(&mut self, after: u64, answer: oneshot::Sender<Reply>) {
+        self.readers.retain(|(_, answer)| !answer.is_closed());
+        if self.readers.len() >= WATCHERS_MAX {
+            drop(answer.send(crowded()));
+            return;
+        }
+        self.readers.push((after, answer));
+        self.tell_facts();
+    }
+
+    pub(super) fn add(&mut self, fact: Fact) {
+        self.facts.push_back(fact);
+        if self.facts.len() > FACTS_KEPT {
+            self.facts.pop_front();
+            self.first += 1;
+        }
+        self.tell_facts();
+    }
+
+    /// When somebody is to be shown a newer view.
+    pub(super) fn show_at(&self) -> Option<Instant> {
+        let waits = self.views.iter().any(|(seen, _)| *seen < self.number);
+        waits.then(|| self.shown + PACE)
+    }
+
+    pub(super) fn show(&mut self, view: impl FnOnce(u64) -> Viewed) {
+        let number = self.number;
+        let stale = self.views.extract_if(.., |(seen, _)| *seen < number);
+        let stale: Vec<_> = stale.collect();
+        if stale.is_empty() {
+            return;
+        }
+        self.shown = Instant::now();
+        let reply = Reply::json(&view(number));
+        for (_, answer) in stale {
+            // Whoever asked may have gone.
+            let _ = answer.send(reply.clone());
+        }
+    }
+
+    fn tell_facts(&mut self) {
+        let next = self.first + self.facts.len() as u64;
+        let ready = self.readers.extract_if(.., |(after, _)| *after < next);
+        for (after, answer) in ready {
+            let from = after.max(self.first);
+            let skip = (from - self.first) as usize;
+            let facts: Vec<_> = self
+                .facts
+                .iter()
+                .skip(skip)
+                .take(FACTS_TOLD)
+                .cloned()
+                .collect();
+            let told = Facts {
+                next: from + facts.len() as u64,
+                facts,
+            };
+            let _ = answer.send(told.into());
+        }
+    }
+}
+
+fn crowded() -> Reply {
+    Reply::error(429, "too many are looking at this job", None)
+}
