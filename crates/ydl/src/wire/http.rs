@@ -239,6 +239,25 @@ mod tests {
     }
 
     #[test]
+    fn a_head_with_any_byte_changed_is_read_or_refused() {
+        let good = b"PUT /kv/a%20b?c=d HTTP/1.1\r\ncontent-length: 12\r\n\
+            authorization: Bearer client.00\r\nconnection: close\r\n\r\n";
+        for place in 0..good.len() {
+            for byte in 0..=255 {
+                let mut head = good.to_vec();
+                head[place] = byte;
+                let read = parse(&head, "127.0.0.1:1".parse().unwrap());
+                assert!(
+                    read.is_ok()
+                        || read.is_err_and(
+                            |reply| reply.status.is_client_error() || reply.status == 505
+                        )
+                );
+            }
+        }
+    }
+
+    #[test]
     fn the_end_of_a_head_is_found_however_it_is_cut() {
         let text = b"GET / HTTP/1.1\r\nx: y\r\n\r\nbody";
         for cut in 0..text.len() {
