@@ -5,6 +5,7 @@
 pub mod agent;
 pub mod backend;
 pub mod env;
+pub mod jobfile;
 pub mod jobs;
 pub mod logs;
 pub mod master;
