@@ -1,11 +1,11 @@
 //! Getting hold of a job file, and refusing what is none.
 
 use super::{
-    overrides,
-    read::{self, reason},
+    overrides, read,
     tree::{self, Node},
     wrong::{Place, Wrong, Wrongs},
 };
+use crate::os::reason;
 use std::{
     env,
     fs::File,

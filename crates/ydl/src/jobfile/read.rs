@@ -7,6 +7,7 @@ use super::{
     units::{port_range, span},
     wrong::Wrong,
 };
+use crate::os::reason;
 use std::{
     fs::{self, File},
     io,
@@ -310,11 +311,4 @@ fn source_of(text: &str, base: &str) -> Result<String, (String, String)> {
         ));
     }
     Ok(path)
-}
-
-/// The system's words, ready to follow a colon.
-pub fn reason(error: &io::Error) -> String {
-    let text = error.to_string();
-    let text = text.split(" (os error").next().unwrap_or(&text);
-    text.to_lowercase()
 }

@@ -3,13 +3,15 @@
 use super::{
     fields::{Map, Reader, choice, count, or_none},
     tree::{Node, Value},
-    units::{size_mib, span},
+    units::{Refusal, size_mib, span},
     words,
 };
 use std::collections::BTreeMap;
 use ydl_core::{
     Framework, RoleName, Span,
-    spec::{Backoff, Command, Completion, MemoryGrowth, Resources, Restart, RoleSpec, Scope},
+    spec::{
+        Backoff, Command, Completion, MOST_TASKS, MemoryGrowth, Resources, Restart, RoleSpec, Scope,
+    },
 };
 
 pub const SCOPES: [(&str, Scope); 3] = [
@@ -161,7 +163,7 @@ impl Reader {
         let defaults = framework.role_defaults(name);
         RoleSpec {
             name: RoleName::from(name),
-            instances: self.value(&map, "instances", count).unwrap_or(1),
+            instances: self.value(&map, "instances", instances).unwrap_or(1),
             resources: self.resources(&map),
             command: self.command(&map),
             env: self.env(&map),
@@ -247,6 +249,15 @@ impl Reader {
             .filter_map(|item| self.text_of(item, &path))
             .collect()
     }
+}
+
+fn instances(text: &str) -> Result<u32, Refusal> {
+    let n = count(text)?;
+    if u64::from(n) > MOST_TASKS {
+        let what = format!("{n} instances are too many; a job has at most {MOST_TASKS} tasks");
+        return Err((what, String::new()));
+    }
+    Ok(n)
 }
 
 fn is_empty(command: &Command) -> bool {
