@@ -400,7 +400,9 @@ fn zero_or_a_million_instances_are_refused() {
     );
     check_bad(
         "roles:\n  worker: {instances: 1000000, run: sleep 1}",
-        expect!["error: job.yaml:2:23: `roles.worker.instances`: 1000000 instances are too many; a job has at most 20000 tasks"],
+        expect![
+            "error: job.yaml:2:23: `roles.worker.instances`: 1000000 instances are too many; a job has at most 20000 tasks"
+        ],
     );
     check_bad(
         "roles: {}",

@@ -48,8 +48,7 @@ pub(super) struct Agent {
     seen: u64,
     reports: Vec<AgentReport>,
     hold: Option<Hold>,
-    /// The ports that are held, and for which round the master was told.
-    ready: Option<(u32, Vec<(String, bool)>, (u32, u32))>,
+    ready: Option<Readiness>,
     running: Option<Running>,
     /// The newest round whose program has run here.
     ran: u32,
@@ -59,6 +58,14 @@ pub(super) struct Agent {
     signalled: bool,
     meter: Meter,
     usage: Option<Usage>,
+}
+
+/// What the agent was last made ready for.
+#[derive(Debug, PartialEq, Eq)]
+struct Readiness {
+    round: u32,
+    ports: Vec<(String, bool)>,
+    slot: (u32, u32),
 }
 
 #[derive(Debug)]
@@ -328,24 +335,21 @@ impl Agent {
     }
 
     fn get_ready(&mut self, round: u32, ports: Vec<(String, bool)>, slot: (u32, u32)) {
-        let same = self
-            .ready
-            .as_ref()
-            .is_some_and(|(_, p, s)| (p, s) == (&ports, &slot));
-        if same && self.ready.as_ref().is_some_and(|(r, ..)| *r == round) {
+        let ready = Readiness { round, ports, slot };
+        if self.ready.as_ref() == Some(&ready) {
             return;
         }
-        match self.take_ports(&ports, slot, same) {
-            Ok(endpoint) => {
-                self.ready = Some((round, ports, slot));
-                self.report(AgentReport::Ready { round, endpoint });
-            }
-            Err(why) => {
-                // Said once for this round; the master decides what follows.
-                self.ready = Some((round, ports, slot));
-                self.report(AgentReport::Unready { why });
-            }
-        }
+        let held = self
+            .ready
+            .as_ref()
+            .is_some_and(|old| old.ports == ready.ports && old.slot == slot);
+        let report = match self.take_ports(&ready.ports, slot, held) {
+            Ok(endpoint) => AgentReport::Ready { round, endpoint },
+            Err(why) => AgentReport::Unready { why },
+        };
+        // Said once for this round, whichever it is; the master decides what follows.
+        self.ready = Some(ready);
+        self.report(report);
     }
 
     fn take_ports(

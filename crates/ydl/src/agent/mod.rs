@@ -18,7 +18,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 /// Runs an agent in the container whose directory this is, until it has nothing left to do.
 ///
-/// Everything is on one thread: a program dies with the thread that started its keeper.
+/// One thread is enough, and small: what is slow goes on in processes and pipes.
 pub fn run(dir: PathBuf) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -44,12 +44,12 @@ pub(super) fn admit(secret: &Secret, head: &Head) -> Result<Scope, Reply> {
         ));
     };
     let path = head.path();
-    let allowed = match (&scope, path.get(1).copied()) {
-        (Scope::Agent(_), Some("sync")) => true,
-        (Scope::Program(_) | Scope::Client, Some("kv" | "watch" | "events")) => true,
-        (Scope::Client, Some("view" | "facts" | "kill" | "scale")) => true,
-        _ => false,
+    let allowed = match scope {
+        Scope::Agent(_) => ["sync"].as_slice(),
+        Scope::Program(_) => &["kv", "watch", "events"],
+        Scope::Client => &["kv", "watch", "events", "view", "facts", "kill", "scale"],
     };
+    let allowed = path.get(1).is_some_and(|door| allowed.contains(door));
     if path.first() != Some(&"v1") || !allowed {
         return Err(Reply::error(
             403,

@@ -7,7 +7,7 @@ use super::{
     shell::Master,
 };
 use crate::{
-    backend::local::{HOST, Local},
+    backend::local::{HOST_IP, Local},
     jobs::{JobDir, MasterPlace, Submitted},
     os::process::{Identity, become_subreaper},
     report::Report,
@@ -20,6 +20,7 @@ use crate::{
 use std::{
     fs::{self, File},
     io::Write,
+    net::SocketAddr,
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
@@ -67,9 +68,9 @@ async fn live(dir: JobDir) -> Result<Outcome, Report> {
     let tls = certificate
         .server()
         .map_err(|e| Report::trouble(e.to_string()))?;
-    let listener = TcpListener::bind((HOST, 0)).await;
+    let any = SocketAddr::from((HOST_IP, 0));
     let listener =
-        listener.map_err(|e| Report::trouble(format!("cannot listen on {HOST}: {e}")))?;
+        server::listen(any).map_err(|e| Report::trouble(format!("cannot listen on {any}: {e}")))?;
     let address = listener
         .local_addr()
         .map_err(|e| Report::trouble(e.to_string()))?

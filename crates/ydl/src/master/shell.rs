@@ -8,7 +8,7 @@ use super::{
     inbox::{Letter, Question},
     journal::Journal,
     kv::Op,
-    store::Shelf,
+    store::{Shelf, Wish},
     watchers::Watchers,
 };
 use crate::{
@@ -174,6 +174,16 @@ impl<B: Backend> Master<B> {
                 reply(answer, Reply::empty());
             }
             Question::Scale { role, instances } => self.on_scale(role, instances, answer),
+            Question::Store(Wish::Do(Op::Put {
+                owner: Some(owner), ..
+            })) if self
+                .job
+                .task_of(&ContainerId::from(owner.as_str()))
+                .is_none() =>
+            {
+                let what = format!("`{owner}` is gone and can own no keys");
+                reply(answer, Reply::error(410, what, None));
+            }
             Question::Store(wish) => {
                 if let Some(op) = self.shelf.grant(wish, answer) {
                     self.write_down(&Record::Changed(op));

@@ -42,10 +42,6 @@ impl Gpus {
         }
     }
 
-    pub(super) fn all(&self) -> u32 {
-        self.devices.len() as u32
-    }
-
     /// So many devices that nobody else has, or none at all.
     pub(super) fn take(&mut self, count: u32) -> Option<Vec<u32>> {
         let mut locked = Vec::new();

@@ -8,6 +8,7 @@ mod limit;
 mod room;
 
 pub use gpus::count as count_gpus;
+pub use room::complaint;
 
 use super::{Backend, Launch};
 use crate::{
@@ -19,9 +20,11 @@ use crate::{
 use gpus::Gpus;
 use limit::Overrun;
 use room::Room;
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit, setrlimit};
 use std::{
     collections::{BTreeMap, VecDeque},
     io,
+    net::Ipv4Addr,
     path::PathBuf,
     process::Stdio,
     sync::Arc,
@@ -39,7 +42,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// How long a container's last processes may take to disappear after SIGKILL.
 const GONE_MAX: Duration = Duration::from_secs(10);
 /// The address of every task: nobody outside this machine has business with them.
-pub const HOST: &str = "127.0.0.1";
+pub const HOST_IP: Ipv4Addr = Ipv4Addr::LOCALHOST;
 
 /// The local backend of one job.
 #[derive(Debug)]
@@ -59,6 +62,8 @@ pub struct Local {
     ends: mpsc::UnboundedReceiver<(ContainerId, i32)>,
     end: mpsc::UnboundedSender<(ContainerId, i32)>,
     look: Interval,
+    /// The limit on descriptors that programs get: ours before it was raised.
+    descriptors: Rlimit,
 }
 
 #[derive(Debug)]
@@ -97,6 +102,7 @@ impl Local {
             ends,
             end,
             look,
+            descriptors: raise_descriptors(),
         })
     }
 
@@ -142,7 +148,7 @@ impl Local {
             job: self.job.path().to_owned(),
             container: container.clone(),
             master: self.master.clone(),
-            host: HOST.to_owned(),
+            host: HOST_IP.to_string(),
         }
         .write(&dir, |scope: Scope| self.secret.token(&scope))?;
         let mut command = std::process::Command::new(&self.binary);
@@ -165,6 +171,7 @@ impl Local {
         let pid = child
             .id()
             .ok_or_else(|| io::Error::other("it ended at once"))?;
+        lower_descriptors(pid, &self.descriptors);
         let (end, container) = (self.end.clone(), container.clone());
         tokio::spawn(async move {
             let status = child.wait().await.map_or(1, |status| {
@@ -243,7 +250,7 @@ impl Backend for Local {
         self.wanted = asks;
         let mut impossible = None;
         for ask in &self.wanted.asks {
-            impossible = impossible.or(self.room.never_fits(ask, &self.gpus));
+            impossible = impossible.or(self.room.never_fits(ask));
         }
         if let Some(why) = impossible {
             self.happened.push_back(Event::Impossible { why });
@@ -302,6 +309,30 @@ impl Backend for Local {
             tracing::warn!("processes of the job are left that could not be ended");
         }
         sweep_up().await;
+    }
+}
+
+/// A thousand agents need more descriptors than the thousand or so a process is usually given.
+fn raise_descriptors() -> Rlimit {
+    let now = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: now.maximum,
+        maximum: now.maximum,
+    };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::warn!("cannot have more descriptors: {error}");
+    }
+    now
+}
+
+/// Programs see the limit that the user set: some of them close every descriptor there could be.
+fn lower_descriptors(pid: u32, to: &Rlimit) {
+    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
+        return;
+    };
+    let (current, maximum) = (to.current, to.maximum);
+    if let Err(error) = prlimit(Some(pid), Resource::Nofile, Rlimit { current, maximum }) {
+        tracing::debug!("cannot set a limit on descriptors: {error}");
     }
 }
 
