@@ -1,9 +1,9 @@
 //! The agents as the master sees them: when each was last heard, which order it knows, and whether it waits.
 
+use super::inbox::Answer;
 use crate::{
     agent::measure::Usage,
     talk::{BEAT_MS, Synced},
-    wire::request::Reply,
 };
 use std::{collections::BTreeMap, time::Duration};
 use tokio::{sync::oneshot, time::Instant};
@@ -26,7 +26,7 @@ struct Known {
     order: Option<Order>,
     number: u64,
     /// Where the next order goes, if it listens, and the number of the one it has.
-    waiting: Option<(u64, oneshot::Sender<Reply>)>,
+    waiting: Option<(u64, oneshot::Sender<Answer>)>,
 }
 
 impl Agents {
@@ -45,13 +45,13 @@ impl Agents {
         &mut self,
         container: &ContainerId,
         seen: u64,
-        answer: oneshot::Sender<Reply>,
+        answer: oneshot::Sender<Answer>,
         job: &Job,
     ) {
         if job.task_of(container).is_none() {
             // A stranger, or somebody from the past. It is not remembered, or strangers could fill our memory.
             let order = job.order(container);
-            drop(answer.send(Reply::json(&Synced {
+            drop(answer.send(Answer::Order(Synced {
                 number: u64::MAX,
                 order,
             })));
@@ -81,7 +81,7 @@ impl Agents {
                 order: order.clone(),
             };
             // It asks again if this does not reach it.
-            let _ = answer.send(Reply::json(&synced));
+            let _ = answer.send(Answer::Order(synced));
         }
     }
 

@@ -71,7 +71,7 @@ pub(super) async fn answer(scope: Scope, request: Request, inbox: mpsc::Sender<L
         return Reply::error(410, "the job is over", None);
     }
     match timeout(wait.unwrap_or(ANSWER_MAX), answered).await {
-        Ok(Ok(reply)) => reply,
+        Ok(Ok(answer)) => answer.into(),
         // Nothing has changed, or the master is ending: ask again.
         Ok(Err(_)) | Err(_) => Reply::empty(),
     }

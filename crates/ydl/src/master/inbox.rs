@@ -13,7 +13,32 @@ pub struct Letter {
     /// What is asked.
     pub question: Question,
     /// Where the answer goes.
-    pub answer: oneshot::Sender<Reply>,
+    pub answer: oneshot::Sender<Answer>,
+}
+
+/// What goes back.
+#[derive(Debug)]
+pub enum Answer {
+    /// An answer that is ready to be sent.
+    Reply(Reply),
+    /// An agent's order. It is written out only when its turn comes: a round of a thousand tells each of its
+    /// members about all of them, and a thousand such texts at once would be most of the master's memory.
+    Order(talk::Synced),
+}
+
+impl From<Reply> for Answer {
+    fn from(reply: Reply) -> Answer {
+        Answer::Reply(reply)
+    }
+}
+
+impl From<Answer> for Reply {
+    fn from(answer: Answer) -> Reply {
+        match answer {
+            Answer::Reply(reply) => reply,
+            Answer::Order(synced) => Reply::json(&synced),
+        }
+    }
 }
 
 /// What can be asked of a master.

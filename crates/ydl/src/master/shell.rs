@@ -5,7 +5,7 @@
 use super::{
     agents::Agents,
     clock::Clock,
-    inbox::{Letter, Question},
+    inbox::{Answer, Letter, Question},
     journal::Journal,
     kv::Op,
     store::{Shelf, Wish},
@@ -14,7 +14,7 @@ use super::{
 use crate::{
     backend::{Backend, Launch},
     jobs::JobDir,
-    talk::{AgentReport, Facts, Sync, Viewed},
+    talk::{AgentReport, Sync, Viewed},
     wire::request::Reply,
 };
 use serde::{Deserialize, Serialize};
@@ -192,7 +192,7 @@ impl<B: Backend> Master<B> {
         }
     }
 
-    fn on_sync(&mut self, container: ContainerId, sync: Sync, answer: oneshot::Sender<Reply>) {
+    fn on_sync(&mut self, container: ContainerId, sync: Sync, answer: oneshot::Sender<Answer>) {
         if self.job.task_of(&container).is_some() && self.agents.heard(&container, sync.usage) {
             self.feed(Event::Heard {
                 container: container.clone(),
@@ -219,7 +219,7 @@ impl<B: Backend> Master<B> {
         self.agents.answer(&container, sync.seen, answer, &self.job);
     }
 
-    fn on_scale(&mut self, role: RoleName, instances: u32, answer: oneshot::Sender<Reply>) {
+    fn on_scale(&mut self, role: RoleName, instances: u32, answer: oneshot::Sender<Answer>) {
         let most = ydl_core::spec::MOST_TASKS;
         let refusal = if self.job.spec().role(&role).is_none() {
             Some(format!("the job has no role `{role}`"))
@@ -317,13 +317,7 @@ async fn at(moment: Option<tokio::time::Instant>) {
     }
 }
 
-fn reply(answer: oneshot::Sender<Reply>, reply: Reply) {
+fn reply(answer: oneshot::Sender<Answer>, reply: Reply) {
     // Whoever asked may have gone.
-    let _ = answer.send(reply);
-}
-
-impl From<Facts> for Reply {
-    fn from(facts: Facts) -> Reply {
-        Reply::json(&facts)
-    }
+    let _ = answer.send(reply.into());
 }
