@@ -11,7 +11,10 @@ const COMMON: [&str; 5] = ["env", "report", "os", "talk", "wire"];
 /// A room, and the others it may use beside [`COMMON`] and itself.
 const ROOMS: [(&str, &[&str]); 12] = [
     // What every door to a job needs.
-    ("commands", &["backend", "cli", "jobfile", "jobs", "logs", "show"]),
+    (
+        "commands",
+        &["backend", "cli", "jobfile", "jobs", "logs", "show"],
+    ),
     ("cli", &[]),
     ("jobfile", &["jobs"]),
     ("jobs", &[]),
@@ -45,7 +48,10 @@ fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
 /// The rooms that a source names by `crate::room`, with what follows.
 fn used(text: &str) -> Vec<(String, String)> {
     let mut used = Vec::new();
-    let code: String = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+    let code: String = text
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("//"))
+        .collect();
     for (at, _) in code.match_indices("crate::") {
         let rest = code[at + 7..].trim_start();
         // A braced list names several rooms; each begins at the list's own level.
@@ -72,7 +78,9 @@ fn used(text: &str) -> Vec<(String, String)> {
             let words: Vec<_> = name.split("::").map(str::trim).collect();
             let word = |n: usize| {
                 let text = words.get(n).copied().unwrap_or_default();
-                text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>()
+                text.chars()
+                    .take_while(|c| c.is_alphanumeric() || *c == '_')
+                    .collect::<String>()
             };
             used.push((word(0), word(1)));
         }
@@ -89,8 +97,15 @@ fn a_room_uses_only_the_rooms_it_may() {
     let mut wrong = Vec::new();
     for file in files {
         let inside = file.strip_prefix(&root).expect("a file below the sources");
-        let room = inside.iter().next().expect("a name").to_string_lossy().replace(".rs", "");
-        let Some((_, may)) = ROOMS.iter().find(|(name, _)| *name == room) else { continue };
+        let room = inside
+            .iter()
+            .next()
+            .expect("a name")
+            .to_string_lossy()
+            .replace(".rs", "");
+        let Some((_, may)) = ROOMS.iter().find(|(name, _)| *name == room) else {
+            continue;
+        };
         let text = fs::read_to_string(&file).expect("a source");
         for (other, part) in used(&text) {
             let known = ROOMS.iter().any(|(name, _)| *name == other);
@@ -103,17 +118,27 @@ fn a_room_uses_only_the_rooms_it_may() {
             }
         }
     }
-    assert!(wrong.is_empty(), "rooms that keep no distance:\n{}", wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "rooms that keep no distance:\n{}",
+        wrong.join("\n")
+    );
 }
 
 #[test]
 fn the_core_keeps_its_distance() {
     let core = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ydl-core");
     let manifest = fs::read_to_string(core.join("Cargo.toml")).expect("the core's manifest");
-    let dependencies = manifest.split("[dependencies]").nth(1).expect("a table of dependencies");
+    let dependencies = manifest
+        .split("[dependencies]")
+        .nth(1)
+        .expect("a table of dependencies");
     let own = dependencies.split('[').next().unwrap_or_default();
     let names: Vec<_> = own.lines().filter(|line| line.contains('=')).collect();
     assert_eq!(names.len(), 1, "the core depends on serde alone: {names:?}");
     let tour = fs::read_to_string(core.join("src/lib.rs")).expect("the core's tour");
-    assert!(tour.contains("#![no_std]"), "the core has no clock and no I/O because it has no std");
+    assert!(
+        tour.contains("#![no_std]"),
+        "the core has no clock and no I/O because it has no std"
+    );
 }

@@ -68,9 +68,9 @@ impl Meter {
         self.peak_bytes
     }
 
-    /// One pass over `/proc`; cheap enough for once a second.
+    /// One look at each of its processes; cheap enough for once a second.
     pub fn sample(&mut self) -> io::Result<Usage> {
-        let sum = Tree::read()?.sum(self.root);
+        let sum = Tree::below(self.root)?.sum(self.root);
         let now = Instant::now();
         let millis = sum.cpu_ticks.saturating_mul(1000) / rustix::param::clock_ticks_per_second();
         // A child's time is missing for the moment between its end and its reaping.

@@ -85,8 +85,8 @@ async fn live(dir: JobDir) -> Result<Outcome, Report> {
         .write(&dir.token_file())
         .map_err(|e| Report::trouble(e.to_string()))?;
     let path = dir.journal_file();
-    let journal =
-        Journal::create(&path, journal::Sync::Sometime).map_err(|e| failed("create", &path, &e))?;
+    let journal = Journal::create(&path, journal::Sync::Sometime)
+        .map_err(|e| Report::trouble(e.to_string()))?;
     let path = dir.events_file();
     let events = File::create(&path).map_err(|e| failed("create", &path, &e))?;
     let secret = Arc::new(secret);

@@ -28,7 +28,7 @@ pub fn spawn(command: &mut tokio::process::Command) -> io::Result<tokio::process
 /// still are: to be called again until there are none, or patience is at its end.
 pub fn sweep() -> io::Result<usize> {
     let ours = OURS.lock().unwrap_or_else(PoisonError::into_inner);
-    let tree = Tree::read()?;
+    let tree = Tree::below(std::process::id())?;
     let mut left = 0;
     for stray in tree.children(std::process::id()) {
         if ours.contains(&stray.identity()) {
