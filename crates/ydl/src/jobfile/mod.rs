@@ -23,6 +23,6 @@ mod write;
 pub use load::{Source, load};
 pub use overrides::Flags;
 pub use reference::page;
-pub use units::{size_mib, size_text};
+pub use units::{size_mib, span};
 pub use write::show;
 pub use wrong::{Place, Wrong, Wrongs};

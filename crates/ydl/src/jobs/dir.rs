@@ -1,4 +1,4 @@
-//! Jobs on this machine: where each keeps its files.
+//! Where a job keeps its files.
 //!
 //! ```text
 //! $XDG_STATE_HOME/ydl/jobs/<id>/        0700
