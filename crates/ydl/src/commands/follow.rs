@@ -12,7 +12,13 @@ use crate::{
     talk::{Facts, Viewed},
     wire::client::CallError,
 };
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::{BufRead, BufReader, Read},
+    sync::Arc,
+    time::Duration,
+};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::mpsc,
@@ -20,6 +26,8 @@ use tokio::{
 };
 use ydl_core::{Fact, TaskId, fact::What};
 
+/// More than the facts of any job.
+const EVENTS_BYTES_MAX: u64 = 256 << 20;
 /// How long a question may wait for news.
 const WAIT: Duration = Duration::from_secs(20);
 /// How often the job is looked at though nothing has happened: what its tasks use changes all the time.
@@ -71,6 +79,8 @@ pub struct Follower {
     pub peaks: BTreeMap<TaskId, u64>,
     /// Nobody reads stdout; the job is followed all the same.
     pub deaf: bool,
+    /// The number of the next fact to come.
+    pub next: u64,
 }
 
 impl Follower {
@@ -97,6 +107,7 @@ impl Follower {
             let by = tokio::select! {
                 told = news.recv() => match told {
                     Some(News::Facts(facts)) => {
+                        self.next = facts.next;
                         for fact in &facts.facts {
                             if self.on_fact(fact).is_err() && self.leaves() {
                                 return Ok(Left::Gone);
@@ -181,15 +192,25 @@ impl Follower {
         let (deaf, sink) = (self.deaf, &mut self.sink);
         let mut take = |id: &_, lines: &[u8]| if deaf { Ok(()) } else { sink.output(id, lines) };
         // What does not fit into one turn is marked as changed and comes with the next.
-        self.tails.drain(&mut take).map(drop)
+        self.tails.drain(&mut take)?;
+        if deaf { Ok(()) } else { self.sink.flush() }
     }
 
     /// Prints what is left to print.
     fn on_end(&mut self, standing: Standing) -> Result<Left, Report> {
+        // The master may have gone before it could tell the last ones.
+        for fact in written_facts(&self.job, self.next) {
+            if self.on_fact(&fact).is_err() && self.leaves() {
+                return Ok(Left::Gone);
+            }
+        }
         self.tails.scan(true);
         if !self.deaf {
             let sink = &mut self.sink;
-            let finished = self.tails.finish(&mut |id, lines| sink.output(id, lines));
+            let finished = self
+                .tails
+                .finish(&mut |id, lines| sink.output(id, lines))
+                .and_then(|()| self.sink.flush());
             if finished.is_err() && self.leaves() {
                 return Ok(Left::Gone);
             }
@@ -203,6 +224,16 @@ impl Follower {
             Standing::Lost | Standing::Starting | Standing::Live(_) => Ok(Left::Lost),
         }
     }
+}
+
+/// The facts in the job's directory from that number on. A line that was torn by the master's death is left out.
+pub fn written_facts(job: &Known, from: u64) -> impl Iterator<Item = Fact> + use<> {
+    let file = File::open(job.dir.events_file()).ok();
+    let lines = file.map(|file| BufReader::new(file.take(EVENTS_BYTES_MAX)).split(b'\n'));
+    let lines = lines.into_iter().flatten().map_while(Result::ok);
+    lines
+        .skip(usize::try_from(from).unwrap_or(usize::MAX))
+        .filter_map(|line| serde_json::from_slice(&line).ok())
 }
 
 fn listen(kind: SignalKind) -> Result<Signal, Report> {

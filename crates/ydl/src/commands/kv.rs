@@ -1,6 +1,6 @@
 //! `ydl kv`: a job's key-value store and events, from inside a task or by the job's owner.
 
-use super::reach::{Reach, block_on, report, settled};
+use super::reach::{self, Reach, block_on, settled};
 use crate::{
     cli::{self, KvVerb, Manners},
     jobfile::span,
@@ -15,7 +15,7 @@ use crate::{
 };
 use hyper::{Method, StatusCode};
 use std::{
-    io::{self, Read},
+    io::{self, IsTerminal, Read},
     time::{Duration, Instant},
 };
 
@@ -26,11 +26,14 @@ const VALUE_BYTES_MAX: u64 = (16 << 20) + 1;
 /// The pause before a question is asked again that was answered too early.
 const AGAIN: Duration = Duration::from_millis(50);
 
+/// The answer is no: the key is not there, or not as it was expected.
+const NO: Exit = Exit::Program(1);
+
 /// Does one thing with the store.
 pub fn run(args: cli::Kv, manners: Manners) -> Result<Exit, Report> {
     block_on(async {
         let store = Store {
-            reach: reach(args.job.as_deref()).await?,
+            reach: reach_to(args.job.as_deref()).await?,
             json: manners.json,
         };
         match args.verb {
@@ -70,7 +73,7 @@ pub fn run(args: cli::Kv, manners: Manners) -> Result<Exit, Report> {
 }
 
 /// The job that is named; without a name the one in whose task we run.
-async fn reach(job: Option<&str>) -> Result<Reach, Report> {
+async fn reach_to(job: Option<&str>) -> Result<Reach, Report> {
     let Some(word) = job else {
         return Reach::of_this_task()?.ok_or_else(|| {
             Report::bad_input("no job is named, and this is not a task of one")
@@ -141,13 +144,17 @@ impl Store {
                     }))?;
                 } else {
                     show::print(&answer.body)?;
+                    // On a terminal the prompt begins a line of its own.
+                    if io::stdout().is_terminal() && !answer.body.ends_with(b"\n") {
+                        show::print("\n")?;
+                    }
                 }
                 return Ok(Exit::Success);
             }
             if patience.is_none_or(|patience| began.elapsed() >= patience) {
                 let waited = wait_text(patience.unwrap_or_default());
                 let what = format!("the key `{}` did not come within {waited}", clean(key));
-                return Err(Report::new(Exit::Unreachable, what));
+                return Err(Report::new(NO, what));
             }
             pause(asked).await;
         }
@@ -329,6 +336,22 @@ impl Store {
             StatusCode::NO_CONTENT => Ok(None),
             _ => answer.json().map(Some).map_err(report),
         }
+    }
+}
+
+fn report(error: CallError) -> Report {
+    let no = matches!(
+        error,
+        CallError::Refused {
+            status: 404 | 409 | 412,
+            ..
+        }
+    );
+    let report = reach::report(error);
+    if no {
+        Report { exit: NO, ..report }
+    } else {
+        report
     }
 }
 

@@ -54,6 +54,7 @@ async fn print(
             on_interrupt: OnInterrupt::Leave,
             peaks: BTreeMap::new(),
             deaf: false,
+            next: 0,
         };
         return match follower.run().await? {
             Left::Over(_) | Left::Gone | Left::Lost => Ok(Exit::Success),
@@ -66,6 +67,7 @@ async fn print(
         any = true;
         sink.output(id, lines)
     });
+    let printed = printed.and_then(|()| sink.flush());
     if let (Err(_), Some(trouble)) = (&printed, sink.trouble()) {
         return Err(trouble);
     }

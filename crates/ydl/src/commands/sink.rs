@@ -12,8 +12,10 @@ use std::{
     io::{self, Write},
     time::{Duration, Instant},
 };
-use ydl_core::{Fact, Span, fact::Next, fact::What};
+use ydl_core::{Fact, fact::Next, fact::What};
 
+/// Output is gathered up to this size before it is written.
+const PENDING_BYTES: usize = 256 << 10;
 /// The table is drawn at most so often.
 const FRAME: Duration = Duration::from_millis(100);
 
@@ -27,6 +29,8 @@ pub struct Sink {
     /// Colours on stderr.
     paint: Paint,
     kind: Kind,
+    /// Lines that wait to be written.
+    pending: Vec<u8>,
     /// Why stdout is no longer written, other than that nobody reads it.
     broken: Option<io::Error>,
 }
@@ -37,7 +41,7 @@ enum Kind {
     Live {
         screen: Screen,
         paint: Paint,
-        viewed: Option<(Box<Viewed>, Instant)>,
+        viewed: Option<Box<Viewed>>,
         drawn: Option<Instant>,
     },
     /// Output on stdout, facts on stderr.
@@ -83,6 +87,7 @@ impl Sink {
             id: id.to_owned(),
             paint,
             kind,
+            pending: Vec::new(),
             broken: None,
         }
     }
@@ -102,8 +107,24 @@ impl Sink {
         }
     }
 
-    /// Whole lines that a task has printed.
+    /// Whole lines that a task has printed. They are seen after [`Sink::flush`].
     pub fn output(&mut self, from: &StreamId, lines: &[u8]) -> Result<(), Gone> {
+        match self.kind {
+            Kind::Live { .. } | Kind::Plain | Kind::Output => self.pending.extend_from_slice(lines),
+            Kind::Json => self.pending.extend(json_lines(from, lines)),
+        }
+        if self.pending.len() > PENDING_BYTES {
+            return self.flush();
+        }
+        Ok(())
+    }
+
+    /// Writes what is pending, in one piece.
+    pub fn flush(&mut self) -> Result<(), Gone> {
+        if self.pending.is_empty() {
+            return Ok(());
+        }
+        let lines = std::mem::take(&mut self.pending);
         let written = match &mut self.kind {
             Kind::Live {
                 screen,
@@ -113,10 +134,9 @@ impl Sink {
             } => {
                 *drawn = Some(Instant::now());
                 let table = table(&self.id, screen, *paint, viewed);
-                screen.show(lines, &table)
+                screen.show(&lines, &table)
             }
-            Kind::Plain | Kind::Output => write(lines),
-            Kind::Json => write(&json_lines(from, lines)),
+            Kind::Plain | Kind::Output | Kind::Json => write(&lines),
         };
         self.written(written)
     }
@@ -158,7 +178,7 @@ impl Sink {
     /// The job as it is now.
     pub fn viewed(&mut self, new: Box<Viewed>) -> Result<(), Gone> {
         if let Kind::Live { viewed, .. } = &mut self.kind {
-            *viewed = Some((new, Instant::now()));
+            *viewed = Some(new);
         }
         self.redraw()
     }
@@ -232,19 +252,13 @@ fn write(bytes: &[u8]) -> io::Result<()> {
     out.flush()
 }
 
-fn table(
-    id: &str,
-    screen: &Screen,
-    paint: Paint,
-    viewed: &mut Option<(Box<Viewed>, Instant)>,
-) -> Vec<String> {
+fn table(id: &str, screen: &Screen, paint: Paint, viewed: &mut Option<Box<Viewed>>) -> Vec<String> {
     let (width, height) = screen.size();
-    let Some((viewed, at)) = viewed else {
+    let Some(viewed) = viewed else {
         return Vec::new();
     };
     // The view ages with the clock until the next one comes.
-    viewed.view.now = viewed.view.now + Span(at.elapsed().as_millis() as u64);
-    *at = Instant::now();
+    viewed.view.now = viewed.view.now.max(show::now());
     show::live(id, viewed, paint, width.saturating_sub(1), height / 2)
 }
 

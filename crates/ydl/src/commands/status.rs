@@ -1,6 +1,7 @@
 //! `ydl status`: how a job stands, and why.
 
 use super::{
+    follow::written_facts,
     ls::state_of,
     reach::{Reach, block_on, report, settled},
 };
@@ -11,16 +12,9 @@ use crate::{
     show::{self, Paint, clean},
     talk::Viewed,
 };
-use std::{
-    collections::VecDeque,
-    fs::File,
-    io::{self, BufRead, BufReader, Read},
-    time::Duration,
-};
+use std::{collections::VecDeque, io, time::Duration};
 use ydl_core::Fact;
 
-/// More than the facts of any job.
-const EVENTS_BYTES_MAX: u64 = 256 << 20;
 /// How long a master may take to show its job.
 const WAIT: Duration = Duration::from_secs(5);
 
@@ -70,21 +64,13 @@ async fn look(job: &Known) -> Result<(&'static str, Option<Box<Viewed>>), Report
     }
 }
 
-/// The last facts that were written down. A line that was torn by the master's death is left out.
+/// The last facts that were written down.
 fn last_facts(job: &Known, count: usize) -> Vec<Fact> {
     let mut last = VecDeque::new();
-    if let Ok(file) = File::open(job.dir.events_file()) {
-        let lines = BufReader::new(file.take(EVENTS_BYTES_MAX)).split(b'\n');
-        for line in lines.map_while(Result::ok) {
-            if count > 0
-                && let Ok(fact) = serde_json::from_slice::<Fact>(&line)
-            {
-                last.truncate(count);
-                if last.len() == count {
-                    last.pop_front();
-                }
-                last.push_back(fact);
-            }
+    for fact in written_facts(job, 0) {
+        last.push_back(fact);
+        if last.len() > count {
+            last.pop_front();
         }
     }
     last.into()

@@ -106,6 +106,7 @@ async fn begin(
         on_interrupt: OnInterrupt::StopJob,
         peaks: BTreeMap::new(),
         deaf,
+        next: 0,
     };
     match follower.run().await? {
         Left::Over(last) => {

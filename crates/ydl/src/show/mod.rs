@@ -12,4 +12,4 @@ pub use paint::Paint;
 pub use screen::Screen;
 pub use table::{Cell, table};
 pub use tasks::{live, tasks};
-pub use words::{clean, counted_bytes, span_since};
+pub use words::{clean, counted_bytes, now, span_since};

@@ -3,7 +3,7 @@
 use super::{
     paint::Paint,
     table::{Cell, table},
-    words::{clean, counted_bytes},
+    words::{clean, counted_bytes, seconds},
 };
 use crate::talk::Viewed;
 use ydl_core::view::{Phase, TaskState, TaskView};
@@ -18,7 +18,7 @@ fn row(task: &TaskView, viewed: &Viewed, paint: Paint) -> Vec<Cell> {
         task.state,
         TaskState::Succeeded | TaskState::Failed | TaskState::Stopped
     );
-    let span = (viewed.view.now - task.since).to_string();
+    let span = seconds(viewed.view.now - task.since).to_string();
     let mut cells: Vec<Cell> = vec![
         task.task.to_string().into(),
         Cell::painted(task.state.word(), |word| paint.state(task.state, word)),
@@ -62,7 +62,7 @@ pub fn live(id: &str, viewed: &Viewed, paint: Paint, width: usize, height: usize
         Phase::Ending => "ending",
         Phase::Finished => "finished",
     };
-    let elapsed = view.now - view.started;
+    let elapsed = seconds(view.now - view.started);
     let why = clean(&view.why);
     let title = format!("{id}  {phase}  {elapsed}  {why}");
     let title: String = title.chars().take(width).collect();

@@ -19,10 +19,20 @@ pub fn counted_bytes(bytes: u64) -> String {
     }
 }
 
-/// How long ago that was.
-pub fn span_since(then: Time) -> Span {
+/// The time now, as people's clocks show it.
+pub fn now() -> Time {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    Time(since.unwrap_or_default().as_millis() as u64) - then
+    Time(since.unwrap_or_default().as_millis() as u64)
+}
+
+/// How long ago that was, in whole seconds.
+pub fn span_since(then: Time) -> Span {
+    seconds(now() - then)
+}
+
+/// Whole seconds: in a table that is looked at again and again, less is noise.
+pub fn seconds(span: Span) -> Span {
+    Span(span.0 / 1000 * 1000)
 }
 
 /// Text that came from elsewhere, made fit for one line of a terminal: it may hold escapes that would act on it.
