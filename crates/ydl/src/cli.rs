@@ -1,7 +1,7 @@
 //! The words of the command line, and nothing but the words.
 
 use crate::jobfile::Flags;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use std::path::PathBuf;
 
@@ -372,4 +372,50 @@ pub enum KvVerb {
         /// Its data; read from stdin if left out
         data: Option<String>,
     },
+}
+
+const HEAD: &str = "\
+# Commands
+
+<!-- Made from crates/ydl/src/cli.rs; `UPDATE_EXPECT=1 cargo test -p ydl --test cli` writes it anew. -->
+
+Data goes to stdout, everything else to stderr. With `--json` a command prints one JSON object per line. Exit codes
+are in [exit-codes.md](exit-codes.md).
+";
+
+/// The text of `docs/commands.md`: the help of every verb.
+pub fn reference() -> String {
+    let mut page = HEAD.to_string();
+    let mut program = Cli::command().term_width(100);
+    program.build();
+    for verb in program
+        .get_subcommands_mut()
+        .filter(|verb| !verb.is_hide_set())
+    {
+        // The doors that every verb shares are told once, at the end.
+        let name = verb.get_name().to_string();
+        let help = verb.clone().mut_args(|arg| {
+            let shared = ["json", "color", "cluster"].contains(&arg.get_id().as_str());
+            arg.hide(shared)
+        });
+        page += &section(&format!("ydl {name}"), help);
+        for inner in verb.get_subcommands().filter(|_| name == "kv") {
+            let help = inner.clone().mut_args(|arg| {
+                let shared = ["json", "color", "cluster", "job"].contains(&arg.get_id().as_str());
+                arg.hide(shared)
+            });
+            page += &section(&format!("ydl kv {}", inner.get_name()), help);
+        }
+    }
+    page += &section("ydl", program);
+    page
+}
+
+fn section(title: &str, mut command: clap::Command) -> String {
+    let help = command.render_help().to_string();
+    let lines: Vec<_> = help.lines().map(str::trim_end).collect();
+    format!(
+        "\n## `{title}`\n\n```text\n{}\n```\n",
+        lines.join("\n").trim_end()
+    )
 }
