@@ -27,7 +27,9 @@ pub struct Process {
 
 impl Home {
     pub fn new() -> Home {
-        Home { dir: tempfile::tempdir().expect("a temporary directory") }
+        Home {
+            dir: tempfile::tempdir().expect("a temporary directory"),
+        }
     }
 
     pub fn path(&self) -> &Path {
@@ -43,7 +45,9 @@ impl Home {
     /// The binary, in this home.
     pub fn ydl(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ydl"));
-        command.current_dir(self.path()).env("XDG_STATE_HOME", self.path().join("state"));
+        command
+            .current_dir(self.path())
+            .env("XDG_STATE_HOME", self.path().join("state"));
         command.env_remove("HADOOP_CONF_DIR").stdin(Stdio::null());
         command
     }
@@ -71,14 +75,19 @@ impl Home {
     pub fn start(&self, yaml: &str) -> Child {
         self.write("job.yaml", yaml);
         let mut command = self.ydl();
-        command.args(["submit", "job.yaml"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .args(["submit", "job.yaml"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         command.spawn().expect("ydl can be started")
     }
 
     /// The only job's directory.
     pub fn job(&self) -> PathBuf {
         let jobs = self.path().join("state/ydl/jobs");
-        let mut all = fs::read_dir(&jobs).expect("there are jobs").map(|job| job.expect("one").path());
+        let mut all = fs::read_dir(&jobs)
+            .expect("there are jobs")
+            .map(|job| job.expect("one").path());
         let job = all.next().expect("there is a job");
         assert!(all.next().is_none(), "there is one job");
         job
@@ -94,10 +103,16 @@ impl Home {
         let mark = format!("XDG_STATE_HOME={}", self.path().join("state").display());
         let mut found = Vec::new();
         for entry in fs::read_dir("/proc").expect("/proc").flatten() {
-            let pid = entry.file_name().to_str().and_then(|name| name.parse().ok());
+            let pid = entry
+                .file_name()
+                .to_str()
+                .and_then(|name| name.parse().ok());
             let Some(pid) = pid else { continue };
             let environ = fs::read(entry.path().join("environ")).unwrap_or_default();
-            if environ.split(|b| *b == 0).any(|variable| variable == mark.as_bytes()) {
+            if environ
+                .split(|b| *b == 0)
+                .any(|variable| variable == mark.as_bytes())
+            {
                 let command = fs::read(entry.path().join("cmdline")).unwrap_or_default();
                 let command = String::from_utf8_lossy(&command).replace('\0', " ");
                 found.push(Process { pid, command });
@@ -120,7 +135,11 @@ impl Home {
             if let Some(found) = fact(self) {
                 return found;
             }
-            assert!(Instant::now() < end, "{what} did not happen; processes: {:?}", self.processes());
+            assert!(
+                Instant::now() < end,
+                "{what} did not happen; processes: {:?}",
+                self.processes()
+            );
             // Looked at again and again: nobody tells us when a process or a file appears.
             std::thread::park_timeout(Duration::from_millis(5));
         }
@@ -128,13 +147,17 @@ impl Home {
 
     /// Waits until nothing of this home runs any more.
     pub fn wait_until_empty(&self) {
-        self.wait_for("the end of every process", |home| home.processes().is_empty().then_some(()));
+        self.wait_for("the end of every process", |home| {
+            home.processes().is_empty().then_some(())
+        });
     }
 
     /// Waits until a file in the job's or the home's directory holds this text.
     pub fn wait_for_text(&self, path: impl Fn(&Home) -> PathBuf, text: &str) {
         self.wait_for(&format!("`{text}`"), |home| {
-            fs::read_to_string(path(home)).is_ok_and(|all| all.contains(text)).then_some(())
+            fs::read_to_string(path(home))
+                .is_ok_and(|all| all.contains(text))
+                .then_some(())
         });
     }
 }
@@ -151,7 +174,10 @@ impl Drop for Home {
 }
 
 pub fn kill(pid: u32, signal: i32) {
-    let status = Command::new("kill").arg(format!("-{signal}")).arg(pid.to_string()).status();
+    let status = Command::new("kill")
+        .arg(format!("-{signal}"))
+        .arg(pid.to_string())
+        .status();
     // It may be gone already.
     drop(status);
 }

@@ -1,0 +1,60 @@
+//! What a job of many tasks leaves behind: nothing. Alone in its binary, so that counts mean something.
+
+mod home;
+
+use home::Home;
+use std::fs;
+
+/// Sockets of this process, by state.
+fn sockets() -> usize {
+    let mine = fs::read_dir("/proc/self/fd")
+        .expect("descriptors")
+        .flatten();
+    mine.filter_map(|fd| fs::read_link(fd.path()).ok())
+        .filter(|target| target.to_string_lossy().starts_with("socket:"))
+        .count()
+}
+
+#[test]
+fn two_hundred_tasks_of_true_leak_nothing() {
+    let home = Home::new();
+    let descriptors = || fs::read_dir("/proc/self/fd").expect("descriptors").count();
+    let before = (sockets(), descriptors());
+    home.write(
+        "job.yaml",
+        "name: t\nroles: {worker: {instances: 200, memory: 16 MiB, run: 'true'}}\n",
+    );
+    let log = fs::File::create(home.path().join("log")).expect("a file");
+    let mut command = home.ydl();
+    let mut child = command
+        .args(["submit", "job.yaml"])
+        .stderr(log)
+        .spawn()
+        .expect("ydl");
+    // The master is watched while it works: its descriptors and children must not pile up.
+    let (mut most_descriptors, mut most_processes) = (0, 0);
+    let status = loop {
+        if let Some(master) = home.find(" master ").first() {
+            let fds = fs::read_dir(format!("/proc/{}/fd", master.pid)).map_or(0, |all| all.count());
+            most_descriptors = most_descriptors.max(fds);
+            most_processes = most_processes.max(home.processes().len());
+        }
+        if let Some(status) = child.try_wait().expect("a child") {
+            break status;
+        }
+    };
+    assert!(status.success(), "{status}");
+    assert!(home.processes().is_empty(), "{:?}", home.processes());
+    assert!(most_processes > 0, "the master was never seen");
+    // Eight tasks run at a time on two cores; each has an agent, a keeper, a program and a connection or two.
+    assert!(
+        most_descriptors < 150,
+        "the master had {most_descriptors} descriptors"
+    );
+    let cores = std::thread::available_parallelism().map_or(2, usize::from);
+    assert!(
+        most_processes < 20 + cores * 20,
+        "there were {most_processes} processes at once"
+    );
+    assert_eq!((sockets(), descriptors()), before);
+}
