@@ -1,6 +1,5 @@
 //! The words of the command line, and nothing but the words.
 
-use crate::jobfile::Flags;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use std::path::PathBuf;
@@ -61,6 +60,17 @@ pub enum When {
     Always,
     /// Not at all.
     Never,
+}
+
+impl Manners {
+    /// Whether colours are wanted, if that was said.
+    pub fn colours(self) -> Option<bool> {
+        match self.color {
+            When::Auto => None,
+            When::Always => Some(true),
+            When::Never => Some(false),
+        }
+    }
 }
 
 /// Where jobs run.
@@ -188,26 +198,6 @@ pub struct Submit {
     /// The program and its arguments, after `--`
     #[arg(last = true, value_name = "COMMAND", conflicts_with = "file")]
     pub command: Vec<String>,
-}
-
-impl Submit {
-    /// The flags that stand for a job file.
-    pub fn flags(&self) -> Flags {
-        Flags {
-            name: self.name.clone(),
-            framework: self.framework.clone(),
-            environment: self.environment.clone(),
-            workers: self.instances.clone(),
-            servers: self.servers.clone(),
-            memory: self.memory.clone(),
-            vcores: self.vcores.clone(),
-            gpus: self.gpus.clone(),
-            env: self.env.clone(),
-            files: self.files.clone(),
-            outputs: self.outputs.clone(),
-            command: self.command.clone(),
-        }
-    }
 }
 
 /// `ydl ls`.

@@ -454,11 +454,11 @@ fn jobs_that_are_not_there_are_said_so() {
     check(
         &["status"],
         expect![[r#"
-        error: there is no job on this machine
+            error: there is no job on this machine
 
-        hint: start one with `ydl submit`
-        exit 2
-    "#]],
+            hint: start one with `ydl submit`
+            exit 122
+        "#]],
     );
     check(
         &["status", "x"],
@@ -472,20 +472,20 @@ fn jobs_that_are_not_there_are_said_so() {
     check(
         &["logs"],
         expect![[r#"
-        error: there is no job on this machine
+            error: there is no job on this machine
 
-        hint: start one with `ydl submit`
-        exit 2
-    "#]],
+            hint: start one with `ydl submit`
+            exit 122
+        "#]],
     );
     check(
         &["logs", "worker:0"],
         expect![[r#"
-        error: there is no job on this machine
+            error: there is no job on this machine
 
-        hint: start one with `ydl submit`
-        exit 2
-    "#]],
+            hint: start one with `ydl submit`
+            exit 122
+        "#]],
     );
     check(
         &["kill", "x"],

@@ -44,7 +44,7 @@ pub fn run(args: cli::Ls, manners: Manners) -> Result<Exit, Report> {
         show::tell("there is no job on this machine");
         return Ok(Exit::Success);
     }
-    let paint = Paint::of(manners.color, &io::stdout());
+    let paint = Paint::of(manners.colours(), &io::stdout());
     let head = ["JOB", "NAME", "STATE", "TASKS", "AGE", "OUTCOME"];
     let cells = rows.iter().map(|row| cells(row, paint)).collect();
     show::print(show::table(&head, cells, None).join("\n") + "\n")?;

@@ -58,7 +58,7 @@ impl Sink {
         let kind = if manners.json {
             Kind::Json
         } else if let Some(screen) = Screen::open() {
-            let paint = Paint::of(manners.color, &io::stdout());
+            let paint = Paint::of(manners.colours(), &io::stdout());
             Kind::Live {
                 screen,
                 paint,
@@ -82,7 +82,7 @@ impl Sink {
     }
 
     fn new(id: &str, manners: Manners, kind: Kind) -> Sink {
-        let paint = Paint::of(manners.color, &io::stderr());
+        let paint = Paint::of(manners.colours(), &io::stderr());
         Sink {
             id: id.to_owned(),
             paint,
@@ -102,7 +102,7 @@ impl Sink {
         match self.kind {
             Kind::Json => Prefix::Lines,
             Kind::Live { .. } | Kind::Plain | Kind::Output => {
-                Prefix::Task(Paint::of(manners.color, &io::stdout()))
+                Prefix::Task(Paint::of(manners.colours(), &io::stdout()))
             }
         }
     }

@@ -38,7 +38,7 @@ pub fn run(args: cli::Status, manners: Manners) -> Result<Exit, Report> {
         }))?;
         return Ok(Exit::Success);
     }
-    let paint = Paint::of(manners.color, &io::stdout());
+    let paint = Paint::of(manners.colours(), &io::stdout());
     show::print(text(&job, state, viewed.as_deref(), &facts, paint))?;
     Ok(Exit::Success)
 }

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     backend::local::complaint,
     cli::{self, Manners},
-    jobfile::{self, Source, Wrongs},
+    jobfile::{self, Flags, Source, Wrongs},
     jobs::{self, Known},
     report::{Exit, Report},
     show::{self, Paint},
@@ -42,7 +42,7 @@ pub fn run(args: cli::Submit, manners: Manners) -> Result<Exit, Report> {
 }
 
 fn source(args: &cli::Submit) -> Result<Result<Source, Wrongs>, Report> {
-    let flags = args.flags();
+    let flags = flags(args);
     let source = match &args.file {
         Some(file) => {
             if let Some(flag) = flags.first() {
@@ -58,6 +58,24 @@ fn source(args: &cli::Submit) -> Result<Result<Source, Wrongs>, Report> {
         args.set.iter().for_each(|set| source.set(set));
         source
     }))
+}
+
+/// The flags that stand for a job file.
+fn flags(args: &cli::Submit) -> Flags {
+    Flags {
+        name: args.name.clone(),
+        framework: args.framework.clone(),
+        environment: args.environment.clone(),
+        workers: args.instances.clone(),
+        servers: args.servers.clone(),
+        memory: args.memory.clone(),
+        vcores: args.vcores.clone(),
+        gpus: args.gpus.clone(),
+        env: args.env.clone(),
+        files: args.files.clone(),
+        outputs: args.outputs.clone(),
+        command: args.command.clone(),
+    }
 }
 
 /// Every mistake at once; there may be many.
@@ -119,7 +137,7 @@ async fn begin(
                     &job,
                     &last,
                     &follower.peaks,
-                    Paint::of(manners.color, &io::stderr()),
+                    Paint::of(manners.colours(), &io::stderr()),
                 );
             }
             Ok(last

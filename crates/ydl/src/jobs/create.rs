@@ -4,15 +4,16 @@ use super::{
     dir::{JobDir, Offer, Submitted},
     find::root,
 };
-use crate::{os::reason, report::Report, show};
+use crate::{os::reason, report::Report};
 use ring::rand::{SecureRandom, SystemRandom};
 use std::{
     fs::{self, DirBuilder, File},
     io::{self, Write},
     os::unix::fs::{DirBuilderExt, symlink},
     path::{Path, PathBuf},
+    time::{SystemTime, UNIX_EPOCH},
 };
-use ydl_core::JobSpec;
+use ydl_core::{JobSpec, Time};
 
 /// Files above this size are linked: copying them would take longer than most people wait for a job to start.
 const COPY_BYTES_MAX: u64 = 256 << 20;
@@ -28,7 +29,7 @@ pub fn create(spec: JobSpec, offer: Offer, from: &Path) -> Result<(JobDir, Submi
     let dir = make_directory(&spec.name)?;
     let submitted = Submitted {
         id: dir.id(),
-        at: show::now(),
+        at: now(),
         from: from.to_path_buf(),
         spec,
         offer,
@@ -40,6 +41,11 @@ pub fn create(spec: JobSpec, offer: Offer, from: &Path) -> Result<(JobDir, Submi
         return Err(report);
     }
     Ok((dir, submitted))
+}
+
+fn now() -> Time {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    Time(since.unwrap_or_default().as_millis() as u64)
 }
 
 fn make_directory(name: &str) -> Result<JobDir, Report> {

@@ -4,7 +4,7 @@ use super::dir::{JobDir, MasterPlace, Submitted};
 use crate::{
     env,
     os::{process::Identity, reason},
-    report::Report,
+    report::{Exit, Report},
     talk::Viewed,
 };
 use serde::de::DeserializeOwned;
@@ -138,7 +138,8 @@ pub fn list() -> Result<Vec<Known>, Report> {
 /// The newest job.
 pub fn newest() -> Result<Known, Report> {
     list()?.into_iter().next().ok_or_else(|| {
-        Report::bad_input("there is no job on this machine").hint("start one with `ydl submit`")
+        unreachable("there is no job on this machine".to_owned())
+            .hint("start one with `ydl submit`")
     })
 }
 
@@ -170,4 +171,8 @@ pub fn find(word: &str) -> Result<Known, Report> {
             )
         }
     }
+}
+
+fn unreachable(what: String) -> Report {
+    Report::new(Exit::Unreachable, what)
 }

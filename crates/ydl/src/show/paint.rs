@@ -1,6 +1,6 @@
 //! Colours, where they are wanted.
 
-use crate::{cli::When, env};
+use crate::env;
 use std::io::IsTerminal;
 use ydl_core::{TaskId, view::TaskState};
 
@@ -14,17 +14,15 @@ pub struct Paint {
 const TASKS: [&str; 5] = ["36", "33", "35", "34", "96"];
 
 impl Paint {
-    /// For text that goes to that stream.
-    pub fn of(when: When, stream: &impl IsTerminal) -> Paint {
-        let on = match when {
-            When::Always => true,
-            When::Never => false,
-            When::Auto => {
-                let refused = std::env::var_os(env::NO_COLOR).is_some_and(|v| !v.is_empty());
-                stream.is_terminal() && !refused && !terminal_is_dumb()
-            }
+    /// For text that goes to that stream; where nobody said, a terminal gets colours unless `NO_COLOR` is set.
+    pub fn of(wanted: Option<bool>, stream: &impl IsTerminal) -> Paint {
+        let usual = || {
+            let refused = std::env::var_os(env::NO_COLOR).is_some_and(|v| !v.is_empty());
+            stream.is_terminal() && !refused && !terminal_is_dumb()
         };
-        Paint { on }
+        Paint {
+            on: wanted.unwrap_or_else(usual),
+        }
     }
 
     fn with(self, code: &str, text: &str) -> String {
