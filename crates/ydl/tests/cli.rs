@@ -463,11 +463,11 @@ fn jobs_that_are_not_there_are_said_so() {
     check(
         &["status", "x"],
         expect![[r#"
-        error: there is no job `x` on this machine
+            error: there is no job `x` on this machine
 
-        hint: `ydl ls` shows the jobs there are
-        exit 2
-    "#]],
+            hint: `ydl ls` shows the jobs there are
+            exit 122
+        "#]],
     );
     check(
         &["logs"],
@@ -490,11 +490,11 @@ fn jobs_that_are_not_there_are_said_so() {
     check(
         &["kill", "x"],
         expect![[r#"
-        error: there is no job `x` on this machine
+            error: there is no job `x` on this machine
 
-        hint: `ydl ls` shows the jobs there are
-        exit 2
-    "#]],
+            hint: `ydl ls` shows the jobs there are
+            exit 122
+        "#]],
     );
     check(
         &["scale", "x", "worker"],
@@ -517,11 +517,11 @@ fn jobs_that_are_not_there_are_said_so() {
     check(
         &["kv", "--job", "x", "get", "a"],
         expect![[r#"
-        error: there is no job `x` on this machine
+            error: there is no job `x` on this machine
 
-        hint: `ydl ls` shows the jobs there are
-        exit 2
-    "#]],
+            hint: `ydl ls` shows the jobs there are
+            exit 122
+        "#]],
     );
 }
 

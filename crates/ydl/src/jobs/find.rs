@@ -154,7 +154,7 @@ pub fn find(word: &str) -> Result<Known, Report> {
     jobs.retain(|job| !word.is_empty() && job.id().starts_with(word));
     match jobs.len() {
         0 => Err(
-            Report::bad_input(format!("there is no job `{word}` on this machine"))
+            unreachable(format!("there is no job `{word}` on this machine"))
                 .hint("`ydl ls` shows the jobs there are"),
         ),
         1 => Ok(jobs.swap_remove(0)),
