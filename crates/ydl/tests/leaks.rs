@@ -22,7 +22,7 @@ fn two_hundred_tasks_of_true_leak_nothing() {
     let before = (sockets(), descriptors());
     home.write(
         "job.yaml",
-        "name: t\nroles: {worker: {instances: 200, memory: 16 MiB, run: 'true'}}\n",
+        "name: t\nroles: {worker: {instances: 200, memory: 64 MiB, run: 'true'}}\n",
     );
     let log = fs::File::create(home.path().join("log")).expect("a file");
     let mut command = home.ydl();
@@ -43,6 +43,7 @@ fn two_hundred_tasks_of_true_leak_nothing() {
             break status;
         }
     };
+    drop(child);
     assert!(status.success(), "{status}");
     assert!(home.processes().is_empty(), "{:?}", home.processes());
     assert!(most_processes > 0, "the master was never seen");

@@ -6,6 +6,9 @@ use ydl_core::{
     spec::{Memory, Resources},
 };
 
+/// Agent and keeper count towards a container's memory, as they do on a cluster. Together they are below 20 MiB.
+const LEAST_MIB: u64 = 32;
+
 #[derive(Debug)]
 pub(super) struct Room {
     offer: Offer,
@@ -47,6 +50,13 @@ impl Room {
 /// own may take turns.
 pub fn complaint(spec: &JobSpec, offer: &Offer) -> Option<String> {
     for role in &spec.roles {
+        if role.resources.memory_mib < LEAST_MIB {
+            let (given, least) = (Memory(role.resources.memory_mib), Memory(LEAST_MIB));
+            let name = &role.name;
+            return Some(format!(
+                "a task of role `{name}` has {given} memory, and {least} is the least"
+            ));
+        }
         if let Some(short) = short(&role.resources, offer) {
             return Some(format!("a task of role `{}` needs {short}", role.name));
         }
