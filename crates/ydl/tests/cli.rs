@@ -457,7 +457,7 @@ fn jobs_that_are_not_there_are_said_so() {
             error: there is no job on this machine
 
             hint: start one with `ydl submit`
-            exit 122
+            exit 2
         "#]],
     );
     check(
@@ -466,7 +466,7 @@ fn jobs_that_are_not_there_are_said_so() {
             error: there is no job `x` on this machine
 
             hint: `ydl ls` shows the jobs there are
-            exit 122
+            exit 2
         "#]],
     );
     check(
@@ -475,7 +475,7 @@ fn jobs_that_are_not_there_are_said_so() {
             error: there is no job on this machine
 
             hint: start one with `ydl submit`
-            exit 122
+            exit 2
         "#]],
     );
     check(
@@ -484,7 +484,7 @@ fn jobs_that_are_not_there_are_said_so() {
             error: there is no job on this machine
 
             hint: start one with `ydl submit`
-            exit 122
+            exit 2
         "#]],
     );
     check(
@@ -493,7 +493,7 @@ fn jobs_that_are_not_there_are_said_so() {
             error: there is no job `x` on this machine
 
             hint: `ydl ls` shows the jobs there are
-            exit 122
+            exit 2
         "#]],
     );
     check(
@@ -520,7 +520,7 @@ fn jobs_that_are_not_there_are_said_so() {
             error: there is no job `x` on this machine
 
             hint: `ydl ls` shows the jobs there are
-            exit 122
+            exit 2
         "#]],
     );
 }

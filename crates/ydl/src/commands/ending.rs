@@ -9,6 +9,9 @@ use crate::{
 use std::collections::BTreeMap;
 use ydl_core::{Cause, Ending, Outcome, TaskId, spec::Memory};
 
+/// What ends a task above its memory limit.
+const SIGKILL: i32 = 9;
+
 /// The code that tells a shell how the job ended.
 pub fn exit(outcome: &Outcome) -> Exit {
     let signalled = |signal: i32| Exit::Program(128u8.saturating_add(signal.clamp(0, 64) as u8));
@@ -19,8 +22,8 @@ pub fn exit(outcome: &Outcome) -> Exit {
             // A shell sees the low eight bits, too.
             Ending::Exited { code } => Exit::Program((code & 0xff) as u8),
             Ending::Signalled { signal } => signalled(*signal),
+            Ending::MemoryLimit { .. } => signalled(SIGKILL),
             Ending::Succeeded
-            | Ending::MemoryLimit { .. }
             | Ending::NotStarted { .. }
             | Ending::Unready { .. }
             | Ending::AgentDied { .. }

@@ -2,7 +2,7 @@
 
 use super::{
     ls::state_of,
-    reach::{Reach, block_on, report, settled},
+    reach::{Reach, block_on, left, report, settled},
 };
 use crate::{
     cli::{self, Manners},
@@ -72,7 +72,10 @@ async fn kill(job: Known, now: bool, manners: Manners) -> Result<Exit, Report> {
                 let hint = format!("`ydl status {}` shows what it waits for", job.id());
                 return Err(Report::new(Exit::Unreachable, what).hint(hint));
             }
-            standing => return over(standing, true),
+            standing => {
+                left(&job).await;
+                return over(standing, true);
+            }
         }
     }
 }

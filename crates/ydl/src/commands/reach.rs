@@ -24,10 +24,13 @@ use tokio::time::{Instant, sleep};
 
 /// What an answer may take that need not be waited for.
 pub const ANSWER_MAX: Duration = Duration::from_secs(20);
-/// How often a starting master is looked for.
-const LOOK: Duration = Duration::from_millis(20);
+/// How often a starting or leaving master is looked for.
+const LOOK: Duration = Duration::from_millis(5);
 /// How long a starting master is looked for.
 const STARTING_MAX: Duration = Duration::from_secs(15);
+
+/// How long a master that has written its result may take to be gone.
+const LEAVING_MAX: Duration = Duration::from_secs(10);
 
 /// A way to one master.
 #[derive(Debug)]
@@ -151,6 +154,14 @@ pub async fn settled(job: &Known) -> Standing {
             Standing::Starting if Instant::now() < end => sleep(LOOK).await,
             standing => return standing,
         }
+    }
+}
+
+/// Waits until the master of a job that is over has left too, so that nothing of the job is left behind a command.
+pub async fn left(job: &Known) {
+    let end = Instant::now() + LEAVING_MAX;
+    while job.has_master() && Instant::now() < end {
+        sleep(LOOK).await;
     }
 }
 

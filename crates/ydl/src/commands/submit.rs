@@ -4,7 +4,7 @@ use super::{
     ending,
     follow::{Follower, Left, OnInterrupt},
     offer::offer,
-    reach::{Reach, block_on},
+    reach::{Reach, block_on, left},
     sink::Sink,
     start::start,
     tails::{Select, Tails},
@@ -128,6 +128,7 @@ async fn begin(
     };
     match follower.run().await? {
         Left::Over(last) => {
+            left(&job).await;
             if manners.json {
                 let result = serde_json::json!({ "result": last.view });
                 // Whoever does not read the result has the exit code.

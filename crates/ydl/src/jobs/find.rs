@@ -4,7 +4,7 @@ use super::dir::{JobDir, MasterPlace, Submitted};
 use crate::{
     env,
     os::{process::Identity, reason},
-    report::{Exit, Report},
+    report::Report,
     talk::Viewed,
 };
 use serde::de::DeserializeOwned;
@@ -64,20 +64,18 @@ impl Known {
                 return Standing::Over(last);
             }
             match read_json::<MasterPlace>(&self.dir.master_file()) {
-                Some(place) => {
-                    let master = Identity {
-                        pid: place.pid,
-                        started: place.pid_started,
-                    };
-                    if master.is_alive() {
-                        return Standing::Live(place);
-                    }
-                }
+                Some(place) if is_alive(&place) => return Standing::Live(place),
+                Some(_) => {}
                 None if self.is_young() => return Standing::Starting,
                 None => {}
             }
         }
         Standing::Lost
+    }
+
+    /// Whether its master still runs, be it only to leave.
+    pub fn has_master(&self) -> bool {
+        read_json(&self.dir.master_file()).is_some_and(|place| is_alive(&place))
     }
 
     fn is_young(&self) -> bool {
@@ -88,6 +86,14 @@ impl Known {
             Err(ahead) => ahead.duration() < STARTING_MAX,
         })
     }
+}
+
+fn is_alive(place: &MasterPlace) -> bool {
+    let master = Identity {
+        pid: place.pid,
+        started: place.pid_started,
+    };
+    master.is_alive()
 }
 
 fn read_json<T: DeserializeOwned>(path: &Path) -> Option<T> {
@@ -138,8 +144,7 @@ pub fn list() -> Result<Vec<Known>, Report> {
 /// The newest job.
 pub fn newest() -> Result<Known, Report> {
     list()?.into_iter().next().ok_or_else(|| {
-        unreachable("there is no job on this machine".to_owned())
-            .hint("start one with `ydl submit`")
+        Report::bad_input("there is no job on this machine").hint("start one with `ydl submit`")
     })
 }
 
@@ -154,7 +159,7 @@ pub fn find(word: &str) -> Result<Known, Report> {
     jobs.retain(|job| !word.is_empty() && job.id().starts_with(word));
     match jobs.len() {
         0 => Err(
-            unreachable(format!("there is no job `{word}` on this machine"))
+            Report::bad_input(format!("there is no job `{word}` on this machine"))
                 .hint("`ydl ls` shows the jobs there are"),
         ),
         1 => Ok(jobs.swap_remove(0)),
@@ -171,8 +176,4 @@ pub fn find(word: &str) -> Result<Known, Report> {
             )
         }
     }
-}
-
-fn unreachable(what: String) -> Report {
-    Report::new(Exit::Unreachable, what)
 }
