@@ -43,6 +43,7 @@ fn two_hundred_tasks_of_true_leak_nothing() {
             most_descriptors = most_descriptors.max(fds);
             most_processes = most_processes.max(home.processes().len());
         }
+        std::thread::park_timeout(std::time::Duration::from_millis(10));
         if let Some(status) = child.try_wait().expect("a child") {
             break status;
         }
