@@ -113,7 +113,7 @@ fn logs_are_chosen_by_task_stream_attempt_and_length() {
         "worker:0 | more\nworker:1 | more\n"
     );
     assert_eq!(logs(&["worker", "--all-attempts"]).lines().count(), 12);
-    assert_eq!(logs(&["-f", "t", "worker:1", "--stderr"]), "err\nerr\n");
+    assert_eq!(logs(&["-f", "t", "worker:1", "--stderr"]), "err\n");
     let lines = objects(&home.run(&["logs", "worker:0", "--stdout", "--json"]));
     assert_eq!(lines[0]["output"]["line"], "out 2");
     assert_eq!(lines[0]["output"]["attempt"], 2);
@@ -313,6 +313,36 @@ fn files_are_those_of_the_moment_of_submit() {
     std::fs::write(checkpoint.join("go"), "").expect("a file");
     home.wait_until_empty();
     assert_eq!(home.run(&["logs", "worker:0"]).out, "before");
+}
+
+#[test]
+fn links_in_a_directory_lead_neither_round_in_circles_nor_astray() {
+    use std::os::unix::fs::symlink;
+    let home = Home::new();
+    home.write("real.txt", "real");
+    let data = home.path().join("data");
+    std::fs::create_dir(&data).expect("a directory");
+    symlink("../real.txt", data.join("file")).expect("a link");
+    symlink(".", data.join("circle")).expect("a link");
+    symlink("nowhere", data.join("broken")).expect("a link");
+    let ran = home.submit(&job(
+        "t",
+        1,
+        "cat data/file data/circle/file",
+        "files: [data]",
+    ));
+    assert_eq!(ran.out, "worker:0 | realreal\n", "{ran:#?}");
+    let ran = home.submit(&job("t", 1, "true", "files: [{all: .}]"));
+    assert_eq!(ran.code, 2, "{ran:#?}");
+    assert!(
+        ran.err.contains("holds the directory of the job itself"),
+        "{ran:#?}"
+    );
+    assert_eq!(
+        home.run(&["ls", "--json"]).out.lines().count(),
+        1,
+        "nothing is left of it"
+    );
 }
 
 #[test]

@@ -81,6 +81,31 @@ pub struct Follower {
     pub deaf: bool,
     /// The number of the next fact to come.
     pub next: u64,
+    pub signals: Signals,
+}
+
+/// The signals by which a person ends a program. From the moment this exists they no longer end this one.
+#[derive(Debug)]
+pub struct Signals {
+    interrupts: Signal,
+    terminations: Signal,
+}
+
+impl Signals {
+    pub fn listen() -> Result<Signals, Report> {
+        Ok(Signals {
+            interrupts: listen(SignalKind::interrupt())?,
+            terminations: listen(SignalKind::terminate())?,
+        })
+    }
+
+    /// The name of the next one.
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.interrupts.recv() => "Ctrl-C",
+            _ = self.terminations.recv() => "SIGTERM",
+        }
+    }
 }
 
 impl Follower {
@@ -96,10 +121,6 @@ impl Follower {
             tokio::spawn(watch_views(self.reach.clone(), tell.clone()));
         }
         drop(tell);
-        let (mut interrupts, mut terminations) = (
-            listen(SignalKind::interrupt())?,
-            listen(SignalKind::terminate())?,
-        );
         let mut asked = false;
         let mut look = interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -134,8 +155,7 @@ impl Follower {
                     self.deaf |= self.sink.redraw().is_err();
                     continue;
                 }
-                _ = interrupts.recv() => "Ctrl-C",
-                _ = terminations.recv() => "SIGTERM",
+                by = self.signals.next() => by,
             };
             if asked || self.on_interrupt == OnInterrupt::Leave {
                 self.sink.close();
@@ -165,7 +185,7 @@ impl Follower {
 
     fn on_fact(&mut self, fact: &Fact) -> Result<(), Gone> {
         match &fact.what {
-            What::AttemptStarted { task, attempt, .. } => self.tails.add(task, *attempt),
+            What::AttemptStarted { task, attempt, .. } => self.tails.add_newer(task, *attempt),
             What::AttemptEnded {
                 task,
                 attempt,
@@ -175,7 +195,7 @@ impl Follower {
                 let peak = self.peaks.entry(task.clone()).or_default();
                 *peak = (*peak).max(*peak_memory_mib);
                 // Its output comes before the news of its end. One that could not be started was never announced.
-                self.tails.add(task, *attempt);
+                self.tails.add_newer(task, *attempt);
                 self.tails.end(task, *attempt);
                 self.drain()?;
             }
@@ -204,7 +224,7 @@ impl Follower {
                 return Ok(Left::Gone);
             }
         }
-        self.tails.scan(true);
+        self.tails.scan_newer();
         if !self.deaf {
             let sink = &mut self.sink;
             let finished = self

@@ -1,7 +1,7 @@
 //! `ydl logs`: what tasks have printed.
 
 use super::{
-    follow::{Follower, Left, OnInterrupt},
+    follow::{Follower, Left, OnInterrupt, Signals},
     reach::{Reach, block_on, settled},
     sink::Sink,
     tails::{Prefix, Select, Stream, Tails, attempts},
@@ -42,7 +42,7 @@ async fn print(
     };
     let standing = settled(&job).await;
     let mut tails = Tails::new(&job.dir, select.clone(), prefix);
-    tails.scan(args.all_attempts || args.follow);
+    tails.scan(args.all_attempts);
     let live = matches!(standing, Standing::Live(_));
     if let (true, Standing::Live(place)) = (args.follow, standing) {
         let reach = Arc::new(Reach::to(&job.dir, &place)?);
@@ -55,6 +55,7 @@ async fn print(
             peaks: BTreeMap::new(),
             deaf: false,
             next: 0,
+            signals: Signals::listen()?,
         };
         return match follower.run().await? {
             Left::Over(_) | Left::Gone | Left::Lost => Ok(Exit::Success),

@@ -2,7 +2,7 @@
 
 use super::{
     ending,
-    follow::{Follower, Left, OnInterrupt},
+    follow::{Follower, Left, OnInterrupt, Signals},
     offer::offer,
     reach::{Reach, block_on, left},
     sink::Sink,
@@ -98,6 +98,8 @@ async fn begin(
         };
         return Err(Report::bad_input(what).hint(hint));
     }
+    // Before the master starts: Ctrl-C must not leave it running alone.
+    let signals = Signals::listen()?;
     let (dir, submitted) = jobs::create(spec, offer, from)?;
     let (_child, place) = start(&dir).await?;
     let job = Arc::new(Known { dir, submitted });
@@ -125,6 +127,7 @@ async fn begin(
         peaks: BTreeMap::new(),
         deaf,
         next: 0,
+        signals,
     };
     match follower.run().await? {
         Left::Over(last) => {

@@ -168,6 +168,23 @@ impl Tails {
         }
     }
 
+    /// Follows an attempt unless a later one of its task is followed already: what was before is not wanted then.
+    pub fn add_newer(&mut self, task: &TaskId, attempt: u32) {
+        if self.newest(task).is_none_or(|newest| newest < attempt) {
+            self.add(task, attempt);
+        }
+    }
+
+    fn newest(&self, task: &TaskId) -> Option<u32> {
+        let first = |attempt| StreamId {
+            task: task.clone(),
+            attempt,
+            stream: Stream::Stdout,
+        };
+        let of_task = self.tails.range(first(0)..=first(u32::MAX));
+        of_task.map(|(id, _)| id.attempt).next_back()
+    }
+
     fn watch(&mut self, task: &TaskId, attempt: u32) {
         let dir = self.dir.attempt_logs(task, attempt);
         let watch = self.watcher.as_ref().map(|changes| changes.watch(&dir));
@@ -208,6 +225,18 @@ impl Tails {
             for attempt in attempts {
                 let wanted = all_attempts || self.select.attempt.is_some() || Some(attempt) == last;
                 if wanted {
+                    self.add(&task, attempt);
+                }
+            }
+        }
+    }
+
+    /// Follows every attempt that has left something and is newer than those followed.
+    pub fn scan_newer(&mut self) {
+        for (task, attempts) in attempts(&self.dir) {
+            let known = self.newest(&task);
+            for attempt in attempts {
+                if known.is_none_or(|known| known < attempt) {
                     self.add(&task, attempt);
                 }
             }

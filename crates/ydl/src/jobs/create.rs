@@ -95,13 +95,23 @@ fn copy_files(dir: &JobDir, spec: &JobSpec) -> Result<(), Report> {
     made.map_err(|error| cannot("make", &files, &error))?;
     for file in &spec.files {
         let source = Path::new(&file.source);
+        let real = |path: &Path| path.canonicalize().ok();
+        let own = real(&files).zip(real(source));
+        let own = own.is_some_and(|(files, source)| files.starts_with(source));
+        if own {
+            let what = format!("`{}` holds the directory of the job itself", file.source);
+            return Err(
+                Report::bad_input(what).hint("name what the job needs of it, not all of it")
+            );
+        }
         copy(source, &files.join(&file.name), 0)
             .map_err(|(path, error)| cannot("copy", &path, &error))?;
     }
     Ok(())
 }
 
-/// Copies a file or a whole directory. Links are followed, because what they lead to may change.
+/// Copies a file or a whole directory. Links to files are followed, because what they lead to may change; links
+/// to directories inside it stay links, because they may lead round in a circle.
 fn copy(source: &Path, to: &Path, depth: usize) -> Result<(), (PathBuf, io::Error)> {
     let at = |error: io::Error| (source.to_path_buf(), error);
     let about = fs::metadata(source).map_err(at)?;
@@ -113,9 +123,10 @@ fn copy(source: &Path, to: &Path, depth: usize) -> Result<(), (PathBuf, io::Erro
         for entry in fs::read_dir(source).map_err(at)? {
             let entry = entry.map_err(at)?;
             let inner = entry.path();
-            // A link that leads nowhere stays one that leads nowhere.
-            if inner.is_symlink() && !inner.exists() {
-                let target = fs::read_link(&inner).map_err(at)?;
+            if inner.is_symlink() && !inner.is_file() {
+                // One that leads nowhere goes on leading nowhere.
+                let target = inner.canonicalize().or_else(|_| fs::read_link(&inner));
+                let target = target.map_err(at)?;
                 symlink(target, to.join(entry.file_name())).map_err(at)?;
                 continue;
             }
