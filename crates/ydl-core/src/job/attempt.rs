@@ -151,7 +151,7 @@ impl Job {
         let on = self.task(key).place.container();
         let orphan = on
             .and_then(|on| self.held.get(on))
-            .is_some_and(|held| held.orphan);
+            .is_some_and(|held| held.orphan && !self.mutant.is(Mutant::BlamesOrphans));
         match ending {
             Ending::AgentDied { .. }
             | Ending::Silent { .. }
@@ -179,6 +179,7 @@ impl Job {
             (Some(why), _) => Some(why),
             (None, Gone::Left) => None,
             (None, _) if self.spec.outputs.is_empty() => None,
+            (None, _) if self.mutant.is(Mutant::IgnoresTheUnsaved) => None,
             (None, Gone::Ended) => Some("the container ended first".to_string()),
             (None, Gone::AgentAlive | Gone::Unsure) => {
                 Some("copying them took too long".to_string())
@@ -278,26 +279,28 @@ impl Job {
                     self.ask(key);
                 }
             }
-            Then::Vanish => self.vanish(key),
             Then::Over(result) => {
                 if result == TaskResult::Succeeded {
                     self.record_ended(key, &Ending::Succeeded, Next::Done, out);
                 }
                 self.set_over(key, result);
             }
-            Then::Again { .. } | Then::Judge => self.set_over(key, TaskResult::Stopped),
+            Then::Again { .. } | Then::Judge => {
+                self.set_over(key, TaskResult::Stopped);
+            }
         }
     }
 
-    /// The cause of an end in which both the agent and the node had a say.
-    pub(super) fn judge(&mut self, key: TaskKey, end: Option<ContainerEnd>) -> Ending {
-        let exit = self.task(key).exit.clone().unwrap_or_default();
-        match end {
-            None | Some(ContainerEnd::Completed { .. }) => match Ending::from_exit(&exit) {
+    /// The cause of an end in which both the agent and the node had a say. When the node never says why it ended
+    /// the container, it was not the program.
+    pub(super) fn judge(&self, key: TaskKey, end: Option<ContainerEnd>) -> Ending {
+        match (end, &self.task(key).exit) {
+            (None, _) => Ending::Lost,
+            (Some(ContainerEnd::Completed { .. }), Some(exit)) => match Ending::from_exit(exit) {
                 Ending::Succeeded => Ending::Signalled { signal: 15 },
                 other => other,
             },
-            Some(end) => Ending::from_container(end),
+            (Some(end), _) => Ending::from_container(end),
         }
     }
 

@@ -229,7 +229,12 @@ impl Job {
             held.quiet = Some(now);
             held.orphan = true;
         }
-        for key in self.held.values().map(|held| held.task).collect::<Vec<_>>() {
+        let keys: Vec<_> = self.held.values().map(|held| held.task).collect();
+        for key in keys {
+            if self.mutant.is(Mutant::KeepsOldDeadlines) {
+                self.arm(key);
+                continue;
+            }
             match &mut self.task_mut(key).place {
                 Place::Launching { since, .. }
                 | Place::Joining { since, .. }

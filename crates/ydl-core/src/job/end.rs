@@ -94,7 +94,7 @@ impl Job {
             } => {
                 let then = match then {
                     Then::Over(result) => Then::Over(result),
-                    Then::Again { .. } | Then::Vanish | Then::Judge => stopped,
+                    Then::Again { .. } | Then::Judge => stopped,
                 };
                 let place = Place::Stopping {
                     on,
@@ -112,7 +112,7 @@ impl Job {
             Place::Leaving { then, .. } => {
                 let then = match then {
                     Then::Over(result) => Then::Over(result),
-                    Then::Again { .. } | Then::Vanish | Then::Judge => stopped,
+                    Then::Again { .. } | Then::Judge => stopped,
                 };
                 self.go_on(key, then, out);
             }

@@ -1,12 +1,12 @@
 //! Rounds: who waits for whom, and what happens when somebody does not come.
 
-use super::{Job, Mutant, Place, Stage, TaskKey, Then, attempt::Gone, timers::Timer};
+use super::{Job, Mutant, Place, RoleState, Stage, TaskKey, Then, attempt::Gone, timers::Timer};
 use crate::{
     action::Action,
     cluster::{Cluster, Member},
     ending::Cause,
     fact::What,
-    spec::{Resources, Scope},
+    spec::{Completion, Resources, RoleSpec, Scope},
     time::Time,
 };
 use alloc::{collections::BTreeSet, format, string::String, sync::Arc, vec::Vec};
@@ -132,14 +132,16 @@ impl Job {
         })
     }
 
-    /// Begins every round whose members are all ready.
+    /// Begins every round whose members are all ready, once everybody they must know is there as well.
     pub(super) fn start_gathered(&mut self, out: &mut Vec<Action>) {
         let lenient = u32::from(self.mutant.is(Mutant::StartsWithoutTheLast));
-        let complete = |gathering: &Gathering| {
-            let ready = gathering.share.ready;
-            ready > 0 && ready + lenient >= gathering.members.len() as u32
-        };
         loop {
+            let absent = self.absent() > lenient;
+            let complete = |gathering: &Gathering| {
+                let ready = gathering.share.ready;
+                let all = ready > 0 && ready + lenient >= gathering.members.len() as u32;
+                all && (!absent || gathering.newcomers.is_some())
+            };
             let mut gatherings = self.gatherings.iter();
             let Some((&round, _)) = gatherings.find(|(_, gathering)| complete(gathering)) else {
                 return;
@@ -148,6 +150,17 @@ impl Job {
                 self.begin_round(round, gathering, out);
             }
         }
+    }
+
+    /// How many tasks have no address that others could be told, newcomers left aside.
+    fn absent(&self) -> u32 {
+        let gatherings = self.gatherings.values();
+        let newcomers = gatherings.filter(|gathering| gathering.newcomers.is_some());
+        let apart: u32 = newcomers
+            .map(|gathering| gathering.members.len() as u32 - gathering.share.ready)
+            .sum();
+        let there: u32 = self.roles.iter().map(RoleState::there).sum();
+        (self.wanted() - there).saturating_sub(apart)
     }
 
     fn begin_round(&mut self, round: u32, gathering: Gathering, out: &mut Vec<Action>) {
@@ -223,7 +236,8 @@ impl Job {
         let newcomers = self.gatherings.values().filter_map(|gathering| {
             let (of, _) = gathering.newcomers?;
             let first = gathering.members.first()?;
-            (of == role).then_some(first.index)
+            let apart = of == role && !self.mutant.is(Mutant::CountsOnNewcomers);
+            apart.then_some(first.index)
         });
         newcomers.fold(self.roles[role].want, u32::min)
     }
@@ -339,14 +353,31 @@ impl Job {
         text
     }
 
-    /// Tasks that start on their own may wait for each other, but not all of them for nothing.
+    /// Tasks that start on their own may wait for each other's containers, but not all of them for nothing, and
+    /// not for those of services, which never end.
     pub(super) fn watch_starvation(&mut self) {
-        let asked = self.roles.iter().any(|role| !role.asked.is_empty());
         let alone = self.stage == Stage::Active && !self.spec.gang.together;
-        let starved = alone && asked && self.held.is_empty();
+        let starved = alone && self.starved();
         self.starved_since = starved.then(|| self.starved_since.unwrap_or(self.now));
         let allocation = self.spec.deadlines.allocation;
         let at = self.starved_since.map(|since| since + allocation);
         self.timers.arm(Timer::Starved, at);
+    }
+
+    fn starved(&self) -> bool {
+        let roles = || self.spec.roles.iter().zip(&self.roles);
+        let ends = |spec: &RoleSpec| spec.completion != Completion::Service;
+        let mut needed = roles().filter(|(spec, _)| ends(spec)).peekable();
+        if needed.peek().is_none() {
+            return self.held.is_empty() && roles().any(|(_, role)| !role.asked.is_empty());
+        }
+        let mut asked = false;
+        for (_, role) in needed {
+            if role.holding() > 0 {
+                return false;
+            }
+            asked |= !role.asked.is_empty();
+        }
+        asked
     }
 }

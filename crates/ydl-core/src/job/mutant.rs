@@ -67,6 +67,14 @@ mutants! {
     TrustsTheDead,
     /// After the master's death containers that nobody holds are left alone.
     ForgetsOrphans,
+    /// Deadlines that passed while there was no master count.
+    KeepsOldDeadlines,
+    /// An agent that stopped because it had no master is blamed for it.
+    BlamesOrphans,
+    /// A success whose outputs were lost is a success.
+    IgnoresTheUnsaved,
+    /// A round counts on newcomers who are not there yet.
+    CountsOnNewcomers,
 }
 
 impl Mutant {

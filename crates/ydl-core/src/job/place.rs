@@ -26,8 +26,9 @@ pub(super) struct TaskKey {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct RoleState {
-    /// How many tasks it should have; those beyond are on their way out.
+    /// How many tasks it should have; those beyond are on their way out, or gone.
     pub(super) want: u32,
+    /// Those it has, then those it had when it was larger.
     pub(super) tasks: Vec<Task>,
     /// Tasks that wait for a container, by the memory they need.
     pub(super) asked: BTreeMap<u64, BTreeSet<u32>>,
@@ -46,6 +47,32 @@ impl RoleState {
         self.counts[state as usize]
     }
 
+    /// How many tasks are reached by their peers, or need not be any more.
+    pub(super) fn there(&self) -> u32 {
+        let with = [
+            TaskState::Ready,
+            TaskState::Starting,
+            TaskState::Running,
+            TaskState::Succeeded,
+            TaskState::Failed,
+            TaskState::Stopped,
+        ];
+        with.into_iter().map(|state| self.count(state)).sum()
+    }
+
+    /// How many tasks have a container.
+    pub(super) fn holding(&self) -> u32 {
+        let with = [
+            TaskState::Launching,
+            TaskState::Ready,
+            TaskState::Starting,
+            TaskState::Running,
+            TaskState::Rewinding,
+            TaskState::Stopping,
+        ];
+        with.into_iter().map(|state| self.count(state)).sum()
+    }
+
     pub(super) fn counted(&self) -> u32 {
         self.counts.iter().sum()
     }
@@ -62,7 +89,7 @@ pub(super) struct Task {
     pub(super) gathering: Option<u32>,
     /// What the next container must have; it grows after a kill for memory.
     pub(super) memory_mib: u64,
-    /// On its way out: the role was made smaller.
+    /// On its way out, or gone: the role was made smaller.
     pub(super) dropped: bool,
     pub(super) failures: VecDeque<Time>,
     /// Containers in a row in which its agent never got as far as the program.
@@ -121,8 +148,6 @@ pub(super) enum Then {
     Over(TaskResult),
     /// Ask for another container at this time.
     Again { at: Time },
-    /// Disappear: the role was made smaller.
-    Vanish,
     /// Be judged by how the container ended.
     Judge,
 }

@@ -1,6 +1,6 @@
 //! What others read from a job: asks, orders, views, and why it waits.
 
-use super::{Job, Place, Stage, TaskKey};
+use super::{Job, Place, Stage, Task, TaskKey};
 use crate::{
     action::{Ask, Asks, Order, Run},
     ending::Outcome,
@@ -110,7 +110,9 @@ impl Job {
     pub fn view(&self) -> JobView {
         let mut tasks = Vec::new();
         for (index, role) in self.roles.iter().enumerate() {
-            for (at, task) in role.tasks.iter().enumerate() {
+            let here =
+                |(_, task): &(usize, &Task)| !task.dropped || task.place.container().is_some();
+            for (at, task) in role.tasks.iter().enumerate().filter(here) {
                 let key = TaskKey {
                     role: index,
                     index: at as u32,

@@ -59,11 +59,11 @@ impl Job {
                 out.push(Action::Tell(on));
             }
             Place::Stopping {
-                then: Then::Over(_) | Then::Vanish,
+                then: Then::Over(_),
                 ..
             }
             | Place::Leaving {
-                then: Then::Over(_) | Then::Vanish,
+                then: Then::Over(_),
                 ..
             } => {}
             Place::Starting { on, .. } | Place::Running { on, .. } => {

@@ -70,7 +70,7 @@ impl Job {
         let apart = self.spec.gang.together && gathering.is_none();
         self.round += u32::from(apart);
         let round = gathering.unwrap_or(self.round);
-        // Tasks that are still on their way out come back under their old index.
+        // Tasks that were dropped come back under their old index, so that no attempt has a number twice.
         while self.roles[role].want < instances {
             let index = self.roles[role].want;
             if (index as usize) < self.roles[role].tasks.len() {
@@ -107,7 +107,6 @@ impl Job {
         let again = Then::Again { at: self.now };
         match &mut self.task_mut(key).place {
             Place::Stopping { then, .. } | Place::Leaving { then, .. } => *then = again,
-            // Only tasks that still have a container, or precede one that has, stay when a role shrinks.
             Place::Idle { .. }
             | Place::Asked { .. }
             | Place::Launching { .. }
@@ -128,6 +127,7 @@ impl Job {
 
     fn shrink(&mut self, role: usize, instances: u32, out: &mut Vec<Action>) {
         let mut ran = false;
+        let stopped = Then::Over(TaskResult::Stopped);
         for index in (instances..self.roles[role].want).rev() {
             let key = TaskKey { role, index };
             self.leave_gathering(key);
@@ -137,26 +137,27 @@ impl Job {
                     self.set_over(key, TaskResult::Stopped);
                 }
                 Place::Launching { .. } | Place::Joining { .. } | Place::Ready { .. } => {
-                    self.part(key, Then::Vanish, Gone::Unsure, false, out);
+                    self.part(key, stopped.clone(), Gone::Unsure, false, out);
                 }
                 Place::Starting { .. } | Place::Running { .. } => {
                     ran = true;
                     self.record_stopped(key, out);
-                    self.part(key, Then::Vanish, Gone::AgentAlive, true, out);
+                    self.part(key, stopped.clone(), Gone::AgentAlive, true, out);
                 }
                 Place::Rewinding { .. } => {
-                    self.part(key, Then::Vanish, Gone::AgentAlive, true, out);
+                    self.part(key, stopped.clone(), Gone::AgentAlive, true, out);
                 }
                 // How it ended matters to nobody any more, but it must be given back.
                 Place::Leaving {
                     then: Then::Judge, ..
-                } => self.part(key, Then::Vanish, Gone::Unsure, false, out),
-                Place::Stopping { then, .. } | Place::Leaving { then, .. } => *then = Then::Vanish,
+                } => self.part(key, stopped.clone(), Gone::Unsure, false, out),
+                Place::Stopping { then, .. } | Place::Leaving { then, .. } => {
+                    *then = stopped.clone()
+                }
                 Place::Over { .. } => {}
             }
         }
         self.roles[role].want = instances;
-        self.trim(role);
         self.without_the_lost(role, out);
         let alone = !self.spec.gang.together || self.stage != Stage::Active;
         if !ran || alone || self.role_is_done(role) {
@@ -210,23 +211,5 @@ impl Job {
                     }
             )
         })
-    }
-
-    /// A task that was on its way out is gone.
-    pub(super) fn vanish(&mut self, key: TaskKey) {
-        self.set_over(key, TaskResult::Stopped);
-        self.trim(key.role);
-    }
-
-    /// Forgets tasks beyond the role's size that have nothing left.
-    fn trim(&mut self, role: usize) {
-        let state = &mut self.roles[role];
-        while state.tasks.len() > state.want as usize {
-            let last = state.tasks.last();
-            if !last.is_some_and(|task| matches!(task.place, Place::Over { .. })) {
-                return;
-            }
-            state.tasks.pop();
-        }
     }
 }

@@ -33,6 +33,32 @@ fn a_job_without_a_gang_fails_when_it_has_no_container_at_all_for_the_allocation
 }
 
 #[test]
+fn a_job_without_a_gang_does_not_wait_for_the_containers_of_its_services() {
+    check(
+        "
+        deadlines allocation=60s
+        role worker 1
+        role server 1 service
+        up c1 server
+        started c1
+        +60s
+        saved c1",
+        expect![[r#"
+            · the job began
+            launch c1 server:0
+            tell c1: run server:0 in round 1, attempt 1, of 1 worker, 1 server
+            · server:0 runs on `n1` (attempt 1)
+            [1m]
+            · the job is ending: failed: 1 of 2 containers were there after 1m; missing: 1 × `worker` (1 GiB, 1 vcore)
+            · server:0 is stopped (attempt 1)
+            tell c1: stop and save
+            release c1
+            · the job failed: 1 of 2 containers were there after 1m; missing: 1 × `worker` (1 GiB, 1 vcore)
+            finish: failed: 1 of 2 containers were there after 1m; missing: 1 × `worker` (1 GiB, 1 vcore)"#]],
+    );
+}
+
+#[test]
 fn a_container_that_does_not_start_is_replaced() {
     check(
         "

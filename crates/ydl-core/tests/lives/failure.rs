@@ -490,7 +490,7 @@ fn a_program_killed_with_its_container_is_judged_by_itself_when_the_container_ju
 }
 
 #[test]
-fn a_program_killed_with_its_container_is_judged_by_itself_when_no_end_is_told() {
+fn a_program_killed_with_its_container_is_not_blamed_when_nobody_says_why() {
     check(
         "
         deadlines grace=5s stop=5s
@@ -505,7 +505,7 @@ fn a_program_killed_with_its_container_is_judged_by_itself_when_no_end_is_told()
             tell c1: run worker:0 in round 1, attempt 1, of 1 worker
             · worker:0 runs on `n1` (attempt 1)
             [10s]
-            · worker:0 was killed by SIGTERM on `n1` (attempt 1); it starts again
+            · worker:0 was lost with its container on `n1` (attempt 1); it starts again
             release c1"#]],
     );
 }

@@ -211,3 +211,48 @@ fn a_lone_restart_in_a_gang_is_told_where_the_others_are() {
             tell c3: run worker:0 in round 1, attempt 2, of 2 worker at 2 of 2 addresses"#]],
     );
 }
+
+#[test]
+fn a_round_waits_until_everybody_it_must_know_is_there() {
+    check(
+        "
+        gang
+        role worker 1 scope=role limit=1
+        role server 1 scope=role limit=1 service
+        up c1 worker
+        up c2 server
+        started c1
+        started c2
+        exited c1 1
+        exited c2 1
+        saved c1
+        saved c2
+        up c3 worker
+        states
+        up c4 server",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            launch c2 server:0
+            · round 1 began with 2 tasks
+            tell c1: run worker:0 in round 1, attempt 1, of 1 worker at 1 of 1 addresses, 1 server at 1 of 1 addresses
+            tell c2: run server:0 in round 1, attempt 1, of 1 worker at 1 of 1 addresses, 1 server at 1 of 1 addresses
+            · worker:0 runs on `n1` (attempt 1)
+            · server:0 runs on `n1` (attempt 1)
+            · worker:0 exited with code 1 on `n1` (attempt 1); it starts again
+            tell c1: stop
+            · round 2 gathers 1 task because of worker:0
+            · server:0 exited with code 1 on `n1` (attempt 1); it starts again
+            tell c2: stop
+            · round 3 gathers 1 task because of server:0
+            release c1
+            release c2
+            launch c3 worker:0
+            worker:0 ready, server:0 asked
+            launch c4 server:0
+            · round 2 began with 1 task
+            tell c3: run worker:0 in round 2, attempt 2, of 1 worker at 1 of 1 addresses, 1 server at 1 of 1 addresses
+            · round 3 began with 1 task
+            tell c4: run server:0 in round 3, attempt 2, of 1 worker at 1 of 1 addresses, 1 server at 1 of 1 addresses"#]],
+    );
+}
