@@ -426,9 +426,7 @@ fn one_interrupt_stops_the_job_and_waits() {
         "",
     ));
     let log = |home: &Home| home.job().join("logs/worker/1/1/stdout.0");
-    home.wait_for("a job", |home| {
-        home.path().join("state/ydl/jobs").exists().then_some(())
-    });
+    home.wait_for_job();
     home.wait_for_text(log, "up");
     kill(child.id(), 2);
     let ran = finish(child);

@@ -99,9 +99,7 @@ fn kill_a_worker(home: &Home, limit: u32) -> (home::Ran, Duration) {
         .stderr(std::process::Stdio::piped());
     let child = command.spawn().expect("ydl");
     let log = |home: &Home| home.job().join("logs/worker/1/1/stdout.0");
-    home.wait_for("a job", |home| {
-        home.path().join("state/ydl/jobs").exists().then_some(())
-    });
+    home.wait_for_job();
     home.wait_for_text(log, "epoch 1 ");
     let is_worker = |pid: u32| {
         let environ = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();

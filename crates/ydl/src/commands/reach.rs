@@ -5,7 +5,6 @@ use crate::{
     jobs::{JobDir, Known, MasterPlace, Standing},
     os::reason,
     report::{Exit, Report},
-    show,
     talk::{Facts, Kill, Scale, Viewed},
     wire::{
         client::{Answer, CallError, Client, Payload},
@@ -81,12 +80,7 @@ impl Reach {
     /// The job as it is, when it is newer than `seen`; nothing if that takes longer than `wait`.
     pub async fn view(&self, seen: u64, wait: Duration) -> Result<Option<Viewed>, CallError> {
         let path = format!("/v1/view?seen={seen}&wait_ms={}", wait.as_millis());
-        let mut viewed: Option<Viewed> = self.asked(&path, wait).await?;
-        if let Some(viewed) = &mut viewed {
-            // The core's time is that of the last event; a job that runs undisturbed runs longer than that.
-            viewed.view.now = viewed.view.now.max(show::now());
-        }
-        Ok(viewed)
+        self.asked(&path, wait).await
     }
 
     /// Facts from number `after` on; nothing if there is none within `wait`.

@@ -23,7 +23,9 @@ use tokio::{
     sync::{mpsc, oneshot},
     time::{MissedTickBehavior, interval, sleep_until},
 };
-use ydl_core::{Action, Asks, ContainerId, Event, Fact, Job, JobSpec, Outcome, RoleName, Time};
+use ydl_core::{
+    Action, Asks, ContainerId, Event, Fact, Job, JobSpec, JobView, Outcome, RoleName, Time,
+};
 
 /// How often the shell looks for agents that have become quiet.
 const LOOK: Duration = Duration::from_secs(1);
@@ -251,12 +253,9 @@ impl<B: Backend> Master<B> {
     }
 
     fn show(&mut self) {
-        let (job, agents) = (&self.job, &self.agents);
-        self.watchers.show(|number| Viewed {
-            number,
-            view: job.view(),
-            usage: agents.usage(job),
-        });
+        let (job, agents, now) = (&self.job, &self.agents, self.clock.now());
+        self.watchers
+            .show(|number| viewed(number, job, agents, now));
     }
 
     fn record(&mut self, fact: Fact) {
@@ -292,11 +291,7 @@ impl<B: Backend> Master<B> {
 
     /// Leaves the last view behind, whole or not at all.
     fn keep_result(&self) {
-        let last = Viewed {
-            number: u64::MAX,
-            view: self.job.view(),
-            usage: self.agents.usage(&self.job),
-        };
+        let last = viewed(u64::MAX, &self.job, &self.agents, self.clock.now());
         let path = self.dir.result_file();
         let aside = path.with_extension("aside");
         let kept = serde_json::to_vec_pretty(&last)
@@ -306,6 +301,16 @@ impl<B: Backend> Master<B> {
         if let Err(error) = kept {
             tracing::error!("the result cannot be kept: {error}");
         }
+    }
+}
+
+/// The job as it is at this moment, which may be long after the last event.
+fn viewed(number: u64, job: &Job, agents: &Agents, now: Time) -> Viewed {
+    let view = JobView { now, ..job.view() };
+    Viewed {
+        number,
+        view,
+        usage: agents.usage(job),
     }
 }
 

@@ -93,6 +93,16 @@ impl Home {
         job
     }
 
+    /// Waits until the only job has a directory.
+    pub fn wait_for_job(&self) {
+        self.wait_for("a job", |home| {
+            let jobs = fs::read_dir(home.path().join("state/ydl/jobs")).ok()?;
+            jobs.flatten()
+                .find(|job| job.path().join("job.json").exists())
+                .map(drop)
+        });
+    }
+
     /// What the job recorded, as text.
     pub fn facts(&self) -> String {
         fs::read_to_string(self.job().join("events.jsonl")).unwrap_or_default()
