@@ -12,8 +12,12 @@ mod count;
 mod faults;
 #[path = "../tests/simulation/random.rs"]
 mod random;
+#[path = "../tests/simulation/report.rs"]
+mod report;
 #[path = "../tests/simulation/shell.rs"]
 mod shell;
+#[path = "../tests/simulation/success.rs"]
+mod success;
 #[path = "../tests/simulation/world.rs"]
 mod world;
 

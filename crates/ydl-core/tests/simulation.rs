@@ -16,8 +16,12 @@ mod count;
 mod faults;
 #[path = "simulation/random.rs"]
 mod random;
+#[path = "simulation/report.rs"]
+mod report;
 #[path = "simulation/shell.rs"]
 mod shell;
+#[path = "simulation/success.rs"]
+mod success;
 #[path = "simulation/world.rs"]
 mod world;
 
@@ -129,7 +133,12 @@ fn whatever_happens_nothing_forbidden_happens_and_every_job_ends() {
     let mut tally = Tally::default();
     for seed in seeds.clone() {
         match live(seed, mutant) {
-            Ok(world) => tally.add(&world),
+            Ok(world) => {
+                tally.add(&world);
+                if one.is_some() {
+                    println!("{}", trace(seed, mutant).join("\n"));
+                }
+            }
             Err(wrong) => {
                 let lines = trace(wrong.seed, mutant);
                 let from = lines.len().saturating_sub(TAIL);
@@ -137,7 +146,9 @@ fn whatever_happens_nothing_forbidden_happens_and_every_job_ends() {
                     println!("{line}");
                 }
                 println!("\nseed {}: {}", wrong.seed, wrong.why);
-                println!("to see it again: make sim SEED={}", wrong.seed);
+                if mutant == Mutant::None {
+                    println!("to see it again: make sim SEED={}", wrong.seed);
+                }
                 std::panic::resume_unwind(Box::new(wrong.why));
             }
         }

@@ -1,9 +1,11 @@
 //! Agents and their programs. An agent compares its order with what it does and acts on the difference; it repeats
 //! its reports until they are acknowledged; cut off, it stops its program and leaves.
 
-use super::world::{Happening, World};
-use std::collections::BTreeMap;
-use ydl_core::{ContainerEnd, ContainerId, Endpoint, Event, Exit, Order, TaskId, spec::Completion};
+use super::{
+    report::{Fate, Report},
+    world::{Happening, World},
+};
+use ydl_core::{ContainerEnd, Exit, Order, TaskId, spec::Completion};
 
 /// What an agent exits with when it was cut off.
 const CUT_OFF: i32 = 70;
@@ -48,52 +50,6 @@ pub struct Program {
     /// Which of its planned ends is the one that counts.
     plan: u64,
     stopping: bool,
-}
-
-/// How a program ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
-    Code(i32),
-    Signal(i32),
-    /// Killed with its container.
-    WithContainer,
-}
-
-/// What an agent has to say.
-#[derive(Clone, Debug)]
-pub enum Report {
-    Ready { round: u32 },
-    Unready,
-    Started { round: u32 },
-    Exited { round: u32, exit: Exit },
-    Saved { error: Option<String> },
-}
-
-impl Report {
-    pub fn event(self, container: ContainerId) -> Event {
-        match self {
-            // Its address is its container's name, so that everybody can see who counts on whom.
-            Report::Ready { round } => Event::Ready {
-                endpoint: Endpoint {
-                    host: container.to_string(),
-                    ports: BTreeMap::new(),
-                },
-                container,
-                round,
-            },
-            Report::Unready => Event::Unready {
-                container,
-                why: "no port is free".into(),
-            },
-            Report::Started { round } => Event::Started { container, round },
-            Report::Exited { round, exit } => Event::Exited {
-                container,
-                round,
-                exit,
-            },
-            Report::Saved { error } => Event::Saved { container, error },
-        }
-    }
 }
 
 impl World {

@@ -18,7 +18,7 @@ use ydl_core::{
 };
 
 pub struct Checks {
-    spec: JobSpec,
+    pub spec: JobSpec,
     /// No fault at all is planned.
     calm: bool,
     /// Nothing is planned that is anybody's fault.
@@ -28,7 +28,7 @@ pub struct Checks {
     finishes: u32,
     pub outcome: Option<Outcome>,
     now: Time,
-    failures: Failures,
+    pub failures: Failures,
     granted: BTreeSet<ContainerId>,
     launched: BTreeMap<ContainerId, TaskId>,
     /// The container that a task was last given.
@@ -39,7 +39,7 @@ pub struct Checks {
     condemned: BTreeSet<ContainerId>,
     /// Were told to run a program.
     ran: BTreeSet<ContainerId>,
-    saved: BTreeSet<ContainerId>,
+    pub saved: BTreeSet<ContainerId>,
     spoke: BTreeMap<ContainerId, Time>,
     quiet: BTreeMap<ContainerId, Time>,
     signalled: BTreeSet<ContainerId>,
@@ -49,7 +49,7 @@ pub struct Checks {
     /// Programs that run now, where, and in which round.
     live: BTreeMap<TaskId, (usize, u32)>,
     /// The last program of each task: where, in which round, and whether it succeeded.
-    last: BTreeMap<TaskId, (usize, u32, Option<bool>)>,
+    pub last: BTreeMap<TaskId, (usize, u32, Option<bool>)>,
 }
 
 impl Checks {
@@ -298,55 +298,6 @@ impl Checks {
                 assert!(!self.calm, "no containers in a calm world");
             }
         }
-    }
-
-    fn success(&self) -> bool {
-        let needed = |role: &&RoleSpec| role.completion != Completion::Service;
-        let decides = |role: &&RoleSpec| role.completion == Completion::Decides;
-        let roles = &self.spec.roles;
-        if roles.iter().filter(needed).count() == 0 {
-            return roles.iter().all(|role| self.role_done(role));
-        }
-        let decided = roles
-            .iter()
-            .filter(decides)
-            .any(|role| self.role_done(role));
-        decided || roles.iter().filter(needed).all(|role| self.role_done(role))
-    }
-
-    fn role_done(&self, role: &RoleSpec) -> bool {
-        let tasks = (0..self.failures.want(&role.name)).map(|index| TaskId {
-            role: role.name.clone(),
-            index,
-        });
-        let (won, rest): (Vec<_>, Vec<_>) = tasks.partition(|task| {
-            // What became of a program after it was given up is nobody's business.
-            !self.failures.lost(task) && self.task_succeeded(task)
-        });
-        match role.completion {
-            Completion::Any => !won.is_empty(),
-            Completion::All | Completion::Decides => {
-                !won.is_empty()
-                    && rest.iter().all(|task| self.failures.lost(task))
-                    && self.same_round(&won)
-            }
-            Completion::Service => rest.iter().all(|task| self.failures.lost(task)),
-        }
-    }
-
-    fn task_succeeded(&self, task: &TaskId) -> bool {
-        let Some((at, _, Some(true))) = self.last.get(task) else {
-            return false;
-        };
-        let id = ContainerId::from(format!("c{at}"));
-        self.spec.outputs.is_empty() || self.saved.contains(&id)
-    }
-
-    /// Where everybody starts again together, those who succeeded did so together.
-    fn same_round(&self, tasks: &[TaskId]) -> bool {
-        let job = |role: &RoleSpec| role.restart.scope == Scope::Job;
-        let rounds: BTreeSet<_> = tasks.iter().map(|task| self.last[task].1).collect();
-        rounds.len() <= 1 || !self.spec.roles.iter().all(job)
     }
 
     /// An agent is told its order.

@@ -2,8 +2,8 @@
 //! releases until the cluster has heard them, and listens for beats.
 
 use super::{
-    agent::Report,
     faults::Plan,
+    report::Report,
     world::{Happening, World, index},
 };
 use std::collections::{BTreeMap, BTreeSet};

@@ -8,6 +8,7 @@ use super::{
     checks::Checks,
     faults::{Faults, Plan},
     random::Random,
+    report::{Fate, Report},
     shell::{Item, Shell},
 };
 use std::collections::BTreeMap;
@@ -115,7 +116,7 @@ pub enum Happening {
     },
     MasterHearsAgent {
         at: usize,
-        reports: Vec<(u64, super::agent::Report)>,
+        reports: Vec<(u64, Report)>,
         late: bool,
     },
     AgentHears {
@@ -131,7 +132,7 @@ pub enum Happening {
     ProgramEnds {
         at: usize,
         round: u32,
-        fate: super::agent::Fate,
+        fate: Fate,
         plan: u64,
     },
     GetsReady {
