@@ -17,7 +17,7 @@ const INTERVAL_MIN: Duration = Duration::from_millis(100);
 pub struct Usage {
     /// Resident memory of all its processes together.
     pub memory_bytes: u64,
-    /// The largest `memory_bytes` that was ever measured.
+    /// The largest `memory_bytes` that was measured since the program began.
     pub memory_peak_bytes: u64,
     /// Processor time of all its processes, those that have ended included.
     pub cpu_millis_total: u64,
@@ -63,7 +63,12 @@ impl Meter {
         }
     }
 
-    /// The most memory that was ever seen.
+    /// Another program is measured from now on: what an earlier one used at its most is not its fault.
+    pub fn begin(&mut self) {
+        self.peak_bytes = 0;
+    }
+
+    /// The most memory that was seen since the program began.
     pub fn peak_bytes(&self) -> u64 {
         self.peak_bytes
     }

@@ -24,7 +24,12 @@ pub fn run(dir: PathBuf) -> ExitCode {
         .enable_all()
         .build();
     let lived = match runtime {
-        Ok(runtime) => runtime.block_on(async { life::Agent::new(dir)?.live().await }),
+        Ok(runtime) => {
+            let lived = runtime.block_on(async { life::Agent::new(dir)?.live().await });
+            // Outputs that are still being copied when the agent must go are not waited for.
+            runtime.shutdown_background();
+            lived
+        }
         Err(error) => Err(format!("cannot start: {error}")),
     };
     match lived {
