@@ -27,6 +27,17 @@ impl Entry {
         read_stat(pid, &mut text)
     }
 
+    /// The children of a process, without a look at what is below them.
+    pub fn children_of(parent: u32) -> io::Result<Vec<Entry>> {
+        if !has_lists(parent)? {
+            return Ok(Tree::read()?.children(parent).copied().collect());
+        }
+        Ok(children_of(parent)
+            .into_iter()
+            .filter_map(Entry::of)
+            .collect())
+    }
+
     pub fn identity(&self) -> Identity {
         Identity {
             pid: self.pid,
@@ -77,8 +88,7 @@ impl Tree {
         let Some(first) = Entry::of(root) else {
             return Ok(Tree::default());
         };
-        if !std::fs::exists(format!("/proc/{root}/task/{root}/children"))? {
-            // A kernel that was built without these lists.
+        if !has_lists(root)? {
             return Tree::read();
         }
         let mut tree = Tree::default();
@@ -143,6 +153,11 @@ impl Tree {
                 cpu_ticks: sum.cpu_ticks.saturating_add(entry.cpu_ticks),
             })
     }
+}
+
+/// Whether the kernel was built with lists of children.
+fn has_lists(pid: u32) -> io::Result<bool> {
+    std::fs::exists(format!("/proc/{pid}/task/{pid}/children"))
 }
 
 /// The children of each thread of a process. One that vanishes meanwhile has none.

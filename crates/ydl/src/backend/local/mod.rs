@@ -14,7 +14,11 @@ use super::{Backend, Launch};
 use crate::{
     env,
     jobs::{JobDir, Offer},
-    os::{children, process::Signal, spawn},
+    os::{
+        children,
+        process::{Identity, Signal},
+        spawn,
+    },
     wire::secret::{Scope, Secret},
 };
 use gpus::Gpus;
@@ -70,8 +74,8 @@ pub struct Local {
 struct Container {
     resources: ydl_core::spec::Resources,
     gpus: Vec<u32>,
-    /// The agent's process, once it runs.
-    pid: Option<u32>,
+    /// The agent's process, once it runs. Not its pid alone: it is reaped before its end is known here.
+    agent: Option<Identity>,
     /// Why it was killed, if it was.
     over: Option<ContainerEnd>,
 }
@@ -128,7 +132,7 @@ impl Local {
                 let new = Container {
                     resources,
                     gpus,
-                    pid: None,
+                    agent: None,
                     over: None,
                 };
                 self.containers.insert(container, new);
@@ -139,7 +143,7 @@ impl Local {
         }
     }
 
-    fn start(&mut self, container: &ContainerId) -> io::Result<u32> {
+    fn start(&mut self, container: &ContainerId) -> io::Result<Identity> {
         let Some(held) = self.containers.get(container) else {
             return Err(io::Error::other("it was given back"));
         };
@@ -168,10 +172,10 @@ impl Local {
         spawn::die_with_parent(&mut command, Signal::TERM);
         spawn::own_group(&mut command);
         let mut child = children::spawn(&mut Command::from(command))?;
-        let pid = child
-            .id()
-            .ok_or_else(|| io::Error::other("it ended at once"))?;
-        lower_descriptors(pid, &self.descriptors);
+        // It has not been waited for, so even one that has ended is still there to be looked at.
+        let agent = child.id().and_then(Identity::of);
+        let agent = agent.ok_or_else(|| io::Error::other("it cannot be found in `/proc`"))?;
+        lower_descriptors(agent.pid, &self.descriptors);
         let (end, container) = (self.end.clone(), container.clone());
         tokio::spawn(async move {
             let status = child.wait().await.map_or(1, |status| {
@@ -184,7 +188,7 @@ impl Local {
             // The receiver is gone only when the master is.
             let _ = end.send((container, status));
         });
-        Ok(pid)
+        Ok(agent)
     }
 
     fn on_end(&mut self, container: ContainerId, status: i32) {
@@ -205,18 +209,19 @@ impl Local {
             return;
         };
         held.over.get_or_insert(why);
-        match held.pid {
+        match held.agent {
             // Its keeper sees the agent go and takes everything else with it; see `sweep_up`. That the agent has
             // gone already is no error.
-            Some(pid) => drop(crate::os::process::kill(pid, Signal::KILL)),
+            Some(agent) => drop(agent.signal(Signal::KILL)),
             None => self.on_end(container.clone(), 0),
         }
     }
 
-    /// Containers that use more memory than they asked for.
+    /// Containers that use more memory than they asked for, and GPUs that other jobs have given back.
     fn look(&mut self) {
+        self.grant();
         let limits = self.containers.iter().filter_map(|(container, held)| {
-            Some((container.clone(), held.pid?, held.resources.memory_mib))
+            Some((container.clone(), held.agent?, held.resources.memory_mib))
         });
         for Overrun {
             container,
@@ -253,6 +258,7 @@ impl Backend for Local {
             impossible = impossible.or(self.room.never_fits(ask));
         }
         if let Some(why) = impossible {
+            self.wanted = Asks::default();
             self.happened.push_back(Event::Impossible { why });
             return;
         }
@@ -262,9 +268,9 @@ impl Backend for Local {
     fn launch(&mut self, container: ContainerId, launch: Launch) {
         tracing::debug!(%container, task = %launch.task, size = %launch.resources, "launch");
         match self.start(&container) {
-            Ok(pid) => {
+            Ok(agent) => {
                 if let Some(held) = self.containers.get_mut(&container) {
-                    held.pid = Some(pid);
+                    held.agent = Some(agent);
                 }
                 self.happened.push_back(Event::Launched { container });
             }
@@ -293,6 +299,7 @@ impl Backend for Local {
     }
 
     async fn close(&mut self) {
+        self.wanted = Asks::default();
         let all: Vec<_> = self.containers.keys().cloned().collect();
         for container in all {
             self.kill(&container, ContainerEnd::Released);

@@ -67,7 +67,9 @@ pub fn complaint(spec: &JobSpec, offer: &Offer) -> Option<String> {
     let mut all = Resources::default();
     for role in &spec.roles {
         let n = role.instances;
-        all.memory_mib += role.resources.memory_mib.saturating_mul(u64::from(n));
+        all.memory_mib = all
+            .memory_mib
+            .saturating_add(role.resources.memory_mib.saturating_mul(u64::from(n)));
         all.vcores = all
             .vcores
             .saturating_add(role.resources.vcores.saturating_mul(n));
