@@ -1,7 +1,12 @@
 //! The table of contents: parse, log, dispatch, exit code.
 
 use clap::Parser;
-use std::{panic, process::ExitCode};
+use std::{
+    io::{self, Write},
+    panic,
+    process::ExitCode,
+    sync::atomic::{AtomicU64, Ordering},
+};
 use ydl::{
     agent,
     cli::{Cli, Cluster, Verb},
@@ -50,10 +55,30 @@ fn start(cli: Cli) -> ExitCode {
 /// What master and agent have to say goes to stderr, which their starter leads into a file.
 fn log() {
     tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
+        .with_writer(|| Diary)
         .with_ansi(false)
         .with_max_level(tracing::Level::INFO)
         .init();
+}
+
+/// Stderr up to a limit: a job that restarts for a year must not fill the disk with what is said about it.
+struct Diary;
+
+const DIARY_BYTES_MAX: u64 = 64 << 20;
+static DIARY_BYTES: AtomicU64 = AtomicU64::new(0);
+
+impl Write for Diary {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let length = bytes.len() as u64;
+        if DIARY_BYTES.fetch_add(length, Ordering::Relaxed) < DIARY_BYTES_MAX {
+            io::stderr().write_all(bytes)?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
 }
 
 fn run(cli: Cli) -> Result<Exit, Report> {

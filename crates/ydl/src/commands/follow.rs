@@ -6,7 +6,7 @@ use super::{
     tails::Tails,
 };
 use crate::{
-    jobs::{Known, Standing},
+    jobs::{EVENTS_BYTES_MAX, Known, Standing},
     os::reason,
     report::{Exit, Report},
     talk::{Facts, Viewed},
@@ -26,8 +26,6 @@ use tokio::{
 };
 use ydl_core::{Fact, TaskId, fact::What};
 
-/// More than the facts of any job.
-const EVENTS_BYTES_MAX: u64 = 256 << 20;
 /// How long a question may wait for news.
 const WAIT: Duration = Duration::from_secs(20);
 /// How often the job is looked at though nothing has happened: what its tasks use changes all the time.

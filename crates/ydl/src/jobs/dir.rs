@@ -20,6 +20,9 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use ydl_core::{ContainerId, JobSpec, TaskId, Time};
 
+/// The most that is written to `events.jsonl`, and read of it: far more than the facts of any sensible job.
+pub const EVENTS_BYTES_MAX: u64 = 256 << 20;
+
 /// The directory of one job.
 #[derive(Clone, Debug)]
 pub struct JobDir {

@@ -12,9 +12,10 @@ use ydl_core::{ContainerId, Job, Order, TaskId};
 /// So many beats may be missed before an agent counts as quiet.
 const MISSED: u32 = 3;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Agents {
     agents: BTreeMap<ContainerId, Known>,
+    first: u64,
 }
 
 #[derive(Debug)]
@@ -30,6 +31,13 @@ struct Known {
 }
 
 impl Agents {
+    /// Orders are numbered from `first` on, which no other master of this job may have done: an agent that has seen
+    /// the order of that number from another would never be told of ours.
+    pub(super) fn new(first: u64) -> Agents {
+        let agents = BTreeMap::new();
+        Agents { agents, first }
+    }
+
     /// An agent has spoken. True if it had been quiet.
     pub(super) fn heard(&mut self, container: &ContainerId, usage: Option<Usage>) -> bool {
         let known = self.known(container);
@@ -114,6 +122,7 @@ impl Agents {
     }
 
     fn known(&mut self, container: &ContainerId) -> &mut Known {
+        let number = self.first;
         self.agents
             .entry(container.clone())
             .or_insert_with(|| Known {
@@ -121,7 +130,7 @@ impl Agents {
                 quiet: false,
                 usage: None,
                 order: None,
-                number: 0,
+                number,
                 waiting: None,
             })
     }

@@ -66,7 +66,26 @@ pub enum Question {
         instances: u32,
     },
     /// User code or a person wants something of the key-value store.
-    Store(super::store::Wish),
+    Store {
+        /// The container whose program it is; nobody for a person.
+        by: Option<ContainerId>,
+        /// What.
+        wish: super::store::Wish,
+    },
+}
+
+impl Question {
+    /// Whether no answer within its time means that there is nothing new, and not that something is wrong.
+    pub fn may_wait(&self) -> bool {
+        use super::store::Wish;
+        match self {
+            Question::Sync(..) | Question::View { .. } | Question::Facts { .. } => true,
+            Question::Store { wish, .. } => {
+                matches!(wish, Wish::Watch(_) | Wish::Get { wait: true, .. })
+            }
+            Question::Kill(_) | Question::Scale { .. } => false,
+        }
+    }
 }
 
 /// The two ends of a new inbox.

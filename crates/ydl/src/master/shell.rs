@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     backend::{Backend, Launch},
-    jobs::JobDir,
+    jobs::{EVENTS_BYTES_MAX, JobDir},
     talk::{AgentReport, Sync, Viewed},
     wire::request::Reply,
 };
@@ -50,6 +50,7 @@ pub struct Master<B> {
     /// Without it after a write has failed: the job matters more than its diary.
     journal: Option<Journal>,
     events: Option<File>,
+    events_bytes: u64,
     shelf: Shelf,
     agents: Agents,
     watchers: Watchers,
@@ -77,8 +78,9 @@ impl<B: Backend> Master<B> {
             clock,
             journal,
             events,
+            events_bytes: 0,
             shelf: Shelf::default(),
-            agents: Agents::default(),
+            agents: Agents::new(clock.now().0),
             watchers: Watchers::default(),
             asked: Asks::default(),
             outcome: None,
@@ -176,17 +178,14 @@ impl<B: Backend> Master<B> {
                 reply(answer, Reply::empty());
             }
             Question::Scale { role, instances } => self.on_scale(role, instances, answer),
-            Question::Store(Wish::Do(Op::Put {
-                owner: Some(owner), ..
-            })) if self
-                .job
-                .task_of(&ContainerId::from(owner.as_str()))
-                .is_none() =>
-            {
-                let what = format!("`{owner}` is gone and can own no keys");
+            Question::Store {
+                by: Some(container),
+                wish: Wish::Do(_),
+            } if self.job.task_of(&container).is_none() => {
+                let what = format!("`{container}` is gone and can change nothing");
                 reply(answer, Reply::error(410, what, None));
             }
-            Question::Store(wish) => {
+            Question::Store { wish, .. } => {
                 if let Some(op) = self.shelf.grant(wish, answer) {
                     self.write_down(&Record::Changed(op));
                 }
@@ -265,6 +264,10 @@ impl<B: Backend> Master<B> {
                 .map_err(std::io::Error::from)
                 .and_then(|mut line| {
                     line.push(b'\n');
+                    self.events_bytes += line.len() as u64;
+                    if self.events_bytes > EVENTS_BYTES_MAX {
+                        return Err(std::io::ErrorKind::FileTooLarge.into());
+                    }
                     events.write_all(&line)
                 });
             if let Err(error) = written {
