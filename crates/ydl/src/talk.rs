@@ -9,8 +9,8 @@ use ydl_core::{Endpoint, Exit, Fact, JobView, Order, TaskId};
 /// How long the master holds an agent's question open when nothing changes: this is the beat.
 pub const BEAT_MS: u64 = 2_000;
 
-/// `POST /v1/sync`: an agent says what happened and asks for its order. Answered at once when the order is not the
-/// one it has seen, otherwise when it changes or after a beat.
+/// `POST /v1/sync?wait_ms=M`: an agent says what happened and asks for its order. Answered at once when the order is
+/// not the one it has seen, otherwise when it changes or after the wait, which is a beat at most.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Sync {
     /// What happened since the last answer, oldest first. Said again until an answer has come.

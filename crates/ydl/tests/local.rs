@@ -451,6 +451,69 @@ fn a_client_that_dies_changes_nothing() {
     home.wait_until_empty();
 }
 
+#[test]
+fn a_signal_to_the_master_ends_the_job_in_order() {
+    let home = Home::new();
+    let text = script(
+        2,
+        "trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.1; done",
+        "",
+    );
+    let id = home.detach(&text);
+    for index in 0..2 {
+        let log = |home: &Home| home.job().join(format!("logs/worker/{index}/1/stdout.0"));
+        home.wait_for_text(log, "up");
+    }
+    kill(home.find(" master ")[0].pid, 15);
+    home.wait_until_empty();
+    let log = fs::read_to_string(home.job().join("logs/worker/1/1/stdout.0"));
+    assert!(log.is_ok_and(|log| log.ends_with("bye\n")));
+    let ran = home.run(&["status", &id]);
+    assert!(ran.out.contains("killed"), "{ran:#?}");
+    let facts = home.facts();
+    assert!(facts.contains("SIGTERM to the master"), "{facts}");
+}
+
+#[test]
+fn a_second_master_of_a_job_changes_nothing() {
+    let home = Home::new();
+    let id = home.detach(&script(1, "echo up; sleep 1000", ""));
+    home.wait_for_text(|home| home.job().join("logs/worker/0/1/stdout.0"), "up");
+    let job = home.job();
+    let ran = home.run(&["master", job.to_str().expect("a path")]);
+    assert_ne!(ran.code, 0, "{ran:#?}");
+    assert!(ran.out.contains("journal"), "{ran:#?}");
+    let ran = home.run(&["kill", &id]);
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    assert!(home.processes().is_empty(), "{:?}", home.processes());
+}
+
+#[test]
+fn a_container_that_is_gone_changes_nothing_in_the_store() {
+    let home = Home::new();
+    let ydl = env!("CARGO_BIN_EXE_ydl");
+    let text = script(
+        1,
+        &format!(
+            "old=$YDL_CHECKPOINT/old; \
+             if test $YDL_ATTEMPT = 1; then cp -p $YDL_TOKEN_FILE $old; exit 1; fi; \
+             YDL_TOKEN_FILE=$old {ydl} kv put a 1; echo put $?; \
+             {ydl} kv put a 2 && {ydl} kv get a"
+        ),
+        "restart: {limit: 1, backoff: {first: 1ms, most: 1ms}}",
+    );
+    let ran = home.submit(&text);
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    assert!(
+        ran.out.contains("is gone and can change nothing"),
+        "{ran:#?}"
+    );
+    assert!(
+        ran.out.contains("put 2") && ran.out.contains("| 2\n"),
+        "{ran:#?}"
+    );
+}
+
 impl Home {
     fn facts_file(&self) -> std::path::PathBuf {
         self.job().join("events.jsonl")

@@ -156,10 +156,9 @@ impl Agent {
                         return Ok(());
                     }
                     // A master without news holds the question for a beat. One that does not is not asked in circles.
-                    let at_once = asked.elapsed() < RETRY.1;
                     not_before = match news {
-                        false if at_once => asked + RETRY.1,
-                        _ => Instant::now(),
+                        true => Instant::now(),
+                        false => asked + self.beat().min(RETRY.1),
                     };
                 }
                 Woken::Answered {
@@ -221,6 +220,8 @@ impl Agent {
 
     async fn wake(&mut self, term: &mut Signal, not_before: Instant, cut_off: Instant) -> Woken {
         let question = self.sync();
+        let beat = self.beat();
+        let path = format!("/v1/sync?wait_ms={}", beat.as_millis());
         let client = &self.client;
         let ask = async {
             sleep_until(not_before).await;
@@ -228,8 +229,7 @@ impl Agent {
                 return std::future::pending().await;
             };
             let asked = Instant::now();
-            let deadline = Duration::from_millis(BEAT_MS) + CALL_MAX;
-            let call = client.call(Method::POST, "/v1/sync", question, deadline);
+            let call = client.call(Method::POST, &path, question, beat + CALL_MAX);
             let answer = match call.await {
                 Ok(answer) if answer.status == StatusCode::NO_CONTENT => Ok(None),
                 Ok(answer) => answer.json().map(Some),
@@ -278,6 +278,12 @@ impl Agent {
             () = sleep_until(cut_off), if !self.signalled => Woken::CutOff,
             woken = ask => woken,
         }
+    }
+
+    /// How long the master may hold a question: answers must come well before the agent takes itself for cut off.
+    fn beat(&self) -> Duration {
+        let silence_ms = self.submitted.spec.deadlines.silence.0;
+        Duration::from_millis((silence_ms / 4).min(BEAT_MS))
     }
 
     fn sync(&mut self) -> Option<Payload> {

@@ -118,8 +118,9 @@ fn read(scope: Scope, request: Request) -> Result<(Question, Option<Duration>), 
     let question = match (&head.method, &path[1..]) {
         (&Method::POST, ["sync"]) => {
             let container = ContainerId::from(by.unwrap_or_default());
-            let beat = Some(Duration::from_millis(BEAT_MS));
-            return Ok((Question::Sync(container, parse(&body)?), beat));
+            let beat = Duration::from_millis(BEAT_MS);
+            let beat = wait.map_or(beat, |wait| wait.min(beat));
+            return Ok((Question::Sync(container, parse(&body)?), Some(beat)));
         }
         (&Method::GET, ["view"]) => Question::View {
             seen: number("seen", 0)?,
