@@ -5,6 +5,7 @@ mod home;
 use home::{Home, Ran, finish, kill};
 use serde_json::Value;
 use std::{
+    fs,
     io::{BufRead, BufReader, Read},
     process::Stdio,
 };
@@ -343,6 +344,28 @@ fn links_in_a_directory_lead_neither_round_in_circles_nor_astray() {
         1,
         "nothing is left of it"
     );
+}
+
+#[test]
+fn an_interrupt_while_files_are_copied_starts_nothing_and_leaves_nothing() {
+    let home = Home::new();
+    let data = home.path().join("data");
+    fs::create_dir(&data).expect("a directory");
+    for n in 0..30_000 {
+        fs::write(data.join(n.to_string()), "").expect("a file");
+    }
+    let child = home.start("name: t\nfiles: [data]\nroles: {worker: {run: sleep 1000}}\n");
+    let jobs = home.path().join("state/ydl/jobs");
+    home.wait_for("copying", |_| {
+        let job = fs::read_dir(&jobs).ok()?.next()?.ok()?.path();
+        job.join("files/data").exists().then_some(())
+    });
+    kill(child.id(), 2);
+    let ran = finish(child);
+    assert_eq!(ran.code, 130, "{ran:#?}");
+    assert!(ran.err.contains("nothing was started"), "{ran:#?}");
+    assert_eq!(fs::read_dir(&jobs).expect("jobs").count(), 0);
+    assert!(home.processes().is_empty(), "{:?}", home.processes());
 }
 
 #[test]

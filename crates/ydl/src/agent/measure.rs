@@ -1,13 +1,11 @@
 //! What a container uses: its processes as YARN would count them, and its GPUs.
 
-use std::fmt;
 use std::io;
-use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use nvml_wrapper::Nvml;
 use serde::{Deserialize, Serialize};
 
+use crate::os::nvml::nvml;
 use crate::os::proc_tree::Tree;
 
 const INTERVAL_MIN: Duration = Duration::from_millis(100);
@@ -107,33 +105,6 @@ fn devices(visible: &str) -> Vec<String> {
         .take_while(|name| !name.is_empty() && *name != "-1" && *name != "NoDevFiles")
         .map(str::to_owned)
         .collect()
-}
-
-/// NVIDIA's library, opened when first needed. That it is absent is nothing unusual.
-struct Library(Option<Nvml>);
-
-impl fmt::Debug for Library {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            out,
-            "Library({})",
-            if self.0.is_some() { "open" } else { "absent" }
-        )
-    }
-}
-
-fn nvml() -> Option<&'static Nvml> {
-    static LIBRARY: OnceLock<Library> = OnceLock::new();
-    let open = || {
-        // Where the driver is installed without its development files only the first name exists.
-        let names = ["libnvidia-ml.so.1", "libnvidia-ml.so"];
-        Library(
-            names
-                .iter()
-                .find_map(|name| Nvml::builder().lib_path(name.as_ref()).init().ok()),
-        )
-    };
-    LIBRARY.get_or_init(open).0.as_ref()
 }
 
 fn gpu(device: &str) -> Option<GpuUsage> {

@@ -98,7 +98,7 @@ impl Signals {
     }
 
     /// The name of the next one.
-    async fn next(&mut self) -> &'static str {
+    pub async fn next(&mut self) -> &'static str {
         tokio::select! {
             _ = self.interrupts.recv() => "Ctrl-C",
             _ = self.terminations.recv() => "SIGTERM",

@@ -42,14 +42,33 @@ pub fn offer(flag: Option<&str>) -> Result<Offer, Report> {
 }
 
 fn offered_gpus(wanted: Option<u32>) -> Result<Vec<u32>, Report> {
-    let there = count_gpus();
+    let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
+    let there = visible_gpus(count_gpus(), visible.as_deref());
     match wanted {
-        Some(n) if n > there => Err(Report::bad_input(format!(
-            "--offer gpus={n}: this machine has {there}"
+        Some(n) if n as usize > there.len() => Err(Report::bad_input(format!(
+            "--offer gpus={n}: this machine has {}",
+            there.len()
         ))),
-        Some(n) => Ok((0..n).collect()),
-        None => Ok((0..there).collect()),
+        Some(n) => Ok(there.into_iter().take(n as usize).collect()),
+        None => Ok(there),
     }
+}
+
+/// The devices that whoever starts us may use: a scheduler or an administrator may have given them a part only.
+fn visible_gpus(count: u32, visible: Option<&str>) -> Vec<u32> {
+    let all = 0..count;
+    let Some(visible) = visible else {
+        return all.collect();
+    };
+    let named = visible.split(',').map(|name| name.trim().parse().ok());
+    // As CUDA reads it: what follows the first name that is no device is ignored.
+    let mut devices: Vec<u32> = Vec::new();
+    for device in named.map_while(|device| device.filter(|device| all.contains(device))) {
+        if !devices.contains(&device) {
+            devices.push(device);
+        }
+    }
+    devices
 }
 
 fn machine_vcores() -> u32 {
@@ -62,4 +81,19 @@ fn memory_mib() -> u64 {
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
     let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
     kib.map_or(MEMORY_MIB_UNKNOWN, |kib| kib / 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_devices_that_may_be_seen_are_offered() {
+        assert_eq!(visible_gpus(4, None), [0, 1, 2, 3]);
+        assert_eq!(visible_gpus(4, Some("2, 0,2")), [2, 0]);
+        assert_eq!(visible_gpus(4, Some("1,-1,0")), [1]);
+        for none in ["", "-1", "9", "GPU-1f"] {
+            assert!(visible_gpus(4, Some(none)).is_empty(), "{none}");
+        }
+    }
 }

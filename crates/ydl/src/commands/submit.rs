@@ -13,11 +13,20 @@ use crate::{
     backend::local::complaint,
     cli::{self, Manners},
     jobfile::{self, Flags, Source, Wrongs},
-    jobs::{self, Known},
+    jobs::{self, JobDir, Known, Offer, Submitted},
     report::{Exit, Report},
     show::{self, Paint},
 };
-use std::{collections::BTreeMap, io, path::Path, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    io,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+use tokio::task::spawn_blocking;
 use ydl_core::JobSpec;
 
 /// Reads, checks, starts and follows a job.
@@ -84,6 +93,30 @@ fn refuse(wrongs: &Wrongs) -> Exit {
     Exit::BadInput
 }
 
+/// Makes the job's directory, unless somebody loses patience meanwhile.
+async fn create(
+    spec: JobSpec,
+    offer: Offer,
+    from: &Path,
+    signals: &mut Signals,
+) -> Result<(JobDir, Submitted), Report> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let (from, stopped) = (from.to_path_buf(), stop.clone());
+    let mut creating = spawn_blocking(move || jobs::create(spec, offer, &from, &stopped));
+    let ended = |error| Report::trouble(format!("cannot make the job's directory: {error}"));
+    let by = tokio::select! {
+        created = &mut creating => return created.map_err(ended)?,
+        by = signals.next() => by,
+    };
+    stop.store(true, Ordering::Relaxed);
+    if let Ok((dir, _)) = creating.await.map_err(ended)? {
+        // It was complete already. What cannot be removed is a directory without a job that anybody started.
+        let _ = std::fs::remove_dir_all(dir.path());
+    }
+    let what = format!("{by}: nothing was started");
+    Err(Report::new(Exit::Interrupted, what))
+}
+
 async fn begin(
     args: cli::Submit,
     manners: Manners,
@@ -99,8 +132,8 @@ async fn begin(
         return Err(Report::bad_input(what).hint(hint));
     }
     // Before the master starts: Ctrl-C must not leave it running alone.
-    let signals = Signals::listen()?;
-    let (dir, submitted) = jobs::create(spec, offer, from)?;
+    let mut signals = Signals::listen()?;
+    let (dir, submitted) = create(spec, offer, from, &mut signals).await?;
     let (_child, place) = start(&dir).await?;
     let job = Arc::new(Known { dir, submitted });
     let about = serde_json::json!({ "job": { "id": job.id(), "directory": job.dir.path() } });

@@ -11,6 +11,7 @@ use std::{
     io::{self, Write},
     os::unix::fs::{DirBuilderExt, symlink},
     path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
     time::{SystemTime, UNIX_EPOCH},
 };
 use ydl_core::{JobSpec, Time};
@@ -24,8 +25,14 @@ const TRIES: usize = 16;
 /// Letters and digits that are not taken for each other.
 const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
 
-/// Makes the directory of a new job and everything its master needs. On failure nothing is left behind.
-pub fn create(spec: JobSpec, offer: Offer, from: &Path) -> Result<(JobDir, Submitted), Report> {
+/// Makes the directory of a new job and everything its master needs. On failure nothing is left behind. Copying files
+/// may take minutes; it ends soon after `stop` says so.
+pub fn create(
+    spec: JobSpec,
+    offer: Offer,
+    from: &Path,
+    stop: &AtomicBool,
+) -> Result<(JobDir, Submitted), Report> {
     let dir = make_directory(&spec.name)?;
     let submitted = Submitted {
         id: dir.id(),
@@ -34,7 +41,8 @@ pub fn create(spec: JobSpec, offer: Offer, from: &Path) -> Result<(JobDir, Submi
         spec,
         offer,
     };
-    let filled = copy_files(&dir, &submitted.spec).and_then(|()| write_submitted(&dir, &submitted));
+    let filled =
+        copy_files(&dir, &submitted.spec, stop).and_then(|()| write_submitted(&dir, &submitted));
     if let Err(report) = filled {
         // The failure to fill it is what the user must hear of, not that of cleaning up after it.
         let _ = fs::remove_dir_all(dir.path());
@@ -89,7 +97,7 @@ fn six_letters() -> Result<String, Report> {
     Ok(random.iter().map(letter).collect())
 }
 
-fn copy_files(dir: &JobDir, spec: &JobSpec) -> Result<(), Report> {
+fn copy_files(dir: &JobDir, spec: &JobSpec, stop: &AtomicBool) -> Result<(), Report> {
     let files = dir.files();
     let made = fs::create_dir(&files);
     made.map_err(|error| cannot("make", &files, &error))?;
@@ -104,7 +112,7 @@ fn copy_files(dir: &JobDir, spec: &JobSpec) -> Result<(), Report> {
                 Report::bad_input(what).hint("name what the job needs of it, not all of it")
             );
         }
-        copy(source, &files.join(&file.name), 0)
+        copy(source, &files.join(&file.name), 0, stop)
             .map_err(|(path, error)| cannot("copy", &path, &error))?;
     }
     Ok(())
@@ -112,8 +120,16 @@ fn copy_files(dir: &JobDir, spec: &JobSpec) -> Result<(), Report> {
 
 /// Copies a file or a whole directory. Links to files are followed, because what they lead to may change; links
 /// to directories inside it stay links, because they may lead round in a circle.
-fn copy(source: &Path, to: &Path, depth: usize) -> Result<(), (PathBuf, io::Error)> {
+fn copy(
+    source: &Path,
+    to: &Path,
+    depth: usize,
+    stop: &AtomicBool,
+) -> Result<(), (PathBuf, io::Error)> {
     let at = |error: io::Error| (source.to_path_buf(), error);
+    if stop.load(Ordering::Relaxed) {
+        return Err(at(io::Error::other("interrupted")));
+    }
     let about = fs::metadata(source).map_err(at)?;
     if about.is_dir() {
         if depth > DEPTH_MAX {
@@ -130,7 +146,7 @@ fn copy(source: &Path, to: &Path, depth: usize) -> Result<(), (PathBuf, io::Erro
                 symlink(target, to.join(entry.file_name())).map_err(at)?;
                 continue;
             }
-            copy(&inner, &to.join(entry.file_name()), depth + 1)?;
+            copy(&inner, &to.join(entry.file_name()), depth + 1, stop)?;
         }
     } else if !about.is_file() {
         // A socket or a pipe is nobody's data; reading it could wait for ever.

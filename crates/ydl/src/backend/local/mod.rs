@@ -349,3 +349,6 @@ fn hostname() -> String {
         .to_string_lossy()
         .into_owned()
 }
+
+#[cfg(test)]
+mod tests;
