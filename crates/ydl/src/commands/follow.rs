@@ -291,7 +291,6 @@ async fn watch_facts(job: Arc<Known>, reach: Arc<Reach>, tell: mpsc::Sender<News
         };
         // The master is ending, or gone, or cannot answer.
         let last = match (job.standing(), error) {
-            (Standing::Live(_) | Standing::Starting, None) if heard.elapsed() < PATIENCE => None,
             (Standing::Live(_) | Standing::Starting, Some(error)) if heard.elapsed() > PATIENCE => {
                 Some(News::OutOfReach(error))
             }

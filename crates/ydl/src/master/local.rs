@@ -109,11 +109,18 @@ async fn live(dir: JobDir) -> Result<Outcome, Report> {
     let (letters, inbox) = inbox();
     let ending = tokio::spawn(signals.end(letters.clone()));
     let (over, ended) = oneshot::channel::<()>();
-    let serving = tokio::spawn(serve(listener, tls, secret, letters, async {
+    let mut serving = tokio::spawn(serve(listener, tls, secret, letters, async {
         // Dropped or sent, it means the same.
         let _ = ended.await;
     }));
-    let outcome = master.run(inbox).await;
+    let outcome = tokio::select! {
+        outcome = master.run(inbox) => outcome,
+        // A master that nobody can reach would only wait until all its agents are silent.
+        ended = &mut serving => {
+            let why = ended.map_or_else(|error| error.to_string(), |()| "they closed".to_owned());
+            return Err(Report::trouble(format!("the master's doors are broken: {why}")));
+        }
+    };
     ending.abort();
     drop(over);
     if let Err(error) = serving.await {
