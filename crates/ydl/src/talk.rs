@@ -3,11 +3,17 @@
 
 use crate::agent::measure::Usage;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
-use ydl_core::{Endpoint, Exit, Fact, JobView, Order, TaskId};
+use std::{collections::BTreeMap, time::Duration};
+use ydl_core::{Endpoint, Exit, Fact, JobView, Order, Span, TaskId};
 
-/// How long the master holds an agent's question open when nothing changes: this is the beat.
+/// The longest that the master holds an agent's question open when nothing changes.
 pub const BEAT_MS: u64 = 2_000;
+
+/// How long a question is held in a job whose agents may be silent for so long: an agent must be answered well before
+/// it takes itself for cut off, and be missed before that, too.
+pub fn beat(silence: Span) -> Duration {
+    Duration::from_millis((silence.0 / 8).min(BEAT_MS))
+}
 
 /// `POST /v1/sync?wait_ms=M`: an agent says what happened and asks for its order. Answered at once when the order is
 /// not the one it has seen, otherwise when it changes or after the wait, which is a beat at most.

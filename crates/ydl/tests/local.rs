@@ -452,6 +452,39 @@ fn a_client_that_dies_changes_nothing() {
 }
 
 #[test]
+fn an_agent_that_hangs_is_noticed_and_its_task_repaired() {
+    let home = Home::new();
+    let text = script(
+        1,
+        "test $YDL_ATTEMPT = 2 && exit 0; echo up; sleep 1000",
+        "deadlines: {silence: 1s}\nrestart: {limit: 1, backoff: {first: 1ms, most: 1ms}}",
+    );
+    let child = home.start(&text);
+    home.wait_for_job();
+    home.wait_for_text(|home| home.job().join("logs/worker/0/1/stdout.0"), "up");
+    kill(home.find(" agent ")[0].pid, 19);
+    let ran = finish(child);
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    assert!(home.facts().contains(r#""silent":"#), "{}", home.facts());
+    assert!(home.processes().is_empty(), "{:?}", home.processes());
+}
+
+#[test]
+fn an_agent_that_was_quiet_for_a_moment_is_kept() {
+    let home = Home::new();
+    // It goes on for longer than an agent may be silent.
+    let child = home.start(&script(1, "echo up; sleep 8", "deadlines: {silence: 4s}"));
+    home.wait_for_job();
+    home.wait_for_text(|home| home.job().join("logs/worker/0/1/stdout.0"), "up");
+    let agent = home.find(" agent ")[0].pid;
+    kill(agent, 19);
+    home.wait_for_text(|home| home.job().join("master.log"), "has become quiet");
+    kill(agent, 18);
+    let ran = finish(child);
+    assert_eq!(ran.code, 0, "{ran:#?}");
+}
+
+#[test]
 fn a_signal_to_the_master_ends_the_job_in_order() {
     let home = Home::new();
     let text = script(
@@ -496,7 +529,9 @@ fn a_container_that_is_gone_changes_nothing_in_the_store() {
         1,
         &format!(
             "old=$YDL_CHECKPOINT/old; \
-             if test $YDL_ATTEMPT = 1; then cp -p $YDL_TOKEN_FILE $old; exit 1; fi; \
+             if test $YDL_ATTEMPT = 1; then \
+             cp -p $YDL_TOKEN_FILE $old; cp -p ${{YDL_TOKEN_FILE%program.token}}agent.token $old.agent; exit 1; fi; \
+             python3 ask.py $old.agent; \
              YDL_TOKEN_FILE=$old {ydl} kv put a 1; echo put $?; \
              {ydl} kv put a 2 && {ydl} kv get a"
         ),

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     agent::measure::{Meter, Usage},
     jobs::Submitted,
-    talk::{AgentReport, BEAT_MS, Sync, Synced},
+    talk::{AgentReport, Sync, Synced, beat},
     wire::{
         client::{CallError, Client, Payload},
         secret::Token,
@@ -63,6 +63,8 @@ pub(super) struct Agent {
     saved: bool,
     /// The container was told to end: by a NodeManager, or because the master died.
     signalled: bool,
+    /// It ends because it has not heard from its master: how its program ends is its own doing, and no news.
+    cut_off: bool,
     meter: Meter,
     usage: Option<Usage>,
 }
@@ -130,6 +132,7 @@ impl Agent {
             saving: None,
             saved: false,
             signalled: false,
+            cut_off: false,
             usage: None,
         })
     }
@@ -196,12 +199,16 @@ impl Agent {
                 Woken::CutOff => {
                     tracing::warn!("no master for {silence:?}; leaving");
                     self.signalled = true;
+                    self.cut_off = true;
                 }
             }
             self.reconcile();
             if self.signalled && !self.is_busy() {
                 self.say_last_words().await;
-                return Ok(());
+                return match self.cut_off {
+                    true => Err("cut off from its master".to_owned()),
+                    false => Ok(()),
+                };
             }
         }
     }
@@ -280,10 +287,8 @@ impl Agent {
         }
     }
 
-    /// How long the master may hold a question: answers must come well before the agent takes itself for cut off.
     fn beat(&self) -> Duration {
-        let silence_ms = self.submitted.spec.deadlines.silence.0;
-        Duration::from_millis((silence_ms / 4).min(BEAT_MS))
+        beat(self.submitted.spec.deadlines.silence)
     }
 
     fn sync(&mut self) -> Option<Payload> {
@@ -334,7 +339,7 @@ impl Agent {
     }
 
     fn on_exited(&mut self, exit: super::program::Exit) {
-        let Some(running) = self.running.take() else {
+        let Some(running) = self.running.take().filter(|_| !self.cut_off) else {
             return;
         };
         let mib = (exit.peak_memory_bytes.max(self.meter.peak_bytes()) >> 20).max(1);

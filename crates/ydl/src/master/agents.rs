@@ -3,9 +3,9 @@
 use super::inbox::Answer;
 use crate::{
     agent::measure::Usage,
-    talk::{BEAT_MS, Synced},
+    talk::{Synced, beat},
 };
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 use tokio::{sync::oneshot, time::Instant};
 use ydl_core::{ContainerId, Job, Order, TaskId};
 
@@ -101,7 +101,7 @@ impl Agents {
     pub(super) fn quieted(&mut self, job: &Job) -> Vec<ContainerId> {
         self.agents
             .retain(|container, _| job.task_of(container).is_some());
-        let patience = Duration::from_millis(BEAT_MS) * MISSED;
+        let patience = beat(job.spec().deadlines.silence) * MISSED;
         let mut quieted = Vec::new();
         for (container, known) in &mut self.agents {
             if !known.quiet && known.heard.elapsed() > patience {
