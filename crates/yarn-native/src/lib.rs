@@ -1,0 +1,6 @@
+//! A client of Hadoop YARN that needs no JVM.
+#![warn(missing_docs)]
+
+pub mod token;
+
+pub use token::{Secret, Token};
