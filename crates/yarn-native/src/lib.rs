@@ -1,6 +1,8 @@
 //! A client of Hadoop YARN that needs no JVM.
 #![warn(missing_docs)]
 
+#[cfg(test)]
+mod noise;
 mod proto;
 
 pub mod client;

@@ -155,10 +155,7 @@ fn refusal(exception: Exception) -> Broken {
         ExceptionKind::Standby | ExceptionKind::Retriable | ExceptionKind::Busy => {
             Broken::Fatal(exception)
         }
-        _ => {
-            let Exception { class, message, .. } = exception;
-            Broken::Security(SecurityError::Refused { class, message })
-        }
+        _ => Broken::Security(SecurityError::refused(exception.class, exception.message)),
     }
 }
 

@@ -150,6 +150,10 @@ impl SecurityError {
             Self::SimpleRefused => {
                 "`ipc.client.fallback-to-simple-auth-allowed` permits it, at your risk"
             }
+            Self::Refused { message, .. } if message.contains("GSS initiate failed") => {
+                "the server's log says why; often its clock and this machine's differ, or the \
+                 server's key was changed and the ticket is older (`kinit` again)"
+            }
             Self::NoCommonQuality { .. } => "set `hadoop.rpc.protection` as on the cluster",
             _ => return None,
         })
@@ -159,6 +163,14 @@ impl SecurityError {
     /// connections are made with it at the same moment.
     pub(crate) fn is_replay(&self) -> bool {
         matches!(self, Self::Refused { message, .. } if message.contains("Request is a replay"))
+    }
+
+    /// What a server says when it refuses; Java passes on what its own Kerberos says.
+    pub(crate) fn refused(class: String, message: String) -> Self {
+        if message.contains("Clock skew too great") {
+            return Self::ClockSkew { reason: message };
+        }
+        Self::Refused { class, message }
     }
 
     pub(crate) fn broken(what: impl Into<String>) -> Self {

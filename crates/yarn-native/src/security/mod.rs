@@ -15,7 +15,7 @@ mod gssapi;
 pub(crate) mod kerberos;
 pub(crate) mod layer;
 pub(crate) mod sasl;
-mod text;
+pub(crate) mod text;
 
 pub use error::SecurityError;
 pub use identity::{Identity, Kerberos, Proof, Tickets};

@@ -170,6 +170,15 @@ mod tests {
     }
 
     #[test]
+    fn any_bytes_are_taken() {
+        let mut noise = crate::noise::Noise::new(11);
+        for _ in 0..20_000 {
+            let _ = Challenge::parse(&noise.mutated(HADOOP.as_bytes()));
+            let _ = Challenge::parse(&noise.any(80));
+        }
+    }
+
+    #[test]
     fn a_challenge_without_qualities_offers_authentication() {
         let challenge = Challenge::parse(b"nonce=a , algorithm=md5-sess").expect("minimal");
         assert_eq!(challenge.qualities, [Quality::Authentication]);

@@ -265,6 +265,22 @@ mod tests {
     }
 
     #[test]
+    fn any_bytes_are_refused() {
+        let mut noise = crate::noise::Noise::new(5);
+        for cipher in [None, Some(Cipher::Rc4), Some(Cipher::TripleDes)] {
+            for _ in 0..2_000 {
+                let mut token = noise.any(64);
+                token.extend_from_slice(&[0, 1, 0, 0, 0, 0]);
+                assert!(
+                    DigestLayer::new(&session(), cipher, 65536)
+                        .unwrap(&token)
+                        .is_err()
+                );
+            }
+        }
+    }
+
+    #[test]
     fn requests_are_kept_within_what_java_takes() {
         assert_eq!(DigestLayer::new(&session(), None, 65536).plain_max(), 65520);
         assert_eq!(

@@ -2,6 +2,7 @@
 
 use std::collections::hash_map::DefaultHasher;
 use std::ffi::{CString, c_int};
+use std::fs::File;
 use std::hash::{Hash, Hasher};
 use std::path::Path;
 use std::ptr;
@@ -24,15 +25,18 @@ impl Credentials {
             Tickets::Default => Self::find(gss, None, &[]),
             Tickets::Cache(name) => Self::find(gss, None, &[(c"ccache", text(name)?)]),
             Tickets::Keytab { path, principal } => {
+                let unusable = |reason| SecurityError::Keytab {
+                    path: path.display().to_string(),
+                    principal: principal.clone(),
+                    reason,
+                };
+                // The library would look on for a cache, and miss that instead.
+                File::open(path).map_err(|error| unusable(error.to_string()))?;
                 Self::with_keytab(gss, path, principal).map_err(|error| match error {
-                    // Whatever has no better name is the keytab's fault.
-                    SecurityError::Kerberos { reason, .. } | SecurityError::NoTicket { reason } => {
-                        SecurityError::Keytab {
-                            path: path.display().to_string(),
-                            principal: principal.clone(),
-                            reason,
-                        }
+                    SecurityError::NoTicket { .. } => {
+                        unusable("it holds no key of this principal".to_owned())
                     }
+                    SecurityError::Kerberos { reason, .. } => unusable(reason),
                     other => other,
                 })
             }
