@@ -5,6 +5,8 @@
 
 // Messages of a protocol are complete even where nothing here sends them yet.
 #![allow(dead_code)]
+// The names in them are Hadoop's.
+#![allow(clippy::enum_variant_names)]
 
 use std::fmt;
 

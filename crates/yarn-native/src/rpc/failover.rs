@@ -115,7 +115,7 @@ impl Pauses {
             Verdict::Elsewhere => {
                 self.moves += 1;
                 // The others are tried at once; then everyone has had a chance.
-                if self.moves % self.servers != 0 {
+                if !self.moves.is_multiple_of(self.servers) {
                     Duration::ZERO
                 } else {
                     self.grow(random)

@@ -166,7 +166,7 @@ async fn advance(
     message: RpcSaslProto,
     is_peer: bool,
 ) -> Result<(Handshake, Result<Step, SecurityError>), Broken> {
-    if !handshake.may_block() {
+    if !handshake.may_block(&message) {
         let step = handshake.on_message(message, is_peer);
         return Ok((handshake, step));
     }

@@ -72,9 +72,14 @@ impl Handshake {
         message(SaslState::Negotiate, None)
     }
 
-    /// Whether steps may wait for a Kerberos server.
-    pub(crate) fn may_block(&self) -> bool {
-        matches!(self.proof, Proof::Kerberos(_))
+    /// Whether the step that takes this message may wait for a Kerberos server.
+    pub(crate) fn may_block(&self, message: &RpcSaslProto) -> bool {
+        let offered = || message.auths.iter().any(|offer| offer.method == "KERBEROS");
+        match self.state {
+            State::Kerberos(_) => true,
+            State::Asked => matches!(self.proof, Proof::Kerberos(_)) && offered(),
+            State::Token(_) | State::Over => false,
+        }
     }
 
     /// The host whose address has to be looked up before this offer can be judged.

@@ -104,7 +104,7 @@ impl Opener {
                 (sealed.len() >= mac).then_some(())
             }
             Self::TripleDes(state) => {
-                if sealed.len() % BLOCK != 0 || sealed.len() <= mac {
+                if !sealed.len().is_multiple_of(BLOCK) || sealed.len() <= mac {
                     return None;
                 }
                 for block in sealed.chunks_exact_mut(BLOCK) {
@@ -138,7 +138,7 @@ fn triple_des_keys(key: &[u8; 16]) -> ([u8; 16], [u8; BLOCK]) {
             .fold(0u64, |bits, &byte| bits << 8 | u64::from(byte));
         for (i, byte) in spread.iter_mut().enumerate() {
             let seven = ((bits >> (49 - 7 * i)) & 0x7f) as u8;
-            let odd = u8::from(seven.count_ones() % 2 == 0);
+            let odd = u8::from(seven.count_ones().is_multiple_of(2));
             *byte = seven << 1 | odd;
         }
     }
