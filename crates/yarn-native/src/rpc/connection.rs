@@ -305,6 +305,10 @@ impl<S: AsyncRead + AsyncWrite> Task<S> {
             self.heard = now;
         }
         self.spoken = now;
+        if self.unwritten.is_empty() {
+            // What one large request needed is not kept for the small ones after it.
+            self.unwritten = BytesMut::with_capacity(frame.len());
+        }
         let encoded = self.codec.encode(&frame, &mut self.unwritten);
         // What was not encoded to its end will not be written to it either.
         let end = match encoded {

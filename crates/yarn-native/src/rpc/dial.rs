@@ -3,7 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -61,8 +61,13 @@ impl Dial for Tcp {
 }
 
 async fn connect(address: &Address) -> io::Result<Dialed> {
+    let mut candidates: Vec<SocketAddr> = lookup_host((address.host.as_str(), address.port))
+        .await?
+        .collect();
+    // Hadoop listens on IPv4 unless it is told otherwise.
+    candidates.sort_by_key(SocketAddr::is_ipv6);
     let mut failure = None;
-    for candidate in lookup_host((address.host.as_str(), address.port)).await? {
+    for candidate in candidates {
         match TcpStream::connect(candidate).await {
             Ok(stream) => {
                 prepare(&stream)?;

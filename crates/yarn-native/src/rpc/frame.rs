@@ -203,7 +203,12 @@ impl Deframer {
         }
         self.first = false;
         self.buffer.advance(4);
-        Ok(Some(self.buffer.split_to(length).freeze()))
+        let frame = self.buffer.split_to(length).freeze();
+        if self.buffer.is_empty() && length > READ_MAX {
+            // What one large frame needed is not kept for the small ones after it.
+            self.buffer = BytesMut::new();
+        }
+        Ok(Some(frame))
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Hadoop knows three ways: SIMPLE (the caller's word), TOKEN (DIGEST-MD5 with a password a server
 //! gave out) and KERBEROS (GSSAPI). The last two may protect what follows, too. Everything here but
-//! [`gssapi`] is free of sockets, clocks and unsafe code: messages in, messages out.
+//! `gssapi` is free of sockets, clocks and unsafe code: messages in, messages out.
 
 mod error;
 mod identity;

@@ -4,6 +4,7 @@ mod application;
 mod cluster;
 mod ids;
 mod resource;
+mod token;
 mod unfit;
 
 pub use application::{ApplicationReport, ApplicationState, FinalStatus, Usage};
