@@ -180,7 +180,9 @@ impl Inner {
             };
             let verdict = failover::judge(&failure, safety);
             let pause = pauses.after(verdict, failover::random());
-            if verdict == Verdict::GiveUp || Instant::now() + pause >= give_up {
+            // The other servers are tried whatever the patience: it is for waiting.
+            let waits_too_long = pause > Duration::ZERO && Instant::now() + pause >= give_up;
+            if verdict == Verdict::GiveUp || waits_too_long {
                 return Err(self.error(method, server, failure));
             }
             if verdict == Verdict::Elsewhere {

@@ -145,8 +145,9 @@ impl Connection {
         frame: Vec<u8>,
         sent: impl FnOnce(),
     ) -> Result<Bytes, Failure> {
-        let gone = || Failure::NotSent(Broken::Closed { amid: false });
-        let place = self.requests.reserve().await.map_err(|_| gone())?;
+        // It was open when it was chosen.
+        let gone = |_| Failure::NotSent(Broken::Idle);
+        let place = self.requests.reserve().await.map_err(gone)?;
         let (reply, answer) = oneshot::channel();
         sent();
         place.send(Request { call, frame, reply });

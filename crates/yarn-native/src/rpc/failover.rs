@@ -14,6 +14,8 @@ const REPLAY_PAUSE_MAX: Duration = Duration::from_secs(5);
 pub(crate) enum Verdict {
     /// The next server, or the same one if there is no other.
     Elsewhere,
+    /// The same server, over a new connection.
+    AtOnce,
     /// The same server, a little later.
     Later,
     /// The same server, after a random while, being one of many that came at the same moment.
@@ -41,8 +43,8 @@ pub(crate) fn judge(failure: &Failure, safety: Safety) -> Verdict {
         Failure::NotSent(Broken::Protocol(_)) | Failure::Unanswered(Broken::Protocol(_)) => {
             Verdict::GiveUp
         }
-        // The connection was closed by us, or while nothing was under way on it.
-        Failure::NotSent(Broken::Idle) => Verdict::Later,
+        // It was our own doing that the connection was closed just then.
+        Failure::NotSent(Broken::Idle) => Verdict::AtOnce,
         Failure::NotSent(Broken::Io(_) | Broken::Closed { .. } | Broken::Silent) => {
             Verdict::Elsewhere
         }
@@ -95,6 +97,7 @@ pub(crate) struct Pauses {
     next: Duration,
     servers: usize,
     moves: usize,
+    reopened: bool,
 }
 
 impl Pauses {
@@ -106,6 +109,7 @@ impl Pauses {
             next,
             servers: servers.max(1),
             moves: 0,
+            reopened: false,
         }
     }
 
@@ -121,7 +125,9 @@ impl Pauses {
                     self.grow(random)
                 }
             }
-            Verdict::Later => self.grow(random),
+            // Once is bad luck; more often it is something else.
+            Verdict::AtOnce if !std::mem::replace(&mut self.reopened, true) => Duration::ZERO,
+            Verdict::AtOnce | Verdict::Later => self.grow(random),
             Verdict::Scattered => REPLAY_PAUSE_MAX.mul_f64(random),
             Verdict::GiveUp => Duration::ZERO,
         }
@@ -195,6 +201,8 @@ mod tests {
         assert_eq!(pauses.after(Verdict::Later, 1.0).as_millis(), 1000);
         assert_eq!(pauses.after(Verdict::Later, 1.0).as_millis(), 1000);
         assert_eq!(pauses.after(Verdict::Scattered, 0.5).as_millis(), 2500);
+        assert_eq!(pauses.after(Verdict::AtOnce, 1.0).as_millis(), 0);
+        assert_eq!(pauses.after(Verdict::AtOnce, 1.0).as_millis(), 1000);
     }
 
     #[test]

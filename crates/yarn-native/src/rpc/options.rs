@@ -19,7 +19,8 @@ pub struct Options {
     /// A connection without calls is closed after this long; servers do the same.
     pub idle_max: Duration,
     /// How long servers that cannot be reached, or are standby, are tried again
-    /// (`yarn.resourcemanager.connect.max-wait.ms`). A call's deadline may end it earlier.
+    /// (`yarn.resourcemanager.connect.max-wait.ms`). A call's deadline may end it earlier. Without
+    /// any, each server has one chance.
     pub patience: Duration,
     /// The longest pause between tries; the first is a tenth of it.
     pub pause_max: Duration,

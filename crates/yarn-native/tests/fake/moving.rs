@@ -38,6 +38,15 @@ async fn a_server_that_refuses_connections_is_passed_over() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn without_patience_each_server_has_one_chance() {
+    let fake = Fake::picky(|_| None);
+    let channel = fake.channel(&["rm1", "rm2", "rm3"], alice(), impatient());
+    let error = call(&channel, b"").await.expect_err("nobody is there");
+    assert!(matches!(error, RpcError::Unreachable { .. }), "{error}");
+    assert_eq!(fake.seen(), ["rm1", "rm2", "rm3"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn servers_that_flap_are_followed_until_one_is_active() {
     let standby_answers = Arc::new(AtomicUsize::new(0));
     let counter = standby_answers.clone();
