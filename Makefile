@@ -2,7 +2,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test check sim bench
+.PHONY: help demo test check sim bench proto
 
 # The dev profile builds sooner than release, and Cargo.toml has it optimise the parts that matter.
 PROFILE ?= dev
@@ -27,6 +27,10 @@ check: ## the quick part of it: format, lints, core and unit tests
 sim: ## simulate the core under many schedules of faults
 	@scripts/tools
 	$(if $(SEED),SEED=$(SEED),SEEDS=$(SEEDS)) cargo test -p ydl-core --release --test simulation -- --nocapture
+
+proto: ## make the Rust code of the messages in crates/yarn-native/proto
+	@scripts/tools
+	cargo run --quiet -p yarn-native-proto-gen
 
 bench: ## measure, and say how it was measured
 	@scripts/tools

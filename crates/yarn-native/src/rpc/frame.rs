@@ -1,0 +1,231 @@
+//! Bytes on the wire: the greeting, frames, and the messages in them.
+
+use bytes::{Buf, Bytes, BytesMut};
+use prost::Message;
+
+use crate::proto::common::rpc_request_header_proto::OperationProto;
+use crate::proto::common::{
+    IpcConnectionContextProto, RequestHeaderProto, RpcKindProto, RpcRequestHeaderProto,
+    RpcResponseHeaderProto, RpcSaslProto,
+};
+use crate::rpc::Protocol;
+
+/// Ids of calls that are none.
+const CONTEXT_CALL: i32 = -3;
+const PING_CALL: i32 = -4;
+const SASL_CALL: i32 = -33;
+/// Responses carry ids without a sign.
+pub(crate) const SASL_ANSWER: u32 = SASL_CALL.cast_unsigned();
+/// All protocols are in their first version.
+const PROTOCOL_VERSION: u64 = 1;
+/// Room made for reading at a time, little when nothing is announced, and never much more than has
+/// come: what a peer announces is not believed.
+const READ_MIN: usize = 8 << 10;
+const READ_MAX: usize = 256 << 10;
+
+/// Who a client is to a server, over all its connections.
+pub(crate) type ClientId = [u8; 16];
+
+/// What the peer sent cannot be read as frames or messages.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Unreadable(pub(crate) String);
+
+impl Unreadable {
+    fn new(what: impl Into<String>) -> Self {
+        Self(what.into())
+    }
+}
+
+/// The first bytes of a connection.
+pub(crate) fn greeting(sasl: bool) -> [u8; 7] {
+    let authentication = if sasl { 0xdf } else { 0 };
+    [b'h', b'r', b'p', b'c', 9, 0, authentication]
+}
+
+pub(crate) fn request(
+    client: &ClientId,
+    call: u32,
+    retry: i32,
+    protocol: Protocol,
+    method: &str,
+    body: &[u8],
+) -> Vec<u8> {
+    let header = RequestHeaderProto {
+        method_name: method.to_owned(),
+        declaring_class_protocol_name: protocol.name().to_owned(),
+        client_protocol_version: PROTOCOL_VERSION,
+    };
+    let mut rest = Vec::with_capacity(header.encoded_len() + body.len() + 16);
+    put(&mut rest, &header);
+    // Writing into a vector cannot fail.
+    prost::encode_length_delimiter(body.len(), &mut rest).expect("a vector grows");
+    rest.extend_from_slice(body);
+    frame(&rpc_header(call.cast_signed(), client, retry), &rest)
+}
+
+pub(crate) fn context(client: &ClientId, context: &IpcConnectionContextProto) -> Vec<u8> {
+    let mut rest = Vec::new();
+    put(&mut rest, context);
+    frame(&rpc_header(CONTEXT_CALL, client, -1), &rest)
+}
+
+pub(crate) fn ping(client: &ClientId) -> Vec<u8> {
+    frame(&rpc_header(PING_CALL, client, -1), &[])
+}
+
+pub(crate) fn sasl(message: &RpcSaslProto) -> Vec<u8> {
+    let mut rest = Vec::with_capacity(message.encoded_len() + 8);
+    put(&mut rest, message);
+    frame(&rpc_header(SASL_CALL, &[], -1), &rest)
+}
+
+fn rpc_header(call: i32, client: &[u8], retry: i32) -> RpcRequestHeaderProto {
+    RpcRequestHeaderProto {
+        rpc_kind: Some(RpcKindProto::RpcProtocolBuffer.into()),
+        rpc_op: Some(OperationProto::RpcFinalPacket.into()),
+        call_id: call,
+        client_id: client.to_vec(),
+        retry_count: Some(retry),
+        ..RpcRequestHeaderProto::default()
+    }
+}
+
+fn frame(header: &RpcRequestHeaderProto, rest: &[u8]) -> Vec<u8> {
+    let mut whole = Vec::with_capacity(header.encoded_len() + rest.len() + 8);
+    whole.extend_from_slice(&[0; 4]);
+    put(&mut whole, header);
+    whole.extend_from_slice(rest);
+    // The caller has seen to it that no request comes near this.
+    let length = u32::try_from(whole.len() - 4).expect("requests are shorter than 4 GiB");
+    whole[..4].copy_from_slice(&length.to_be_bytes());
+    whole
+}
+
+fn put(buffer: &mut Vec<u8>, message: &impl Message) {
+    message
+        .encode_length_delimited(buffer)
+        .expect("a vector grows");
+}
+
+/// A response: its header, and what follows it.
+pub(crate) struct Response {
+    pub(crate) header: RpcResponseHeaderProto,
+    rest: Bytes,
+}
+
+impl Response {
+    pub(crate) fn parse(frame: Bytes) -> Result<Self, Unreadable> {
+        let mut rest = frame;
+        let header = take(&mut rest, "a response's header")?;
+        let header = RpcResponseHeaderProto::decode(header)
+            .map_err(|error| Unreadable::new(format!("a response's header is damaged: {error}")))?;
+        Ok(Self { header, rest })
+    }
+
+    /// The bytes of the message that answers the call.
+    pub(crate) fn body(mut self) -> Result<Bytes, Unreadable> {
+        take(&mut self.rest, "a response")
+    }
+
+    pub(crate) fn sasl(self) -> Result<RpcSaslProto, Unreadable> {
+        RpcSaslProto::decode(self.body()?)
+            .map_err(|error| Unreadable::new(format!("a message of SASL is damaged: {error}")))
+    }
+}
+
+/// Takes a message with its length before it.
+fn take(bytes: &mut Bytes, what: &str) -> Result<Bytes, Unreadable> {
+    let length = prost::decode_length_delimiter(&mut *bytes)
+        .ok()
+        .filter(|&length| length <= bytes.remaining())
+        .ok_or_else(|| Unreadable::new(format!("{what} is longer than its frame")))?;
+    Ok(bytes.split_to(length))
+}
+
+/// Cuts what arrives into frames.
+pub(crate) struct Deframer {
+    buffer: BytesMut,
+    frame_max: usize,
+    /// Nothing has been cut yet: it may not be a Hadoop server at all.
+    first: bool,
+}
+
+impl Deframer {
+    pub(crate) fn new(frame_max: usize) -> Self {
+        Self {
+            buffer: BytesMut::new(),
+            frame_max,
+            first: true,
+        }
+    }
+
+    /// Where to put what is read next.
+    pub(crate) fn room(&mut self) -> &mut BytesMut {
+        let announced = self
+            .buffer
+            .first_chunk()
+            .map_or(0, |&prefix| u32::from_be_bytes(prefix));
+        let missing = (announced as usize).saturating_sub(self.buffer.len());
+        self.buffer.reserve(missing.clamp(READ_MIN, READ_MAX));
+        &mut self.buffer
+    }
+
+    pub(crate) fn extend(&mut self, bytes: &[u8]) {
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// Whether a frame has begun and not ended.
+    pub(crate) fn is_amid(&self) -> bool {
+        !self.buffer.is_empty()
+    }
+
+    /// The next frame, once it is there.
+    pub(crate) fn next(&mut self) -> Result<Option<Bytes>, Unreadable> {
+        let Some(&prefix) = self.buffer.first_chunk::<4>() else {
+            return Ok(None);
+        };
+        let length = u32::from_be_bytes(prefix);
+        if self.first {
+            recognise(prefix)?;
+        }
+        let length = usize::try_from(length)
+            .ok()
+            .filter(|&length| length <= self.frame_max)
+            .ok_or_else(|| {
+                let limit = self.frame_max;
+                Unreadable::new(format!(
+                    "it announces {length} bytes, and {limit} are the limit"
+                ))
+            })?;
+        if self.buffer.len() - 4 < length {
+            return Ok(None);
+        }
+        self.first = false;
+        self.buffer.advance(4);
+        let frame = self.buffer.split_to(length).freeze();
+        if self.buffer.is_empty() && length > READ_MAX {
+            // What one large frame needed is not kept for the small ones after it.
+            self.buffer = BytesMut::new();
+        }
+        Ok(Some(frame))
+    }
+}
+
+/// Says what a peer is that answers with something else than a frame.
+fn recognise(prefix: [u8; 4]) -> Result<(), Unreadable> {
+    match &prefix {
+        b"HTTP" => Err(Unreadable::new(
+            "it speaks HTTP; this is a web port, not an RPC port",
+        )),
+        [0xff, 0xff, 0xff, 0xff] => Err(Unreadable::new(
+            "it speaks an older version of Hadoop RPC than 9",
+        )),
+        // A TLS alert.
+        [0x15, 0x03, ..] => Err(Unreadable::new("it speaks TLS; this is not an RPC port")),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

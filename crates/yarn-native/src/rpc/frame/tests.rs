@@ -1,0 +1,148 @@
+use super::*;
+use crate::proto::common::UserInformationProto;
+use crate::proto::common::rpc_sasl_proto::SaslState;
+use crate::security::text::from_hex;
+
+const CLIENT: ClientId = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
+
+#[test]
+fn a_connection_opens_with_the_bytes_hadoop_expects() {
+    assert_eq!(greeting(false).to_vec(), from_hex("68727063090000"));
+    let negotiate = RpcSaslProto {
+        state: SaslState::Negotiate.into(),
+        ..RpcSaslProto::default()
+    };
+    let opening = [&greeting(true)[..], &sasl(&negotiate)].concat();
+    let expected = from_hex("687270630900df 0000000e 0a08021000184122002801 021001");
+    assert_eq!(opening, expected);
+}
+
+#[test]
+fn the_context_names_the_user_and_the_protocol() {
+    let user_info = Some(UserInformationProto {
+        effective_user: Some("alice".into()),
+        real_user: None,
+    });
+    let protocol = Some(Protocol::APPLICATION_CLIENT.name().to_owned());
+    let bytes = context(
+        &CLIENT,
+        &IpcConnectionContextProto {
+            user_info,
+            protocol,
+        },
+    );
+    let expected = "0000005d1a0802100018052210000102030405060708090a0b0c0d0e0f2801
+        4112070a05616c6963651a36
+        6f72672e6170616368652e6861646f6f702e7961726e2e6170692e
+        4170706c69636174696f6e436c69656e7450726f746f636f6c5042";
+    assert_eq!(bytes, from_hex(expected));
+}
+
+#[test]
+fn a_call_names_its_method() {
+    let bytes = request(
+        &CLIENT,
+        0,
+        0,
+        Protocol::APPLICATION_CLIENT,
+        "getNewApplication",
+        &[],
+    );
+    let expected = "0000006a1a0802100018002210000102030405060708090a0b0c0d0e0f2800
+        4d0a116765744e65774170706c69636174696f6e1236
+        6f72672e6170616368652e6861646f6f702e7961726e2e6170692e
+        4170706c69636174696f6e436c69656e7450726f746f636f6c5042180100";
+    assert_eq!(bytes, from_hex(expected));
+}
+
+#[test]
+fn a_ping_has_no_body() {
+    let expected = "0000001b1a0802100018072210000102030405060708090a0b0c0d0e0f2801";
+    assert_eq!(ping(&CLIENT), from_hex(expected));
+}
+
+/// A response of two bytes to call 3.
+const RESPONSE: &[u8] = &[0, 0, 0, 8, 4, 8, 3, 16, 0, 2, 8, 1];
+
+#[test]
+fn frames_are_cut_wherever_the_stream_is() {
+    let stream = RESPONSE.repeat(3);
+    for cut in 0..stream.len() {
+        let mut deframer = Deframer::new(100);
+        let mut frames = Vec::new();
+        for part in [&stream[..cut], &stream[cut..]] {
+            deframer.extend(part);
+            while let Some(frame) = deframer.next().expect("sound frames") {
+                frames.push(frame);
+            }
+        }
+        assert_eq!(frames, [&RESPONSE[4..]; 3], "cut at {cut}");
+        assert!(!deframer.is_amid());
+    }
+    let response = Response::parse(Bytes::from_static(&RESPONSE[4..])).expect("sound");
+    assert_eq!(response.header.call_id, 3);
+    assert_eq!(&response.body().expect("a body")[..], [8, 1]);
+}
+
+#[test]
+fn a_frame_that_is_too_long_is_refused_before_it_comes() {
+    let mut deframer = Deframer::new(7);
+    deframer.extend(&RESPONSE[..4]);
+    let error = deframer
+        .next()
+        .expect_err("longer than the limit")
+        .to_string();
+    assert_eq!(error, "it announces 8 bytes, and 7 are the limit");
+}
+
+#[test]
+fn what_is_announced_takes_no_memory_before_it_comes() {
+    let mut deframer = Deframer::new(1 << 30);
+    deframer.extend(&(1u32 << 30).to_be_bytes());
+    assert_eq!(deframer.next(), Ok(None));
+    assert!(deframer.room().capacity() < 1 << 20);
+}
+
+#[test]
+fn a_peer_that_is_no_hadoop_server_is_named() {
+    for (bytes, what) in [
+        (&b"HTTP/1.1 400"[..], "web port"),
+        (&[0xff, 0xff, 0xff, 0xff, 0, 0], "older version"),
+        (&[0x15, 0x03, 0x01, 0x00, 0x02], "TLS"),
+    ] {
+        let mut deframer = Deframer::new(1 << 20);
+        deframer.extend(bytes);
+        let error = deframer.next().expect_err(what).to_string();
+        assert!(error.contains(what), "{error}");
+    }
+}
+
+#[test]
+fn a_response_cut_anywhere_is_refused_or_has_no_body() {
+    let whole = Bytes::from_static(&RESPONSE[4..]);
+    for end in 0..whole.len() {
+        if let Ok(response) = Response::parse(whole.slice(..end)) {
+            assert!(response.body().is_err(), "cut at {end}");
+        }
+    }
+}
+
+#[test]
+fn parsers_take_any_bytes() {
+    let mut bytes = crate::noise::Noise::new(7);
+    for round in 0..20_000 {
+        let frame = if round % 2 == 0 {
+            bytes.any(64)
+        } else {
+            bytes.mutated(&RESPONSE[4..])
+        };
+        if let Ok(response) = Response::parse(Bytes::from(frame.clone())) {
+            let _ = response.sasl();
+        }
+        let mut deframer = Deframer::new(32);
+        deframer.extend(&frame);
+        while let Ok(Some(frame)) = deframer.next() {
+            assert!(frame.len() <= 32);
+        }
+    }
+}

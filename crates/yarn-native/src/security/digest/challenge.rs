@@ -1,0 +1,187 @@
+//! The server's challenge: `realm="default",nonce="…",qop="auth,auth-int",…`.
+
+use crate::security::digest::cipher::Cipher;
+use crate::security::error::SecurityError;
+use crate::security::quality::Quality;
+
+/// Longer challenges are not looked at; the RFC allows 2048 bytes.
+const CHALLENGE_BYTES_MAX: usize = 8192;
+/// What a server takes in one message when it does not say.
+const MAXBUF_DEFAULT: usize = 65536;
+/// Less than this is a server that could take no message at all.
+const MAXBUF_MIN: usize = 64;
+
+/// What the server said, checked.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Challenge {
+    pub(super) realm: String,
+    pub(super) nonce: String,
+    pub(super) qualities: Vec<Quality>,
+    pub(super) ciphers: Vec<Cipher>,
+    pub(super) maxbuf: usize,
+}
+
+impl Challenge {
+    pub(super) fn parse(bytes: &[u8]) -> Result<Self, SecurityError> {
+        if bytes.len() > CHALLENGE_BYTES_MAX {
+            return Err(broken("it is too long"));
+        }
+        let text = std::str::from_utf8(bytes).map_err(|_| broken("it is not UTF-8"))?;
+        let (mut realm, mut nonce, mut maxbuf, mut md5_sess) = (None, None, None, false);
+        let (mut qualities, mut ciphers) = (None, None);
+        for (name, value) in directives(text)? {
+            match name {
+                // Several realms would be a question to a person; Hadoop names one.
+                "realm" => once(&mut realm, echoed(value)?)?,
+                "nonce" => once(&mut nonce, echoed(value)?)?,
+                "maxbuf" => {
+                    let size = value.parse().ok().filter(|&n: &usize| n >= MAXBUF_MIN);
+                    once(
+                        &mut maxbuf,
+                        size.ok_or_else(|| broken("its `maxbuf` is no size"))?,
+                    )?;
+                }
+                "qop" => once(&mut qualities, listed(value, Quality::from_digest_name))?,
+                "cipher" => once(&mut ciphers, listed(value, Cipher::from_name))?,
+                "algorithm" => md5_sess = value == "md5-sess",
+                // `charset`, `stale`, and what a later server may add.
+                _ => {}
+            }
+        }
+        if !md5_sess {
+            return Err(broken("its algorithm is not `md5-sess`"));
+        }
+        Ok(Self {
+            realm: realm.unwrap_or_default(),
+            nonce: nonce
+                .filter(|nonce| !nonce.is_empty())
+                .ok_or_else(|| broken("it has no nonce"))?,
+            qualities: qualities.unwrap_or_else(|| vec![Quality::Authentication]),
+            ciphers: ciphers.unwrap_or_default(),
+            maxbuf: maxbuf.unwrap_or(MAXBUF_DEFAULT),
+        })
+    }
+}
+
+fn broken(what: &str) -> SecurityError {
+    SecurityError::broken(format!("the DIGEST-MD5 challenge cannot be used: {what}"))
+}
+
+fn once<T>(slot: &mut Option<T>, value: T) -> Result<(), SecurityError> {
+    match slot.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(broken("it says something twice")),
+    }
+}
+
+/// A value that is sent back in quotes: nothing in it may end them.
+fn echoed(value: &str) -> Result<String, SecurityError> {
+    let plain = |byte: u8| matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\';
+    if value.bytes().all(plain) {
+        Ok(value.to_owned())
+    } else {
+        Err(broken("its realm or nonce has odd characters"))
+    }
+}
+
+/// The known words of a comma list; unknown ones are what others may use.
+fn listed<T>(value: &str, known: impl Fn(&str) -> Option<T>) -> Vec<T> {
+    value
+        .split(',')
+        .filter_map(|word| known(word.trim()))
+        .collect()
+}
+
+/// Splits into names and values; quotes are taken off, and commas in quotes divide nothing.
+pub(super) fn directives(text: &str) -> Result<Vec<(&str, &str)>, SecurityError> {
+    let mut found = Vec::new();
+    let mut rest = text.trim_matches(is_filler);
+    while !rest.is_empty() {
+        let (name, after) = rest
+            .split_once('=')
+            .ok_or_else(|| broken("a word has no value"))?;
+        let (value, after) = match after.strip_prefix('"') {
+            Some(quoted) => quoted
+                .split_once('"')
+                .ok_or_else(|| broken("a quote is never closed"))?,
+            None => after.split_at(after.find(',').unwrap_or(after.len())),
+        };
+        if !(after.is_empty() || after.starts_with(is_filler)) {
+            return Err(broken("something follows a closed quote"));
+        }
+        found.push((name.trim(), value.trim()));
+        rest = after.trim_start_matches(is_filler);
+    }
+    Ok(found)
+}
+
+fn is_filler(letter: char) -> bool {
+    letter == ',' || letter.is_ascii_whitespace()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HADOOP: &str = "realm=\"default\",nonce=\"MMaXW+iudIpz0ORWwKeauBMzgHgGlOL7NAWr+nOr\",\
+        qop=\"auth,auth-int,auth-conf\",charset=utf-8,cipher=\"3des,rc4,des,rc4-56,rc4-40\",\
+        algorithm=md5-sess";
+
+    #[test]
+    fn a_challenge_of_hadoop_is_understood() {
+        let challenge = Challenge::parse(HADOOP.as_bytes()).expect("a real challenge");
+        assert_eq!(challenge.realm, "default");
+        assert_eq!(challenge.nonce, "MMaXW+iudIpz0ORWwKeauBMzgHgGlOL7NAWr+nOr");
+        assert_eq!(challenge.qualities.len(), 3);
+        assert_eq!(challenge.ciphers, [Cipher::TripleDes, Cipher::Rc4]);
+        assert_eq!(challenge.maxbuf, 65536);
+    }
+
+    #[test]
+    fn a_challenge_that_cannot_be_answered_is_refused() {
+        for (bad, why) in [
+            ("nonce=\"a\"", "algorithm"),
+            ("nonce=\"a\",algorithm=md5", "algorithm"),
+            ("algorithm=md5-sess", "no nonce"),
+            ("nonce=\"\",algorithm=md5-sess", "no nonce"),
+            ("nonce=\"a,algorithm=md5-sess", "never closed"),
+            ("nonce=\"a\"b,algorithm=md5-sess", "closed quote"),
+            ("nonce=a,nonce=b,algorithm=md5-sess", "twice"),
+            (
+                "realm=\"a\",realm=\"b\",nonce=c,algorithm=md5-sess",
+                "twice",
+            ),
+            (
+                "realm=\"d\\\\,x\",nonce=c,algorithm=md5-sess",
+                "odd characters",
+            ),
+            (
+                "realm=\"d\u{e9}\",nonce=c,algorithm=md5-sess",
+                "odd characters",
+            ),
+            ("nonce=a,maxbuf=-1,algorithm=md5-sess", "maxbuf"),
+            ("nonce=a,maxbuf=3,algorithm=md5-sess", "maxbuf"),
+            ("hello", "no value"),
+            (&"a=b,".repeat(4000), "too long"),
+        ] {
+            let error = Challenge::parse(bad.as_bytes()).expect_err(bad).to_string();
+            assert!(error.contains(why), "{bad}: {error}");
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_taken() {
+        let mut noise = crate::noise::Noise::new(11);
+        for _ in 0..20_000 {
+            let _ = Challenge::parse(&noise.mutated(HADOOP.as_bytes()));
+            let _ = Challenge::parse(&noise.any(80));
+        }
+    }
+
+    #[test]
+    fn a_challenge_without_qualities_offers_authentication() {
+        let challenge = Challenge::parse(b"nonce=a , algorithm=md5-sess").expect("minimal");
+        assert_eq!(challenge.qualities, [Quality::Authentication]);
+        assert_eq!(challenge.realm, "");
+    }
+}

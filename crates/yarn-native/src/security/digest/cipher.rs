@@ -1,0 +1,162 @@
+//! The ciphers of DIGEST-MD5's privacy: RC4, and triple DES for servers that have RC4 turned off.
+
+use cbc::cipher::{Array, BlockModeDecrypt, BlockModeEncrypt, KeyIvInit};
+use des::TdesEde2;
+use rc4::{KeyInit, Rc4, StreamCipher};
+
+/// Bytes of a block of triple DES.
+const BLOCK: usize = 8;
+
+/// A cipher both sides may know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cipher {
+    Rc4,
+    TripleDes,
+}
+
+impl Cipher {
+    pub(super) fn from_name(name: &str) -> Option<Self> {
+        match name {
+            "rc4" => Some(Self::Rc4),
+            "3des" => Some(Self::TripleDes),
+            _ => None,
+        }
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Rc4 => "rc4",
+            Self::TripleDes => "3des",
+        }
+    }
+
+    /// RC4 where there is a choice: it is far quicker, and neither keeps a secret for decades.
+    pub(super) fn choose(offered: &[Self]) -> Option<Self> {
+        [Self::Rc4, Self::TripleDes]
+            .into_iter()
+            .find(|cipher| offered.contains(cipher))
+    }
+}
+
+/// What turns plain bytes into sealed ones. Its state runs on from message to message.
+pub(super) enum Sealer {
+    Rc4(Box<Rc4>),
+    TripleDes(Box<cbc::Encryptor<TdesEde2>>),
+}
+
+/// The way back.
+pub(super) enum Opener {
+    Rc4(Box<Rc4>),
+    TripleDes(Box<cbc::Decryptor<TdesEde2>>),
+}
+
+impl Sealer {
+    pub(super) fn new(cipher: Cipher, key: &[u8; 16]) -> Self {
+        match cipher {
+            Cipher::Rc4 => Self::Rc4(Box::new(rc4(key))),
+            Cipher::TripleDes => {
+                let (keys, iv) = triple_des_keys(key);
+                let state = cbc::Encryptor::new(&Array(keys), &Array(iv));
+                Self::TripleDes(Box::new(state))
+            }
+        }
+    }
+
+    /// Pads, appends the code that authenticates the message, and seals all of it in place.
+    pub(super) fn seal(&mut self, message: &mut Vec<u8>, mac: &[u8]) {
+        match self {
+            Self::Rc4(state) => {
+                message.extend_from_slice(mac);
+                state.apply_keystream(message);
+            }
+            Self::TripleDes(state) => {
+                let pad = BLOCK - (message.len() + mac.len()) % BLOCK;
+                message.extend(std::iter::repeat_n(pad as u8, pad));
+                message.extend_from_slice(mac);
+                for block in message.chunks_exact_mut(BLOCK) {
+                    let block: &mut [u8; BLOCK] =
+                        block.try_into().expect("chunks_exact gives whole blocks");
+                    state.encrypt_block(block.into());
+                }
+            }
+        }
+    }
+}
+
+impl Opener {
+    pub(super) fn new(cipher: Cipher, key: &[u8; 16]) -> Self {
+        match cipher {
+            Cipher::Rc4 => Self::Rc4(Box::new(rc4(key))),
+            Cipher::TripleDes => {
+                let (keys, iv) = triple_des_keys(key);
+                let state = cbc::Decryptor::new(&Array(keys), &Array(iv));
+                Self::TripleDes(Box::new(state))
+            }
+        }
+    }
+
+    /// Opens in place and takes the padding off; what is left is the message and, at its end, the
+    /// `mac` bytes of its code. `None` where that is impossible.
+    pub(super) fn open(&mut self, sealed: &mut Vec<u8>, mac: usize) -> Option<()> {
+        match self {
+            Self::Rc4(state) => {
+                state.apply_keystream(sealed);
+                (sealed.len() >= mac).then_some(())
+            }
+            Self::TripleDes(state) => {
+                if !sealed.len().is_multiple_of(BLOCK) || sealed.len() <= mac {
+                    return None;
+                }
+                for block in sealed.chunks_exact_mut(BLOCK) {
+                    let block: &mut [u8; BLOCK] =
+                        block.try_into().expect("chunks_exact gives whole blocks");
+                    state.decrypt_block(block.into());
+                }
+                let padded = sealed.len() - mac;
+                let pad = usize::from(sealed[padded - 1]);
+                let start = padded.checked_sub(pad)?;
+                let sound = (1..=BLOCK).contains(&pad)
+                    && sealed[start..padded]
+                        .iter()
+                        .all(|&byte| usize::from(byte) == pad);
+                sound.then(|| drop(sealed.drain(start..padded)))
+            }
+        }
+    }
+}
+
+fn rc4(key: &[u8; 16]) -> Rc4 {
+    Rc4::new_from_slice(key).expect("RC4 takes any key of 1 to 256 bytes")
+}
+
+/// Two keys of 7 bytes, each spread over 8 with a parity bit, and the first block's vector.
+fn triple_des_keys(key: &[u8; 16]) -> ([u8; 16], [u8; BLOCK]) {
+    let mut keys = [0; 16];
+    for (spread, packed) in keys.chunks_exact_mut(8).zip(key.chunks_exact(7)) {
+        let bits = packed
+            .iter()
+            .fold(0u64, |bits, &byte| bits << 8 | u64::from(byte));
+        for (i, byte) in spread.iter_mut().enumerate() {
+            let seven = ((bits >> (49 - 7 * i)) & 0x7f) as u8;
+            let odd = u8::from(seven.count_ones().is_multiple_of(2));
+            *byte = seven << 1 | odd;
+        }
+    }
+    let mut iv = [0; BLOCK];
+    iv.copy_from_slice(&key[8..]);
+    (keys, iv)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::security::text::from_hex;
+
+    #[test]
+    fn keys_of_triple_des_are_spread_with_odd_parity() {
+        let key = from_hex("2a10d2aafa4db083a4abc199d22b0c36");
+        let (keys, iv) = triple_des_keys(&key.try_into().expect("16 bytes"));
+        assert_eq!(keys.to_vec(), from_hex("2a083454aed33761 83d32a7919ce4957"));
+        assert_eq!(iv.to_vec(), from_hex("a4abc199d22b0c36"));
+    }
+}

@@ -1,0 +1,263 @@
+//! The client's side of the dialogue: answer the challenge, check the server's answer.
+
+use md5::{Digest, Md5};
+use subtle::ConstantTimeEq;
+use zeroize::Zeroizing;
+
+use crate::security::digest::challenge::{self, Challenge};
+use crate::security::digest::cipher::Cipher;
+use crate::security::digest::layer::DigestLayer;
+use crate::security::error::SecurityError;
+use crate::security::quality::Quality;
+use crate::security::text::{base64, hex};
+use crate::token::Token;
+
+/// What this client takes in one message. Servers do not keep to it, and need not.
+const MAXBUF: usize = 65536;
+/// The one time each nonce is used.
+const NONCE_COUNT: &str = "00000001";
+/// Random bytes of the client's nonce.
+const CNONCE_BYTES: usize = 24;
+
+/// A client that has answered the challenge and waits for the server's own proof.
+pub(crate) struct DigestClient {
+    session: Zeroizing<[u8; 16]>,
+    server_proof: Zeroizing<String>,
+    quality: Quality,
+    cipher: Option<Cipher>,
+    maxbuf: usize,
+}
+
+impl DigestClient {
+    /// Answers a challenge with a token. `uri` names the server, `/default` in Hadoop.
+    pub(crate) fn answer(
+        challenge: &[u8],
+        token: &Token,
+        uri: &str,
+        wanted: &[Quality],
+    ) -> Result<(Self, Vec<u8>), SecurityError> {
+        let mut random = [0; CNONCE_BYTES];
+        getrandom::fill(&mut random).map_err(|_| SecurityError::NoRandomness)?;
+        Self::answer_with(challenge, token, uri, wanted, &base64(&random))
+    }
+
+    fn answer_with(
+        challenge: &[u8],
+        token: &Token,
+        uri: &str,
+        wanted: &[Quality],
+        cnonce: &str,
+    ) -> Result<(Self, Vec<u8>), SecurityError> {
+        let Challenge {
+            realm,
+            nonce,
+            qualities,
+            ciphers,
+            maxbuf,
+        } = Challenge::parse(challenge)?;
+        // Privacy without a cipher we know is not offered to us.
+        let usable: Vec<Quality> = qualities
+            .into_iter()
+            .filter(|&q| q != Quality::Privacy || Cipher::choose(&ciphers).is_some())
+            .collect();
+        let quality = Quality::choose(wanted, &usable)
+            .ok_or_else(|| SecurityError::no_common_quality(&usable, wanted))?;
+        let cipher = Cipher::choose(&ciphers).filter(|_| quality == Quality::Privacy);
+
+        let user = base64(&token.identifier);
+        let password = base64(token.password.expose());
+        let session = session_secret(&user, &realm, &password, &nonce, cnonce);
+        let prove = |role: &str| proof(&session, &nonce, cnonce, quality, role, uri);
+        let mut reply = format!(
+            "charset=utf-8,username=\"{}\",realm=\"{realm}\",nonce=\"{nonce}\",nc={NONCE_COUNT},\
+             cnonce=\"{cnonce}\",digest-uri=\"{uri}\",maxbuf={MAXBUF},response={},qop={}",
+            *user,
+            *prove("AUTHENTICATE"),
+            quality.digest_name(),
+        );
+        if let Some(cipher) = cipher {
+            reply.push_str(&format!(",cipher=\"{}\"", cipher.name()));
+        }
+        let server_proof = prove("");
+        Ok((
+            Self {
+                session,
+                server_proof,
+                quality,
+                cipher,
+                maxbuf,
+            },
+            reply.into_bytes(),
+        ))
+    }
+
+    /// Checks that the server knows the password too; gives the protection that was agreed.
+    pub(crate) fn finish(self, answer: &[u8]) -> Result<Option<DigestLayer>, SecurityError> {
+        let text = std::str::from_utf8(answer).map_err(|_| SecurityError::UnprovenServer)?;
+        let said = challenge::directives(text).map_err(|_| SecurityError::UnprovenServer)?;
+        let shown = said
+            .iter()
+            .find_map(|&(name, value)| (name == "rspauth").then_some(value))
+            .ok_or(SecurityError::UnprovenServer)?;
+        if !bool::from(shown.as_bytes().ct_eq(self.server_proof.as_bytes())) {
+            return Err(SecurityError::UnprovenServer);
+        }
+        Ok(match self.quality {
+            Quality::Authentication => None,
+            Quality::Integrity | Quality::Privacy => {
+                // Java fills no more than its own buffer either, whatever the server would take.
+                let maxbuf = self.maxbuf.min(MAXBUF);
+                Some(DigestLayer::new(&self.session, self.cipher, maxbuf))
+            }
+        })
+    }
+}
+
+/// MD5(A1): what client and server both can compute, and nobody else.
+fn session_secret(
+    user: &str,
+    realm: &str,
+    password: &str,
+    nonce: &str,
+    cnonce: &str,
+) -> Zeroizing<[u8; 16]> {
+    let who = Md5::new()
+        .chain_update(user)
+        .chain_update(":")
+        .chain_update(realm)
+        .chain_update(":")
+        .chain_update(password)
+        .finalize();
+    let who = Zeroizing::new(<[u8; 16]>::from(who));
+    let session = Md5::new()
+        .chain_update(*who)
+        .chain_update(format!(":{nonce}:{cnonce}"))
+        .finalize();
+    Zeroizing::new(session.into())
+}
+
+/// The response of the client, or with an empty `role` that of the server.
+fn proof(
+    session: &[u8; 16],
+    nonce: &str,
+    cnonce: &str,
+    quality: Quality,
+    role: &str,
+    uri: &str,
+) -> Zeroizing<String> {
+    let no_body = if quality == Quality::Authentication {
+        ""
+    } else {
+        ":00000000000000000000000000000000"
+    };
+    let what = Md5::digest(format!("{role}:{uri}{no_body}"));
+    let whole = Md5::new()
+        .chain_update(hex(session).as_bytes())
+        .chain_update(format!(
+            ":{nonce}:{NONCE_COUNT}:{cnonce}:{}:",
+            quality.digest_name()
+        ))
+        .chain_update(hex(&what).as_bytes())
+        .finalize();
+    hex(&whole)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::security::text::from_hex;
+
+    const CNONCE: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+
+    fn token() -> Token {
+        Token {
+            identifier: from_hex("0a0d0a0908071080d095ffbc311001102a"),
+            password: b"0123456789abcdefghij".to_vec().into(),
+            kind: "YARN_AM_RM_TOKEN".into(),
+            service: String::new(),
+        }
+    }
+
+    fn challenge(ciphers: &str) -> String {
+        format!(
+            "realm=\"default\",nonce=\"MMaXW+iudIpz0ORWwKeauBMzgHgGlOL7NAWr+nOr\",\
+             qop=\"auth,auth-int,auth-conf\",charset=utf-8,cipher=\"{ciphers}\",algorithm=md5-sess"
+        )
+    }
+
+    fn answer(wanted: &[Quality], ciphers: &str) -> Result<(DigestClient, String), SecurityError> {
+        let challenge = challenge(ciphers);
+        let (client, reply) =
+            DigestClient::answer_with(challenge.as_bytes(), &token(), "/default", wanted, CNONCE)?;
+        Ok((client, String::from_utf8(reply).expect("a reply is text")))
+    }
+
+    fn check(quality: Quality, response: &str, rspauth: &str, cipher: &str) {
+        let (client, reply) = answer(&[quality], "3des,rc4,des,rc4-56,rc4-40").expect("an answer");
+        assert_eq!(
+            reply,
+            format!(
+                "charset=utf-8,username=\"Cg0KCQgHEIDQlf+8MRABECo=\",realm=\"default\",\
+                 nonce=\"MMaXW+iudIpz0ORWwKeauBMzgHgGlOL7NAWr+nOr\",nc=00000001,\
+                 cnonce=\"{CNONCE}\",digest-uri=\"/default\",maxbuf=65536,\
+                 response={response},qop={}{cipher}",
+                quality.digest_name(),
+            )
+        );
+        let layer = client
+            .finish(format!("rspauth={rspauth}").as_bytes())
+            .expect("a sound server");
+        assert_eq!(layer.is_some(), quality != Quality::Authentication);
+    }
+
+    #[test]
+    fn answers_are_those_of_java() {
+        check(
+            Quality::Authentication,
+            "a3c84709068d3c115f2b2665be2a2459",
+            "27ac4fe45c830055f5e13fc565dd0075",
+            "",
+        );
+        check(
+            Quality::Integrity,
+            "d06c525d8cc32c94629b89e7d0aaff50",
+            "d9087b892dcaf8ca1b389b5bb2860e30",
+            "",
+        );
+        check(
+            Quality::Privacy,
+            "5e3956eaacd41cbc996346bbacd437bd",
+            "a747fde2bf5791b2e9714d7ba3f30429",
+            ",cipher=\"rc4\"",
+        );
+    }
+
+    #[test]
+    fn a_server_that_does_not_know_the_password_is_not_believed() {
+        for bad in [
+            "rspauth=27ac4fe45c830055f5e13fc565dd0076",
+            "rspauth=",
+            "rspauth",
+            "",
+            "response=27ac4fe45c830055f5e13fc565dd0075",
+            "\u{0}",
+        ] {
+            let (client, _) = answer(&[Quality::Authentication], "rc4").expect("an answer");
+            let outcome = client.finish(bad.as_bytes()).map(|_| ());
+            assert_eq!(outcome, Err(SecurityError::UnprovenServer), "{bad}");
+        }
+    }
+
+    #[test]
+    fn triple_des_is_taken_where_rc4_is_off_and_privacy_is_gone_where_both_are() {
+        let (_, reply) = answer(&[], "3des,des").expect("an answer");
+        assert!(reply.ends_with("qop=auth-conf,cipher=\"3des\""), "{reply}");
+        let (_, reply) = answer(&[], "des").expect("an answer");
+        assert!(reply.ends_with("qop=auth-int"), "{reply}");
+        let refused = answer(&[Quality::Privacy], "des").map(|_| ());
+        assert!(matches!(
+            refused,
+            Err(SecurityError::NoCommonQuality { .. })
+        ));
+    }
+}

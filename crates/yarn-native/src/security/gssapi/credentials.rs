@@ -1,0 +1,152 @@
+//! The caller's credentials: from a ticket cache, or from a keytab.
+
+use std::collections::hash_map::DefaultHasher;
+use std::ffi::{CString, c_int};
+use std::fs::File;
+use std::hash::{Hash, Hasher};
+use std::path::Path;
+use std::ptr;
+use std::sync::Arc;
+
+use crate::security::error::SecurityError;
+use crate::security::gssapi::library::{Functions, KeyValue, KeyValues, OidSet};
+use crate::security::gssapi::owned::{self, Credentials, Name};
+use crate::security::gssapi::status;
+use crate::security::identity::Tickets;
+
+/// `GSS_C_INDEFINITE`, `GSS_C_INITIATE`.
+const AS_LONG_AS_POSSIBLE: u32 = u32::MAX;
+const TO_INITIATE: c_int = 1;
+
+impl Credentials {
+    /// Finds tickets, or gets them with the keytab; may wait for a Kerberos server.
+    pub(super) fn acquire(gss: &Arc<Functions>, tickets: &Tickets) -> Result<Self, SecurityError> {
+        match tickets {
+            Tickets::Default => Self::find(gss, None, &[]),
+            Tickets::Cache(name) => Self::find(gss, None, &[(c"ccache", text(name)?)]),
+            Tickets::Keytab { path, principal } => {
+                let unusable = |reason| SecurityError::Keytab {
+                    path: path.display().to_string(),
+                    principal: principal.clone(),
+                    reason,
+                };
+                // The library would look on for a cache, and miss that instead.
+                File::open(path).map_err(|error| unusable(error.to_string()))?;
+                Self::with_keytab(gss, path, principal).map_err(|error| match error {
+                    SecurityError::NoTicket { .. } => {
+                        unusable("it holds no key of this principal".to_owned())
+                    }
+                    SecurityError::Kerberos { reason, .. } => unusable(reason),
+                    other => other,
+                })
+            }
+        }
+    }
+
+    fn with_keytab(
+        gss: &Arc<Functions>,
+        path: &Path,
+        principal: &str,
+    ) -> Result<Self, SecurityError> {
+        let name = Name::principal(gss, principal)?;
+        let place = path.to_str().ok_or_else(|| odd_text("the keytab's path"))?;
+        let store = [
+            (c"client_keytab", text(&format!("FILE:{place}"))?),
+            (c"ccache", text(&memory_cache(path, principal))?),
+        ];
+        Self::find(gss, Some(&name), &store)
+    }
+
+    fn find(
+        gss: &Arc<Functions>,
+        name: Option<&Name>,
+        store: &[(&'static std::ffi::CStr, CString)],
+    ) -> Result<Self, SecurityError> {
+        let elements: Vec<KeyValue> = store
+            .iter()
+            .map(|(key, value)| KeyValue {
+                key: key.as_ptr(),
+                value: value.as_ptr(),
+            })
+            .collect();
+        let store = KeyValues {
+            // There are two at most.
+            count: elements.len() as u32,
+            elements: elements.as_ptr(),
+        };
+        let kerberos = owned::kerberos();
+        let mechanisms = OidSet {
+            count: 1,
+            elements: &kerberos,
+        };
+        let (mut minor, mut handle) = (0, ptr::null_mut());
+        // SAFETY: all pointers are null where that is allowed, or to locals that outlive the call.
+        let major = unsafe {
+            (gss.acquire_cred_from)(
+                &mut minor,
+                name.map_or(ptr::null_mut(), |name| name.handle),
+                AS_LONG_AS_POSSIBLE,
+                &mechanisms,
+                TO_INITIATE,
+                if elements.is_empty() {
+                    ptr::null()
+                } else {
+                    &store
+                },
+                &mut handle,
+                ptr::null_mut(),
+                ptr::null_mut(),
+            )
+        };
+        status::check(gss, major, minor, "finding a ticket")?;
+        let credentials = Self {
+            handle,
+            gss: gss.clone(),
+        };
+        credentials.check_lifetime()?;
+        Ok(credentials)
+    }
+
+    /// The library puts off looking for tickets; this makes it look, so that what is missing is
+    /// told as that and not as a failed handshake.
+    fn check_lifetime(&self) -> Result<(), SecurityError> {
+        let (mut minor, mut seconds) = (0, 0);
+        // SAFETY: the handle is live; what is not wanted is null, as the function allows.
+        let major = unsafe {
+            (self.gss.inquire_cred)(
+                &mut minor,
+                self.handle,
+                ptr::null_mut(),
+                &mut seconds,
+                ptr::null_mut(),
+                ptr::null_mut(),
+            )
+        };
+        status::check(&self.gss, major, minor, "finding a ticket")?;
+        if seconds == 0 {
+            let reason = "its lifetime is over".to_owned();
+            return Err(SecurityError::TicketExpired { reason });
+        }
+        Ok(())
+    }
+}
+
+/// A cache in this process's memory, the same for each connection with the same keytab: tickets
+/// are fetched once and renewed in time, not for every connection.
+fn memory_cache(path: &Path, principal: &str) -> String {
+    let mut hasher = DefaultHasher::new();
+    (path, principal).hash(&mut hasher);
+    format!("MEMORY:yarn-native-{:016x}", hasher.finish())
+}
+
+fn text(text: &str) -> Result<CString, SecurityError> {
+    CString::new(text).map_err(|_| odd_text("the name of a cache or keytab"))
+}
+
+fn odd_text(what: &str) -> SecurityError {
+    let reason = format!("{what} is not plain text");
+    SecurityError::Kerberos {
+        during: "finding a ticket",
+        reason,
+    }
+}

@@ -1,0 +1,159 @@
+//! Objects of the library, each with one owner that gives it back.
+
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::Arc;
+
+use crate::security::error::SecurityError;
+use crate::security::gssapi::library::{Buffer, Functions, Handle, Oid};
+use crate::security::gssapi::status;
+use crate::security::principal::Target;
+
+/// An object identifier in the form the library takes.
+macro_rules! oid {
+    ($name:ident, $doc:literal, $($byte:literal),*) => {
+        #[doc = $doc]
+        pub(super) fn $name() -> Oid {
+            const BYTES: &[u8] = &[$($byte),*];
+            Oid { length: BYTES.len() as u32, elements: BYTES.as_ptr().cast() }
+        }
+    };
+}
+
+oid!(
+    kerberos,
+    "1.2.840.113554.1.2.2, Kerberos.",
+    0x2a,
+    0x86,
+    0x48,
+    0x86,
+    0xf7,
+    0x12,
+    1,
+    2,
+    2
+);
+oid!(
+    principal_name,
+    "1.2.840.113554.1.2.2.1, a principal with its realm.",
+    0x2a,
+    0x86,
+    0x48,
+    0x86,
+    0xf7,
+    0x12,
+    1,
+    2,
+    2,
+    1
+);
+oid!(
+    host_based_name,
+    "1.2.840.113554.1.2.1.4, `service@host`.",
+    0x2a,
+    0x86,
+    0x48,
+    0x86,
+    0xf7,
+    0x12,
+    1,
+    2,
+    1,
+    4
+);
+
+/// Lends bytes to the library for the length of a call.
+pub(super) fn lent(bytes: &[u8]) -> Buffer {
+    Buffer {
+        length: bytes.len(),
+        value: bytes.as_ptr().cast_mut().cast::<c_void>(),
+    }
+}
+
+/// Room for bytes the library gives.
+pub(super) struct Given {
+    pub(super) buffer: Buffer,
+    gss: Arc<Functions>,
+}
+
+impl Given {
+    pub(super) fn new(gss: &Arc<Functions>) -> Self {
+        let buffer = Buffer {
+            length: 0,
+            value: ptr::null_mut(),
+        };
+        Self {
+            buffer,
+            gss: gss.clone(),
+        }
+    }
+
+    pub(super) fn to_vec(&self) -> Vec<u8> {
+        if self.buffer.value.is_null() {
+            return Vec::new();
+        }
+        // SAFETY: a buffer the library has filled holds `length` readable bytes until released.
+        let bytes = unsafe {
+            std::slice::from_raw_parts(self.buffer.value.cast::<u8>(), self.buffer.length)
+        };
+        bytes.to_vec()
+    }
+}
+
+impl Drop for Given {
+    fn drop(&mut self) {
+        // SAFETY: the buffer is empty or was filled by the library; releasing either is defined.
+        unsafe { (self.gss.release_buffer)(&mut 0, &mut self.buffer) };
+    }
+}
+
+/// A principal's name.
+pub(super) struct Name {
+    pub(super) handle: Handle,
+    gss: Arc<Functions>,
+}
+
+impl Name {
+    pub(super) fn principal(gss: &Arc<Functions>, name: &str) -> Result<Self, SecurityError> {
+        Self::import(gss, name, &principal_name())
+    }
+
+    pub(super) fn target(gss: &Arc<Functions>, target: &Target) -> Result<Self, SecurityError> {
+        match target {
+            Target::Principal(name) => Self::import(gss, name, &principal_name()),
+            Target::HostBased(name) => Self::import(gss, name, &host_based_name()),
+        }
+    }
+
+    fn import(gss: &Arc<Functions>, name: &str, kind: &Oid) -> Result<Self, SecurityError> {
+        let (mut minor, mut handle) = (0, ptr::null_mut());
+        // SAFETY: all pointers are to locals; the library copies the name.
+        let major =
+            unsafe { (gss.import_name)(&mut minor, &lent(name.as_bytes()), kind, &mut handle) };
+        status::check(gss, major, minor, "reading a principal's name")?;
+        Ok(Self {
+            handle,
+            gss: gss.clone(),
+        })
+    }
+}
+
+impl Drop for Name {
+    fn drop(&mut self) {
+        // SAFETY: the handle is the library's and has this one owner.
+        unsafe { (self.gss.release_name)(&mut 0, &mut self.handle) };
+    }
+}
+
+/// The caller's credentials.
+pub(super) struct Credentials {
+    pub(super) handle: Handle,
+    pub(super) gss: Arc<Functions>,
+}
+
+impl Drop for Credentials {
+    fn drop(&mut self) {
+        // SAFETY: the handle is the library's and has this one owner.
+        unsafe { (self.gss.release_cred)(&mut 0, &mut self.handle) };
+    }
+}

@@ -1,0 +1,122 @@
+//! What the library's numbers mean to a person.
+
+use std::ffi::c_int;
+use std::sync::Arc;
+
+use crate::security::error::SecurityError;
+use crate::security::gssapi::library::Functions;
+use crate::security::gssapi::owned::{self, Given};
+
+/// `GSS_C_GSS_CODE`, `GSS_C_MECH_CODE`: which of the two numbers a text is for.
+const OF_GSSAPI: c_int = 1;
+const OF_KERBEROS: c_int = 2;
+/// Routine and calling errors are in the upper half.
+const ERRORS: u32 = 0xffff_0000;
+/// `GSS_S_NO_CRED`, `GSS_S_CREDENTIALS_EXPIRED`, `GSS_S_BAD_MIC` (also `GSS_S_BAD_SIG`),
+/// `GSS_S_DEFECTIVE_TOKEN`.
+const NO_CREDENTIALS: u32 = 7 << 16;
+const EXPIRED: u32 = 11 << 16;
+const BAD_MIC: u32 = 6 << 16;
+const DEFECTIVE_TOKEN: u32 = 9 << 16;
+/// Where Kerberos' own numbers begin.
+const KERBEROS: i32 = -1_765_328_384;
+/// Texts are put together from this many pieces at most.
+const PIECES_MAX: usize = 8;
+
+/// An error, if the numbers say so.
+pub(super) fn check(
+    gss: &Arc<Functions>,
+    major: u32,
+    minor: u32,
+    during: &'static str,
+) -> Result<(), SecurityError> {
+    if major & ERRORS == 0 {
+        return Ok(());
+    }
+    // The library keeps its longer texts for the thread that saw the failure, until its next one.
+    let kerberos = texts(gss, minor, OF_KERBEROS);
+    let reason = if kerberos.is_empty() {
+        texts(gss, major, OF_GSSAPI)
+    } else {
+        kerberos
+    };
+    Err(named(major, minor, during, reason))
+}
+
+/// Cut by what a person can do about it.
+fn named(major: u32, minor: u32, during: &'static str, reason: String) -> SecurityError {
+    // The number is a signed one that travels in an unsigned type.
+    match minor.cast_signed().wrapping_sub(KERBEROS) {
+        // The ticket, or the principal itself.
+        32 => SecurityError::TicketExpired { reason },
+        37 | 148 => SecurityError::ClockSkew { reason },
+        // Client or server not in the database, a realm that is not here, or that nobody knows.
+        6 | 7 | 43 | 68 | 149 | 154 | 185 | 217 | 224 | 243 => SecurityError::WrongRealm { reason },
+        156 | 220 => SecurityError::KdcUnreachable { reason },
+        // No cache, nothing in it, or one that cannot be read.
+        141 | 193..=195 | 199 | 203 => SecurityError::NoTicket { reason },
+        _ if major & ERRORS == EXPIRED => SecurityError::TicketExpired { reason },
+        _ if major & ERRORS == NO_CREDENTIALS => SecurityError::NoTicket { reason },
+        _ if major & ERRORS == BAD_MIC => SecurityError::Tampered {
+            what: "its code does not fit",
+        },
+        _ if major & ERRORS == DEFECTIVE_TOKEN => SecurityError::Tampered {
+            what: "it is no message of Kerberos",
+        },
+        _ => SecurityError::Kerberos { during, reason },
+    }
+}
+
+fn texts(gss: &Arc<Functions>, status: u32, kind: c_int) -> String {
+    let mut pieces = Vec::new();
+    let mut more = 0;
+    while status != 0 && pieces.len() < PIECES_MAX {
+        let mut text = Given::new(gss);
+        // SAFETY: all pointers are to locals that outlive the call.
+        let major = unsafe {
+            let mechanism = owned::kerberos();
+            (gss.display_status)(
+                &mut 0,
+                status,
+                kind,
+                &mechanism,
+                &mut more,
+                &mut text.buffer,
+            )
+        };
+        if major & ERRORS != 0 {
+            break;
+        }
+        pieces.push(String::from_utf8_lossy(&text.to_vec()).into_owned());
+        if more == 0 {
+            break;
+        }
+    }
+    pieces.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check_name(major: u32, code: i32, expected: &str) {
+        let minor = KERBEROS.wrapping_add(code).cast_unsigned();
+        let error = named(major, minor, "the handshake", "so it said".into());
+        let debug = format!("{error:?}");
+        assert!(debug.starts_with(expected), "{code}: {debug}");
+    }
+
+    #[test]
+    fn numbers_of_kerberos_have_names() {
+        let failure = 13 << 16;
+        check_name(failure, 32, "TicketExpired");
+        check_name(failure, 37, "ClockSkew");
+        check_name(failure, 7, "WrongRealm");
+        check_name(failure, 154, "WrongRealm");
+        check_name(failure, 156, "KdcUnreachable");
+        check_name(NO_CREDENTIALS, 195, "NoTicket");
+        check_name(NO_CREDENTIALS, 100, "NoTicket");
+        check_name(EXPIRED, 100, "TicketExpired");
+        check_name(failure, 100, "Kerberos");
+    }
+}

@@ -1,0 +1,264 @@
+//! Which Kerberos principal a server may have.
+
+use std::fmt;
+
+use crate::security::error::SecurityError;
+
+/// The word in a configured principal that stands for the server's own host.
+const HOST: &str = "_HOST";
+
+/// The principal a server must have to be trusted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ServerPrincipal {
+    /// Exactly this one, as in `yarn/_HOST@EXAMPLE.COM`; `_HOST` is the host that is called.
+    Named(String),
+    /// Any that fits the pattern, as in `yarn/*.example.com@EXAMPLE.COM` (`*` and `?`).
+    Like(String),
+}
+
+/// Who the server says it is: the two halves of `yarn/rm.example.com`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Claim {
+    primary: String,
+    host: String,
+}
+
+/// The name to ask a ticket for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// A principal with its realm.
+    Principal(String),
+    /// `yarn@host`; the Kerberos library finds the realm.
+    HostBased(String),
+}
+
+impl fmt::Display for ServerPrincipal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Named(name) => f.write_str(name),
+            Self::Like(pattern) => f.write_str(pattern),
+        }
+    }
+}
+
+impl fmt::Display for Claim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.primary, self.host)
+    }
+}
+
+impl Claim {
+    /// What a server says goes into names and messages, so it may hold nothing but a name's letters.
+    pub(crate) fn new(primary: &str, host: &str) -> Result<Self, SecurityError> {
+        let plain = |part: &str| {
+            let letter = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
+            (1..=255).contains(&part.len()) && part.bytes().all(letter)
+        };
+        if !plain(primary) || !plain(host) {
+            return Err(SecurityError::broken(
+                "it calls itself by something that is no name",
+            ));
+        }
+        Ok(Self {
+            primary: primary.to_owned(),
+            host: host.to_owned(),
+        })
+    }
+
+    pub(crate) fn host(&self) -> &str {
+        &self.host
+    }
+}
+
+impl ServerPrincipal {
+    /// Whether the claim can only be judged by where the claimed host's address leads.
+    pub(crate) fn needs_lookup(&self, claim: &Claim, called: &str) -> bool {
+        matches!(self, Self::Named(name) if parts(name).1 == Some(HOST))
+            && !claim.host.eq_ignore_ascii_case(called)
+    }
+
+    /// The name to ask a ticket for, if the claim is one to believe. `called` is the host that was
+    /// called; `is_peer` says that the claimed host's name leads to the address that answered.
+    /// (Java compares with the name that the address leads to, which trusts the same servers.)
+    pub(crate) fn target(
+        &self,
+        claim: &Claim,
+        called: &str,
+        is_peer: bool,
+    ) -> Result<Target, SecurityError> {
+        let (fits, realm) = match self {
+            Self::Named(name) => {
+                let (primary, host, realm) = parts(name);
+                let host_fits = match host {
+                    Some(HOST) => claim.host.eq_ignore_ascii_case(called) || is_peer,
+                    Some(host) => claim.host == host,
+                    None => false,
+                };
+                (primary == claim.primary && host_fits, realm)
+            }
+            Self::Like(pattern) => {
+                let (name, realm) = match pattern.split_once('@') {
+                    Some((name, realm)) => (name, Some(realm)),
+                    None => (pattern.as_str(), None),
+                };
+                let fits = is_like(name.as_bytes(), claim.to_string().as_bytes());
+                (fits, realm.filter(|realm| !realm.contains(['*', '?'])))
+            }
+        };
+        if !fits {
+            let (claimed, expected) = (claim.to_string(), self.to_string());
+            return Err(SecurityError::WrongServer { claimed, expected });
+        }
+        Ok(match realm {
+            Some(realm) => Target::Principal(format!("{claim}@{realm}")),
+            None => Target::HostBased(format!("{}@{}", claim.primary, claim.host)),
+        })
+    }
+}
+
+/// `yarn/host@REALM` → its three parts.
+fn parts(principal: &str) -> (&str, Option<&str>, Option<&str>) {
+    let (name, realm) = match principal.split_once('@') {
+        Some((name, realm)) => (name, Some(realm)),
+        None => (principal, None),
+    };
+    match name.split_once('/') {
+        Some((primary, host)) => (primary, Some(host), realm),
+        None => (name, None, realm),
+    }
+}
+
+/// Whether `text` fits `pattern`. It goes back to the last `*` only, so it ends in time that is at
+/// most the product of their lengths.
+fn is_like(pattern: &[u8], text: &[u8]) -> bool {
+    let (mut p, mut t) = (0, 0);
+    let mut star: Option<(usize, usize)> = None;
+    while t < text.len() {
+        match pattern.get(p) {
+            Some(b'*') => {
+                star = Some((p, t));
+                p += 1;
+            }
+            Some(&letter) if letter == b'?' || letter == text[t] => {
+                p += 1;
+                t += 1;
+            }
+            _ => match star {
+                Some((star_p, star_t)) => {
+                    p = star_p + 1;
+                    t = star_t + 1;
+                    star = Some((star_p, t));
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[p..].iter().all(|&letter| letter == b'*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(expected: ServerPrincipal, claim: &str, is_peer: bool) -> Result<Target, ()> {
+        let (primary, host) = claim.split_once('/').expect("a claim has two halves");
+        let claim = Claim::new(primary, host).expect("a plain claim");
+        expected
+            .target(&claim, "rm.example.com", is_peer)
+            .map_err(|_| ())
+    }
+
+    #[test]
+    fn the_host_that_was_called_may_answer_and_no_other() {
+        let named = |text: &str| ServerPrincipal::Named(text.into());
+        let rm = Ok(Target::Principal("yarn/rm.example.com@EXAMPLE.COM".into()));
+        assert_eq!(
+            check(
+                named("yarn/_HOST@EXAMPLE.COM"),
+                "yarn/rm.example.com",
+                false
+            ),
+            rm
+        );
+        assert_eq!(
+            check(
+                named("yarn/_HOST@EXAMPLE.COM"),
+                "yarn/evil.example.com",
+                false
+            ),
+            Err(())
+        );
+        assert_eq!(
+            check(named("yarn/_HOST@EXAMPLE.COM"), "evil/rm.example.com", true),
+            Err(())
+        );
+        assert_eq!(
+            check(
+                named("yarn/rm.example.com@EXAMPLE.COM"),
+                "yarn/rm.example.com",
+                false
+            ),
+            rm
+        );
+        assert_eq!(
+            check(named("yarn/rm@EXAMPLE.COM"), "yarn/rm.example.com", true),
+            Err(())
+        );
+        assert_eq!(check(named("yarn"), "yarn/rm.example.com", true), Err(()));
+    }
+
+    #[test]
+    fn another_name_of_the_same_machine_is_believed() {
+        let alias = check(
+            ServerPrincipal::Named("yarn/_HOST@A".into()),
+            "yarn/alias",
+            true,
+        );
+        assert_eq!(alias, Ok(Target::Principal("yarn/alias@A".into())));
+    }
+
+    #[test]
+    fn without_a_realm_the_library_finds_it() {
+        let target = check(
+            ServerPrincipal::Named("yarn/_HOST".into()),
+            "yarn/rm.example.com",
+            false,
+        );
+        assert_eq!(target, Ok(Target::HostBased("yarn@rm.example.com".into())));
+    }
+
+    #[test]
+    fn patterns_take_what_fits() {
+        let like = |text: &str| ServerPrincipal::Like(text.into());
+        let rm = Target::Principal("yarn/rm.example.com@A".into());
+        assert_eq!(
+            check(like("yarn/*.example.com@A"), "yarn/rm.example.com", false),
+            Ok(rm)
+        );
+        assert_eq!(
+            check(like("yarn/*.example.org@A"), "yarn/rm.example.com", false),
+            Err(())
+        );
+        let found = Target::HostBased("yarn@rm.example.com".into());
+        assert_eq!(
+            check(like("*/r?.*"), "yarn/rm.example.com", false),
+            Ok(found.clone())
+        );
+        assert_eq!(check(like("*@*"), "yarn/rm.example.com", false), Ok(found));
+    }
+
+    #[test]
+    fn a_claim_with_odd_letters_is_refused() {
+        for (primary, host) in [
+            ("", "a"),
+            ("a", ""),
+            ("a/b", "c"),
+            ("a", "b@C"),
+            ("a", "b\nc"),
+        ] {
+            assert!(Claim::new(primary, host).is_err(), "{primary} {host}");
+        }
+        assert!(Claim::new("a", &"b".repeat(300)).is_err());
+    }
+}

@@ -1,0 +1,272 @@
+use prost::Message;
+
+use super::*;
+use crate::noise::Noise;
+use crate::security::identity::{Kerberos, Tickets};
+use crate::security::text::from_hex;
+
+const CHALLENGE: &str =
+    "realm=\"default\",nonce=\"abc\",qop=\"auth\",charset=utf-8,algorithm=md5-sess";
+
+fn token() -> Proof {
+    Proof::Token(Token {
+        identifier: vec![1, 2, 3],
+        password: vec![4, 5, 6].into(),
+        kind: "NMToken".into(),
+        service: String::new(),
+    })
+}
+
+fn kerberos() -> Proof {
+    Proof::Kerberos(Kerberos {
+        tickets: Tickets::Default,
+        library: Some("/none.so".into()),
+    })
+}
+
+fn offer(method: &str, mechanism: &str) -> SaslAuth {
+    let (protocol, server_id, challenge) = match method {
+        "TOKEN" => (
+            Some(""),
+            Some("default"),
+            Some(CHALLENGE.as_bytes().to_vec()),
+        ),
+        "KERBEROS" => (Some("yarn"), Some("rm"), None),
+        _ => (None, None, None),
+    };
+    SaslAuth {
+        method: method.into(),
+        mechanism: mechanism.into(),
+        protocol: protocol.map(Into::into),
+        server_id: server_id.map(Into::into),
+        challenge,
+    }
+}
+
+fn offers(list: &[(&str, &str)]) -> RpcSaslProto {
+    let auths = list
+        .iter()
+        .map(|(method, mechanism)| offer(method, mechanism))
+        .collect();
+    RpcSaslProto {
+        auths,
+        ..message(SaslState::Negotiate, None)
+    }
+}
+
+fn policy(principal: Option<&str>, fallback: Option<&str>) -> Policy {
+    Policy {
+        server: principal.map(|name| ServerPrincipal::Named(name.into())),
+        fallback_to_simple: fallback.map(Into::into),
+        ..Policy::default()
+    }
+}
+
+fn first(proof: Proof, policy: Policy, message: RpcSaslProto) -> Result<Step, SecurityError> {
+    Handshake::new(proof, policy, "rm".into()).on_message(message, false)
+}
+
+fn sent(step: Result<Step, SecurityError>) -> RpcSaslProto {
+    match step {
+        Ok(Step::Send(message)) => message,
+        Ok(Step::Done(..)) => panic!("the dialogue is over"),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn failed(step: Result<Step, SecurityError>) -> SecurityError {
+    match step {
+        Err(error) => error,
+        Ok(_) => panic!("it should have failed"),
+    }
+}
+
+#[test]
+fn the_chosen_offer_goes_back_with_its_empty_fields_and_without_its_challenge() {
+    let offers = offers(&[("TOKEN", "DIGEST-MD5"), ("SIMPLE", "")]);
+    let message = sent(first(token(), Policy::default(), offers));
+    assert_eq!(message.state(), SaslState::Initiate);
+    let expected = "0a05544f4b454e120a4449474553542d4d44351a00220764656661756c74";
+    assert_eq!(message.auths[0].encode_to_vec(), from_hex(expected));
+    assert!(message.token.is_some());
+}
+
+#[test]
+fn simple_is_initiated_without_a_token_and_ends_the_dialogue() {
+    let step = first(
+        kerberos(),
+        policy(None, Some("alice")),
+        offers(&[("SIMPLE", "")]),
+    );
+    let Ok(Step::Done(Some(message), agreed)) = step else {
+        panic!("it should be over")
+    };
+    assert_eq!(
+        message.encode_to_vec(),
+        from_hex("1002220a0a0653494d504c451200")
+    );
+    assert_eq!(
+        agreed.method,
+        Method::Simple {
+            user: "alice".into()
+        }
+    );
+    assert!(agreed.layer.is_none());
+}
+
+#[test]
+fn a_secure_client_refuses_a_server_that_wants_no_proof() {
+    let at_once = || message(SaslState::Success, None);
+    let error = failed(first(kerberos(), Policy::default(), at_once()));
+    assert_eq!(error, SecurityError::SimpleRefused);
+    let error = failed(first(
+        kerberos(),
+        Policy::default(),
+        offers(&[("SIMPLE", "")]),
+    ));
+    assert_eq!(error, SecurityError::SimpleRefused);
+    let step = first(kerberos(), policy(None, Some("alice")), at_once());
+    assert!(matches!(
+        step,
+        Ok(Step::Done(
+            None,
+            Agreed {
+                method: Method::Simple { .. },
+                ..
+            }
+        ))
+    ));
+    // A token has no user to fall back to.
+    let error = failed(first(token(), policy(None, Some("alice")), at_once()));
+    assert!(
+        matches!(error, SecurityError::NoCommonMethod { .. }),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_list_without_what_the_caller_has_is_named() {
+    let error = failed(first(
+        token(),
+        Policy::default(),
+        offers(&[("KERBEROS", "GSSAPI")]),
+    ));
+    assert_eq!(
+        error.to_string(),
+        "the server accepts KERBEROS, and the caller has a token"
+    );
+    let error = failed(first(
+        kerberos(),
+        Policy::default(),
+        offers(&[("TOKEN", "DIGEST-MD5")]),
+    ));
+    assert_eq!(
+        error.to_string(),
+        "the server accepts TOKEN, and the caller has a Kerberos ticket"
+    );
+    let error = failed(first(token(), Policy::default(), offers(&[])));
+    assert_eq!(
+        error.to_string(),
+        "the server accepts nothing, and the caller has a token"
+    );
+}
+
+#[test]
+fn an_unknown_mechanism_is_named() {
+    let error = failed(first(
+        token(),
+        Policy::default(),
+        offers(&[("TOKEN", "SCRAM-SHA-512")]),
+    ));
+    let expected = "the server wants mechanism `SCRAM-SHA-512` for TOKEN, which is not supported";
+    assert_eq!(error.to_string(), expected);
+}
+
+#[test]
+fn a_server_with_the_wrong_principal_is_refused_before_a_ticket_is_shown() {
+    let offers = || offers(&[("KERBEROS", "GSSAPI")]);
+    let error = failed(first(
+        kerberos(),
+        policy(Some("hdfs/_HOST@R"), None),
+        offers(),
+    ));
+    let expected = "the server calls itself `yarn/rm`, but should be `hdfs/_HOST@R`";
+    assert_eq!(error.to_string(), expected);
+    let error = failed(first(kerberos(), policy(None, None), offers()));
+    assert_eq!(error, SecurityError::NoServerPrincipal);
+}
+
+#[test]
+fn a_missing_library_is_told() {
+    let offers = offers(&[("KERBEROS", "GSSAPI")]);
+    let error = failed(first(
+        kerberos(),
+        policy(Some("yarn/_HOST@R"), None),
+        offers,
+    ));
+    assert!(
+        matches!(error, SecurityError::MissingLibrary { .. }),
+        "{error}"
+    );
+    assert!(error.hint().is_some());
+}
+
+#[test]
+fn messages_out_of_turn_are_refused() {
+    for state in [
+        SaslState::Initiate,
+        SaslState::Challenge,
+        SaslState::Response,
+        SaslState::Wrap,
+    ] {
+        let error = failed(first(token(), Policy::default(), message(state, None)));
+        assert!(error.to_string().contains(state.as_str_name()), "{error}");
+    }
+    let mut handshake = Handshake::new(token(), Policy::default(), "rm".into());
+    sent(handshake.on_message(offers(&[("TOKEN", "DIGEST-MD5")]), false));
+    let again = handshake.on_message(offers(&[("TOKEN", "DIGEST-MD5")]), false);
+    failed(again);
+    // What has failed stays failed.
+    failed(handshake.on_message(message(SaslState::Success, None), false));
+}
+
+#[test]
+fn success_without_the_servers_proof_is_refused() {
+    for answer in [
+        None,
+        Some(vec![]),
+        Some(b"rspauth=00000000000000000000000000000000".to_vec()),
+    ] {
+        let mut handshake = Handshake::new(token(), Policy::default(), "rm".into());
+        sent(handshake.on_message(offers(&[("TOKEN", "DIGEST-MD5")]), false));
+        let error = failed(handshake.on_message(message(SaslState::Success, answer), false));
+        assert_eq!(error, SecurityError::UnprovenServer);
+    }
+}
+
+#[test]
+fn only_a_host_that_may_be_an_alias_is_looked_up() {
+    let asked = |principal: &str, called: &str| {
+        let handshake =
+            Handshake::new(kerberos(), policy(Some(principal), None), called.to_owned());
+        handshake.host_to_look_up(&offers(&[("KERBEROS", "GSSAPI")]))
+    };
+    assert_eq!(asked("yarn/_HOST@R", "rm"), None);
+    assert_eq!(asked("yarn/_HOST@R", "127.0.0.1"), Some("rm".into()));
+    assert_eq!(asked("yarn/rm@R", "127.0.0.1"), None);
+}
+
+#[test]
+fn a_handshake_takes_any_bytes() {
+    let mut noise = Noise::new(3);
+    let sound = offers(&[("TOKEN", "DIGEST-MD5"), ("SIMPLE", "")]).encode_to_vec();
+    for _ in 0..5_000 {
+        let mut handshake = Handshake::new(token(), Policy::default(), "rm".into());
+        for _ in 0..3 {
+            let Ok(message) = RpcSaslProto::decode(&*noise.mutated(&sound)) else {
+                continue;
+            };
+            let _ = handshake.on_message(message, false);
+        }
+    }
+}

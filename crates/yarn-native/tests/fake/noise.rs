@@ -1,0 +1,95 @@
+//! Servers that send anything at all.
+
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt;
+use tokio::time::Instant;
+use yarn_native::rpc::{Options, Safety};
+use yarn_native::security::Identity;
+
+use super::digest;
+use super::server::{Fake, Peer, token};
+use super::wire;
+
+/// A small generator whose sequence never changes under a test.
+struct Noise(u64);
+
+impl Noise {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) as usize % limit
+    }
+
+    /// Something sound with a few bytes changed, cut or put in.
+    fn mutated(&mut self, sound: &[u8]) -> Vec<u8> {
+        let mut bytes = sound.to_vec();
+        for _ in 0..=self.below(3) {
+            let at = self.below(bytes.len() + 1);
+            match self.below(4) {
+                0 if at < bytes.len() => bytes[at] = self.below(256) as u8,
+                1 => bytes.truncate(at),
+                2 => bytes.insert(at, self.below(256) as u8),
+                _ => bytes.extend_from_within(at..),
+            }
+        }
+        bytes
+    }
+}
+
+async fn survives(identity: Identity, said: Vec<u8>) {
+    let fake = Fake::new(move |mut peer: Peer| {
+        let said = said.clone();
+        async move {
+            let _ = peer.stream.write_all(&said).await;
+            // Reads what comes, so that nothing but what was said decides.
+            let _ = tokio::io::copy(&mut peer.stream, &mut tokio::io::sink()).await;
+        }
+    });
+    let options = Options {
+        patience: Duration::ZERO,
+        ..Options::default()
+    };
+    let channel = fake.channel(&["rm"], identity, options);
+    let deadline = Instant::now() + Duration::from_secs(10);
+    // Any outcome will do, if there is one in time.
+    let _ = channel
+        .call_raw("aMethod", b"", deadline, Safety::Once)
+        .await;
+    assert!(Instant::now() <= deadline + Duration::from_millis(5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_of_any_bytes_are_survived() {
+    let mut noise = Noise(0x1234_5678_9abc_def1);
+    let sound = [
+        wire::success(0, b"hello"),
+        wire::exception(0, 1, "org.apache.hadoop.ipc.StandbyException", "no"),
+        wire::exception(0, 2, "x.Y", "fatal"),
+    ];
+    for round in 0..600 {
+        let said = noise.mutated(&sound[round % sound.len()]);
+        survives(Identity::simple("alice"), said).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn handshakes_of_any_bytes_are_survived() {
+    let mut noise = Noise(0x0fed_cba9_8765_4321);
+    let challenge = digest::challenge("auth,auth-int,auth-conf");
+    let offer = digest::offer("TOKEN", "DIGEST-MD5", Some(&challenge));
+    let sound = [
+        digest::message(1, &offer),
+        [
+            digest::message(1, &offer),
+            digest::message(0, &wire::bytes(3, "rspauth=00")),
+        ]
+        .concat(),
+        digest::message(0, &[]),
+    ];
+    for round in 0..600 {
+        let said = noise.mutated(&sound[round % sound.len()]);
+        survives(Identity::token(token()), said).await;
+    }
+}
