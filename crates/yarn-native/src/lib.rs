@@ -1,6 +1,7 @@
 //! A client of Hadoop YARN that needs no JVM.
 #![warn(missing_docs)]
 
+pub mod config;
 pub mod token;
 
 pub use token::{Secret, Token};
