@@ -2,6 +2,7 @@
 #![warn(missing_docs)]
 
 pub mod config;
+pub mod credentials;
 pub mod token;
 
 pub use token::{Secret, Token};
