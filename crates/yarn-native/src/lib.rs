@@ -3,6 +3,7 @@
 
 pub mod config;
 pub mod credentials;
+pub mod ledger;
 pub mod token;
 
 pub use token::{Secret, Token};

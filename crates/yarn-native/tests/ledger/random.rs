@@ -1,6 +1,7 @@
 //! Numbers that look random and follow from a seed. Our own, so that a seed means the same for ever.
 #![allow(dead_code)]
 
+#[derive(Debug)]
 pub struct Random(u64);
 
 impl Random {
