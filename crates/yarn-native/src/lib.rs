@@ -4,6 +4,7 @@
 pub mod config;
 pub mod credentials;
 pub mod ledger;
+pub mod logs;
 pub mod token;
 
 pub use token::{Secret, Token};

@@ -6,9 +6,9 @@ use std::time::Duration;
 use expect_test::{Expect, expect};
 use tempfile::TempDir;
 use yarn_native::config::{
-    Authentication, Config, ConfigError, Environment, HttpsPolicy, LogFormat, PlacementHandler,
-    Protection,
+    Authentication, Config, ConfigError, Environment, HttpsPolicy, PlacementHandler, Protection,
 };
+use yarn_native::logs::LogFormat;
 
 fn property(name: &str, value: &str) -> String {
     format!("<property><name>{name}</name><value>{value}</value></property>\n")

@@ -4,18 +4,10 @@ use std::time::Duration;
 
 use super::table::{Config, ConfigError};
 use super::value;
+use crate::logs::LogFormat;
 
 /// Directories looked at for one application at most.
 const DIRECTORIES_MAX: usize = 64;
-
-/// How a node writes the logs of an application.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogFormat {
-    /// Keys and values in blocks; the default.
-    TFile,
-    /// One run of bytes per log, and an index at the end.
-    Indexed,
-}
 
 impl Config {
     /// Whether logs are collected when an application ends.

@@ -47,7 +47,6 @@ pub use address::{Address, AddressError};
 pub use environment::Environment;
 pub use hdfs::NameNode;
 pub use limits::{HttpsPolicy, PlacementHandler, ResourceType, Timeline};
-pub use logs::LogFormat;
 pub use node_manager::NodeSettings;
 pub use principal::{PrincipalError, ServerPrincipal, replace_host};
 pub use resource_manager::{Reconnect, ResourceManager};
