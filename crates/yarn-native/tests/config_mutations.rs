@@ -43,7 +43,7 @@ fn ask_everything(config: &Config) {
 fn damaged_files_are_read_or_refused() {
     let directory = tempfile::TempDir::new().unwrap();
     let path = directory.path().join("yarn-site.xml");
-    for seed in 0..3000 {
+    for seed in 0..1500 {
         let mut random = random::Random::new(seed);
         std::fs::write(&path, random.mutate(SEED_FILE.as_bytes())).unwrap();
         let files = std::slice::from_ref(&path);
@@ -95,7 +95,7 @@ fn values_of_any_kind_are_answered() {
         "yarn.resource-types",
         "yarn.nodemanager.remote-app-log-dir",
     ];
-    for seed in 0..2000 {
+    for seed in 0..1000 {
         let mut random = random::Random::new(seed);
         let mut config = Config::defaults(Environment::default());
         for key in KEYS {

@@ -16,7 +16,7 @@ mod random;
 mod world;
 
 /// `SEEDS=n` runs more of them, `SEED=n` one again.
-const SEEDS: u64 = 2000;
+const SEEDS: u64 = 1500;
 
 #[test]
 fn under_any_schedule_of_faults_what_is_wanted_comes_and_nothing_else_stays() {

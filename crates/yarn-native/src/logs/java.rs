@@ -396,3 +396,54 @@ fn primitive_length(kind: u8) -> Result<usize, Broken> {
         _ => Err(Broken("a field in its index is of no kind")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_that_nests_without_end_is_refused() {
+        // A class whose description holds a class whose description holds a class…
+        let mut bytes = vec![0xac, 0xed, 0, 5];
+        for _ in 0..100_000 {
+            bytes.extend([0x76, 0x72, 0, 1, b'a', 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0]);
+        }
+        assert_eq!(
+            Graph::read(&bytes).unwrap_err(),
+            Broken("its index is nested too deeply")
+        );
+    }
+
+    #[test]
+    fn a_class_that_is_its_own_ancestor_is_refused() {
+        let class = |name: u8| {
+            let mut bytes = vec![0x72, 0, 1, name, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0x78];
+            bytes.extend([0x71, 0, 0x7e, 0, 0]);
+            bytes
+        };
+        let mut bytes = vec![0xac, 0xed, 0, 5, 0x73];
+        bytes.extend(&class(b'a')[..16]);
+        bytes.extend(class(b'b'));
+        assert_eq!(
+            Graph::read(&bytes).unwrap_err(),
+            Broken("a class in its index has too many ancestors")
+        );
+    }
+
+    #[test]
+    fn promises_of_size_are_not_believed() {
+        let header = [0xac, 0xed, 0, 5];
+        let long_text = [0x7c, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff];
+        let mut array = vec![
+            0x75, 0x72, 0, 2, b'[', b'J', 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0x78, 0x70,
+        ];
+        array.extend([0x7f, 0xff, 0xff, 0xff]);
+        for body in [&long_text[..], &array, &[0x7a, 0xff, 0xff, 0xff, 0xff]] {
+            let bytes = [&header[..], body].concat();
+            assert_eq!(
+                Graph::read(&bytes).unwrap_err(),
+                Broken("its index ends in the middle")
+            );
+        }
+    }
+}
