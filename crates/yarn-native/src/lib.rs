@@ -36,6 +36,10 @@ mod noise;
 mod proto;
 
 pub mod client;
+pub mod config;
+pub mod credentials;
+pub mod ledger;
+pub mod logs;
 pub mod rpc;
 pub mod security;
 pub mod token;

@@ -1,0 +1,69 @@
+//! What keys were called before. Of Hadoop's list, the part that concerns clients and masters.
+
+/// Former name, today's name.
+const RENAMED: &[(&str, &str)] = &[
+    ("dfs.df.interval", "fs.df.interval"),
+    (
+        "dfs.encryption.key.provider.uri",
+        "hadoop.security.key.provider.path",
+    ),
+    ("dfs.federation.nameservice.id", "dfs.nameservice.id"),
+    ("dfs.federation.nameservices", "dfs.nameservices"),
+    ("dfs.http.address", "dfs.namenode.http-address"),
+    ("dfs.https.address", "dfs.namenode.https-address"),
+    ("dfs.permissions", "dfs.permissions.enabled"),
+    ("dfs.umaskmode", "fs.permissions.umask-mode"),
+    ("fs.default.name", "fs.defaultFS"),
+    (
+        "yarn.client.app-submission.poll-interval",
+        "yarn.client.application-client-protocol.poll-interval-ms",
+    ),
+    (
+        "yarn.client.max-nodemanagers-proxies",
+        "yarn.client.max-cached-nodemanagers-proxies",
+    ),
+    (
+        "yarn.resourcemanager.display.per-user-apps",
+        "yarn.webapp.filter-entity-list-by-user",
+    ),
+    (
+        "yarn.resourcemanager.system-metrics-publisher.enabled",
+        "yarn.system-metrics-publisher.enabled",
+    ),
+    ("yarn.resourcemanager.zk-acl", "hadoop.zk.acl"),
+    ("yarn.resourcemanager.zk-auth", "hadoop.zk.auth"),
+    (
+        "yarn.resourcemanager.zk-num-retries",
+        "hadoop.zk.num-retries",
+    ),
+    (
+        "yarn.resourcemanager.zk-retry-interval-ms",
+        "hadoop.zk.retry-interval-ms",
+    ),
+    ("yarn.resourcemanager.zk-timeout-ms", "hadoop.zk.timeout-ms"),
+];
+
+/// Today's name of a former one.
+pub(super) fn renamed(key: &str) -> Option<&'static str> {
+    RENAMED
+        .iter()
+        .find(|(old, _)| *old == key)
+        .map(|(_, new)| *new)
+}
+
+/// Today's name of any key.
+pub(super) fn today(key: &str) -> &str {
+    renamed(key).unwrap_or(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_renamed_once() {
+        for (old, new) in RENAMED {
+            assert_eq!(renamed(new), None, "{old}");
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! `${…}` in values: other keys, system properties and variables.
+
+use super::environment::Environment;
+
+/// Replacements in one value, as in Hadoop: enough for every honest file, and an end for one that
+/// refers to itself.
+const REPLACEMENTS_MAX: usize = 20;
+
+/// Replaces the variables of a value, innermost first. One that nobody knows stays as it is, and so
+/// does what follows it: that is what Hadoop does, and a value must mean the same to both.
+///
+/// Each replacement puts in a value as it stands in its file, so the result is never longer than the
+/// value and twenty others.
+pub(super) fn expand<'a>(
+    value: &str,
+    environment: &Environment,
+    raw: impl Fn(&str) -> Option<&'a str>,
+) -> Result<String, String> {
+    let mut text = value.to_owned();
+    for _ in 0..REPLACEMENTS_MAX {
+        let Some((start, end)) = innermost(&text) else {
+            return Ok(text);
+        };
+        let name = &text[start + 2..end];
+        let found = match name.strip_prefix("env.") {
+            Some(variable) if !variable.is_empty() => from_environment(variable, environment),
+            _ => environment.property(name),
+        };
+        let Some(found) = found.or_else(|| raw(name).map(str::to_owned)) else {
+            return Ok(text);
+        };
+        if found.contains(&text[start..=end]) {
+            // A value that holds itself has no meaning, and is left as it was written.
+            return Ok(value.to_owned());
+        }
+        text.replace_range(start..=end, &found);
+    }
+    Err(format!(
+        "{REPLACEMENTS_MAX} or more variables are replaced in it"
+    ))
+}
+
+/// The first `${name}` whose name holds neither a blank nor another `$`: where it starts, and where its
+/// closing brace is.
+fn innermost(text: &str) -> Option<(usize, usize)> {
+    let bytes = text.as_bytes();
+    let mut start = None;
+    for (at, byte) in bytes.iter().enumerate() {
+        match (byte, start) {
+            (b'{', _) if at > 0 && bytes[at - 1] == b'$' => start = Some(at - 1),
+            (b'}', Some(begin)) if at > begin + 2 => return Some((begin, at)),
+            (b'}' | b' ' | b'$', _) => start = None,
+            _ => {}
+        }
+    }
+    None
+}
+
+/// `X`, `X:-default` (used when X is unset or empty) or `X-default` (used when it is unset).
+fn from_environment(text: &str, environment: &Environment) -> Option<String> {
+    let Some(dash) = text.find('-') else {
+        return environment.variable(text).map(str::to_owned);
+    };
+    let default = &text[dash + 1..];
+    match text[..dash].strip_suffix(':') {
+        Some(name) => Some(environment.stated(name).unwrap_or(default).to_owned()),
+        None => Some(
+            environment
+                .variable(&text[..dash])
+                .unwrap_or(default)
+                .to_owned(),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(value: &str, expected: &str) {
+        let environment = Environment::default()
+            .with_variable("USER", "alice")
+            .with_variable("EMPTY", "")
+            .with_variable("DIR", "/d");
+        let keys = |key: &str| match key {
+            "host" => Some("rm.example"),
+            "which" => Some("host"),
+            "greeting" => Some("hello ${user.name}"),
+            _ => None,
+        };
+        assert_eq!(
+            expand(value, &environment, keys).unwrap(),
+            expected,
+            "{value}"
+        );
+    }
+
+    #[test]
+    fn keys_properties_and_variables_are_put_in() {
+        check("${host}:8032", "rm.example:8032");
+        check("/tmp/hadoop-${user.name}", "/tmp/hadoop-alice");
+        check("${env.DIR}/x", "/d/x");
+        check("${greeting}!", "hello alice!");
+        check("${${which}}", "rm.example");
+        check(
+            "no variables $ {host} $host }",
+            "no variables $ {host} $host }",
+        );
+    }
+
+    #[test]
+    fn a_variable_may_have_a_default() {
+        check("${env.NONE:-/x}", "/x");
+        check("${env.EMPTY:-/x}", "/x");
+        check("${env.DIR:-/x}", "/d");
+        check("${env.NONE-/x}", "/x");
+        check("${env.EMPTY-/x}", "");
+        check("${env.NONE:-a-b}", "a-b");
+    }
+
+    #[test]
+    fn what_nobody_knows_stays() {
+        check("${none}", "${none}");
+        check("${host} ${none} ${host}", "rm.example ${none} ${host}");
+        check("${env.NONE}", "${env.NONE}");
+        check("${}", "${}");
+        check("${a b}${host}", "${a b}rm.example");
+        check("${", "${");
+    }
+
+    #[test]
+    fn a_value_that_refers_to_itself_comes_to_an_end() {
+        let keys = |key: &str| match key {
+            "self" => Some("x${self}"),
+            "here" => Some("${there}"),
+            "there" => Some("${here}"),
+            "one" => Some("1"),
+            _ => None,
+        };
+        let expand = |value: &str| expand(value, &Environment::default(), keys);
+        assert_eq!(expand("${one}${self}"), Ok("${one}${self}".into()));
+        assert!(expand("${here}").is_err());
+        assert_eq!(expand(&"${one}".repeat(19)), Ok("1".repeat(19)));
+        assert!(
+            expand(&"${one}".repeat(20)).is_err(),
+            "Hadoop's limit, to the letter"
+        );
+    }
+}

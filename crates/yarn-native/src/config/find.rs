@@ -1,0 +1,90 @@
+//! Which files are read: the directories that variables name, and the files Hadoop knows in them.
+
+use std::path::{Path, PathBuf};
+
+use super::environment::Environment;
+use super::table::{Config, ConfigError};
+use super::xml;
+
+/// In the order in which Hadoop reads them: of two files that set a key the later one wins.
+const FILES: [&str; 4] = [
+    "core-site.xml",
+    "yarn-site.xml",
+    "hdfs-site.xml",
+    "resource-types.xml",
+];
+
+impl Config {
+    /// Reads the configuration that the environment names.
+    ///
+    /// `YARN_CONF_DIR` comes before `HADOOP_CONF_DIR`, as for Hadoop's own `yarn` command; each file is
+    /// taken from the first directory that has it. `HADOOP_HOME/etc/hadoop` is looked at when neither is
+    /// set. Without any of them there are only the defaults; [`Config::files`] is empty then.
+    pub fn load(environment: Environment) -> Result<Self, ConfigError> {
+        let directories = Self::directories(&environment);
+        Self::from_directories(&directories, environment)
+    }
+
+    /// The directories that [`Config::load`] looks in, in order of preference.
+    pub fn directories(environment: &Environment) -> Vec<PathBuf> {
+        let mut found: Vec<PathBuf> = Vec::new();
+        for variable in ["YARN_CONF_DIR", "HADOOP_CONF_DIR"] {
+            if let Some(directory) = environment.stated(variable)
+                && !found.iter().any(|known| known == Path::new(directory))
+            {
+                found.push(directory.into());
+            }
+        }
+        if found.is_empty()
+            && let Some(home) = environment.stated("HADOOP_HOME")
+        {
+            found.push(Path::new(home).join("etc/hadoop"));
+        }
+        found
+    }
+
+    /// Reads Hadoop's files from these directories, each file from the first that has it. A directory
+    /// that does not exist is an error: somebody named it.
+    pub fn from_directories(
+        directories: &[PathBuf],
+        environment: Environment,
+    ) -> Result<Self, ConfigError> {
+        for directory in directories {
+            std::fs::read_dir(directory).map_err(|source| ConfigError::Unreadable {
+                path: directory.clone(),
+                source,
+            })?;
+        }
+        let files: Vec<PathBuf> = FILES
+            .iter()
+            .filter_map(|name| {
+                directories
+                    .iter()
+                    .map(|directory| directory.join(name))
+                    .find(|path| path.exists())
+            })
+            .collect();
+        Self::read(&files, directories, environment)
+    }
+
+    /// Reads exactly these files, in this order; all of them must exist.
+    pub fn from_files(files: &[PathBuf], environment: Environment) -> Result<Self, ConfigError> {
+        Self::read(files, &[], environment)
+    }
+
+    fn read(
+        files: &[PathBuf],
+        directories: &[PathBuf],
+        environment: Environment,
+    ) -> Result<Self, ConfigError> {
+        let mut config = Self::defaults(environment);
+        let mut reader = xml::Reader::new(directories);
+        for path in files {
+            for property in reader.read(path)? {
+                config.insert(property);
+            }
+            config.add_file(path.clone());
+        }
+        Ok(config)
+    }
+}

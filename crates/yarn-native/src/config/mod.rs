@@ -1,0 +1,54 @@
+//! Hadoop's configuration: `core-site.xml`, `yarn-site.xml`, `hdfs-site.xml` and `resource-types.xml`,
+//! read the way Hadoop reads them, without a JVM.
+//!
+//! In reading order:
+//! * `environment`: variables and system properties that values may refer to.
+//! * `find`: which directories and files are read.
+//! * `xml`: one file into properties, includes followed.
+//! * `table`: the properties together; what wins, where it came from, and what was odd.
+//! * `defaults` and `deprecated`: what Hadoop would have assumed, and what keys were called before.
+//! * `expand` and `value`: `${…}`, durations, sizes, numbers.
+//! * `address` and `principal`: who is where, and who it must prove to be.
+//! * the getters, by whom they concern: `rpc`, `resource_manager`, `node_manager`, `hdfs`, `limits`, `logs`.
+//!
+//! ```
+//! use yarn_native::config::{Config, Environment};
+//!
+//! let config = Config::defaults(Environment::default());
+//! assert_eq!(config.resource_managers()?[0].client.to_string(), "0.0.0.0:8032");
+//! # Ok::<(), yarn_native::config::ConfigError>(())
+//! ```
+
+mod environment;
+
+mod find;
+
+mod xml;
+
+mod table;
+
+mod defaults;
+mod deprecated;
+
+mod expand;
+mod value;
+
+mod address;
+mod principal;
+
+mod hdfs;
+mod limits;
+mod logs;
+mod node_manager;
+mod resource_manager;
+mod rpc;
+
+pub use address::{Address, AddressError};
+pub use environment::Environment;
+pub use hdfs::NameNode;
+pub use limits::{HttpsPolicy, PlacementHandler, ResourceType, Timeline};
+pub use node_manager::NodeSettings;
+pub use principal::{PrincipalError, ServerPrincipal, replace_host};
+pub use resource_manager::{Reconnect, ResourceManager};
+pub use rpc::{Authentication, Protection, RpcSettings};
+pub use table::{Config, ConfigError, Note, Origin, Quirk, Value};

@@ -1,0 +1,340 @@
+//! One configuration file into properties, in the order of the file, includes followed.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use roxmltree::{Document, Error, Node, ParsingOptions};
+
+use super::table::{ConfigError, Origin};
+
+/// No configuration is larger; the largest defaults of Hadoop have a tenth of it.
+const FILE_BYTES_MAX: u64 = 8 << 20;
+/// Elements, attributes and texts in one file.
+const NODES_MAX: u32 = 1 << 20;
+/// Files within files.
+const DEPTH_MAX: usize = 8;
+/// Files read in all, so that few files including each other many times come to an end.
+const FILES_MAX: usize = 128;
+/// What entities declared in the file may add to it at most.
+const ENTITY_BYTES_MAX: usize = 4 << 20;
+
+/// A `<property>`, as it stands.
+#[derive(Clone, Debug)]
+pub(super) struct Property {
+    /// `None` is a mistake that Hadoop overlooks; it is noted.
+    pub name: Option<String>,
+    /// `None`: the property has no `<value>`.
+    pub value: Option<String>,
+    /// Whether later files must not change it.
+    pub locked: bool,
+    pub origin: Origin,
+}
+
+/// Reads files, and remembers how many it has read.
+pub(super) struct Reader<'a> {
+    /// Where a relative include may lie, beside the directory of the including file.
+    directories: &'a [PathBuf],
+    read: usize,
+    /// The files being read now, each included by the one before it.
+    open: Vec<PathBuf>,
+}
+
+impl<'a> Reader<'a> {
+    pub fn new(directories: &'a [PathBuf]) -> Self {
+        Self {
+            directories,
+            read: 0,
+            open: Vec::new(),
+        }
+    }
+
+    pub fn read(&mut self, path: &Path) -> Result<Vec<Property>, ConfigError> {
+        let mut properties = Vec::new();
+        self.file(path, &mut properties)?;
+        Ok(properties)
+    }
+
+    fn file(&mut self, path: &Path, out: &mut Vec<Property>) -> Result<(), ConfigError> {
+        let text = text_of(path)?;
+        let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        self.read += 1;
+        self.open.push(real);
+        let result = self.document(path, &text, out);
+        self.open.pop();
+        result
+    }
+
+    fn document(
+        &mut self,
+        path: &Path,
+        text: &str,
+        out: &mut Vec<Property>,
+    ) -> Result<(), ConfigError> {
+        let mut place = Place::new(path, text);
+        if text.trim().is_empty() {
+            return Err(place.malformed(0, "the file is empty"));
+        }
+        check_entities(text).map_err(|(at, why)| place.malformed(at, why))?;
+        let options = ParsingOptions {
+            allow_dtd: true,
+            nodes_limit: NODES_MAX,
+            ..ParsingOptions::default()
+        };
+        let document = match Document::parse_with_options(text, options) {
+            Ok(document) => document,
+            Err(Error::UnclosedRootNode | Error::UnexpectedEndOfStream) => {
+                return Err(place.malformed(text.len(), "the file ends too early"));
+            }
+            Err(error) => {
+                return Err(ConfigError::Malformed {
+                    path: path.to_owned(),
+                    line: error.pos().row,
+                    why: error.to_string(),
+                });
+            }
+        };
+        let root = document.root_element();
+        if root.tag_name().name() != "configuration" {
+            let why = format!(
+                "expected `<configuration>`, found `<{}>`",
+                shorten(root.tag_name().name())
+            );
+            return Err(place.malformed(root.range().start, why));
+        }
+        self.children(root, &mut place, out)
+    }
+
+    /// The properties of an element, and of configurations and includes within it. Elements are walked
+    /// with a list of our own: a hostile file nests deeper than the stack is high.
+    fn children(
+        &mut self,
+        parent: Node,
+        place: &mut Place,
+        out: &mut Vec<Property>,
+    ) -> Result<(), ConfigError> {
+        let mut waiting: Vec<Node> = parent.children().collect();
+        waiting.reverse();
+        while let Some(node) = waiting.pop() {
+            if !node.is_element() {
+                continue;
+            }
+            match node.tag_name().name() {
+                "property" => out.push(property(node, place)),
+                "configuration" => {
+                    let at = waiting.len();
+                    waiting.extend(node.children());
+                    waiting[at..].reverse();
+                }
+                "include" => {
+                    if let Some(fallback) = self.include(node, place, out)? {
+                        let at = waiting.len();
+                        waiting.extend(fallback.children());
+                        waiting[at..].reverse();
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Follows an include; returns the fallback to be read in its place, if it came to that.
+    fn include<'n, 'i>(
+        &mut self,
+        node: Node<'n, 'i>,
+        place: &mut Place,
+        out: &mut Vec<Property>,
+    ) -> Result<Option<Node<'n, 'i>>, ConfigError> {
+        let at = node.range().start;
+        let Some(href) = node.attribute("href").map(str::trim) else {
+            return Err(place.malformed(at, "the include has no `href`"));
+        };
+        let shown = shorten(href);
+        let target = match href.split_once(':') {
+            Some(("file", rest)) => format!("/{}", rest.trim_start_matches('/')),
+            Some((scheme, _)) if !scheme.contains('/') => {
+                let why = format!("cannot include `{shown}`: only files on this machine are read");
+                return Err(place.malformed(at, why));
+            }
+            _ => href.to_owned(),
+        };
+        let fallback = node
+            .children()
+            .find(|child| child.is_element() && child.tag_name().name() == "fallback");
+        let Some(path) = self.locate(&place.path, &target) else {
+            return match fallback {
+                Some(_) => Ok(fallback),
+                None => Err(place.malformed(
+                    at,
+                    format!("cannot include `{shown}`: there is no such file"),
+                )),
+            };
+        };
+        let real = path.canonicalize().unwrap_or_else(|_| path.clone());
+        let why = if self.open.contains(&real) {
+            format!("cannot include `{shown}`: it includes itself")
+        } else if self.open.len() >= DEPTH_MAX {
+            format!("cannot include `{shown}`: more than {DEPTH_MAX} files deep")
+        } else if self.read >= FILES_MAX {
+            format!("cannot include `{shown}`: more than {FILES_MAX} files read")
+        } else {
+            self.file(&path, out)?;
+            return Ok(None);
+        };
+        Err(place.malformed(at, why))
+    }
+
+    /// An included file: beside the including one, else in a configuration directory.
+    fn locate(&self, from: &Path, target: &str) -> Option<PathBuf> {
+        let beside = from.parent().unwrap_or(Path::new("")).join(target);
+        if beside.exists() {
+            return Some(beside);
+        }
+        self.directories
+            .iter()
+            .map(|directory| directory.join(target))
+            .find(|path| path.exists())
+    }
+}
+
+/// A property in either form: with child elements, or with attributes.
+fn property(node: Node, place: &mut Place) -> Property {
+    let mut name = node.attribute("name").map(|name| name.trim().to_owned());
+    let mut value = node.attribute("value").map(str::to_owned);
+    let mut locked = node.attribute("final").is_some_and(is_true);
+    for child in node.children().filter(Node::is_element) {
+        match child.tag_name().name() {
+            "name" => name = Some(text_in(child).trim().to_owned()),
+            "value" => value = Some(text_in(child)),
+            "final" => locked = is_true(&text_in(child)),
+            _ => {}
+        }
+    }
+    Property {
+        name: name.filter(|name| !name.is_empty()),
+        value,
+        locked,
+        origin: Origin::File {
+            path: Arc::clone(&place.shared),
+            line: place.line(node.range().start),
+        },
+    }
+}
+
+fn is_true(text: &str) -> bool {
+    text.trim().eq_ignore_ascii_case("true")
+}
+
+/// The text directly in an element; comments may split it.
+fn text_in(node: Node) -> String {
+    node.children()
+        .filter(Node::is_text)
+        .filter_map(|text| text.text())
+        .collect()
+}
+
+/// Where in a file something is. Offsets are asked for in ascending order, or nearly: lines are counted
+/// on from the last answer, since counting from the start each time would be quadratic.
+struct Place<'t> {
+    path: PathBuf,
+    shared: Arc<Path>,
+    text: &'t [u8],
+    at: usize,
+    line: u32,
+}
+
+impl<'t> Place<'t> {
+    fn new(path: &Path, text: &'t str) -> Self {
+        Self {
+            path: path.to_owned(),
+            shared: path.into(),
+            text: text.as_bytes(),
+            at: 0,
+            line: 1,
+        }
+    }
+
+    fn line(&mut self, offset: usize) -> u32 {
+        let offset = offset.min(self.text.len());
+        if offset < self.at {
+            (self.at, self.line) = (0, 1);
+        }
+        let passed = self.text[self.at..offset].iter();
+        self.line += passed.filter(|byte| **byte == b'\n').count() as u32;
+        self.at = offset;
+        self.line
+    }
+
+    fn malformed(&mut self, offset: usize, why: impl Into<String>) -> ConfigError {
+        ConfigError::Malformed {
+            path: self.path.clone(),
+            line: self.line(offset),
+            why: why.into(),
+        }
+    }
+}
+
+fn text_of(path: &Path) -> Result<String, ConfigError> {
+    let unreadable = |source| ConfigError::Unreadable {
+        path: path.to_owned(),
+        source,
+    };
+    let file = File::open(path).map_err(unreadable)?;
+    if !file.metadata().map_err(unreadable)?.is_file() {
+        return Err(unreadable(io::Error::other("not a file")));
+    }
+    let mut bytes = Vec::new();
+    file.take(FILE_BYTES_MAX + 1)
+        .read_to_end(&mut bytes)
+        .map_err(unreadable)?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        let why = format!("larger than {} MiB", FILE_BYTES_MAX >> 20);
+        return Err(unreadable(io::Error::other(why)));
+    }
+    let start = if bytes.starts_with(b"\xef\xbb\xbf") {
+        3
+    } else {
+        0
+    };
+    let text = String::from_utf8(bytes.split_off(start)).map_err(|error| {
+        let good = error.utf8_error().valid_up_to();
+        let lines = error.as_bytes()[..good].iter();
+        ConfigError::Malformed {
+            path: path.to_owned(),
+            line: 1 + lines.filter(|byte| **byte == b'\n').count() as u32,
+            why: "not UTF-8".into(),
+        }
+    })?;
+    Ok(text)
+}
+
+/// Entities are expanded by the parser. One that refers to others grows without bound, and so does a
+/// large one used often: both are refused before the parser sees them.
+fn check_entities(text: &str) -> Result<(), (usize, String)> {
+    let Some(first) = text.find("<!ENTITY") else {
+        return Ok(());
+    };
+    // What stands in quotes may itself hold brackets, so the last possible end of the declarations counts.
+    let end = text[first..]
+        .rfind("]>")
+        .map_or(text.len(), |length| first + length);
+    let declared = &text[first..end];
+    if declared.contains('&') {
+        return Err((first, "an entity refers to another entity".into()));
+    }
+    let uses = text.matches('&').count();
+    if uses.saturating_mul(declared.len()) > ENTITY_BYTES_MAX {
+        return Err((first, "entities make the file too large".into()));
+    }
+    Ok(())
+}
+
+/// Text from a file, short enough for a message.
+fn shorten(text: &str) -> String {
+    match text.char_indices().nth(80) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text.to_owned(),
+    }
+}

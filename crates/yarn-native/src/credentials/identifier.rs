@@ -1,0 +1,349 @@
+//! What a token says about its holder. Only its server vouches for it; here it is for people, and for
+//! knowing when a token ends.
+
+use std::fmt;
+
+use super::Malformed;
+use super::protobuf::{Fields, Value, text};
+use super::writable::Reader;
+use crate::token::Token;
+
+/// What a token says about its holder. Ids are texts as Hadoop prints them, times are milliseconds since
+/// 1970.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Identifier {
+    /// `YARN_AM_RM_TOKEN`: a master speaks to the ResourceManager.
+    Master {
+        /// The attempt, such as `appattempt_1700000000000_0007_000001`.
+        attempt: String,
+        /// The key it was made with; a new key means a new token.
+        key: i32,
+    },
+    /// `NMToken`: a master speaks to a NodeManager.
+    Node {
+        /// The attempt.
+        attempt: String,
+        /// The node, `host:port`.
+        node: String,
+        /// Who submitted the application.
+        user: String,
+        /// The key it was made with.
+        key: i32,
+    },
+    /// `ContainerToken`: a container may be started.
+    Container {
+        /// The container, such as `container_1700000000000_0007_01_000002`.
+        container: String,
+        /// The node, `host:port`.
+        node: String,
+        /// The user it runs for.
+        user: String,
+        /// Until when it can be started, by the node's clock.
+        expires_ms: i64,
+    },
+    /// `YARN_CLIENT_TOKEN`: a client speaks to a master.
+    Client {
+        /// The attempt.
+        attempt: String,
+        /// The client's user.
+        user: String,
+    },
+    /// A delegation token: somebody acts for its owner, on HDFS, the ResourceManager, a key server, …
+    Delegation {
+        /// For whom.
+        owner: String,
+        /// Who may renew it.
+        renewer: String,
+        /// Who fetched it for the owner; empty when the owner did.
+        real_user: String,
+        /// When it was given out.
+        issued_ms: i64,
+        /// When it ends, however often it is renewed.
+        ends_ms: i64,
+        /// Its number.
+        number: i32,
+        /// The key it was made with.
+        key: i32,
+    },
+    /// A kind that is not looked into.
+    Other,
+}
+
+/// A token's identifier is not what its kind promises.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("cannot look into a token of kind `{kind}`: {why}")]
+pub struct UnreadableIdentifier {
+    /// The kind.
+    pub kind: String,
+    /// What is wrong with the identifier.
+    pub why: Malformed,
+}
+
+impl Identifier {
+    /// Looks into a token.
+    pub fn of(token: &Token) -> Result<Self, UnreadableIdentifier> {
+        let bytes = token.identifier.as_slice();
+        let result = match token.kind.as_str() {
+            "YARN_AM_RM_TOKEN" => master(bytes),
+            "NMToken" => node(bytes),
+            "ContainerToken" => container(bytes),
+            "YARN_CLIENT_TOKEN" => client(bytes),
+            "RM_DELEGATION_TOKEN" | "TIMELINE_DELEGATION_TOKEN" => match bytes.first() {
+                // Before Hadoop 2.6 these were written as those of HDFS are; their version byte is no tag.
+                Some(0) => old_delegation(bytes),
+                _ => delegation(bytes),
+            },
+            "HDFS_DELEGATION_TOKEN"
+            | "WEBHDFS delegation"
+            | "SWEBHDFS delegation"
+            | "HTTPFS_DELEGATION_TOKEN"
+            | "MR_DELEGATION_TOKEN"
+            | "kms-dt" => old_delegation(bytes),
+            _ => Ok(Self::Other),
+        };
+        result.map_err(|why| UnreadableIdentifier {
+            kind: token.kind.clone(),
+            why,
+        })
+    }
+
+    /// When the token ends, if it says so.
+    pub fn ends_ms(&self) -> Option<i64> {
+        match self {
+            Self::Container { expires_ms, .. } => Some(*expires_ms),
+            Self::Delegation { ends_ms, .. } => Some(*ends_ms),
+            Self::Master { .. } | Self::Node { .. } | Self::Client { .. } | Self::Other => None,
+        }
+    }
+}
+
+impl fmt::Display for Identifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Master { attempt, .. } => write!(f, "master of {attempt}"),
+            Self::Node { attempt, node, .. } => write!(f, "master of {attempt} on node {node}"),
+            Self::Container {
+                container, node, ..
+            } => write!(f, "{container} on node {node}"),
+            Self::Client { attempt, user } => write!(f, "client {user} of {attempt}"),
+            Self::Delegation {
+                owner,
+                renewer,
+                real_user,
+                number,
+                ..
+            } => {
+                write!(f, "token {number} of {owner}")?;
+                if !real_user.is_empty() {
+                    write!(f, ", fetched by {real_user}")?;
+                }
+                match renewer.is_empty() {
+                    true => f.write_str(", not renewed"),
+                    false => write!(f, ", renewed by {renewer}"),
+                }
+            }
+            Self::Other => f.write_str("of a kind not looked into"),
+        }
+    }
+}
+
+/// Calls `take` for each field, with its value and where it is.
+fn each<'a>(
+    bytes: &'a [u8],
+    mut take: impl FnMut(u32, Value<'a>, usize) -> Result<(), Malformed>,
+) -> Result<(), Malformed> {
+    let mut fields = Fields::new(bytes, 0);
+    while let Some((field, value)) = fields.next()? {
+        take(field, value, fields.position())?;
+    }
+    Ok(())
+}
+
+/// Times and ids of an application; the numbers are unsigned only on the wire.
+#[derive(Clone, Copy, Default)]
+struct Application {
+    id: i32,
+    cluster: i64,
+}
+
+fn application(bytes: &[u8]) -> Result<Application, Malformed> {
+    let mut found = Application::default();
+    each(bytes, |field, value, _| {
+        match (field, value) {
+            (1, Value::Number(id)) => found.id = id as i32,
+            (2, Value::Number(cluster)) => found.cluster = cluster as i64,
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+fn attempt(bytes: &[u8]) -> Result<(Application, i32), Malformed> {
+    let mut found = (Application::default(), 0);
+    each(bytes, |field, value, _| {
+        match (field, value) {
+            (1, Value::Bytes(inner)) => found.0 = application(inner)?,
+            (2, Value::Number(attempt)) => found.1 = attempt as i32,
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+fn attempt_text(bytes: &[u8]) -> Result<String, Malformed> {
+    let (application, attempt) = attempt(bytes)?;
+    let Application { id, cluster } = application;
+    Ok(format!("appattempt_{cluster}_{id:04}_{attempt:06}"))
+}
+
+fn container_text(bytes: &[u8]) -> Result<String, Malformed> {
+    let mut of = (Application::default(), 0);
+    let mut id = 0u64;
+    each(bytes, |field, value, _| {
+        match (field, value) {
+            (2, Value::Bytes(inner)) => of = attempt(inner)?,
+            (3, Value::Number(number)) => id = number,
+            _ => {}
+        }
+        Ok(())
+    })?;
+    // The upper bits count the restarts of the ResourceManager.
+    let (epoch, number) = (id >> 40, id & 0xff_ffff_ffff);
+    let (Application { id, cluster }, attempt) = of;
+    let epoch = match epoch {
+        0 => String::new(),
+        epoch => format!("e{epoch:02}_"),
+    };
+    Ok(format!(
+        "container_{epoch}{cluster}_{id:04}_{attempt:02}_{number:06}"
+    ))
+}
+
+fn node_text(bytes: &[u8]) -> Result<String, Malformed> {
+    let mut found = (String::new(), 0);
+    each(bytes, |field, value, at| {
+        match (field, value) {
+            (1, Value::Bytes(host)) => found.0 = text(host, at)?,
+            (2, Value::Number(port)) => found.1 = port as i32,
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(format!("{}:{}", found.0, found.1))
+}
+
+fn master(bytes: &[u8]) -> Result<Identifier, Malformed> {
+    let mut found = (String::new(), -1);
+    each(bytes, |field, value, _| {
+        match (field, value) {
+            (1, Value::Bytes(inner)) => found.0 = attempt_text(inner)?,
+            (2, Value::Number(key)) => found.1 = key as i32,
+            _ => {}
+        }
+        Ok(())
+    })?;
+    let (attempt, key) = found;
+    Ok(Identifier::Master { attempt, key })
+}
+
+fn node(bytes: &[u8]) -> Result<Identifier, Malformed> {
+    let (mut attempt, mut node, mut user, mut key) = Default::default();
+    each(bytes, |field, value, at| {
+        match (field, value) {
+            (1, Value::Bytes(inner)) => attempt = attempt_text(inner)?,
+            (2, Value::Bytes(inner)) => node = node_text(inner)?,
+            (3, Value::Bytes(name)) => user = text(name, at)?,
+            (4, Value::Number(number)) => key = number as i32,
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(Identifier::Node {
+        attempt,
+        node,
+        user,
+        key,
+    })
+}
+
+fn container(bytes: &[u8]) -> Result<Identifier, Malformed> {
+    let (mut container, mut node, mut user, mut expires_ms) = Default::default();
+    each(bytes, |field, value, at| {
+        match (field, value) {
+            (1, Value::Bytes(inner)) => container = container_text(inner)?,
+            (2, Value::Bytes(address)) => node = text(address, at)?,
+            (3, Value::Bytes(name)) => user = text(name, at)?,
+            (5, Value::Number(time)) => expires_ms = time as i64,
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(Identifier::Container {
+        container,
+        node,
+        user,
+        expires_ms,
+    })
+}
+
+fn client(bytes: &[u8]) -> Result<Identifier, Malformed> {
+    let (mut attempt, mut user) = Default::default();
+    each(bytes, |field, value, at| {
+        match (field, value) {
+            (1, Value::Bytes(inner)) => attempt = attempt_text(inner)?,
+            (2, Value::Bytes(name)) => user = text(name, at)?,
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(Identifier::Client { attempt, user })
+}
+
+fn delegation(bytes: &[u8]) -> Result<Identifier, Malformed> {
+    let [mut owner, mut renewer, mut real_user] = <[String; 3]>::default();
+    let [mut issued_ms, mut ends_ms] = [0; 2];
+    let [mut number, mut key] = [0; 2];
+    each(bytes, |field, value, at| {
+        match (field, value) {
+            (1, Value::Bytes(name)) => owner = text(name, at)?,
+            (2, Value::Bytes(name)) => renewer = text(name, at)?,
+            (3, Value::Bytes(name)) => real_user = text(name, at)?,
+            (4, Value::Number(time)) => issued_ms = time as i64,
+            (5, Value::Number(time)) => ends_ms = time as i64,
+            (6, Value::Number(value)) => number = value as i32,
+            (7, Value::Number(value)) => key = value as i32,
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(Identifier::Delegation {
+        owner,
+        renewer,
+        real_user,
+        issued_ms,
+        ends_ms,
+        number,
+        key,
+    })
+}
+
+/// The Writable form: a version, names, times, numbers.
+fn old_delegation(bytes: &[u8]) -> Result<Identifier, Malformed> {
+    let mut reader = Reader::new(bytes, 0);
+    let version = reader.byte()?;
+    if version != 0 {
+        return Err(Malformed::Format(version));
+    }
+    Ok(Identifier::Delegation {
+        owner: reader.text()?,
+        renewer: reader.text()?,
+        real_user: reader.text()?,
+        issued_ms: reader.long()?,
+        ends_ms: reader.long()?,
+        number: reader.long()? as i32,
+        key: reader.long()? as i32,
+    })
+}

@@ -1,0 +1,228 @@
+//! Protocol buffers, as far as credentials and token identifiers use them.
+//!
+//! Read in place rather than through generated messages: those copy every field, and a copy of a password
+//! that is not erased is one too many.
+
+use super::{Credentials, Malformed};
+use crate::token::{Secret, Token};
+
+/// One field of a message.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Value<'a> {
+    Number(u64),
+    Bytes(&'a [u8]),
+    /// Of a fixed size; nothing here uses one.
+    Fixed,
+}
+
+/// The fields of a message, one after the other. Messages within are read as bytes.
+pub(super) struct Fields<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    /// Where the message is in what the caller is reading, for errors.
+    base: usize,
+}
+
+impl<'a> Fields<'a> {
+    pub fn new(bytes: &'a [u8], base: usize) -> Self {
+        Self { bytes, at: 0, base }
+    }
+
+    /// The next field, or `None` at the end.
+    pub fn next(&mut self) -> Result<Option<(u32, Value<'a>)>, Malformed> {
+        if self.at == self.bytes.len() {
+            return Ok(None);
+        }
+        let start = self.base + self.at;
+        let tag = self.number()?;
+        let field = u32::try_from(tag >> 3).map_err(|_| Malformed::Number(start))?;
+        let value = match tag & 7 {
+            0 => Value::Number(self.number()?),
+            1 => self.take(8).map(|_| Value::Fixed)?,
+            2 => {
+                let length = self.number()?;
+                let length = usize::try_from(length).map_err(|_| Malformed::Number(start))?;
+                Value::Bytes(self.take(length)?)
+            }
+            5 => self.take(4).map(|_| Value::Fixed)?,
+            _ => return Err(Malformed::Number(start)),
+        };
+        Ok(Some((field, value)))
+    }
+
+    /// Where the next field begins.
+    pub fn position(&self) -> usize {
+        self.base + self.at
+    }
+
+    fn take(&mut self, length: usize) -> Result<&'a [u8], Malformed> {
+        let end = self.at.checked_add(length);
+        let taken = end.and_then(|end| self.bytes.get(self.at..end));
+        let taken = taken.ok_or(Malformed::Short(self.base + self.bytes.len()))?;
+        self.at += length;
+        Ok(taken)
+    }
+
+    fn number(&mut self) -> Result<u64, Malformed> {
+        let start = self.base + self.at;
+        let mut value = 0u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.take(1)?[0];
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Ok(value);
+            }
+        }
+        Err(Malformed::Number(start))
+    }
+}
+
+/// Text in a field.
+pub(super) fn text(bytes: &[u8], at: usize) -> Result<String, Malformed> {
+    let text = std::str::from_utf8(bytes).map_err(|_| Malformed::Text(at))?;
+    Ok(text.to_owned())
+}
+
+/// An alias with what it stands for: either field, or both, may be missing.
+#[derive(Default)]
+struct Item<'a> {
+    alias: String,
+    token: Option<Token>,
+    secret: Option<&'a [u8]>,
+}
+
+pub(super) fn parse(bytes: &[u8], at: usize) -> Result<Credentials, Malformed> {
+    let mut outer = Fields::new(&bytes[at..], at);
+    let length = outer.number()?;
+    let start = outer.position();
+    let length = usize::try_from(length).map_err(|_| Malformed::Number(at))?;
+    let body = outer.take(length)?;
+
+    let mut credentials = Credentials::default();
+    let mut fields = Fields::new(body, start);
+    while let Some((field, value)) = fields.next()? {
+        let Value::Bytes(inner) = value else { continue };
+        let at = fields.position() - inner.len();
+        match field {
+            1 => {
+                let item = item(inner, at)?;
+                if let Some(token) = item.token {
+                    credentials.add(item.alias, token);
+                }
+            }
+            2 => {
+                let item = item(inner, at)?;
+                let secret = item.secret.unwrap_or_default().to_vec();
+                credentials.set_secret(item.alias, secret);
+            }
+            _ => {}
+        }
+    }
+    Ok(credentials)
+}
+
+fn item(bytes: &[u8], at: usize) -> Result<Item<'_>, Malformed> {
+    let mut item = Item::default();
+    let mut fields = Fields::new(bytes, at);
+    while let Some((field, value)) = fields.next()? {
+        let Value::Bytes(inner) = value else { continue };
+        let at = fields.position() - inner.len();
+        match field {
+            1 => item.alias = text(inner, at)?,
+            2 => item.token = Some(token(inner, at)?),
+            3 => item.secret = Some(inner),
+            _ => {}
+        }
+    }
+    Ok(item)
+}
+
+fn token(bytes: &[u8], at: usize) -> Result<Token, Malformed> {
+    let mut token = Token {
+        identifier: Vec::new(),
+        password: Secret::default(),
+        kind: String::new(),
+        service: String::new(),
+    };
+    let mut fields = Fields::new(bytes, at);
+    while let Some((field, value)) = fields.next()? {
+        let Value::Bytes(inner) = value else { continue };
+        let at = fields.position() - inner.len();
+        match field {
+            1 => token.identifier = inner.to_vec(),
+            2 => token.password = Secret::new(inner.to_vec()),
+            3 => token.kind = text(inner, at)?,
+            4 => token.service = text(inner, at)?,
+            _ => {}
+        }
+    }
+    Ok(token)
+}
+
+/// Written straight into the buffer, lengths first, so that no part of it is ever copied.
+pub(super) fn write(credentials: &Credentials, out: &mut Vec<u8>) {
+    let tokens = credentials.tokens.iter();
+    let secrets = credentials.secrets.iter();
+    let lengths = tokens
+        .clone()
+        .map(|(alias, token)| token_item_length(alias, token));
+    let tokens_length: usize = lengths.map(field_length).sum();
+    let lengths = secrets
+        .clone()
+        .map(|(alias, secret)| secret_item_length(alias, secret));
+    let secrets_length: usize = lengths.map(field_length).sum();
+    put_number((tokens_length + secrets_length) as u64, out);
+    for (alias, token) in tokens {
+        put_head(1, token_item_length(alias, token), out);
+        put_field(1, alias.as_bytes(), out);
+        put_head(2, token_length(token), out);
+        put_field(1, &token.identifier, out);
+        put_field(2, token.password.expose(), out);
+        put_field(3, token.kind.as_bytes(), out);
+        put_field(4, token.service.as_bytes(), out);
+    }
+    for (alias, secret) in secrets {
+        put_head(2, secret_item_length(alias, secret), out);
+        put_field(1, alias.as_bytes(), out);
+        put_field(3, secret.expose(), out);
+    }
+}
+
+fn token_length(token: &Token) -> usize {
+    field_length(token.identifier.len())
+        + field_length(token.password.expose().len())
+        + field_length(token.kind.len())
+        + field_length(token.service.len())
+}
+
+fn token_item_length(alias: &str, token: &Token) -> usize {
+    field_length(alias.len()) + field_length(token_length(token))
+}
+
+fn secret_item_length(alias: &str, secret: &Secret) -> usize {
+    field_length(alias.len()) + field_length(secret.expose().len())
+}
+
+/// A field of so many bytes, its tag and length included. All tags here are one byte long.
+fn field_length(length: usize) -> usize {
+    let digits = usize::BITS - length.leading_zeros();
+    1 + (digits.max(1)).div_ceil(7) as usize + length
+}
+
+fn put_field(field: u8, bytes: &[u8], out: &mut Vec<u8>) {
+    put_head(field, bytes.len(), out);
+    out.extend_from_slice(bytes);
+}
+
+fn put_head(field: u8, length: usize, out: &mut Vec<u8>) {
+    out.push(field << 3 | 2);
+    put_number(length as u64, out);
+}
+
+fn put_number(mut value: u64, out: &mut Vec<u8>) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}

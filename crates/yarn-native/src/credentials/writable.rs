@@ -1,0 +1,157 @@
+//! Hadoop's Writable encoding, as far as credentials use it.
+//!
+//! Numbers: −112 to 127 are one byte. Otherwise the first byte says how many bytes follow and whether the
+//! number is negative, and then its complement is what follows.
+
+use super::{Credentials, Malformed};
+use crate::token::{Secret, Token};
+
+/// Bytes and how far they have been read. Every length is checked against what is there before anything is
+/// allocated.
+pub(super) struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    pub fn new(bytes: &'a [u8], at: usize) -> Self {
+        Self { bytes, at }
+    }
+
+    pub fn take(&mut self, length: usize) -> Result<&'a [u8], Malformed> {
+        let end = self.at.checked_add(length);
+        let taken = end.and_then(|end| self.bytes.get(self.at..end));
+        let taken = taken.ok_or(Malformed::Short(self.bytes.len()))?;
+        self.at += length;
+        Ok(taken)
+    }
+
+    pub fn byte(&mut self) -> Result<u8, Malformed> {
+        Ok(self.take(1)?[0])
+    }
+
+    pub fn long(&mut self) -> Result<i64, Malformed> {
+        let first = self.byte()? as i8;
+        let (length, negative) = match first {
+            -112..=127 => return Ok(i64::from(first)),
+            -120..=-113 => (-(i32::from(first) + 112), false),
+            _ => (-(i32::from(first) + 120), true),
+        };
+        let mut value = 0i64;
+        for byte in self.take(length as usize)? {
+            value = (value << 8) | i64::from(*byte);
+        }
+        Ok(if negative { !value } else { value })
+    }
+
+    /// A number that is a length or a count, and so not negative.
+    pub fn length(&mut self) -> Result<usize, Malformed> {
+        let at = self.at;
+        usize::try_from(self.long()?).map_err(|_| Malformed::Number(at))
+    }
+
+    pub fn block(&mut self) -> Result<&'a [u8], Malformed> {
+        let length = self.length()?;
+        self.take(length)
+    }
+
+    pub fn text(&mut self) -> Result<String, Malformed> {
+        let at = self.at;
+        let bytes = self.block()?;
+        let text = std::str::from_utf8(bytes).map_err(|_| Malformed::Text(at))?;
+        Ok(text.to_owned())
+    }
+}
+
+pub(super) fn parse(bytes: &[u8], at: usize) -> Result<Credentials, Malformed> {
+    let mut reader = Reader::new(bytes, at);
+    let mut credentials = Credentials::default();
+    for _ in 0..reader.length()? {
+        let alias = reader.text()?;
+        let identifier = reader.block()?.to_vec();
+        let password = Secret::new(reader.block()?.to_vec());
+        let token = Token {
+            identifier,
+            password,
+            kind: reader.text()?,
+            service: reader.text()?,
+        };
+        credentials.add(alias, token);
+    }
+    for _ in 0..reader.length()? {
+        let alias = reader.text()?;
+        let secret = Secret::new(reader.block()?.to_vec());
+        credentials.set_secret(alias, secret);
+    }
+    Ok(credentials)
+}
+
+pub(super) fn write(credentials: &Credentials, out: &mut Vec<u8>) {
+    put_long(credentials.tokens.len() as i64, out);
+    for (alias, token) in &credentials.tokens {
+        put_block(alias.as_bytes(), out);
+        put_block(&token.identifier, out);
+        put_block(token.password.expose(), out);
+        put_block(token.kind.as_bytes(), out);
+        put_block(token.service.as_bytes(), out);
+    }
+    put_long(credentials.secrets.len() as i64, out);
+    for (alias, secret) in &credentials.secrets {
+        put_block(alias.as_bytes(), out);
+        put_block(secret.expose(), out);
+    }
+}
+
+fn put_block(bytes: &[u8], out: &mut Vec<u8>) {
+    put_long(bytes.len() as i64, out);
+    out.extend_from_slice(bytes);
+}
+
+fn put_long(value: i64, out: &mut Vec<u8>) {
+    if let -112..=127 = value {
+        out.push(value as u8);
+        return;
+    }
+    let (base, magnitude) = match value < 0 {
+        true => (-120i32, !value),
+        false => (-112, value),
+    };
+    let bytes = magnitude.to_be_bytes();
+    let skipped = magnitude.leading_zeros() as usize / 8;
+    let length = bytes.len() - skipped;
+    out.push((base - length as i32) as u8);
+    out.extend_from_slice(&bytes[skipped..]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_as_hadoop_does() {
+        for (value, bytes) in [
+            (0, &[0][..]),
+            (127, &[0x7f]),
+            (128, &[0x8f, 0x80]),
+            (255, &[0x8f, 0xff]),
+            (256, &[0x8e, 1, 0]),
+            (-112, &[0x90]),
+            (-113, &[0x87, 0x70]),
+        ] {
+            let mut out = Vec::new();
+            put_long(value, &mut out);
+            assert_eq!(out, bytes, "{value}");
+        }
+    }
+
+    #[test]
+    fn numbers_come_back_as_they_went() {
+        let powers = (0..63).map(|bit| 1i64 << bit);
+        let values = powers.flat_map(|power| [power - 1, power, -power, !power]);
+        for value in values.chain([i64::MIN, i64::MAX]) {
+            let mut out = Vec::new();
+            put_long(value, &mut out);
+            assert_eq!(Reader::new(&out, 0).long(), Ok(value));
+        }
+    }
+}

@@ -1,0 +1,428 @@
+//! The ledger between "this is what I want" and the `allocate` call.
+//!
+//! What a master sends there are differences, yet every line of an ask is an absolute number that the
+//! ResourceManager counts down as it grants. A line sent again without need is granted twice (YARN-1902), a
+//! line forgotten is never granted, and replies get lost. The ledger keeps what is wanted and what the
+//! ResourceManager believes is wanted, and says the difference.
+//!
+//! It does no I/O and knows no clock. One exchange is:
+//! 1. [`Ledger::request`] says what to send. Until an answer is taken in it says the same again, so a lost
+//!    reply is simply a reason to send it once more.
+//! 2. [`Ledger::on_reply`] takes in the answer, or [`Ledger::on_rejected`] a refusal, or
+//!    [`Ledger::on_resync`] the news that the ResourceManager has forgotten everything.
+//!
+//! ```
+//! use std::collections::BTreeMap;
+//! use yarn_native::ledger::{Key, Ledger, Reply, Resource, Want};
+//!
+//! let mut ledger: Ledger<u64> = Ledger::new();
+//! let key = Key { priority: 1, allocation: 7 };
+//! let two = Want::anywhere(2, Resource { memory_mib: 1024, vcores: 1, ..Resource::default() });
+//! ledger.set_wants(BTreeMap::from([(key, two)]), ledger.beat());
+//! assert_eq!(ledger.request().rows[0].count, 2);
+//! ledger.on_reply(Reply { response_id: 1, granted: vec![], completed: vec![] })?;
+//! assert!(ledger.request().rows.is_empty(), "said once, it is known");
+//! # Ok::<(), yarn_native::ledger::OutOfTurn>(())
+//! ```
+
+mod belief;
+mod mutant;
+mod want;
+
+pub use mutant::Mutant;
+pub use want::{
+    Beat, Execution, Grant, Key, NodePlace, OutOfTurn, Places, RackPlace, Reply, Request, Resource,
+    Row, Taken, Want,
+};
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use belief::{Belief, Lane};
+
+/// Replies after which a release is said again when its container has not ended. The end comes with the same
+/// reply or the next one; this is for a ResourceManager that was told and forgot.
+const REPLIES_PER_RELEASE: u64 = 16;
+/// How often a release is said. A container that the ResourceManager does not know never ends.
+const RELEASES_MAX: u8 = 4;
+
+/// What a master wants, and what the ResourceManager believes it wants. `C` is the id of a container.
+#[derive(Clone, Debug)]
+pub struct Ledger<C> {
+    wants: BTreeMap<Key, Want>,
+    beliefs: BTreeMap<Lane, Belief>,
+    /// Where hosts are, as far as anybody said.
+    racks: BTreeMap<String, String>,
+    /// Containers granted that have not ended, as far as we know: a grant of one of them is no new grant.
+    known: BTreeSet<C>,
+    /// Containers to be taken back whose end has not been seen.
+    releases: BTreeMap<C, Release>,
+    avoid: BTreeSet<String>,
+    /// Hosts that the ResourceManager believes are to be avoided.
+    avoided: BTreeSet<String>,
+    response_id: i32,
+    /// The request in flight. While there is one, it is what is sent.
+    pending: Option<Request<C>>,
+    beat: Beat,
+    /// Grants that whoever sets the wants may not know of yet: the reply they came with, key and host.
+    recent: Vec<(Beat, Key, String)>,
+    mutant: Mutant,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Release {
+    /// When it was last heard by the ResourceManager.
+    said: Option<Beat>,
+    times: u8,
+}
+
+impl<C: Clone + Ord> Default for Ledger<C> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<C: Clone + Ord> Ledger<C> {
+    /// A ledger for a master that has just registered and wants nothing.
+    pub fn new() -> Self {
+        Self::with_mutant(Mutant::None)
+    }
+
+    /// A ledger with a deliberate mistake in it. Without the feature `mutants` there are none.
+    pub fn with_mutant(mutant: Mutant) -> Self {
+        Self {
+            wants: BTreeMap::new(),
+            beliefs: BTreeMap::new(),
+            racks: BTreeMap::new(),
+            known: BTreeSet::new(),
+            releases: BTreeMap::new(),
+            avoid: BTreeSet::new(),
+            avoided: BTreeSet::new(),
+            response_id: 0,
+            pending: None,
+            beat: Beat(0),
+            recent: Vec::new(),
+            mutant,
+        }
+    }
+
+    /// Sets everything that is still wanted; what is not named is not wanted. `seen` is the last reply the
+    /// speaker knows of ([`Taken::beat`]): containers granted since are deducted.
+    pub fn set_wants(&mut self, wants: BTreeMap<Key, Want>, seen: Beat) {
+        self.wants = wants;
+        for want in self.wants.values() {
+            for node in &want.places.nodes {
+                self.racks.insert(node.host.clone(), node.rack.clone());
+            }
+        }
+        self.recent.retain(|(beat, _, _)| *beat > seen);
+        if self.mutant.is(Mutant::TrustsTheIgnorant) {
+            return;
+        }
+        for (_, key, host) in &self.recent {
+            if let Some(want) = self.wants.get_mut(key) {
+                lower(want, host, &self.racks);
+            }
+        }
+    }
+
+    /// Tells where a host is; with it the numbers for racks stay exact.
+    pub fn set_rack(&mut self, host: impl Into<String>, rack: impl Into<String>) {
+        self.racks.insert(host.into(), rack.into());
+    }
+
+    /// Sets the hosts on which nothing may be granted.
+    pub fn set_avoided(&mut self, hosts: BTreeSet<String>) {
+        self.avoid = hosts;
+    }
+
+    /// Gives a container back. It is said until the container's end is seen.
+    pub fn release(&mut self, container: C) {
+        self.releases.entry(container).or_default();
+    }
+
+    /// Counts a container of an earlier attempt as held, so that its grant would not be taken for a new one.
+    pub fn adopt(&mut self, container: C) {
+        self.known.insert(container);
+    }
+
+    /// Forgets a container whose end will never be told: its node refused it, or the ResourceManager refuses
+    /// its release.
+    pub fn forget(&mut self, container: &C) {
+        self.known.remove(container);
+        self.releases.remove(container);
+    }
+
+    /// How many replies have been taken in.
+    pub fn beat(&self) -> Beat {
+        self.beat
+    }
+
+    /// How many containers are wanted and not granted.
+    pub fn outstanding(&self) -> u64 {
+        self.wants.values().map(|want| u64::from(want.count)).sum()
+    }
+
+    /// Whether the next request says anything: a reason not to wait with it.
+    pub fn has_news(&self) -> bool {
+        let Request {
+            rows,
+            releases,
+            avoid,
+            allow,
+            ..
+        } = match &self.pending {
+            Some(pending) => pending.clone(),
+            None => self.draft(),
+        };
+        !(rows.is_empty() && releases.is_empty() && avoid.is_empty() && allow.is_empty())
+    }
+
+    /// What to send. The same until an answer to it is taken in: the ResourceManager may have acted on it
+    /// already, and then it ignores whatever is different.
+    pub fn request(&mut self) -> Request<C> {
+        if self.mutant.is(Mutant::ChangesRepeated) {
+            self.pending = None;
+        }
+        match &self.pending {
+            Some(pending) => pending.clone(),
+            None => {
+                let draft = self.draft();
+                self.pending = Some(draft.clone());
+                draft
+            }
+        }
+    }
+
+    fn draft(&self) -> Request<C> {
+        let due = |release: &Release| match release.said {
+            None => true,
+            Some(said) => self.beat.0 - said.0 >= REPLIES_PER_RELEASE,
+        };
+        Request {
+            response_id: self.response_id,
+            rows: belief::differences(&self.wants, &self.beliefs, self.mutant),
+            releases: self
+                .releases
+                .iter()
+                .filter(|(_, release)| due(release))
+                .map(|(container, _)| container.clone())
+                .collect(),
+            avoid: self.avoid.difference(&self.avoided).cloned().collect(),
+            allow: self.avoided.difference(&self.avoid).cloned().collect(),
+        }
+    }
+
+    /// Takes in the answer to the request in flight.
+    pub fn on_reply(&mut self, reply: Reply<C>) -> Result<Taken<C>, OutOfTurn> {
+        let expected = self
+            .pending
+            .as_ref()
+            .map(|pending| following(pending.response_id));
+        if expected != Some(reply.response_id) {
+            return Err(OutOfTurn {
+                got: reply.response_id,
+                expected,
+            });
+        }
+        let Some(request) = self.pending.take() else {
+            return Err(OutOfTurn {
+                got: reply.response_id,
+                expected: None,
+            });
+        };
+        self.response_id = reply.response_id;
+        self.beat.0 += 1;
+        let changed = self.arrived(&request);
+        self.beliefs.values_mut().for_each(Belief::pass);
+        let mut taken = Taken {
+            wanted: Vec::new(),
+            surplus: Vec::new(),
+            beat: self.beat,
+        };
+        for grant in reply.granted {
+            self.on_grant(grant, &request.rows, &changed, &mut taken);
+        }
+        for container in reply.completed {
+            self.forget(&container);
+        }
+        Ok(taken)
+    }
+
+    /// The request was refused as a whole: nothing of it counts, and its number is used again.
+    pub fn on_rejected(&mut self) {
+        let request = self.pending.take();
+        if let Some(request) = request.filter(|_| self.mutant.is(Mutant::BelievesRefused)) {
+            self.arrived(&request);
+        }
+    }
+
+    /// The ResourceManager knows nothing of us any more, and we have registered again: everything is said
+    /// again from the beginning.
+    pub fn on_resync(&mut self) {
+        self.pending = None;
+        self.response_id = 0;
+        if !self.mutant.is(Mutant::ForgetsToResend) {
+            self.beliefs.clear();
+        }
+        if !self.mutant.is(Mutant::ForgetsAvoided) {
+            self.avoided.clear();
+        }
+        match self.mutant.is(Mutant::ForgetsReleases) {
+            true => self.releases.clear(),
+            false => self
+                .releases
+                .values_mut()
+                .for_each(|release| *release = Release::default()),
+        }
+    }
+
+    /// The request has arrived: what it said is believed from now on. Returns the keys under which containers
+    /// of another kind are asked for than before.
+    fn arrived(&mut self, request: &Request<C>) -> BTreeSet<Key> {
+        let otherwise = |row: &&Row| {
+            let mut lanes = self.beliefs.iter().filter(|(lane, _)| lane.key == row.key);
+            row.count > 0 && lanes.any(|(_, belief)| belief.resource != row.resource)
+        };
+        let changed: BTreeSet<Key> = request
+            .rows
+            .iter()
+            .filter(otherwise)
+            .map(|row| row.key)
+            .collect();
+        for row in &request.rows {
+            Belief::apply(&mut self.beliefs, row);
+        }
+        for container in &request.releases {
+            let Some(release) = self.releases.get_mut(container) else {
+                continue;
+            };
+            release.said = Some(self.beat);
+            release.times += 1;
+            if release.times >= RELEASES_MAX {
+                self.releases.remove(container);
+            }
+        }
+        self.avoided.extend(request.avoid.iter().cloned());
+        self.avoided.retain(|host| !request.allow.contains(host));
+        changed
+    }
+
+    fn on_grant(
+        &mut self,
+        grant: Grant<C>,
+        travelled: &[Row],
+        changed: &BTreeSet<Key>,
+        taken: &mut Taken<C>,
+    ) {
+        if !self.known.insert(grant.container.clone()) {
+            return;
+        }
+        let Some(key) = self.key_of(&grant) else {
+            return self.on_surplus(grant, taken);
+        };
+        if self.is_outdated(key, &grant, changed) {
+            return self.on_surplus(grant, taken);
+        }
+        if let Some(lane) = self.lane_of(key, &grant)
+            && !self.mutant.is(Mutant::ForgetsCountdown)
+        {
+            self.count_down(&lane, &grant.host, travelled);
+        }
+        let Some(want) = self.wants.get_mut(&key).filter(|want| want.count > 0) else {
+            return self.on_surplus(grant, taken);
+        };
+        if !self.mutant.is(Mutant::IgnoresGrants) {
+            lower(want, &grant.host, &self.racks);
+        }
+        self.recent.push((self.beat, key, grant.host.clone()));
+        taken.wanted.push(grant);
+    }
+
+    /// Whether a container was made for what was asked before, and is too small for what is asked now. Only
+    /// where the ask has just changed: a ResourceManager may also grant less than asked, and then insisting
+    /// would never end.
+    fn is_outdated(&self, key: Key, grant: &Grant<C>, changed: &BTreeSet<Key>) -> bool {
+        let want = self.wants.get(&key).filter(|_| changed.contains(&key));
+        want.is_some_and(|want| grant.resource.memory_mib < want.resource.memory_mib)
+            && !self.mutant.is(Mutant::TakesFormerKind)
+    }
+
+    fn count_down(&mut self, lane: &Lane, host: &str, travelled: &[Row]) {
+        let Some(belief) = self.beliefs.get_mut(lane) else {
+            return;
+        };
+        let travelled: BTreeSet<&str> = travelled
+            .iter()
+            .filter(|row| row.key == lane.key && !self.mutant.is(Mutant::CountsEarlyGrants))
+            .map(|row| row.name.as_str())
+            .collect();
+        let rack = self.racks.get(host).map(String::as_str);
+        belief.count_down(host, rack, &travelled);
+        if belief.is_empty() {
+            self.beliefs.remove(lane);
+        }
+    }
+
+    fn on_surplus(&mut self, grant: Grant<C>, taken: &mut Taken<C>) {
+        if !self.mutant.is(Mutant::KeepsSurplus) {
+            self.release(grant.container.clone());
+        }
+        taken.surplus.push(grant);
+    }
+
+    /// Whose container it is. Servers before 2.9 do not say the allocation id; there the priority must do.
+    fn key_of(&self, grant: &Grant<C>) -> Option<Key> {
+        let known = |key: &Key| {
+            self.wants.contains_key(key) || self.beliefs.keys().any(|lane| lane.key == *key)
+        };
+        if known(&grant.key) {
+            return Some(grant.key);
+        }
+        let keys = self.wants.keys().copied();
+        let keys = keys.chain(self.beliefs.keys().map(|lane| lane.key));
+        let mut alike: Vec<Key> = keys
+            .filter(|key| key.priority == grant.key.priority)
+            .collect();
+        alike.sort_unstable();
+        alike.dedup();
+        match alike.as_slice() {
+            [only] => Some(*only),
+            _ => None,
+        }
+    }
+
+    /// Which of our lines it was granted for.
+    fn lane_of(&self, key: Key, grant: &Grant<C>) -> Option<Lane> {
+        let lanes: Vec<&Lane> = self.beliefs.keys().filter(|lane| lane.key == key).collect();
+        let fits = |lane: &&&Lane| lane.is_opportunistic() == grant.opportunistic;
+        let best = lanes.iter().filter(fits).max_by_key(|lane| {
+            let belief = self.beliefs.get(lane);
+            belief.is_some_and(|belief| belief.resource == grant.resource)
+        });
+        best.or(lanes.first()).map(|lane| (*lane).clone())
+    }
+}
+
+/// The number of the reply to a request with this number.
+fn following(response_id: i32) -> i32 {
+    response_id.wrapping_add(1) & i32::MAX
+}
+
+/// One container less is wanted, since one was granted on `host`.
+fn lower(want: &mut Want, host: &str, racks: &BTreeMap<String, String>) {
+    want.count = want.count.saturating_sub(1);
+    let places = &mut want.places;
+    if let Some(node) = places
+        .nodes
+        .iter_mut()
+        .find(|node| node.host == host && node.count > 0)
+    {
+        node.count -= 1;
+        return;
+    }
+    let rack = racks.get(host);
+    let place = places.racks.iter_mut();
+    for place in place.filter(|place| Some(&place.rack) == rack).take(1) {
+        place.count = place.count.saturating_sub(1);
+    }
+}

@@ -1,0 +1,195 @@
+//! Both formats as one: the logs in a file, and the bytes of each.
+
+use super::indexed::{self, Indexed};
+use super::plain::{PIECE_BYTES, Plain};
+use super::source::{LogError, Source, read};
+use super::tfile::{self, TFile};
+
+/// Bytes of a name in a checksum file.
+const NAME_BYTES_MAX: usize = 4096;
+
+/// How a node wrote the logs of an application.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// Keys and values in blocks. Read from the beginning to the end; passing over a log is cheap only where
+    /// nothing is compressed.
+    TFile,
+    /// One run of bytes per log, and an index.
+    Indexed,
+}
+
+/// A log: one file of one container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The container, such as `container_1700000000000_0007_01_000002`.
+    pub container: String,
+    /// The name of the file, such as `stdout`.
+    pub file: String,
+    /// Its length in bytes.
+    pub length: u64,
+    /// When it was last written, where the format says so; milliseconds since 1970.
+    pub modified_ms: Option<i64>,
+    /// When it was collected, where the format says so. A running application's logs are collected again and
+    /// again, and then one file comes in several entries.
+    pub uploaded_ms: Option<i64>,
+}
+
+/// An aggregated log file of one node, read from its beginning.
+pub struct LogFile<S> {
+    source: S,
+    reading: Reading,
+}
+
+enum Reading {
+    TFile(Box<TFile>),
+    Indexed {
+        index: Indexed,
+        next: usize,
+        current: Option<Box<Plain>>,
+    },
+}
+
+impl<S: Source> LogFile<S> {
+    /// Opens a file; its format is told by its bytes.
+    pub async fn open(source: S) -> Result<Self, LogError> {
+        let end = source.length();
+        Self::open_until(source, end).await
+    }
+
+    /// Opens a file that may be trusted only up to `end`: see [`Checksum`].
+    pub async fn open_until(source: S, end: u64) -> Result<Self, LogError> {
+        let end = end.min(source.length());
+        if end == 0 {
+            return Err(LogError::Empty);
+        }
+        let head = read(&source, 0, end.min(tfile::MAGIC.len() as u64) as usize).await?;
+        let reading = if head == tfile::MAGIC {
+            Reading::TFile(Box::new(TFile::open(&source).await?))
+        } else if indexed::is_indexed(&source, end).await? {
+            Reading::Indexed {
+                index: Indexed::open(&source, end).await?,
+                next: 0,
+                current: None,
+            }
+        } else {
+            return Err(LogError::Unknown);
+        };
+        Ok(Self { source, reading })
+    }
+
+    /// Its format.
+    pub fn format(&self) -> LogFormat {
+        match &self.reading {
+            Reading::TFile(_) => LogFormat::TFile,
+            Reading::Indexed { .. } => LogFormat::Indexed,
+        }
+    }
+
+    /// Whose application it was; in a TFile this is known once the first entry is.
+    pub fn owner(&self) -> Option<&str> {
+        match &self.reading {
+            Reading::TFile(file) => file.owner(),
+            Reading::Indexed { index, .. } => index.owner.as_deref(),
+        }
+    }
+
+    /// Goes on to the next log, wherever reading stopped in the one before.
+    pub async fn next(&mut self) -> Result<Option<Entry>, LogError> {
+        match &mut self.reading {
+            Reading::TFile(file) => {
+                let found = file.next(&self.source).await?;
+                Ok(found.map(|found| Entry {
+                    container: found.container,
+                    file: found.file,
+                    length: found.length,
+                    modified_ms: None,
+                    uploaded_ms: None,
+                }))
+            }
+            Reading::Indexed {
+                index,
+                next,
+                current,
+            } => {
+                let Some(log) = index.logs.get(*next) else {
+                    *current = None;
+                    return Ok(None);
+                };
+                *next += 1;
+                *current = Some(Box::new(Plain::new(log.run, index.compression)));
+                Ok(Some(Entry {
+                    container: log.container.clone(),
+                    file: log.file.clone(),
+                    length: log.run.length,
+                    modified_ms: Some(log.modified_ms),
+                    uploaded_ms: Some(log.uploaded_ms),
+                }))
+            }
+        }
+    }
+
+    /// The next bytes of the current log, at most 64 KiB; `None` at its end.
+    pub async fn piece(&mut self) -> Result<Option<Vec<u8>>, LogError> {
+        let piece = match &mut self.reading {
+            Reading::TFile(file) => file.piece(&self.source).await?,
+            Reading::Indexed { current, .. } => match current {
+                Some(plain) => plain.some(&self.source, PIECE_BYTES as u64).await?,
+                None => Vec::new(),
+            },
+        };
+        Ok((!piece.is_empty()).then_some(piece))
+    }
+
+    /// Passes over so many bytes of the current log, or what is left of it: for the tail of a long one.
+    pub async fn skip(&mut self, bytes: u64) -> Result<(), LogError> {
+        match &mut self.reading {
+            Reading::TFile(file) => file.skip(&self.source, bytes).await,
+            Reading::Indexed { current, .. } => match current {
+                Some(plain) => {
+                    let bytes = bytes.min(plain.left());
+                    plain.skip(&self.source, bytes).await
+                }
+                None => Ok(()),
+            },
+        }
+    }
+}
+
+impl<S> std::fmt::Debug for LogFile<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let format = match &self.reading {
+            Reading::TFile(_) => LogFormat::TFile,
+            Reading::Indexed { .. } => LogFormat::Indexed,
+        };
+        f.debug_struct("LogFile")
+            .field("format", &format)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What stands in `<file>-checksum` beside an indexed file that is being appended to: up to where the file is
+/// complete.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checksum {
+    /// The file it is about.
+    pub file: String,
+    /// Up to where it is complete; for [`LogFile::open_until`].
+    pub end: u64,
+}
+
+impl Checksum {
+    /// Reads such a file; `None` when it makes no sense.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (length, rest) = bytes.split_first_chunk::<4>()?;
+        let length = u32::from_be_bytes(*length) as usize;
+        if length > NAME_BYTES_MAX {
+            return None;
+        }
+        let (name, rest) = rest.split_at_checked(length)?;
+        let end = rest.first_chunk::<8>()?;
+        Some(Self {
+            file: String::from_utf8_lossy(name).into_owned(),
+            end: u64::from_be_bytes(*end),
+        })
+    }
+}

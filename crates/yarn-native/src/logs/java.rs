@@ -1,0 +1,449 @@
+//! Java's serialisation, as far as the index of an indexed file uses it: objects, strings, enums, lists and
+//! maps. Whatever is not of interest is passed over, and nothing of it is ever run.
+
+use std::collections::BTreeMap;
+
+/// Objects within objects; the index has six levels.
+const DEPTH_MAX: usize = 40;
+/// Values in all, so that memory stays within a small multiple of it.
+const VALUES_MAX: usize = 2_000_000;
+/// What a handle is counted from.
+const FIRST_HANDLE: u32 = 0x7e_0000;
+
+/// What is wrong with a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Broken(pub &'static str);
+
+/// A value; things that can be referred to again are in the graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Value {
+    Null,
+    Number(i64),
+    Node(usize),
+}
+
+#[derive(Debug)]
+pub(super) enum Node {
+    Text(String),
+    Object {
+        fields: BTreeMap<String, Value>,
+        /// What its class wrote beside its fields: the items of a list, the keys and values of a map.
+        extra: Vec<Value>,
+    },
+    /// An array, an enum, a class: nothing in it is of interest.
+    Other,
+}
+
+/// Everything in a stream, by the order in which it was met.
+#[derive(Debug, Default)]
+pub(super) struct Graph {
+    nodes: Vec<Node>,
+}
+
+impl Graph {
+    /// Reads the first object of a stream.
+    pub fn read(bytes: &[u8]) -> Result<(Self, Value), Broken> {
+        let mut reader = Reader {
+            bytes,
+            at: 0,
+            graph: Self::default(),
+            handles: Vec::new(),
+            classes: Vec::new(),
+            values: 0,
+        };
+        if reader.take(4)? != [0xac, 0xed, 0, 5] {
+            return Err(Broken("its index is not what Java writes"));
+        }
+        let root = match reader.content(0)? {
+            Content::Value(value) => value,
+            Content::Block | Content::End => return Err(Broken("its index has no object")),
+        };
+        Ok((reader.graph, root))
+    }
+
+    pub fn text(&self, value: Value) -> Option<&str> {
+        match self.node(value)? {
+            Node::Text(text) => Some(text),
+            Node::Object { .. } | Node::Other => None,
+        }
+    }
+
+    pub fn field(&self, value: Value, name: &str) -> Option<Value> {
+        match self.node(value)? {
+            Node::Object { fields, .. } => fields.get(name).copied(),
+            Node::Text(_) | Node::Other => None,
+        }
+    }
+
+    /// The items of a list, or keys and values of a map in turn.
+    pub fn items(&self, value: Value) -> &[Value] {
+        match self.node(value) {
+            Some(Node::Object { extra, .. }) => extra,
+            _ => &[],
+        }
+    }
+
+    fn node(&self, value: Value) -> Option<&Node> {
+        match value {
+            Value::Node(at) => self.nodes.get(at),
+            Value::Null | Value::Number(_) => None,
+        }
+    }
+}
+
+/// A class as described in the stream.
+#[derive(Debug, Default)]
+struct Class {
+    name: String,
+    flags: u8,
+    /// Kind and name.
+    fields: Vec<(u8, String)>,
+    parent: Option<usize>,
+}
+
+#[derive(Clone, Copy)]
+enum Handle {
+    Node(usize),
+    Class(usize),
+}
+
+/// What may stand where an object may stand.
+enum Content {
+    Value(Value),
+    /// Bytes that a class wrote for itself.
+    Block,
+    /// The end of what a class wrote for itself.
+    End,
+}
+
+struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    graph: Graph,
+    handles: Vec<Handle>,
+    classes: Vec<Class>,
+    values: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, length: usize) -> Result<&'a [u8], Broken> {
+        let end = self.at.checked_add(length);
+        let taken = end.and_then(|end| self.bytes.get(self.at..end));
+        let taken = taken.ok_or(Broken("its index ends in the middle"))?;
+        self.at += length;
+        Ok(taken)
+    }
+
+    fn number(&mut self, length: usize) -> Result<u64, Broken> {
+        let bytes = self.take(length)?;
+        Ok(bytes
+            .iter()
+            .fold(0, |value, byte| (value << 8) | u64::from(*byte)))
+    }
+
+    fn text(&mut self, length: u64) -> Result<String, Broken> {
+        let length =
+            usize::try_from(length).map_err(|_| Broken("a text in its index is too long"))?;
+        Ok(String::from_utf8_lossy(self.take(length)?).into_owned())
+    }
+
+    fn short_text(&mut self) -> Result<String, Broken> {
+        let length = self.number(2)?;
+        self.text(length)
+    }
+
+    fn count(&mut self) -> Result<(), Broken> {
+        self.values += 1;
+        match self.values > VALUES_MAX {
+            true => Err(Broken("its index is too large")),
+            false => Ok(()),
+        }
+    }
+
+    fn add(&mut self, node: Node) -> Result<usize, Broken> {
+        self.count()?;
+        self.graph.nodes.push(node);
+        let at = self.graph.nodes.len() - 1;
+        self.handles.push(Handle::Node(at));
+        Ok(at)
+    }
+
+    /// One thing in the stream.
+    fn content(&mut self, depth: usize) -> Result<Content, Broken> {
+        if depth > DEPTH_MAX {
+            return Err(Broken("its index is nested too deeply"));
+        }
+        self.count()?;
+        let mut tag = self.number(1)?;
+        while tag == 0x79 {
+            self.handles.clear();
+            tag = self.number(1)?;
+        }
+        let value = match tag {
+            0x70 => Value::Null,
+            0x71 => self.reference()?,
+            0x72 | 0x7d => {
+                self.at -= 1;
+                self.class(depth + 1)?;
+                Value::Null
+            }
+            0x73 => Value::Node(self.object(depth)?),
+            0x74 => {
+                let length = self.number(2)?;
+                let text = self.text(length)?;
+                Value::Node(self.add(Node::Text(text))?)
+            }
+            0x7c => {
+                let length = self.number(8)?;
+                let text = self.text(length)?;
+                Value::Node(self.add(Node::Text(text))?)
+            }
+            0x75 => Value::Node(self.array(depth)?),
+            0x76 => {
+                self.class(depth + 1)?;
+                Value::Node(self.add(Node::Other)?)
+            }
+            0x77 | 0x7a => {
+                let length = self.number(if tag == 0x77 { 1 } else { 4 })?;
+                self.take(length as usize)?;
+                return Ok(Content::Block);
+            }
+            0x78 => return Ok(Content::End),
+            0x7e => {
+                self.class(depth + 1)?;
+                let at = self.add(Node::Other)?;
+                self.value(depth + 1)?;
+                Value::Node(at)
+            }
+            _ => return Err(Broken("its index holds something unknown")),
+        };
+        Ok(Content::Value(value))
+    }
+
+    fn value(&mut self, depth: usize) -> Result<Value, Broken> {
+        match self.content(depth)? {
+            Content::Value(value) => Ok(value),
+            Content::Block | Content::End => Err(Broken("a value in its index is missing")),
+        }
+    }
+
+    fn handle(&mut self) -> Result<Handle, Broken> {
+        let number = self.number(4)? as u32;
+        let at = number.checked_sub(FIRST_HANDLE);
+        let handle = at.and_then(|at| self.handles.get(at as usize));
+        handle
+            .copied()
+            .ok_or(Broken("a reference in its index leads nowhere"))
+    }
+
+    fn reference(&mut self) -> Result<Value, Broken> {
+        Ok(match self.handle()? {
+            Handle::Node(at) => Value::Node(at),
+            Handle::Class(_) => Value::Null,
+        })
+    }
+
+    /// The description of a class; `None` for none.
+    fn class(&mut self, depth: usize) -> Result<Option<usize>, Broken> {
+        if depth > DEPTH_MAX {
+            return Err(Broken("its index is nested too deeply"));
+        }
+        self.count()?;
+        match self.number(1)? {
+            0x70 => return Ok(None),
+            0x71 => {
+                return match self.handle()? {
+                    Handle::Class(at) => Ok(Some(at)),
+                    Handle::Node(_) => Err(Broken("a class in its index is no class")),
+                };
+            }
+            0x72 => {}
+            _ => return Err(Broken("a class in its index is no class")),
+        }
+        let name = self.short_text()?;
+        self.take(8)?;
+        self.classes.push(Class {
+            name,
+            ..Class::default()
+        });
+        let at = self.classes.len() - 1;
+        self.handles.push(Handle::Class(at));
+        let flags = self.number(1)? as u8;
+        let mut fields = Vec::new();
+        for _ in 0..self.number(2)? {
+            self.count()?;
+            let kind = self.number(1)? as u8;
+            let name = self.short_text()?;
+            if matches!(kind, b'L' | b'[') {
+                self.value(depth + 1)?;
+            }
+            fields.push((kind, name));
+        }
+        self.extra(depth, None)?;
+        let parent = self.class(depth + 1)?;
+        // A class that is its own ancestor would never end.
+        let class = &mut self.classes[at];
+        class.flags = flags;
+        class.fields = fields;
+        class.parent = parent.filter(|parent| *parent != at);
+        Ok(Some(at))
+    }
+
+    /// What a class wrote for itself, up to its end; values are added to the node.
+    fn extra(&mut self, depth: usize, node: Option<usize>) -> Result<(), Broken> {
+        loop {
+            match self.content(depth + 1)? {
+                Content::End => return Ok(()),
+                Content::Block => {}
+                Content::Value(value) => {
+                    let node = node.and_then(|node| self.graph.nodes.get_mut(node));
+                    if let Some(Node::Object { extra, .. }) = node {
+                        extra.push(value);
+                    }
+                }
+            }
+        }
+    }
+
+    fn object(&mut self, depth: usize) -> Result<usize, Broken> {
+        let class = self.class(depth + 1)?;
+        let node = self.add(Node::Object {
+            fields: BTreeMap::new(),
+            extra: Vec::new(),
+        })?;
+        // From the oldest ancestor down; more than a few are a circle.
+        let mut line = Vec::new();
+        let mut next = class;
+        while let Some(at) = next {
+            line.push(at);
+            if line.len() > DEPTH_MAX {
+                return Err(Broken("a class in its index has too many ancestors"));
+            }
+            next = self.classes[at].parent;
+        }
+        for at in line.into_iter().rev() {
+            self.part(depth, node, at)?;
+        }
+        Ok(node)
+    }
+
+    /// The part of an object that one class of its line wrote.
+    fn part(&mut self, depth: usize, node: usize, class: usize) -> Result<(), Broken> {
+        let flags = self.classes[class].flags;
+        let (serializable, externalizable) = (flags & 2 != 0, flags & 4 != 0);
+        let (writes, in_blocks) = (flags & 1 != 0, flags & 8 != 0);
+        if externalizable && !in_blocks {
+            return Err(Broken(
+                "an object in its index cannot be read without its class",
+            ));
+        }
+        if serializable {
+            for field in 0..self.classes[class].fields.len() {
+                let kind = self.classes[class].fields[field].0;
+                let value = self.primitive_or_value(kind, depth)?;
+                let name = self.classes[class].fields[field].1.clone();
+                if let Some(Node::Object { fields, .. }) = self.graph.nodes.get_mut(node) {
+                    fields.insert(name, value);
+                }
+            }
+        }
+        if (serializable && writes) || externalizable {
+            self.extra(depth, Some(node))?;
+        }
+        Ok(())
+    }
+
+    fn primitive_or_value(&mut self, kind: u8, depth: usize) -> Result<Value, Broken> {
+        self.count()?;
+        if matches!(kind, b'L' | b'[') {
+            return self.value(depth + 1);
+        }
+        let length = primitive_length(kind)?;
+        let bits = self.number(length)?;
+        let unused = 64 - 8 * length as u32;
+        Ok(Value::Number(((bits << unused) as i64) >> unused))
+    }
+
+    /// An array; passed over.
+    fn array(&mut self, depth: usize) -> Result<usize, Broken> {
+        let class = self.class(depth + 1)?;
+        let node = self.add(Node::Other)?;
+        let length = self.number(4)? as usize;
+        let name = class.map(|at| self.classes[at].name.as_bytes());
+        let kind = name.and_then(|name| name.get(1).copied());
+        match kind {
+            Some(b'L' | b'[') => {
+                for _ in 0..length {
+                    self.value(depth + 1)?;
+                }
+            }
+            Some(kind) => {
+                let bytes = primitive_length(kind)?.checked_mul(length);
+                self.take(bytes.unwrap_or(usize::MAX))?;
+            }
+            None => return Err(Broken("an array in its index is of nothing")),
+        }
+        Ok(node)
+    }
+}
+
+fn primitive_length(kind: u8) -> Result<usize, Broken> {
+    match kind {
+        b'B' | b'Z' => Ok(1),
+        b'C' | b'S' => Ok(2),
+        b'I' | b'F' => Ok(4),
+        b'J' | b'D' => Ok(8),
+        _ => Err(Broken("a field in its index is of no kind")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_that_nests_without_end_is_refused() {
+        // A class whose description holds a class whose description holds a class…
+        let mut bytes = vec![0xac, 0xed, 0, 5];
+        for _ in 0..100_000 {
+            bytes.extend([0x76, 0x72, 0, 1, b'a', 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0]);
+        }
+        assert_eq!(
+            Graph::read(&bytes).unwrap_err(),
+            Broken("its index is nested too deeply")
+        );
+    }
+
+    #[test]
+    fn a_class_that_is_its_own_ancestor_is_refused() {
+        let class = |name: u8| {
+            let mut bytes = vec![0x72, 0, 1, name, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0x78];
+            bytes.extend([0x71, 0, 0x7e, 0, 0]);
+            bytes
+        };
+        let mut bytes = vec![0xac, 0xed, 0, 5, 0x73];
+        bytes.extend(&class(b'a')[..16]);
+        bytes.extend(class(b'b'));
+        assert_eq!(
+            Graph::read(&bytes).unwrap_err(),
+            Broken("a class in its index has too many ancestors")
+        );
+    }
+
+    #[test]
+    fn promises_of_size_are_not_believed() {
+        let header = [0xac, 0xed, 0, 5];
+        let long_text = [0x7c, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff];
+        let mut array = vec![
+            0x75, 0x72, 0, 2, b'[', b'J', 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0x78, 0x70,
+        ];
+        array.extend([0x7f, 0xff, 0xff, 0xff]);
+        for body in [&long_text[..], &array, &[0x7a, 0xff, 0xff, 0xff, 0xff]] {
+            let bytes = [&header[..], body].concat();
+            assert_eq!(
+                Graph::read(&bytes).unwrap_err(),
+                Broken("its index ends in the middle")
+            );
+        }
+    }
+}

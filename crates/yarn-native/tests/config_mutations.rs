@@ -1,0 +1,109 @@
+//! Damaged configuration files: always an answer, never a panic.
+
+use yarn_native::config::{Config, Environment};
+
+#[path = "ledger/random.rs"]
+mod random;
+
+const SEED_FILE: &str = r#"<?xml version="1.0"?>
+<!DOCTYPE configuration [<!ENTITY x "y">]>
+<configuration xmlns:xi="http://www.w3.org/2001/XInclude">
+<property><name>yarn.resourcemanager.ha.enabled</name><value>true</value><final>true</final></property>
+<property><name>yarn.resourcemanager.ha.rm-ids</name><value>rm1,rm2,${env.X:-rm3}</value></property>
+<property><name>yarn.resourcemanager.hostname.rm1</name><value>${a${b}}</value></property>
+<property name="yarn.resourcemanager.hostname.rm2" value="[::1]:80&x;"/>
+<property><name>hadoop.rpc.protection</name><value>privacy,integrity</value></property>
+<property><name>ipc.client.connect.timeout</name><value>20s</value></property>
+<property><name>ipc.maximum.data.length</name><value>0x7fm</value></property>
+<property><name>yarn.resource-types</name><value>yarn.io/gpu</value></property>
+<property><name>dfs.ha.namenodes.ns</name><value>nn1</value></property>
+<property><name>fs.defaultFS</name><value>hdfs://ns</value></property>
+<xi:include href="none.xml"><xi:fallback/></xi:include>
+</configuration>"#;
+
+/// Asks everything; what it answers does not matter.
+fn ask_everything(config: &Config) {
+    let _ = config.resource_managers();
+    let _ = config.resource_manager_reconnect();
+    let _ = config.protections();
+    let _ = config.rpc();
+    let _ = config.resource_types();
+    let _ = config.default_namenodes();
+    let _ = config.namenodes("ns");
+    let _ = config.log_directories("alice", "application_1_99999999999999999999");
+    let _ = config.web_proxy_hosts();
+    let _ = config.timeline();
+    let _ = config.node();
+    for note in config.notes() {
+        let _ = note.to_string();
+    }
+}
+
+#[test]
+fn damaged_files_are_read_or_refused() {
+    let directory = tempfile::TempDir::new().unwrap();
+    let path = directory.path().join("yarn-site.xml");
+    for seed in 0..1500 {
+        let mut random = random::Random::new(seed);
+        std::fs::write(&path, random.mutate(SEED_FILE.as_bytes())).unwrap();
+        let files = std::slice::from_ref(&path);
+        match Config::from_files(files, Environment::default()) {
+            Ok(config) => ask_everything(&config),
+            Err(error) => assert!(
+                error.to_string().contains("yarn-site.xml"),
+                "{seed}: {error}"
+            ),
+        }
+    }
+}
+
+#[test]
+fn values_of_any_kind_are_answered() {
+    const PIECES: [&str; 22] = [
+        "${",
+        "}",
+        "env.",
+        "a",
+        "b",
+        ":-",
+        "-",
+        "$",
+        " ",
+        "{",
+        "1",
+        "0x",
+        "9999999999999999999",
+        "s",
+        "m",
+        ",",
+        ":",
+        "[",
+        "]",
+        "/",
+        "@",
+        "é",
+    ];
+    const KEYS: [&str; 10] = [
+        "a",
+        "b",
+        "yarn.resourcemanager.hostname",
+        "yarn.resourcemanager.address",
+        "ipc.ping.interval",
+        "ipc.maximum.data.length",
+        "dfs.nameservices",
+        "fs.defaultFS",
+        "yarn.resource-types",
+        "yarn.nodemanager.remote-app-log-dir",
+    ];
+    for seed in 0..1000 {
+        let mut random = random::Random::new(seed);
+        let mut config = Config::defaults(Environment::default());
+        for key in KEYS {
+            let value: String = (0..random.below(12))
+                .map(|_| *random.pick(&PIECES))
+                .collect();
+            config.set(key, value, "a test");
+        }
+        ask_everything(&config);
+    }
+}

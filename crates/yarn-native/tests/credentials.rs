@@ -1,0 +1,350 @@
+//! Credentials files: read as Java wrote them, written as Java reads them, and damaged.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use expect_test::{Expect, expect};
+use yarn_native::credentials::{Credentials, CredentialsError, Format, Identifier};
+use yarn_native::{Secret, Token};
+
+#[path = "ledger/random.rs"]
+mod random;
+
+/// Written by Hadoop 3.5.0, the same credentials in both formats.
+const JAVA: [&[u8]; 2] = [
+    include_bytes!("credentials/java-writable"),
+    include_bytes!("credentials/java-protobuf"),
+];
+
+fn bytes(hex: &str) -> Vec<u8> {
+    let digits: Vec<u8> = hex
+        .bytes()
+        .filter(|byte| !byte.is_ascii_whitespace())
+        .collect();
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+    digits.chunks(2).map(byte).collect()
+}
+
+fn master_token() -> Token {
+    Token {
+        identifier: bytes("0a0d0a0908071080d095ffbc311001102a"),
+        password: b"0123456789abcdefghij".to_vec().into(),
+        kind: "YARN_AM_RM_TOKEN".into(),
+        service: String::new(),
+    }
+}
+
+fn small() -> Credentials {
+    let mut credentials = Credentials::default();
+    credentials.add("", master_token());
+    credentials.set_secret("sk", vec![1, 2, 3]);
+    credentials
+}
+
+#[test]
+fn both_formats_are_written_byte_for_byte() {
+    let writable = bytes(
+        "48445453 00 01 00 11 0a0d0a0908071080d095ffbc311001102a 14 303132333435363738396162636465666768696a
+         10 5941524e5f414d5f524d5f544f4b454e 00 01 02 736b 03 010203",
+    );
+    let protobuf = bytes(
+        "48445453 01 4e 0a410a00123d0a110a0d0a0908071080d095ffbc311001102a1214303132333435363738396162636465666768696a
+         1a105941524e5f414d5f524d5f544f4b454e220012090a02736b1a03010203",
+    );
+    assert_eq!(*small().to_bytes(Format::Writable), writable);
+    assert_eq!(*small().to_bytes(Format::Protobuf), protobuf);
+    assert_eq!(Credentials::from_bytes(&writable).unwrap(), small());
+    assert_eq!(Credentials::from_bytes(&protobuf).unwrap(), small());
+}
+
+#[test]
+fn what_java_wrote_is_read() {
+    let [writable, protobuf] = JAVA.map(|bytes| Credentials::from_bytes(bytes).unwrap());
+    assert_eq!(writable, protobuf);
+    let shown: Vec<String> = writable
+        .tokens()
+        .map(|(alias, token)| {
+            let says = Identifier::of(token).unwrap();
+            format!(
+                "{alias} | {} | {} | {says} | {:?}",
+                token.kind,
+                token.service,
+                says.ends_ms()
+            )
+        })
+        .collect();
+    expect![[r#"
+         | YARN_AM_RM_TOKEN |  | master of appattempt_1700000000000_0007_000002 | None
+        cl | YARN_CLIENT_TOKEN | x:1 | client bob of appattempt_1700000000000_0007_000002 | None
+        ct | ContainerToken | 10.0.0.5:45454 | container_e03_1700000000000_0007_02_012345 on node node.example:45454 | Some(1700000600000)
+        ha-hdfs:cluster | HDFS_DELEGATION_TOKEN | ha-hdfs:cluster | token 300 of alice@EXAMPLE, renewed by yarn | Some(1700604800000)
+        nm | NMToken | 10.0.0.5:45454 | master of appattempt_1700000000000_0007_000002 on node node.example:45454 | None
+        rm | RM_DELEGATION_TOKEN | 10.0.0.1:8032,10.0.0.2:8032 | token 3 of alice, fetched by oozie, renewed by yarn | Some(1700604800000)"#]].assert_eq(&shown.join("\n"));
+    assert_eq!(writable.secret("größe").unwrap().expose().len(), 300);
+    assert_eq!(writable.secret("job"), Some(&Secret::new(vec![1, 2, 3])));
+    assert!(
+        writable
+            .tokens()
+            .all(|(_, token)| token.password.expose() == b"0123456789abcdefghij")
+    );
+}
+
+#[test]
+fn identifiers_are_read_to_the_last_field() {
+    let credentials = Credentials::from_bytes(JAVA[0]).unwrap();
+    let of = |alias: &str| Identifier::of(credentials.token(alias).unwrap()).unwrap();
+    let text = String::from;
+    let attempt = || text("appattempt_1700000000000_0007_000002");
+    assert_eq!(
+        of(""),
+        Identifier::Master {
+            attempt: attempt(),
+            key: 42
+        }
+    );
+    let node = Identifier::Node {
+        attempt: attempt(),
+        node: text("node.example:45454"),
+        user: text("alice"),
+        key: -7,
+    };
+    assert_eq!(of("nm"), node);
+    let container = Identifier::Container {
+        container: text("container_e03_1700000000000_0007_02_012345"),
+        node: text("node.example:45454"),
+        user: text("alice"),
+        expires_ms: 1700000600000,
+    };
+    assert_eq!(of("ct"), container);
+    assert_eq!(
+        of("cl"),
+        Identifier::Client {
+            attempt: attempt(),
+            user: text("bob")
+        }
+    );
+    let delegation = Identifier::Delegation {
+        owner: text("alice"),
+        renewer: text("yarn"),
+        real_user: text("oozie"),
+        issued_ms: 1700000000000,
+        ends_ms: 1700604800000,
+        number: 3,
+        key: 4,
+    };
+    assert_eq!(of("rm"), delegation);
+    let hdfs = Identifier::Delegation {
+        owner: text("alice@EXAMPLE"),
+        renewer: text("yarn"),
+        real_user: text(""),
+        issued_ms: 1700000000000,
+        ends_ms: 1700604800000,
+        number: 300,
+        key: 2,
+    };
+    assert_eq!(of("ha-hdfs:cluster"), hdfs);
+}
+
+#[test]
+fn an_identifier_that_is_none_is_an_error() {
+    let mut token = master_token();
+    token.kind = "HDFS_DELEGATION_TOKEN".into();
+    let error = Identifier::of(&token).unwrap_err().to_string();
+    expect!["cannot look into a token of kind `HDFS_DELEGATION_TOKEN`: their format is 10, and only 0 and 1 are known"]
+        .assert_eq(&error);
+    token.kind = "made-up".into();
+    assert_eq!(Identifier::of(&token), Ok(Identifier::Other));
+}
+
+#[test]
+fn tokens_are_found_by_kind_and_service() {
+    let mut credentials = Credentials::from_bytes(JAVA[0]).unwrap();
+    assert_eq!(credentials.of_kind("YARN_AM_RM_TOKEN").unwrap().service, "");
+    let rm = credentials.for_service("RM_DELEGATION_TOKEN", "10.0.0.2:8032");
+    assert_eq!(rm.unwrap().service, "10.0.0.1:8032,10.0.0.2:8032");
+    assert_eq!(
+        credentials.for_service("RM_DELEGATION_TOKEN", "10.0.0.2:803"),
+        None
+    );
+    credentials.remove_kind("YARN_AM_RM_TOKEN");
+    assert_eq!(credentials.of_kind("YARN_AM_RM_TOKEN"), None);
+    assert_eq!(credentials.tokens().count(), 5);
+    assert_eq!(
+        credentials.take_secret("job"),
+        Some(Secret::new(vec![1, 2, 3]))
+    );
+    assert_eq!(credentials.secret("job"), None);
+    let mut all = small();
+    all.extend(credentials);
+    assert_eq!((all.tokens().count(), all.secrets().count()), (6, 2));
+    assert!(!all.is_empty());
+}
+
+#[test]
+fn a_file_is_private_and_takes_the_place_of_the_one_before() {
+    let directory = tempfile::TempDir::new().unwrap();
+    let path = directory.path().join("tokens");
+    std::fs::write(&path, "old").unwrap();
+    for format in [Format::Writable, Format::Protobuf] {
+        small().write(&path, format).unwrap();
+        assert_eq!(Credentials::read(&path).unwrap(), small());
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+    assert_eq!(
+        std::fs::read_dir(directory.path()).unwrap().count(),
+        1,
+        "nothing is left over"
+    );
+    let nowhere = directory.path().join("no/such/place");
+    assert!(matches!(
+        small().write(&nowhere, Format::Writable),
+        Err(CredentialsError::File { .. })
+    ));
+}
+
+#[test]
+fn passwords_and_secrets_are_not_shown() {
+    let mut credentials = small();
+    credentials.set_secret("password", b"hunter2".to_vec());
+    let shown = format!("{credentials:?} {credentials:#?}");
+    assert!(
+        !shown.contains("hunter2") && !shown.contains("0123456789abcdefghij"),
+        "{shown}"
+    );
+    assert!(
+        !shown.contains("48, 49, 50") && !shown.contains("1, 2, 3]"),
+        "{shown}"
+    );
+}
+
+fn check_error(bytes: &[u8], expected: Expect) {
+    expected.assert_eq(&Credentials::from_bytes(bytes).unwrap_err().to_string());
+}
+
+#[test]
+fn what_is_wrong_is_said() {
+    check_error(
+        b"",
+        expect!["these are no credentials: they do not begin with `HDTS`"],
+    );
+    check_error(
+        b"HDTS",
+        expect!["these are no credentials: they end at byte 4, in the middle"],
+    );
+    check_error(
+        b"HDTS\x07",
+        expect!["these are no credentials: their format is 7, and only 0 and 1 are known"],
+    );
+    check_error(
+        b"HDTS\0\x01\0\x7f",
+        expect!["these are no credentials: they end at byte 8, in the middle"],
+    );
+    check_error(
+        b"HDTS\0\xff",
+        expect!["these are no credentials: a number at byte 5 makes no sense"],
+    );
+    check_error(
+        b"HDTS\0\x01\x01\xff",
+        expect!["these are no credentials: a name at byte 6 is not UTF-8"],
+    );
+    check_error(
+        b"HDTS\x01\x02\x0a\x7f",
+        expect!["these are no credentials: they end at byte 8, in the middle"],
+    );
+    // Counts and lengths far beyond the bytes that are there.
+    check_error(
+        b"HDTS\0\x88\x7f\xff\xff\xff\xff\xff\xff\xff",
+        expect!["these are no credentials: they end at byte 14, in the middle"],
+    );
+    let error = Credentials::read(Path::new("/nowhere/tokens"))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.starts_with("cannot read the credentials file `/nowhere/tokens`: "),
+        "{error}"
+    );
+}
+
+#[test]
+fn what_follows_the_credentials_is_ignored() {
+    for format in [Format::Writable, Format::Protobuf] {
+        let mut bytes = small().to_bytes(format).to_vec();
+        bytes.extend([0; 100]);
+        assert_eq!(Credentials::from_bytes(&bytes).unwrap(), small());
+    }
+}
+
+#[test]
+fn every_cut_is_noticed() {
+    for bytes in JAVA {
+        for end in 0..bytes.len() {
+            assert!(Credentials::from_bytes(&bytes[..end]).is_err(), "{end}");
+        }
+    }
+}
+
+#[test]
+fn arbitrary_credentials_come_back_as_they_went() {
+    for seed in 0..500 {
+        let mut random = random::Random::new(seed);
+        let mut credentials = Credentials::default();
+        for number in 0..random.below(5) {
+            let token = Token {
+                identifier: random.bytes(300),
+                password: random.bytes(200).into(),
+                kind: "k".repeat(random.below(200)),
+                service: format!("sérvice{number}"),
+            };
+            credentials.add(format!("{number}{}", "a".repeat(random.below(300))), token);
+            let secret = random.bytes(20_000);
+            credentials.set_secret(format!("s{number}"), secret);
+        }
+        for format in [Format::Writable, Format::Protobuf] {
+            let bytes = credentials.to_bytes(format);
+            assert_eq!(
+                Credentials::from_bytes(&bytes).unwrap(),
+                credentials,
+                "seed {seed}"
+            );
+        }
+    }
+}
+
+#[test]
+fn damaged_credentials_are_read_or_refused() {
+    for seed in 0..20_000 {
+        let mut random = random::Random::new(seed);
+        let damaged = match seed % 3 {
+            0 => random.mutate(JAVA[0]),
+            1 => random.mutate(JAVA[1]),
+            _ => {
+                let mut bytes = b"HDTS\0".to_vec();
+                bytes[4] = random.below(2) as u8;
+                bytes.extend(random.bytes(64));
+                bytes
+            }
+        };
+        if let Ok(credentials) = Credentials::from_bytes(&damaged) {
+            for (_, token) in credentials.tokens() {
+                let _ = Identifier::of(token).map(|says| says.to_string());
+            }
+            for format in [Format::Writable, Format::Protobuf] {
+                let again = Credentials::from_bytes(&credentials.to_bytes(format)).unwrap();
+                assert_eq!(again, credentials, "seed {seed}");
+            }
+        }
+    }
+}
+
+#[test]
+fn damaged_identifiers_are_read_or_refused() {
+    let credentials = Credentials::from_bytes(JAVA[0]).unwrap();
+    let tokens: Vec<&Token> = credentials.tokens().map(|(_, token)| token).collect();
+    for seed in 0..20_000 {
+        let mut random = random::Random::new(seed);
+        let mut token = (*random.pick(&tokens)).clone();
+        token.identifier = random.mutate(&token.identifier);
+        let _ = Identifier::of(&token).map(|says| says.to_string());
+    }
+}

@@ -1,0 +1,323 @@
+//! A ResourceManager as it really behaves towards one master: asks are replaced and counted down, replies
+//! are kept for whoever repeats a request, and a restart forgets all but the running containers.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use yarn_native::ledger::{Execution, Grant, Key, Reply, Request, Resource, Row};
+
+use crate::random::Random;
+
+pub const HOSTS: [(&str, &str); 6] = [
+    ("a", "/one"),
+    ("b", "/one"),
+    ("c", "/one"),
+    ("d", "/two"),
+    ("e", "/two"),
+    ("f", "/two"),
+];
+
+/// Why a request was refused.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Refusal {
+    NotRegistered,
+    Rejected,
+}
+
+#[derive(Clone, Debug)]
+struct Asked {
+    resource: Resource,
+    lines: BTreeMap<String, (u32, bool)>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Container {
+    pub key: Key,
+    pub host: &'static str,
+    pub resource: Resource,
+    pub opportunistic: bool,
+    /// The lines it was counted against, to be put back if it is killed before the master hears of it.
+    lines: Vec<String>,
+    /// Whether the master has heard of it.
+    pub acquired: bool,
+    /// Whether its node runs it: only then does it outlive a restart.
+    pub started: bool,
+}
+
+#[derive(Debug)]
+pub struct Model {
+    registered: bool,
+    response_id: i32,
+    /// The last reply, for whoever asks with the number before it.
+    last: Option<Reply<u64>>,
+    guaranteed: BTreeMap<Key, Asked>,
+    opportunistic: BTreeMap<(Key, Resource), u32>,
+    pub containers: BTreeMap<u64, Container>,
+    fresh: Vec<u64>,
+    ended: Vec<u64>,
+    pub avoided: BTreeSet<String>,
+    next: u64,
+    /// Whether lines for hosts and racks go when nothing is left to grant. Versions differ.
+    drops_lines: bool,
+    pub granted: usize,
+}
+
+impl Model {
+    pub fn new(random: &mut Random) -> Self {
+        Self {
+            registered: true,
+            response_id: 0,
+            last: None,
+            guaranteed: BTreeMap::new(),
+            opportunistic: BTreeMap::new(),
+            containers: BTreeMap::new(),
+            fresh: Vec::new(),
+            ended: Vec::new(),
+            avoided: BTreeSet::new(),
+            next: 1,
+            drops_lines: random.one_in(2),
+            granted: 0,
+        }
+    }
+
+    pub fn register(&mut self) {
+        self.registered = true;
+        self.response_id = 0;
+        self.last = None;
+    }
+
+    /// `window`: grants may be made after the asks are taken in and before the reply is put together.
+    pub fn allocate(
+        &mut self,
+        request: &Request<u64>,
+        rejects: bool,
+        window: Option<&mut Random>,
+    ) -> Result<Reply<u64>, Refusal> {
+        if !self.registered {
+            return Err(Refusal::NotRegistered);
+        }
+        let following = (request.response_id + 1) & i32::MAX;
+        if let Some(last) = &self.last
+            && following == last.response_id
+        {
+            return Ok(last.clone());
+        }
+        assert_eq!(request.response_id, self.response_id, "a wrong response id");
+        if rejects {
+            return Err(Refusal::Rejected);
+        }
+        for row in &request.rows {
+            self.ask(row);
+        }
+        for container in &request.releases {
+            self.end(*container);
+        }
+        self.avoided.extend(request.avoid.iter().cloned());
+        self.avoided.retain(|host| !request.allow.contains(host));
+        if let Some(random) = window {
+            self.schedule(random);
+        }
+        let granted: Vec<Grant<u64>> = std::mem::take(&mut self.fresh)
+            .into_iter()
+            .filter_map(|id| {
+                let container = self.containers.get_mut(&id)?;
+                container.acquired = true;
+                Some(Grant {
+                    container: id,
+                    key: container.key,
+                    host: container.host.to_owned(),
+                    resource: container.resource.clone(),
+                    opportunistic: container.opportunistic,
+                })
+            })
+            .collect();
+        self.response_id = following;
+        let reply = Reply {
+            response_id: following,
+            granted,
+            completed: std::mem::take(&mut self.ended),
+        };
+        self.last = Some(reply.clone());
+        Ok(reply)
+    }
+
+    fn ask(&mut self, row: &Row) {
+        if let Execution::Opportunistic { .. } = row.execution {
+            if row.name == "*" {
+                let lane = (row.key, row.resource.clone());
+                self.opportunistic.insert(lane, row.count);
+            }
+            return;
+        }
+        let asked = self.guaranteed.entry(row.key).or_insert_with(|| Asked {
+            resource: row.resource.clone(),
+            lines: BTreeMap::new(),
+        });
+        if row.count == 0 {
+            asked.lines.remove(&row.name);
+        } else {
+            asked.resource = row.resource.clone();
+            asked.lines.insert(row.name.clone(), (row.count, row.relax));
+        }
+        self.tidy(row.key);
+    }
+
+    /// What happens to other lines when nothing is left to grant.
+    fn tidy(&mut self, key: Key) {
+        let over = |asked: &Asked| !asked.lines.contains_key("*");
+        if self.drops_lines && self.guaranteed.get(&key).is_some_and(over) {
+            self.guaranteed.remove(&key);
+        }
+    }
+
+    /// Grants some of what is asked for.
+    pub fn schedule(&mut self, random: &mut Random) {
+        let keys: Vec<Key> = self.guaranteed.keys().copied().collect();
+        for key in keys {
+            for _ in 0..random.below(4) {
+                let (host, rack) = *random.pick(&HOSTS);
+                self.grant(key, host, rack);
+            }
+        }
+        let lanes: Vec<(Key, Resource)> = self.opportunistic.keys().cloned().collect();
+        for lane in lanes {
+            let (host, _) = *random.pick(&HOSTS);
+            let Some(count) = self
+                .opportunistic
+                .get_mut(&lane)
+                .filter(|count| **count > 0)
+            else {
+                continue;
+            };
+            if !self.avoided.contains(host) {
+                *count -= 1;
+                self.add(lane.0, host, lane.1, true, Vec::new());
+            }
+        }
+    }
+
+    fn grant(&mut self, key: Key, host: &'static str, rack: &'static str) {
+        let Some(asked) = self.guaranteed.get_mut(&key) else {
+            return;
+        };
+        let line = |name: &str| asked.lines.get(name).copied().unwrap_or((0, false));
+        let (anywhere, relax_anywhere) = line("*");
+        if anywhere == 0 || self.avoided.contains(host) {
+            return;
+        }
+        let (in_rack, relax_rack) = line(rack);
+        let counted: &[&str] = if line(host).0 > 0 {
+            &[host, rack, "*"]
+        } else if in_rack > 0 && relax_rack {
+            &[rack, "*"]
+        } else if relax_anywhere {
+            &["*"]
+        } else {
+            return;
+        };
+        for name in counted {
+            if let Some((count, _)) = asked.lines.get_mut(*name) {
+                *count = count.saturating_sub(1);
+            }
+        }
+        asked.lines.retain(|_, (count, _)| *count > 0);
+        let resource = asked.resource.clone();
+        let lines = counted.iter().map(|name| (*name).to_owned()).collect();
+        self.tidy(key);
+        self.add(key, host, resource, false, lines);
+    }
+
+    fn add(
+        &mut self,
+        key: Key,
+        host: &'static str,
+        resource: Resource,
+        opportunistic: bool,
+        lines: Vec<String>,
+    ) {
+        let container = Container {
+            key,
+            host,
+            resource,
+            opportunistic,
+            lines,
+            acquired: false,
+            started: false,
+        };
+        self.containers.insert(self.next, container);
+        self.fresh.push(self.next);
+        self.next += 1;
+        self.granted += 1;
+    }
+
+    /// Kills a container the master has not heard of, and puts its ask back.
+    pub fn preempt_unheard(&mut self) {
+        let Some(id) = self.fresh.pop() else { return };
+        let Some(container) = self.containers.remove(&id) else {
+            return;
+        };
+        self.ended.push(id);
+        if container.opportunistic {
+            let lane = (container.key, container.resource);
+            *self.opportunistic.entry(lane).or_insert(0) += 1;
+            return;
+        }
+        let asked = self
+            .guaranteed
+            .entry(container.key)
+            .or_insert_with(|| Asked {
+                resource: container.resource.clone(),
+                lines: BTreeMap::new(),
+            });
+        for name in container.lines {
+            asked.lines.entry(name).or_insert((0, true)).0 += 1;
+        }
+    }
+
+    /// A container ends, by itself or because it was released. One that is not known is no error.
+    pub fn end(&mut self, id: u64) {
+        if self.containers.remove(&id).is_some() {
+            self.fresh.retain(|fresh| *fresh != id);
+            self.ended.push(id);
+        }
+    }
+
+    /// Everything is forgotten but the containers that run. Those that were granted and not started are lost
+    /// without a word; the ids of these are returned.
+    pub fn restart(&mut self) -> Vec<u64> {
+        self.registered = false;
+        let last = self.last.take();
+        let mut told = last.map(|last| last.completed).unwrap_or_default();
+        self.guaranteed.clear();
+        self.opportunistic.clear();
+        self.avoided.clear();
+        self.fresh.clear();
+        // Nodes tell of ends again until the master has answered the reply that told them.
+        self.ended.append(&mut told);
+        let lost = |(id, container): (&u64, &Container)| (!container.started).then_some(*id);
+        let lost: Vec<u64> = self.containers.iter().filter_map(lost).collect();
+        self.containers.retain(|_, container| container.started);
+        lost
+    }
+
+    /// How many under one key it would still grant, or has granted without telling.
+    pub fn owes(&self, key: Key) -> u32 {
+        let lines = self
+            .guaranteed
+            .get(&key)
+            .and_then(|asked| asked.lines.get("*"));
+        let guaranteed = lines.map_or(0, |(count, _)| *count);
+        let lanes = self.opportunistic.iter().filter(|((of, _), _)| *of == key);
+        let opportunistic: u32 = lanes.map(|(_, count)| count).sum();
+        let fresh = self.fresh.iter().filter_map(|id| self.containers.get(id));
+        guaranteed + opportunistic + fresh.filter(|container| container.key == key).count() as u32
+    }
+
+    /// How many it would still grant.
+    pub fn outstanding(&self) -> u32 {
+        let lines = self
+            .guaranteed
+            .values()
+            .filter_map(|asked| asked.lines.get("*"));
+        lines.map(|(count, _)| count).sum::<u32>() + self.opportunistic.values().sum::<u32>()
+    }
+}

@@ -1,0 +1,520 @@
+//! Aggregated logs, as real NodeManagers wrote them (Hadoop 3.5.0), and damaged.
+
+use std::future::Future;
+use std::io;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
+
+use expect_test::{Expect, expect};
+use yarn_native::logs::{Checksum, LogError, LogFile, LogFormat, Source};
+
+#[path = "ledger/random.rs"]
+mod random;
+
+const TFILE: &[u8] = include_bytes!("logs/tfile");
+const TFILE_GZ: &[u8] = include_bytes!("logs/tfile-gz");
+const TFILE_ROLLED: &[u8] = include_bytes!("logs/tfile-rolled");
+const INDEXED: &[u8] = include_bytes!("logs/indexed");
+const INDEXED_GZ: &[u8] = include_bytes!("logs/indexed-gz");
+const INDEXED_GZ_ROLLED: &[u8] = include_bytes!("logs/indexed-gz-rolled");
+
+const ALL: [&[u8]; 6] = [
+    TFILE,
+    TFILE_GZ,
+    TFILE_ROLLED,
+    INDEXED,
+    INDEXED_GZ,
+    INDEXED_GZ_ROLLED,
+];
+
+/// Runs something that never waits: the bytes are all in memory.
+fn now<T>(future: impl Future<Output = T>) -> T {
+    let mut context = Context::from_waker(Waker::noop());
+    match pin!(future).poll(&mut context) {
+        Poll::Ready(value) => value,
+        Poll::Pending => panic!("it waits for something"),
+    }
+}
+
+async fn content<S: Source>(file: &mut LogFile<S>) -> Result<Vec<u8>, LogError> {
+    let mut bytes = Vec::new();
+    while let Some(piece) = file.piece().await? {
+        bytes.extend(piece);
+    }
+    Ok(bytes)
+}
+
+/// Every log with its container (the end of its id), name, length and content.
+fn show(bytes: &[u8]) -> String {
+    now(async {
+        let mut file = LogFile::open(bytes).await.unwrap();
+        let mut lines = Vec::new();
+        while let Some(entry) = file.next().await.unwrap() {
+            let content = content(&mut file).await.unwrap();
+            assert_eq!(content.len() as u64, entry.length);
+            let text = String::from_utf8(content).unwrap().replace('\n', "|");
+            let text = match text.len() {
+                0..=60 => text,
+                length => format!("{}…{}", &text[..20], &text[length - 20..]),
+            };
+            let container = entry.container.split_once("_0001_").unwrap().1;
+            lines.push(format!(
+                "{container} {} {} {text}",
+                entry.file, entry.length
+            ));
+        }
+        lines.push(format!(
+            "{:?} of {}",
+            file.format(),
+            file.owner().unwrap_or("?")
+        ));
+        lines.join("\n")
+    })
+}
+
+fn check(bytes: &[u8], expected: Expect) {
+    expected.assert_eq(&show(bytes));
+}
+
+#[test]
+fn a_tfile_is_read() {
+    check(
+        TFILE,
+        expect![[r#"
+        02_000001 empty 0 
+        02_000001 metrics.txt 1492 1|2|3|4|5|6|7|8|9|10…396|397|398|399|400|
+        02_000001 prelaunch.err 0 
+        02_000001 prelaunch.out 70 Setting up env varia…Launching container|
+        02_000001 stderr 23 no model named grüße|
+        02_000001 stdout 30 step of 3|step of 3|step of 3|
+        01_000001 empty 0 
+        01_000001 metrics.txt 1492 1|2|3|4|5|6|7|8|9|10…396|397|398|399|400|
+        01_000001 prelaunch.err 0 
+        01_000001 prelaunch.out 70 Setting up env varia…Launching container|
+        01_000001 stderr 23 no model named grüße|
+        01_000001 stdout 30 step of 3|step of 3|step of 3|
+        TFile of alice"#]],
+    );
+}
+
+#[test]
+fn a_compressed_tfile_is_read() {
+    check(
+        TFILE_GZ,
+        expect![[r#"
+        01_000001 empty 0 
+        01_000001 metrics.txt 1492 1|2|3|4|5|6|7|8|9|10…396|397|398|399|400|
+        01_000001 prelaunch.err 0 
+        01_000001 prelaunch.out 70 Setting up env varia…Launching container|
+        01_000001 stderr 23 no model named grüße|
+        01_000001 stdout 30 step of 3|step of 3|step of 3|
+        02_000001 empty 0 
+        02_000001 metrics.txt 1492 1|2|3|4|5|6|7|8|9|10…396|397|398|399|400|
+        02_000001 prelaunch.err 0 
+        02_000001 prelaunch.out 70 Setting up env varia…Launching container|
+        02_000001 stderr 23 no model named grüße|
+        02_000001 stdout 30 step of 3|step of 3|step of 3|
+        TFile of alice"#]],
+    );
+}
+
+#[test]
+fn a_tfile_of_a_running_application_is_read() {
+    check(
+        TFILE_ROLLED,
+        expect![[r#"
+        01_000001 part.log 5 part|
+        01_000001 prelaunch.err 0 
+        01_000001 prelaunch.out 70 Setting up env varia…Launching container|
+        01_000001 stdout 15 roll|roll|roll|
+        TFile of alice"#]],
+    );
+}
+
+#[test]
+fn an_indexed_file_is_read() {
+    check(
+        INDEXED,
+        expect![[r#"
+        01_000001 stdout 30 step of 3|step of 3|step of 3|
+        01_000001 prelaunch.out 70 Setting up env varia…Launching container|
+        01_000001 empty 0 
+        01_000001 stderr 23 no model named grüße|
+        01_000001 prelaunch.err 0 
+        01_000001 metrics.txt 1492 1|2|3|4|5|6|7|8|9|10…396|397|398|399|400|
+        02_000001 stderr 23 no model named grüße|
+        02_000001 metrics.txt 1492 1|2|3|4|5|6|7|8|9|10…396|397|398|399|400|
+        02_000001 empty 0 
+        02_000001 prelaunch.out 70 Setting up env varia…Launching container|
+        02_000001 stdout 30 step of 3|step of 3|step of 3|
+        02_000001 prelaunch.err 0 
+        Indexed of alice"#]],
+    );
+}
+
+#[test]
+fn a_compressed_indexed_file_is_read() {
+    check(
+        INDEXED_GZ,
+        expect![[r#"
+        01_000001 stderr 23 no model named grüße|
+        01_000001 prelaunch.err 0 
+        01_000001 stdout 30 step of 3|step of 3|step of 3|
+        01_000001 prelaunch.out 70 Setting up env varia…Launching container|
+        01_000001 empty 0 
+        01_000001 metrics.txt 1492 1|2|3|4|5|6|7|8|9|10…396|397|398|399|400|
+        02_000001 empty 0 
+        02_000001 stdout 30 step of 3|step of 3|step of 3|
+        02_000001 prelaunch.out 70 Setting up env varia…Launching container|
+        02_000001 stderr 23 no model named grüße|
+        02_000001 metrics.txt 1492 1|2|3|4|5|6|7|8|9|10…396|397|398|399|400|
+        02_000001 prelaunch.err 0 
+        Indexed of alice"#]],
+    );
+}
+
+#[test]
+fn an_indexed_file_that_was_appended_to_is_read() {
+    check(
+        INDEXED_GZ_ROLLED,
+        expect![[r#"
+        01_000001 stdout 20 roll|roll|roll|roll|
+        01_000001 prelaunch.out 70 Setting up env varia…Launching container|
+        01_000001 part.log 5 part|
+        01_000001 prelaunch.err 0 
+        01_000001 stdout 40 roll|roll|roll|roll|roll|roll|roll|roll|
+        01_000001 prelaunch.out 70 Setting up env varia…Launching container|
+        01_000001 part.log 5 part|
+        01_000001 prelaunch.err 0 
+        01_000001 stdout 55 roll|roll|roll|roll|roll|roll|roll|roll|roll|roll|roll|
+        01_000001 prelaunch.out 70 Setting up env varia…Launching container|
+        01_000001 part.log 5 part|
+        01_000001 prelaunch.err 0 
+        01_000001 stdout 60 roll|roll|roll|roll|roll|roll|roll|roll|roll|roll|roll|roll|
+        01_000001 prelaunch.out 70 Setting up env varia…Launching container|
+        01_000001 part.log 5 part|
+        01_000001 prelaunch.err 0 
+        Indexed of alice"#]],
+    );
+}
+
+#[test]
+fn a_long_log_is_whole() {
+    let numbers: String = (1..=400).map(|number| format!("{number}\n")).collect();
+    for bytes in [TFILE, TFILE_GZ, INDEXED, INDEXED_GZ] {
+        now(async {
+            let mut file = LogFile::open(bytes).await.unwrap();
+            let mut found = 0;
+            while let Some(entry) = file.next().await.unwrap() {
+                if entry.file == "metrics.txt" {
+                    assert_eq!(content(&mut file).await.unwrap(), numbers.as_bytes());
+                    found += 1;
+                }
+            }
+            assert_eq!(found, 2);
+        });
+    }
+}
+
+#[test]
+fn the_tail_of_a_log_is_read_without_the_rest() {
+    for bytes in [TFILE, TFILE_GZ, INDEXED, INDEXED_GZ] {
+        now(async {
+            let mut file = LogFile::open(bytes).await.unwrap();
+            while let Some(entry) = file.next().await.unwrap() {
+                file.skip(entry.length.saturating_sub(8)).await.unwrap();
+                let tail = content(&mut file).await.unwrap();
+                assert_eq!(tail.len() as u64, entry.length.min(8));
+                if entry.file == "metrics.txt" {
+                    assert_eq!(tail, b"399\n400\n");
+                }
+                file.skip(u64::MAX).await.unwrap();
+                assert_eq!(file.piece().await.unwrap(), None);
+            }
+        });
+    }
+}
+
+#[test]
+fn the_times_of_indexed_logs_are_known() {
+    now(async {
+        let mut file = LogFile::open(INDEXED_GZ_ROLLED).await.unwrap();
+        assert_eq!(file.format(), LogFormat::Indexed);
+        let mut uploads = Vec::new();
+        while let Some(entry) = file.next().await.unwrap() {
+            let (modified, uploaded) = (entry.modified_ms.unwrap(), entry.uploaded_ms.unwrap());
+            assert!(modified > 1_700_000_000_000 && uploaded > 1_700_000_000_000);
+            uploads.push(uploaded);
+        }
+        uploads.dedup();
+        assert!(uploads.len() > 1, "collected more than once");
+    });
+}
+
+/// Counts how much is read of it.
+struct Counted<'a> {
+    bytes: &'a [u8],
+    read: &'a AtomicU64,
+}
+
+impl Source for Counted<'_> {
+    fn length(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    fn read(&self, offset: u64, length: usize) -> impl Future<Output = io::Result<Vec<u8>>> + Send {
+        self.read.fetch_add(length as u64, Ordering::Relaxed);
+        self.bytes.read(offset, length)
+    }
+}
+
+/// A TFile with one block of one container with one log, stored as it is.
+fn large_tfile(log: &[u8]) -> Vec<u8> {
+    // The longest form of a number: eight bytes follow.
+    let signed = |number: i64| {
+        let mut bytes = vec![0x87];
+        bytes.extend(number.to_be_bytes());
+        bytes
+    };
+    let vint = |number: usize| signed(number as i64);
+    let utf = |text: &str| {
+        let mut bytes = (text.len() as u16).to_be_bytes().to_vec();
+        bytes.extend(text.bytes());
+        bytes
+    };
+    let string = |text: &str| {
+        let mut bytes = vint(text.len());
+        bytes.extend(text.bytes());
+        bytes
+    };
+    let mut file = log_magic();
+    let start = file.len();
+    let key = utf("container_1_0001_01_000001");
+    file.extend(vint(key.len()));
+    file.extend(key);
+    let mut value = utf("stdout");
+    value.extend(utf(&log.len().to_string()));
+    value.extend(log);
+    // In two chunks, of which the first says that another follows.
+    let (first, second) = value.split_at(value.len() / 2);
+    file.extend(signed(-(first.len() as i64)));
+    file.extend(first);
+    file.extend(vint(second.len()));
+    file.extend(second);
+    let block = (start, file.len() - start);
+    let index_at = file.len();
+    file.extend(string("none"));
+    file.extend(vint(1));
+    for number in [block.0, block.1, block.1] {
+        file.extend(vint(number));
+    }
+    let index = file.len() - index_at;
+    let meta_at = file.len() as u64;
+    file.extend(vint(1));
+    file.extend(string("data:BCFile.index"));
+    file.extend(string("none"));
+    for number in [index_at, index, index] {
+        file.extend(vint(number));
+    }
+    file.extend(meta_at.to_be_bytes());
+    file.extend([0, 1, 0, 0]);
+    file.extend(log_magic());
+    file
+}
+
+fn log_magic() -> Vec<u8> {
+    TFILE[..16].to_vec()
+}
+
+#[test]
+fn what_is_not_asked_for_is_not_read() {
+    let log: Vec<u8> = (0..5_000_000u32).map(|number| number as u8).collect();
+    let bytes = large_tfile(&log);
+    let read = AtomicU64::new(0);
+    let source = Counted {
+        bytes: &bytes,
+        read: &read,
+    };
+    now(async {
+        let mut file = LogFile::open(&bytes[..]).await.unwrap();
+        file.next().await.unwrap().unwrap();
+        assert!(
+            content(&mut file).await.unwrap() == log,
+            "whole, across chunks"
+        );
+        let mut file = LogFile::open(source).await.unwrap();
+        let entry = file.next().await.unwrap().unwrap();
+        file.skip(entry.length - 10).await.unwrap();
+        assert_eq!(content(&mut file).await.unwrap(), log[log.len() - 10..]);
+        assert!(file.next().await.unwrap().is_none());
+    });
+    let read = read.into_inner();
+    assert!(read < 300_000, "{read} bytes read");
+}
+
+fn open_error(bytes: &[u8]) -> String {
+    match now(LogFile::open(bytes)) {
+        Ok(file) => format!("{file:?}"),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn what_is_no_log_is_refused() {
+    assert_eq!(open_error(b""), "the file is empty");
+    assert_eq!(
+        open_error(b"hello"),
+        "not an aggregated log, neither TFile nor indexed"
+    );
+    assert_eq!(
+        open_error(&[0; 200]),
+        "the file is damaged at byte 164: its index ends in the middle"
+    );
+    assert_eq!(
+        open_error(&TFILE[..16]),
+        "the file is damaged at byte 0: it ends in the middle"
+    );
+    assert_eq!(
+        open_error(&TFILE[..1000]),
+        "the file is damaged at byte 972: its end is missing"
+    );
+    assert_eq!(
+        open_error(&INDEXED[..1000]),
+        "not an aggregated log, neither TFile nor indexed"
+    );
+}
+
+#[test]
+fn an_unknown_compression_is_named() {
+    let replace = |bytes: &[u8], from: &[u8], to: &[u8]| {
+        let mut bytes = bytes.to_vec();
+        for at in 0..bytes.len() - from.len() {
+            if bytes[at..].starts_with(from) {
+                bytes[at..at + to.len()].copy_from_slice(to);
+            }
+        }
+        bytes
+    };
+    let expected = "the logs are compressed with `lzo1`, and only `gz` and `none` can be read";
+    for bytes in [TFILE, INDEXED] {
+        assert_eq!(
+            open_error(&replace(bytes, b"\x04none", b"\x04lzo1")),
+            expected
+        );
+    }
+}
+
+#[test]
+fn a_checksum_says_up_to_where_a_file_is_complete() {
+    let mut bytes = 4u32.to_be_bytes().to_vec();
+    bytes.extend(b"node");
+    bytes.extend((INDEXED.len() as u64).to_be_bytes());
+    let checksum = Checksum::from_bytes(&bytes).unwrap();
+    assert_eq!(checksum.file, "node");
+    let mut growing = INDEXED.to_vec();
+    growing.extend([7; 500]);
+    assert!(
+        now(LogFile::open(&growing[..])).is_err(),
+        "half of an upload follows"
+    );
+    assert!(now(LogFile::open_until(&growing[..], checksum.end)).is_ok());
+    for end in 0..bytes.len() {
+        assert_eq!(Checksum::from_bytes(&bytes[..end]), None);
+    }
+    assert_eq!(Checksum::from_bytes(&[0xff; 40]), None);
+}
+
+/// A source that fails, or lies about how much it gives.
+struct Failing {
+    lies: bool,
+}
+
+impl Source for Failing {
+    fn length(&self) -> u64 {
+        1000
+    }
+
+    fn read(&self, _: u64, length: usize) -> impl Future<Output = io::Result<Vec<u8>>> + Send {
+        std::future::ready(match self.lies {
+            true => Ok(vec![0; length / 2]),
+            false => Err(io::Error::other("the DataNode is gone")),
+        })
+    }
+}
+
+#[test]
+fn a_source_that_fails_is_an_error() {
+    let error = now(LogFile::open(Failing { lies: false }))
+        .unwrap_err()
+        .to_string();
+    assert_eq!(error, "cannot read at byte 0: the DataNode is gone");
+    assert!(now(LogFile::open(Failing { lies: true })).is_err());
+}
+
+/// Reads everything there is, and at most `most` bytes of it.
+fn read_all(bytes: &[u8], most: usize) -> Result<usize, LogError> {
+    now(async {
+        let mut file = LogFile::open(bytes).await?;
+        let mut total = 0;
+        while file.next().await?.is_some() {
+            while let Some(piece) = file.piece().await? {
+                assert!(piece.len() <= 64 << 10);
+                total += piece.len();
+                if total > most {
+                    return Ok(total);
+                }
+            }
+        }
+        Ok(total)
+    })
+}
+
+#[test]
+fn every_cut_is_noticed() {
+    for bytes in ALL {
+        for end in 0..bytes.len() {
+            // An indexed file that was appended to is complete at the end of each upload, too.
+            let complete = now(LogFile::open(&bytes[..end])).is_ok();
+            assert!(
+                !complete || bytes == INDEXED_GZ_ROLLED,
+                "{end} of {}",
+                bytes.len()
+            );
+        }
+    }
+}
+
+#[test]
+fn damaged_files_are_read_or_refused() {
+    for seed in 0..4000 {
+        let mut random = random::Random::new(seed);
+        let bytes = *random.pick(&ALL);
+        let _ = read_all(&random.mutate(bytes), 50 << 20);
+    }
+}
+
+#[test]
+fn files_with_damaged_indexes_are_read_or_refused() {
+    for seed in 0..4000 {
+        let mut random = random::Random::new(seed);
+        // Beginning and end stay, so that the index between them is looked at.
+        let bytes = *random.pick(&[TFILE, INDEXED, INDEXED_GZ, TFILE_GZ]);
+        let tail = bytes.len() - 36;
+        let stated = &bytes[tail..tail + 4];
+        let indexed = !bytes.starts_with(&TFILE[..16]);
+        let split = match indexed {
+            true => tail - u32::from_be_bytes(stated.try_into().unwrap()) as usize,
+            false => bytes.len() - 350,
+        };
+        let index = random.mutate(&bytes[split..tail]);
+        let mut damaged = bytes[..split].to_vec();
+        damaged.extend(&index);
+        match indexed {
+            true => damaged.extend((index.len() as u32).to_be_bytes()),
+            false => damaged.extend(stated),
+        }
+        damaged.extend(&bytes[tail + 4..]);
+        let _ = read_all(&damaged, 50 << 20);
+    }
+}
