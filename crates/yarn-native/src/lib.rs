@@ -6,7 +6,9 @@ mod noise;
 mod proto;
 
 pub mod client;
+pub mod node;
 pub mod rpc;
+pub mod scheduler;
 pub mod security;
 pub mod token;
 pub mod types;
