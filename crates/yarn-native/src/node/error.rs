@@ -21,7 +21,7 @@ pub enum NodeError {
         /// The node.
         node: NodeId,
         /// Why.
-        source: RpcError,
+        source: Box<RpcError>,
     },
     /// The node could not be reached, or was not ready. It did nothing.
     #[error("node `{node}` did nothing: {source}")]
@@ -29,7 +29,7 @@ pub enum NodeError {
         /// The node.
         node: NodeId,
         /// Why.
-        source: RpcError,
+        source: Box<RpcError>,
     },
     /// The node may have done what was asked, or not: its state tells
     /// ([`Nodes::status`](crate::node::Nodes::status)).
@@ -38,7 +38,7 @@ pub enum NodeError {
         /// The node.
         node: NodeId,
         /// Why.
-        source: RpcError,
+        source: Box<RpcError>,
     },
     /// The node is too old, or too new, for the call.
     #[error("node `{node}` cannot do this: {source}")]
@@ -46,7 +46,7 @@ pub enum NodeError {
         /// The node.
         node: NodeId,
         /// What it said.
-        source: RpcError,
+        source: Box<RpcError>,
     },
     /// The node refused. It did nothing.
     #[error("node `{node}` refused: {refusal}")]
@@ -61,28 +61,17 @@ pub enum NodeError {
 impl NodeError {
     pub(crate) fn new(node: &NodeId, error: RpcError) -> Self {
         let node = node.clone();
-        match error {
-            RpcError::Security { .. } => Self::Untrusted {
-                node,
-                source: error,
-            },
+        let source = Box::new(error);
+        match *source {
+            RpcError::Security { .. } => Self::Untrusted { node, source },
             RpcError::Unreachable { .. }
             | RpcError::NoneActive { .. }
             | RpcError::TooLong { .. }
-            | RpcError::DeadlinePassed { sent: false, .. } => Self::Unreached {
-                node,
-                source: error,
-            },
+            | RpcError::DeadlinePassed { sent: false, .. } => Self::Unreached { node, source },
             RpcError::DeadlinePassed { .. }
             | RpcError::Unanswered { .. }
-            | RpcError::Protocol { .. } => Self::Unanswered {
-                node,
-                source: error,
-            },
-            RpcError::Unsupported { .. } => Self::Unsupported {
-                node,
-                source: error,
-            },
+            | RpcError::Protocol { .. } => Self::Unanswered { node, source },
+            RpcError::Unsupported { .. } => Self::Unsupported { node, source },
             RpcError::Denied { exception, .. } | RpcError::Rejected { exception, .. } => {
                 Self::Refused {
                     node,

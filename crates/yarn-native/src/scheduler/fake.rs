@@ -40,14 +40,16 @@ impl Reply {
     }
 }
 
+/// An address that was dialled, and the identifier of the token that was shown, in base64.
+pub(crate) type Login = (String, Option<String>);
+
 type Script = dyn FnMut(&str, &[u8]) -> Reply + Send;
 
 /// All servers a test has: whatever address is dialled, the same script answers.
 #[derive(Clone)]
 pub(crate) struct Fake {
     script: Arc<Mutex<Box<Script>>>,
-    /// Addresses dialled, and the identifier of the token that was shown (in base64), in order.
-    seen: Arc<Mutex<Vec<(String, Option<String>)>>>,
+    seen: Arc<Mutex<Vec<Login>>>,
 }
 
 impl std::fmt::Debug for Fake {
@@ -64,7 +66,7 @@ impl Fake {
         }
     }
 
-    pub(crate) fn seen(&self) -> Vec<(String, Option<String>)> {
+    pub(crate) fn seen(&self) -> Vec<Login> {
         self.seen.lock().expect("nobody panicked").clone()
     }
 
