@@ -41,7 +41,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut scheduler = Scheduler::new(addresses(masters)?, token, Options::default())?;
     let registration = Registration::new("localhost");
     scheduler.register(&registration, soon()).await?;
-    let launch = LaunchContext::command(format!("{command} 1><LOG_DIR>/stdout 2><LOG_DIR>/stderr"));
+    let script = format!("{{ {command}; }} 1><LOG_DIR>/stdout 2><LOG_DIR>/stderr");
+    let launch = LaunchContext::command(script);
     let failed = run(&mut scheduler, count.parse()?, &launch).await?;
     let finish = Finish::new(match failed {
         0 => FinalStatus::Succeeded,
