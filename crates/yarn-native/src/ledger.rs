@@ -13,11 +13,12 @@
 //!
 //! ```
 //! use std::collections::BTreeMap;
-//! use yarn_native::ledger::{Key, Ledger, Reply, Resource, Want};
+//! use yarn_native::ledger::{Key, Ledger, Reply, Want};
+//! use yarn_native::types::Resource;
 //!
 //! let mut ledger: Ledger<u64> = Ledger::new();
 //! let key = Key { priority: 1, allocation: 7 };
-//! let two = Want::anywhere(2, Resource { memory_mib: 1024, vcores: 1, ..Resource::default() });
+//! let two = Want::anywhere(2, Resource::new(1024, 1));
 //! ledger.set_wants(BTreeMap::from([(key, two)]), ledger.beat());
 //! assert_eq!(ledger.request().rows[0].count, 2);
 //! ledger.on_reply(Reply { response_id: 1, granted: vec![], completed: vec![] })?;
@@ -31,8 +32,8 @@ mod want;
 
 pub use mutant::Mutant;
 pub use want::{
-    Beat, Execution, Grant, Key, NodePlace, OutOfTurn, Places, RackPlace, Reply, Request, Resource,
-    Row, Taken, Want,
+    Beat, Execution, Grant, Key, NodePlace, OutOfTurn, Places, RackPlace, Reply, Request, Row,
+    Taken, Want,
 };
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -33,6 +33,8 @@
 
 #[cfg(test)]
 mod noise;
+
+mod address;
 mod proto;
 
 pub mod client;
@@ -40,6 +42,7 @@ pub mod config;
 pub mod credentials;
 pub mod ledger;
 pub mod logs;
+pub mod namenode;
 pub mod node;
 pub mod rpc;
 pub mod scheduler;

@@ -1,9 +1,13 @@
 //! A Hadoop token: something a server once gave out, and takes back as proof of who calls.
 
 use std::fmt;
+use std::net::IpAddr;
 
 use subtle::ConstantTimeEq;
+use tokio::net::lookup_host;
 use zeroize::{Zeroize, ZeroizeOnDrop};
+
+use crate::address::Address;
 
 /// A token: an identifier that its server can read, and the password the server made for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +58,36 @@ impl fmt::Debug for Secret {
     }
 }
 
+/// What a token names as its service that is for all these servers: each as `10.0.0.1:8032`, or by its
+/// host's name, with commas between. A host that has no address now keeps its name: the token is still
+/// good for the others.
+pub(crate) async fn service_names(
+    addresses: impl Iterator<Item = &Address>,
+    by_ip: bool,
+) -> String {
+    let mut names = Vec::new();
+    for address in addresses {
+        let ip = match by_ip {
+            true => first_ip(address).await,
+            false => None,
+        };
+        let host = ip.map_or_else(|| address.host.to_lowercase(), |ip| ip.to_string());
+        // Java puts no brackets around what has colons.
+        names.push(format!("{host}:{}", address.port));
+    }
+    names.join(",")
+}
+
+/// The address that connections are made to first.
+async fn first_ip(address: &Address) -> Option<IpAddr> {
+    let found = lookup_host((address.host.as_str(), address.port))
+        .await
+        .ok()?;
+    let ips: Vec<IpAddr> = found.map(|at| at.ip().to_canonical()).collect();
+    let first = ips.iter().find(|ip| ip.is_ipv4()).or(ips.first());
+    first.copied()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -69,6 +103,14 @@ mod tests {
         let shown = format!("{token:?} {token:#?}");
         assert!(!shown.contains("hunter2"));
         assert!(!shown.contains("104, 117"), "nor as numbers: {shown}");
+    }
+
+    #[tokio::test]
+    async fn services_are_named_as_hadoop_names_them() {
+        let addresses = [Address::new("LocalHost", 8032), Address::new("::1", 1)];
+        let names = |by_ip| service_names(addresses.iter(), by_ip);
+        assert_eq!(names(true).await, "127.0.0.1:8032,::1:1");
+        assert_eq!(names(false).await, "localhost:8032,::1:1");
     }
 
     #[test]

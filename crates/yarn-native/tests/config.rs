@@ -6,9 +6,10 @@ use std::time::Duration;
 use expect_test::{Expect, expect};
 use tempfile::TempDir;
 use yarn_native::config::{
-    Authentication, Config, ConfigError, Environment, HttpsPolicy, PlacementHandler, Protection,
+    Authentication, Config, ConfigError, Environment, HttpsPolicy, PlacementHandler,
 };
 use yarn_native::logs::LogFormat;
+use yarn_native::security::{Quality, ServerPrincipal};
 
 fn property(name: &str, value: &str) -> String {
     format!("<property><name>{name}</name><value>{value}</value></property>\n")
@@ -72,7 +73,7 @@ fn without_files_the_defaults_apply_and_every_getter_answers() {
     assert_eq!(rpc.call_timeout, Some(Duration::from_secs(120)));
     assert_eq!(rpc.ping_interval, Some(Duration::from_secs(60)));
     assert_eq!(config.cluster_id().unwrap(), None);
-    assert_eq!(config.resource_manager_principal().unwrap().name, None);
+    assert_eq!(config.resource_manager_principal().unwrap(), None);
     let reconnect = config.resource_manager_reconnect().unwrap();
     assert_eq!(reconnect.give_up_after, Some(Duration::from_secs(900)));
     assert_eq!(
@@ -92,7 +93,7 @@ fn without_files_the_defaults_apply_and_every_getter_answers() {
     assert_eq!(node.inherited_variables.len(), 10);
     assert_eq!(node.kill_delay.as_millis(), 250);
     assert_eq!(config.node_manager_reconnect().unwrap().pause.as_secs(), 10);
-    assert_eq!(config.node_manager_principal().unwrap().name, None);
+    assert_eq!(config.node_manager_principal().unwrap(), None);
     assert_eq!(config.scheduler_proxy().unwrap(), None);
     assert_eq!(config.node_beat_interval().unwrap().as_secs(), 1);
     assert_eq!(config.node_expiry().unwrap().as_secs(), 600);
@@ -133,8 +134,8 @@ fn without_files_the_defaults_apply_and_every_getter_answers() {
     assert!(config.nameservices().unwrap().is_empty());
     assert!(config.default_namenodes().unwrap().is_empty());
     assert_eq!(
-        config.namenode_principal().unwrap().pattern.as_deref(),
-        Some("*")
+        config.namenode_principal().unwrap(),
+        Some(ServerPrincipal::Like("*".into()))
     );
     assert_eq!(config.namenode_reconnect().unwrap().attempts_max, Some(15));
     assert_eq!(config.home_directory("alice").unwrap(), "/user/alice");
@@ -384,12 +385,27 @@ fn security_is_read() {
         ("ipc.maximum.data.length", "64m"),
     ]);
     assert_eq!(config.authentication().unwrap(), Authentication::Kerberos);
-    let wanted = vec![Protection::Privacy, Protection::Integrity];
+    let wanted = vec![Quality::Privacy, Quality::Integrity];
     assert_eq!(config.protections().unwrap(), Some(wanted));
-    let principal = config.resource_manager_principal().unwrap();
+    let named = |name: &str| Some(ServerPrincipal::Named(name.into()));
     assert_eq!(
-        principal.on("RM.example").unwrap().unwrap(),
-        "yarn/rm.example@EXAMPLE"
+        config.resource_manager_principal().unwrap(),
+        named("yarn/_HOST@EXAMPLE")
+    );
+    // Hadoop's default pattern takes any server; a name that somebody wrote down says more.
+    let key = "dfs.namenode.kerberos.principal";
+    let with_name = [(key, "nn/_HOST@EXAMPLE")];
+    assert_eq!(
+        with(&with_name).namenode_principal().unwrap(),
+        named("nn/_HOST@EXAMPLE")
+    );
+    let pattern = (
+        "dfs.namenode.kerberos.principal.pattern",
+        "nn/*.example@EXAMPLE",
+    );
+    assert_eq!(
+        with(&[with_name[0], pattern]).namenode_principal().unwrap(),
+        Some(ServerPrincipal::Like("nn/*.example@EXAMPLE".into()))
     );
     let rpc = config.rpc().unwrap();
     assert_eq!(rpc.call_timeout, None);

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use expect_test::{Expect, expect};
 use yarn_native::ledger::{
-    Beat, Execution, Grant, Key, Ledger, Mutant, NodePlace, Places, Reply, Request, Resource, Want,
+    Beat, Execution, Grant, Key, Ledger, Mutant, NodePlace, Places, Reply, Request, Want,
 };
+use yarn_native::types::Resource;
 
 #[path = "ledger/model.rs"]
 mod model;

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::address::Address;
-use super::principal::ServerPrincipal;
 use super::resource_manager::Reconnect;
 use super::table::{Config, ConfigError};
 use super::value;
+use crate::address::Address;
+use crate::security::ServerPrincipal;
 
 /// The port of a NameNode when none is given.
 const PORT: u16 = 8020;
@@ -106,7 +106,7 @@ impl Config {
     }
 
     /// Who NameNodes must be.
-    pub fn namenode_principal(&self) -> Result<ServerPrincipal, ConfigError> {
+    pub fn namenode_principal(&self) -> Result<Option<ServerPrincipal>, ConfigError> {
         self.server_principal("dfs.namenode.kerberos.principal")
     }
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::address::Address;
 use super::table::{Config, ConfigError};
 use super::value;
+use crate::address::Address;
 
 /// Kinds of resources a cluster may count; a handful are usual.
 const TYPES_MAX: usize = 256;

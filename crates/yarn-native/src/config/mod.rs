@@ -8,7 +8,7 @@
 //! * `table`: the properties together; what wins, where it came from, and what was odd.
 //! * `defaults` and `deprecated`: what Hadoop would have assumed, and what keys were called before.
 //! * `expand` and `value`: `${…}`, durations, sizes, numbers.
-//! * `address` and `principal`: who is where, and who it must prove to be.
+//! * `connect`: the identity and the options of a caller.
 //! * the getters, by whom they concern: `rpc`, `resource_manager`, `node_manager`, `hdfs`, `limits`, `logs`.
 //!
 //! ```
@@ -33,8 +33,7 @@ mod deprecated;
 mod expand;
 mod value;
 
-mod address;
-mod principal;
+mod connect;
 
 mod hdfs;
 mod limits;
@@ -43,12 +42,12 @@ mod node_manager;
 mod resource_manager;
 mod rpc;
 
-pub use address::{Address, AddressError};
+pub use crate::address::{Address, AddressError};
+pub use connect::SetupError;
 pub use environment::Environment;
 pub use hdfs::NameNode;
 pub use limits::{HttpsPolicy, PlacementHandler, ResourceType, Timeline};
 pub use node_manager::NodeSettings;
-pub use principal::{PrincipalError, ServerPrincipal, replace_host};
 pub use resource_manager::{Reconnect, ResourceManager};
-pub use rpc::{Authentication, Protection, RpcSettings};
+pub use rpc::{Authentication, RpcSettings};
 pub use table::{Config, ConfigError, Note, Origin, Quirk, Value};

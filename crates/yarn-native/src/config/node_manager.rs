@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::address::Address;
-use super::principal::ServerPrincipal;
 use super::resource_manager::Reconnect;
 use super::table::{Config, ConfigError};
+use crate::address::Address;
+use crate::security::ServerPrincipal;
 
 /// Variables or runtimes one list may name.
 const NAMES_MAX: usize = 1024;
@@ -62,7 +62,7 @@ impl Config {
     }
 
     /// Who NodeManagers must be. Masters prove themselves to them by token, and need it only for web pages.
-    pub fn node_manager_principal(&self) -> Result<ServerPrincipal, ConfigError> {
+    pub fn node_manager_principal(&self) -> Result<Option<ServerPrincipal>, ConfigError> {
         self.server_principal("yarn.nodemanager.principal")
     }
 

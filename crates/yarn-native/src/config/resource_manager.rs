@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::address::Address;
-use super::principal::ServerPrincipal;
 use super::table::{Config, ConfigError};
 use super::value;
+use crate::address::Address;
+use crate::security::ServerPrincipal;
 
 /// Managers one cluster may have; two or three are usual.
 const MANAGERS_MAX: usize = 32;
@@ -114,7 +114,7 @@ impl Config {
     }
 
     /// Who the ResourceManager must be.
-    pub fn resource_manager_principal(&self) -> Result<ServerPrincipal, ConfigError> {
+    pub fn resource_manager_principal(&self) -> Result<Option<ServerPrincipal>, ConfigError> {
         self.server_principal("yarn.resourcemanager.principal")
     }
 

@@ -1,11 +1,10 @@
 //! Calls: how they are authenticated and protected, how large they are, how long they may take.
 
-use std::fmt;
 use std::time::Duration;
 
-use super::principal::ServerPrincipal;
 use super::table::{Config, ConfigError};
 use super::value;
+use crate::security::{Quality, ServerPrincipal};
 
 /// How servers know who calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,47 +13,6 @@ pub enum Authentication {
     Simple,
     /// By Kerberos, or by tokens once given out.
     Kerberos,
-}
-
-/// What is done for a call on its way, the weakest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Protection {
-    /// Only the caller is known (`auth`).
-    Authentication,
-    /// Nobody can change it (`auth-int`).
-    Integrity,
-    /// Nobody can read it (`auth-conf`).
-    Privacy,
-}
-
-impl Protection {
-    /// The name SASL has for it.
-    pub fn sasl(self) -> &'static str {
-        match self {
-            Self::Authentication => "auth",
-            Self::Integrity => "auth-int",
-            Self::Privacy => "auth-conf",
-        }
-    }
-
-    fn parse(text: &str) -> Result<Self, String> {
-        match text.to_ascii_lowercase().as_str() {
-            "authentication" => Ok(Self::Authentication),
-            "integrity" => Ok(Self::Integrity),
-            "privacy" => Ok(Self::Privacy),
-            _ => Err("expected some of `authentication`, `integrity`, `privacy`".into()),
-        }
-    }
-}
-
-impl fmt::Display for Protection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Authentication => "authentication",
-            Self::Integrity => "integrity",
-            Self::Privacy => "privacy",
-        })
-    }
 }
 
 /// Sizes and times of calls.
@@ -101,15 +59,17 @@ impl Config {
 
     /// The protections we accept, the preferred one first. `None` when nobody chose: then the strongest a
     /// server offers is best.
-    pub fn protections(&self) -> Result<Option<Vec<Protection>>, ConfigError> {
+    pub fn protections(&self) -> Result<Option<Vec<Quality>>, ConfigError> {
         let key = "hadoop.rpc.protection";
         if self.origin(key) == Some(&super::Origin::Default) {
             return Ok(None);
         }
         self.parsed(key, |text| {
-            let mut found: Vec<Protection> = Vec::new();
+            let mut found: Vec<Quality> = Vec::new();
             for name in value::list(text) {
-                let protection = Protection::parse(&name)?;
+                let protection = name.parse().map_err(|_| {
+                    "expected some of `authentication`, `integrity`, `privacy`".to_owned()
+                })?;
                 if !found.contains(&protection) {
                     found.push(protection);
                 }
@@ -178,11 +138,21 @@ impl Config {
         })
     }
 
-    /// A principal and its pattern, from a key and `<key>.pattern`.
-    pub(super) fn server_principal(&self, key: &str) -> Result<ServerPrincipal, ConfigError> {
-        Ok(ServerPrincipal {
-            name: self.text(key)?,
-            pattern: self.text(&format!("{key}.pattern"))?,
-        })
+    /// Who a server must be, from a key and `<key>.pattern`, which takes its place. `None` when nobody
+    /// said: then no server is trusted.
+    pub(super) fn server_principal(
+        &self,
+        key: &str,
+    ) -> Result<Option<ServerPrincipal>, ConfigError> {
+        let name = self.text(key)?;
+        let key = format!("{key}.pattern");
+        // The default for NameNodes takes any server at all, which nobody meant who gave a name.
+        if name.is_some() && self.origin(&key) == Some(&super::Origin::Default) {
+            return Ok(name.map(ServerPrincipal::Named));
+        }
+        match self.text(&key)? {
+            Some(pattern) => Ok(Some(ServerPrincipal::Like(pattern))),
+            None => Ok(name.map(ServerPrincipal::Named)),
+        }
     }
 }

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::mutant::Mutant;
-use super::want::{Execution, Key, Resource, Row, Want};
+use super::want::{Execution, Key, Row, Want};
+use crate::types::Resource;
 
 /// The line that counts: whatever hosts and racks say, no more than this is granted.
 pub(super) const ANYWHERE: &str = "*";

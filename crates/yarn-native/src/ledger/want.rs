@@ -1,6 +1,6 @@
 //! The words of the ledger: what is wanted, what is said about it, what comes of it.
 
-use std::collections::BTreeMap;
+use crate::types::Resource;
 
 /// Which ask something is about. The ResourceManager keeps one kind of container per priority and
 /// allocation id, so every role needs an allocation id of its own; servers before 2.9 know only priorities,
@@ -11,17 +11,6 @@ pub struct Key {
     pub priority: i32,
     /// Comes back with each container.
     pub allocation: i64,
-}
-
-/// Memory, cores, and whatever else a cluster counts.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Resource {
-    /// Memory in MiB.
-    pub memory_mib: i64,
-    /// Virtual cores.
-    pub vcores: i32,
-    /// Other resources by name.
-    pub others: BTreeMap<String, i64>,
 }
 
 /// Whether containers run at once or wait for room on their node.

@@ -87,6 +87,11 @@ impl Channel {
         })
     }
 
+    /// Where it calls.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = &Address> {
+        self.inner.links.iter().map(|link| &link.address)
+    }
+
     /// Calls as somebody else from now on, over new connections. Calls under way stay where they
     /// are. A master needs this when its token is rolled over.
     pub fn replace_identity(&self, identity: Identity) {

@@ -5,7 +5,6 @@
 //! many calls at once; `codec` cuts bytes into frames and protects them; `dial` opens the socket,
 //! or whatever a test puts in its place.
 
-mod address;
 mod channel;
 mod codec;
 mod connection;
@@ -20,7 +19,7 @@ mod open;
 mod options;
 mod table;
 
-pub use address::{Address, BadAddress};
+pub use crate::address::{Address, AddressError};
 pub use channel::Channel;
 pub use dial::{Dial, Dialed, Stream, Tcp};
 pub use error::RpcError;

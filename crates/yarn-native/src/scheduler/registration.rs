@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::proto::yarn::{
-    FinalApplicationStatusProto, FinishApplicationMasterRequestProto,
-    RegisterApplicationMasterRequestProto, RegisterApplicationMasterResponseProto,
-    SchedulerResourceTypes,
+    FinishApplicationMasterRequestProto, RegisterApplicationMasterRequestProto,
+    RegisterApplicationMasterResponseProto, SchedulerResourceTypes,
 };
 use crate::scheduler::TagConstraint;
 use crate::scheduler::answer::all;
@@ -127,17 +126,10 @@ impl Finish {
     }
 
     pub(crate) fn proto(&self) -> FinishApplicationMasterRequestProto {
-        let status = match self.status {
-            FinalStatus::Undefined => FinalApplicationStatusProto::AppUndefined,
-            FinalStatus::Succeeded => FinalApplicationStatusProto::AppSucceeded,
-            FinalStatus::Failed => FinalApplicationStatusProto::AppFailed,
-            FinalStatus::Killed => FinalApplicationStatusProto::AppKilled,
-            FinalStatus::Ended => FinalApplicationStatusProto::AppEnded,
-        };
         FinishApplicationMasterRequestProto {
             diagnostics: Some(self.diagnostics.clone()),
             tracking_url: Some(self.tracking_url.clone()),
-            final_application_status: Some(status.into()),
+            final_application_status: Some(self.status.proto().into()),
         }
     }
 }

@@ -5,6 +5,7 @@
 //! `gssapi` is free of sockets, clocks and unsafe code: messages in, messages out.
 
 mod error;
+mod glob;
 mod identity;
 mod principal;
 mod quality;
@@ -19,7 +20,7 @@ pub(crate) mod text;
 
 pub use error::SecurityError;
 pub use identity::{Identity, Kerberos, Proof, Tickets};
-pub use principal::ServerPrincipal;
+pub use principal::{NeedsName, ServerPrincipal, replace_host};
 pub use quality::Quality;
 
 /// What a client demands of a server before it trusts it.

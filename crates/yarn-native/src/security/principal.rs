@@ -1,8 +1,10 @@
 //! Which Kerberos principal a server may have.
 
 use std::fmt;
+use std::net::IpAddr;
 
 use crate::security::error::SecurityError;
+use crate::security::glob::is_like;
 
 /// The word in a configured principal that stands for the server's own host.
 const HOST: &str = "_HOST";
@@ -13,8 +15,17 @@ const HOST: &str = "_HOST";
 pub enum ServerPrincipal {
     /// Exactly this one, as in `yarn/_HOST@EXAMPLE.COM`; `_HOST` is the host that is called.
     Named(String),
-    /// Any that fits the pattern, as in `yarn/*.example.com@EXAMPLE.COM` (`*` and `?`).
+    /// Any that fits the pattern, as in `yarn/*.example.com@EXAMPLE.COM` (`*`, `?`, `[…]`
+    /// and `{a,b}`).
     Like(String),
+}
+
+/// `_HOST` stands for a name, and only an address is known.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("cannot put `{host}` into `{principal}`: it takes the name of the host, not its address")]
+pub struct NeedsName {
+    principal: String,
+    host: String,
 }
 
 /// Who the server says it is: the two halves of `yarn/rm.example.com`.
@@ -102,8 +113,11 @@ impl ServerPrincipal {
                     Some((name, realm)) => (name, Some(realm)),
                     None => (pattern.as_str(), None),
                 };
-                let fits = is_like(name.as_bytes(), claim.to_string().as_bytes());
-                (fits, realm.filter(|realm| !realm.contains(['*', '?'])))
+                let fits = is_like(name, &claim.to_string());
+                (
+                    fits,
+                    realm.filter(|realm| !realm.contains(['*', '?', '[', '{'])),
+                )
             }
         };
         if !fits {
@@ -129,32 +143,19 @@ fn parts(principal: &str) -> (&str, Option<&str>, Option<&str>) {
     }
 }
 
-/// Whether `text` fits `pattern`. It goes back to the last `*` only, so it ends in time that is at
-/// most the product of their lengths.
-fn is_like(pattern: &[u8], text: &[u8]) -> bool {
-    let (mut p, mut t) = (0, 0);
-    let mut star: Option<(usize, usize)> = None;
-    while t < text.len() {
-        match pattern.get(p) {
-            Some(b'*') => {
-                star = Some((p, t));
-                p += 1;
-            }
-            Some(&letter) if letter == b'?' || letter == text[t] => {
-                p += 1;
-                t += 1;
-            }
-            _ => match star {
-                Some((star_p, star_t)) => {
-                    p = star_p + 1;
-                    t = star_t + 1;
-                    star = Some((star_p, t));
-                }
-                None => return false,
-            },
-        }
+/// Puts the host into a configured name: `rm/_HOST@REALM` becomes `rm/rm1.example@REALM`. Names without
+/// `_HOST` in the second place stay as they are. The host must be the canonical name, as DNS has it.
+pub fn replace_host(principal: &str, host: &str) -> Result<String, NeedsName> {
+    let words: Vec<&str> = principal.split(['/', '@']).collect();
+    let &[service, HOST, realm] = words.as_slice() else {
+        return Ok(principal.to_owned());
+    };
+    let host = host.trim_end_matches('.').to_lowercase();
+    if host.is_empty() || host.parse::<IpAddr>().is_ok() {
+        let principal = principal.to_owned();
+        return Err(NeedsName { principal, host });
     }
-    pattern[p..].iter().all(|&letter| letter == b'*')
+    Ok(format!("{service}/{host}@{realm}"))
 }
 
 #[cfg(test)]
@@ -260,5 +261,23 @@ mod tests {
             assert!(Claim::new(primary, host).is_err(), "{primary} {host}");
         }
         assert!(Claim::new("a", &"b".repeat(300)).is_err());
+    }
+
+    #[test]
+    fn the_host_is_put_in() {
+        let put =
+            |principal, host| replace_host(principal, host).map_err(|error| error.to_string());
+        assert_eq!(
+            put("rm/_HOST@R", "RM1.Example."),
+            Ok("rm/rm1.example@R".into())
+        );
+        assert_eq!(put("rm/fixed@R", "other"), Ok("rm/fixed@R".into()));
+        assert_eq!(put("alice@R", "other"), Ok("alice@R".into()));
+        assert_eq!(put("_HOST/x@R", "other"), Ok("_HOST/x@R".into()));
+        assert_eq!(
+            put("rm/_HOST@R", "10.0.0.1"),
+            Err("cannot put `10.0.0.1` into `rm/_HOST@R`: it takes the name of the host, not its address".into())
+        );
+        assert!(put("rm/_HOST@R", "").is_err());
     }
 }

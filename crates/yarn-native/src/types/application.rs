@@ -1,129 +1,76 @@
 //! Applications, as the ResourceManager reports them.
 
-use std::fmt;
+use std::time::{Duration, SystemTime};
 
 use crate::proto::yarn::{
-    ApplicationReportProto, FinalApplicationStatusProto, YarnApplicationStateProto,
+    ApplicationReportProto, ApplicationTimeoutProto, ApplicationTimeoutTypeProto,
+    FinalApplicationStatusProto, LogAggregationStatusProto, YarnApplicationStateProto,
 };
-use crate::types::{ApplicationId, AttemptId, Resource, Unfit};
+use crate::types::named::named;
+use crate::types::{ApplicationId, AttemptId, Resource, Unfit, moment};
 
-/// How far an application has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum ApplicationState {
-    /// Just made.
-    New,
-    /// Being written to the ResourceManager's store.
-    NewSaving,
-    /// Handed to the scheduler.
-    Submitted,
-    /// Taken by the scheduler; its master waits for a container.
-    Accepted,
-    /// Its master has registered.
-    Running,
-    /// Its master has finished it.
-    Finished,
-    /// Its last attempt failed.
-    Failed,
-    /// Somebody ended it.
-    Killed,
+named! {
+    /// How far an application has come.
+    pub enum ApplicationState: YarnApplicationStateProto, "state of applications" {
+        /// Just made.
+        New = New "NEW",
+        /// Being written to the ResourceManager's store.
+        NewSaving = NewSaving "NEW_SAVING",
+        /// Handed to the scheduler.
+        Submitted = Submitted "SUBMITTED",
+        /// Taken by the scheduler; its master waits for a container.
+        Accepted = Accepted "ACCEPTED",
+        /// Its master has registered.
+        Running = Running "RUNNING",
+        /// Its master has finished it.
+        Finished = Finished "FINISHED",
+        /// Its last attempt failed.
+        Failed = Failed "FAILED",
+        /// Somebody ended it.
+        Killed = Killed "KILLED",
+    }
 }
 
 impl ApplicationState {
-    pub(crate) const ALL: [(Self, YarnApplicationStateProto, &'static str); 8] = [
-        (Self::New, YarnApplicationStateProto::New, "NEW"),
-        (
-            Self::NewSaving,
-            YarnApplicationStateProto::NewSaving,
-            "NEW_SAVING",
-        ),
-        (
-            Self::Submitted,
-            YarnApplicationStateProto::Submitted,
-            "SUBMITTED",
-        ),
-        (
-            Self::Accepted,
-            YarnApplicationStateProto::Accepted,
-            "ACCEPTED",
-        ),
-        (Self::Running, YarnApplicationStateProto::Running, "RUNNING"),
-        (
-            Self::Finished,
-            YarnApplicationStateProto::Finished,
-            "FINISHED",
-        ),
-        (Self::Failed, YarnApplicationStateProto::Failed, "FAILED"),
-        (Self::Killed, YarnApplicationStateProto::Killed, "KILLED"),
-    ];
-
     /// Whether nothing more will happen to it.
     pub fn is_over(self) -> bool {
         matches!(self, Self::Finished | Self::Failed | Self::Killed)
     }
-
-    pub(crate) fn proto(self) -> YarnApplicationStateProto {
-        Self::ALL[self as usize].1
-    }
-
-    fn of(number: Option<i32>) -> Result<Self, Unfit> {
-        let known = |&(state, proto, _): &(Self, YarnApplicationStateProto, _)| {
-            (number == Some(proto.into())).then_some(state)
-        };
-        Self::ALL
-            .iter()
-            .find_map(known)
-            .ok_or(Unfit("an application's state"))
-    }
 }
 
-impl fmt::Display for ApplicationState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(Self::ALL[*self as usize].2)
+named! {
+    /// What an application's master says of how it went.
+    pub enum FinalStatus: FinalApplicationStatusProto, "final status" {
+        /// Nothing yet.
+        Undefined = AppUndefined "UNDEFINED",
+        /// It went well.
+        Succeeded = AppSucceeded "SUCCEEDED",
+        /// It did not.
+        Failed = AppFailed "FAILED",
+        /// It was ended.
+        Killed = AppKilled "KILLED",
+        /// It is over, which says neither.
+        Ended = AppEnded "ENDED",
     }
 }
 
-/// What an application's master says of how it went.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum FinalStatus {
-    /// Nothing yet.
-    Undefined,
-    /// It went well.
-    Succeeded,
-    /// It did not.
-    Failed,
-    /// It was ended.
-    Killed,
-    /// It is over, which says neither.
-    Ended,
-}
-
-impl FinalStatus {
-    fn of(number: Option<i32>) -> Result<Self, Unfit> {
-        let Some(number) = number else {
-            return Ok(Self::Undefined);
-        };
-        Ok(match FinalApplicationStatusProto::try_from(number) {
-            Ok(FinalApplicationStatusProto::AppUndefined) => Self::Undefined,
-            Ok(FinalApplicationStatusProto::AppSucceeded) => Self::Succeeded,
-            Ok(FinalApplicationStatusProto::AppFailed) => Self::Failed,
-            Ok(FinalApplicationStatusProto::AppKilled) => Self::Killed,
-            Ok(FinalApplicationStatusProto::AppEnded) => Self::Ended,
-            Err(_) => return Err(Unfit("an application's final status")),
-        })
-    }
-}
-
-impl fmt::Display for FinalStatus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Undefined => "UNDEFINED",
-            Self::Succeeded => "SUCCEEDED",
-            Self::Failed => "FAILED",
-            Self::Killed => "KILLED",
-            Self::Ended => "ENDED",
-        })
+named! {
+    /// What has become of an application's logs.
+    pub enum LogState: LogAggregationStatusProto, "state of logs" {
+        /// They stay on their nodes.
+        Disabled = LogDisabled "DISABLED",
+        /// They are not being collected yet.
+        NotStarted = LogNotStart "NOT_START",
+        /// They are being collected.
+        Running = LogRunning "RUNNING",
+        /// They have been collected.
+        Succeeded = LogSucceeded "SUCCEEDED",
+        /// They could not be.
+        Failed = LogFailed "FAILED",
+        /// A node did not say for too long.
+        TimedOut = LogTimeOut "TIME_OUT",
+        /// They are being collected, and some could not be.
+        RunningWithFailure = LogRunningWithFailure "RUNNING_WITH_FAILURE",
     }
 }
 
@@ -134,6 +81,35 @@ pub struct Usage {
     pub containers: i32,
     /// What they use.
     pub used: Resource,
+    /// What is kept free for containers it has asked for.
+    pub reserved: Resource,
+    /// What it would use if it got all it asked for.
+    pub needed: Resource,
+    /// Memory in MiB times seconds, since it began.
+    pub memory_mib_seconds: i64,
+    /// Virtual cores times seconds, since it began.
+    pub vcore_seconds: i64,
+}
+
+/// How long an application may still live.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Lifetime {
+    /// When it will be ended, if ever.
+    pub ends: Option<SystemTime>,
+    /// How long that is from now, as the ResourceManager counts.
+    pub left: Option<Duration>,
+}
+
+impl Lifetime {
+    fn of(proto: &ApplicationTimeoutProto) -> Self {
+        // Without a limit the moment is a word and the rest is negative.
+        let left = u64::try_from(proto.remaining_time.unwrap_or(-1)).ok();
+        Self {
+            ends: moment::parse(proto.expire_time()),
+            left: left.map(Duration::from_secs),
+        }
+    }
 }
 
 /// What the ResourceManager tells about an application. Where the caller may not see it, the texts
@@ -181,18 +157,43 @@ pub struct ApplicationReport {
     pub unmanaged: bool,
     /// What it uses, if the caller may know.
     pub usage: Option<Usage>,
+    /// When its master was started, in milliseconds, or 0 (Hadoop 3).
+    pub launch_time: i64,
+    /// The label its containers' nodes have unless they ask for another.
+    pub label: Option<String>,
+    /// The label its master's node has.
+    pub master_label: Option<String>,
+    /// How long it may still live.
+    pub lifetime: Lifetime,
+    /// What has become of its logs, if the ResourceManager says.
+    pub logs: Option<LogState>,
 }
 
 impl ApplicationReport {
     pub(crate) fn of(proto: &ApplicationReportProto) -> Result<Self, Unfit> {
         let attempt = proto.current_application_attempt_id.as_ref();
         let usage = proto.app_resource_usage.as_ref().and_then(|usage| {
+            let resource = |proto: &Option<_>| Resource::of(proto.as_ref()).unwrap_or_default();
             let used = Resource::of(usage.used_resources.as_ref()).ok()?;
             Some(Usage {
                 containers: usage.num_used_containers(),
                 used,
+                reserved: resource(&usage.reserved_resources),
+                needed: resource(&usage.needed_resources),
+                memory_mib_seconds: usage.memory_seconds(),
+                vcore_seconds: usage.vcore_seconds(),
             })
         });
+        let lifetime = proto.app_timeouts.iter().find_map(|entry| {
+            let lifetime = ApplicationTimeoutTypeProto::AppTimeoutLifetime;
+            (entry.application_timeout_type() == lifetime)
+                .then_some(entry.application_timeout.as_ref())?
+        });
+        // Servers write a missing label in more than one way.
+        let label = |text: &str| match text {
+            "" | "<Not set>" | "<DEFAULT_PARTITION>" | "N/A" => None,
+            label => Some(label.to_owned()),
+        };
         Ok(Self {
             id: ApplicationId::of(proto.application_id.as_ref())?,
             attempt: attempt
@@ -203,8 +204,8 @@ impl ApplicationReport {
             kind: proto.application_type().to_owned(),
             queue: proto.queue().to_owned(),
             tags: proto.application_tags.clone(),
-            state: ApplicationState::of(proto.yarn_application_state)?,
-            final_status: FinalStatus::of(proto.final_application_status)?,
+            state: ApplicationState::of(proto.yarn_application_state.unwrap_or(-1))?,
+            final_status: FinalStatus::of(proto.final_application_status.unwrap_or(0))?,
             progress: proto.progress(),
             host: proto.host().to_owned(),
             rpc_port: proto.rpc_port(),
@@ -219,6 +220,13 @@ impl ApplicationReport {
                 .map_or(0, |priority| priority.priority()),
             unmanaged: proto.unmanaged_application(),
             usage,
+            launch_time: proto.launch_time(),
+            label: label(proto.app_node_label_expression()),
+            master_label: label(proto.am_node_label_expression()),
+            lifetime: lifetime.map(Lifetime::of).unwrap_or_default(),
+            logs: proto
+                .log_aggregation_status
+                .and_then(|n| LogState::of(n).ok()),
         })
     }
 }
@@ -228,14 +236,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn states_stand_where_their_numbers_say() {
-        for (i, (state, proto, name)) in ApplicationState::ALL.into_iter().enumerate() {
-            assert_eq!(state as usize, i);
-            assert_eq!(ApplicationState::of(Some(proto.into())), Ok(state));
-            assert_eq!(proto.as_str_name(), name);
+    fn states_have_the_names_people_know() {
+        for number in 1..=8 {
+            let state = ApplicationState::of(number).unwrap();
+            assert_eq!(state.to_string(), state.proto().as_str_name());
+            assert_eq!(state.to_string().parse(), Ok(state));
         }
-        assert!(ApplicationState::of(Some(99)).is_err());
-        assert!(ApplicationState::of(None).is_err());
+        assert!(ApplicationState::of(99).is_err());
+        assert!("ENDLESS".parse::<ApplicationState>().is_err());
     }
 
     #[test]

@@ -1,71 +1,43 @@
 //! Nodes, and the cluster they make.
 
-use std::fmt;
-
 use crate::proto::yarn::{NodeReportProto, NodeStateProto, YarnClusterMetricsProto};
-use crate::types::{NodeId, Resource, Unfit};
+use crate::types::named::named;
+use crate::types::{Attribute, NodeId, Resource, Unfit};
 
-/// How a node is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum NodeState {
-    /// Just registered.
-    New,
-    /// Well.
-    Running,
-    /// It says itself that it is not well.
-    Unhealthy,
-    /// Taken out of service.
-    Decommissioned,
-    /// Not heard of for too long.
-    Lost,
-    /// Started again.
-    Rebooted,
-    /// Being taken out of service.
-    Decommissioning,
-    /// It said goodbye.
-    Shutdown,
+named! {
+    /// How a node is.
+    pub enum NodeState: NodeStateProto, "state of nodes" {
+        /// Just registered.
+        New = NsNew "NEW",
+        /// Well.
+        Running = NsRunning "RUNNING",
+        /// It says itself that it is not well.
+        Unhealthy = NsUnhealthy "UNHEALTHY",
+        /// Taken out of service.
+        Decommissioned = NsDecommissioned "DECOMMISSIONED",
+        /// Not heard of for too long.
+        Lost = NsLost "LOST",
+        /// Started again.
+        Rebooted = NsRebooted "REBOOTED",
+        /// Being taken out of service.
+        Decommissioning = NsDecommissioning "DECOMMISSIONING",
+        /// It said goodbye.
+        Shutdown = NsShutdown "SHUTDOWN",
+    }
 }
 
 impl NodeState {
-    pub(crate) const ALL: [(Self, NodeStateProto, &'static str); 8] = [
-        (Self::New, NodeStateProto::NsNew, "NEW"),
-        (Self::Running, NodeStateProto::NsRunning, "RUNNING"),
-        (Self::Unhealthy, NodeStateProto::NsUnhealthy, "UNHEALTHY"),
-        (
-            Self::Decommissioned,
-            NodeStateProto::NsDecommissioned,
-            "DECOMMISSIONED",
-        ),
-        (Self::Lost, NodeStateProto::NsLost, "LOST"),
-        (Self::Rebooted, NodeStateProto::NsRebooted, "REBOOTED"),
-        (
-            Self::Decommissioning,
-            NodeStateProto::NsDecommissioning,
-            "DECOMMISSIONING",
-        ),
-        (Self::Shutdown, NodeStateProto::NsShutdown, "SHUTDOWN"),
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::New,
+        Self::Running,
+        Self::Unhealthy,
+        Self::Decommissioned,
+        Self::Lost,
+        Self::Rebooted,
+        Self::Decommissioning,
+        Self::Shutdown,
     ];
-
-    pub(crate) fn proto(self) -> NodeStateProto {
-        Self::ALL[self as usize].1
-    }
-
-    fn of(number: Option<i32>) -> Result<Self, Unfit> {
-        let known = |&(state, proto, _): &(Self, NodeStateProto, _)| {
-            (number == Some(proto.into())).then_some(state)
-        };
-        Self::ALL
-            .iter()
-            .find_map(known)
-            .ok_or(Unfit("a node's state"))
-    }
-}
-
-impl fmt::Display for NodeState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(Self::ALL[*self as usize].2)
-    }
 }
 
 /// What the ResourceManager tells about a node.
@@ -90,6 +62,8 @@ pub struct NodeReport {
     pub health: String,
     /// Its labels.
     pub labels: Vec<String>,
+    /// Its attributes (Hadoop 3.2).
+    pub attributes: Vec<Attribute>,
 }
 
 impl NodeReport {
@@ -100,12 +74,13 @@ impl NodeReport {
             id: NodeId::of(proto.node_id.as_ref())?,
             http_address: proto.http_address().to_owned(),
             rack: proto.rack_name().to_owned(),
-            state: NodeState::of(proto.node_state)?,
+            state: NodeState::of(proto.node_state.unwrap_or(-1))?,
             capability: resource(&proto.capability),
             used: resource(&proto.used),
             containers: proto.num_containers(),
             health: proto.health_report().to_owned(),
             labels: proto.node_labels.clone(),
+            attributes: proto.node_attributes.iter().map(Attribute::of).collect(),
         })
     }
 }
@@ -152,11 +127,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn states_stand_where_their_numbers_say() {
-        for (i, (state, proto, name)) in NodeState::ALL.into_iter().enumerate() {
-            assert_eq!(state as usize, i);
-            assert_eq!(NodeState::of(Some(proto.into())), Ok(state));
-            assert_eq!(proto.as_str_name(), format!("NS_{name}"));
+    fn states_have_the_names_people_know() {
+        for state in NodeState::ALL {
+            assert_eq!(state.proto().as_str_name(), format!("NS_{state}"));
+            assert_eq!(state.to_string().parse(), Ok(state));
         }
     }
 }

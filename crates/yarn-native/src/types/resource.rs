@@ -11,7 +11,7 @@ const MEMORY: &str = "memory-mb";
 const VCORES: &str = "vcores";
 
 /// Memory, cores, and whatever else a cluster counts.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Resource {
     /// Memory in MiB.
     pub memory_mib: i64,
@@ -47,7 +47,6 @@ impl Resource {
     }
 
     /// For asks and submissions.
-    #[allow(dead_code)]
     pub(crate) fn proto(&self) -> ResourceProto {
         let entry = |(key, value): (&String, &i64)| ResourceInformationProto {
             key: key.clone(),

@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use yarn_native::ledger::{Execution, Grant, Key, Reply, Request, Resource, Row};
+use yarn_native::ledger::{Execution, Grant, Key, Reply, Request, Row};
+use yarn_native::types::Resource;
 
 use crate::random::Random;
 

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use yarn_native::ledger::{
-    Beat, Execution, Key, Ledger, Mutant, NodePlace, Places, RackPlace, Request, Resource, Row,
-    Taken, Want,
+    Beat, Execution, Key, Ledger, Mutant, NodePlace, Places, RackPlace, Request, Row, Taken, Want,
 };
+use yarn_native::types::Resource;
 
 use crate::model::{HOSTS, Model, Refusal};
 use crate::random::Random;

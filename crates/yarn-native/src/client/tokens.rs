@@ -1,0 +1,66 @@
+//! Delegation tokens of the ResourceManager.
+
+use std::time::SystemTime;
+
+use tokio::time::Instant;
+
+use crate::client::Client;
+use crate::proto::common::{
+    CancelDelegationTokenRequestProto, GetDelegationTokenRequestProto,
+    RenewDelegationTokenRequestProto,
+};
+use crate::proto::yarn::application_client_protocol as method;
+use crate::rpc::RpcError;
+use crate::token::{Token, service_names};
+use crate::types::{Unfit, moment};
+
+impl Client {
+    /// A delegation token, with which its holder is the caller; `renewer` may renew it. It is for all
+    /// the servers that this client calls. A caller who proves itself by such a token gets no other.
+    pub async fn delegation_token(
+        &self,
+        renewer: &str,
+        deadline: Instant,
+    ) -> Result<Token, RpcError> {
+        let request = GetDelegationTokenRequestProto {
+            renewer: renewer.to_owned(),
+        };
+        let call = &method::GET_DELEGATION_TOKEN;
+        let answer = self.ask(call, &request, deadline).await?;
+        let token = answer.token.as_ref();
+        let mut token = self.read(
+            call.name,
+            token
+                .ok_or(Unfit("the token"))
+                .and_then(|token| Token::of(Some(token))),
+        )?;
+        // The ResourceManager leaves to the caller what it is called.
+        let names = service_names(self.channel.addresses(), self.services_by_ip);
+        token.service = names.await;
+        Ok(token)
+    }
+
+    /// Renews a token of the ResourceManager; until when it holds now. The caller must be its renewer.
+    pub async fn renew_token(
+        &self,
+        token: &Token,
+        deadline: Instant,
+    ) -> Result<SystemTime, RpcError> {
+        let request = RenewDelegationTokenRequestProto {
+            token: token.proto(),
+        };
+        let call = &method::RENEW_DELEGATION_TOKEN;
+        let answer = self.ask(call, &request, deadline).await?;
+        Ok(moment::of_millis(answer.new_expiry_time))
+    }
+
+    /// Makes a token worthless. The caller must be its owner or its renewer.
+    pub async fn cancel_token(&self, token: &Token, deadline: Instant) -> Result<(), RpcError> {
+        let request = CancelDelegationTokenRequestProto {
+            token: token.proto(),
+        };
+        let call = &method::CANCEL_DELEGATION_TOKEN;
+        self.ask(call, &request, deadline).await?;
+        Ok(())
+    }
+}
