@@ -1,6 +1,6 @@
 //! Runs a command in N containers, through a master that is this very process.
 //!
-//!     cargo run --example run -- rm:8032 rm:8030 3 'hostname; exit 3'
+//!     HADOOP_CONF_DIR=/etc/hadoop cargo run --example run -- 3 'hostname; exit 3'
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 use yarn_native::client::{Client, Submission};
+use yarn_native::config::{Config, Environment};
 use yarn_native::node::{NodeOptions, Nodes, Start};
-use yarn_native::rpc::{Address, Options};
 use yarn_native::scheduler::{Ask, Finish, Registration, Request, Scheduler};
 use yarn_native::security::Identity;
 use yarn_native::types::{Container, FinalStatus, LaunchContext, NodeId, Resource};
@@ -22,15 +22,11 @@ fn soon() -> Instant {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let [clients, masters, count, command] = words.as_slice() else {
-        return Err("usage: run CLIENT_ADDRESS SCHEDULER_ADDRESS COUNT COMMAND".into());
+    let [count, command] = words.as_slice() else {
+        return Err("usage: run COUNT COMMAND".into());
     };
-    let user = std::env::var("USER").unwrap_or_else(|_| "nobody".into());
-    let client = Client::new(
-        addresses(clients)?,
-        Identity::simple(user),
-        Options::default(),
-    )?;
+    let config = Config::load(Environment::of_process())?;
+    let client = Client::from_config(&config, Identity::from_config(&config)?)?;
 
     let mut submission = Submission::new(client.new_application(soon()).await?.id, "run");
     submission.unmanaged = true;
@@ -38,12 +34,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let token = token(&client, submission.id).await?;
     println!("{}", submission.id);
 
-    let mut scheduler = Scheduler::new(addresses(masters)?, token, Options::default())?;
+    let mut scheduler = Scheduler::from_config(&config, token)?;
     let registration = Registration::new("localhost");
     scheduler.register(&registration, soon()).await?;
     let script = format!("{{ {command}; }} 1><LOG_DIR>/stdout 2><LOG_DIR>/stderr");
     let launch = LaunchContext::command(script);
-    let failed = run(&mut scheduler, count.parse()?, &launch).await?;
+    let nodes = Nodes::new(NodeOptions::from_config(&config)?);
+    let failed = run(&mut scheduler, &nodes, count.parse()?, &launch).await?;
     let finish = Finish::new(match failed {
         0 => FinalStatus::Succeeded,
         _ => FinalStatus::Failed,
@@ -58,10 +55,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
 /// Asks for containers, starts what is granted, and waits for their ends; how many failed.
 async fn run(
     scheduler: &mut Scheduler,
+    nodes: &Nodes,
     count: u32,
     launch: &LaunchContext,
 ) -> Result<u32, Box<dyn Error>> {
-    let nodes = Nodes::new(NodeOptions::default());
     let mut asks = vec![Ask::anywhere(1, Resource::new(128, 1), count)];
     let (mut running, mut ended, mut failed) = (0, 0, 0);
     while ended < count {
@@ -114,8 +111,4 @@ async fn token(client: &Client, id: ApplicationId) -> Result<Token, Box<dyn Erro
         }
         sleep(Duration::from_millis(50)).await;
     }
-}
-
-fn addresses(list: &str) -> Result<Vec<Address>, Box<dyn Error>> {
-    Ok(list.split(',').map(str::parse).collect::<Result<_, _>>()?)
 }

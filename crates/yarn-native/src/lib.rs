@@ -8,12 +8,12 @@
 //! use std::time::Duration;
 //! use tokio::time::Instant;
 //! use yarn_native::client::{ApplicationFilter, Client};
-//! use yarn_native::rpc::{Address, Options};
+//! use yarn_native::config::{Config, Environment};
 //! use yarn_native::security::Identity;
 //!
 //! # async fn list() -> Result<(), Box<dyn std::error::Error>> {
-//! let rm: Address = "rm.example.com:8032".parse()?;
-//! let client = Client::new(vec![rm], Identity::simple("alice"), Options::default())?;
+//! let config = Config::load(Environment::of_process())?; // what HADOOP_CONF_DIR says
+//! let client = Client::from_config(&config, Identity::from_config(&config)?)?;
 //! let deadline = Instant::now() + Duration::from_secs(20);
 //! for application in client.applications(&ApplicationFilter::default(), deadline).await? {
 //!     println!("{} {} {}", application.id, application.state, application.name);
@@ -22,10 +22,19 @@
 //! # }
 //! ```
 //!
-//! * [`client`] lists applications and nodes, in the words of [`types`].
+//! * [`config`] reads Hadoop's files: where servers are, whom to trust, how patient to be.
+//! * [`client`] submits, lists, watches, changes and ends applications, and asks about nodes, queues
+//!   and labels, in the words of [`types`].
+//! * [`scheduler`] is a master's line to the ResourceManager, [`node`] to the NodeManagers; [`ledger`]
+//!   turns what a master wants into what it has to say.
+//! * [`namenode`] gets the tokens with which containers use HDFS; [`credentials`] are files of tokens.
+//! * [`logs`] reads what containers wrote, once it has been collected.
 //! * [`security`] says who calls and what a server must prove; [`token`] is one of the proofs.
 //! * [`rpc`] carries the calls: many at once over one connection, each with its deadline, moved to
 //!   the server that is active, repeated only where that is safe.
+//!
+//! The examples are whole programs: `applications` lists, `run` starts a command in containers, `token`
+//! fetches delegation tokens into a file.
 //!
 //! Nothing here panics on what a server, a file or a user says, nothing waits without a deadline,
 //! and no secret is shown by `Debug`.

@@ -7,6 +7,7 @@ use prost::Message;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout_at};
 
+use crate::config::{Config, ConfigError};
 use crate::node::NodeError;
 use crate::node::pool::{Making, Pool};
 use crate::rpc::{Dial, Method, Options, RpcError, Safety, Tcp};
@@ -38,6 +39,20 @@ impl Default for NodeOptions {
             channels_max: 512,
             calls_max: 256,
         }
+    }
+}
+
+impl NodeOptions {
+    /// How a configuration wants NodeManagers to be called.
+    pub fn from_config(config: &Config) -> Result<Self, ConfigError> {
+        let default = Self::default();
+        Ok(Self {
+            rpc: Options {
+                calls_max: default.rpc.calls_max,
+                ..config.node_manager_options()?
+            },
+            ..default
+        })
     }
 }
 

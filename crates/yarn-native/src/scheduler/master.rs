@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
+use crate::config::{Config, SetupError};
 use crate::proto::yarn::application_master_protocol as method;
 use crate::proto::yarn::{AllocateResponseProto, AmCommandProto};
 use crate::rpc::{Address, Channel, Options, Protocol, RpcError, Safety};
@@ -39,6 +40,14 @@ impl Scheduler {
         let identity = Identity::token(token);
         let channel = Channel::new(Protocol::APPLICATION_MASTER, addresses, identity, options)?;
         Ok(Self::on(channel))
+    }
+
+    /// A line to the scheduler that a configuration names.
+    pub fn from_config(config: &Config, token: Token) -> Result<Self, SetupError> {
+        let managers = config.resource_managers()?.into_iter();
+        let addresses = managers.map(|manager| manager.scheduler).collect();
+        let options = config.resource_manager_options()?;
+        Ok(Self::new(addresses, token, options)?)
     }
 
     /// A line on a channel that speaks [`Protocol::APPLICATION_MASTER`].

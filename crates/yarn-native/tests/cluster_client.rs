@@ -1,0 +1,225 @@
+//! The client on a real cluster: everything it can ask.
+
+mod cluster_client_support;
+
+use cluster_client_support::{
+    a_cluster_is_described, a_token_lives, an_application_lives, client, config, options, soon,
+    submission, until,
+};
+use testbed::{Cluster, Label, Options, Version};
+use yarn_native::client::{ApplicationFilter, LogCollection, QueueDetail, Scope, Submission};
+use yarn_native::rpc::RpcError;
+use yarn_native::security::{Identity, Proof};
+use yarn_native::types::{
+    ApplicationState, AttributeName, LaunchContext, QueueState, Resource, Signal,
+};
+
+/// The Hadoop to test with: these tests pass on every one the test bed has.
+fn version() -> Version {
+    match std::env::var("HADOOP_VERSION") {
+        Ok(name) => name.parse().unwrap_or_else(|failure| panic!("{failure}")),
+        Err(_) => Version::NEWEST,
+    }
+}
+
+/// The first node has a device and, where there are such, an attribute; the second has a label.
+fn cluster() -> &'static Cluster {
+    let version = version();
+    let attributes = match version.has_placement_constraints() {
+        true => vec![(1, "colour".to_owned(), "red".to_owned())],
+        false => Vec::new(),
+    };
+    let options = options(version);
+    let options = Options {
+        nodes: 2,
+        gpus: vec![1],
+        labels: vec![Label {
+            name: "fast".into(),
+            nodes: vec![2],
+            exclusive: true,
+        }],
+        attributes,
+        ..options
+    };
+    Cluster::shared(options).unwrap_or_else(|failure| panic!("{failure}"))
+}
+
+#[tokio::test]
+async fn an_application_is_submitted_found_moved_changed_and_ended() {
+    an_application_lives(&client(cluster())).await;
+}
+
+#[tokio::test]
+async fn nodes_queues_and_metrics_are_told() {
+    let client = client(cluster());
+    a_cluster_is_described(&client, 2).await;
+    let detail = QueueDetail {
+        applications: true,
+        ..QueueDetail::default()
+    };
+    let queue = client.queue("other", detail, soon()).await.unwrap();
+    let queue = queue.expect("a queue");
+    assert_eq!(
+        (queue.name.as_str(), queue.state),
+        ("other", QueueState::Running)
+    );
+    // Some servers refuse, others tell nothing.
+    match client.queue("nowhere", detail, soon()).await {
+        Ok(None) | Err(RpcError::Rejected { .. }) => {}
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn labels_attributes_and_kinds_of_resources_are_told() {
+    let client = client(cluster());
+    let second = cluster().nodes()[1].address.to_string();
+    let labels = client.labels(soon()).await.unwrap();
+    assert_eq!(labels.len(), 1);
+    assert!(
+        labels[0].exclusive && labels[0].name == "fast",
+        "{labels:?}"
+    );
+    let by_label = client.nodes_by_label(&["fast".into()], soon()).await;
+    let by_label = by_label.unwrap();
+    let hosts: Vec<_> = by_label["fast"].iter().map(|node| &node.host).collect();
+    assert_eq!(hosts.len(), 1, "{by_label:?}");
+    assert!(second.starts_with(hosts[0].as_str()), "{by_label:?}");
+    let by_node = client.labels_by_node(soon()).await.unwrap();
+    assert!(
+        by_node.values().any(|labels| labels == &["fast"]),
+        "{by_node:?}"
+    );
+
+    let kinds = client.resource_kinds(soon()).await.unwrap();
+    let names: Vec<_> = kinds.iter().map(|kind| kind.name.as_str()).collect();
+    assert!(
+        names.contains(&"yarn.io/gpu") && names.contains(&"vcores"),
+        "{names:?}"
+    );
+
+    let attributes = client.attributes(soon()).await;
+    if !version().has_placement_constraints() {
+        assert!(
+            matches!(attributes, Err(RpcError::Unsupported { .. })),
+            "{attributes:?}"
+        );
+        return;
+    }
+    let colour: AttributeName = "nm.yarn.io/colour".parse().unwrap();
+    assert_eq!(attributes.unwrap(), std::slice::from_ref(&colour));
+    let by_host = client.attributes_by_host(&[], soon()).await.unwrap();
+    let all: Vec<String> = by_host.values().flatten().map(|a| a.to_string()).collect();
+    assert_eq!(all, ["nm.yarn.io/colour=red"]);
+    let hosts = client
+        .hosts_by_attribute(std::slice::from_ref(&colour), soon())
+        .await;
+    let hosts = hosts.unwrap();
+    assert!(hosts[&colour].values().eq(["red"]), "{hosts:?}");
+}
+
+#[tokio::test]
+async fn a_token_of_the_resource_manager_is_got_used_renewed_and_cancelled() {
+    let client = client(cluster());
+    a_token_lives(&config(cluster()), &client, &cluster().own_user()).await;
+}
+
+#[tokio::test]
+async fn a_master_goes_where_its_label_says_and_its_end_is_told() {
+    let client = client(cluster());
+    let submission = Submission {
+        master_label: Some("fast".into()),
+        launch: LaunchContext::command("exit 7"),
+        failure_window: Some(std::time::Duration::from_secs(60)),
+        keep_containers: true,
+        logs: Some(LogCollection {
+            include: Some("std.*".into()),
+            ..LogCollection::default()
+        }),
+        ..submission(&client, "labelled").await
+    };
+    client.submit(&submission, soon()).await.unwrap();
+    let report = until(&client, submission.id, "its end", |r| r.state.is_over()).await;
+    assert_eq!(report.state, ApplicationState::Failed);
+    assert!(report.diagnostics.contains("exitCode: 7"), "{report:?}");
+    assert_eq!(report.master_label.as_deref(), Some("fast"), "{report:?}");
+}
+
+#[tokio::test]
+async fn a_container_hears_a_signal() {
+    let client = client(cluster());
+    let submission = Submission {
+        // What it does about SIGTERM shows that it heard it.
+        launch: LaunchContext::command("trap 'exit 9' TERM; while true; do sleep 0.1; done"),
+        ..submission(&client, "signalled").await
+    };
+    client.submit(&submission, soon()).await.unwrap();
+    let launched = until(&client, submission.id, "its container", |report| {
+        report
+            .usage
+            .as_ref()
+            .is_some_and(|usage| usage.containers == 1)
+    });
+    let attempt = launched.await.attempt.unwrap();
+    let master = client.containers(attempt, soon()).await.unwrap()[0].id;
+    // A container that is not running yet hears nothing, so it is told again.
+    let deadline = soon();
+    loop {
+        let report = client.application(submission.id, deadline).await.unwrap();
+        if report.state.is_over() {
+            assert!(report.diagnostics.contains("exitCode: 9"), "{report:?}");
+            break;
+        }
+        // One that has just ended is no longer known.
+        let _ = client.signal(master, Signal::Stop, deadline).await;
+        assert!(tokio::time::Instant::now() < deadline, "{report:?}");
+        tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_is_refused_with_a_reason() {
+    let client = client(cluster());
+    let huge = Submission {
+        resource: Resource::new(1 << 30, 1),
+        ..submission(&client, "huge").await
+    };
+    let refused = client.submit(&huge, soon()).await;
+    assert!(
+        matches!(refused, Err(RpcError::Rejected { .. })),
+        "{refused:?}"
+    );
+    let nowhere = Submission {
+        queue: "nowhere".into(),
+        ..submission(&client, "nowhere").await
+    };
+    let report = client.submit_and_see(&nowhere, soon()).await.unwrap();
+    assert_eq!(report.state, ApplicationState::Failed);
+    assert!(report.diagnostics.contains("nowhere"), "{report:?}");
+}
+
+#[tokio::test]
+async fn one_user_may_act_for_another_where_that_is_allowed() {
+    let config = config(cluster());
+    let as_bob = Identity::simple("proxy").acting_for("bob");
+    let client = yarn_native::client::Client::from_config(&config, as_bob).unwrap();
+    let submission = submission(&client, "for bob").await;
+    let report = client.submit_and_see(&submission, soon()).await.unwrap();
+    assert_eq!(report.user, "bob");
+    let own = ApplicationFilter {
+        scope: Some(Scope::Own),
+        ..ApplicationFilter::default()
+    };
+    let found = client.applications(&own, soon()).await.unwrap();
+    assert!(found.iter().all(|report| report.user == "bob") && !found.is_empty());
+    assert!(client.end(submission.id, "done", soon()).await.unwrap());
+
+    let as_root = Identity::simple("mallory").acting_for("bob");
+    assert!(matches!(as_root.proof, Proof::Simple { .. }));
+    let client = yarn_native::client::Client::from_config(&config, as_root).unwrap();
+    let refused = client.cluster_metrics(soon()).await.unwrap_err();
+    assert!(
+        refused.to_string().contains("not allowed to impersonate"),
+        "{refused}"
+    );
+}
