@@ -114,7 +114,7 @@ impl Client {
         Ok(answer.node_labels.iter().map(NodeLabel::of).collect())
     }
 
-    /// The labels of each node that has some.
+    /// The labels of each node that has some. The port 0 stands for all NodeManagers of a host.
     pub async fn labels_by_node(
         &self,
         deadline: Instant,
@@ -129,7 +129,8 @@ impl Client {
         self.read(call.name, entries.collect())
     }
 
-    /// The nodes of each of these labels; of all of them, if none is named.
+    /// The nodes of each of these labels; of all of them, if none is named. The port 0 stands for all
+    /// NodeManagers of a host.
     pub async fn nodes_by_label(
         &self,
         labels: &[String],

@@ -11,6 +11,8 @@ const MESSAGE_BYTES_MAX: usize = 16 << 10;
 const CLASS_BYTES_MAX: usize = 256;
 /// What class names of Hadoop begin with.
 const HADOOP: &str = "org.apache.hadoop.";
+/// What wraps others.
+const WRAPPER: &str = "org.apache.hadoop.yarn.exceptions.YarnException";
 
 /// A server's exception: its Java class and its message, without the stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,7 +73,7 @@ impl Exception {
         let class = cut(class, CLASS_BYTES_MAX).to_owned();
         // Java appends its stack to the message; the frames begin with a tab.
         let said = message.split("\n\tat ").next().unwrap_or_default().trim();
-        let kind = kind_of(&class, detail);
+        let kind = kind_of(wrapped(&class, said), detail);
         Self {
             class,
             message: cut(said, MESSAGE_BYTES_MAX).to_owned(),
@@ -111,6 +113,19 @@ impl fmt::Display for Exception {
 
 fn cut(text: &str, bytes_max: usize) -> &str {
     &text[..text.floor_char_boundary(bytes_max)]
+}
+
+/// The class that counts. The ResourceManager wraps what other parts of it throw, and the message then
+/// begins with the name of what is inside.
+fn wrapped<'a>(class: &'a str, message: &'a str) -> &'a str {
+    if class != WRAPPER || !message.starts_with(HADOOP) {
+        return class;
+    }
+    let end = message.find([':', '\n']).unwrap_or(message.len());
+    match &message[..end] {
+        inside if inside.len() <= CLASS_BYTES_MAX && !inside.contains(' ') => inside,
+        _ => class,
+    }
 }
 
 fn kind_of(class: &str, detail: Option<RpcErrorCodeProto>) -> ExceptionKind {
@@ -172,6 +187,20 @@ mod tests {
         );
         assert_eq!(nested.kind(), ExceptionKind::InvalidToken);
         assert_eq!(nested.to_string(), "`InvalidToken`");
+    }
+
+    #[test]
+    fn what_is_wrapped_counts_and_a_mere_mention_does_not() {
+        let inside = |message: &str| check(WRAPPER, message).kind();
+        let denied = "org.apache.hadoop.security.AccessControlException: User bob may not";
+        assert_eq!(inside(denied), ExceptionKind::AccessControl);
+        assert_eq!(
+            inside("no: org.apache.hadoop.security"),
+            ExceptionKind::Other
+        );
+        assert_eq!(inside("org.apache.hadoop. says: no"), ExceptionKind::Other);
+        let other = check("x.Unknown", denied).kind();
+        assert_eq!(other, ExceptionKind::Other);
     }
 
     #[test]

@@ -74,7 +74,7 @@ named! {
     }
 }
 
-/// What an application uses now.
+/// What an application uses now; -1 where there is no telling, as when it is over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Usage {
     /// Its containers, its master's included.
