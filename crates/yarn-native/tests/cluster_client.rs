@@ -8,6 +8,7 @@ use cluster_client_support::{
 };
 use testbed::{Cluster, Label, Options, Version};
 use yarn_native::client::{ApplicationFilter, LogCollection, QueueDetail, Scope, Submission};
+use yarn_native::credentials::Credentials;
 use yarn_native::rpc::RpcError;
 use yarn_native::security::{Identity, Proof};
 use yarn_native::types::{
@@ -218,4 +219,36 @@ async fn one_user_may_act_for_another_where_that_is_allowed() {
         refused.to_string().contains("not allowed to impersonate"),
         "{refused}"
     );
+}
+
+/// Runs an example, as its first lines say how.
+fn example(name: &str, arguments: &[&str]) -> String {
+    let mut command = std::process::Command::new(env!("CARGO"));
+    let output = command
+        .args(["run", "--quiet", "--package", env!("CARGO_PKG_NAME")])
+        .args(["--example", name, "--"])
+        .args(arguments)
+        .env("HADOOP_CONF_DIR", cluster().configuration())
+        .env("HADOOP_USER_NAME", cluster().own_user())
+        .env_remove("YARN_CONF_DIR")
+        .output()
+        .expect("a process");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{said} {output:?}");
+    said
+}
+
+#[test]
+fn the_examples_do_what_they_say() {
+    let run = example("run", &["2", "true"]);
+    let id = run.lines().next().expect("an id");
+    assert_eq!(run.lines().count(), 3, "{run}");
+    let list = example("applications", &["FINISHED"]);
+    assert!(list.starts_with("2 of 2 nodes are active\n"), "{list}");
+    assert!(list.contains(id), "{list}");
+    let file = cluster().directory().join("tokens");
+    let token = example("token", &[file.to_str().expect("a plain path")]);
+    assert!(token.starts_with("RM_DELEGATION_TOKEN for 127."), "{token}");
+    let credentials = Credentials::read(&file).expect("credentials");
+    assert!(credentials.of_kind("RM_DELEGATION_TOKEN").is_some());
 }

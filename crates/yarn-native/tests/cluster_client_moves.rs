@@ -1,0 +1,39 @@
+//! The client while ResourceManagers take over from each other.
+
+mod cluster_client_support;
+
+use cluster_client_support::{client, config, options, soon, submission};
+use testbed::{Cluster, Failover, Options, Version};
+use yarn_native::client::Client;
+use yarn_native::security::Identity;
+use yarn_native::types::ApplicationState;
+
+#[tokio::test]
+async fn a_client_follows_and_its_token_is_good_for_both() {
+    let cluster = Cluster::start(Options {
+        rm_ha: Some(Failover::Manual),
+        ..options(Version::NEWEST)
+    });
+    let cluster = cluster.unwrap_or_else(|failure| panic!("{failure}"));
+    let (config, client) = (config(&cluster), client(&cluster));
+    let submission = submission(&client, "moving").await;
+    let report = client.submit_and_see(&submission, soon()).await.unwrap();
+    assert_eq!(report.state, ApplicationState::Accepted);
+    let token = client.delegation_token(&cluster.own_user(), soon()).await;
+    let token = token.unwrap();
+    let both: Vec<String> = cluster
+        .resource_managers()
+        .iter()
+        .map(|rm| rm.client.to_string())
+        .collect();
+    assert_eq!(token.service, both.join(","));
+
+    cluster.kill("rm").unwrap();
+    cluster.fail_over("rm2").unwrap();
+    let report = client.application(submission.id, soon()).await.unwrap();
+    assert!(!report.state.is_over(), "{report:?}");
+    let holder = Client::from_config(&config, Identity::token(token.clone())).unwrap();
+    holder.cluster_metrics(soon()).await.unwrap();
+    client.renew_token(&token, soon()).await.unwrap();
+    assert!(client.end(submission.id, "done", soon()).await.unwrap());
+}
