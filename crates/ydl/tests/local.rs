@@ -572,6 +572,14 @@ fn a_second_master_of_a_job_changes_nothing() {
     let home = Home::new();
     let id = home.detach(&script(1, "echo up; sleep 1000", ""));
     home.wait_for_text(|home| home.job().join("logs/worker/0/1/stdout.0"), "up");
+    // It leads a session of its own, or it would not outlive its terminal.
+    let master = home.find(" master ")[0].pid;
+    let stat = fs::read_to_string(format!("/proc/{master}/stat")).expect("a process");
+    let session = stat
+        .rsplit(')')
+        .next()
+        .and_then(|rest| rest.split(' ').nth(4));
+    assert_eq!(session, Some(master.to_string().as_str()));
     let job = home.job();
     let ran = home.run(&["master", job.to_str().expect("a path")]);
     assert_ne!(ran.code, 0, "{ran:#?}");
