@@ -183,7 +183,7 @@ fn a_program_that_daemonises_is_ended_with_its_task() {
 fn a_program_over_its_memory_is_killed_with_the_figures() {
     let home = Home::new();
     let ran = home.submit(
-        "name: t\nroles:\n  worker:\n    memory: 64 MiB\n    run: [python3, -c, 'x = bytearray(75 << 20); import time; time.sleep(1000)']\n",
+        "name: t\nroles:\n  worker:\n    memory: 64 MiB\n    run: [python3, -c, 'x = bytearray(75 << 20); import time; time.sleep(30)']\n",
     );
     assert_failed(&ran, 137, "of 64 MiB memory");
     assert!(home.processes().is_empty(), "{:?}", home.processes());
