@@ -146,7 +146,9 @@ fn what_agent_and_keeper_leave_behind_when_both_are_killed_is_ended() {
     let home = Home::new();
     let text = script(
         1,
-        "test $YDL_ATTEMPT = 2 && exit 0; setsid sleep 1000 & echo up; sleep 1000",
+        "daemon=$YDL_CHECKPOINT/daemon; \
+         if test $YDL_ATTEMPT = 2; then ! kill -0 $(cat $daemon); exit; fi; \
+         setsid sleep 1000 & echo $! > $daemon; echo up; sleep 1000",
         "restart: {limit: 1, backoff: {first: 1ms, most: 1ms}}",
     );
     let child = home.start(&text);
