@@ -342,3 +342,17 @@ async fn an_agent_whose_container_is_ended_says_so() {
     assert_eq!(said, (true, Some(15)));
     assert!(scene.left().await.success());
 }
+
+#[tokio::test]
+async fn a_late_answer_counts_from_when_it_was_asked_for() {
+    let mut scene = Scene::new("true", "deadlines: {silence: 4s}");
+    scene.next().await.order(1, &wait(1));
+    scene.report().await.answer(Reply::empty());
+    let asked = scene.next().await;
+    sleep(Duration::from_millis(3500)).await;
+    asked.answer(Reply::empty());
+    let answered = Instant::now();
+    scene.left().await;
+    let after = answered.elapsed();
+    assert!(after < Duration::from_secs(3), "{after:?}");
+}

@@ -492,7 +492,7 @@ fn an_agent_that_hangs_is_noticed_and_its_task_repaired() {
     let text = script(
         1,
         "test $YDL_ATTEMPT = 2 && exit 0; echo up; sleep 1000",
-        "deadlines: {silence: 1s}\nrestart: {limit: 1, backoff: {first: 1ms, most: 1ms}}",
+        "deadlines: {silence: 1s, run: 40s}\nrestart: {limit: 1, backoff: {first: 1ms, most: 1ms}}",
     );
     let child = home.start(&text);
     home.wait_for_job();
