@@ -317,3 +317,42 @@ async fn an_agent_that_is_not_wanted_stops_its_program_and_leaves() {
     let status = scene.left().await;
     assert!(status.success(), "{status}");
 }
+
+#[tokio::test]
+async fn an_agent_whose_container_is_ended_says_so() {
+    let mut scene = Scene::new("sleep 1000", "deadlines: {grace: 5s}");
+    scene.next().await.order(1, &wait(1));
+    scene.report().await.order(2, &run(1));
+    scene.report().await.answer(Reply::empty());
+    let pid = scene.agent.id().to_string();
+    let sent = Command::new("kill").args(["-15", &pid]).status();
+    assert!(sent.is_ok_and(|status| status.success()));
+    let ended = |it: &AgentReport| match it {
+        AgentReport::Exited { exit, .. } => Some((exit.container_signalled, exit.signal)),
+        _ => None,
+    };
+    let said = loop {
+        let asked = scene.report().await;
+        let said = asked.sync.reports.iter().find_map(ended);
+        asked.answer(Reply::empty());
+        if let Some(said) = said {
+            break said;
+        }
+    };
+    assert_eq!(said, (true, Some(15)));
+    assert!(scene.left().await.success());
+}
+
+#[tokio::test]
+async fn a_late_answer_counts_from_when_it_was_asked_for() {
+    let mut scene = Scene::new("true", "deadlines: {silence: 4s}");
+    scene.next().await.order(1, &wait(1));
+    scene.report().await.answer(Reply::empty());
+    let asked = scene.next().await;
+    sleep(Duration::from_secs(2)).await;
+    asked.answer(Reply::empty());
+    let answered = Instant::now();
+    scene.left().await;
+    let after = answered.elapsed();
+    assert!(after < Duration::from_secs(3), "{after:?}");
+}

@@ -99,8 +99,15 @@ fn the_masters_death_ends_everything_and_status_tells_the_truth() {
     home.wait_for("the programs", |home| {
         (home.find("sleep 1000").len() >= 4).then_some(())
     });
+    let began = Instant::now();
     kill(home.find(" master ")[0].pid, 9);
     home.wait_until_empty();
+    // Well before an agent without news of its master would leave by itself.
+    assert!(
+        began.elapsed() < Duration::from_secs(15),
+        "{:?}",
+        began.elapsed()
+    );
     let ran = home.run(&["status", &id]);
     assert_eq!(ran.code, 0, "{ran:#?}");
     assert!(
@@ -135,6 +142,34 @@ fn an_agents_death_leaves_no_orphan_and_its_task_is_repaired() {
 }
 
 #[test]
+fn what_agent_and_keeper_leave_behind_when_both_are_killed_is_ended() {
+    let home = Home::new();
+    let text = script(
+        1,
+        "daemon=$YDL_CHECKPOINT/daemon; \
+         if test $YDL_ATTEMPT = 2; then ! kill -0 $(cat $daemon); exit; fi; \
+         setsid sleep 1000 & echo $! > $daemon; echo up; sleep 1000",
+        "restart: {limit: 1, backoff: {first: 1ms, most: 1ms}}",
+    );
+    let child = home.start(&text);
+    home.wait_for_job();
+    home.wait_for_text(|home| home.job().join("logs/worker/0/1/stdout.0"), "up");
+    home.wait_for("the daemon", |home| {
+        (home.find("sleep 1000").len() >= 3).then_some(())
+    });
+    let agent = home.find(" agent ")[0].pid;
+    let keepers = fs::read_to_string(format!("/proc/{agent}/task/{agent}/children"));
+    let keeper = keepers.expect("a list").trim().parse().expect("one keeper");
+    // Neither may clean up after the other.
+    for (pid, signal) in [(agent, 19), (keeper, 9), (agent, 9)] {
+        kill(pid, signal);
+    }
+    let ran = finish(child);
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    assert!(home.processes().is_empty(), "{:?}", home.processes());
+}
+
+#[test]
 fn a_program_that_daemonises_is_ended_with_its_task() {
     let home = Home::new();
     let ran = home.submit(&script(
@@ -150,7 +185,7 @@ fn a_program_that_daemonises_is_ended_with_its_task() {
 fn a_program_over_its_memory_is_killed_with_the_figures() {
     let home = Home::new();
     let ran = home.submit(
-        "name: t\nroles:\n  worker:\n    memory: 64 MiB\n    run: [python3, -c, 'x = bytearray(200 << 20); import time; time.sleep(1000)']\n",
+        "name: t\nroles:\n  worker:\n    memory: 64 MiB\n    run: [python3, -c, 'x = bytearray(75 << 20); import time; time.sleep(30)']\n",
     );
     assert_failed(&ran, 137, "of 64 MiB memory");
     assert!(home.processes().is_empty(), "{:?}", home.processes());
@@ -457,7 +492,7 @@ fn an_agent_that_hangs_is_noticed_and_its_task_repaired() {
     let text = script(
         1,
         "test $YDL_ATTEMPT = 2 && exit 0; echo up; sleep 1000",
-        "deadlines: {silence: 1s}\nrestart: {limit: 1, backoff: {first: 1ms, most: 1ms}}",
+        "deadlines: {silence: 1s, run: 40s}\nrestart: {limit: 1, backoff: {first: 1ms, most: 1ms}}",
     );
     let child = home.start(&text);
     home.wait_for_job();
@@ -482,6 +517,33 @@ fn an_agent_that_was_quiet_for_a_moment_is_kept() {
     kill(agent, 18);
     let ran = finish(child);
     assert_eq!(ran.code, 0, "{ran:#?}");
+}
+
+#[test]
+fn programs_have_the_limits_of_whoever_submits() {
+    let home = Home::new();
+    home.write("job.yaml", &script(1, "ulimit -Sn", ""));
+    let ydl = home.ydl();
+    let limited = format!(
+        "ulimit -Sn 300; exec {} submit job.yaml",
+        ydl.get_program().display()
+    );
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", &limited]).current_dir(home.path());
+    command.env("XDG_STATE_HOME", home.path().join("state"));
+    let ran = Ran::from(command.output().expect("a shell"));
+    assert_eq!((ran.code, ran.out.as_str()), (0, "worker:0 | 300\n"));
+}
+
+#[test]
+fn a_job_inside_a_job_sees_nothing_of_the_one_around_it() {
+    let home = Home::new();
+    home.write("job.yaml", &script(1, "env | grep -c OUTER", ""));
+    let mut command = home.ydl();
+    command.args(["submit", "job.yaml"]);
+    command.env("YDL_PORT_OUTER", "1").env("MINE_OUTER", "1");
+    let ran = Ran::from(command.output().expect("ydl"));
+    assert_eq!((ran.code, ran.out.as_str()), (0, "worker:0 | 1\n"));
 }
 
 #[test]
@@ -512,6 +574,14 @@ fn a_second_master_of_a_job_changes_nothing() {
     let home = Home::new();
     let id = home.detach(&script(1, "echo up; sleep 1000", ""));
     home.wait_for_text(|home| home.job().join("logs/worker/0/1/stdout.0"), "up");
+    // It leads a session of its own, or it would not outlive its terminal.
+    let master = home.find(" master ")[0].pid;
+    let stat = fs::read_to_string(format!("/proc/{master}/stat")).expect("a process");
+    let session = stat
+        .rsplit(')')
+        .next()
+        .and_then(|rest| rest.split(' ').nth(4));
+    assert_eq!(session, Some(master.to_string().as_str()));
     let job = home.job();
     let ran = home.run(&["master", job.to_str().expect("a path")]);
     assert_ne!(ran.code, 0, "{ran:#?}");
@@ -535,10 +605,25 @@ fn a_container_that_is_gone_changes_nothing_in_the_store() {
              YDL_TOKEN_FILE=$old {ydl} kv put a 1; echo put $?; \
              {ydl} kv put a 2 && {ydl} kv get a"
         ),
-        "restart: {limit: 1, backoff: {first: 1ms, most: 1ms}}",
+        "files: [ask.py]\nrestart: {limit: 1, backoff: {first: 1ms, most: 1ms}}",
+    );
+    home.write(
+        "ask.py",
+        r#"
+import os, ssl, sys, urllib.request
+context = ssl.create_default_context(cafile=os.environ["YDL_CERTIFICATE_FILE"])
+request = urllib.request.Request(
+    os.environ["YDL_MASTER"] + "/v1/sync",
+    data=b'{"reports": [], "seen": 0, "usage": null}',
+    headers={"Authorization": "Bearer " + open(sys.argv[1]).read().strip()},
+)
+print(urllib.request.urlopen(request, context=context, timeout=20).read().decode())
+"#,
     );
     let ran = home.submit(&text);
     assert_eq!(ran.code, 0, "{ran:#?}");
+    // Its agent, were it still there, is told to stop.
+    assert!(ran.out.contains(r#""order":{"stop":"#), "{ran:#?}");
     assert!(
         ran.out.contains("is gone and can change nothing"),
         "{ran:#?}"

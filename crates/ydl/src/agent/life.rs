@@ -155,7 +155,8 @@ impl Agent {
                     heard = asked;
                     retry = RETRY.0;
                     let news = self.on_answer(synced);
-                    if self.saved && self.reports.is_empty() {
+                    // That it is saved was said, and heard with everything else.
+                    if self.saved {
                         return Ok(());
                     }
                     // A master without news holds the question for a beat. One that does not is not asked in circles.
@@ -217,7 +218,7 @@ impl Agent {
     async fn say_last_words(&mut self) {
         let last = self.sync();
         if let Some(last) = last.filter(|_| !self.reports.is_empty()) {
-            let path = "/v1/sync";
+            let path = "/v1/sync?wait_ms=0";
             let call = self.client.call(Method::POST, path, last, CALL_MAX / 10);
             if let Err(error) = call.await {
                 tracing::debug!("nobody hears the last words: {error}");

@@ -221,25 +221,22 @@ impl<B: Backend> Master<B> {
     }
 
     fn on_scale(&mut self, role: RoleName, instances: u32, answer: oneshot::Sender<Answer>) {
-        let most = ydl_core::spec::MOST_TASKS;
-        let refusal = if self.job.spec().role(&role).is_none() {
-            Some(format!("the job has no role `{role}`"))
-        } else if instances == 0 || u64::from(instances) > most {
-            Some(format!(
-                "a role has between 1 and {most} instances, not {instances}"
-            ))
-        } else if self.job.outcome().is_some() {
-            Some("the job is ending".to_owned())
-        } else {
-            None
-        };
-        match refusal {
-            Some(what) => reply(answer, Reply::error(400, what, None)),
-            None => {
+        let answered = match self.job.scalable(&role, instances) {
+            Ok(()) if self.job.outcome().is_some() => Reply::error(400, "the job is ending", None),
+            Ok(()) => {
                 self.feed(Event::Scaled { role, instances });
-                reply(answer, Reply::empty());
+                Reply::empty()
             }
-        }
+            Err(complaints) => {
+                let what: Vec<_> = complaints
+                    .iter()
+                    .map(|complaint| complaint.what.clone())
+                    .collect();
+                let hint = complaints.into_iter().find_map(|complaint| complaint.hint);
+                Reply::error(400, what.join("; "), hint)
+            }
+        };
+        reply(answer, answered);
     }
 
     /// Agents that have missed their beats, waiters that have gone.

@@ -122,3 +122,38 @@ impl Watchers {
 fn crowded() -> Reply {
     Reply::error(429, "too many are looking at this job", None)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ydl_core::{Time, fact::What};
+
+    fn told(watchers: &mut Watchers, after: u64) -> Option<Facts> {
+        let (answer, mut answered) = oneshot::channel();
+        watchers.facts(after, answer);
+        match answered.try_recv().ok()? {
+            Answer::Reply(reply) => serde_json::from_slice(&reply.body).ok(),
+            Answer::Order(_) => None,
+        }
+    }
+
+    #[test]
+    fn facts_are_told_from_the_first_that_is_wanted_and_still_kept() {
+        let mut watchers = Watchers::default();
+        let kept = FACTS_KEPT as u64;
+        for at in 0..kept + 5 {
+            watchers.add(Fact {
+                at: Time(at),
+                what: What::MasterRecovered { live: 0 },
+            });
+        }
+        let times = |facts: &Facts| (facts.facts[0].at.0, facts.facts.len() as u64, facts.next);
+        let page = FACTS_TOLD as u64;
+        assert_eq!(times(&told(&mut watchers, 0).unwrap()), (5, page, 5 + page));
+        assert_eq!(times(&told(&mut watchers, 7).unwrap()), (7, page, 7 + page));
+        let last = told(&mut watchers, kept + 4).unwrap();
+        assert_eq!(times(&last), (kept + 4, 1, kept + 5));
+        assert!(told(&mut watchers, kept + 5).is_none(), "there is none yet");
+        assert!(told(&mut watchers, u64::MAX).is_none());
+    }
+}

@@ -5,10 +5,32 @@ use super::{
     table::{Cell, table},
     words::{clean, counted_bytes, seconds},
 };
-use crate::talk::Viewed;
+use crate::{agent::measure::Usage, talk::Viewed};
 use ydl_core::view::{Phase, TaskState, TaskView};
 
 const HEAD: [&str; 7] = ["TASK", "STATE", "ATTEMPT", "NODE", "FOR", "CPU", "MEMORY"];
+
+/// The columns there are: one for GPUs where any task has some.
+fn head(viewed: &Viewed) -> Vec<&'static str> {
+    let mut head = HEAD.to_vec();
+    if has_gpus(viewed) {
+        head.push("GPU");
+    }
+    head
+}
+
+fn has_gpus(viewed: &Viewed) -> bool {
+    viewed.usage.values().any(|usage| !usage.gpus.is_empty())
+}
+
+/// Each device's share and memory: `0: 97% 1.2 GiB`.
+fn gpus(usage: &Usage) -> String {
+    let each = usage.gpus.iter().map(|gpu| {
+        let memory = counted_bytes(gpu.memory_bytes);
+        format!("{}: {}% {memory}", gpu.device, gpu.busy_percent)
+    });
+    each.collect::<Vec<_>>().join(", ")
+}
 
 fn row(task: &TaskView, viewed: &Viewed, paint: Paint) -> Vec<Cell> {
     let usage = viewed.usage.get(&task.task);
@@ -28,6 +50,10 @@ fn row(task: &TaskView, viewed: &Viewed, paint: Paint) -> Vec<Cell> {
         if over { String::new() } else { cpu }.into(),
         if over { String::new() } else { memory }.into(),
     ];
+    if has_gpus(viewed) {
+        let used = usage.filter(|_| !over).map(gpus).unwrap_or_default();
+        cells.push(used.into());
+    }
     if let Some(ending) = &task.last_ending {
         cells.push(ending.into());
     }
@@ -36,7 +62,7 @@ fn row(task: &TaskView, viewed: &Viewed, paint: Paint) -> Vec<Cell> {
 
 /// Every task, a line each.
 pub fn tasks(viewed: &Viewed, paint: Paint) -> Vec<String> {
-    let mut head = HEAD.to_vec();
+    let mut head = head(viewed);
     if viewed
         .view
         .tasks
@@ -73,7 +99,7 @@ pub fn live(id: &str, viewed: &Viewed, paint: Paint, width: usize, height: usize
     let mut chosen: Vec<_> = order[..shown].to_vec();
     chosen.sort_by_key(|task| view.tasks.iter().position(|other| other.task == task.task));
     let rows = chosen.iter().map(|task| row(task, viewed, paint)).collect();
-    lines.extend(table(&HEAD, rows, Some(width)));
+    lines.extend(table(&head(viewed), rows, Some(width)));
     if shown < order.len() {
         let roles = view.roles.iter().map(|role| {
             let parts = [
@@ -105,5 +131,26 @@ fn urgency(state: TaskState) -> u8 {
         TaskState::Starting | TaskState::Launching | TaskState::Ready | TaskState::Running => 2,
         TaskState::Asked => 3,
         TaskState::Succeeded | TaskState::Stopped => 4,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::measure::GpuUsage;
+
+    #[test]
+    fn a_gpu_is_shown_by_its_share_and_its_memory() {
+        let gpu = |device: &str, busy_percent| GpuUsage {
+            device: device.to_owned(),
+            busy_percent,
+            memory_bytes: 3 << 29,
+            memory_total_bytes: 1 << 37,
+        };
+        let usage = Usage {
+            gpus: vec![gpu("0", 97), gpu("3", 0)],
+            ..Usage::default()
+        };
+        assert_eq!(gpus(&usage), "0: 97% 1.5 GiB, 3: 0% 1.5 GiB");
     }
 }
