@@ -116,6 +116,7 @@ def main():
     (images, labels), (test_images, test_labels) = digits()
     net = network()
     first = resume(net, kv) + 1
+    print(f"rank {kv.rank} of {kv.num_workers}, from epoch {first}", flush=True)
     trainer = gluon.Trainer(
         net.collect_params(),
         "sgd",

@@ -57,6 +57,10 @@ pub struct Ask {
 
 /// What an agent should be doing now. It compares this with what it does and acts on the difference, so a lost
 /// or repeated order changes nothing.
+///
+/// An agent that has had no order for [`silence`](crate::spec::Deadlines::silence) is cut off: it stops its
+/// program within the grace and leaves. The core counts on that before it puts another in its place, so only an
+/// answer that carries an order may set the agent's clock back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {

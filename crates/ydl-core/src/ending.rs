@@ -195,15 +195,19 @@ impl fmt::Display for Ending {
                 used_mib,
                 limit_mib,
             } => {
-                write!(
-                    f,
-                    "was killed: it used {} of {} memory",
-                    Memory(*used_mib),
-                    Memory(*limit_mib)
-                )
+                // Figures that would look alike once rounded are told in MiB.
+                if used_mib * 10 / 1024 == limit_mib * 10 / 1024 {
+                    write!(
+                        f,
+                        "was killed: it used {used_mib} of {limit_mib} MiB memory"
+                    )
+                } else {
+                    let (used, limit) = (Memory(*used_mib), Memory(*limit_mib));
+                    write!(f, "was killed: it used {used} of {limit} memory")
+                }
             }
             Ending::Preempted => write!(f, "was preempted by the cluster"),
-            Ending::Lost => write!(f, "was lost with its node"),
+            Ending::Lost => write!(f, "was lost with its container"),
             Ending::NodeFault { why } => write!(f, "could not run on its node: {why}"),
             Ending::Silent { quiet } => write!(f, "was not heard of for {quiet}"),
             Ending::TooLate { wait, after } => match wait {
@@ -297,6 +301,16 @@ impl fmt::Display for Cause {
             Cause::RanTooLong { limit } => {
                 write!(f, "the job ran longer than its limit of {limit}")
             }
+        }
+    }
+}
+
+impl Outcome {
+    /// The whole sentence: `the job was killed by ada`.
+    pub fn sentence(&self) -> String {
+        match self {
+            Outcome::Killed { .. } => format!("the job was {self}"),
+            Outcome::Succeeded | Outcome::Failed(_) => format!("the job {self}"),
         }
     }
 }

@@ -36,7 +36,8 @@ pub enum Event {
         /// Why, in one sentence.
         why: String,
     },
-    /// Containers ended. One batch may name many.
+    /// Containers ended: nothing runs in them any more, unless they were lost with their node. One batch may
+    /// name many.
     Ended {
         /// Each with how it ended.
         containers: Vec<(ContainerId, ContainerEnd)>,
@@ -122,7 +123,8 @@ pub enum Event {
     // From the shell.
     /// Time has passed.
     Ticked,
-    /// A new master has replayed the journal; these containers are still alive.
+    /// A new master has replayed the journal; these containers are still alive. It must be the first event after
+    /// the replay: every wait begins again with it.
     Recovered {
         /// What the backend says is alive.
         live: Vec<ContainerId>,
@@ -160,7 +162,7 @@ pub enum ContainerEnd {
     },
     /// The cluster took it back for others.
     Preempted,
-    /// Its node was lost.
+    /// The cluster no longer hears its node. What runs there may run on for a while.
     NodeLost,
     /// The node could not run it.
     NodeFault {

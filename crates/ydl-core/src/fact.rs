@@ -112,6 +112,8 @@ pub enum What {
         from: u32,
         /// To.
         to: u32,
+        /// Why, where nobody asked for it.
+        because: Option<String>,
     },
     /// A new master took over.
     MasterRecovered {
@@ -211,14 +213,23 @@ impl fmt::Display for What {
                     crate::spec::Memory(*memory_mib)
                 )
             }
-            What::RoleScaled { role, from, to } => {
-                write!(f, "role `{role}` goes from {from} to {to}")
+            What::RoleScaled {
+                role,
+                from,
+                to,
+                because,
+            } => {
+                write!(f, "role `{role}` goes from {from} to {to}")?;
+                match because {
+                    Some(because) => write!(f, ": {because}"),
+                    None => Ok(()),
+                }
             }
             What::MasterRecovered { live } => {
                 write!(f, "a new master took over {}", counted(*live, "container"))
             }
             What::JobEnding { outcome } => write!(f, "the job is ending: {outcome}"),
-            What::JobFinished { outcome } => write!(f, "the job {outcome}"),
+            What::JobFinished { outcome } => write!(f, "{}", outcome.sentence()),
         }
     }
 }

@@ -2,12 +2,10 @@
 
 use crate::{
     ending::{Outcome, TaskResult},
-    fact::counted,
     id::{ContainerId, NodeName, RoleName, TaskId},
-    job::Job,
     time::Time,
 };
-use alloc::{format, string::String, vec::Vec};
+use alloc::{string::String, vec::Vec};
 use serde::{Deserialize, Serialize};
 
 /// A job at one moment.
@@ -141,56 +139,5 @@ impl From<&TaskResult> for TaskState {
             TaskResult::Failed(_) => TaskState::Failed,
             TaskResult::Stopped => TaskState::Stopped,
         }
-    }
-}
-
-impl Job {
-    /// One sentence that says what the job waits for.
-    pub fn why(&self) -> String {
-        if let Some(outcome) = self.outcome() {
-            let left = self.holding();
-            return if left == 0 {
-                format!("the job {outcome}")
-            } else {
-                format!(
-                    "the job {outcome}; {} still to stop",
-                    counted(left, "container")
-                )
-            };
-        }
-        let mut waits = Vec::new();
-        for role in self.role_views() {
-            if role.waiting > 0 {
-                waits.push(format!(
-                    "{} × `{}` for a container",
-                    role.waiting, role.role
-                ));
-            }
-            if role.preparing > 0 {
-                waits.push(format!(
-                    "{} × `{}` for its agent",
-                    role.preparing, role.role
-                ));
-            }
-        }
-        let (ready, of) = self.gathered();
-        if of > 0 && waits.is_empty() {
-            return format!("{ready} of {of} tasks are ready");
-        }
-        if of > 0 {
-            return format!(
-                "{ready} of {of} tasks are ready; waiting: {}",
-                waits.join(", ")
-            );
-        }
-        let running: u32 = self.role_views().iter().map(|role| role.running).sum();
-        if waits.is_empty() {
-            return format!("{} running", counted(running, "task"));
-        }
-        format!(
-            "{} running; waiting: {}",
-            counted(running, "task"),
-            waits.join(", ")
-        )
     }
 }

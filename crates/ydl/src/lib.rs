@@ -4,11 +4,15 @@
 
 pub mod agent;
 pub mod backend;
+pub mod cli;
+pub mod commands;
 pub mod env;
+pub mod jobfile;
 pub mod jobs;
 pub mod logs;
 pub mod master;
 pub mod os;
 pub mod report;
+pub mod show;
 pub mod talk;
 pub mod wire;

@@ -1,17 +1,102 @@
-use std::process::ExitCode;
+//! The table of contents: parse, log, dispatch, exit code.
+
+use clap::Parser;
+use std::{
+    io::{self, Write},
+    panic,
+    process::ExitCode,
+    sync::atomic::{AtomicU64, Ordering},
+};
+use ydl::{
+    agent,
+    cli::{Cli, Cluster, Verb},
+    commands, master,
+    report::{Exit, Report},
+    show,
+};
 
 fn main() -> ExitCode {
-    let level = tracing::Level::INFO;
+    panic::set_hook(Box::new(|about| {
+        let what = about.payload_as_str().unwrap_or("for no stated reason");
+        let place = about.location().map(|place| format!(" at {place}"));
+        let place = place.unwrap_or_default();
+        show::tell(format!(
+            "error: ydl itself failed: {what}{place} (this is a bug)"
+        ));
+    }));
+    let cli = Cli::parse();
+    if let Ok(code) = panic::catch_unwind(panic::AssertUnwindSafe(|| start(cli))) {
+        return code;
+    }
+    Exit::Trouble.into()
+}
+
+fn start(cli: Cli) -> ExitCode {
+    match cli.verb {
+        Verb::Master { dir } => {
+            log();
+            master::run(dir)
+        }
+        Verb::Agent { dir } => {
+            log();
+            agent::run(dir)
+        }
+        Verb::Keep => agent::keeper::run(),
+        _ => match run(cli) {
+            Ok(exit) => exit.into(),
+            Err(report) => {
+                show::tell(report.to_string());
+                report.exit.into()
+            }
+        },
+    }
+}
+
+/// What master and agent have to say goes to stderr, which their starter leads into a file.
+fn log() {
     tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
+        .with_writer(|| Diary)
         .with_ansi(false)
-        .with_max_level(level)
+        .with_max_level(tracing::Level::INFO)
         .init();
-    let words: Vec<_> = std::env::args().collect();
-    match words.get(1).map(String::as_str) {
-        Some("keep") => ydl::agent::keeper::run(),
-        Some("agent") => ydl::agent::run(words[2].clone().into()),
-        Some("master") => ydl::master::run(words[2].clone().into()),
-        _ => ExitCode::from(2),
+}
+
+/// Stderr up to a limit: a job that restarts for a year must not fill the disk with what is said about it.
+struct Diary;
+
+const DIARY_BYTES_MAX: u64 = 64 << 20;
+static DIARY_BYTES: AtomicU64 = AtomicU64::new(0);
+
+impl Write for Diary {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let length = bytes.len() as u64;
+        if DIARY_BYTES.fetch_add(length, Ordering::Relaxed) < DIARY_BYTES_MAX {
+            io::stderr().write_all(bytes)?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
+}
+
+fn run(cli: Cli) -> Result<Exit, Report> {
+    if cli.manners.cluster == Some(Cluster::Yarn) {
+        return Err(
+            Report::bad_input("this version runs jobs on one machine only")
+                .hint("leave out `--cluster yarn`"),
+        );
+    }
+    match cli.verb {
+        Verb::Submit(args) => commands::submit::run(*args, cli.manners),
+        Verb::Ls(args) => commands::ls::run(args, cli.manners),
+        Verb::Status(args) => commands::status::run(args, cli.manners),
+        Verb::Logs(args) => commands::logs::run(args, cli.manners),
+        Verb::Kill(args) => commands::kill::run(args, cli.manners),
+        Verb::Scale(args) => commands::scale::run(args, cli.manners),
+        Verb::Kv(args) => commands::kv::run(args, cli.manners),
+        Verb::Completions { shell } => commands::completions::run(shell),
+        Verb::Master { .. } | Verb::Agent { .. } | Verb::Keep => Ok(Exit::BadInput),
     }
 }

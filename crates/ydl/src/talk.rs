@@ -3,14 +3,20 @@
 
 use crate::agent::measure::Usage;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
-use ydl_core::{Endpoint, Exit, Fact, JobView, Order, TaskId};
+use std::{collections::BTreeMap, time::Duration};
+use ydl_core::{Endpoint, Exit, Fact, JobView, Order, Span, TaskId};
 
-/// How long the master holds an agent's question open when nothing changes: this is the beat.
+/// The longest that the master holds an agent's question open when nothing changes.
 pub const BEAT_MS: u64 = 2_000;
 
-/// `POST /v1/sync`: an agent says what happened and asks for its order. Answered at once when the order is not the
-/// one it has seen, otherwise when it changes or after a beat.
+/// How long a question is held in a job whose agents may be silent for so long: an agent must be answered well before
+/// it takes itself for cut off, and be missed before that, too.
+pub fn beat(silence: Span) -> Duration {
+    Duration::from_millis((silence.0 / 8).min(BEAT_MS))
+}
+
+/// `POST /v1/sync?wait_ms=M`: an agent says what happened and asks for its order. Answered at once when the order is
+/// not the one it has seen, otherwise when it changes or after the wait, which is a beat at most.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Sync {
     /// What happened since the last answer, oldest first. Said again until an answer has come.

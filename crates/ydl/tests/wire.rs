@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use ydl::wire::client::{CallError, Client, ClientLimits, Payload};
 use ydl::wire::secret::{Scope, Secret};
-use ydl::wire::server::Limits;
+use ydl::wire::server::{Limits, listen};
 use ydl::wire::tls::Identity;
 
 use place::{LONG, SHORT, ask, hello, limits, place, place_at, run, thief};
@@ -211,20 +211,114 @@ fn a_body_that_is_too_long_is_answered_with_a_sentence() {
                 (413, "the request's body is longer than 65536 bytes")
             );
         }
-        // A body without an announced length is counted as it comes.
+        // A length that nobody could keep is refused before a byte of it has come.
         let mut stream = place.raw().await;
-        let chunked = "transfer-encoding: chunked\r\n\r\n";
-        let head = format!("PUT /length HTTP/1.1\r\n{}{chunked}", place.bearer());
+        let length = "content-length: 4294967296\r\n\r\n";
+        let head = format!("PUT /length HTTP/1.1\r\n{}{length}", place.bearer());
         stream.write_all(head.as_bytes()).await.unwrap();
-        for _ in 0..20 {
-            let chunk = format!("1000\r\n{}\r\n", "x".repeat(4096));
-            stream.write_all(chunk.as_bytes()).await.unwrap();
-        }
-        stream.write_all(b"0\r\n\r\n").await.unwrap();
         let mut reply = [0; 12];
         stream.read_exact(&mut reply).await.unwrap();
         assert_eq!(&reply, b"HTTP/1.1 413");
         assert_eq!(ask(&client, "/who").await.unwrap(), "agent.c1");
+    });
+}
+
+#[test]
+fn requests_sent_ahead_are_answered_in_their_order() {
+    run(async {
+        let place = place(limits()).await;
+        let mut stream = place.raw().await;
+        let bearer = place.bearer();
+        let text = format!(
+            "\r\nHEAD /who HTTP/1.1\r\n{bearer}\r\n\
+             PUT /length HTTP/1.1\r\n{bearer}content-length: 5\r\n\r\nhello\r\n\
+             GET /none HTTP/1.1\r\n{bearer}\r\n\
+             PUT /length HTTP/1.1\r\n{bearer}content-length: 3\r\nexpect: 100-continue\r\n\
+             connection: close\r\n\r\nbye"
+        );
+        // However the bytes are cut into pieces.
+        for piece in text.as_bytes().chunks(37) {
+            stream.write_all(piece).await.unwrap();
+            stream.flush().await.unwrap();
+        }
+        let mut said = String::new();
+        stream.read_to_string(&mut said).await.unwrap();
+        let said: Vec<_> = said
+            .split("\r\n")
+            .filter(|line| !line.starts_with("content-type"))
+            .collect();
+        let expected = [
+            "HTTP/1.1 200 OK",
+            "content-length: 6",
+            "",
+            "HTTP/1.1 200 OK",
+            "content-length: 1",
+            "",
+            "5HTTP/1.1 404 Not Found",
+            "content-length: 33",
+            "",
+            "{\"error\":\"there is no such path\"}HTTP/1.1 100 Continue",
+            "",
+            "HTTP/1.1 200 OK",
+            "content-length: 1",
+            "connection: close",
+            "",
+            "3",
+        ];
+        assert_eq!(said, expected);
+    });
+}
+
+#[test]
+fn a_peer_that_sends_everything_first_still_reads_why_it_was_refused() {
+    run(async {
+        let place = place(Limits {
+            body: LONG,
+            reply: LONG,
+            ..limits()
+        })
+        .await;
+        for bearer in [String::new(), place.bearer()] {
+            let mut stream = place.raw().await;
+            let length = 200 << 10;
+            let head = format!("PUT /length HTTP/1.1\r\n{bearer}content-length: {length}\r\n\r\n");
+            stream.write_all(head.as_bytes()).await.unwrap();
+            stream.write_all(&vec![1; length]).await.unwrap();
+            stream.flush().await.unwrap();
+            let mut reply = [0; 12];
+            stream.read_exact(&mut reply).await.unwrap();
+            let status = if bearer.is_empty() { "401" } else { "413" };
+            assert_eq!(reply, format!("HTTP/1.1 {status}").as_bytes());
+        }
+    });
+}
+
+#[test]
+fn bodies_wait_for_room_and_those_who_hold_it_have_a_deadline() {
+    run(async {
+        let place = place(Limits {
+            bodies_bytes_max: 64 << 10,
+            ..limits()
+        })
+        .await;
+        let mut holder = place.raw().await;
+        let length = "content-length: 65536\r\nexpect: 100-continue\r\n\r\n";
+        let head = format!("PUT /length HTTP/1.1\r\n{}{length}", place.bearer());
+        holder.write_all(head.as_bytes()).await.unwrap();
+        // With leave to send comes the room, which is not used.
+        holder.read_exact(&mut [0; 25]).await.unwrap();
+        let client = place.client();
+        let body = Payload::Raw(vec![1; 1000].into());
+        let mut answer = client
+            .call(Method::PUT, "/length", body.clone(), LONG)
+            .await;
+        while answer.is_err() {
+            // Its own deadline ran out while it waited: the other one's has by now, or will soon.
+            answer = client
+                .call(Method::PUT, "/length", body.clone(), LONG)
+                .await;
+        }
+        hung_up(Box::new(holder)).await;
     });
 }
 
@@ -297,7 +391,7 @@ fn a_client_finds_a_server_that_was_restarted() {
         assert_eq!(ask(&client, "/who").await.unwrap(), "agent.c1");
         first.serving.abort();
         let _ = first.serving.await;
-        let listener = TcpListener::bind(first.address).await.unwrap();
+        let listener = listen(first.address).unwrap();
         let secret = Secret::from_hex(&first.secret.to_hex()).unwrap();
         let _again = place_at(listener, limits(), first.identity, secret);
         // A POST is never sent twice, so this also shows that the dead connection was noticed.

@@ -6,8 +6,9 @@ use crate::{
     ending::{Cause, Ending, Outcome, TaskResult},
     event::{ContainerEnd, Exit},
     fact::{Next, What},
+    id::ContainerId,
     spec::{Completion, Scope},
-    time::Span,
+    time::{Span, Time},
 };
 use alloc::{
     collections::VecDeque,
@@ -103,6 +104,7 @@ impl Job {
         gone: Gone,
         out: &mut Vec<Action>,
     ) {
+        let ending = self.excuse(key, ending);
         self.task_mut(key).last_ending = Some(ending.to_string());
         if ending == Ending::Succeeded {
             // It has succeeded when its outputs are safe; `on_stopped` says so.
@@ -110,28 +112,24 @@ impl Job {
             return;
         }
         let verdict = self.verdict(key, &ending);
-        if let Some(node) = self.task(key).node.clone() {
-            self.blame(&node, &ending, out);
-        }
         let next = match verdict {
             Verdict::Again(after) => Next::Again { after },
             Verdict::Tolerated => Next::Tolerated,
             Verdict::JobFails => Next::JobFails,
         };
         self.record_ended(key, &ending, next, out);
+        if let Some(node) = self.task(key).node.clone() {
+            self.blame(&node, &ending, out);
+        }
         match verdict {
             Verdict::Again(after) => {
                 self.grow_memory(key, &ending, out);
-                self.part(
-                    key,
-                    Then::Again {
-                        at: self.now + after,
-                    },
-                    gone,
-                    false,
-                    out,
-                );
-                self.restart_others(key, out);
+                let at = self.now + after;
+                let alone = self.disturbs_nobody(key);
+                self.part(key, Then::Again { at }, gone, false, out);
+                if !alone {
+                    self.restart_others(key, out);
+                }
             }
             Verdict::Tolerated => {
                 self.leave_gathering(key);
@@ -148,6 +146,26 @@ impl Job {
         }
     }
 
+    /// An agent that no master heard stops by itself, and that is nobody's fault.
+    fn excuse(&self, key: TaskKey, ending: Ending) -> Ending {
+        let on = self.task(key).place.container();
+        let orphan = on
+            .and_then(|on| self.held.get(on))
+            .is_some_and(|held| held.orphan && !self.mutant.is(Mutant::BlamesOrphans));
+        match ending {
+            Ending::AgentDied { .. }
+            | Ending::Silent { .. }
+            | Ending::TooLate { .. }
+            | Ending::NodeFault { .. }
+            | Ending::Unsaved { .. }
+                if orphan =>
+            {
+                Ending::Lost
+            }
+            other => other,
+        }
+    }
+
     /// A task is done with its container, one way or another.
     pub(super) fn on_stopped(
         &mut self,
@@ -161,6 +179,7 @@ impl Job {
             (Some(why), _) => Some(why),
             (None, Gone::Left) => None,
             (None, _) if self.spec.outputs.is_empty() => None,
+            (None, _) if self.mutant.is(Mutant::IgnoresTheUnsaved) => None,
             (None, Gone::Ended) => Some("the container ended first".to_string()),
             (None, Gone::AgentAlive | Gone::Unsure) => {
                 Some("copying them took too long".to_string())
@@ -174,13 +193,8 @@ impl Job {
             Some(why) if succeeded => {
                 let ending = Ending::Unsaved { why };
                 self.record_ended(key, &ending, Next::Nothing, out);
-                self.part(
-                    key,
-                    Then::Over(TaskResult::Failed(ending)),
-                    gone,
-                    false,
-                    out,
-                );
+                let then = Then::Over(TaskResult::Failed(ending));
+                self.part(key, then, gone, false, out);
             }
             Some(_) | None => self.part(key, then, gone, false, out),
         }
@@ -217,25 +231,37 @@ impl Job {
             }
             Gone::Unsure => {
                 out.push(Action::Release(on.clone()));
-                let wait = match then {
-                    Then::Again { .. } | Then::Vanish => !self.mutant.is(Mutant::ReplacesTheLiving),
-                    // Nothing follows that a survivor could disturb.
-                    Then::Over(_) | Then::Judge => false,
-                };
+                // Once the job is ending nothing follows that a survivor could disturb.
+                let wait = self.stage == Stage::Active
+                    && self.may_run(key)
+                    && !self.mutant.is(Mutant::ReplacesTheLiving);
                 if wait {
-                    self.set_place(
-                        key,
-                        Place::Leaving {
-                            on,
-                            since: self.now,
-                            then,
-                        },
-                    );
+                    let place = Place::Leaving {
+                        since: self.now,
+                        until: self.surely_gone(&on),
+                        on,
+                        then,
+                    };
+                    self.set_place(key, place);
                 } else {
                     self.go_on(key, then, out);
                 }
             }
         }
+    }
+
+    /// When the agent in a container, were it cut off from us since it was last heard, has stopped by itself.
+    /// Every answer it gets from now on tells it to stop.
+    fn surely_gone(&self, container: &ContainerId) -> Time {
+        let d = &self.spec.deadlines;
+        let quiet = self.held.get(container).and_then(|held| held.quiet);
+        let heard = quiet.map_or(self.now, |since| since.min(self.now));
+        let silence = if self.mutant.is(Mutant::ForgetsTheCutOff) {
+            Span(0)
+        } else {
+            d.silence
+        };
+        heard + (silence + d.grace + d.stop)
     }
 
     /// The task has no container any more.
@@ -247,52 +273,34 @@ impl Job {
                 task.endpoint = None;
                 task.exit = None;
                 if at > self.now {
-                    self.set_place(
-                        key,
-                        Place::Idle {
-                            since: self.now,
-                            until: at,
-                        },
-                    );
+                    let since = self.now;
+                    self.set_place(key, Place::Idle { since, until: at });
                 } else {
                     self.ask(key);
                 }
             }
-            Then::Vanish => self.vanish(key),
             Then::Over(result) => {
                 if result == TaskResult::Succeeded {
                     self.record_ended(key, &Ending::Succeeded, Next::Done, out);
                 }
-                self.set_place(
-                    key,
-                    Place::Over {
-                        since: self.now,
-                        result,
-                    },
-                );
+                self.set_over(key, result);
             }
             Then::Again { .. } | Then::Judge => {
-                let result = TaskResult::Stopped;
-                self.set_place(
-                    key,
-                    Place::Over {
-                        since: self.now,
-                        result,
-                    },
-                );
+                self.set_over(key, TaskResult::Stopped);
             }
         }
     }
 
-    /// The cause of an end in which both the agent and the node had a say.
-    pub(super) fn judge(&mut self, key: TaskKey, end: Option<ContainerEnd>) -> Ending {
-        let exit = self.task(key).exit.clone().unwrap_or_default();
-        match end {
-            None | Some(ContainerEnd::Completed { .. }) => match Ending::from_exit(&exit) {
+    /// The cause of an end in which both the agent and the node had a say. When the node never says why it ended
+    /// the container, it was not the program.
+    pub(super) fn judge(&self, key: TaskKey, end: Option<ContainerEnd>) -> Ending {
+        match (end, &self.task(key).exit) {
+            (None, _) => Ending::Lost,
+            (Some(ContainerEnd::Completed { .. }), Some(exit)) => match Ending::from_exit(exit) {
                 Ending::Succeeded => Ending::Signalled { signal: 15 },
                 other => other,
             },
-            Some(end) => Ending::from_container(end),
+            (Some(end), _) => Ending::from_container(end),
         }
     }
 
@@ -329,7 +337,7 @@ impl Job {
         }
     }
 
-    fn tolerated(&self, role: usize) -> u32 {
+    pub(super) fn tolerated(&self, role: usize) -> u32 {
         let spec = &self.spec.roles[role];
         match spec.completion {
             // One success is enough, so all but one may fail.
@@ -338,12 +346,27 @@ impl Job {
         }
     }
 
+    /// Whether the others need not care that this task starts again: their round has not begun, or this one's
+    /// program was never part of it.
+    fn disturbs_nobody(&self, key: TaskKey) -> bool {
+        let task = self.task(key);
+        match &task.place {
+            Place::Launching { .. }
+            | Place::Joining { .. }
+            | Place::Ready { .. }
+            | Place::Rewinding { .. } => true,
+            Place::Starting { .. }
+            | Place::Running { .. }
+            | Place::Stopping { .. }
+            | Place::Leaving { .. }
+            | Place::Idle { .. }
+            | Place::Asked { .. }
+            | Place::Over { .. } => task.gathering.is_some(),
+        }
+    }
+
     /// Who else starts again because this task does.
     fn restart_others(&mut self, key: TaskKey, out: &mut Vec<Action>) {
-        // The round has not begun: the others wait for it anyway.
-        if self.task(key).gathering.is_some() {
-            return;
-        }
         match self.spec.roles[key.role].restart.scope {
             Scope::Task => {}
             Scope::Role => self.new_round(Some(key.role), key, out),
@@ -395,7 +418,7 @@ impl Job {
         self.record(what, out);
     }
 
-    fn cause(&self, key: TaskKey, ending: Ending) -> Cause {
+    pub(super) fn cause(&self, key: TaskKey, ending: Ending) -> Cause {
         let task = self.task(key);
         Cause::Task {
             task: self.id(key),
@@ -413,12 +436,7 @@ impl Job {
 }
 
 /// Adds a failure to those remembered and says how many there are now.
-fn remember(
-    failures: &mut VecDeque<crate::time::Time>,
-    now: crate::time::Time,
-    window: Option<Span>,
-    limit: u32,
-) -> u32 {
+fn remember(failures: &mut VecDeque<Time>, now: Time, window: Option<Span>, limit: u32) -> u32 {
     failures.push_back(now);
     if let Some(window) = window {
         while failures.front().is_some_and(|at| *at + window <= now) {

@@ -1,6 +1,7 @@
 //! What must always hold. A master that finds itself wrong stops rather than guesses.
 
-use super::{Job, Place, Stage};
+use super::{Job, Place, Stage, Task, TaskKey, Then, gather::Share};
+use crate::{ending::TaskResult, view::TaskState};
 
 impl Job {
     /// Cheap enough for every event, also in a product build.
@@ -16,10 +17,6 @@ impl Job {
                 "every task that is wanted exists"
             );
         }
-        assert!(
-            self.held.len() <= self.known.len(),
-            "every container was granted once"
-        );
         if matches!(self.stage, Stage::Finished(_)) {
             assert!(self.held.is_empty(), "a finished job holds nothing");
         }
@@ -34,52 +31,93 @@ impl Job {
         for (at, role) in self.roles.iter().enumerate() {
             let mut lost = 0;
             for (index, task) in role.tasks.iter().enumerate() {
-                if let Some(on) = task.place.container() {
-                    let by = self.held.get(on).map(|held| held.task);
-                    let key = super::TaskKey {
-                        role: at,
-                        index: index as u32,
-                    };
-                    assert_eq!(by, Some(key), "a task's container is held by that task");
-                    held += 1;
-                }
-                let asked = role.asked.get(&task.memory_mib);
-                let listed = asked.is_some_and(|asked| asked.contains(&(index as u32)));
-                let asks = matches!(task.place, Place::Asked { .. });
-                assert_eq!(asks, listed, "the asks are the tasks that ask");
-                if let Some(round) = task.gathering {
-                    assert!(
-                        self.gatherings.contains_key(&round),
-                        "a round that is waited for exists"
-                    );
-                    assert_eq!(round, task.round, "a task waits for its own round");
-                }
-                lost += u32::from(matches!(
-                    &task.place,
-                    Place::Over {
-                        result: crate::ending::TaskResult::Failed(_),
-                        ..
-                    }
-                ));
+                let key = TaskKey {
+                    role: at,
+                    index: index as u32,
+                };
+                held += usize::from(task.place.container().is_some());
+                lost += u32::from(failed_for_good(task) && !task.dropped);
+                self.check_task(key, task);
             }
-            assert!(
-                role.lost >= lost,
-                "every task that failed for good is counted"
-            );
+            if self.stage == Stage::Active {
+                assert_eq!(
+                    role.lost, lost,
+                    "every task that failed for good is counted"
+                );
+            }
         }
         assert_eq!(
             held,
             self.held.len(),
             "every container that is held belongs to a task"
         );
+        self.check_gatherings();
         if self.stage == Stage::Active {
+            let running = |role: &super::RoleState| role.count(TaskState::Running) > 0;
             let waits = self.next_deadline().is_some()
-                || self
-                    .roles
-                    .iter()
-                    .any(|role| role.count(crate::view::TaskState::Running) > 0)
+                || self.roles.iter().any(running)
                 || !self.held.is_empty();
             assert!(waits, "an active job waits for something that will happen");
         }
+    }
+
+    fn check_task(&self, key: TaskKey, task: &Task) {
+        if let Some(on) = task.place.container() {
+            let by = self.held.get(on).map(|held| held.task);
+            assert_eq!(by, Some(key), "a task's container is held by that task");
+        }
+        let asked = self.roles[key.role].asked.get(&task.memory_mib);
+        let listed = asked.is_some_and(|asked| asked.contains(&key.index));
+        let asks = matches!(task.place, Place::Asked { .. });
+        assert_eq!(asks, listed, "the asks are the tasks that ask");
+        let beyond = key.index >= self.roles[key.role].want;
+        assert_eq!(
+            task.dropped, beyond,
+            "tasks beyond the role's size are on their way out"
+        );
+        if let Some(round) = task.gathering {
+            let gathering = self.gatherings.get(&round);
+            let member = gathering.is_some_and(|it| it.members.contains(&key));
+            assert!(member, "a task is a member of the round it waits for");
+            assert_eq!(round, task.round, "a task waits for its own round");
+        }
+        // An armed deadline may be early, when a beat has moved it since; it may not be late or missing.
+        let armed = self.timers.of(super::Timer::Task(key));
+        if let Some(due) = self.deadline(key) {
+            assert!(
+                armed.is_some_and(|at| at <= due),
+                "a task that waits is woken in time"
+            );
+        }
+    }
+
+    fn check_gatherings(&self) {
+        for (round, gathering) in &self.gatherings {
+            let mut share = Share::default();
+            for key in &gathering.members {
+                let task = self.task(*key);
+                assert_eq!(task.gathering, Some(*round), "a member waits for its round");
+                let one = task.place.share();
+                share.ready += one.ready;
+                share.asked += one.asked;
+                share.holds += one.holds;
+            }
+            assert_eq!(share, gathering.share, "a gathering knows its numbers");
+        }
+    }
+}
+
+fn failed_for_good(task: &Task) -> bool {
+    match &task.place {
+        Place::Over { result, .. }
+        | Place::Stopping {
+            then: Then::Over(result),
+            ..
+        }
+        | Place::Leaving {
+            then: Then::Over(result),
+            ..
+        } => matches!(result, TaskResult::Failed(_)),
+        _ => false,
     }
 }

@@ -1,6 +1,6 @@
 //! How a job ends: decided once, then everything is stopped, saved and given back.
 
-use super::{Job, Mutant, Place, Stage, Then, attempt::Gone};
+use super::{Job, Mutant, Place, Stage, TaskKey, Then, attempt::Gone};
 use crate::{
     action::Action,
     ending::{Cause, Outcome, TaskResult},
@@ -52,12 +52,10 @@ impl Job {
 
     /// The outcome is decided; what still runs is stopped and saved.
     pub(super) fn begin_ending(&mut self, outcome: Outcome, out: &mut Vec<Action>) {
-        self.record(
-            What::JobEnding {
-                outcome: outcome.clone(),
-            },
-            out,
-        );
+        let what = What::JobEnding {
+            outcome: outcome.clone(),
+        };
+        self.record(what, out);
         self.stage = Stage::Ending(outcome);
         self.timers.clear();
         self.gatherings.clear();
@@ -66,12 +64,12 @@ impl Job {
         }
         for role in 0..self.roles.len() {
             for index in 0..self.roles[role].tasks.len() as u32 {
-                self.stop_for_good(super::TaskKey { role, index }, out);
+                self.stop_for_good(TaskKey { role, index }, out);
             }
         }
     }
 
-    fn stop_for_good(&mut self, key: super::TaskKey, out: &mut Vec<Action>) {
+    fn stop_for_good(&mut self, key: TaskKey, out: &mut Vec<Action>) {
         let stopped = Then::Over(TaskResult::Stopped);
         let service = self.spec.roles[key.role].completion == Completion::Service;
         if service && self.mutant.is(Mutant::LeavesServicesRunning) {
@@ -85,12 +83,7 @@ impl Job {
                 self.part(key, stopped, Gone::Unsure, false, out);
             }
             Place::Starting { .. } | Place::Running { .. } | Place::Rewinding { .. } => {
-                let task = self.task(key);
-                let what = What::AttemptStopped {
-                    task: self.id(key),
-                    attempt: task.attempt,
-                };
-                self.record(what, out);
+                self.record_stopped(key, out);
                 self.part(key, stopped, Gone::AgentAlive, true, out);
             }
             Place::Stopping {
@@ -101,22 +94,38 @@ impl Job {
             } => {
                 let then = match then {
                     Then::Over(result) => Then::Over(result),
-                    Then::Again { .. } | Then::Vanish | Then::Judge => stopped,
+                    Then::Again { .. } | Then::Judge => stopped,
                 };
-                self.set_place(
-                    key,
-                    Place::Stopping {
-                        on,
-                        since,
-                        save,
-                        then,
-                    },
-                );
+                let place = Place::Stopping {
+                    on,
+                    since,
+                    save,
+                    then,
+                };
+                self.set_place(key, place);
             }
+            // Nobody has given it back yet.
+            Place::Leaving {
+                then: Then::Judge, ..
+            } => self.part(key, stopped, Gone::Unsure, false, out),
             // It was given back already; nothing follows that it could disturb.
-            Place::Leaving { .. } => self.go_on(key, stopped, out),
+            Place::Leaving { then, .. } => {
+                let then = match then {
+                    Then::Over(result) => Then::Over(result),
+                    Then::Again { .. } | Then::Judge => stopped,
+                };
+                self.go_on(key, then, out);
+            }
             Place::Over { .. } => {}
         }
+    }
+
+    pub(super) fn record_stopped(&self, key: TaskKey, out: &mut Vec<Action>) {
+        let what = What::AttemptStopped {
+            task: self.id(key),
+            attempt: self.task(key).attempt,
+        };
+        self.record(what, out);
     }
 
     /// Somebody has no patience: what still runs is given back as it is.
@@ -124,7 +133,7 @@ impl Job {
         let held: Vec<_> = self.held.values().map(|held| held.task).collect();
         for key in held {
             if let Place::Stopping { then, .. } = self.task(key).place.clone() {
-                self.part(key, then, Gone::Unsure, false, out);
+                self.on_stopped(key, then, Gone::Unsure, None, out);
             }
         }
     }
@@ -133,12 +142,10 @@ impl Job {
         let Stage::Ending(outcome) = self.stage.clone() else {
             return;
         };
-        self.record(
-            What::JobFinished {
-                outcome: outcome.clone(),
-            },
-            out,
-        );
+        let what = What::JobFinished {
+            outcome: outcome.clone(),
+        };
+        self.record(what, out);
         self.stage = Stage::Finished(outcome.clone());
         self.timers.clear();
         out.push(Action::Finish(outcome));

@@ -1,12 +1,12 @@
 //! Rounds: who waits for whom, and what happens when somebody does not come.
 
-use super::{Job, Mutant, Place, Stage, TaskKey, Then, attempt::Gone, timers::Timer};
+use super::{Job, Mutant, Place, RoleState, Stage, TaskKey, Then, attempt::Gone, timers::Timer};
 use crate::{
     action::Action,
     cluster::{Cluster, Member},
-    ending::{Cause, TaskResult},
+    ending::Cause,
     fact::What,
-    spec::{Resources, Scope},
+    spec::{Completion, Resources, RoleSpec, Scope},
     time::Time,
 };
 use alloc::{collections::BTreeSet, format, string::String, sync::Arc, vec::Vec};
@@ -15,32 +15,38 @@ use alloc::{collections::BTreeSet, format, string::String, sync::Arc, vec::Vec};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Gathering {
     pub(super) members: BTreeSet<TaskKey>,
-    /// How many of them are ready.
-    ready: u32,
-    /// How many of them need a container they do not have.
-    short: u32,
-    /// Since when anybody is short.
-    short_since: Option<Time>,
-    /// Since when containers are held for a gathering that is short.
+    /// The sum of its members' shares.
+    pub(super) share: Share,
+    /// Since when anybody asks.
+    asking_since: Option<Time>,
+    /// Since when some hold containers while others ask.
     holding_since: Option<Time>,
-    /// When complete, these newcomers join a round of this scope instead of starting by themselves.
-    pub(super) joins: Option<(usize, Scope)>,
+    /// How often it gave everything back.
+    tries: u32,
+    /// Its members were added to this role while the others run. When they are all there, everybody in scope
+    /// starts again with them; when they cannot be had, the role goes back to its old size.
+    pub(super) newcomers: Option<(usize, Scope)>,
+}
+
+/// What tasks add to the numbers of a gathering.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Share {
+    /// How many are ready.
+    pub(super) ready: u32,
+    /// How many wait for a container.
+    pub(super) asked: u32,
+    /// How many have a container that they can keep.
+    pub(super) holds: u32,
 }
 
 impl Job {
     pub(super) fn enter_gathering(&mut self, key: TaskKey, round: u32) {
         let task = self.task_mut(key);
         task.gathering = Some(round);
-        let now = (
-            matches!(task.place, Place::Ready { .. }),
-            task.place.short(),
-        );
-        self.gatherings
-            .entry(round)
-            .or_default()
-            .members
-            .insert(key);
-        self.recount(round, (false, false), now);
+        let share = task.place.share();
+        let gathering = self.gatherings.entry(round).or_default();
+        gathering.members.insert(key);
+        self.recount(round, Share::default(), share);
     }
 
     pub(super) fn leave_gathering(&mut self, key: TaskKey) {
@@ -48,117 +54,136 @@ impl Job {
         let Some(round) = task.gathering.take() else {
             return;
         };
-        let was = (
-            matches!(task.place, Place::Ready { .. }),
-            task.place.short(),
-        );
-        if let Some(gathering) = self.gatherings.get_mut(&round) {
-            gathering.members.remove(&key);
-        }
-        self.recount(round, was, (false, false));
-        if self
-            .gatherings
-            .get(&round)
-            .is_some_and(|gathering| gathering.members.is_empty())
-        {
+        let share = task.place.share();
+        let Some(gathering) = self.gatherings.get_mut(&round) else {
+            return;
+        };
+        gathering.members.remove(&key);
+        if gathering.members.is_empty() {
             self.forget_gathering(round);
+        } else {
+            self.recount(round, share, Share::default());
         }
     }
 
-    pub(super) fn forget_gathering(&mut self, round: u32) -> Option<Gathering> {
+    fn forget_gathering(&mut self, round: u32) -> Option<Gathering> {
         self.timers.arm(Timer::Gathering(round), None);
         self.gatherings.remove(&round)
     }
 
-    /// A member has become ready or short, or is no longer.
-    pub(super) fn recount(&mut self, round: u32, was: (bool, bool), is: (bool, bool)) {
+    /// A member's share has changed.
+    pub(super) fn recount(&mut self, round: u32, was: Share, is: Share) {
         let now = self.now;
         let Some(gathering) = self.gatherings.get_mut(&round) else {
             return;
         };
-        gathering.ready = gathering.ready + u32::from(is.0) - u32::from(was.0);
-        gathering.short = gathering.short + u32::from(is.1) - u32::from(was.1);
-        let holding = gathering.members.len() as u32 > gathering.short;
-        if gathering.short == 0 {
-            gathering.short_since = None;
-            gathering.holding_since = None;
-        } else {
-            gathering.short_since.get_or_insert(now);
-            if holding {
-                gathering.holding_since.get_or_insert(now);
-            } else {
-                gathering.holding_since = None;
+        let share = &mut gathering.share;
+        share.ready = share.ready + is.ready - was.ready;
+        share.asked = share.asked + is.asked - was.asked;
+        share.holds = share.holds + is.holds - was.holds;
+        let since = |old: Option<Time>, still: bool| still.then(|| old.unwrap_or(now));
+        gathering.asking_since = since(gathering.asking_since, share.asked > 0);
+        let holding = share.asked > 0 && share.holds > 0;
+        gathering.holding_since = since(gathering.holding_since, holding);
+        self.arm_gathering(round);
+    }
+
+    /// A new master: the cluster was not asked while there was none.
+    pub(super) fn gather_anew(&mut self) {
+        let now = self.now;
+        let rounds: Vec<_> = self.gatherings.keys().copied().collect();
+        for gathering in self.gatherings.values_mut() {
+            gathering.asking_since = gathering.asking_since.map(|_| now);
+            gathering.holding_since = gathering.holding_since.map(|_| now);
+        }
+        for round in rounds {
+            self.arm_gathering(round);
+        }
+        self.starved_since = self.starved_since.map(|_| now);
+        for key in self.keys(None) {
+            if let Place::Asked { since } = &mut self.task_mut(key).place {
+                *since = now;
+                self.arm(key);
             }
         }
-        self.arm_gathering(round);
     }
 
     fn arm_gathering(&mut self, round: u32) {
         let Some(gathering) = self.gatherings.get(&round) else {
             return;
         };
-        let allocation = gathering
-            .short_since
-            .map(|at| at + self.spec.deadlines.allocation);
+        let deadlines = &self.spec.deadlines;
+        let allocation = gathering.asking_since.map(|at| at + deadlines.allocation);
         let hold = gathering.holding_since.map(|at| at + self.spec.gang.hold);
         let at = match (allocation, hold) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         };
-        let at = if self.mutant.is(Mutant::NeverGivesBack) {
-            None
-        } else {
-            at
-        };
+        let at = at.filter(|_| !self.mutant.is(Mutant::NeverGivesBack));
         self.timers.arm(Timer::Gathering(round), at);
     }
 
     /// How many tasks that wait for each other are ready, and of how many.
-    pub(crate) fn gathered(&self) -> (u32, u32) {
-        let ready = self
-            .gatherings
-            .values()
-            .map(|gathering| gathering.ready)
-            .sum();
-        let of = self
-            .gatherings
-            .values()
-            .map(|gathering| gathering.members.len() as u32)
-            .sum();
-        (ready, of)
+    pub(super) fn gathered(&self) -> (u32, u32) {
+        let gatherings = self.gatherings.values();
+        gatherings.fold((0, 0), |(ready, of), gathering| {
+            let members = gathering.members.len() as u32;
+            (ready + gathering.share.ready, of + members)
+        })
     }
 
-    /// Begins every round whose members are all ready.
+    /// Begins every round whose members are all ready, once everybody they must know is there as well.
     pub(super) fn start_gathered(&mut self, out: &mut Vec<Action>) {
         let lenient = u32::from(self.mutant.is(Mutant::StartsWithoutTheLast));
-        let complete = |gathering: &Gathering| {
-            gathering.ready > 0 && gathering.ready + lenient >= gathering.members.len() as u32
-        };
-        while let Some(round) = self
-            .gatherings
-            .iter()
-            .find(|(_, gathering)| complete(gathering))
-            .map(|(at, _)| *at)
-        {
-            let Some(gathering) = self.forget_gathering(round) else {
+        loop {
+            let absent = self.absent() > lenient;
+            let complete = |gathering: &Gathering| {
+                let ready = gathering.share.ready;
+                let all = ready > 0 && ready + lenient >= gathering.members.len() as u32;
+                all && (!absent || gathering.newcomers.is_some())
+            };
+            let mut gatherings = self.gatherings.iter();
+            let Some((&round, _)) = gatherings.find(|(_, gathering)| complete(gathering)) else {
                 return;
             };
-            for key in &gathering.members {
-                self.task_mut(*key).gathering = None;
+            if let Some(gathering) = self.forget_gathering(round) {
+                self.begin_round(round, gathering, out);
             }
-            let because = gathering.members.first().copied();
-            if let (Some((role, scope)), Some(because)) = (gathering.joins, because) {
-                let role = (scope == Scope::Role).then_some(role);
-                self.new_round(role, because, out);
-                continue;
+        }
+    }
+
+    /// How many tasks have no address that others could be told, newcomers left aside.
+    fn absent(&self) -> u32 {
+        let gatherings = self.gatherings.values();
+        let newcomers = gatherings.filter(|gathering| gathering.newcomers.is_some());
+        let apart: u32 = newcomers
+            .map(|gathering| gathering.members.len() as u32 - gathering.share.ready)
+            .sum();
+        let there: u32 = self.roles.iter().map(RoleState::there).sum();
+        (self.wanted() - there).saturating_sub(apart)
+    }
+
+    fn begin_round(&mut self, round: u32, gathering: Gathering, out: &mut Vec<Action>) {
+        for key in &gathering.members {
+            self.task_mut(*key).gathering = None;
+        }
+        let because = gathering.members.first().copied();
+        match (gathering.newcomers, because) {
+            (Some((role, Scope::Role)), Some(because)) => {
+                self.new_round(Some(role), because, out);
+                return;
             }
-            self.gang_tries = 0;
-            let tasks = gathering.members.len() as u32;
-            self.record(What::RoundStarted { round, tasks }, out);
-            let cluster = Arc::new(self.cluster(round));
-            for key in gathering.members {
-                self.start(key, cluster.clone(), out);
+            (Some((_, Scope::Job)), Some(because)) => {
+                self.new_round(None, because, out);
+                return;
             }
+            (Some((_, Scope::Task)) | None, _) | (_, None) => {}
+        }
+        let tasks = gathering.members.len() as u32;
+        self.record(What::RoundStarted { round, tasks }, out);
+        let cluster = Arc::new(self.cluster(round));
+        for key in gathering.members {
+            self.start(key, cluster.clone(), out);
         }
     }
 
@@ -178,51 +203,56 @@ impl Job {
         };
         let on = on.clone();
         self.task_mut(key).cluster = Some(cluster);
-        self.set_place(
-            key,
-            Place::Starting {
-                on: on.clone(),
-                since: self.now,
-            },
-        );
+        let place = Place::Starting {
+            on: on.clone(),
+            since: self.now,
+        };
+        self.set_place(key, place);
         out.push(Action::Tell(on));
     }
 
+    /// Everybody who is part of the job by now: newcomers who still gather are not.
     fn cluster(&self, round: u32) -> Cluster {
-        let roles = self
-            .spec
-            .roles
-            .iter()
-            .zip(&self.roles)
-            .map(|(spec, role)| Member {
+        let roles = self.spec.roles.iter().zip(&self.roles).enumerate();
+        let members = roles.map(|(at, (spec, role))| {
+            let instances = self.settled(at);
+            let tasks = role.tasks[..instances as usize].iter();
+            Member {
                 role: spec.name.clone(),
-                instances: role.want,
-                endpoints: role.tasks[..role.want as usize]
-                    .iter()
+                instances,
+                endpoints: tasks
                     .map(|task| task.endpoint.clone().unwrap_or_default())
                     .collect(),
-            });
+            }
+        });
         Cluster {
             round,
-            roles: roles.collect(),
+            roles: members.collect(),
         }
+    }
+
+    /// How many tasks a role has without its newcomers, whose indexes are its last.
+    fn settled(&self, role: usize) -> u32 {
+        let newcomers = self.gatherings.values().filter_map(|gathering| {
+            let (of, _) = gathering.newcomers?;
+            let first = gathering.members.first()?;
+            let apart = of == role && !self.mutant.is(Mutant::CountsOnNewcomers);
+            apart.then_some(first.index)
+        });
+        newcomers.fold(self.roles[role].want, u32::min)
     }
 
     /// Tells tasks that start on their own how many they are.
     pub(super) fn tell_sizes(&mut self) {
-        let roles = self
-            .spec
-            .roles
-            .iter()
-            .zip(&self.roles)
-            .map(|(spec, role)| Member {
-                role: spec.name.clone(),
-                instances: role.want,
-                endpoints: Vec::new(),
-            });
+        let roles = self.spec.roles.iter().zip(&self.roles);
+        let members = roles.map(|(spec, role)| Member {
+            role: spec.name.clone(),
+            instances: role.want,
+            endpoints: Vec::new(),
+        });
         self.bare = Arc::new(Cluster {
             round: self.round,
-            roles: roles.collect(),
+            roles: members.collect(),
         });
     }
 
@@ -233,165 +263,48 @@ impl Job {
             return (0, 1);
         }
         let before: u32 = self.roles[..key.role].iter().map(|role| role.want).sum();
-        (
-            before + key.index,
-            self.roles.iter().map(|role| role.want).sum(),
-        )
+        (before + key.index, self.wanted())
     }
 
-    /// Everybody in scope starts again: those with a healthy container in it, the others in a new one.
-    pub(super) fn new_round(
-        &mut self,
-        role: Option<usize>,
-        because: TaskKey,
-        out: &mut Vec<Action>,
-    ) {
-        self.round += 1;
-        let round = self.round;
-        let keys = self.keys(role);
-        let what = What::RoundBroken {
-            round,
-            because: self.id(because),
-            tasks: keys.len() as u32,
-        };
-        self.record(what, out);
-        for key in keys {
-            self.rewind(key, round, out);
-        }
-    }
-
-    fn rewind(&mut self, key: TaskKey, round: u32, out: &mut Vec<Action>) {
-        let keep_success = self.mutant.is(Mutant::KeepsOldSuccesses);
-        let now = self.now;
-        match self.task(key).place.clone() {
-            Place::Over {
-                result: TaskResult::Succeeded,
-                ..
-            } if !keep_success => {
-                self.join_round(key, round);
-                self.go_on(key, Then::Again { at: now }, out);
-            }
-            Place::Over { .. } => {}
-            Place::Stopping {
-                then: Then::Over(TaskResult::Succeeded),
-                ..
-            } if keep_success => {}
-            Place::Stopping {
-                on,
-                since,
-                then: Then::Over(TaskResult::Succeeded),
-                ..
-            } => {
-                self.join_round(key, round);
-                let then = Then::Again { at: now };
-                self.set_place(
-                    key,
-                    Place::Stopping {
-                        on,
-                        since,
-                        save: false,
-                        then,
-                    },
-                );
-            }
-            Place::Stopping {
-                then: Then::Over(_) | Then::Vanish,
-                ..
-            }
-            | Place::Leaving {
-                then: Then::Over(_) | Then::Vanish,
-                ..
-            } => {}
-            Place::Starting { on, .. } | Place::Running { on, .. } => {
-                self.join_round(key, round);
-                let task = self.task(key);
-                let what = What::AttemptStopped {
-                    task: self.id(key),
-                    attempt: task.attempt,
-                };
-                self.record(what, out);
-                self.task_mut(key).attempt += 1;
-                self.set_place(
-                    key,
-                    Place::Rewinding {
-                        on: on.clone(),
-                        since: now,
-                    },
-                );
-                out.push(Action::Tell(on));
-            }
-            Place::Launching { on, .. }
-            | Place::Joining { on, .. }
-            | Place::Ready { on, .. }
-            | Place::Rewinding { on, .. } => {
-                self.join_round(key, round);
-                out.push(Action::Tell(on));
-            }
-            Place::Idle { .. }
-            | Place::Asked { .. }
-            | Place::Stopping {
-                then: Then::Again { .. } | Then::Judge,
-                ..
-            }
-            | Place::Leaving {
-                then: Then::Again { .. } | Then::Judge,
-                ..
-            } => {
-                self.join_round(key, round);
-            }
-        }
-    }
-
-    fn join_round(&mut self, key: TaskKey, round: u32) {
-        self.leave_gathering(key);
-        self.task_mut(key).round = round;
-        if self.spec.gang.together {
-            self.enter_gathering(key, round);
-        }
-        self.arm(key);
-    }
-
-    /// Every task of a role, or of the job.
-    pub(super) fn keys(&self, role: Option<usize>) -> Vec<TaskKey> {
-        let roles = match role {
-            Some(role) => role..role + 1,
-            None => 0..self.roles.len(),
-        };
-        let keys = roles
-            .flat_map(|role| (0..self.roles[role].want).map(move |index| TaskKey { role, index }));
-        keys.collect()
+    /// How many tasks the job should have.
+    pub(super) fn wanted(&self) -> u32 {
+        self.roles.iter().map(|role| role.want).sum()
     }
 
     /// A gathering has waited too long for containers.
     pub(super) fn on_gathering_due(&mut self, round: u32, out: &mut Vec<Action>) {
-        let Some(gathering) = self.gatherings.get(&round) else {
+        let Some(gathering) = self.gatherings.get_mut(&round) else {
             return;
         };
-        let Some(short_since) = gathering.short_since else {
-            return;
-        };
-        let waited = self.now - short_since;
-        let late = waited >= self.spec.deadlines.allocation;
-        if late || self.gang_tries >= self.spec.gang.retries {
-            let missing = self.missing(Some(round));
-            self.fail(Cause::NoContainers { missing }, out);
-            return;
+        let asking_since = gathering.asking_since;
+        let newcomers = gathering.newcomers;
+        let first = gathering.members.first().map(|key| key.index);
+        let allocation = self.spec.deadlines.allocation;
+        let late = asking_since.is_some_and(|since| since + allocation <= self.now);
+        let last = late || gathering.tries >= self.spec.gang.retries;
+        gathering.tries += 1;
+        let tries = gathering.tries;
+        let missing = self.missing(asking_since);
+        match (last, newcomers, first) {
+            (true, Some((role, _)), Some(first)) => self.resize(role, first, Some(missing), out),
+            (true, _, _) => self.fail(Cause::NoContainers { missing }, out),
+            (false, _, _) => self.give_back(round, tries, missing, out),
         }
-        let missing = self.missing(Some(round));
-        let members: Vec<_> = gathering.members.iter().copied().collect();
-        self.gang_tries += 1;
-        let backoff = self.spec.gang.backoff.after(self.gang_tries);
-        let tries = self.gang_tries;
-        self.record(
-            What::GangGaveBack {
-                tries,
-                backoff,
-                missing,
-            },
-            out,
-        );
-        let until = self.now + backoff;
-        for key in members {
+    }
+
+    /// Half a gang keeps others from theirs: it gives back what it holds and asks again later.
+    fn give_back(&mut self, round: u32, tries: u32, missing: String, out: &mut Vec<Action>) {
+        let backoff = self.spec.gang.backoff.after(tries);
+        let what = What::GangGaveBack {
+            tries,
+            backoff,
+            missing,
+        };
+        self.record(what, out);
+        let now = self.now;
+        let until = now + backoff;
+        let members = self.gatherings.get(&round).map(|it| it.members.clone());
+        for key in members.unwrap_or_default() {
             match &self.task(key).place {
                 Place::Launching { .. }
                 | Place::Joining { .. }
@@ -399,15 +312,7 @@ impl Job {
                 | Place::Rewinding { .. } => {
                     self.part(key, Then::Again { at: until }, Gone::Unsure, false, out);
                 }
-                Place::Asked { .. } => {
-                    self.set_place(
-                        key,
-                        Place::Idle {
-                            since: self.now,
-                            until,
-                        },
-                    );
-                }
+                Place::Asked { .. } => self.set_place(key, Place::Idle { since: now, until }),
                 Place::Idle { .. }
                 | Place::Starting { .. }
                 | Place::Running { .. }
@@ -420,7 +325,7 @@ impl Job {
     }
 
     /// What cannot be had, in one sentence.
-    pub(super) fn missing(&self, round: Option<u32>) -> String {
+    pub(super) fn missing(&self, since: Option<Time>) -> String {
         let mut missing = Vec::new();
         for (spec, role) in self.spec.roles.iter().zip(&self.roles) {
             for (memory_mib, tasks) in &role.asked {
@@ -431,24 +336,16 @@ impl Job {
                 missing.push(format!("{} × `{}` ({size})", tasks.len(), spec.name));
             }
         }
-        let since = match round.and_then(|round| self.gatherings.get(&round)) {
-            Some(gathering) => gathering.short_since,
-            None => self.starved_since,
-        };
         let waited = since
             .map(|since| format!(" after {}", self.now - since))
             .unwrap_or_default();
-        let total: u32 = self.roles.iter().map(|role| role.want).sum();
-        let avoided = self.nodes.avoided();
         let mut text = format!(
-            "{} of {total} containers were there{waited}; missing: {}",
+            "{} of {} containers were there{waited}; missing: {}",
             self.held.len(),
-            if missing.is_empty() {
-                String::from("none")
-            } else {
-                missing.join(", ")
-            },
+            self.wanted(),
+            missing.join(", "),
         );
+        let avoided = self.nodes.avoided();
         if !avoided.is_empty() {
             let names: Vec<_> = avoided.iter().map(|node| format!("`{node}`")).collect();
             text += &format!("; avoided nodes: {}", names.join(", "));
@@ -456,21 +353,31 @@ impl Job {
         text
     }
 
-    /// Tasks that start on their own may wait for each other, but not all of them for nothing.
+    /// Tasks that start on their own may wait for each other's containers, but not all of them for nothing, and
+    /// not for those of services, which never end.
     pub(super) fn watch_starvation(&mut self) {
-        let asked = self.roles.iter().any(|role| !role.asked.is_empty());
-        let starved = self.stage == Stage::Active
-            && !self.spec.gang.together
-            && asked
-            && self.held.is_empty();
-        if starved {
-            self.starved_since.get_or_insert(self.now);
-        } else {
-            self.starved_since = None;
-        }
-        let at = self
-            .starved_since
-            .map(|since| since + self.spec.deadlines.allocation);
+        let alone = self.stage == Stage::Active && !self.spec.gang.together;
+        let starved = alone && self.starved();
+        self.starved_since = starved.then(|| self.starved_since.unwrap_or(self.now));
+        let allocation = self.spec.deadlines.allocation;
+        let at = self.starved_since.map(|since| since + allocation);
         self.timers.arm(Timer::Starved, at);
+    }
+
+    fn starved(&self) -> bool {
+        let roles = || self.spec.roles.iter().zip(&self.roles);
+        let ends = |spec: &RoleSpec| spec.completion != Completion::Service;
+        let mut needed = roles().filter(|(spec, _)| ends(spec)).peekable();
+        if needed.peek().is_none() {
+            return self.held.is_empty() && roles().any(|(_, role)| !role.asked.is_empty());
+        }
+        let mut asked = false;
+        for (_, role) in needed {
+            if role.holding() > 0 {
+                return false;
+            }
+            asked |= !role.asked.is_empty();
+        }
+        asked
     }
 }

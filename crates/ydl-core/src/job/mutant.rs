@@ -1,10 +1,24 @@
 //! Deliberate mistakes. The simulation must find each of them; a product build has none.
 
-/// A mistake to make.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mutant {
-    /// No mistake.
-    None,
+macro_rules! mutants {
+    ($($(#[$doc:meta])* $name:ident,)+) => {
+        /// A mistake to make.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Mutant {
+            /// No mistake.
+            None,
+            $($(#[$doc])* $name,)+
+        }
+
+        impl Mutant {
+            /// Every mistake.
+            #[cfg(feature = "mutants")]
+            pub const ALL: &[Mutant] = &[$(Mutant::$name,)+];
+        }
+    };
+}
+
+mutants! {
     /// A batch of ended containers is dropped after its first.
     StopsAfterFirstEnded,
     /// A message is matched by the task its container once had.
@@ -15,6 +29,8 @@ pub enum Mutant {
     RepeatedGrantIsNew,
     /// A silent agent is waited for, for ever.
     WaitsForTheSilent,
+    /// An agent once quiet stays quiet, whatever it says.
+    DeafToTheQuiet,
     /// A program that is started and never reports is waited for, for ever.
     NoStartDeadline,
     /// An exit from an earlier round ends the attempt of this one.
@@ -27,46 +43,41 @@ pub enum Mutant {
     NeverGivesBack,
     /// A replacement is asked for before the old program is known to be dead.
     ReplacesTheLiving,
+    /// A replacement is asked for before an agent that is cut off has stopped by itself.
+    ForgetsTheCutOff,
+    /// What ran on a lost node is taken to be dead.
+    TrustsALostNode,
     /// Success is declared when the first worker is done.
     FirstSuccessIsEnough,
     /// A failure beyond the limit is repaired all the same.
     IgnoresTheLimit,
     /// Preemption uses up a restart.
     CountsPreemption,
+    /// What an agent says of a program killed with its container is believed.
+    TakesTheAgentsWord,
+    /// A grant on a node that is avoided is taken.
+    TakesAvoidedNodes,
     /// The job finishes while containers are still held.
     FinishesEarly,
-    /// Nothing is stopped when the job is over.
+    /// Services are not stopped when the job is over.
     LeavesServicesRunning,
     /// A new round keeps the results of the old one.
     KeepsOldSuccesses,
     /// After the master's death containers that are gone are still counted on.
     TrustsTheDead,
+    /// After the master's death containers that nobody holds are left alone.
+    ForgetsOrphans,
+    /// Deadlines that passed while there was no master count.
+    KeepsOldDeadlines,
+    /// An agent that stopped because it had no master is blamed for it.
+    BlamesOrphans,
+    /// A success whose outputs were lost is a success.
+    IgnoresTheUnsaved,
+    /// A round counts on newcomers who are not there yet.
+    CountsOnNewcomers,
 }
 
 impl Mutant {
-    /// Every mistake.
-    #[cfg(feature = "mutants")]
-    pub const ALL: [Mutant; 18] = [
-        Mutant::StopsAfterFirstEnded,
-        Mutant::FencesByTask,
-        Mutant::KeepsSurplus,
-        Mutant::RepeatedGrantIsNew,
-        Mutant::WaitsForTheSilent,
-        Mutant::NoStartDeadline,
-        Mutant::LateExitCounts,
-        Mutant::AnyRoundIsReady,
-        Mutant::StartsWithoutTheLast,
-        Mutant::NeverGivesBack,
-        Mutant::ReplacesTheLiving,
-        Mutant::FirstSuccessIsEnough,
-        Mutant::IgnoresTheLimit,
-        Mutant::CountsPreemption,
-        Mutant::FinishesEarly,
-        Mutant::LeavesServicesRunning,
-        Mutant::KeepsOldSuccesses,
-        Mutant::TrustsTheDead,
-    ];
-
     /// Whether this is the mistake being made. Always false in a product build, and compiled away.
     pub(super) fn is(self, mutant: Mutant) -> bool {
         cfg!(feature = "mutants") && self == mutant

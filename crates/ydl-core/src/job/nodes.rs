@@ -13,7 +13,7 @@ use alloc::{collections::BTreeMap, vec::Vec};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Nodes {
     /// How many there are, as far as the backend has said.
-    pub(super) count: u32,
+    count: u32,
     /// Failures of programs that may or may not be the node's fault.
     failures: BTreeMap<NodeName, u32>,
     avoided: BTreeMap<NodeName, Time>,
@@ -38,6 +38,24 @@ impl Nodes {
 }
 
 impl Job {
+    /// Where there are fewer nodes than before, those to be forgiven soonest are forgiven now.
+    pub(super) fn on_counted(&mut self, nodes: u32) {
+        self.nodes.count = nodes;
+        let most = self.most_avoided();
+        while self.nodes.avoided.len() > most {
+            let soonest = self.nodes.avoided.iter().min_by_key(|(_, until)| **until);
+            let Some(node) = soonest.map(|(node, _)| node.clone()) else {
+                break;
+            };
+            self.nodes.avoided.remove(&node);
+        }
+        self.timers.arm(Timer::Forgive, self.nodes.next_forgiven());
+    }
+
+    fn most_avoided(&self) -> usize {
+        self.spec.blame.at_most.min(self.nodes.count / 2) as usize
+    }
+
     /// Holds the node to account for an ending, within the limits: a small cluster must not be used up by blame,
     /// and the only node never is.
     pub(super) fn blame(&mut self, node: &NodeName, ending: &Ending, out: &mut Vec<Action>) {
@@ -50,20 +68,18 @@ impl Job {
                 *failures >= self.spec.blame.failures
             }
         };
-        let most = self.spec.blame.at_most.min(self.nodes.count / 2) as usize;
-        if !guilty || self.nodes.avoided.len() >= most || self.nodes.avoids(node) {
+        let full = self.nodes.avoided.len() >= self.most_avoided();
+        if !guilty || full || self.nodes.avoids(node) {
             return;
         }
         let until = self.now + self.spec.blame.forgive_after;
         self.nodes.failures.remove(node);
         self.nodes.avoided.insert(node.clone(), until);
         self.timers.arm(Timer::Forgive, self.nodes.next_forgiven());
-        self.record(
-            What::NodeBlamed {
-                node: node.clone(),
-                until,
-            },
-            out,
-        );
+        let what = What::NodeBlamed {
+            node: node.clone(),
+            until,
+        };
+        self.record(what, out);
     }
 }

@@ -1,9 +1,9 @@
 //! Where a task is. Everything that is counted about tasks changes in [`Job::set_place`] and nowhere else.
 
-use super::{Job, Mutant, timers::Timer};
+use super::{Job, gather::Share};
 use crate::{
     cluster::{Cluster, Endpoint},
-    ending::{TaskResult, Wait},
+    ending::TaskResult,
     event::Exit,
     id::{ContainerId, NodeName},
     time::Time,
@@ -26,8 +26,9 @@ pub(super) struct TaskKey {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct RoleState {
-    /// How many tasks it should have; those beyond are on their way out.
+    /// How many tasks it should have; those beyond are on their way out, or gone.
     pub(super) want: u32,
+    /// Those it has, then those it had when it was larger.
     pub(super) tasks: Vec<Task>,
     /// Tasks that wait for a container, by the memory they need.
     pub(super) asked: BTreeMap<u64, BTreeSet<u32>>,
@@ -46,6 +47,32 @@ impl RoleState {
         self.counts[state as usize]
     }
 
+    /// How many tasks are reached by their peers, or need not be any more.
+    pub(super) fn there(&self) -> u32 {
+        let with = [
+            TaskState::Ready,
+            TaskState::Starting,
+            TaskState::Running,
+            TaskState::Succeeded,
+            TaskState::Failed,
+            TaskState::Stopped,
+        ];
+        with.into_iter().map(|state| self.count(state)).sum()
+    }
+
+    /// How many tasks have a container.
+    pub(super) fn holding(&self) -> u32 {
+        let with = [
+            TaskState::Launching,
+            TaskState::Ready,
+            TaskState::Starting,
+            TaskState::Running,
+            TaskState::Rewinding,
+            TaskState::Stopping,
+        ];
+        with.into_iter().map(|state| self.count(state)).sum()
+    }
+
     pub(super) fn counted(&self) -> u32 {
         self.counts.iter().sum()
     }
@@ -62,7 +89,7 @@ pub(super) struct Task {
     pub(super) gathering: Option<u32>,
     /// What the next container must have; it grows after a kill for memory.
     pub(super) memory_mib: u64,
-    /// On its way out: the role was made smaller.
+    /// On its way out, or gone: the role was made smaller.
     pub(super) dropped: bool,
     pub(super) failures: VecDeque<Time>,
     /// Containers in a row in which its agent never got as far as the program.
@@ -102,10 +129,12 @@ pub(super) enum Place {
         save: bool,
         then: Then,
     },
-    /// Its container was given back or is being ended; nothing may run in its stead until it is gone.
+    /// Its container was given back or is being ended; nothing may run in its stead until it is gone, or until
+    /// its agent, were it cut off from us, would have stopped by itself.
     Leaving {
         on: ContainerId,
         since: Time,
+        until: Time,
         then: Then,
     },
     /// It is over.
@@ -119,8 +148,6 @@ pub(super) enum Then {
     Over(TaskResult),
     /// Ask for another container at this time.
     Again { at: Time },
-    /// Disappear: the role was made smaller.
-    Vanish,
     /// Be judged by how the container ended.
     Judge,
 }
@@ -170,34 +197,25 @@ impl Place {
         }
     }
 
-    /// What it waits for, where that wait has a deadline of its own.
-    pub(super) fn wait(&self) -> Option<Wait> {
-        match self {
-            Place::Launching { .. } => Some(Wait::Launch),
-            Place::Joining { .. } => Some(Wait::Join),
-            Place::Starting { .. } => Some(Wait::Start),
-            Place::Rewinding { .. } | Place::Stopping { .. } => Some(Wait::Stop),
-            Place::Idle { .. }
-            | Place::Asked { .. }
-            | Place::Ready { .. }
-            | Place::Running { .. }
-            | Place::Leaving { .. }
-            | Place::Over { .. } => None,
-        }
-    }
-
-    /// Whether it still needs a container that it does not have.
-    pub(super) fn short(&self) -> bool {
-        match self {
-            Place::Idle { .. } | Place::Asked { .. } | Place::Leaving { .. } => true,
-            Place::Stopping { .. } => true,
+    /// What the task adds to the numbers of the gathering it is in.
+    pub(super) fn share(&self) -> Share {
+        let holds = match self {
             Place::Launching { .. }
             | Place::Joining { .. }
             | Place::Ready { .. }
             | Place::Starting { .. }
             | Place::Running { .. }
-            | Place::Rewinding { .. }
+            | Place::Rewinding { .. } => true,
+            Place::Idle { .. }
+            | Place::Asked { .. }
+            | Place::Stopping { .. }
+            | Place::Leaving { .. }
             | Place::Over { .. } => false,
+        };
+        Share {
+            ready: u32::from(matches!(self, Place::Ready { .. })),
+            asked: u32::from(matches!(self, Place::Asked { .. })),
+            holds: u32::from(holds),
         }
     }
 }
@@ -232,10 +250,9 @@ impl Job {
         {
             self.held.remove(gone);
         }
-        let (ready, short) = (matches!(new, Place::Ready { .. }), new.short());
         if let Some(round) = task.gathering {
-            let was = (matches!(old, Place::Ready { .. }), old.short());
-            self.recount(round, was, (ready, short));
+            let share = new.share();
+            self.recount(round, old.share(), share);
         }
         self.arm(key);
     }
@@ -251,9 +268,11 @@ impl Job {
                 | Place::Stopping {
                     then: Then::Over(result),
                     ..
-                } => {
-                    matches!(result, TaskResult::Failed(_))
                 }
+                | Place::Leaving {
+                    then: Then::Over(result),
+                    ..
+                } => matches!(result, TaskResult::Failed(_)),
                 _ => false,
             };
             role.lost -= u32::from(lost);
@@ -301,51 +320,29 @@ impl Job {
         }
     }
 
+    /// Ends a task.
+    pub(super) fn set_over(&mut self, key: TaskKey, result: TaskResult) {
+        let since = self.now;
+        self.set_place(key, Place::Over { since, result });
+    }
+
     /// Asks for a container.
     pub(super) fn ask(&mut self, key: TaskKey) {
         self.set_place(key, Place::Asked { since: self.now });
     }
 
-    /// When the task's present state must have ended.
-    pub(super) fn deadline(&self, key: TaskKey) -> Option<Time> {
-        let d = &self.spec.deadlines;
+    /// Whether a program may run in the task's container for all we know.
+    pub(super) fn may_run(&self, key: TaskKey) -> bool {
         let task = self.task(key);
-        let place = match &task.place {
-            Place::Idle { until, .. } => Some(*until),
-            // A gathering has a deadline for all of its members, and tasks that start on their own may wait for
-            // each other's containers as long as any of them has one.
-            Place::Asked { since } => {
-                let alone = task.gathering.is_none() && self.spec.gang.together;
-                alone.then(|| *since + d.allocation)
-            }
-            Place::Launching { since, .. } => Some(*since + d.launch),
-            Place::Joining { since, .. } => Some(*since + d.join),
-            Place::Starting { .. } if self.mutant.is(Mutant::NoStartDeadline) => None,
-            Place::Starting { since, .. } => Some(*since + d.start),
-            Place::Rewinding { since, .. } => Some(*since + (d.grace + d.stop)),
-            Place::Stopping { since, save, .. } => {
-                let saving = *save && !self.spec.outputs.is_empty();
-                let end = *since + (d.grace + d.stop);
-                Some(if saving { end + d.save } else { end })
-            }
-            Place::Leaving { since, .. } => Some(*since + (d.grace + d.stop)),
-            Place::Ready { .. } | Place::Running { .. } | Place::Over { .. } => None,
-        };
-        let leaving = matches!(task.place, Place::Leaving { .. });
-        let held = task.place.container().and_then(|on| self.held.get(on));
-        let quiet = held.and_then(|held| held.quiet).filter(|_| !leaving);
-        let silence = quiet.map(|since| since + d.silence);
-        if self.mutant.is(Mutant::WaitsForTheSilent) {
-            return place;
+        match &task.place {
+            Place::Starting { .. } | Place::Running { .. } | Place::Rewinding { .. } => true,
+            Place::Stopping { .. } | Place::Leaving { .. } => task.exit.is_none(),
+            Place::Launching { .. }
+            | Place::Joining { .. }
+            | Place::Ready { .. }
+            | Place::Idle { .. }
+            | Place::Asked { .. }
+            | Place::Over { .. } => false,
         }
-        match (place, silence) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
-    }
-
-    pub(super) fn arm(&mut self, key: TaskKey) {
-        let at = self.deadline(key);
-        self.timers.arm(Timer::Task(key), at);
     }
 }

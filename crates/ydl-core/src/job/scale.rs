@@ -2,68 +2,100 @@
 
 use super::{Job, Place, Stage, TaskKey, Then, attempt::Gone};
 use crate::{
-    action::Action, ending::TaskResult, fact::What, id::RoleName, spec::Scope, view::TaskState,
+    action::Action,
+    ending::TaskResult,
+    fact::What,
+    id::RoleName,
+    spec::{Complaint, Draft, JobSpec, Scope},
 };
-use alloc::vec::Vec;
+use alloc::{format, string::String, vec, vec::Vec};
 
 impl Job {
+    /// What speaks against this size of this role. A scaling that anything speaks against is ignored.
+    pub fn scalable(&self, role: &RoleName, instances: u32) -> Result<(), Vec<Complaint>> {
+        let mut draft = Draft::from(self.spec.clone());
+        for (spec, state) in draft.roles.iter_mut().zip(&self.roles) {
+            spec.instances = state.want;
+        }
+        let Some(spec) = draft.roles.iter_mut().find(|spec| spec.name == *role) else {
+            return Err(vec![Complaint {
+                key: format!("roles.{role}"),
+                what: format!("the job has no role `{role}`"),
+                hint: None,
+            }]);
+        };
+        spec.instances = instances;
+        JobSpec::new(draft).map(|_| ())
+    }
+
     pub(super) fn on_scaled(&mut self, name: &RoleName, instances: u32, out: &mut Vec<Action>) {
         let role = self.spec.roles.iter().position(|spec| spec.name == *name);
-        let Some(role) = role.filter(|_| self.stage == Stage::Active && instances > 0) else {
-            return;
-        };
+        if let Some(role) = role
+            && self.stage == Stage::Active
+            && self.scalable(name, instances).is_ok()
+        {
+            self.resize(role, instances, None, out);
+        }
+    }
+
+    pub(super) fn resize(
+        &mut self,
+        role: usize,
+        to: u32,
+        because: Option<String>,
+        out: &mut Vec<Action>,
+    ) {
         let from = self.roles[role].want;
-        if instances == from {
+        if from == to {
             return;
         }
-        self.record(
-            What::RoleScaled {
-                role: name.clone(),
-                from,
-                to: instances,
-            },
-            out,
-        );
-        if instances > from {
-            self.grow(role, instances);
+        let what = What::RoleScaled {
+            role: self.spec.roles[role].name.clone(),
+            from,
+            to,
+            because,
+        };
+        self.record(what, out);
+        if to > from {
+            self.grow(role, to);
         } else {
-            self.shrink(role, instances, out);
+            self.shrink(role, to, out);
         }
         self.tell_sizes();
     }
 
     /// Newcomers of a gang gather by themselves first, so that the others are interrupted only when all are there.
     fn grow(&mut self, role: usize, instances: u32) {
-        let scope = self.spec.roles[role].restart.scope;
-        let together = self.spec.gang.together;
-        let running = together && scope != Scope::Task && !self.waits_to_begin();
-        let round = if running {
-            self.round += 1;
-            self.round
-        } else {
-            self.gatherings.keys().next().copied().unwrap_or(self.round)
-        };
-        // Tasks that are still on their way out come back under their old index.
+        let gathering = self.gathering_of(role);
+        let apart = self.spec.gang.together && gathering.is_none();
+        self.round += u32::from(apart);
+        let round = gathering.unwrap_or(self.round);
+        // Tasks that were dropped come back under their old index, so that no attempt has a number twice.
         while self.roles[role].want < instances {
             let index = self.roles[role].want;
             if (index as usize) < self.roles[role].tasks.len() {
                 self.revive(TaskKey { role, index }, round);
                 self.roles[role].want += 1;
             } else {
-                let count = instances - index;
-                self.add_tasks(role, count, round);
+                self.add_tasks(role, instances - index, round);
             }
         }
-        if running && let Some(gathering) = self.gatherings.get_mut(&round) {
-            gathering.joins = Some((role, scope));
+        let scope = self.spec.roles[role].restart.scope;
+        if apart && let Some(gathering) = self.gatherings.get_mut(&round) {
+            gathering.newcomers = Some((role, scope));
         }
     }
 
-    /// Whether the first round of the whole job is still gathering.
-    fn waits_to_begin(&self) -> bool {
-        let of = self.gathered().1;
-        let total: u32 = self.roles.iter().map(|role| role.want).sum();
-        of == total
+    /// The round that the whole role waits for, if there is one.
+    fn gathering_of(&self, role: usize) -> Option<u32> {
+        let all = |index: u32| TaskKey { role, index };
+        let want = self.roles[role].want as usize;
+        let mut gatherings = self.gatherings.iter();
+        let found = gatherings.find(|(_, gathering)| {
+            let members = gathering.members.range(all(0)..=all(u32::MAX));
+            gathering.newcomers.is_none() && members.count() == want
+        });
+        found.map(|(round, _)| *round)
     }
 
     fn revive(&mut self, key: TaskKey, round: u32) {
@@ -72,33 +104,9 @@ impl Job {
         if self.spec.gang.together {
             self.enter_gathering(key, round);
         }
-        let at = self.now;
-        match self.task(key).place.clone() {
-            Place::Stopping {
-                on, since, save, ..
-            } => {
-                let then = Then::Again { at };
-                self.set_place(
-                    key,
-                    Place::Stopping {
-                        on,
-                        since,
-                        save,
-                        then,
-                    },
-                );
-            }
-            Place::Leaving { on, since, .. } => {
-                self.set_place(
-                    key,
-                    Place::Leaving {
-                        on,
-                        since,
-                        then: Then::Again { at },
-                    },
-                );
-            }
-            // Only tasks that still have a container stay when a role shrinks; see `vanish`.
+        let again = Then::Again { at: self.now };
+        match &mut self.task_mut(key).place {
+            Place::Stopping { then, .. } | Place::Leaving { then, .. } => *then = again,
             Place::Idle { .. }
             | Place::Asked { .. }
             | Place::Launching { .. }
@@ -110,6 +118,8 @@ impl Job {
             | Place::Over { .. } => {
                 let task = self.task_mut(key);
                 task.attempt += 1;
+                task.endpoint = None;
+                task.exit = None;
                 self.ask(key);
             }
         }
@@ -117,94 +127,89 @@ impl Job {
 
     fn shrink(&mut self, role: usize, instances: u32, out: &mut Vec<Action>) {
         let mut ran = false;
+        let stopped = Then::Over(TaskResult::Stopped);
         for index in (instances..self.roles[role].want).rev() {
             let key = TaskKey { role, index };
             self.leave_gathering(key);
             self.uncount(key);
-            match self.task(key).place.clone() {
+            match &mut self.task_mut(key).place {
                 Place::Idle { .. } | Place::Asked { .. } => {
-                    let result = TaskResult::Stopped;
-                    self.set_place(
-                        key,
-                        Place::Over {
-                            since: self.now,
-                            result,
-                        },
-                    );
+                    self.set_over(key, TaskResult::Stopped);
                 }
                 Place::Launching { .. } | Place::Joining { .. } | Place::Ready { .. } => {
-                    self.part(key, Then::Vanish, Gone::Unsure, false, out);
+                    self.part(key, stopped.clone(), Gone::Unsure, false, out);
                 }
-                Place::Starting { .. } | Place::Running { .. } | Place::Rewinding { .. } => {
+                Place::Starting { .. } | Place::Running { .. } => {
                     ran = true;
-                    self.part(key, Then::Vanish, Gone::AgentAlive, true, out);
+                    self.record_stopped(key, out);
+                    self.part(key, stopped.clone(), Gone::AgentAlive, true, out);
                 }
-                Place::Stopping {
-                    on, since, save, ..
-                } => {
-                    let then = Then::Vanish;
-                    self.set_place(
-                        key,
-                        Place::Stopping {
-                            on,
-                            since,
-                            save,
-                            then,
-                        },
-                    );
+                Place::Rewinding { .. } => {
+                    self.part(key, stopped.clone(), Gone::AgentAlive, true, out);
                 }
-                Place::Leaving { on, since, .. } => {
-                    self.set_place(
-                        key,
-                        Place::Leaving {
-                            on,
-                            since,
-                            then: Then::Vanish,
-                        },
-                    );
+                // How it ended matters to nobody any more, but it must be given back.
+                Place::Leaving {
+                    then: Then::Judge, ..
+                } => self.part(key, stopped.clone(), Gone::Unsure, false, out),
+                Place::Stopping { then, .. } | Place::Leaving { then, .. } => {
+                    *then = stopped.clone()
                 }
                 Place::Over { .. } => {}
             }
         }
         self.roles[role].want = instances;
-        self.trim(role);
-        let scope = self.spec.roles[role].restart.scope;
+        self.without_the_lost(role, out);
+        let alone = !self.spec.gang.together || self.stage != Stage::Active;
+        if !ran || alone || self.role_is_done(role) {
+            return;
+        }
         let because = TaskKey { role, index: 0 };
-        let done = self.task(because).place.state() == TaskState::Succeeded;
-        if ran && !done && self.spec.gang.together {
-            match scope {
-                Scope::Task => {}
-                Scope::Role => self.new_round(Some(role), because, out),
-                Scope::Job => self.new_round(None, because, out),
-            }
+        match self.spec.roles[role].restart.scope {
+            Scope::Task => {}
+            Scope::Role => self.new_round(Some(role), because, out),
+            Scope::Job => self.new_round(None, because, out),
         }
     }
 
-    /// A task that was on its way out is gone.
-    pub(super) fn vanish(&mut self, key: TaskKey) {
-        let result = TaskResult::Stopped;
-        self.set_place(
-            key,
-            Place::Over {
-                since: self.now,
-                result,
-            },
-        );
-        self.trim(key.role);
-    }
-
-    /// Forgets tasks beyond the role's size that have nothing left.
-    fn trim(&mut self, role: usize) {
-        let state = &mut self.roles[role];
-        while state.tasks.len() > state.want as usize {
-            let over = state
-                .tasks
-                .last()
-                .is_some_and(|task| task.dropped && matches!(task.place, Place::Over { .. }));
-            if !over {
+    /// Those who remain may be those who failed: more than the role can do without.
+    fn without_the_lost(&mut self, role: usize, out: &mut Vec<Action>) {
+        if self.roles[role].lost <= self.tolerated(role) {
+            return;
+        }
+        for index in 0..self.roles[role].want {
+            let key = TaskKey { role, index };
+            let failed = match &self.task(key).place {
+                Place::Over { result, .. }
+                | Place::Stopping {
+                    then: Then::Over(result),
+                    ..
+                }
+                | Place::Leaving {
+                    then: Then::Over(result),
+                    ..
+                } => Some(result.clone()),
+                _ => None,
+            };
+            if let Some(TaskResult::Failed(ending)) = failed {
+                let cause = self.cause(key, ending);
+                self.fail(cause, out);
                 return;
             }
-            state.tasks.pop();
         }
+    }
+
+    /// Whether every task of a role has run its program for the last time.
+    fn role_is_done(&self, role: usize) -> bool {
+        let state = &self.roles[role];
+        state.tasks[..state.want as usize].iter().all(|task| {
+            matches!(
+                task.place,
+                Place::Over { .. }
+                    | Place::Stopping {
+                        then: Then::Over(_),
+                        ..
+                    }
+            )
+        })
     }
 }

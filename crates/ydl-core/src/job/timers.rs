@@ -33,6 +33,10 @@ impl Timers {
         }
     }
 
+    pub(super) fn of(&self, timer: Timer) -> Option<Time> {
+        self.at.get(&timer).copied()
+    }
+
     pub(super) fn next(&self) -> Option<Time> {
         self.due.first().map(|(at, _)| *at)
     }

@@ -1,6 +1,6 @@
 //! Every complaint about a draft, with the key it is about, so that a job file can point at the line.
 
-use super::{Command, Completion, Draft, RoleSpec};
+use super::{Backoff, Command, Completion, Draft, RoleSpec};
 use alloc::{
     borrow::ToOwned,
     collections::BTreeSet,
@@ -77,6 +77,7 @@ pub(super) fn complaints(draft: &Draft) -> Vec<Complaint> {
     files(&mut all, draft);
     environment(&mut all, "env", draft.env.keys());
     deadlines(&mut all, draft);
+    backoff(&mut all, "gang.backoff", draft.gang.backoff);
     if draft.ports.first == 0 || draft.ports.first > draft.ports.last {
         let what = format!(
             "`{}-{}` is not a range of ports",
@@ -147,14 +148,7 @@ fn role(all: &mut Complaints, key: &str, role: &RoleSpec) {
         );
     }
     environment(all, &format!("{key}.env"), role.env.keys());
-    let backoff = role.restart.backoff;
-    if backoff.first > backoff.most {
-        let what = format!(
-            "the first wait ({}) is longer than the longest ({})",
-            backoff.first, backoff.most
-        );
-        all.add(&format!("{key}.restart.backoff"), what, "");
-    }
+    backoff(all, &format!("{key}.restart.backoff"), role.restart.backoff);
     if role.tolerate >= role.instances.max(1) && role.completion != Completion::Service {
         let what = format!(
             "all {} tasks may fail and the job would still succeed",
@@ -193,6 +187,16 @@ fn role(all: &mut Complaints, key: &str, role: &RoleSpec) {
                 "",
             );
         }
+    }
+}
+
+fn backoff(all: &mut Complaints, key: &str, backoff: Backoff) {
+    if backoff.first > backoff.most {
+        let what = format!(
+            "the first wait ({}) is longer than the longest ({})",
+            backoff.first, backoff.most
+        );
+        all.add(key, what, "");
     }
 }
 

@@ -1,12 +1,15 @@
 //! The life of an agent: it asks the master what it should be doing, compares that with what it does, and acts on
 //! the difference.
 //!
-//! One loop, one owner. Everything slow (a program that stops, outputs that are copied) goes on beside the loop, so
-//! that the agent keeps beating.
+//! One loop, one owner. Everything slow (a program that starts or stops, outputs that are copied) goes on beside the
+//! loop, so that the agent keeps beating.
+
+mod ready;
 
 use super::{
+    exec::Refusal,
     outputs,
-    ports::{Hold, Need, Slot},
+    ports::Hold,
     program::{Program, StartError},
     setting::{self, Setting},
     surroundings::Surroundings,
@@ -14,7 +17,7 @@ use super::{
 use crate::{
     agent::measure::{Meter, Usage},
     jobs::Submitted,
-    talk::{AgentReport, BEAT_MS, Sync, Synced},
+    talk::{AgentReport, Sync, Synced, beat},
     wire::{
         client::{CallError, Client, Payload},
         secret::Token,
@@ -22,13 +25,15 @@ use crate::{
     },
 };
 use hyper::{Method, StatusCode};
+use ready::Readiness;
 use std::{path::PathBuf, time::Duration};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::oneshot,
+    task::JoinHandle,
     time::{Instant, sleep_until},
 };
-use ydl_core::{Endpoint, Exit, Order, Run, Span};
+use ydl_core::{Exit, Order, Run, Span};
 
 /// How long one question to the master may take, beyond the beat it is held for.
 const CALL_MAX: Duration = Duration::from_secs(10);
@@ -48,8 +53,9 @@ pub(super) struct Agent {
     seen: u64,
     reports: Vec<AgentReport>,
     hold: Option<Hold>,
-    /// The ports that are held, and for which round the master was told.
-    ready: Option<(u32, Vec<(String, bool)>, (u32, u32))>,
+    ready: Option<Readiness>,
+    /// Never together with `running`.
+    starting: Option<Starting>,
     running: Option<Running>,
     /// The newest round whose program has run here.
     ran: u32,
@@ -57,8 +63,19 @@ pub(super) struct Agent {
     saved: bool,
     /// The container was told to end: by a NodeManager, or because the master died.
     signalled: bool,
+    /// It ends because it has not heard from its master: how its program ends is its own doing, and no news.
+    cut_off: bool,
     meter: Meter,
     usage: Option<Usage>,
+}
+
+/// A program on its way: its file may lie on a slow disk.
+#[derive(Debug)]
+struct Starting {
+    program: JoinHandle<Result<Program, StartError>>,
+    round: u32,
+    /// When it is given up, once it should no longer run.
+    give_up_at: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -71,11 +88,17 @@ struct Running {
 }
 
 enum Woken {
-    Answered(Result<Option<Synced>, CallError>),
+    Answered {
+        /// When the question left.
+        asked: Instant,
+        answer: Result<Option<Synced>, CallError>,
+    },
+    Started(Result<Program, StartError>),
     Exited(super::program::Exit),
     KillIsDue,
     Saved(Option<String>),
     Signalled,
+    CutOff,
 }
 
 impl Agent {
@@ -103,11 +126,13 @@ impl Agent {
             reports: Vec::new(),
             hold: None,
             ready: None,
+            starting: None,
             running: None,
             ran: 0,
             saving: None,
             saved: false,
             signalled: false,
+            cut_off: false,
             usage: None,
         })
     }
@@ -115,36 +140,52 @@ impl Agent {
     /// Runs until there is nothing left to do here.
     pub(super) async fn live(mut self) -> Result<(), String> {
         let mut term = signal(SignalKind::terminate()).map_err(|e| e.to_string())?;
+        let silence = Duration::from_millis(self.submitted.spec.deadlines.silence.0);
         let mut heard = Instant::now();
         let mut retry = RETRY.0;
         let mut not_before = Instant::now();
         loop {
-            match self.wake(&mut term, not_before).await {
-                Woken::Answered(Ok(synced)) => {
-                    heard = Instant::now();
+            match self.wake(&mut term, not_before, heard + silence).await {
+                Woken::Answered {
+                    asked,
+                    answer: Ok(synced),
+                } => {
+                    // The master counts from when it heard the question, which was after it left and perhaps long
+                    // before its answer came.
+                    heard = asked;
                     retry = RETRY.0;
-                    not_before = heard;
-                    self.on_answer(synced);
+                    let news = self.on_answer(synced);
                     if self.saved && self.reports.is_empty() {
                         return Ok(());
                     }
+                    // A master without news holds the question for a beat. One that does not is not asked in circles.
+                    not_before = match news {
+                        true => Instant::now(),
+                        false => asked + self.beat().min(RETRY.1),
+                    };
                 }
-                Woken::Answered(Err(CallError::Refused { error, .. })) => {
-                    tracing::warn!("the master does not want this agent: {error}");
-                    self.signalled = true;
-                }
-                Woken::Answered(Err(error)) => {
+                Woken::Answered {
+                    answer: Err(error), ..
+                } => {
+                    if let CallError::Refused { status, error, .. } = &error
+                        && *status < 500
+                    {
+                        tracing::warn!("the master does not want this agent: {error}");
+                        self.signalled = true;
+                    }
                     tracing::debug!("no answer: {error}");
                     not_before = Instant::now() + retry;
                     retry = (retry * 2).min(RETRY.1);
                 }
-                Woken::Exited(exit) => self.on_exited(exit),
-                Woken::KillIsDue => {
-                    if let Some(running) = &mut self.running {
-                        running.program.kill();
-                        running.kill_at = None;
-                    }
+                Woken::Started(started) => {
+                    self.on_started(started);
+                    not_before = Instant::now();
                 }
+                Woken::Exited(exit) => {
+                    self.on_exited(exit);
+                    not_before = Instant::now();
+                }
+                Woken::KillIsDue => self.on_kill_due(),
                 Woken::Saved(error) => {
                     self.saving = None;
                     self.saved = true;
@@ -155,48 +196,63 @@ impl Agent {
                     tracing::info!("told to end");
                     self.signalled = true;
                 }
-            }
-            let silence = Duration::from_millis(self.submitted.spec.deadlines.silence.0);
-            if heard.elapsed() > silence && !self.signalled {
-                tracing::warn!("no master for {silence:?}; leaving");
-                self.signalled = true;
-            }
-            self.reconcile().await;
-            if self.signalled && self.running.is_none() {
-                // The last words are said once: there may be nobody left to hear them.
-                let last = self.sync();
-                if let Some(last) = last.filter(|_| !self.reports.is_empty()) {
-                    let call = self
-                        .client
-                        .call(Method::POST, "/v1/sync", last, CALL_MAX / 10);
-                    if let Err(error) = call.await {
-                        tracing::debug!("nobody hears the last words: {error}");
-                    }
+                Woken::CutOff => {
+                    tracing::warn!("no master for {silence:?}; leaving");
+                    self.signalled = true;
+                    self.cut_off = true;
                 }
-                return Ok(());
+            }
+            self.reconcile();
+            if self.signalled && !self.is_busy() {
+                self.say_last_words().await;
+                return match self.cut_off {
+                    true => Err("cut off from its master".to_owned()),
+                    false => Ok(()),
+                };
             }
         }
     }
 
-    async fn wake(&mut self, term: &mut Signal, not_before: Instant) -> Woken {
+    /// Said once: there may be nobody left to hear them.
+    async fn say_last_words(&mut self) {
+        let last = self.sync();
+        if let Some(last) = last.filter(|_| !self.reports.is_empty()) {
+            let path = "/v1/sync";
+            let call = self.client.call(Method::POST, path, last, CALL_MAX / 10);
+            if let Err(error) = call.await {
+                tracing::debug!("nobody hears the last words: {error}");
+            }
+        }
+    }
+
+    async fn wake(&mut self, term: &mut Signal, not_before: Instant, cut_off: Instant) -> Woken {
         let question = self.sync();
+        let beat = self.beat();
+        let path = format!("/v1/sync?wait_ms={}", beat.as_millis());
         let client = &self.client;
         let ask = async {
             sleep_until(not_before).await;
             let Some(question) = question else {
                 return std::future::pending().await;
             };
-            let deadline = Duration::from_millis(BEAT_MS) + CALL_MAX;
-            match client
-                .call(Method::POST, "/v1/sync", question, deadline)
-                .await
-            {
-                Ok(answer) if answer.status == StatusCode::NO_CONTENT => Woken::Answered(Ok(None)),
-                Ok(answer) => Woken::Answered(answer.json().map(Some)),
-                Err(error) => Woken::Answered(Err(error)),
+            let asked = Instant::now();
+            let call = client.call(Method::POST, &path, question, beat + CALL_MAX);
+            let answer = match call.await {
+                Ok(answer) if answer.status == StatusCode::NO_CONTENT => Ok(None),
+                Ok(answer) => answer.json().map(Some),
+                Err(error) => Err(error),
+            };
+            Woken::Answered { asked, answer }
+        };
+        let give_up_at = self.starting.as_ref().and_then(|it| it.give_up_at);
+        let kill_at = self.running.as_ref().and_then(|it| it.kill_at);
+        let kill_at = kill_at.or(give_up_at);
+        let start = async {
+            match &mut self.starting {
+                Some(starting) => (&mut starting.program).await,
+                None => std::future::pending().await,
             }
         };
-        let kill_at = self.running.as_ref().and_then(|running| running.kill_at);
         let exit = async {
             match &mut self.running {
                 Some(running) => running.program.wait().await,
@@ -215,13 +271,24 @@ impl Agent {
                 None => std::future::pending().await,
             }
         };
+        let lost = |_| {
+            Err(StartError::Program(Refusal::of(
+                "starting it failed".into(),
+            )))
+        };
         tokio::select! {
+            started = start => Woken::Started(started.unwrap_or_else(lost)),
             exit = exit => Woken::Exited(exit),
             () = kill => Woken::KillIsDue,
             saved = saved => Woken::Saved(saved.unwrap_or_else(|_| Some("copying them failed".into()))),
             Some(()) = term.recv() => Woken::Signalled,
+            () = sleep_until(cut_off), if !self.signalled => Woken::CutOff,
             woken = ask => woken,
         }
+    }
+
+    fn beat(&self) -> Duration {
+        beat(self.submitted.spec.deadlines.silence)
     }
 
     fn sync(&mut self) -> Option<Payload> {
@@ -244,17 +311,35 @@ impl Agent {
         }
     }
 
-    fn on_answer(&mut self, synced: Option<Synced>) {
+    /// True if there was something new in it.
+    fn on_answer(&mut self, synced: Option<Synced>) -> bool {
         // An answer of any kind means that everything said was heard.
         self.reports.clear();
-        if let Some(Synced { number, order }) = synced {
-            self.seen = number;
-            self.order = Some(order);
+        let Some(Synced { number, order }) = synced else {
+            return false;
+        };
+        self.order = Some(order);
+        std::mem::replace(&mut self.seen, number) != number
+    }
+
+    fn is_busy(&self) -> bool {
+        self.starting.is_some() || self.running.is_some()
+    }
+
+    fn on_kill_due(&mut self) {
+        if let Some(running) = &mut self.running {
+            running.program.kill();
+            running.kill_at = None;
+        }
+        if let Some(starting) = self.starting.take() {
+            // Dropped on its way, it does not run.
+            starting.program.abort();
+            self.report_not_started(starting.round, "it was told to stop before it ran".into());
         }
     }
 
     fn on_exited(&mut self, exit: super::program::Exit) {
-        let Some(running) = self.running.take() else {
+        let Some(running) = self.running.take().filter(|_| !self.cut_off) else {
             return;
         };
         let mib = (exit.peak_memory_bytes.max(self.meter.peak_bytes()) >> 20).max(1);
@@ -274,7 +359,7 @@ impl Agent {
     }
 
     /// Acts on the difference between what should be and what is.
-    async fn reconcile(&mut self) {
+    fn reconcile(&mut self) {
         if self.signalled {
             let grace = self.submitted.spec.deadlines.grace;
             self.stop_program(grace);
@@ -291,25 +376,21 @@ impl Agent {
                 grace,
                 ..
             } => {
-                if self.running.is_some() {
+                if self.is_busy() {
                     self.stop_program(grace);
                 } else {
                     self.get_ready(round, ports, slot);
                 }
             }
             Order::Run(run) => {
-                let other = self
-                    .running
-                    .as_ref()
-                    .is_some_and(|running| running.round != run.round);
-                if other {
+                if self.is_busy() && self.ran != run.round {
                     self.stop_program(self.submitted.spec.deadlines.grace);
-                } else if self.running.is_none() && self.ran < run.round {
-                    self.start(run).await;
+                } else if !self.is_busy() && self.ran < run.round {
+                    self.start(run);
                 }
             }
             Order::Stop { grace, save } => {
-                if self.running.is_some() {
+                if self.is_busy() {
                     self.stop_program(grace);
                 } else if self.saving.is_none() && !self.saved {
                     self.save(save);
@@ -319,107 +400,70 @@ impl Agent {
     }
 
     fn stop_program(&mut self, grace: Span) {
+        let end = Instant::now() + Duration::from_millis(grace.0);
+        // What is about to run is asked to stop once it runs, and is given up if it never does.
+        if let Some(starting) = &mut self.starting {
+            starting.give_up_at.get_or_insert(end);
+        }
         if let Some(running) = &mut self.running
             && running.kill_at.is_none()
         {
             running.program.terminate();
-            running.kill_at = Some(Instant::now() + Duration::from_millis(grace.0));
+            running.kill_at = Some(end);
         }
     }
 
-    fn get_ready(&mut self, round: u32, ports: Vec<(String, bool)>, slot: (u32, u32)) {
-        let same = self
-            .ready
-            .as_ref()
-            .is_some_and(|(_, p, s)| (p, s) == (&ports, &slot));
-        if same && self.ready.as_ref().is_some_and(|(r, ..)| *r == round) {
-            return;
-        }
-        match self.take_ports(&ports, slot, same) {
-            Ok(endpoint) => {
-                self.ready = Some((round, ports, slot));
-                self.report(AgentReport::Ready { round, endpoint });
-            }
-            Err(why) => {
-                // Said once for this round; the master decides what follows.
-                self.ready = Some((round, ports, slot));
-                self.report(AgentReport::Unready { why });
-            }
-        }
-    }
-
-    fn take_ports(
-        &mut self,
-        ports: &[(String, bool)],
-        slot: (u32, u32),
-        same: bool,
-    ) -> Result<Endpoint, String> {
-        let host = self.setting.host.clone();
-        let ip = host
-            .parse()
-            .map_err(|_| format!("`{host}` is not an address"))?;
-        let range = self.submitted.spec.ports;
-        match &mut self.hold {
-            Some(hold) if same => hold.retake().map_err(|e| e.to_string())?,
-            _ => {
-                self.hold = None;
-                let need = |(name, keep): &(String, bool)| Need {
-                    name: name.clone(),
-                    keep: *keep,
-                };
-                let needs: Vec<_> = ports.iter().map(need).collect();
-                let slot = Slot {
-                    index: slot.0,
-                    of: slot.1,
-                };
-                let hold = Hold::take(ip, &needs, range.first..=range.last, slot);
-                self.hold = Some(hold.map_err(|e| e.to_string())?);
-            }
-        }
-        let ports = self.hold.as_ref().map(Hold::ports).unwrap_or_default();
-        Ok(Endpoint { host, ports })
-    }
-
-    async fn start(&mut self, run: Run) {
-        self.ran = run.round;
+    fn start(&mut self, run: Run) {
         let round = run.round;
+        self.ran = round;
+        self.meter.begin();
         let prepared = self
             .surroundings
             .prepare(&self.setting, &self.submitted, &run);
-        let prepared = prepared.map_err(|why| StartError::Program(super::exec::Refusal::of(why)));
-        let started = match prepared {
+        match prepared {
             Ok((program, output)) => {
                 if let Some(hold) = &mut self.hold {
                     hold.release_for_start();
                 }
-                Program::start(program, output).await
+                self.starting = Some(Starting {
+                    program: tokio::spawn(Program::start(program, output)),
+                    round,
+                    give_up_at: None,
+                });
             }
-            Err(error) => Err(error),
+            Err(why) => self.report_not_started(round, why),
+        }
+    }
+
+    fn on_started(&mut self, started: Result<Program, StartError>) {
+        let Some(Starting { round, .. }) = self.starting.take() else {
+            return;
         };
         match started {
             Ok(program) => {
-                let since = Instant::now();
                 self.running = Some(Running {
                     program,
                     round,
-                    since,
+                    since: Instant::now(),
                     kill_at: None,
                 });
                 self.report(AgentReport::Started { round });
             }
             Err(error) => {
-                let hint = error
-                    .hint()
-                    .map(|hint| format!(" ({hint})"))
-                    .unwrap_or_default();
-                let why = format!("{error}{hint}");
-                let exit = Exit {
-                    not_started: Some(why),
-                    ..Exit::default()
-                };
-                self.report(AgentReport::Exited { round, exit });
+                let hint = error.hint().map(|hint| format!(" ({hint})"));
+                let hint = hint.unwrap_or_default();
+                self.report_not_started(round, format!("{error}{hint}"));
             }
         }
+    }
+
+    fn report_not_started(&mut self, round: u32, why: String) {
+        let exit = Exit {
+            not_started: Some(why),
+            container_signalled: self.signalled,
+            ..Exit::default()
+        };
+        self.report(AgentReport::Exited { round, exit });
     }
 
     /// Copies the outputs beside the loop: it may take minutes, and the agent must go on beating.

@@ -1,13 +1,11 @@
 //! What a container uses: its processes as YARN would count them, and its GPUs.
 
-use std::fmt;
 use std::io;
-use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use nvml_wrapper::Nvml;
 use serde::{Deserialize, Serialize};
 
+use crate::os::nvml::nvml;
 use crate::os::proc_tree::Tree;
 
 const INTERVAL_MIN: Duration = Duration::from_millis(100);
@@ -17,7 +15,7 @@ const INTERVAL_MIN: Duration = Duration::from_millis(100);
 pub struct Usage {
     /// Resident memory of all its processes together.
     pub memory_bytes: u64,
-    /// The largest `memory_bytes` that was ever measured.
+    /// The largest `memory_bytes` that was measured since the program began.
     pub memory_peak_bytes: u64,
     /// Processor time of all its processes, those that have ended included.
     pub cpu_millis_total: u64,
@@ -63,14 +61,19 @@ impl Meter {
         }
     }
 
-    /// The most memory that was ever seen.
+    /// Another program is measured from now on: what an earlier one used at its most is not its fault.
+    pub fn begin(&mut self) {
+        self.peak_bytes = 0;
+    }
+
+    /// The most memory that was seen since the program began.
     pub fn peak_bytes(&self) -> u64 {
         self.peak_bytes
     }
 
-    /// One pass over `/proc`; cheap enough for once a second.
+    /// One look at each of its processes; cheap enough for once a second.
     pub fn sample(&mut self) -> io::Result<Usage> {
-        let sum = Tree::read()?.sum(self.root);
+        let sum = Tree::below(self.root)?.sum(self.root);
         let now = Instant::now();
         let millis = sum.cpu_ticks.saturating_mul(1000) / rustix::param::clock_ticks_per_second();
         // A child's time is missing for the moment between its end and its reaping.
@@ -102,33 +105,6 @@ fn devices(visible: &str) -> Vec<String> {
         .take_while(|name| !name.is_empty() && *name != "-1" && *name != "NoDevFiles")
         .map(str::to_owned)
         .collect()
-}
-
-/// NVIDIA's library, opened when first needed. That it is absent is nothing unusual.
-struct Library(Option<Nvml>);
-
-impl fmt::Debug for Library {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            out,
-            "Library({})",
-            if self.0.is_some() { "open" } else { "absent" }
-        )
-    }
-}
-
-fn nvml() -> Option<&'static Nvml> {
-    static LIBRARY: OnceLock<Library> = OnceLock::new();
-    let open = || {
-        // Where the driver is installed without its development files only the first name exists.
-        let names = ["libnvidia-ml.so.1", "libnvidia-ml.so"];
-        Library(
-            names
-                .iter()
-                .find_map(|name| Nvml::builder().lib_path(name.as_ref()).init().ok()),
-        )
-    };
-    LIBRARY.get_or_init(open).0.as_ref()
 }
 
 fn gpu(device: &str) -> Option<GpuUsage> {

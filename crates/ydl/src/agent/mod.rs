@@ -18,13 +18,18 @@ use std::{path::PathBuf, process::ExitCode};
 
 /// Runs an agent in the container whose directory this is, until it has nothing left to do.
 ///
-/// Everything is on one thread: a program dies with the thread that started its keeper.
+/// One thread is enough, and small: what is slow goes on in processes and pipes.
 pub fn run(dir: PathBuf) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
     let lived = match runtime {
-        Ok(runtime) => runtime.block_on(async { life::Agent::new(dir)?.live().await }),
+        Ok(runtime) => {
+            let lived = runtime.block_on(async { life::Agent::new(dir)?.live().await });
+            // Outputs that are still being copied when the agent must go are not waited for.
+            runtime.shutdown_background();
+            lived
+        }
         Err(error) => Err(format!("cannot start: {error}")),
     };
     match lived {

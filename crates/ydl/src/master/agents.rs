@@ -1,20 +1,21 @@
 //! The agents as the master sees them: when each was last heard, which order it knows, and whether it waits.
 
+use super::inbox::Answer;
 use crate::{
     agent::measure::Usage,
-    talk::{BEAT_MS, Synced},
-    wire::request::Reply,
+    talk::{Synced, beat},
 };
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 use tokio::{sync::oneshot, time::Instant};
 use ydl_core::{ContainerId, Job, Order, TaskId};
 
 /// So many beats may be missed before an agent counts as quiet.
 const MISSED: u32 = 3;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Agents {
     agents: BTreeMap<ContainerId, Known>,
+    first: u64,
 }
 
 #[derive(Debug)]
@@ -26,10 +27,17 @@ struct Known {
     order: Option<Order>,
     number: u64,
     /// Where the next order goes, if it listens, and the number of the one it has.
-    waiting: Option<(u64, oneshot::Sender<Reply>)>,
+    waiting: Option<(u64, oneshot::Sender<Answer>)>,
 }
 
 impl Agents {
+    /// Orders are numbered from `first` on, which no other master of this job may have done: an agent that has seen
+    /// the order of that number from another would never be told of ours.
+    pub(super) fn new(first: u64) -> Agents {
+        let agents = BTreeMap::new();
+        Agents { agents, first }
+    }
+
     /// An agent has spoken. True if it had been quiet.
     pub(super) fn heard(&mut self, container: &ContainerId, usage: Option<Usage>) -> bool {
         let known = self.known(container);
@@ -45,13 +53,13 @@ impl Agents {
         &mut self,
         container: &ContainerId,
         seen: u64,
-        answer: oneshot::Sender<Reply>,
+        answer: oneshot::Sender<Answer>,
         job: &Job,
     ) {
         if job.task_of(container).is_none() {
             // A stranger, or somebody from the past. It is not remembered, or strangers could fill our memory.
             let order = job.order(container);
-            drop(answer.send(Reply::json(&Synced {
+            drop(answer.send(Answer::Order(Synced {
                 number: u64::MAX,
                 order,
             })));
@@ -81,7 +89,7 @@ impl Agents {
                 order: order.clone(),
             };
             // It asks again if this does not reach it.
-            let _ = answer.send(Reply::json(&synced));
+            let _ = answer.send(Answer::Order(synced));
         }
     }
 
@@ -93,7 +101,7 @@ impl Agents {
     pub(super) fn quieted(&mut self, job: &Job) -> Vec<ContainerId> {
         self.agents
             .retain(|container, _| job.task_of(container).is_some());
-        let patience = Duration::from_millis(BEAT_MS) * MISSED;
+        let patience = beat(job.spec().deadlines.silence) * MISSED;
         let mut quieted = Vec::new();
         for (container, known) in &mut self.agents {
             if !known.quiet && known.heard.elapsed() > patience {
@@ -114,6 +122,7 @@ impl Agents {
     }
 
     fn known(&mut self, container: &ContainerId) -> &mut Known {
+        let number = self.first;
         self.agents
             .entry(container.clone())
             .or_insert_with(|| Known {
@@ -121,7 +130,7 @@ impl Agents {
                 quiet: false,
                 usage: None,
                 order: None,
-                number: 0,
+                number,
                 waiting: None,
             })
     }

@@ -44,12 +44,12 @@ pub(super) fn admit(secret: &Secret, head: &Head) -> Result<Scope, Reply> {
         ));
     };
     let path = head.path();
-    let allowed = match (&scope, path.get(1).copied()) {
-        (Scope::Agent(_), Some("sync")) => true,
-        (Scope::Program(_) | Scope::Client, Some("kv" | "watch" | "events")) => true,
-        (Scope::Client, Some("view" | "facts" | "kill" | "scale")) => true,
-        _ => false,
+    let allowed = match scope {
+        Scope::Agent(_) => ["sync"].as_slice(),
+        Scope::Program(_) => &["kv", "watch", "events"],
+        Scope::Client => &["kv", "watch", "events", "view", "facts", "kill", "scale"],
     };
+    let allowed = path.get(1).is_some_and(|door| allowed.contains(door));
     if path.first() != Some(&"v1") || !allowed {
         return Err(Reply::error(
             403,
@@ -66,15 +66,23 @@ pub(super) async fn answer(scope: Scope, request: Request, inbox: mpsc::Sender<L
         Ok(read) => read,
         Err(reply) => return reply,
     };
+    let may_wait = question.may_wait();
+    let wait = wait.filter(|_| may_wait).unwrap_or(ANSWER_MAX);
     let (answer, answered) = oneshot::channel();
     if inbox.send(Letter { question, answer }).await.is_err() {
-        return Reply::error(410, "the job is over", None);
+        return over();
     }
-    match timeout(wait.unwrap_or(ANSWER_MAX), answered).await {
-        Ok(Ok(reply)) => reply,
+    match timeout(wait, answered).await {
+        Ok(Ok(answer)) => answer.into(),
         // Nothing has changed, or the master is ending: ask again.
-        Ok(Err(_)) | Err(_) => Reply::empty(),
+        Ok(Err(_)) | Err(_) if may_wait => Reply::empty(),
+        Ok(Err(_)) => over(),
+        Err(_) => Reply::error(503, "the master has not answered in time", None),
     }
+}
+
+fn over() -> Reply {
+    Reply::error(410, "the job is over", None)
 }
 
 /// What a request asks, and how long its answer may be waited for.
@@ -102,11 +110,17 @@ fn read(scope: Scope, request: Request) -> Result<(Question, Option<Duration>), 
         Scope::Client => None,
     };
     let limit = || number("limit", PAGE as u64).map(|limit| limit as usize);
+    let container = by.as_deref().map(ContainerId::from);
+    let store = |wish| {
+        let by = container.clone();
+        Question::Store { by, wish }
+    };
     let question = match (&head.method, &path[1..]) {
         (&Method::POST, ["sync"]) => {
             let container = ContainerId::from(by.unwrap_or_default());
-            let beat = Some(Duration::from_millis(BEAT_MS));
-            return Ok((Question::Sync(container, parse(&body)?), beat));
+            let beat = Duration::from_millis(BEAT_MS);
+            let beat = wait.map_or(beat, |wait| wait.min(beat));
+            return Ok((Question::Sync(container, parse(&body)?), Some(beat)));
         }
         (&Method::GET, ["view"]) => Question::View {
             seen: number("seen", 0)?,
@@ -124,17 +138,17 @@ fn read(scope: Scope, request: Request) -> Result<(Question, Option<Duration>), 
         }
         (&Method::GET, ["kv"]) => {
             let (prefix, after) = (text("prefix").unwrap_or_default(), text("after_key"));
-            Question::Store(Wish::List {
+            store(Wish::List {
                 prefix,
                 after,
                 limit: limit()?,
             })
         }
         (&Method::DELETE, ["kv"]) => match text("prefix") {
-            Some(prefix) => Question::Store(Wish::Do(Op::DeletePrefix { prefix })),
+            Some(prefix) => store(Wish::Do(Op::DeletePrefix { prefix })),
             None => return Err(bad("which keys? name a key or a `prefix`")),
         },
-        (&Method::GET, ["kv", ..]) => Question::Store(Wish::Get {
+        (&Method::GET, ["kv", ..]) => store(Wish::Get {
             key: head.rest(2),
             wait: wait.is_some(),
         }),
@@ -150,23 +164,21 @@ fn read(scope: Scope, request: Request) -> Result<(Question, Option<Duration>), 
             };
             let owner = by.filter(|_| head.query.contains_key("owned"));
             let value = Blob::from(body.as_slice());
-            Question::Store(Wish::Do(Op::Put {
+            store(Wish::Do(Op::Put {
                 key: head.rest(2),
                 value,
                 owner,
                 only_if,
             }))
         }
-        (&Method::DELETE, ["kv", ..]) => {
-            Question::Store(Wish::Do(Op::Delete { key: head.rest(2) }))
-        }
-        (&Method::GET, ["watch"]) => Question::Store(Wish::Watch(Wait::Changes {
+        (&Method::DELETE, ["kv", ..]) => store(Wish::Do(Op::Delete { key: head.rest(2) })),
+        (&Method::GET, ["watch"]) => store(Wish::Watch(Wait::Changes {
             prefix: text("prefix").unwrap_or_default(),
             after: number("after", 0)?,
         })),
         (&Method::POST, ["events", ..]) => {
             let data = Blob::from(body.as_slice());
-            Question::Store(Wish::Do(Op::Emit {
+            store(Wish::Do(Op::Emit {
                 name: head.rest(2),
                 data,
                 by,
@@ -174,7 +186,7 @@ fn read(scope: Scope, request: Request) -> Result<(Question, Option<Duration>), 
         }
         (&Method::GET, ["events"]) => {
             let (after, name) = (number("after", 0)?, text("name"));
-            Question::Store(match wait {
+            store(match wait {
                 Some(_) => Wish::Watch(Wait::Events { after, name }),
                 None => Wish::Events {
                     after,

@@ -13,7 +13,32 @@ pub struct Letter {
     /// What is asked.
     pub question: Question,
     /// Where the answer goes.
-    pub answer: oneshot::Sender<Reply>,
+    pub answer: oneshot::Sender<Answer>,
+}
+
+/// What goes back.
+#[derive(Debug)]
+pub enum Answer {
+    /// An answer that is ready to be sent.
+    Reply(Reply),
+    /// An agent's order. It is written out only when its turn comes: a round of a thousand tells each of its
+    /// members about all of them, and a thousand such texts at once would be most of the master's memory.
+    Order(talk::Synced),
+}
+
+impl From<Reply> for Answer {
+    fn from(reply: Reply) -> Answer {
+        Answer::Reply(reply)
+    }
+}
+
+impl From<Answer> for Reply {
+    fn from(answer: Answer) -> Reply {
+        match answer {
+            Answer::Reply(reply) => reply,
+            Answer::Order(synced) => Reply::json(&synced),
+        }
+    }
 }
 
 /// What can be asked of a master.
@@ -41,7 +66,26 @@ pub enum Question {
         instances: u32,
     },
     /// User code or a person wants something of the key-value store.
-    Store(super::store::Wish),
+    Store {
+        /// The container whose program it is; nobody for a person.
+        by: Option<ContainerId>,
+        /// What.
+        wish: super::store::Wish,
+    },
+}
+
+impl Question {
+    /// Whether no answer within its time means that there is nothing new, and not that something is wrong.
+    pub fn may_wait(&self) -> bool {
+        use super::store::Wish;
+        match self {
+            Question::Sync(..) | Question::View { .. } | Question::Facts { .. } => true,
+            Question::Store { wish, .. } => {
+                matches!(wish, Wish::Watch(_) | Wish::Get { wait: true, .. })
+            }
+            Question::Kill(_) | Question::Scale { .. } => false,
+        }
+    }
 }
 
 /// The two ends of a new inbox.

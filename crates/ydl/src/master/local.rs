@@ -2,15 +2,16 @@
 
 use super::{
     api,
-    inbox::{Letter, inbox},
+    inbox::{Letter, Question, inbox},
     journal::{self, Journal},
     shell::Master,
 };
 use crate::{
-    backend::local::{HOST, Local},
+    backend::local::{HOST_IP, Local},
     jobs::{JobDir, MasterPlace, Submitted},
     os::process::{Identity, become_subreaper},
     report::Report,
+    talk::Kill,
     wire::{
         secret::{Scope, Secret},
         server::{self, Limits},
@@ -20,12 +21,14 @@ use crate::{
 use std::{
     fs::{self, File},
     io::Write,
+    net::SocketAddr,
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
 };
 use tokio::{
     net::TcpListener,
+    signal::unix::{Signal, SignalKind, signal},
     sync::{mpsc, oneshot},
 };
 use ydl_core::Outcome;
@@ -60,6 +63,10 @@ async fn live(dir: JobDir) -> Result<Outcome, Report> {
     let submitted: Submitted =
         serde_json::from_slice(&bytes).map_err(|e| failed("read", &file, &e))?;
 
+    // First of all: whoever has the journal is the job's master, and a second one must change nothing.
+    let path = dir.journal_file();
+    let journal = Journal::create(&path, journal::Sync::Sometime)
+        .map_err(|e| Report::trouble(e.to_string()))?;
     become_subreaper().map_err(|e| Report::trouble(format!("cannot adopt processes: {e}")))?;
     let secret =
         Secret::random().ok_or_else(|| Report::trouble("the system gives no random bytes"))?;
@@ -67,9 +74,9 @@ async fn live(dir: JobDir) -> Result<Outcome, Report> {
     let tls = certificate
         .server()
         .map_err(|e| Report::trouble(e.to_string()))?;
-    let listener = TcpListener::bind((HOST, 0)).await;
+    let any = SocketAddr::from((HOST_IP, 0));
     let listener =
-        listener.map_err(|e| Report::trouble(format!("cannot listen on {HOST}: {e}")))?;
+        server::listen(any).map_err(|e| Report::trouble(format!("cannot listen on {any}: {e}")))?;
     let address = listener
         .local_addr()
         .map_err(|e| Report::trouble(e.to_string()))?
@@ -83,9 +90,6 @@ async fn live(dir: JobDir) -> Result<Outcome, Report> {
     token
         .write(&dir.token_file())
         .map_err(|e| Report::trouble(e.to_string()))?;
-    let path = dir.journal_file();
-    let journal =
-        Journal::create(&path, journal::Sync::Sometime).map_err(|e| failed("create", &path, &e))?;
     let path = dir.events_file();
     let events = File::create(&path).map_err(|e| failed("create", &path, &e))?;
     let secret = Arc::new(secret);
@@ -97,21 +101,65 @@ async fn live(dir: JobDir) -> Result<Outcome, Report> {
     )
     .map_err(|e| Report::trouble(format!("cannot use this machine: {e}")))?;
 
+    let signals =
+        Signals::listen().map_err(|e| Report::trouble(format!("cannot listen to signals: {e}")))?;
     write_place(&dir, &address)?;
     say(&serde_json::json!({ "address": address }));
     let master = Master::new(submitted.spec, dir, backend, Some(journal), Some(events));
     let (letters, inbox) = inbox();
+    let ending = tokio::spawn(signals.end(letters.clone()));
     let (over, ended) = oneshot::channel::<()>();
-    let serving = tokio::spawn(serve(listener, tls, secret, letters, async {
+    let mut serving = tokio::spawn(serve(listener, tls, secret, letters, async {
         // Dropped or sent, it means the same.
         let _ = ended.await;
     }));
-    let outcome = master.run(inbox).await;
+    let outcome = tokio::select! {
+        outcome = master.run(inbox) => outcome,
+        // A master that nobody can reach would only wait until all its agents are silent.
+        ended = &mut serving => {
+            let why = ended.map_or_else(|error| error.to_string(), |()| "they closed".to_owned());
+            return Err(Report::trouble(format!("the master's doors are broken: {why}")));
+        }
+    };
+    ending.abort();
     drop(over);
     if let Err(error) = serving.await {
         tracing::error!("the master's doors were broken: {error}");
     }
     Ok(outcome)
+}
+
+/// The signals by which somebody ends a process, a machine that goes down above all. They end the job.
+struct Signals {
+    terminations: Signal,
+    interrupts: Signal,
+}
+
+impl Signals {
+    fn listen() -> std::io::Result<Signals> {
+        Ok(Signals {
+            terminations: signal(SignalKind::terminate())?,
+            interrupts: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    /// The first ends the job with grace, later ones without.
+    async fn end(mut self, letters: mpsc::Sender<Letter>) {
+        for now in std::iter::once(false).chain(std::iter::repeat(true)) {
+            let name = tokio::select! {
+                Some(()) = self.terminations.recv() => "SIGTERM",
+                Some(()) = self.interrupts.recv() => "SIGINT",
+                else => return,
+            };
+            let by = format!("{name} to the master");
+            // Nobody waits for the answer.
+            let (answer, _) = oneshot::channel();
+            let question = Question::Kill(Kill { by, now });
+            if letters.send(Letter { question, answer }).await.is_err() {
+                return;
+            }
+        }
+    }
 }
 
 /// Opens the master's doors until `stop`.

@@ -5,16 +5,16 @@
 use super::{
     agents::Agents,
     clock::Clock,
-    inbox::{Letter, Question},
+    inbox::{Answer, Letter, Question},
     journal::Journal,
     kv::Op,
-    store::Shelf,
+    store::{Shelf, Wish},
     watchers::Watchers,
 };
 use crate::{
     backend::{Backend, Launch},
-    jobs::JobDir,
-    talk::{AgentReport, Facts, Sync, Viewed},
+    jobs::{EVENTS_BYTES_MAX, JobDir},
+    talk::{AgentReport, Sync, Viewed},
     wire::request::Reply,
 };
 use serde::{Deserialize, Serialize};
@@ -23,7 +23,9 @@ use tokio::{
     sync::{mpsc, oneshot},
     time::{MissedTickBehavior, interval, sleep_until},
 };
-use ydl_core::{Action, Asks, ContainerId, Event, Fact, Job, JobSpec, Outcome, RoleName, Time};
+use ydl_core::{
+    Action, Asks, ContainerId, Event, Fact, Job, JobSpec, JobView, Outcome, RoleName, Time,
+};
 
 /// How often the shell looks for agents that have become quiet.
 const LOOK: Duration = Duration::from_secs(1);
@@ -48,6 +50,7 @@ pub struct Master<B> {
     /// Without it after a write has failed: the job matters more than its diary.
     journal: Option<Journal>,
     events: Option<File>,
+    events_bytes: u64,
     shelf: Shelf,
     agents: Agents,
     watchers: Watchers,
@@ -75,8 +78,9 @@ impl<B: Backend> Master<B> {
             clock,
             journal,
             events,
+            events_bytes: 0,
             shelf: Shelf::default(),
-            agents: Agents::default(),
+            agents: Agents::new(clock.now().0),
             watchers: Watchers::default(),
             asked: Asks::default(),
             outcome: None,
@@ -174,7 +178,14 @@ impl<B: Backend> Master<B> {
                 reply(answer, Reply::empty());
             }
             Question::Scale { role, instances } => self.on_scale(role, instances, answer),
-            Question::Store(wish) => {
+            Question::Store {
+                by: Some(container),
+                wish: Wish::Do(_),
+            } if self.job.task_of(&container).is_none() => {
+                let what = format!("`{container}` is gone and can change nothing");
+                reply(answer, Reply::error(410, what, None));
+            }
+            Question::Store { wish, .. } => {
                 if let Some(op) = self.shelf.grant(wish, answer) {
                     self.write_down(&Record::Changed(op));
                 }
@@ -182,7 +193,7 @@ impl<B: Backend> Master<B> {
         }
     }
 
-    fn on_sync(&mut self, container: ContainerId, sync: Sync, answer: oneshot::Sender<Reply>) {
+    fn on_sync(&mut self, container: ContainerId, sync: Sync, answer: oneshot::Sender<Answer>) {
         if self.job.task_of(&container).is_some() && self.agents.heard(&container, sync.usage) {
             self.feed(Event::Heard {
                 container: container.clone(),
@@ -209,7 +220,7 @@ impl<B: Backend> Master<B> {
         self.agents.answer(&container, sync.seen, answer, &self.job);
     }
 
-    fn on_scale(&mut self, role: RoleName, instances: u32, answer: oneshot::Sender<Reply>) {
+    fn on_scale(&mut self, role: RoleName, instances: u32, answer: oneshot::Sender<Answer>) {
         let most = ydl_core::spec::MOST_TASKS;
         let refusal = if self.job.spec().role(&role).is_none() {
             Some(format!("the job has no role `{role}`"))
@@ -241,12 +252,9 @@ impl<B: Backend> Master<B> {
     }
 
     fn show(&mut self) {
-        let (job, agents) = (&self.job, &self.agents);
-        self.watchers.show(|number| Viewed {
-            number,
-            view: job.view(),
-            usage: agents.usage(job),
-        });
+        let (job, agents, now) = (&self.job, &self.agents, self.clock.now());
+        self.watchers
+            .show(|number| viewed(number, job, agents, now));
     }
 
     fn record(&mut self, fact: Fact) {
@@ -256,6 +264,10 @@ impl<B: Backend> Master<B> {
                 .map_err(std::io::Error::from)
                 .and_then(|mut line| {
                     line.push(b'\n');
+                    self.events_bytes += line.len() as u64;
+                    if self.events_bytes > EVENTS_BYTES_MAX {
+                        return Err(std::io::ErrorKind::FileTooLarge.into());
+                    }
                     events.write_all(&line)
                 });
             if let Err(error) = written {
@@ -282,11 +294,7 @@ impl<B: Backend> Master<B> {
 
     /// Leaves the last view behind, whole or not at all.
     fn keep_result(&self) {
-        let last = Viewed {
-            number: u64::MAX,
-            view: self.job.view(),
-            usage: self.agents.usage(&self.job),
-        };
+        let last = viewed(u64::MAX, &self.job, &self.agents, self.clock.now());
         let path = self.dir.result_file();
         let aside = path.with_extension("aside");
         let kept = serde_json::to_vec_pretty(&last)
@@ -299,6 +307,16 @@ impl<B: Backend> Master<B> {
     }
 }
 
+/// The job as it is at this moment, which may be long after the last event.
+fn viewed(number: u64, job: &Job, agents: &Agents, now: Time) -> Viewed {
+    let view = JobView { now, ..job.view() };
+    Viewed {
+        number,
+        view,
+        usage: agents.usage(job),
+    }
+}
+
 /// Waits for that moment, or for ever.
 async fn at(moment: Option<tokio::time::Instant>) {
     match moment {
@@ -307,13 +325,7 @@ async fn at(moment: Option<tokio::time::Instant>) {
     }
 }
 
-fn reply(answer: oneshot::Sender<Reply>, reply: Reply) {
+fn reply(answer: oneshot::Sender<Answer>, reply: Reply) {
     // Whoever asked may have gone.
-    let _ = answer.send(reply);
-}
-
-impl From<Facts> for Reply {
-    fn from(facts: Facts) -> Reply {
-        Reply::json(&facts)
-    }
+    let _ = answer.send(reply.into());
 }

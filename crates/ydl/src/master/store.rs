@@ -1,5 +1,6 @@
 //! The key-value store as the master keeps it: the store itself, and those who wait for something in it.
 
+use super::inbox::Answer;
 use super::kv::{Done, Found, Op, Refusal, Store, Wait, WaiterId, Woken};
 use crate::wire::{messages::REVISION_HEADER, request::Reply};
 use std::collections::BTreeMap;
@@ -43,13 +44,13 @@ pub enum Wish {
 #[derive(Debug, Default)]
 pub(super) struct Shelf {
     store: Store,
-    waiting: BTreeMap<WaiterId, oneshot::Sender<Reply>>,
+    waiting: BTreeMap<WaiterId, oneshot::Sender<Answer>>,
     next: u64,
 }
 
 impl Shelf {
     /// Grants a wish. A change that was made is returned, for the journal.
-    pub(super) fn grant(&mut self, wish: Wish, answer: oneshot::Sender<Reply>) -> Option<Op> {
+    pub(super) fn grant(&mut self, wish: Wish, answer: oneshot::Sender<Answer>) -> Option<Op> {
         let (reply, done) = match wish {
             Wish::Do(op) => match self.apply(op.clone()) {
                 Ok(reply) => (reply, Some(op)),
@@ -84,7 +85,7 @@ impl Shelf {
             ),
         };
         // Whoever asked may have gone.
-        let _ = answer.send(reply);
+        let _ = answer.send(reply.into());
         done
     }
 
@@ -113,7 +114,7 @@ impl Shelf {
         } in applied.woken
         {
             if let Some(answer) = self.waiting.remove(&waiter) {
-                let _ = answer.send(found(what));
+                let _ = answer.send(found(what).into());
             }
         }
         Ok(match applied.done {
@@ -122,7 +123,7 @@ impl Shelf {
         })
     }
 
-    fn wait(&mut self, wait: Wait, answer: oneshot::Sender<Reply>) {
+    fn wait(&mut self, wait: Wait, answer: oneshot::Sender<Answer>) {
         self.next += 1;
         let waiter = WaiterId(self.next);
         let reply = match self.store.wait(waiter, wait) {
@@ -133,7 +134,7 @@ impl Shelf {
             Ok(Some(what)) => found(what),
             Err(refusal) => refused(&refusal),
         };
-        let _ = answer.send(reply);
+        let _ = answer.send(reply.into());
     }
 }
 

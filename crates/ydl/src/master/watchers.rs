@@ -1,5 +1,6 @@
 //! Those who look at the job: each is answered when there is something newer than what it has seen.
 
+use super::inbox::Answer;
 use crate::{
     talk::{Facts, Viewed},
     wire::request::Reply,
@@ -21,11 +22,11 @@ const FACTS_TOLD: usize = 1000;
 pub(super) struct Watchers {
     number: u64,
     shown: Instant,
-    views: Vec<(u64, oneshot::Sender<Reply>)>,
+    views: Vec<(u64, oneshot::Sender<Answer>)>,
     facts: VecDeque<Fact>,
     /// The number of the first fact that is still kept.
     first: u64,
-    readers: Vec<(u64, oneshot::Sender<Reply>)>,
+    readers: Vec<(u64, oneshot::Sender<Answer>)>,
 }
 
 impl Default for Watchers {
@@ -47,19 +48,19 @@ impl Watchers {
         self.number += 1;
     }
 
-    pub(super) fn view(&mut self, seen: u64, answer: oneshot::Sender<Reply>) {
+    pub(super) fn view(&mut self, seen: u64, answer: oneshot::Sender<Answer>) {
         self.views.retain(|(_, answer)| !answer.is_closed());
         if self.views.len() >= WATCHERS_MAX {
-            drop(answer.send(crowded()));
+            drop(answer.send(crowded().into()));
             return;
         }
         self.views.push((seen, answer));
     }
 
-    pub(super) fn facts(&mut self, after: u64, answer: oneshot::Sender<Reply>) {
+    pub(super) fn facts(&mut self, after: u64, answer: oneshot::Sender<Answer>) {
         self.readers.retain(|(_, answer)| !answer.is_closed());
         if self.readers.len() >= WATCHERS_MAX {
-            drop(answer.send(crowded()));
+            drop(answer.send(crowded().into()));
             return;
         }
         self.readers.push((after, answer));
@@ -92,7 +93,7 @@ impl Watchers {
         let reply = Reply::json(&view(number));
         for (_, answer) in stale {
             // Whoever asked may have gone.
-            let _ = answer.send(reply.clone());
+            let _ = answer.send(reply.clone().into());
         }
     }
 
@@ -113,7 +114,7 @@ impl Watchers {
                 next: from + facts.len() as u64,
                 facts,
             };
-            let _ = answer.send(told.into());
+            let _ = answer.send(Reply::json(&told).into());
         }
     }
 }

@@ -3,24 +3,40 @@
 //!
 //! Whoever starts a process that a sweep for strays must spare starts it through here.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::{Mutex, PoisonError};
 
 use rustix::process::{Pid, WaitOptions};
 
-use super::proc_tree::Tree;
+use super::proc_tree::{Entry, Tree};
 use super::process::{Identity, Signal};
 
-static OURS: Mutex<Vec<Identity>> = Mutex::new(Vec::new());
+static OURS: Mutex<Ours> = Mutex::new(Ours {
+    children: BTreeSet::new(),
+    crowd: CROWD,
+});
+
+/// So many children are entered before those that have ended are looked for.
+const CROWD: usize = 64;
+
+struct Ours {
+    children: BTreeSet<Identity>,
+    /// Looking costs as much as there are children, so it is done when their number has doubled.
+    crowd: usize,
+}
 
 /// Starts a child that is nobody's stray.
 pub fn spawn(command: &mut tokio::process::Command) -> io::Result<tokio::process::Child> {
     // Held until the child is entered, else a sweep in another thread would take it for a stray.
     let mut ours = OURS.lock().unwrap_or_else(PoisonError::into_inner);
-    // Children that have ended leave the list here, so it cannot grow without end.
-    ours.retain(|child| Identity::of(child.pid) == Some(*child));
+    if ours.children.len() >= ours.crowd {
+        ours.children
+            .retain(|child| Identity::of(child.pid) == Some(*child));
+        ours.crowd = CROWD.max(ours.children.len() * 2);
+    }
     let child = command.spawn()?;
-    ours.extend(child.id().and_then(Identity::of));
+    ours.children.extend(child.id().and_then(Identity::of));
     Ok(child)
 }
 
@@ -28,10 +44,9 @@ pub fn spawn(command: &mut tokio::process::Command) -> io::Result<tokio::process
 /// still are: to be called again until there are none, or patience is at its end.
 pub fn sweep() -> io::Result<usize> {
     let ours = OURS.lock().unwrap_or_else(PoisonError::into_inner);
-    let tree = Tree::read()?;
     let mut left = 0;
-    for stray in tree.children(std::process::id()) {
-        if ours.contains(&stray.identity()) {
+    for stray in Entry::children_of(std::process::id())? {
+        if ours.children.contains(&stray.identity()) {
             continue;
         }
         if stray.is_over() {
@@ -39,7 +54,8 @@ pub fn sweep() -> io::Result<usize> {
             continue;
         }
         left += 1;
-        for process in tree.descendants(stray.pid).into_iter().chain([stray]) {
+        let tree = Tree::below(stray.pid)?;
+        for process in tree.descendants(stray.pid).into_iter().chain([&stray]) {
             // One that may not be killed (another user's) stays counted above.
             let _ = process.identity().signal(Signal::KILL);
         }

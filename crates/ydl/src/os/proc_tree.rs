@@ -27,6 +27,17 @@ impl Entry {
         read_stat(pid, &mut text)
     }
 
+    /// The children of a process, without a look at what is below them.
+    pub fn children_of(parent: u32) -> io::Result<Vec<Entry>> {
+        if !has_lists(parent)? {
+            return Ok(Tree::read()?.children(parent).copied().collect());
+        }
+        Ok(children_of(parent)
+            .into_iter()
+            .filter_map(Entry::of)
+            .collect())
+    }
+
     pub fn identity(&self) -> Identity {
         Identity {
             pid: self.pid,
@@ -67,6 +78,35 @@ impl Tree {
             if let Some(entry) = pid.and_then(|pid| read_stat(pid, &mut text)) {
                 tree.insert(entry);
             }
+        }
+        Ok(tree)
+    }
+
+    /// `root` and everything below it, without a look at the rest of the machine: what it costs grows with the
+    /// processes found, not with all there are.
+    pub fn below(root: u32) -> io::Result<Tree> {
+        let Some(first) = Entry::of(root) else {
+            return Ok(Tree::default());
+        };
+        if !has_lists(root)? {
+            return Tree::read();
+        }
+        let mut tree = Tree::default();
+        let mut text = [0; 2048];
+        let mut next = vec![first];
+        while let Some(entry) = next.pop() {
+            let known = tree.entries.contains_key(&entry.pid);
+            let children = if known {
+                Vec::new()
+            } else {
+                children_of(entry.pid)
+            };
+            tree.insert(entry);
+            next.extend(
+                children
+                    .into_iter()
+                    .filter_map(|pid| read_stat(pid, &mut text)),
+            );
         }
         Ok(tree)
     }
@@ -113,6 +153,29 @@ impl Tree {
                 cpu_ticks: sum.cpu_ticks.saturating_add(entry.cpu_ticks),
             })
     }
+}
+
+/// Whether the kernel was built with lists of children.
+fn has_lists(pid: u32) -> io::Result<bool> {
+    std::fs::exists(format!("/proc/{pid}/task/{pid}/children"))
+}
+
+/// The children of each thread of a process. One that vanishes meanwhile has none.
+fn children_of(pid: u32) -> Vec<u32> {
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
+        return Vec::new();
+    };
+    let lists = threads.filter_map(|thread| {
+        let list = thread.ok()?.path().join("children");
+        std::fs::read_to_string(list).ok()
+    });
+    let pids = lists.flat_map(|list| {
+        let pids = list
+            .split_ascii_whitespace()
+            .filter_map(|pid| pid.parse().ok());
+        pids.collect::<Vec<u32>>()
+    });
+    pids.collect()
 }
 
 fn read_stat(pid: u32, text: &mut [u8; 2048]) -> Option<Entry> {

@@ -58,11 +58,6 @@ impl Identity {
     }
 }
 
-/// Sends a signal to whichever process has this pid; says whether there was one.
-pub fn kill(pid: u32, signal: Signal) -> io::Result<bool> {
-    was_there(rustix::process::kill_process(checked(pid)?, signal))
-}
-
 /// Sends a signal to every process of a group; says whether there was any.
 pub fn kill_group(group: u32, signal: Signal) -> io::Result<bool> {
     was_there(rustix::process::kill_process_group(checked(group)?, signal))
@@ -124,7 +119,7 @@ mod tests {
 
     #[test]
     fn pid_zero_is_nobody() {
-        assert!(kill(0, Signal::CONT).is_err());
+        assert!(kill_group(0, Signal::CONT).is_err());
         assert!(kill_group(u32::MAX, Signal::CONT).is_err());
         assert_eq!(Identity::of(0), None);
     }

@@ -10,7 +10,9 @@ pub mod tls;
 
 pub mod request;
 
-mod pace;
+mod http;
+
+mod line;
 
 pub mod server;
 

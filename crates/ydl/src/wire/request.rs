@@ -33,7 +33,7 @@ pub struct Request {
 
 impl Head {
     pub(super) fn parse(
-        method: &Method,
+        method: Method,
         uri: &Uri,
         headers: &HeaderMap,
         peer: SocketAddr,
@@ -56,7 +56,7 @@ impl Head {
             .get(CONTENT_TYPE)
             .and_then(|value| value.to_str().ok());
         Ok(Self {
-            method: method.clone(),
+            method,
             segments,
             query,
             bearer,
@@ -162,7 +162,7 @@ mod tests {
             headers.insert(AUTHORIZATION, HeaderValue::from_str(value).unwrap());
         }
         let uri = uri.parse::<Uri>().unwrap();
-        Head::parse(&Method::GET, &uri, &headers, "127.0.0.1:1".parse().unwrap())
+        Head::parse(Method::GET, &uri, &headers, "127.0.0.1:1".parse().unwrap())
     }
 
     #[test]

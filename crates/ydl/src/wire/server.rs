@@ -5,30 +5,21 @@
 //! server hold anything for them.
 
 use std::collections::BTreeSet;
-use std::convert::Infallible;
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::Poll;
 use std::time::Duration;
 
-use http_body_util::{BodyExt, Full};
-use hyper::body::{Body, Bytes, Incoming};
-use hyper::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper::{Response, StatusCode};
-use hyper_util::rt::TokioIo;
 use rustls::ServerConfig;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
-use tokio::time::{sleep, sleep_until, timeout};
+use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
-use super::pace::{Pace, Paced, Phase};
+use super::line::{Lent, Line};
 use super::request::{Head, Reply, Request};
 
 /// What a server allows. The values are for one master with some thousand agents.
@@ -51,7 +42,7 @@ pub struct Limits {
     pub reply: Duration,
     /// From the stop signal to the end of answers under way.
     pub drain: Duration,
-    /// Request line and headers together. Less than 8192 is taken as 8192.
+    /// A request's first line and headers together.
     pub header_bytes_max: usize,
     /// One request's body.
     pub body_bytes_max: usize,
@@ -80,6 +71,22 @@ impl Default for Limits {
 /// Peers noted for misbehaviour; beyond this many nobody is noted any more.
 const NOTED_MAX: usize = 256;
 
+/// Connections that the system holds until they are accepted. A thousand agents may come at once,
+/// and those beyond this number would try again only after a second.
+const BACKLOG: u32 = 4096;
+
+/// A socket to give to [`serve`]. Port 0 lets the system choose.
+pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    // A master that starts again must not wait for the old one's connections to be forgotten.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
 /// Serves until `stop` ends, then lets answers under way be given for `limits.drain`. Dropping the
 /// future ends everything at once.
 ///
@@ -102,8 +109,8 @@ pub async fn serve<Who, Admit, Answer, Answered>(
     let shared = Arc::new(Shared {
         tls: TlsAcceptor::from(tls),
         limits,
-        // In KiB, because a semaphore counts no further than 32 bits on small machines.
-        bodies: Semaphore::new((limits.bodies_bytes_max >> 10).max(1)),
+        // In KiB, because room is asked for with 32 bits.
+        bodies: Semaphore::new(limits.bodies_bytes_max >> 10),
         noted: Mutex::default(),
     });
     let doors = Arc::new((admit, answer));
@@ -123,12 +130,13 @@ pub async fn serve<Who, Admit, Answer, Answered>(
                     shared.note(peer, &"too many connections");
                     continue;
                 }
-                let line = Line {
-                    shared: shared.clone(),
+                lines.spawn(attend(
+                    shared.clone(),
+                    doors.clone(),
+                    stream,
                     peer,
-                    drain: drain.clone(),
-                };
-                lines.spawn(line.run(stream, doors.clone()));
+                    drain.clone(),
+                ));
             }
             Err(error) => {
                 // Connections that end may be what gives descriptors back, so they end meanwhile.
@@ -191,169 +199,33 @@ impl Shared {
     }
 }
 
-/// One connection.
-struct Line {
+/// One connection from its beginning to its end.
+async fn attend<Who, Answered: Future<Output = Reply>>(
     shared: Arc<Shared>,
+    doors: Arc<(
+        impl Fn(&Head) -> Result<Who, Reply>,
+        impl Fn(Who, Request) -> Answered,
+    )>,
+    stream: TcpStream,
     peer: SocketAddr,
-    drain: watch::Receiver<bool>,
-}
-
-impl Line {
-    async fn run<Who, Admit, Answer, Answered>(
-        mut self,
-        stream: TcpStream,
-        doors: Arc<(Admit, Answer)>,
-    ) where
-        Admit: Fn(&Head) -> Result<Who, Reply>,
-        Answer: Fn(Who, Request) -> Answered,
-        Answered: Future<Output = Reply>,
-    {
-        // Without it small answers wait for the peer's acknowledgement; it is no reason to give up.
-        let _ = stream.set_nodelay(true);
-        let limits = &self.shared.limits;
-        // Boxed, so that a connection does not hold room for its handshake for ever after.
-        let handshake = Box::pin(self.shared.tls.accept(stream));
-        let stream = match timeout(limits.handshake, handshake).await {
-            Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => return self.shared.note(self.peer, &error),
-            Err(_) => return self.shared.note(self.peer, &"no handshake in time"),
-        };
-
-        let pace = Arc::new(Pace::new(limits));
-        let io = TokioIo::new(Paced::new(stream, pace.clone()));
-        let header_bytes_max = limits.header_bytes_max.max(8192);
-        let connection = http1::Builder::new()
-            .max_buf_size(header_bytes_max)
-            .max_header_size(header_bytes_max)
-            .auto_date_header(false)
-            .serve_connection(
-                io,
-                service_fn(|request| {
-                    let (shared, pace) = (&self.shared, &pace);
-                    let ((admit, answer), peer) = (&*doors, self.peer);
-                    async move {
-                        let reply = exchange(shared, pace, peer, request, admit, answer).await;
-                        pace.enter(Phase::Reply);
-                        Ok::<_, Infallible>(response(reply))
-                    }
-                }),
-            );
-
-        let mut connection = pin!(connection);
-        let mut draining = pin!(self.drain.wait_for(|draining| *draining));
-        let mut drained = false;
-        let mut deadline = pace.deadline();
-        let mut alarm = pin!(sleep_until(deadline));
-        let ended = poll_fn(|cx| {
-            if !drained && draining.as_mut().poll(cx).is_ready() {
-                drained = true;
-                connection.as_mut().graceful_shutdown();
-            }
-            if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
-                return Poll::Ready(ended.map_err(|error| error.to_string()));
-            }
-            if pace.deadline() != deadline {
-                deadline = pace.deadline();
-                alarm.as_mut().reset(deadline);
-            }
-            alarm.as_mut().poll(cx).map(|()| pace.overdue())
-        });
-        if let Err(error) = ended.await {
-            self.shared.note(self.peer, &error);
-        }
-    }
-}
-
-async fn exchange<Who, Answered: Future<Output = Reply>>(
-    shared: &Shared,
-    pace: &Pace,
-    peer: SocketAddr,
-    request: hyper::Request<Incoming>,
-    admit: &impl Fn(&Head) -> Result<Who, Reply>,
-    answer: &impl Fn(Who, Request) -> Answered,
-) -> Reply {
-    pace.enter(Phase::Body);
-    let (parts, body) = request.into_parts();
-    let admitted = Head::parse(&parts.method, &parts.uri, &parts.headers, peer)
-        .and_then(|head| admit(&head).map(|who| (who, head)));
-    // The library's buffer lives as long as its view of the headers does.
-    drop(parts);
-    let (who, head) = match admitted {
-        Ok(admitted) => admitted,
-        Err(reply) => return reply,
+    draining: watch::Receiver<bool>,
+) {
+    // Without it small answers wait for the peer's acknowledgement; it is no reason to give up.
+    let _ = stream.set_nodelay(true);
+    // Boxed, so that a connection does not hold room for its handshake for ever after.
+    let handshake = shared.tls.accept(stream);
+    let handshake = Box::pin(async { handshake.await.map(Box::new) });
+    let stream = match timeout(shared.limits.handshake, handshake).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => return shared.note(peer, &error),
+        Err(_) => return shared.note(peer, &"no handshake in time"),
     };
-    let body = match read_body(shared, body).await {
-        Ok(body) => body,
-        Err(reply) => return reply,
+    let lent = Lent {
+        limits: &shared.limits,
+        bodies: &shared.bodies,
+        draining,
     };
-    pace.enter(Phase::Answer);
-    match timeout(shared.limits.answer, answer(who, Request { head, body })).await {
-        Ok(reply) => reply,
-        Err(_) => Reply::error(503, "no answer was found in time", None),
+    if let Err(trouble) = Line::new(stream, peer, lent).run(&doors.0, &doors.1).await {
+        shared.note(peer, &trouble);
     }
-}
-
-/// The body, if it is not too long. A body that is only somewhat too long is read to its end and
-/// thrown away: many clients read no answer before they have sent everything.
-async fn read_body(shared: &Shared, mut body: Incoming) -> Result<Vec<u8>, Reply> {
-    if body.is_end_stream() {
-        return Ok(Vec::new());
-    }
-    let limit = shared.limits.body_bytes_max;
-    let too_long = || {
-        let sentence = format!("the request's body is longer than {limit} bytes");
-        Reply::error(StatusCode::PAYLOAD_TOO_LARGE.as_u16(), sentence, None)
-    };
-    let tolerated = (limit as u64).saturating_mul(4);
-    let (announced, most) = (body.size_hint().lower(), body.size_hint().upper());
-    if announced > tolerated {
-        return Err(too_long());
-    }
-    let room = most
-        .unwrap_or(limit as u64)
-        .min(limit as u64)
-        .div_ceil(1 << 10);
-    let room = room.min((shared.limits.bodies_bytes_max as u64 >> 10).max(1));
-    let _room = shared.bodies.acquire_many(room as u32).await;
-
-    // Grown as bytes come and not as announced: a promise is cheap.
-    let mut bytes = Vec::new();
-    let mut length = 0;
-    while let Some(frame) = body.frame().await {
-        let broken = |_| Reply::error(400, "the request's body broke off", None);
-        let Ok(data) = frame.map_err(broken)?.into_data() else {
-            continue;
-        };
-        length += data.len() as u64;
-        if length > tolerated {
-            return Err(too_long());
-        } else if length > limit as u64 {
-            bytes = Vec::new();
-        } else {
-            bytes.extend_from_slice(&data);
-        }
-    }
-    if length > limit as u64 {
-        Err(too_long())
-    } else {
-        Ok(bytes)
-    }
-}
-
-fn response(reply: Reply) -> Response<Full<Bytes>> {
-    let empty = reply.body.is_empty();
-    let mut response = Response::new(Full::new(reply.body));
-    *response.status_mut() = reply.status;
-    let headers = response.headers_mut();
-    if !empty {
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static(reply.content_type));
-    } else if reply.status != StatusCode::NO_CONTENT {
-        headers.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
-    }
-    // The rest of a body that was turned away must not be taken for a next request.
-    if reply.status == StatusCode::PAYLOAD_TOO_LARGE {
-        headers.insert(CONNECTION, HeaderValue::from_static("close"));
-    }
-    headers.extend(reply.headers);
-    response
 }

@@ -13,11 +13,11 @@ use tokio::task::JoinHandle;
 use ydl::wire::client::{CallError, Client, ClientLimits, Payload};
 use ydl::wire::request::{Head, Reply, Request};
 use ydl::wire::secret::{Scope, Secret, Token};
-use ydl::wire::server::{Limits, serve};
+use ydl::wire::server::{Limits, listen, serve};
 use ydl::wire::tls::{self, Identity};
 
 pub const LONG: Duration = Duration::from_secs(20);
-pub const SHORT: Duration = Duration::from_millis(150);
+pub const SHORT: Duration = Duration::from_millis(500);
 
 /// Deadlines that a test can wait for.
 pub fn limits() -> Limits {
@@ -46,7 +46,7 @@ pub struct Place {
 }
 
 pub async fn place(limits: Limits) -> Place {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
     place_at(
         listener,
         limits,

@@ -2,7 +2,7 @@
 //!
 //! Each device has a lock file; a lock dies with the master that holds it, so a crash leaks none.
 
-use crate::jobs::JobDir;
+use crate::{jobs::JobDir, os::nvml::nvml};
 use rustix::fs::{FlockOperation, flock};
 use std::{
     collections::BTreeMap,
@@ -20,8 +20,7 @@ pub(super) struct Gpus {
 
 /// How many GPUs this machine has; none where there is no driver.
 pub fn count() -> u32 {
-    let nvml = nvml_wrapper::Nvml::init();
-    nvml.ok()
+    nvml()
         .and_then(|nvml| nvml.device_count().ok())
         .unwrap_or(0)
 }
@@ -40,10 +39,6 @@ impl Gpus {
             devices: devices.to_vec(),
             taken: BTreeMap::new(),
         }
-    }
-
-    pub(super) fn all(&self) -> u32 {
-        self.devices.len() as u32
     }
 
     /// So many devices that nobody else has, or none at all.

@@ -1,6 +1,6 @@
 //! Memory limits as a NodeManager keeps them: the whole process tree of a container against what it asked for.
 
-use crate::os::proc_tree::Tree;
+use crate::os::{proc_tree::Tree, process::Identity};
 use ydl_core::ContainerId;
 
 pub(super) struct Overrun {
@@ -10,7 +10,7 @@ pub(super) struct Overrun {
 }
 
 /// One pass over the processes of this machine for all containers together.
-pub(super) fn overruns(limits: impl Iterator<Item = (ContainerId, u32, u64)>) -> Vec<Overrun> {
+pub(super) fn overruns(limits: impl Iterator<Item = (ContainerId, Identity, u64)>) -> Vec<Overrun> {
     let mut limits = limits.peekable();
     if limits.peek().is_none() {
         return Vec::new();
@@ -22,9 +22,10 @@ pub(super) fn overruns(limits: impl Iterator<Item = (ContainerId, u32, u64)>) ->
             return Vec::new();
         }
     };
-    let over = limits.filter_map(|(container, pid, limit_mib)| {
-        let used_mib = tree.sum(pid).rss_bytes >> 20;
-        (used_mib > limit_mib).then_some(Overrun {
+    let over = limits.filter_map(|(container, agent, limit_mib)| {
+        let there = tree.entry(agent.pid)?.identity() == agent;
+        let used_mib = tree.sum(agent.pid).rss_bytes >> 20;
+        (there && used_mib > limit_mib).then_some(Overrun {
             container,
             used_mib,
             limit_mib,

@@ -8,20 +8,27 @@ mod limit;
 mod room;
 
 pub use gpus::count as count_gpus;
+pub use room::complaint;
 
 use super::{Backend, Launch};
 use crate::{
     env,
     jobs::{JobDir, Offer},
-    os::{children, process::Signal, spawn},
+    os::{
+        children,
+        process::{Identity, Signal},
+        spawn,
+    },
     wire::secret::{Scope, Secret},
 };
 use gpus::Gpus;
 use limit::Overrun;
 use room::Room;
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit, setrlimit};
 use std::{
     collections::{BTreeMap, VecDeque},
     io,
+    net::Ipv4Addr,
     path::PathBuf,
     process::Stdio,
     sync::Arc,
@@ -39,7 +46,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// How long a container's last processes may take to disappear after SIGKILL.
 const GONE_MAX: Duration = Duration::from_secs(10);
 /// The address of every task: nobody outside this machine has business with them.
-pub const HOST: &str = "127.0.0.1";
+pub const HOST_IP: Ipv4Addr = Ipv4Addr::LOCALHOST;
 
 /// The local backend of one job.
 #[derive(Debug)]
@@ -59,14 +66,16 @@ pub struct Local {
     ends: mpsc::UnboundedReceiver<(ContainerId, i32)>,
     end: mpsc::UnboundedSender<(ContainerId, i32)>,
     look: Interval,
+    /// The limit on descriptors that programs get: ours before it was raised.
+    descriptors: Rlimit,
 }
 
 #[derive(Debug)]
 struct Container {
     resources: ydl_core::spec::Resources,
     gpus: Vec<u32>,
-    /// The agent's process, once it runs.
-    pid: Option<u32>,
+    /// The agent's process, once it runs. Not its pid alone: it is reaped before its end is known here.
+    agent: Option<Identity>,
     /// Why it was killed, if it was.
     over: Option<ContainerEnd>,
 }
@@ -97,6 +106,7 @@ impl Local {
             ends,
             end,
             look,
+            descriptors: raise_descriptors(),
         })
     }
 
@@ -122,7 +132,7 @@ impl Local {
                 let new = Container {
                     resources,
                     gpus,
-                    pid: None,
+                    agent: None,
                     over: None,
                 };
                 self.containers.insert(container, new);
@@ -133,7 +143,7 @@ impl Local {
         }
     }
 
-    fn start(&mut self, container: &ContainerId) -> io::Result<u32> {
+    fn start(&mut self, container: &ContainerId) -> io::Result<Identity> {
         let Some(held) = self.containers.get(container) else {
             return Err(io::Error::other("it was given back"));
         };
@@ -142,7 +152,7 @@ impl Local {
             job: self.job.path().to_owned(),
             container: container.clone(),
             master: self.master.clone(),
-            host: HOST.to_owned(),
+            host: HOST_IP.to_string(),
         }
         .write(&dir, |scope: Scope| self.secret.token(&scope))?;
         let mut command = std::process::Command::new(&self.binary);
@@ -162,9 +172,10 @@ impl Local {
         spawn::die_with_parent(&mut command, Signal::TERM);
         spawn::own_group(&mut command);
         let mut child = children::spawn(&mut Command::from(command))?;
-        let pid = child
-            .id()
-            .ok_or_else(|| io::Error::other("it ended at once"))?;
+        // It has not been waited for, so even one that has ended is still there to be looked at.
+        let agent = child.id().and_then(Identity::of);
+        let agent = agent.ok_or_else(|| io::Error::other("it cannot be found in `/proc`"))?;
+        lower_descriptors(agent.pid, &self.descriptors);
         let (end, container) = (self.end.clone(), container.clone());
         tokio::spawn(async move {
             let status = child.wait().await.map_or(1, |status| {
@@ -177,7 +188,7 @@ impl Local {
             // The receiver is gone only when the master is.
             let _ = end.send((container, status));
         });
-        Ok(pid)
+        Ok(agent)
     }
 
     fn on_end(&mut self, container: ContainerId, status: i32) {
@@ -198,18 +209,19 @@ impl Local {
             return;
         };
         held.over.get_or_insert(why);
-        match held.pid {
+        match held.agent {
             // Its keeper sees the agent go and takes everything else with it; see `sweep_up`. That the agent has
             // gone already is no error.
-            Some(pid) => drop(crate::os::process::kill(pid, Signal::KILL)),
+            Some(agent) => drop(agent.signal(Signal::KILL)),
             None => self.on_end(container.clone(), 0),
         }
     }
 
-    /// Containers that use more memory than they asked for.
+    /// Containers that use more memory than they asked for, and GPUs that other jobs have given back.
     fn look(&mut self) {
+        self.grant();
         let limits = self.containers.iter().filter_map(|(container, held)| {
-            Some((container.clone(), held.pid?, held.resources.memory_mib))
+            Some((container.clone(), held.agent?, held.resources.memory_mib))
         });
         for Overrun {
             container,
@@ -243,9 +255,10 @@ impl Backend for Local {
         self.wanted = asks;
         let mut impossible = None;
         for ask in &self.wanted.asks {
-            impossible = impossible.or(self.room.never_fits(ask, &self.gpus));
+            impossible = impossible.or(self.room.never_fits(ask));
         }
         if let Some(why) = impossible {
+            self.wanted = Asks::default();
             self.happened.push_back(Event::Impossible { why });
             return;
         }
@@ -255,9 +268,9 @@ impl Backend for Local {
     fn launch(&mut self, container: ContainerId, launch: Launch) {
         tracing::debug!(%container, task = %launch.task, size = %launch.resources, "launch");
         match self.start(&container) {
-            Ok(pid) => {
+            Ok(agent) => {
                 if let Some(held) = self.containers.get_mut(&container) {
-                    held.pid = Some(pid);
+                    held.agent = Some(agent);
                 }
                 self.happened.push_back(Event::Launched { container });
             }
@@ -286,6 +299,7 @@ impl Backend for Local {
     }
 
     async fn close(&mut self) {
+        self.wanted = Asks::default();
         let all: Vec<_> = self.containers.keys().cloned().collect();
         for container in all {
             self.kill(&container, ContainerEnd::Released);
@@ -305,9 +319,36 @@ impl Backend for Local {
     }
 }
 
+/// A thousand agents need more descriptors than the thousand or so a process is usually given.
+fn raise_descriptors() -> Rlimit {
+    let now = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: now.maximum,
+        maximum: now.maximum,
+    };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::warn!("cannot have more descriptors: {error}");
+    }
+    now
+}
+
+/// Programs see the limit that the user set: some of them close every descriptor there could be.
+fn lower_descriptors(pid: u32, to: &Rlimit) {
+    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
+        return;
+    };
+    let (current, maximum) = (to.current, to.maximum);
+    if let Err(error) = prlimit(Some(pid), Resource::Nofile, Rlimit { current, maximum }) {
+        tracing::debug!("cannot set a limit on descriptors: {error}");
+    }
+}
+
 fn hostname() -> String {
     rustix::system::uname()
         .nodename()
         .to_string_lossy()
         .into_owned()
 }
+
+#[cfg(test)]
+mod tests;

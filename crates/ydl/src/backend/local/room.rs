@@ -1,11 +1,13 @@
 //! What is left of this machine.
 
-use super::gpus::Gpus;
 use crate::jobs::Offer;
 use ydl_core::{
-    Ask,
+    Ask, JobSpec,
     spec::{Memory, Resources},
 };
+
+/// Agent and keeper count towards a container's memory, as they do on a cluster. Together they are below 20 MiB.
+const LEAST_MIB: u64 = 32;
 
 #[derive(Debug)]
 pub(super) struct Room {
@@ -38,23 +40,65 @@ impl Room {
     }
 
     /// Why a container of this size can never be had here.
-    pub(super) fn never_fits(&self, ask: &Ask, gpus: &Gpus) -> Option<String> {
-        let size = &ask.resources;
-        let short = if size.memory_mib > self.offer.memory_mib {
-            format!(
-                "{} memory, there are {}",
-                Memory(size.memory_mib),
-                Memory(self.offer.memory_mib)
-            )
-        } else if size.vcores > self.offer.vcores {
-            format!("{} vcores, there are {}", size.vcores, self.offer.vcores)
-        } else if size.gpus > gpus.all() {
-            format!("{} GPUs, there are {}", size.gpus, gpus.all())
-        } else if let Some((name, count)) = size.other.iter().next() {
-            format!("{count} `{name}`, which one machine does not have")
-        } else {
-            return None;
-        };
+    pub(super) fn never_fits(&self, ask: &Ask) -> Option<String> {
+        let short = short(&ask.resources, &self.offer)?;
         Some(format!("a task of role `{}` needs {short}", ask.role))
+    }
+}
+
+/// Why a job can never run on what is offered: a task that is too large, or a gang that is. Tasks that start on their
+/// own may take turns.
+pub fn complaint(spec: &JobSpec, offer: &Offer) -> Option<String> {
+    for role in &spec.roles {
+        if role.resources.memory_mib < LEAST_MIB {
+            let (given, least) = (Memory(role.resources.memory_mib), Memory(LEAST_MIB));
+            let name = &role.name;
+            return Some(format!(
+                "a task of role `{name}` has {given} memory, and {least} is the least"
+            ));
+        }
+        if let Some(short) = short(&role.resources, offer) {
+            return Some(format!("a task of role `{}` needs {short}", role.name));
+        }
+    }
+    if !spec.gang.together {
+        return None;
+    }
+    let mut all = Resources::default();
+    for role in &spec.roles {
+        let n = role.instances;
+        all.memory_mib = all
+            .memory_mib
+            .saturating_add(role.resources.memory_mib.saturating_mul(u64::from(n)));
+        all.vcores = all
+            .vcores
+            .saturating_add(role.resources.vcores.saturating_mul(n));
+        all.gpus = all
+            .gpus
+            .saturating_add(role.resources.gpus.saturating_mul(n));
+    }
+    let short = short(&all, offer)?;
+    Some(format!(
+        "the job's {} tasks, which start together, need {short}",
+        spec.tasks()
+    ))
+}
+
+/// What of this size the offer does not have.
+fn short(size: &Resources, offer: &Offer) -> Option<String> {
+    let gpus = offer.gpus.len() as u32;
+    if size.memory_mib > offer.memory_mib {
+        let (needed, there) = (Memory(size.memory_mib), Memory(offer.memory_mib));
+        Some(format!("{needed} memory, and {there} are offered"))
+    } else if size.vcores > offer.vcores {
+        Some(format!(
+            "{} vcores, and {} are offered",
+            size.vcores, offer.vcores
+        ))
+    } else if size.gpus > gpus {
+        Some(format!("{} GPUs, and {gpus} are offered", size.gpus))
+    } else {
+        let (name, count) = size.other.iter().next()?;
+        Some(format!("{count} `{name}`, which one machine does not have"))
     }
 }

@@ -1,4 +1,4 @@
-//! Jobs on this machine: where each keeps its files.
+//! Where a job keeps its files.
 //!
 //! ```text
 //! $XDG_STATE_HOME/ydl/jobs/<id>/        0700
@@ -19,6 +19,9 @@
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use ydl_core::{ContainerId, JobSpec, TaskId, Time};
+
+/// The most that is written to `events.jsonl`, and read of it: far more than the facts of any sensible job.
+pub const EVENTS_BYTES_MAX: u64 = 256 << 20;
 
 /// The directory of one job.
 #[derive(Clone, Debug)]

@@ -1,0 +1,269 @@
+//! How fast the core decides. `cargo bench -p ydl-core` prints two tables and how they were measured.
+
+#[path = "../tests/simulation/agent.rs"]
+mod agent;
+#[path = "../tests/simulation/chaos.rs"]
+mod chaos;
+#[path = "../tests/simulation/checks.rs"]
+mod checks;
+#[path = "../tests/simulation/count.rs"]
+mod count;
+#[path = "../tests/simulation/faults.rs"]
+mod faults;
+#[path = "../tests/simulation/random.rs"]
+mod random;
+#[path = "../tests/simulation/report.rs"]
+mod report;
+#[path = "../tests/simulation/shell.rs"]
+mod shell;
+#[path = "../tests/simulation/success.rs"]
+mod success;
+#[path = "../tests/simulation/world.rs"]
+mod world;
+
+use std::{
+    collections::BTreeMap,
+    hint::black_box,
+    time::{Duration, Instant},
+};
+use world::World;
+use ydl_core::{
+    Action, ContainerId, Draft, Endpoint, Event, Exit, Framework, Grant, Job, JobSpec, NodeName,
+    RoleName, Span, Time,
+    job::Mutant,
+    spec::{
+        Backoff, Blame, Command, Completion, Deadlines, Environment, Gang, PortRange, Resources,
+        Restart, RoleSpec, Scope,
+    },
+};
+
+const SIZES: [u32; 4] = [10, 100, 1_000, 10_000];
+/// Each figure is the best of so many runs, or of as many as fit into the patience.
+const RUNS: usize = 20;
+const PATIENCE: Duration = Duration::from_secs(2);
+
+fn main() {
+    simulation();
+    whole_lives(true);
+    whole_lives(false);
+    new_rounds();
+}
+
+fn simulation() {
+    let began = Instant::now();
+    let (mut schedules, mut happenings) = (0u64, 0);
+    while began.elapsed() < 2 * PATIENCE {
+        let mut world = World::new(schedules, Mutant::None, false);
+        world.live();
+        schedules += 1;
+        happenings += world.happened;
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    println!(
+        "simulation: seeds 0 to {schedules} of the fault simulation, one thread, every check on"
+    );
+    println!("  {:.0} schedules/s", schedules as f64 / seconds);
+    println!("  {:.0} happenings/s\n", happenings as f64 / seconds);
+}
+
+/// The best time of several runs, each with fresh input.
+fn best<T>(prepare: impl Fn() -> T, run: impl Fn(T)) -> Duration {
+    let began = Instant::now();
+    let mut best = Duration::MAX;
+    for _ in 0..RUNS {
+        let input = prepare();
+        let start = Instant::now();
+        run(input);
+        best = best.min(start.elapsed());
+        if began.elapsed() > PATIENCE {
+            break;
+        }
+    }
+    best
+}
+
+fn whole_lives(together: bool) {
+    let kind = if together {
+        "that start together"
+    } else {
+        "that start on their own"
+    };
+    println!("the core: one job of n tasks {kind}, from its first grant to its end;");
+    println!("  per task: granted, launched, ready, started, quiet, heard, exited, saved;");
+    println!("  after each event the next deadline, the asks and the orders to be told are read");
+    println!(
+        "  {:>8} {:>10} {:>12} {:>10}",
+        "tasks", "events", "events/s", "ns/event"
+    );
+    for tasks in SIZES {
+        let events = life(tasks);
+        let took = best(
+            || (job(tasks, together), events.clone()),
+            |(mut job, events)| {
+                for (at, event) in events.into_iter().enumerate() {
+                    one(&mut job, at as u64, event);
+                }
+                assert!(job.finished());
+            },
+        );
+        line(tasks, events.len(), took);
+    }
+    println!();
+}
+
+/// One program fails and everybody starts again.
+fn new_rounds() {
+    println!("the core: one of n running tasks fails and the whole job is told to start again");
+    println!(
+        "  {:>8} {:>10} {:>12} {:>10}",
+        "tasks", "tasks", "tasks/s", "ns/task"
+    );
+    for tasks in SIZES {
+        let took = best(
+            || {
+                let mut job = job(tasks, true);
+                for (at, event) in life(tasks).into_iter().take(6 * tasks as usize).enumerate() {
+                    one(&mut job, at as u64, event);
+                }
+                job
+            },
+            |mut job| {
+                let exit = Exit {
+                    code: Some(1),
+                    ..Exit::default()
+                };
+                let container = ContainerId::from("c0");
+                let failed = Event::Exited {
+                    container,
+                    round: 1,
+                    exit,
+                };
+                one(&mut job, 6 * u64::from(tasks), failed);
+            },
+        );
+        line(tasks, tasks as usize, took);
+    }
+}
+
+fn line(tasks: u32, count: usize, took: Duration) {
+    let per = took.as_nanos() as f64 / count as f64;
+    println!("  {tasks:>8} {count:>10} {:>12.0} {per:>10.0}", 1e9 / per);
+}
+
+fn one(job: &mut Job, now: u64, event: Event) {
+    for action in job.handle(Time(now), event) {
+        if let Action::Tell(container) = &action {
+            black_box(job.order(container));
+        }
+        black_box(action);
+    }
+    black_box((job.next_deadline(), job.asks()));
+}
+
+fn job(tasks: u32, together: bool) -> Job {
+    let backoff = Backoff {
+        first: Span(0),
+        most: Span(0),
+    };
+    let role = RoleSpec {
+        name: RoleName::from("worker"),
+        instances: tasks,
+        resources: Resources {
+            memory_mib: 1024,
+            vcores: 1,
+            ..Resources::default()
+        },
+        command: Command::Program(vec!["true".into()]),
+        env: BTreeMap::new(),
+        restart: Restart {
+            scope: Scope::Job,
+            limit: 3,
+            backoff,
+            window: None,
+        },
+        completion: Completion::All,
+        tolerate: 0,
+        memory_growth: None,
+        ports: Vec::new(),
+    };
+    let draft = Draft {
+        name: "bench".into(),
+        framework: Framework::None,
+        environment: Environment::System,
+        files: Vec::new(),
+        roles: vec![role],
+        outputs: Vec::new(),
+        env: BTreeMap::new(),
+        gang: Gang {
+            together,
+            hold: Span::hours(1),
+            retries: 1,
+            backoff,
+        },
+        deadlines: Deadlines::default(),
+        blame: Blame::default(),
+        ports: PortRange::default(),
+        queue: None,
+        node_label: None,
+    };
+    Job::new(JobSpec::new(draft).expect("the job is valid"), Time(0)).0
+}
+
+/// Everything that happens to a job that goes well, kind by kind, as in a large job that starts at once.
+fn life(tasks: u32) -> Vec<Event> {
+    let ids: Vec<_> = (0..tasks)
+        .map(|at| ContainerId::from(format!("c{at}")))
+        .collect();
+    let mut events = Vec::new();
+    let mut each = |event: &dyn Fn(usize, ContainerId) -> Event| {
+        events.extend(
+            ids.iter()
+                .cloned()
+                .enumerate()
+                .map(|(at, id)| event(at, id)),
+        );
+    };
+    each(&|at, container| {
+        let grant = Grant {
+            container,
+            role: RoleName::from("worker"),
+            node: NodeName::from(format!("n{}", at % 100)),
+            resources: Resources {
+                memory_mib: 1024,
+                vcores: 1,
+                ..Resources::default()
+            },
+        };
+        Event::Granted {
+            grants: vec![grant],
+        }
+    });
+    each(&|_, container| Event::Launched { container });
+    each(&|at, container| Event::Ready {
+        container,
+        round: 1,
+        endpoint: Endpoint {
+            host: format!("10.0.{}.{}", at / 250, at % 250),
+            ports: BTreeMap::from([("main".to_string(), 20_000)]),
+        },
+    });
+    each(&|_, container| Event::Started {
+        container,
+        round: 1,
+    });
+    each(&|_, container| Event::Quieted { container });
+    each(&|_, container| Event::Heard { container });
+    each(&|_, container| Event::Exited {
+        container,
+        round: 1,
+        exit: Exit {
+            code: Some(0),
+            ..Exit::default()
+        },
+    });
+    each(&|_, container| Event::Saved {
+        container,
+        error: None,
+    });
+    events
+}

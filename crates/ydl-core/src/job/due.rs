@@ -1,0 +1,148 @@
+//! What a deadline says when it passes.
+
+use super::{Job, Mutant, Place, TaskKey, Then, attempt::Gone, timers::Timer};
+use crate::{
+    action::Action,
+    ending::{Cause, Ending, Wait},
+    time::Time,
+};
+use alloc::vec::Vec;
+
+impl Job {
+    /// When the task's present state must have ended.
+    pub(super) fn deadline(&self, key: TaskKey) -> Option<Time> {
+        let place = self.place_deadline(key);
+        let silence = self
+            .quiet_since(key)
+            .map(|since| since + self.spec.deadlines.silence)
+            .filter(|_| !self.mutant.is(Mutant::WaitsForTheSilent));
+        match (place, silence) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    fn place_deadline(&self, key: TaskKey) -> Option<Time> {
+        let d = &self.spec.deadlines;
+        let task = self.task(key);
+        match &task.place {
+            Place::Idle { until, .. } => Some(*until),
+            // A gathering has a deadline for all of its members, and tasks that start on their own may wait for
+            // each other's containers as long as any of them has one.
+            Place::Asked { since } => {
+                let alone = task.gathering.is_none() && self.spec.gang.together;
+                alone.then(|| *since + d.allocation)
+            }
+            Place::Launching { since, .. } => Some(*since + d.launch),
+            Place::Joining { since, .. } => Some(*since + d.join),
+            Place::Starting { .. } if self.mutant.is(Mutant::NoStartDeadline) => None,
+            Place::Starting { since, .. } => Some(*since + d.start),
+            Place::Rewinding { since, .. } => Some(*since + (d.grace + d.stop)),
+            Place::Stopping { since, save, .. } => {
+                let saving = *save && !self.spec.outputs.is_empty();
+                let end = *since + (d.grace + d.stop);
+                Some(if saving { end + d.save } else { end })
+            }
+            Place::Leaving { until, .. } => Some(*until),
+            Place::Ready { .. } | Place::Running { .. } | Place::Over { .. } => None,
+        }
+    }
+
+    /// Since when the task's agent misses its beats, where that matters: an agent that was never heard is late,
+    /// one that leaves need not be heard.
+    fn quiet_since(&self, key: TaskKey) -> Option<Time> {
+        match &self.task(key).place {
+            Place::Ready { on, .. }
+            | Place::Starting { on, .. }
+            | Place::Running { on, .. }
+            | Place::Rewinding { on, .. }
+            | Place::Stopping { on, .. } => self.held.get(on)?.quiet,
+            Place::Launching { .. }
+            | Place::Joining { .. }
+            | Place::Leaving { .. }
+            | Place::Idle { .. }
+            | Place::Asked { .. }
+            | Place::Over { .. } => None,
+        }
+    }
+
+    pub(super) fn arm(&mut self, key: TaskKey) {
+        let at = self.deadline(key);
+        self.timers.arm(Timer::Task(key), at);
+    }
+
+    /// Deadlines that have passed.
+    pub(super) fn on_due(&mut self, out: &mut Vec<Action>) {
+        while let Some(timer) = self.timers.pop(self.now) {
+            match timer {
+                Timer::Task(key) => self.on_task_due(key, out),
+                Timer::Gathering(round) => self.on_gathering_due(round, out),
+                Timer::Starved => {
+                    let missing = self.missing(self.starved_since);
+                    self.fail(Cause::NoContainers { missing }, out);
+                }
+                Timer::Run => {
+                    if let Some(limit) = self.spec.deadlines.run {
+                        self.fail(Cause::RanTooLong { limit }, out);
+                    }
+                }
+                Timer::Forgive => {
+                    self.nodes.forgive(self.now);
+                    self.timers.arm(Timer::Forgive, self.nodes.next_forgiven());
+                }
+            }
+        }
+    }
+
+    fn on_task_due(&mut self, key: TaskKey, out: &mut Vec<Action>) {
+        if self.deadline(key).is_none_or(|at| at > self.now) {
+            // A beat or an answer has moved it since it was armed.
+            self.arm(key);
+            return;
+        }
+        let place = self.task(key).place.clone();
+        match &place {
+            Place::Idle { .. } => self.ask(key),
+            Place::Asked { since } => {
+                let missing = self.missing(Some(*since));
+                self.fail(Cause::NoContainers { missing }, out);
+            }
+            Place::Launching { .. } => self.on_late(key, Wait::Launch, out),
+            Place::Joining { .. } => self.on_late(key, Wait::Join, out),
+            Place::Ready { .. } | Place::Starting { .. } | Place::Running { .. } => {
+                self.on_late(key, Wait::Start, out);
+            }
+            Place::Rewinding { .. } => self.on_late(key, Wait::Stop, out),
+            Place::Stopping { then, .. } => {
+                self.on_stopped(key, then.clone(), Gone::Unsure, None, out);
+            }
+            Place::Leaving {
+                then: Then::Judge, ..
+            } => {
+                let ending = self.judge(key, None);
+                self.on_fault(key, ending, Gone::Unsure, out);
+            }
+            // Its end was never confirmed. By now the agent, cut off from us, has stopped by itself.
+            Place::Leaving { then, .. } => self.go_on(key, then.clone(), out),
+            Place::Over { .. } => {}
+        }
+    }
+
+    /// An agent was quiet for too long, or else did not do what was waited for.
+    fn on_late(&mut self, key: TaskKey, wait: Wait, out: &mut Vec<Action>) {
+        let silence = self.spec.deadlines.silence;
+        let silent = self
+            .quiet_since(key)
+            .filter(|since| *since + silence <= self.now);
+        let ending = match silent {
+            Some(since) => Ending::Silent {
+                quiet: self.now - since,
+            },
+            None => Ending::TooLate {
+                wait,
+                after: self.now - self.task(key).place.since(),
+            },
+        };
+        self.on_fault(key, ending, Gone::Unsure, out);
+    }
+}

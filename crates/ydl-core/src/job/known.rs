@@ -1,0 +1,39 @@
+//! Which containers were granted before, so that a repeated grant is never taken for a new one.
+
+use super::place::TaskKey;
+use crate::id::ContainerId;
+use alloc::collections::{BTreeMap, VecDeque};
+
+/// A grant is repeated within a few beats, not a hundred thousand grants later.
+const MOST: usize = 100_000;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Known {
+    /// The task each went to, if any.
+    tasks: BTreeMap<ContainerId, Option<TaskKey>>,
+    /// The same in the order they came, so that the oldest are forgotten first.
+    order: VecDeque<ContainerId>,
+}
+
+impl Known {
+    pub(super) fn contains(&self, container: &ContainerId) -> bool {
+        self.tasks.contains_key(container)
+    }
+
+    /// The task it went to, which may have another container by now.
+    pub(super) fn task(&self, container: &ContainerId) -> Option<TaskKey> {
+        self.tasks.get(container).copied().flatten()
+    }
+
+    pub(super) fn add(&mut self, container: &ContainerId, task: Option<TaskKey>) {
+        if self.tasks.insert(container.clone(), task).is_some() {
+            return;
+        }
+        self.order.push_back(container.clone());
+        if self.order.len() > MOST
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.tasks.remove(&oldest);
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! What others read from a job: asks, orders, views, and why it waits.
+
+use super::{Job, Place, Stage, Task, TaskKey};
+use crate::{
+    action::{Ask, Asks, Order, Run},
+    ending::Outcome,
+    fact::counted,
+    id::{ContainerId, TaskId},
+    spec::{JobSpec, Resources},
+    view::{JobView, Phase, RoleView, TaskState, TaskView},
+};
+use alloc::{format, string::String, vec::Vec};
+
+impl Job {
+    /// What the backend should still grant.
+    pub fn asks(&self) -> Asks {
+        let mut asks = Asks {
+            asks: Vec::new(),
+            avoid: self.nodes.avoided(),
+        };
+        if self.stage != Stage::Active {
+            return Asks::default();
+        }
+        for (spec, role) in self.spec.roles.iter().zip(&self.roles) {
+            for (memory_mib, tasks) in &role.asked {
+                let resources = Resources {
+                    memory_mib: *memory_mib,
+                    ..spec.resources.clone()
+                };
+                asks.asks.push(Ask {
+                    role: spec.name.clone(),
+                    resources,
+                    count: tasks.len() as u32,
+                });
+            }
+        }
+        asks
+    }
+
+    /// What the agent in this container should be doing. A container that is not ours should stop.
+    pub fn order(&self, container: &ContainerId) -> Order {
+        let grace = self.spec.deadlines.grace;
+        let Some(held) = self.held.get(container) else {
+            return Order::Stop { grace, save: false };
+        };
+        let key = held.task;
+        let task = self.task(key);
+        match &task.place {
+            Place::Launching { .. }
+            | Place::Joining { .. }
+            | Place::Ready { .. }
+            | Place::Rewinding { .. } => {
+                let role = &self.spec.roles[key.role];
+                Order::Wait {
+                    round: task.round,
+                    task: self.id(key),
+                    ports: self.spec.framework.ports(role),
+                    slot: self.slot(key),
+                    grace,
+                }
+            }
+            Place::Starting { .. } | Place::Running { .. } => Order::Run(Run {
+                task: self.id(key),
+                round: task.round,
+                attempt: task.attempt,
+                cluster: task.cluster.clone().unwrap_or_else(|| self.bare.clone()),
+            }),
+            Place::Stopping { save, .. } => Order::Stop { grace, save: *save },
+            Place::Leaving { .. } => Order::Stop { grace, save: false },
+            Place::Idle { .. } | Place::Asked { .. } | Place::Over { .. } => {
+                Order::Stop { grace, save: false }
+            }
+        }
+    }
+
+    /// The specification it runs.
+    pub fn spec(&self) -> &JobSpec {
+        &self.spec
+    }
+
+    /// Which task a container is.
+    pub fn task_of(&self, container: &ContainerId) -> Option<TaskId> {
+        self.held.get(container).map(|held| self.id(held.task))
+    }
+
+    /// How the job ends or ended, once that is decided.
+    pub fn outcome(&self) -> Option<&Outcome> {
+        match &self.stage {
+            Stage::Active => None,
+            Stage::Ending(outcome) | Stage::Finished(outcome) => Some(outcome),
+        }
+    }
+
+    /// Whether the job is over and everything was given back.
+    pub fn finished(&self) -> bool {
+        matches!(self.stage, Stage::Finished(_))
+    }
+
+    /// How many containers tasks have.
+    pub fn holding(&self) -> u32 {
+        self.held.len() as u32
+    }
+
+    /// Containers whose agents should be beating, for the shell that listens to them.
+    pub fn containers(&self) -> impl Iterator<Item = &ContainerId> {
+        self.held.keys()
+    }
+
+    /// What people see.
+    pub fn view(&self) -> JobView {
+        let mut tasks = Vec::new();
+        for (index, role) in self.roles.iter().enumerate() {
+            let here =
+                |(_, task): &(usize, &Task)| !task.dropped || task.place.container().is_some();
+            for (at, task) in role.tasks.iter().enumerate().filter(here) {
+                let key = TaskKey {
+                    role: index,
+                    index: at as u32,
+                };
+                let container = task.place.container().cloned();
+                tasks.push(TaskView {
+                    task: self.id(key),
+                    state: task.place.state(),
+                    attempt: task.attempt,
+                    round: task.round,
+                    node: task.node.clone(),
+                    container,
+                    since: task.place.since(),
+                    last_ending: task.last_ending.clone(),
+                });
+            }
+        }
+        let running = self
+            .roles
+            .iter()
+            .any(|role| role.count(TaskState::Running) > 0);
+        let phase = match &self.stage {
+            Stage::Active if running => Phase::Running,
+            Stage::Active => Phase::Gathering,
+            Stage::Ending(_) => Phase::Ending,
+            Stage::Finished(_) => Phase::Finished,
+        };
+        JobView {
+            name: self.spec.name.clone(),
+            phase,
+            started: self.started,
+            now: self.now,
+            round: self.round,
+            why: self.why(),
+            outcome: self.outcome().cloned(),
+            roles: self.role_views(),
+            tasks,
+        }
+    }
+
+    /// Every role in numbers.
+    pub fn role_views(&self) -> Vec<RoleView> {
+        let each = self
+            .spec
+            .roles
+            .iter()
+            .zip(&self.roles)
+            .map(|(spec, role)| RoleView {
+                role: spec.name.clone(),
+                instances: role.want,
+                waiting: role.count(TaskState::Asked) + role.count(TaskState::BackingOff),
+                preparing: role.count(TaskState::Launching) + role.count(TaskState::Rewinding),
+                running: role.count(TaskState::Running) + role.count(TaskState::Starting),
+                succeeded: role.count(TaskState::Succeeded),
+                failed: role.count(TaskState::Failed),
+            });
+        each.collect()
+    }
+    /// One sentence that says what the job waits for.
+    pub fn why(&self) -> String {
+        if let Some(outcome) = self.outcome() {
+            let left = self.holding();
+            let over = outcome.sentence();
+            return if left == 0 {
+                over
+            } else {
+                format!("{over}; {} still to stop", counted(left, "container"))
+            };
+        }
+        let mut waits = Vec::new();
+        for (spec, role) in self.spec.roles.iter().zip(&self.roles) {
+            for (state, what) in WAITS {
+                let tasks = role.count(state);
+                if tasks > 0 {
+                    waits.push(format!("{tasks} × `{}` {what}", spec.name));
+                }
+            }
+        }
+        let running: u32 = self.role_views().iter().map(|role| role.running).sum();
+        let (ready, of) = self.gathered();
+        let mut said = Vec::new();
+        if of > 0 {
+            said.push(format!("{ready} of {} ready", counted(of, "task")));
+        }
+        if running > 0 || of == 0 {
+            said.push(format!("{} running", counted(running, "task")));
+        }
+        if !waits.is_empty() {
+            said.push(format!("waiting: {}", waits.join(", ")));
+        }
+        said.join("; ")
+    }
+}
+
+/// What a task waits for, by its state. Tasks that are ready wait for these.
+const WAITS: [(TaskState, &str); 5] = [
+    (TaskState::Asked, "for a container"),
+    (TaskState::BackingOff, "to try again"),
+    (TaskState::Launching, "for its agent"),
+    (TaskState::Rewinding, "for its program to stop"),
+    (TaskState::Stopping, "to be saved and stopped"),
+];

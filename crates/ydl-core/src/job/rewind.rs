@@ -1,0 +1,121 @@
+//! How a round begins anew.
+
+use super::{Job, Mutant, Place, TaskKey, Then};
+use crate::{action::Action, ending::TaskResult, fact::What};
+use alloc::vec::Vec;
+
+impl Job {
+    /// Everybody in scope starts again: those with a healthy container in it, the others in a new one.
+    pub(super) fn new_round(
+        &mut self,
+        role: Option<usize>,
+        because: TaskKey,
+        out: &mut Vec<Action>,
+    ) {
+        self.round += 1;
+        let round = self.round;
+        let keys = self.keys(role);
+        let what = What::RoundBroken {
+            round,
+            because: self.id(because),
+            tasks: keys.len() as u32,
+        };
+        self.record(what, out);
+        for key in keys {
+            self.rewind(key, round, out);
+        }
+    }
+
+    fn rewind(&mut self, key: TaskKey, round: u32, out: &mut Vec<Action>) {
+        let keep_success = self.mutant.is(Mutant::KeepsOldSuccesses);
+        let now = self.now;
+        match self.task(key).place.clone() {
+            Place::Over {
+                result: TaskResult::Succeeded,
+                ..
+            } if !keep_success => {
+                self.join_round(key, round);
+                self.go_on(key, Then::Again { at: now }, out);
+            }
+            Place::Over { .. } => {}
+            Place::Stopping {
+                then: Then::Over(TaskResult::Succeeded),
+                ..
+            } if keep_success => {}
+            // What it was saving is not wanted any more.
+            Place::Stopping {
+                on,
+                then: Then::Over(TaskResult::Succeeded),
+                ..
+            } => {
+                self.join_round(key, round);
+                let place = Place::Stopping {
+                    on: on.clone(),
+                    since: now,
+                    save: false,
+                    then: Then::Again { at: now },
+                };
+                self.set_place(key, place);
+                out.push(Action::Tell(on));
+            }
+            Place::Stopping {
+                then: Then::Over(_),
+                ..
+            }
+            | Place::Leaving {
+                then: Then::Over(_),
+                ..
+            } => {}
+            Place::Starting { on, .. } | Place::Running { on, .. } => {
+                self.join_round(key, round);
+                self.record_stopped(key, out);
+                self.task_mut(key).attempt += 1;
+                let place = Place::Rewinding {
+                    on: on.clone(),
+                    since: now,
+                };
+                self.set_place(key, place);
+                out.push(Action::Tell(on));
+            }
+            Place::Launching { on, .. }
+            | Place::Joining { on, .. }
+            | Place::Ready { on, .. }
+            | Place::Rewinding { on, .. } => {
+                self.join_round(key, round);
+                out.push(Action::Tell(on));
+            }
+            Place::Idle { .. }
+            | Place::Asked { .. }
+            | Place::Stopping {
+                then: Then::Again { .. } | Then::Judge,
+                ..
+            }
+            | Place::Leaving {
+                then: Then::Again { .. } | Then::Judge,
+                ..
+            } => {
+                self.join_round(key, round);
+            }
+        }
+    }
+
+    fn join_round(&mut self, key: TaskKey, round: u32) {
+        self.leave_gathering(key);
+        self.task_mut(key).round = round;
+        if self.spec.gang.together {
+            self.enter_gathering(key, round);
+        }
+        self.arm(key);
+    }
+
+    /// Every task of a role, or of the job.
+    pub(super) fn keys(&self, role: Option<usize>) -> Vec<TaskKey> {
+        let roles = match role {
+            Some(role) => role..role + 1,
+            None => 0..self.roles.len(),
+        };
+        let keys = roles
+            .flat_map(|role| (0..self.roles[role].want).map(move |index| TaskKey { role, index }));
+        keys.collect()
+    }
+}

@@ -1,0 +1,291 @@
+//! Every wait has a deadline.
+
+use super::script::check;
+use expect_test::expect;
+
+#[test]
+fn a_job_without_a_gang_fails_when_it_has_no_container_at_all_for_the_allocation_deadline() {
+    check(
+        "
+        deadlines allocation=60s
+        role worker 2
+        +30s
+        up c1 worker
+        +60s
+        exited c1 0
+        saved c1
+        +59s
+        +1s",
+        expect![[r#"
+            [30s]
+            · the job began
+            launch c1 worker:0
+            tell c1: run worker:0 in round 1, attempt 1, of 2 worker
+            [1m 30s]
+            tell c1: stop and save
+            release c1
+            · worker:0 succeeded on `n1` (attempt 1)
+            [2m 30s]
+            · the job is ending: failed: 0 of 2 containers were there after 1m; missing: 1 × `worker` (1 GiB, 1 vcore)
+            · the job failed: 0 of 2 containers were there after 1m; missing: 1 × `worker` (1 GiB, 1 vcore)
+            finish: failed: 0 of 2 containers were there after 1m; missing: 1 × `worker` (1 GiB, 1 vcore)"#]],
+    );
+}
+
+#[test]
+fn a_job_without_a_gang_does_not_wait_for_the_containers_of_its_services() {
+    check(
+        "
+        deadlines allocation=60s
+        role worker 1
+        role server 1 service
+        up c1 server
+        started c1
+        +60s
+        saved c1",
+        expect![[r#"
+            · the job began
+            launch c1 server:0
+            tell c1: run server:0 in round 1, attempt 1, of 1 worker, 1 server
+            · server:0 runs on `n1` (attempt 1)
+            [1m]
+            · the job is ending: failed: 1 of 2 containers were there after 1m; missing: 1 × `worker` (1 GiB, 1 vcore)
+            · server:0 is stopped (attempt 1)
+            tell c1: stop and save
+            release c1
+            · the job failed: 1 of 2 containers were there after 1m; missing: 1 × `worker` (1 GiB, 1 vcore)
+            finish: failed: 1 of 2 containers were there after 1m; missing: 1 × `worker` (1 GiB, 1 vcore)"#]],
+    );
+}
+
+#[test]
+fn a_container_that_does_not_start_is_replaced() {
+    check(
+        "
+        deadlines launch=20s
+        role worker 1
+        granted c1 worker
+        +20s
+        asks",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            [20s]
+            · worker:0 had no container running after 20s on `n1` (attempt 1); it starts again
+            release c1
+            asks: 1 × worker (1 GiB, 1 vcore)"#]],
+    );
+}
+
+#[test]
+fn an_agent_that_does_not_join_is_replaced() {
+    check(
+        "
+        deadlines join=20s
+        role worker 1
+        granted c1 worker
+        launched c1
+        +20s
+        asks",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            [20s]
+            · worker:0 was not ready 20s after its container started on `n1` (attempt 1); it starts again
+            release c1
+            asks: 1 × worker (1 GiB, 1 vcore)"#]],
+    );
+}
+
+#[test]
+fn a_program_that_does_not_start_is_a_failure() {
+    check(
+        "
+        deadlines start=20s
+        role worker 1
+        up c1 worker
+        +20s",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            tell c1: run worker:0 in round 1, attempt 1, of 1 worker
+            [20s]
+            · worker:0 did not start its program within 20s on `n1` (attempt 1); the job fails
+            release c1
+            · the job is ending: failed: worker:0 did not start its program within 20s on `n1` (attempt 1)
+            · the job failed: worker:0 did not start its program within 20s on `n1` (attempt 1)
+            finish: failed: worker:0 did not start its program within 20s on `n1` (attempt 1)"#]],
+    );
+}
+
+#[test]
+fn a_job_that_runs_too_long_fails() {
+    check(
+        "
+        deadlines run=1h
+        role worker 1
+        up c1 worker
+        started c1
+        +59m
+        +1m
+        saved c1",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            tell c1: run worker:0 in round 1, attempt 1, of 1 worker
+            · worker:0 runs on `n1` (attempt 1)
+            [1h]
+            · the job is ending: failed: the job ran longer than its limit of 1h
+            · worker:0 is stopped (attempt 1)
+            tell c1: stop and save
+            release c1
+            · the job failed: the job ran longer than its limit of 1h
+            finish: failed: the job ran longer than its limit of 1h"#]],
+    );
+}
+
+#[test]
+fn a_silent_agent_is_a_failure_and_a_quiet_one_that_is_heard_is_not() {
+    check(
+        "
+        deadlines silence=30s
+        role worker 1
+        nodes 2
+        up c1 worker
+        started c1
+        quiet c1
+        +29s
+        heard c1
+        +5s
+        quiet c1
+        +29s
+        states
+        +1s",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            tell c1: run worker:0 in round 1, attempt 1, of 1 worker
+            · worker:0 runs on `n1` (attempt 1)
+            [1m 3s]
+            worker:0 running
+            [1m 4s]
+            · worker:0 was not heard of for 30s on `n1` (attempt 1); the job fails
+            · node `n1` is avoided for a while
+            release c1
+            · the job is ending: failed: worker:0 was not heard of for 30s on `n1` (attempt 1)
+            · the job failed: worker:0 was not heard of for 30s on `n1` (attempt 1)
+            finish: failed: worker:0 was not heard of for 30s on `n1` (attempt 1)"#]],
+    );
+}
+
+#[test]
+fn an_agent_that_was_never_heard_is_late_and_not_silent() {
+    check(
+        "
+        deadlines silence=10s join=60s
+        role worker 1
+        granted c1 worker
+        launched c1
+        quiet c1
+        +30s
+        states",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            [30s]
+            worker:0 launching"#]],
+    );
+}
+
+#[test]
+fn an_agent_that_does_not_stop_its_program_for_a_new_round_is_a_failure() {
+    check(
+        "
+        gang
+        deadlines grace=5s stop=5s silence=10s
+        role worker 2 scope=job limit=2
+        up c1 worker
+        up c2 worker
+        started c1
+        started c2
+        exited c1 1
+        saved c1
+        +10s
+        states
+        +20s
+        asks",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            launch c2 worker:1
+            · round 1 began with 2 tasks
+            tell c1: run worker:0 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
+            tell c2: run worker:1 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
+            · worker:0 runs on `n1` (attempt 1)
+            · worker:1 runs on `n1` (attempt 1)
+            · worker:0 exited with code 1 on `n1` (attempt 1); it starts again
+            tell c1: stop
+            · round 2 gathers 2 tasks because of worker:0
+            · worker:1 is stopped (attempt 1)
+            tell c2: wait as worker:1 for round 2
+            release c1
+            [10s]
+            · worker:1 did not stop within 10s on `n1` (attempt 2); it starts again
+            release c2
+            worker:0 asked, worker:1 stopping
+            [30s]
+            asks: 2 × worker (1 GiB, 1 vcore)"#]],
+    );
+}
+
+#[test]
+fn an_agent_that_does_not_leave_is_given_back() {
+    check(
+        "
+        deadlines grace=5s stop=5s
+        role worker 1
+        up c1 worker
+        started c1
+        exited c1 0
+        +10s",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            tell c1: run worker:0 in round 1, attempt 1, of 1 worker
+            · worker:0 runs on `n1` (attempt 1)
+            tell c1: stop and save
+            [10s]
+            release c1
+            · worker:0 succeeded on `n1` (attempt 1)
+            · the job is ending: succeeded
+            · the job succeeded
+            finish: succeeded"#]],
+    );
+}
+
+#[test]
+fn outputs_that_take_too_long_are_a_failure() {
+    check(
+        "
+        outputs
+        deadlines grace=5s stop=5s save=60s
+        role worker 1
+        up c1 worker
+        started c1
+        exited c1 0
+        +69s
+        +1s",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            tell c1: run worker:0 in round 1, attempt 1, of 1 worker
+            · worker:0 runs on `n1` (attempt 1)
+            tell c1: stop and save
+            [1m 10s]
+            · worker:0 succeeded, but its outputs were not saved: copying them took too long on `n1` (attempt 1); the job fails
+            release c1
+            · the job is ending: failed: worker:0 succeeded, but its outputs were not saved: copying them took too long on `n1` (attempt 1)
+            · the job failed: worker:0 succeeded, but its outputs were not saved: copying them took too long on `n1` (attempt 1)
+            finish: failed: worker:0 succeeded, but its outputs were not saved: copying them took too long on `n1` (attempt 1)"#]],
+    );
+}

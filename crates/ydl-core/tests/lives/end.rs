@@ -1,0 +1,395 @@
+//! How jobs end.
+
+use super::script::check;
+use expect_test::expect;
+
+#[test]
+fn a_service_is_stopped_when_the_workers_are_done() {
+    check(
+        "
+        gang
+        role worker 2 scope=job
+        role server 1 service scope=job
+        up c1 worker
+        up c2 worker
+        up c3 server
+        started c1
+        started c2
+        started c3
+        exited c1 0
+        saved c1
+        exited c2 0
+        saved c2
+        why
+        saved c3",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            launch c2 worker:1
+            launch c3 server:0
+            · round 1 began with 3 tasks
+            tell c1: run worker:0 in round 1, attempt 1, of 2 worker at 2 of 2 addresses, 1 server at 1 of 1 addresses
+            tell c2: run worker:1 in round 1, attempt 1, of 2 worker at 2 of 2 addresses, 1 server at 1 of 1 addresses
+            tell c3: run server:0 in round 1, attempt 1, of 2 worker at 2 of 2 addresses, 1 server at 1 of 1 addresses
+            · worker:0 runs on `n1` (attempt 1)
+            · worker:1 runs on `n1` (attempt 1)
+            · server:0 runs on `n1` (attempt 1)
+            tell c1: stop and save
+            release c1
+            · worker:0 succeeded on `n1` (attempt 1)
+            tell c2: stop and save
+            release c2
+            · worker:1 succeeded on `n1` (attempt 1)
+            · the job is ending: succeeded
+            · server:0 is stopped (attempt 1)
+            tell c3: stop and save
+            why: the job succeeded; 1 container still to stop
+            release c3
+            · the job succeeded
+            finish: succeeded"#]],
+    );
+}
+
+#[test]
+fn a_role_that_decides_ends_the_job_whatever_the_others_do() {
+    check(
+        "
+        role chief 1 decides
+        role worker 1
+        up c1 chief
+        up c2 worker
+        started c2
+        exited c1 0
+        saved c1
+        saved c2",
+        expect![[r#"
+            · the job began
+            launch c1 chief:0
+            tell c1: run chief:0 in round 1, attempt 1, of 1 chief, 1 worker
+            launch c2 worker:0
+            tell c2: run worker:0 in round 1, attempt 1, of 1 chief, 1 worker
+            · worker:0 runs on `n1` (attempt 1)
+            tell c1: stop and save
+            release c1
+            · chief:0 succeeded on `n1` (attempt 1)
+            · the job is ending: succeeded
+            · worker:0 is stopped (attempt 1)
+            tell c2: stop and save
+            release c2
+            · the job succeeded
+            finish: succeeded"#]],
+    );
+}
+
+#[test]
+fn one_success_is_enough_where_any_is_asked() {
+    check(
+        "
+        role worker 2 any
+        up c1 worker
+        up c2 worker
+        exited c1 1
+        saved c1
+        exited c2 0
+        saved c2",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            tell c1: run worker:0 in round 1, attempt 1, of 2 worker
+            launch c2 worker:1
+            tell c2: run worker:1 in round 1, attempt 1, of 2 worker
+            · worker:0 exited with code 1 on `n1` (attempt 1); the job goes on without it
+            tell c1: stop and save
+            release c1
+            tell c2: stop and save
+            release c2
+            · worker:1 succeeded on `n1` (attempt 1)
+            · the job is ending: succeeded
+            · the job succeeded
+            finish: succeeded"#]],
+    );
+}
+
+#[test]
+fn no_success_where_any_is_asked_fails_the_job() {
+    check(
+        "
+        role worker 2 any
+        up c1 worker
+        up c2 worker
+        exited c1 1
+        exited c2 2
+        saved c1
+        saved c2",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            tell c1: run worker:0 in round 1, attempt 1, of 2 worker
+            launch c2 worker:1
+            tell c2: run worker:1 in round 1, attempt 1, of 2 worker
+            · worker:0 exited with code 1 on `n1` (attempt 1); the job goes on without it
+            tell c1: stop and save
+            · worker:1 exited with code 2 on `n1` (attempt 1); the job fails
+            tell c2: stop and save
+            · the job is ending: failed: worker:1 exited with code 2 on `n1` (attempt 1)
+            release c1
+            release c2
+            · the job failed: worker:1 exited with code 2 on `n1` (attempt 1)
+            finish: failed: worker:1 exited with code 2 on `n1` (attempt 1)"#]],
+    );
+}
+
+#[test]
+fn a_job_of_services_ends_when_they_have_all_ended() {
+    check(
+        "
+        role web 2 service
+        up c1 web
+        up c2 web
+        exited c1 0
+        saved c1
+        states
+        exited c2 0
+        saved c2",
+        expect![[r#"
+            · the job began
+            launch c1 web:0
+            tell c1: run web:0 in round 1, attempt 1, of 2 web
+            launch c2 web:1
+            tell c2: run web:1 in round 1, attempt 1, of 2 web
+            tell c1: stop and save
+            release c1
+            · web:0 succeeded on `n1` (attempt 1)
+            web:0 succeeded, web:1 starting
+            tell c2: stop and save
+            release c2
+            · web:1 succeeded on `n1` (attempt 1)
+            · the job is ending: succeeded
+            · the job succeeded
+            finish: succeeded"#]],
+    );
+}
+
+#[test]
+fn outputs_that_could_not_be_saved_are_a_failure() {
+    check(
+        "
+        outputs
+        role worker 1
+        up c1 worker
+        started c1
+        exited c1 0
+        order c1
+        saved c1 no space left on `/out`",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            tell c1: run worker:0 in round 1, attempt 1, of 1 worker
+            · worker:0 runs on `n1` (attempt 1)
+            tell c1: stop and save
+            order c1: stop and save
+            · worker:0 succeeded, but its outputs were not saved: no space left on `/out` on `n1` (attempt 1); the job fails
+            release c1
+            · the job is ending: failed: worker:0 succeeded, but its outputs were not saved: no space left on `/out` on `n1` (attempt 1)
+            · the job failed: worker:0 succeeded, but its outputs were not saved: no space left on `/out` on `n1` (attempt 1)
+            finish: failed: worker:0 succeeded, but its outputs were not saved: no space left on `/out` on `n1` (attempt 1)"#]],
+    );
+}
+
+#[test]
+fn a_container_that_ends_before_its_outputs_are_saved_is_a_failure() {
+    check(
+        "
+        outputs
+        role worker 1 limit=1
+        up c1 worker
+        started c1
+        exited c1 0
+        ended c1 completed 137
+        asks",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            tell c1: run worker:0 in round 1, attempt 1, of 1 worker
+            · worker:0 runs on `n1` (attempt 1)
+            tell c1: stop and save
+            · worker:0 succeeded, but its outputs were not saved: the container ended first on `n1` (attempt 1); it starts again
+            asks: 1 × worker (1 GiB, 1 vcore)"#]],
+    );
+}
+
+#[test]
+fn a_container_preempted_before_its_outputs_are_saved_is_not_counted() {
+    check(
+        "
+        outputs
+        role worker 1
+        up c1 worker
+        started c1
+        exited c1 0
+        ended c1 preempted
+        asks",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            tell c1: run worker:0 in round 1, attempt 1, of 1 worker
+            · worker:0 runs on `n1` (attempt 1)
+            tell c1: stop and save
+            · worker:0 was preempted by the cluster on `n1` (attempt 1); it starts again
+            asks: 1 × worker (1 GiB, 1 vcore)"#]],
+    );
+}
+
+#[test]
+fn a_container_that_ends_after_success_without_outputs_is_a_success() {
+    check(
+        "
+        role worker 1
+        up c1 worker
+        started c1
+        exited c1 0
+        ended c1 completed 0",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            tell c1: run worker:0 in round 1, attempt 1, of 1 worker
+            · worker:0 runs on `n1` (attempt 1)
+            tell c1: stop and save
+            · worker:0 succeeded on `n1` (attempt 1)
+            · the job is ending: succeeded
+            · the job succeeded
+            finish: succeeded"#]],
+    );
+}
+
+#[test]
+fn a_kill_stops_saves_and_gives_everything_back() {
+    check(
+        "
+        role worker 3
+        granted c1 worker
+        up c2 worker
+        started c2
+        kill ada
+        order c2
+        granted c4 worker
+        why
+        saved c2
+        why",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            launch c2 worker:1
+            tell c2: run worker:1 in round 1, attempt 1, of 3 worker
+            · worker:1 runs on `n1` (attempt 1)
+            · the job is ending: killed by ada
+            release c1
+            · worker:1 is stopped (attempt 1)
+            tell c2: stop and save
+            order c2: stop and save
+            release c4
+            why: the job was killed by ada; 1 container still to stop
+            release c2
+            · the job was killed by ada
+            finish: killed by ada
+            why: the job was killed by ada"#]],
+    );
+}
+
+#[test]
+fn a_second_kill_without_patience_gives_back_what_still_runs() {
+    check(
+        "
+        role worker 1
+        up c1 worker
+        started c1
+        kill ada
+        kill-now ada",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            tell c1: run worker:0 in round 1, attempt 1, of 1 worker
+            · worker:0 runs on `n1` (attempt 1)
+            · the job is ending: killed by ada
+            · worker:0 is stopped (attempt 1)
+            tell c1: stop and save
+            release c1
+            · the job was killed by ada
+            finish: killed by ada"#]],
+    );
+}
+
+#[test]
+fn what_cannot_be_had_here_fails_the_job_with_the_reason() {
+    check(
+        "
+        role worker 1
+        impossible a task of `worker` needs 2 GPUs and the largest node has 1",
+        expect![[r#"
+            · the job began
+            · the job is ending: failed: a task of `worker` needs 2 GPUs and the largest node has 1
+            · the job failed: a task of `worker` needs 2 GPUs and the largest node has 1
+            finish: failed: a task of `worker` needs 2 GPUs and the largest node has 1"#]],
+    );
+}
+
+#[test]
+fn nothing_happens_after_the_end_but_late_grants_are_given_back() {
+    check(
+        "
+        role worker 1
+        up c1 worker
+        exited c1 0
+        saved c1
+        exited c1 1
+        ended c1 completed 1
+        kill ada
+        scale worker 3
+        +10m
+        granted c2 worker
+        recovered c3
+        asks
+        deadline",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            tell c1: run worker:0 in round 1, attempt 1, of 1 worker
+            tell c1: stop and save
+            release c1
+            · worker:0 succeeded on `n1` (attempt 1)
+            · the job is ending: succeeded
+            · the job succeeded
+            finish: succeeded
+            [10m]
+            release c2
+            release c3
+            asks: nothing
+            next deadline: none"#]],
+    );
+}
+
+#[test]
+fn a_job_that_ends_while_a_container_is_being_judged_gives_it_back() {
+    check(
+        "
+        role worker 2
+        up c1 worker
+        up c2 worker
+        exited c1 sig15 container
+        kill ada
+        saved c2",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            tell c1: run worker:0 in round 1, attempt 1, of 2 worker
+            launch c2 worker:1
+            tell c2: run worker:1 in round 1, attempt 1, of 2 worker
+            · the job is ending: killed by ada
+            release c1
+            · worker:1 is stopped (attempt 1)
+            tell c2: stop and save
+            release c2
+            · the job was killed by ada
+            finish: killed by ada"#]],
+    );
+}

@@ -1,0 +1,258 @@
+//! Gangs that cannot be had.
+
+use super::script::check;
+use expect_test::expect;
+
+#[test]
+fn a_gang_that_cannot_be_had_gives_back_backs_off_tries_again_and_fails_saying_what_is_missing() {
+    check(
+        "
+        gang hold=30s retries=1 backoff=5s
+        role worker 2 scope=job
+        role server 1 service scope=job
+        up c1 worker
+        granted c2 server
+        why
+        +30s
+        asks
+        why
+        +5s
+        asks
+        up c3 worker
+        +30s",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            launch c2 server:0
+            why: 1 of 3 tasks ready; waiting: 1 × `worker` for a container, 1 × `server` for its agent
+            [30s]
+            · gave its containers back (try 1) and asks again in 5s: 2 of 3 containers were there after 30s; missing: 1 × `worker` (1 GiB, 1 vcore)
+            release c1
+            release c2
+            asks: nothing
+            why: 0 of 3 tasks ready; waiting: 2 × `worker` to try again, 1 × `server` to try again
+            [35s]
+            asks: 2 × worker (1 GiB, 1 vcore), 1 × server (1 GiB, 1 vcore)
+            launch c3 worker:0
+            [1m 5s]
+            · the job is ending: failed: 1 of 3 containers were there after 30s; missing: 1 × `worker` (1 GiB, 1 vcore), 1 × `server` (1 GiB, 1 vcore)
+            release c3
+            · the job failed: 1 of 3 containers were there after 30s; missing: 1 × `worker` (1 GiB, 1 vcore), 1 × `server` (1 GiB, 1 vcore)
+            finish: failed: 1 of 3 containers were there after 30s; missing: 1 × `worker` (1 GiB, 1 vcore), 1 × `server` (1 GiB, 1 vcore)"#]],
+    );
+}
+
+#[test]
+fn a_gang_that_gets_nothing_at_all_fails_at_the_allocation_deadline() {
+    check(
+        "
+        gang
+        deadlines allocation=60s
+        role worker 2
+        +59s
+        +1s",
+        expect![[r#"
+            [59s]
+            · the job began
+            [1m]
+            · the job is ending: failed: 0 of 2 containers were there after 1m; missing: 2 × `worker` (1 GiB, 1 vcore)
+            · the job failed: 0 of 2 containers were there after 1m; missing: 2 × `worker` (1 GiB, 1 vcore)
+            finish: failed: 0 of 2 containers were there after 1m; missing: 2 × `worker` (1 GiB, 1 vcore)"#]],
+    );
+}
+
+#[test]
+fn a_round_begins_with_fresh_tries() {
+    check(
+        "
+        gang hold=30s retries=1 backoff=5s
+        role worker 2 scope=job limit=1
+        up c1 worker
+        +30s
+        +5s
+        up c2 worker
+        up c3 worker
+        started c2
+        started c3
+        exited c2 1
+        saved c2
+        ready c3
+        +30s
+        asks",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            [30s]
+            · gave its containers back (try 1) and asks again in 5s: 1 of 2 containers were there after 30s; missing: 1 × `worker` (1 GiB, 1 vcore)
+            release c1
+            [35s]
+            launch c2 worker:0
+            launch c3 worker:1
+            · round 1 began with 2 tasks
+            tell c2: run worker:0 in round 1, attempt 2, of 2 worker at 2 of 2 addresses
+            tell c3: run worker:1 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
+            · worker:0 runs on `n1` (attempt 2)
+            · worker:1 runs on `n1` (attempt 1)
+            · worker:0 exited with code 1 on `n1` (attempt 2); it starts again
+            tell c2: stop
+            · round 2 gathers 2 tasks because of worker:0
+            · worker:1 is stopped (attempt 1)
+            tell c3: wait as worker:1 for round 2
+            release c2
+            [1m 5s]
+            · gave its containers back (try 1) and asks again in 5s: 1 of 2 containers were there after 30s; missing: 1 × `worker` (1 GiB, 1 vcore)
+            release c3
+            asks: nothing"#]],
+    );
+}
+
+#[test]
+fn waiting_to_try_again_does_not_use_up_the_hold() {
+    check(
+        "
+        gang hold=10s retries=0
+        role worker 2 scope=job limit=1 backoff=60s
+        up c1 worker
+        up c2 worker
+        started c1
+        started c2
+        exited c1 1
+        saved c1
+        ready c2
+        +59s
+        states
+        +1s
+        asks",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            launch c2 worker:1
+            · round 1 began with 2 tasks
+            tell c1: run worker:0 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
+            tell c2: run worker:1 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
+            · worker:0 runs on `n1` (attempt 1)
+            · worker:1 runs on `n1` (attempt 1)
+            · worker:0 exited with code 1 on `n1` (attempt 1); it starts again in 1m
+            tell c1: stop
+            · round 2 gathers 2 tasks because of worker:0
+            · worker:1 is stopped (attempt 1)
+            tell c2: wait as worker:1 for round 2
+            release c1
+            [59s]
+            worker:0 backing-off, worker:1 ready
+            [1m]
+            asks: 1 × worker (1 GiB, 1 vcore)"#]],
+    );
+}
+
+#[test]
+fn a_lone_restart_in_a_gang_has_the_allocation_deadline() {
+    check(
+        "
+        gang
+        deadlines allocation=60s
+        role worker 2 scope=task limit=1
+        up c1 worker
+        up c2 worker
+        started c1
+        started c2
+        exited c1 1
+        saved c1
+        +60s
+        saved c2",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            launch c2 worker:1
+            · round 1 began with 2 tasks
+            tell c1: run worker:0 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
+            tell c2: run worker:1 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
+            · worker:0 runs on `n1` (attempt 1)
+            · worker:1 runs on `n1` (attempt 1)
+            · worker:0 exited with code 1 on `n1` (attempt 1); it starts again
+            tell c1: stop
+            release c1
+            [1m]
+            · the job is ending: failed: 1 of 2 containers were there after 1m; missing: 1 × `worker` (1 GiB, 1 vcore)
+            · worker:1 is stopped (attempt 1)
+            tell c2: stop and save
+            release c2
+            · the job failed: 1 of 2 containers were there after 1m; missing: 1 × `worker` (1 GiB, 1 vcore)
+            finish: failed: 1 of 2 containers were there after 1m; missing: 1 × `worker` (1 GiB, 1 vcore)"#]],
+    );
+}
+
+#[test]
+fn a_lone_restart_in_a_gang_is_told_where_the_others_are() {
+    check(
+        "
+        gang
+        role worker 2 scope=task limit=1
+        up c1 worker
+        up c2 worker
+        started c1
+        started c2
+        exited c1 1
+        saved c1
+        up c3 worker",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            launch c2 worker:1
+            · round 1 began with 2 tasks
+            tell c1: run worker:0 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
+            tell c2: run worker:1 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
+            · worker:0 runs on `n1` (attempt 1)
+            · worker:1 runs on `n1` (attempt 1)
+            · worker:0 exited with code 1 on `n1` (attempt 1); it starts again
+            tell c1: stop
+            release c1
+            launch c3 worker:0
+            tell c3: run worker:0 in round 1, attempt 2, of 2 worker at 2 of 2 addresses"#]],
+    );
+}
+
+#[test]
+fn a_round_waits_until_everybody_it_must_know_is_there() {
+    check(
+        "
+        gang
+        role worker 1 scope=role limit=1
+        role server 1 scope=role limit=1 service
+        up c1 worker
+        up c2 server
+        started c1
+        started c2
+        exited c1 1
+        exited c2 1
+        saved c1
+        saved c2
+        up c3 worker
+        states
+        up c4 server",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            launch c2 server:0
+            · round 1 began with 2 tasks
+            tell c1: run worker:0 in round 1, attempt 1, of 1 worker at 1 of 1 addresses, 1 server at 1 of 1 addresses
+            tell c2: run server:0 in round 1, attempt 1, of 1 worker at 1 of 1 addresses, 1 server at 1 of 1 addresses
+            · worker:0 runs on `n1` (attempt 1)
+            · server:0 runs on `n1` (attempt 1)
+            · worker:0 exited with code 1 on `n1` (attempt 1); it starts again
+            tell c1: stop
+            · round 2 gathers 1 task because of worker:0
+            · server:0 exited with code 1 on `n1` (attempt 1); it starts again
+            tell c2: stop
+            · round 3 gathers 1 task because of server:0
+            release c1
+            release c2
+            launch c3 worker:0
+            worker:0 ready, server:0 asked
+            launch c4 server:0
+            · round 2 began with 1 task
+            tell c3: run worker:0 in round 2, attempt 2, of 1 worker at 1 of 1 addresses, 1 server at 1 of 1 addresses
+            · round 3 began with 1 task
+            tell c4: run server:0 in round 3, attempt 2, of 1 worker at 1 of 1 addresses, 1 server at 1 of 1 addresses"#]],
+    );
+}

@@ -1,0 +1,134 @@
+//! Which nodes are avoided.
+
+use super::script::check;
+use expect_test::expect;
+
+#[test]
+fn a_node_is_avoided_after_several_failures_and_forgiven_later() {
+    check(
+        "
+        blame failures=2 forgive=60s
+        role worker 1 limit=9
+        nodes 4
+        up c1 worker n1
+        exited c1 1
+        saved c1
+        asks
+        up c2 worker n1
+        exited c2 1
+        saved c2
+        asks
+        granted c3 worker n1
+        granted c4 worker n2
+        +60s
+        asks",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            tell c1: run worker:0 in round 1, attempt 1, of 1 worker
+            · worker:0 exited with code 1 on `n1` (attempt 1); it starts again
+            tell c1: stop
+            release c1
+            asks: 1 × worker (1 GiB, 1 vcore)
+            launch c2 worker:0
+            tell c2: run worker:0 in round 1, attempt 2, of 1 worker
+            · worker:0 exited with code 1 on `n1` (attempt 2); it starts again
+            · node `n1` is avoided for a while
+            tell c2: stop
+            release c2
+            asks: 1 × worker (1 GiB, 1 vcore), not on n1
+            release c3
+            launch c4 worker:0
+            [1m]
+            asks: nothing"#]],
+    );
+}
+
+#[test]
+fn a_fault_of_the_node_is_blamed_at_once() {
+    check(
+        "
+        role worker 1
+        nodes 3
+        granted c1 worker n1
+        launched c1
+        ended c1 fault its disks are full
+        asks",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            · worker:0 could not run on its node: its disks are full on `n1` (attempt 1); it starts again
+            · node `n1` is avoided for a while
+            asks: 1 × worker (1 GiB, 1 vcore), not on n1"#]],
+    );
+}
+
+#[test]
+fn the_only_node_is_never_avoided() {
+    check(
+        "
+        role worker 1
+        nodes 1
+        granted c1 worker n1
+        launched c1
+        ended c1 fault its disks are full
+        asks",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            · worker:0 could not run on its node: its disks are full on `n1` (attempt 1); it starts again
+            asks: 1 × worker (1 GiB, 1 vcore)"#]],
+    );
+}
+
+#[test]
+fn at_most_half_of_the_nodes_are_avoided() {
+    check(
+        "
+        role worker 3
+        nodes 3
+        granted c1 worker n1
+        granted c2 worker n2
+        ended c1 fault disk, c2 fault disk
+        asks",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            launch c2 worker:1
+            · worker:0 could not run on its node: disk on `n1` (attempt 1); it starts again
+            · node `n1` is avoided for a while
+            · worker:1 could not run on its node: disk on `n2` (attempt 1); it starts again
+            asks: 3 × worker (1 GiB, 1 vcore), not on n1"#]],
+    );
+}
+
+#[test]
+fn nodes_are_forgiven_when_there_are_fewer() {
+    check(
+        "
+        role worker 3
+        nodes 4
+        granted c1 worker n1
+        granted c2 worker n2
+        ended c1 fault disk
+        +1s
+        ended c2 fault disk
+        asks
+        nodes 2
+        asks
+        nodes 1
+        asks",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            launch c2 worker:1
+            · worker:0 could not run on its node: disk on `n1` (attempt 1); it starts again
+            · node `n1` is avoided for a while
+            [1s]
+            · worker:1 could not run on its node: disk on `n2` (attempt 1); it starts again
+            · node `n2` is avoided for a while
+            asks: 3 × worker (1 GiB, 1 vcore), not on n1, not on n2
+            asks: 3 × worker (1 GiB, 1 vcore), not on n2
+            asks: 3 × worker (1 GiB, 1 vcore)"#]],
+    );
+}

@@ -1,0 +1,177 @@
+//! A new master takes over.
+
+use super::script::check;
+use expect_test::expect;
+
+#[test]
+fn a_new_master_counts_on_what_lives_and_replaces_what_is_gone() {
+    check(
+        "
+        role worker 3
+        up c1 worker
+        up c2 worker
+        started c1
+        started c2
+        granted c3 worker
+        recovered c1 c3 c9
+        states
+        heard c1
+        asks
+        +60s
+        asks
+        states",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            tell c1: run worker:0 in round 1, attempt 1, of 3 worker
+            launch c2 worker:1
+            tell c2: run worker:1 in round 1, attempt 1, of 3 worker
+            · worker:0 runs on `n1` (attempt 1)
+            · worker:1 runs on `n1` (attempt 1)
+            launch c3 worker:2
+            · a new master took over 3 containers
+            · worker:1 was lost with its container on `n1` (attempt 1); it starts again
+            release c2
+            · worker:2 was lost with its container on `n1` (attempt 1); it starts again
+            release c3
+            release c9
+            worker:0 running, worker:1 stopping, worker:2 asked
+            asks: 1 × worker (1 GiB, 1 vcore)
+            [1m]
+            asks: 2 × worker (1 GiB, 1 vcore)
+            worker:0 running, worker:1 asked, worker:2 asked"#]],
+    );
+}
+
+#[test]
+fn a_deadline_that_passed_while_there_was_no_master_is_nobodys_fault() {
+    check(
+        "
+        deadlines start=10s
+        role worker 1
+        up c1 worker
+        later 10m
+        recovered c1
+        states
+        started c1
+        states",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            tell c1: run worker:0 in round 1, attempt 1, of 1 worker
+            [10m]
+            · a new master took over 1 container
+            worker:0 starting
+            · worker:0 runs on `n1` (attempt 1)
+            worker:0 running"#]],
+    );
+}
+
+#[test]
+fn an_agent_that_no_master_has_heard_again_is_lost_and_not_counted() {
+    check(
+        "
+        deadlines silence=30s
+        role worker 2
+        nodes 4
+        up c1 worker
+        up c2 worker n2
+        started c1
+        started c2
+        recovered c1 c2
+        ended c1 completed 1
+        +30s
+        asks",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            tell c1: run worker:0 in round 1, attempt 1, of 2 worker
+            launch c2 worker:1
+            tell c2: run worker:1 in round 1, attempt 1, of 2 worker
+            · worker:0 runs on `n1` (attempt 1)
+            · worker:1 runs on `n2` (attempt 1)
+            · a new master took over 2 containers
+            · worker:0 was lost with its container on `n1` (attempt 1); it starts again
+            [30s]
+            · worker:1 was lost with its container on `n2` (attempt 1); it starts again
+            release c2
+            asks: 1 × worker (1 GiB, 1 vcore)"#]],
+    );
+}
+
+#[test]
+fn a_release_that_died_with_the_old_master_is_repeated() {
+    check(
+        "
+        deadlines silence=10s
+        role worker 1 limit=1
+        up c1 worker
+        started c1
+        quiet c1
+        +10s
+        recovered c1",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            tell c1: run worker:0 in round 1, attempt 1, of 1 worker
+            · worker:0 runs on `n1` (attempt 1)
+            [10s]
+            · worker:0 was not heard of for 10s on `n1` (attempt 1); it starts again
+            release c1
+            · a new master took over 1 container
+            release c1"#]],
+    );
+}
+
+#[test]
+fn a_gang_is_whole_again_when_the_agents_are_heard() {
+    check(
+        "
+        gang
+        role worker 2 scope=job
+        up c1 worker
+        up c2 worker
+        started c1
+        started c2
+        recovered c1 c2
+        heard c1
+        heard c2
+        +10m
+        states",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            launch c2 worker:1
+            · round 1 began with 2 tasks
+            tell c1: run worker:0 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
+            tell c2: run worker:1 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
+            · worker:0 runs on `n1` (attempt 1)
+            · worker:1 runs on `n1` (attempt 1)
+            · a new master took over 2 containers
+            [10m]
+            worker:0 running, worker:1 running"#]],
+    );
+}
+
+#[test]
+fn a_new_master_of_a_job_that_is_over_gives_back_what_is_left() {
+    check(
+        "
+        role worker 1
+        up c1 worker
+        exited c1 0
+        saved c1
+        recovered c1",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            tell c1: run worker:0 in round 1, attempt 1, of 1 worker
+            tell c1: stop and save
+            release c1
+            · worker:0 succeeded on `n1` (attempt 1)
+            · the job is ending: succeeded
+            · the job succeeded
+            finish: succeeded
+            release c1"#]],
+    );
+}

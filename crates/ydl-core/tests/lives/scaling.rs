@@ -1,0 +1,388 @@
+//! Roles that change their size.
+
+use super::script::check;
+use expect_test::expect;
+
+#[test]
+fn a_job_without_a_gang_grows_and_shrinks_without_disturbing_anybody() {
+    check(
+        "
+        role worker 2
+        up c1 worker
+        up c2 worker
+        started c1
+        started c2
+        scale worker 3
+        asks
+        up c3 worker
+        started c3
+        scale worker 1
+        saved c3
+        saved c2
+        states
+        exited c1 0
+        saved c1",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            tell c1: run worker:0 in round 1, attempt 1, of 2 worker
+            launch c2 worker:1
+            tell c2: run worker:1 in round 1, attempt 1, of 2 worker
+            · worker:0 runs on `n1` (attempt 1)
+            · worker:1 runs on `n1` (attempt 1)
+            · role `worker` goes from 2 to 3
+            asks: 1 × worker (1 GiB, 1 vcore)
+            launch c3 worker:2
+            tell c3: run worker:2 in round 1, attempt 1, of 3 worker
+            · worker:2 runs on `n1` (attempt 1)
+            · role `worker` goes from 3 to 1
+            · worker:2 is stopped (attempt 1)
+            tell c3: stop and save
+            · worker:1 is stopped (attempt 1)
+            tell c2: stop and save
+            release c3
+            release c2
+            worker:0 running
+            tell c1: stop and save
+            release c1
+            · worker:0 succeeded on `n1` (attempt 1)
+            · the job is ending: succeeded
+            · the job succeeded
+            finish: succeeded"#]],
+    );
+}
+
+#[test]
+fn a_gang_is_interrupted_only_when_all_newcomers_are_there() {
+    check(
+        "
+        gang
+        role worker 2 scope=job
+        up c1 worker
+        up c2 worker
+        started c1
+        started c2
+        scale worker 4
+        asks
+        up c3 worker
+        states
+        why
+        up c4 worker
+        ready c1
+        ready c2
+        ready c3
+        ready c4",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            launch c2 worker:1
+            · round 1 began with 2 tasks
+            tell c1: run worker:0 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
+            tell c2: run worker:1 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
+            · worker:0 runs on `n1` (attempt 1)
+            · worker:1 runs on `n1` (attempt 1)
+            · role `worker` goes from 2 to 4
+            asks: 2 × worker (1 GiB, 1 vcore)
+            launch c3 worker:2
+            worker:0 running, worker:1 running, worker:2 ready, worker:3 asked
+            why: 1 of 2 tasks ready; 2 tasks running; waiting: 1 × `worker` for a container
+            launch c4 worker:3
+            · round 3 gathers 4 tasks because of worker:2
+            · worker:0 is stopped (attempt 1)
+            tell c1: wait as worker:0 for round 3
+            · worker:1 is stopped (attempt 1)
+            tell c2: wait as worker:1 for round 3
+            tell c3: wait as worker:2 for round 3
+            tell c4: wait as worker:3 for round 3
+            · round 3 began with 4 tasks
+            tell c1: run worker:0 in round 3, attempt 2, of 4 worker at 4 of 4 addresses
+            tell c2: run worker:1 in round 3, attempt 2, of 4 worker at 4 of 4 addresses
+            tell c3: run worker:2 in round 3, attempt 1, of 4 worker at 4 of 4 addresses
+            tell c4: run worker:3 in round 3, attempt 1, of 4 worker at 4 of 4 addresses"#]],
+    );
+}
+
+#[test]
+fn newcomers_that_cannot_be_had_are_done_without() {
+    check(
+        "
+        gang hold=10s retries=1 backoff=5s
+        role worker 1 scope=job
+        up c1 worker
+        started c1
+        scale worker 3
+        up c2 worker
+        +10s
+        +5s
+        up c3 worker
+        +10s
+        asks
+        states",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            · round 1 began with 1 task
+            tell c1: run worker:0 in round 1, attempt 1, of 1 worker at 1 of 1 addresses
+            · worker:0 runs on `n1` (attempt 1)
+            · role `worker` goes from 1 to 3
+            launch c2 worker:1
+            [10s]
+            · gave its containers back (try 1) and asks again in 5s: 2 of 3 containers were there after 10s; missing: 1 × `worker` (1 GiB, 1 vcore)
+            release c2
+            [15s]
+            launch c3 worker:1
+            [25s]
+            · role `worker` goes from 3 to 1: 2 of 3 containers were there after 10s; missing: 1 × `worker` (1 GiB, 1 vcore)
+            release c3
+            asks: nothing
+            worker:0 running"#]],
+    );
+}
+
+#[test]
+fn a_gang_that_still_gathers_grows_at_once() {
+    check(
+        "
+        gang
+        role worker 1 scope=job
+        granted c1 worker
+        scale worker 2
+        ready c1
+        up c2 worker",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            · role `worker` goes from 1 to 2
+            launch c2 worker:1
+            · round 1 began with 2 tasks
+            tell c1: run worker:0 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
+            tell c2: run worker:1 in round 1, attempt 1, of 2 worker at 2 of 2 addresses"#]],
+    );
+}
+
+#[test]
+fn a_gang_that_still_gathers_and_shrinks_starts_with_those_who_are_ready() {
+    check(
+        "
+        gang
+        role worker 3 scope=job
+        up c1 worker
+        up c2 worker
+        scale worker 2
+        asks",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            launch c2 worker:1
+            · role `worker` goes from 3 to 2
+            · round 1 began with 2 tasks
+            tell c1: run worker:0 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
+            tell c2: run worker:1 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
+            asks: nothing"#]],
+    );
+}
+
+#[test]
+fn a_gang_that_shrinks_begins_a_new_round() {
+    check(
+        "
+        gang
+        role worker 3 scope=job
+        up c1 worker
+        up c2 worker
+        up c3 worker
+        started c1
+        started c2
+        started c3
+        scale worker 2
+        ready c1
+        ready c2
+        saved c3",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            launch c2 worker:1
+            launch c3 worker:2
+            · round 1 began with 3 tasks
+            tell c1: run worker:0 in round 1, attempt 1, of 3 worker at 3 of 3 addresses
+            tell c2: run worker:1 in round 1, attempt 1, of 3 worker at 3 of 3 addresses
+            tell c3: run worker:2 in round 1, attempt 1, of 3 worker at 3 of 3 addresses
+            · worker:0 runs on `n1` (attempt 1)
+            · worker:1 runs on `n1` (attempt 1)
+            · worker:2 runs on `n1` (attempt 1)
+            · role `worker` goes from 3 to 2
+            · worker:2 is stopped (attempt 1)
+            tell c3: stop and save
+            · round 2 gathers 2 tasks because of worker:0
+            · worker:0 is stopped (attempt 1)
+            tell c1: wait as worker:0 for round 2
+            · worker:1 is stopped (attempt 1)
+            tell c2: wait as worker:1 for round 2
+            · round 2 began with 2 tasks
+            tell c1: run worker:0 in round 2, attempt 2, of 2 worker at 2 of 2 addresses
+            tell c2: run worker:1 in round 2, attempt 2, of 2 worker at 2 of 2 addresses
+            release c3"#]],
+    );
+}
+
+#[test]
+fn a_round_that_begins_while_newcomers_gather_does_not_count_on_them() {
+    check(
+        "
+        gang
+        role worker 1 scope=job
+        role server 1 scope=role limit=1 service
+        up c1 worker
+        up c2 server
+        started c1
+        started c2
+        scale worker 2
+        exited c2 1
+        saved c2
+        up c3 server",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            launch c2 server:0
+            · round 1 began with 2 tasks
+            tell c1: run worker:0 in round 1, attempt 1, of 1 worker at 1 of 1 addresses, 1 server at 1 of 1 addresses
+            tell c2: run server:0 in round 1, attempt 1, of 1 worker at 1 of 1 addresses, 1 server at 1 of 1 addresses
+            · worker:0 runs on `n1` (attempt 1)
+            · server:0 runs on `n1` (attempt 1)
+            · role `worker` goes from 1 to 2
+            · server:0 exited with code 1 on `n1` (attempt 1); it starts again
+            tell c2: stop
+            · round 3 gathers 1 task because of server:0
+            release c2
+            launch c3 server:0
+            · round 3 began with 1 task
+            tell c3: run server:0 in round 3, attempt 2, of 1 worker at 1 of 1 addresses, 1 server at 1 of 1 addresses"#]],
+    );
+}
+
+#[test]
+fn newcomers_are_part_of_the_next_round_of_the_job() {
+    check(
+        "
+        gang
+        role worker 2 scope=job limit=1
+        up c1 worker
+        up c2 worker
+        started c1
+        started c2
+        scale worker 3
+        exited c1 1
+        saved c1
+        ready c2
+        up c3 worker
+        states
+        up c4 worker",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            launch c2 worker:1
+            · round 1 began with 2 tasks
+            tell c1: run worker:0 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
+            tell c2: run worker:1 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
+            · worker:0 runs on `n1` (attempt 1)
+            · worker:1 runs on `n1` (attempt 1)
+            · role `worker` goes from 2 to 3
+            · worker:0 exited with code 1 on `n1` (attempt 1); it starts again
+            tell c1: stop
+            · round 3 gathers 3 tasks because of worker:0
+            · worker:1 is stopped (attempt 1)
+            tell c2: wait as worker:1 for round 3
+            release c1
+            launch c3 worker:0
+            worker:0 ready, worker:1 ready, worker:2 asked
+            launch c4 worker:2
+            · round 3 began with 3 tasks
+            tell c3: run worker:0 in round 3, attempt 2, of 3 worker at 3 of 3 addresses
+            tell c2: run worker:1 in round 3, attempt 2, of 3 worker at 3 of 3 addresses
+            tell c4: run worker:2 in round 3, attempt 1, of 3 worker at 3 of 3 addresses"#]],
+    );
+}
+
+#[test]
+fn a_task_that_comes_back_waits_until_its_old_container_is_gone() {
+    check(
+        "
+        role worker 2
+        up c1 worker
+        up c2 worker
+        started c2
+        scale worker 1
+        scale worker 2
+        asks
+        saved c2
+        asks",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            tell c1: run worker:0 in round 1, attempt 1, of 2 worker
+            launch c2 worker:1
+            tell c2: run worker:1 in round 1, attempt 1, of 2 worker
+            · worker:1 runs on `n1` (attempt 1)
+            · role `worker` goes from 2 to 1
+            · worker:1 is stopped (attempt 1)
+            tell c2: stop and save
+            · role `worker` goes from 1 to 2
+            asks: nothing
+            release c2
+            asks: 1 × worker (1 GiB, 1 vcore)"#]],
+    );
+}
+
+#[test]
+fn a_role_cannot_be_scaled_to_what_no_job_file_could_say() {
+    check(
+        "
+        role worker 2 tolerate=1
+        scale worker 0
+        scale worker 1
+        scale worker 1000000
+        scale boss 1
+        asks",
+        expect![[r#"
+            · the job began
+            asks: 2 × worker (1 GiB, 1 vcore)"#]],
+    );
+}
+
+#[test]
+fn a_role_that_shrinks_to_those_who_failed_fails_the_job() {
+    check(
+        "
+        role worker 3 any
+        up c1 worker n7
+        up c2 worker
+        up c3 worker
+        exited c1 1
+        saved c1
+        exited c2 1
+        saved c2
+        scale worker 2
+        saved c3",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            tell c1: run worker:0 in round 1, attempt 1, of 3 worker
+            launch c2 worker:1
+            tell c2: run worker:1 in round 1, attempt 1, of 3 worker
+            launch c3 worker:2
+            tell c3: run worker:2 in round 1, attempt 1, of 3 worker
+            · worker:0 exited with code 1 on `n7` (attempt 1); the job goes on without it
+            tell c1: stop and save
+            release c1
+            · worker:1 exited with code 1 on `n1` (attempt 1); the job goes on without it
+            tell c2: stop and save
+            release c2
+            · role `worker` goes from 3 to 2
+            · worker:2 is stopped (attempt 1)
+            tell c3: stop and save
+            · the job is ending: failed: worker:0 exited with code 1 on `n7` (attempt 1)
+            release c3
+            · the job failed: worker:0 exited with code 1 on `n7` (attempt 1)
+            finish: failed: worker:0 exited with code 1 on `n7` (attempt 1)"#]],
+    );
+}

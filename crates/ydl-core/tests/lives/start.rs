@@ -1,0 +1,280 @@
+//! How jobs start, and what changes nothing.
+
+use super::script::check;
+use expect_test::expect;
+
+#[test]
+fn a_gang_starts_when_everybody_is_ready() {
+    check(
+        "
+        gang
+        role worker 2 scope=job
+        role server 1 service scope=job
+        asks
+        why
+        granted c1 worker
+        launched c1
+        ready c1
+        granted c2 worker
+        granted c3 server
+        asks
+        ready c2
+        why
+        ready c3
+        started c1
+        started c2
+        started c3
+        why",
+        expect![[r#"
+            · the job began
+            asks: 2 × worker (1 GiB, 1 vcore), 1 × server (1 GiB, 1 vcore)
+            why: 0 of 3 tasks ready; waiting: 2 × `worker` for a container, 1 × `server` for a container
+            launch c1 worker:0
+            launch c2 worker:1
+            launch c3 server:0
+            asks: nothing
+            why: 2 of 3 tasks ready; waiting: 1 × `server` for its agent
+            · round 1 began with 3 tasks
+            tell c1: run worker:0 in round 1, attempt 1, of 2 worker at 2 of 2 addresses, 1 server at 1 of 1 addresses
+            tell c2: run worker:1 in round 1, attempt 1, of 2 worker at 2 of 2 addresses, 1 server at 1 of 1 addresses
+            tell c3: run server:0 in round 1, attempt 1, of 2 worker at 2 of 2 addresses, 1 server at 1 of 1 addresses
+            · worker:0 runs on `n1` (attempt 1)
+            · worker:1 runs on `n1` (attempt 1)
+            · server:0 runs on `n1` (attempt 1)
+            why: 3 tasks running"#]],
+    );
+}
+
+#[test]
+fn tasks_of_a_job_without_a_gang_start_as_they_come() {
+    check(
+        "
+        role worker 2
+        up c1 worker
+        started c1
+        up c2 worker",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            tell c1: run worker:0 in round 1, attempt 1, of 2 worker
+            · worker:0 runs on `n1` (attempt 1)
+            launch c2 worker:1
+            tell c2: run worker:1 in round 1, attempt 1, of 2 worker"#]],
+    );
+}
+
+#[test]
+fn a_surplus_grant_is_given_back() {
+    check(
+        "
+        role worker 1
+        granted c1 worker
+        granted c2 worker
+        granted c3 boss",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            release c2
+            release c3"#]],
+    );
+}
+
+#[test]
+fn a_repeated_grant_changes_nothing() {
+    check(
+        "
+        role worker 2
+        granted c1 worker
+        granted c1 worker
+        asks",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            asks: 1 × worker (1 GiB, 1 vcore)"#]],
+    );
+}
+
+#[test]
+fn a_repeated_grant_of_a_surplus_is_not_taken() {
+    check(
+        "
+        role worker 1 limit=1
+        granted c1 worker
+        granted c2 worker
+        launched c1
+        ended c1 fault disk
+        granted c2 worker
+        asks",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            release c2
+            · worker:0 could not run on its node: disk on `n1` (attempt 1); it starts again
+            asks: 1 × worker (1 GiB, 1 vcore)"#]],
+    );
+}
+
+#[test]
+fn a_grant_too_small_is_given_back() {
+    check(
+        "
+        role worker 1
+        granted c1 worker n1 512",
+        expect![[r#"
+            · the job began
+            release c1"#]],
+    );
+}
+
+#[test]
+fn an_agent_may_be_ready_before_its_launch_is_confirmed() {
+    check(
+        "
+        role worker 1
+        granted c1 worker
+        ready c1
+        launched c1
+        started c1",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            tell c1: run worker:0 in round 1, attempt 1, of 1 worker
+            · worker:0 runs on `n1` (attempt 1)"#]],
+    );
+}
+
+#[test]
+fn a_late_exit_from_an_earlier_round_changes_nothing() {
+    check(
+        "
+        gang
+        role worker 2 scope=job limit=1
+        up c1 worker
+        up c2 worker
+        started c1
+        started c2
+        exited c1 1
+        ready c2
+        saved c1
+        up c3 worker
+        started c2
+        exited c2 1 round=1
+        states",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            launch c2 worker:1
+            · round 1 began with 2 tasks
+            tell c1: run worker:0 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
+            tell c2: run worker:1 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
+            · worker:0 runs on `n1` (attempt 1)
+            · worker:1 runs on `n1` (attempt 1)
+            · worker:0 exited with code 1 on `n1` (attempt 1); it starts again
+            tell c1: stop
+            · round 2 gathers 2 tasks because of worker:0
+            · worker:1 is stopped (attempt 1)
+            tell c2: wait as worker:1 for round 2
+            release c1
+            launch c3 worker:0
+            · round 2 began with 2 tasks
+            tell c3: run worker:0 in round 2, attempt 2, of 2 worker at 2 of 2 addresses
+            tell c2: run worker:1 in round 2, attempt 2, of 2 worker at 2 of 2 addresses
+            · worker:1 runs on `n1` (attempt 2)
+            worker:0 starting, worker:1 running"#]],
+    );
+}
+
+#[test]
+fn an_agent_ready_for_an_earlier_round_is_not_ready() {
+    check(
+        "
+        gang
+        role worker 2 scope=job limit=1
+        up c1 worker
+        up c2 worker
+        exited c1 1
+        ready c2 1
+        saved c1
+        up c3 worker
+        ready c2 1
+        states
+        ready c2",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            launch c2 worker:1
+            · round 1 began with 2 tasks
+            tell c1: run worker:0 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
+            tell c2: run worker:1 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
+            · worker:0 exited with code 1 on `n1` (attempt 1); it starts again
+            tell c1: stop
+            · round 2 gathers 2 tasks because of worker:0
+            · worker:1 is stopped (attempt 1)
+            tell c2: wait as worker:1 for round 2
+            release c1
+            launch c3 worker:0
+            worker:0 ready, worker:1 rewinding
+            · round 2 began with 2 tasks
+            tell c3: run worker:0 in round 2, attempt 2, of 2 worker at 2 of 2 addresses
+            tell c2: run worker:1 in round 2, attempt 2, of 2 worker at 2 of 2 addresses"#]],
+    );
+}
+
+#[test]
+fn a_message_from_a_container_no_longer_held_changes_nothing() {
+    check(
+        "
+        role worker 1 limit=2
+        up c1 worker
+        started c1
+        exited c1 1
+        saved c1
+        up c2 worker
+        started c2
+        exited c1 0 round=1
+        saved c1
+        ended c1 completed 0
+        ready c1 1
+        unready c1 no ports
+        states
+        order c1",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            tell c1: run worker:0 in round 1, attempt 1, of 1 worker
+            · worker:0 runs on `n1` (attempt 1)
+            · worker:0 exited with code 1 on `n1` (attempt 1); it starts again
+            tell c1: stop
+            release c1
+            launch c2 worker:0
+            tell c2: run worker:0 in round 1, attempt 2, of 1 worker
+            · worker:0 runs on `n1` (attempt 2)
+            worker:0 running
+            order c1: stop"#]],
+    );
+}
+
+#[test]
+fn a_clock_that_runs_backwards_is_not_believed() {
+    check(
+        "
+        deadlines join=10s
+        role worker 1 limit=1
+        +60s
+        granted c1 worker
+        launched c1
+        -59s
+        +5s
+        states
+        +66s",
+        expect![[r#"
+            [1m]
+            · the job began
+            launch c1 worker:0
+            [6s]
+            worker:0 launching
+            [1m 12s]
+            · worker:0 was not ready 12s after its container started on `n1` (attempt 1); it starts again
+            release c1"#]],
+    );
+}

@@ -1,0 +1,200 @@
+//! What an MXNet program is told.
+
+use expect_test::{Expect, expect};
+use std::collections::BTreeMap;
+use ydl_core::{
+    Cluster, Draft, Endpoint, Framework, JobSpec, Member, RoleName, Span, TaskId,
+    spec::{
+        Backoff, Blame, Command, Deadlines, Environment, Gang, PortRange, Resources, Restart,
+        RoleSpec,
+    },
+};
+
+fn cluster() -> Cluster {
+    let endpoints = |first: u16, count: u16| {
+        let each = (0..count).map(|at| Endpoint {
+            host: format!("10.0.0.{}", at + 1),
+            ports: BTreeMap::from([("ps".to_string(), first + at)]),
+        });
+        each.collect::<Vec<_>>()
+    };
+    let member = |role: &str, first: u16, count: u16| Member {
+        role: RoleName::from(role),
+        instances: u32::from(count),
+        endpoints: endpoints(first, count),
+    };
+    Cluster {
+        round: 2,
+        roles: vec![
+            member("worker", 20_000, 3),
+            member("server", 21_000, 2),
+            member("scheduler", 22_000, 1),
+        ],
+    }
+}
+
+fn check(task: &str, attempt: u32, expected: Expect) {
+    let task: TaskId = task.parse().unwrap();
+    let set_up = Framework::Mxnet.set_up(&cluster(), &task, attempt);
+    assert!(set_up.arguments.is_empty());
+    let lines = set_up
+        .env
+        .iter()
+        .map(|(name, value)| format!("{name}={value}"));
+    expected.assert_eq(&lines.collect::<Vec<_>>().join("\n"));
+}
+
+#[test]
+fn a_worker_knows_the_scheduler_and_itself() {
+    check(
+        "worker:2",
+        1,
+        expect![[r#"
+        DMLC_JOB_CLUSTER=ydl
+        DMLC_NODE_HOST=10.0.0.3
+        DMLC_NUM_ATTEMPT=0
+        DMLC_NUM_SERVER=2
+        DMLC_NUM_WORKER=3
+        DMLC_PS_ROOT_PORT=22000
+        DMLC_PS_ROOT_URI=10.0.0.1
+        DMLC_ROLE=worker
+        DMLC_WORKER_ID=2
+        PORT=20002"#]],
+    );
+}
+
+#[test]
+fn a_server_knows_the_scheduler_and_itself() {
+    check(
+        "server:1",
+        3,
+        expect![[r#"
+        DMLC_JOB_CLUSTER=ydl
+        DMLC_NODE_HOST=10.0.0.2
+        DMLC_NUM_ATTEMPT=2
+        DMLC_NUM_SERVER=2
+        DMLC_NUM_WORKER=3
+        DMLC_PS_ROOT_PORT=22000
+        DMLC_PS_ROOT_URI=10.0.0.1
+        DMLC_ROLE=server
+        DMLC_SERVER_ID=1
+        PORT=21001"#]],
+    );
+}
+
+#[test]
+fn the_scheduler_listens_where_the_others_look() {
+    check(
+        "scheduler:0",
+        1,
+        expect![[r#"
+        DMLC_JOB_CLUSTER=ydl
+        DMLC_NODE_HOST=10.0.0.1
+        DMLC_NUM_ATTEMPT=0
+        DMLC_NUM_SERVER=2
+        DMLC_NUM_WORKER=3
+        DMLC_PS_ROOT_PORT=22000
+        DMLC_PS_ROOT_URI=10.0.0.1
+        DMLC_ROLE=scheduler"#]],
+    );
+}
+
+#[test]
+fn ranks_follow_the_order_of_the_roles() {
+    let cluster = cluster();
+    assert_eq!(cluster.world(), 6);
+    assert_eq!(cluster.rank(&"worker:2".parse().unwrap()), 2);
+    assert_eq!(cluster.rank(&"server:1".parse().unwrap()), 4);
+    assert_eq!(cluster.rank(&"scheduler:0".parse().unwrap()), 5);
+}
+
+fn role(name: &str) -> RoleSpec {
+    let defaults = Framework::Mxnet.role_defaults(name);
+    RoleSpec {
+        name: RoleName::from(name),
+        instances: 1,
+        resources: Resources {
+            memory_mib: 1024,
+            vcores: 1,
+            ..Resources::default()
+        },
+        command: Command::Program(vec!["python".into(), "train.py".into()]),
+        env: BTreeMap::new(),
+        restart: Restart {
+            scope: defaults.scope,
+            limit: 0,
+            backoff: Backoff {
+                first: Span(0),
+                most: Span(0),
+            },
+            window: None,
+        },
+        completion: defaults.completion,
+        tolerate: 0,
+        memory_growth: None,
+        ports: Vec::new(),
+    }
+}
+
+fn draft(roles: &[&str]) -> Draft {
+    let mut roles: Vec<_> = roles.iter().map(|name| role(name)).collect();
+    Framework::Mxnet.add_roles(&mut roles);
+    Draft {
+        name: "digits".into(),
+        framework: Framework::Mxnet,
+        environment: Environment::System,
+        files: Vec::new(),
+        roles,
+        outputs: Vec::new(),
+        env: BTreeMap::new(),
+        gang: Gang {
+            together: true,
+            hold: Span::seconds(30),
+            retries: 1,
+            backoff: Backoff {
+                first: Span::seconds(5),
+                most: Span::seconds(60),
+            },
+        },
+        deadlines: Deadlines::default(),
+        blame: Blame::default(),
+        ports: PortRange::default(),
+        queue: None,
+        node_label: None,
+    }
+}
+
+fn complaints(draft: Draft) -> String {
+    let all = JobSpec::new(draft).err().unwrap_or_default();
+    let lines = all.iter().map(ToString::to_string);
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn a_job_gets_its_scheduler() {
+    let draft = draft(&["worker", "server"]);
+    let names: Vec<_> = draft.roles.iter().map(|it| it.name.to_string()).collect();
+    assert_eq!(names, ["worker", "server", "scheduler"]);
+    assert_eq!(complaints(draft), "");
+}
+
+#[test]
+fn a_job_needs_workers_and_servers_and_nobody_else() {
+    expect![[r#"
+        `roles`: an MXNet job needs the role `server`
+        `roles.chief`: MXNet knows no role `chief`"#]]
+    .assert_eq(&complaints(draft(&["worker", "chief"])));
+    expect!["`roles`: an MXNet job needs the role `worker`"]
+        .assert_eq(&complaints(draft(&["server"])));
+}
+
+#[test]
+fn a_job_has_one_scheduler_and_starts_together() {
+    let mut draft = draft(&["worker", "server"]);
+    draft.roles[2].instances = 2;
+    draft.gang.together = false;
+    expect![[r#"
+        `roles.scheduler.instances`: an MXNet job has one scheduler, not 2
+        `gang`: MXNet's processes must start together"#]]
+    .assert_eq(&complaints(draft));
+}

@@ -1,0 +1,182 @@
+//! Thousands of schedules of faults. One seed is one schedule: first hostile, when nothing forbidden may happen,
+//! then calm, when the job must end.
+//!
+//! `SEEDS=n` runs so many (2,000 unless told), `SEED=n` runs that one and prints what happened. With the feature
+//! `mutants`, `MUTANT=name` makes the core make that mistake, and the last test finds every one of them.
+
+#[path = "simulation/agent.rs"]
+mod agent;
+#[path = "simulation/chaos.rs"]
+mod chaos;
+#[path = "simulation/checks.rs"]
+mod checks;
+#[path = "simulation/count.rs"]
+mod count;
+#[path = "simulation/faults.rs"]
+mod faults;
+#[path = "simulation/random.rs"]
+mod random;
+#[path = "simulation/report.rs"]
+mod report;
+#[path = "simulation/shell.rs"]
+mod shell;
+#[path = "simulation/success.rs"]
+mod success;
+#[path = "simulation/world.rs"]
+mod world;
+
+use std::{
+    panic::{self, AssertUnwindSafe},
+    sync::Once,
+};
+use world::World;
+use ydl_core::{Outcome, job::Mutant};
+
+/// How many schedules an ordinary test run lives.
+const SEEDS: u64 = 2_000;
+/// How much of a trace is printed.
+const TAIL: usize = 120;
+
+/// A schedule that went wrong, and how.
+struct Wrong {
+    seed: u64,
+    why: String,
+}
+
+/// Many schedules in numbers.
+#[derive(Default)]
+struct Tally {
+    happened: u64,
+    succeeded: u64,
+    failed: u64,
+    killed: u64,
+}
+
+impl Tally {
+    fn add(&mut self, world: &World) {
+        self.happened += world.happened;
+        match &world.checks.outcome {
+            Some(Outcome::Succeeded) => self.succeeded += 1,
+            Some(Outcome::Failed(_)) => self.failed += 1,
+            Some(Outcome::Killed { .. }) => self.killed += 1,
+            None => {}
+        }
+    }
+}
+
+/// Lives one schedule.
+fn live(seed: u64, mutant: Mutant) -> Result<World, Wrong> {
+    let lived = panic::catch_unwind(|| {
+        let mut world = World::new(seed, mutant, false);
+        world.live();
+        world
+    });
+    match lived {
+        Ok(world) => Ok(world),
+        Err(payload) => {
+            let why = payload
+                .downcast_ref::<String>()
+                .cloned()
+                .or_else(|| payload.downcast_ref::<&str>().map(ToString::to_string));
+            Err(Wrong {
+                seed,
+                why: why.unwrap_or_else(|| "it panicked".into()),
+            })
+        }
+    }
+}
+
+/// What happened in a schedule, line by line.
+fn trace(seed: u64, mutant: Mutant) -> Vec<String> {
+    let Ok(mut world) = panic::catch_unwind(|| World::new(seed, mutant, true)) else {
+        return vec!["it went wrong before anything happened".into()];
+    };
+    let _ = panic::catch_unwind(AssertUnwindSafe(|| world.live()));
+    let mut lines = vec![format!("{:#?}", world.plan.faults)];
+    lines.extend(world.trace.take().unwrap_or_default());
+    lines
+}
+
+/// A schedule that goes wrong is told by its own words, not by a panic's.
+fn quietly() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| panic::set_hook(Box::new(|_| {})));
+}
+
+fn number(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(
+        text.parse()
+            .unwrap_or_else(|_| panic!("`{name}` must be a number, not `{text}`")),
+    )
+}
+
+/// The mistake that the environment asks for.
+fn chosen_mutant() -> Mutant {
+    #[cfg(feature = "mutants")]
+    if let Ok(name) = std::env::var("MUTANT") {
+        let found = Mutant::ALL.iter().find(|it| format!("{it:?}") == name);
+        return *found.unwrap_or_else(|| panic!("there is no mutant `{name}`: {:?}", Mutant::ALL));
+    }
+    Mutant::None
+}
+
+#[test]
+fn whatever_happens_nothing_forbidden_happens_and_every_job_ends() {
+    let mutant = chosen_mutant();
+    let one = number("SEED");
+    let seeds = match one {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("SEEDS").unwrap_or(SEEDS),
+    };
+    quietly();
+    let mut tally = Tally::default();
+    for seed in seeds.clone() {
+        match live(seed, mutant) {
+            Ok(world) => {
+                tally.add(&world);
+                if one.is_some() {
+                    println!("{}", trace(seed, mutant).join("\n"));
+                }
+            }
+            Err(wrong) => {
+                let lines = trace(wrong.seed, mutant);
+                let from = lines.len().saturating_sub(TAIL);
+                for line in &lines[if one.is_some() { 0 } else { from }..] {
+                    println!("{line}");
+                }
+                println!("\nseed {}: {}", wrong.seed, wrong.why);
+                if mutant == Mutant::None {
+                    println!("to see it again: make sim SEED={}", wrong.seed);
+                }
+                std::panic::resume_unwind(Box::new(wrong.why));
+            }
+        }
+    }
+    println!(
+        "{} schedules, {} happenings: {} jobs succeeded, {} failed, {} were killed, all as they must",
+        seeds.count(),
+        tally.happened,
+        tally.succeeded,
+        tally.failed,
+        tally.killed
+    );
+}
+
+/// The test of the tests: every deliberate mistake is found by the schedules of an ordinary run.
+#[cfg(feature = "mutants")]
+#[test]
+fn every_mutant_is_caught() {
+    quietly();
+    let mut survivors = Vec::new();
+    for mutant in Mutant::ALL {
+        match (0..SEEDS).find_map(|seed| live(seed, *mutant).err()) {
+            Some(wrong) => println!("{mutant:?}: seed {}: {}", wrong.seed, wrong.why),
+            None => survivors.push(mutant),
+        }
+    }
+    if !survivors.is_empty() {
+        println!("survived {SEEDS} schedules: {survivors:?}");
+    }
+    assert!(survivors.is_empty());
+}

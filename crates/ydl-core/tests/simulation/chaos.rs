@@ -1,0 +1,196 @@
+//! What strikes at random moments, until the world calms down.
+
+use super::world::{Happening, World};
+use ydl_core::{ContainerEnd, Event, spec::Completion};
+
+impl World {
+    /// One stroke of fate, and the next.
+    pub fn strike(&mut self) {
+        if self.calm {
+            return;
+        }
+        let wait = self.random.from(200, 3_500);
+        self.after(wait, Happening::Strike);
+        let faults = self.plan.faults;
+        match self.random.below(12) {
+            0 if faults.hung => self.strike_agent(|world, at| {
+                if let Some(agent) = &mut world.containers[at].agent {
+                    agent.hung = true;
+                }
+            }),
+            1 if faults.crashes => self.strike_agent(|world, at| {
+                world.container_dies(at, ContainerEnd::Completed { status: 137 });
+            }),
+            2 if faults.nodes_die => self.node_dies(),
+            3 | 4 | 11 if faults.partitions => {
+                let node = self.some_node();
+                self.partition(node);
+            }
+            5 if faults.memory => self.strike_agent(|world, at| {
+                let limit_mib = world.containers[at].memory_mib;
+                let end = ContainerEnd::MemoryLimit {
+                    used_mib: limit_mib + 100,
+                    limit_mib,
+                };
+                world.signal_container(at, end);
+            }),
+            6 if faults.preempts => self.preempt_many(),
+            7 if faults.warns => self.strike_agent(|world, at| {
+                world.tell_master(super::shell::Item::Warned(at));
+                let wait = world.random.from(1_000, 8_000);
+                let end = ContainerEnd::Preempted;
+                world.after(wait, Happening::ContainerSignalled { at, end });
+            }),
+            0 | 8 if faults.scales => self.scale(),
+            9 if faults.kills && self.random.percent(30) => {
+                let now = self.random.percent(30);
+                self.client_kills(now);
+            }
+            10 if faults.master_dies => self.master_dies(),
+            _ => {}
+        }
+    }
+
+    /// Strikes a container whose agent lives.
+    fn strike_agent(&mut self, strike: impl Fn(&mut World, usize)) {
+        let alive = |at: &usize| self.containers[*at].agent.is_some();
+        let all: Vec<usize> = (0..self.containers.len()).filter(alive).collect();
+        if !all.is_empty() {
+            let at = *self.random.pick(&all);
+            self.say(format!("c{at} is struck"));
+            strike(self, at);
+        }
+    }
+
+    /// Somebody more important comes: several containers go at once.
+    fn preempt_many(&mut self) {
+        let alive = |at: &usize| self.containers[*at].agent.is_some();
+        let all: Vec<usize> = (0..self.containers.len()).filter(alive).collect();
+        for at in all {
+            if self.random.percent(40) {
+                self.signal_container(at, ContainerEnd::Preempted);
+            }
+        }
+    }
+
+    fn scale(&mut self) {
+        let roles = &self.plan.spec.roles;
+        let at = self.random.below(roles.len() as u64) as usize;
+        let role = roles[at].name.clone();
+        let instances = self.random.from(1, u64::from(roles[at].instances) + 2) as u32;
+        self.handle(Event::Scaled { role, instances });
+    }
+
+    pub fn client_kills(&mut self, now: bool) {
+        let by = "a client".to_string();
+        if self.shell.job.is_some() {
+            self.checks.killed = true;
+        }
+        self.handle(Event::Killed { by, now });
+    }
+
+    fn some_node(&mut self) -> usize {
+        self.random.below(self.nodes.len() as u64) as usize
+    }
+
+    fn node_dies(&mut self) {
+        let node = self.some_node();
+        if self.nodes[node].dead || self.nodes[node].cut.is_some() {
+            return;
+        }
+        self.say(format!("n{node} dies"));
+        self.nodes[node].dead = true;
+        for at in 0..self.containers.len() {
+            if self.containers[at].node == node && !self.containers[at].dead {
+                self.kill_inside(at);
+            }
+        }
+        let expiry = self.plan.expiry;
+        self.after(expiry, Happening::NodeExpires { node, cut: None });
+        let wait = self.random.from(expiry, expiry * 4);
+        self.after(wait, Happening::NodeReturns { node });
+    }
+
+    pub fn partition(&mut self, node: usize) {
+        if self.nodes[node].dead || self.nodes[node].cut.is_some() {
+            return;
+        }
+        let cut = self.stamp();
+        self.say(format!("n{node} is cut off"));
+        self.nodes[node].cut = Some(cut);
+        let expiry = self.plan.expiry;
+        let heals = self.random.from(1_000, expiry * 3);
+        self.after(heals, Happening::PartitionHeals { node, cut });
+        let cut = Some(cut);
+        self.after(expiry, Happening::NodeExpires { node, cut });
+    }
+
+    /// The cluster has not heard a node for too long.
+    pub fn node_expires(&mut self, node: usize, cut: Option<u64>) {
+        let it = &mut self.nodes[node];
+        let unheard = it.dead && cut.is_none() || it.cut.is_some() && it.cut == cut;
+        if !unheard || it.lost {
+            return;
+        }
+        it.lost = true;
+        for at in 0..self.containers.len() {
+            if self.containers[at].node == node {
+                self.end_reported(at, ContainerEnd::NodeLost);
+            }
+        }
+        self.count_nodes();
+    }
+
+    pub fn node_returns(&mut self, node: usize) {
+        self.say(format!("n{node} is back"));
+        // It comes back empty: what the cluster still counted there is lost.
+        for at in 0..self.containers.len() {
+            if self.containers[at].node == node {
+                self.end_reported(at, ContainerEnd::NodeLost);
+            }
+        }
+        self.nodes[node].dead = false;
+        self.nodes[node].lost = false;
+        self.count_nodes();
+    }
+
+    /// The node is heard again, and says what it could not say.
+    pub fn partition_heals(&mut self, node: usize, cut: u64) {
+        if self.nodes[node].cut != Some(cut) {
+            return;
+        }
+        self.say(format!("n{node} is heard again"));
+        self.nodes[node].cut = None;
+        let lost = std::mem::take(&mut self.nodes[node].lost);
+        for at in 0..self.containers.len() {
+            let container = &mut self.containers[at];
+            if container.node != node {
+                continue;
+            }
+            if let Some(end) = container.unreported.take() {
+                self.end_reported(at, end);
+            } else if (lost || container.condemned) && (!container.dead || container.allocated) {
+                container.condemned = true;
+                let wait = self.random.from(100, 3_000);
+                let end = ContainerEnd::Released;
+                self.after(wait, Happening::KillArrives { at, end });
+            }
+        }
+        self.count_nodes();
+    }
+
+    pub fn calm_down(&mut self) {
+        self.say("the world calms down".into());
+        self.calm = true;
+        for node in 0..self.nodes.len() {
+            if let Some(cut) = self.nodes[node].cut {
+                self.partition_heals(node, cut);
+            }
+        }
+        // A job of nothing but services runs until somebody ends it.
+        let service = |role: &ydl_core::spec::RoleSpec| role.completion == Completion::Service;
+        if self.plan.spec.roles.iter().all(service) {
+            self.after(30_000, Happening::ClientKills { now: false });
+        }
+    }
+}

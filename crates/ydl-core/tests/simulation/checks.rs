@@ -1,0 +1,452 @@
+//! What must hold whatever happens. Nothing here asks the core for its opinion where it can be known otherwise.
+
+use super::{
+    count::{Failures, counts},
+    faults::Plan,
+    shell::Shell,
+    world::{Container, index},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+use ydl_core::{
+    Action, Cause, Cluster, ContainerEnd, ContainerId, Ending, Event, Job, JobSpec, NodeName,
+    Order, Outcome, Run, TaskId, Time, What,
+    fact::Next,
+    spec::{Completion, RoleSpec, Scope},
+};
+
+pub struct Checks {
+    pub spec: JobSpec,
+    /// No fault at all is planned.
+    calm: bool,
+    /// Nothing is planned that is anybody's fault.
+    blameless: bool,
+    pub finished_at: Option<u64>,
+    pub killed: bool,
+    finishes: u32,
+    pub outcome: Option<Outcome>,
+    now: Time,
+    pub failures: Failures,
+    granted: BTreeSet<ContainerId>,
+    launched: BTreeMap<ContainerId, TaskId>,
+    /// The container that a task was last given.
+    current: BTreeMap<TaskId, ContainerId>,
+    given_back: BTreeSet<ContainerId>,
+    told_ended: BTreeSet<ContainerId>,
+    /// Given back or told dead: nobody may count on them any more.
+    condemned: BTreeSet<ContainerId>,
+    /// Were told to run a program.
+    ran: BTreeSet<ContainerId>,
+    pub saved: BTreeSet<ContainerId>,
+    spoke: BTreeMap<ContainerId, Time>,
+    quiet: BTreeMap<ContainerId, Time>,
+    signalled: BTreeSet<ContainerId>,
+    rounds: BTreeMap<u32, Arc<Cluster>>,
+    /// Attempts that are over.
+    attempts: BTreeSet<(TaskId, u32)>,
+    /// Programs that run now, where, and in which round.
+    live: BTreeMap<TaskId, (usize, u32)>,
+    /// The last program of each task: where, in which round, and whether it succeeded.
+    pub last: BTreeMap<TaskId, (usize, u32, Option<bool>)>,
+}
+
+impl Checks {
+    pub fn new(plan: &Plan) -> Checks {
+        Checks {
+            spec: plan.spec.clone(),
+            calm: plan.hostile == 0,
+            blameless: plan.faults.blameless(),
+            finished_at: None,
+            killed: false,
+            finishes: 0,
+            outcome: None,
+            now: Time(0),
+            failures: Failures::new(&plan.spec),
+            granted: BTreeSet::new(),
+            launched: BTreeMap::new(),
+            current: BTreeMap::new(),
+            given_back: BTreeSet::new(),
+            told_ended: BTreeSet::new(),
+            condemned: BTreeSet::new(),
+            ran: BTreeSet::new(),
+            saved: BTreeSet::new(),
+            spoke: BTreeMap::new(),
+            quiet: BTreeMap::new(),
+            signalled: BTreeSet::new(),
+            rounds: BTreeMap::new(),
+            attempts: BTreeSet::new(),
+            live: BTreeMap::new(),
+            last: BTreeMap::new(),
+        }
+    }
+
+    /// One event has gone through the core.
+    pub fn handled(
+        &mut self,
+        now: u64,
+        job: &Job,
+        event: &Event,
+        actions: &[Action],
+        avoided: &[NodeName],
+        containers: &[Container],
+    ) {
+        self.now = self.now.max(Time(now));
+        self.no_fault_of_theirs(event, actions);
+        self.happened(event);
+        for action in actions {
+            match action {
+                Action::Launch {
+                    container, task, ..
+                } => {
+                    assert!(self.outcome.is_none(), "launched after the end");
+                    assert!(
+                        self.granted.contains(container) && !self.condemned.contains(container),
+                        "launched in a container that is not there"
+                    );
+                    let node = format!("n{}", containers[index(container)].node);
+                    let avoids = avoided.iter().any(|it| it.as_str() == node);
+                    assert!(!avoids, "launched on a node that is avoided");
+                    let before = self.launched.insert(container.clone(), task.clone());
+                    assert!(before.is_none(), "launched twice in one container");
+                    self.current.insert(task.clone(), container.clone());
+                }
+                Action::Release(container) => {
+                    self.condemned.insert(container.clone());
+                }
+                Action::Record(fact) => self.recorded(&fact.what, event),
+                Action::Tell(_) => {}
+                Action::Finish(outcome) => {
+                    assert_eq!(Some(outcome), self.outcome.as_ref(), "finished as decided");
+                }
+            }
+        }
+        let next = job.next_deadline();
+        assert!(next.is_none_or(|at| at > self.now), "woken again at once");
+    }
+
+    fn happened(&mut self, event: &Event) {
+        match event {
+            Event::Granted { grants } => {
+                let ids = grants.iter().map(|grant| grant.container.clone());
+                self.granted.extend(ids);
+            }
+            Event::Ended { containers } => {
+                for (container, _) in containers {
+                    self.told_ended.insert(container.clone());
+                    self.condemned.insert(container.clone());
+                }
+            }
+            Event::Quieted { container } => {
+                let now = self.now;
+                self.quiet.entry(container.clone()).or_insert(now);
+            }
+            Event::Ready { container, .. }
+            | Event::Unready { container, .. }
+            | Event::Started { container, .. }
+            | Event::Heard { container } => self.heard(container),
+            Event::Exited {
+                container, exit, ..
+            } => {
+                self.heard(container);
+                if exit.container_signalled {
+                    self.signalled.insert(container.clone());
+                }
+            }
+            Event::Saved { container, error } => {
+                self.heard(container);
+                if error.is_none() {
+                    self.saved.insert(container.clone());
+                }
+            }
+            Event::Recovered { .. } => self.quiet.clear(),
+            Event::Counted { .. }
+            | Event::Launched { .. }
+            | Event::LaunchFailed { .. }
+            | Event::Warned { .. }
+            | Event::Impossible { .. }
+            | Event::Killed { .. }
+            | Event::Scaled { .. }
+            | Event::Ticked => {}
+        }
+    }
+
+    /// A new master gives nobody up whom the old one had heard, for what nobody could do without a master.
+    fn no_fault_of_theirs(&self, event: &Event, actions: &[Action]) {
+        let Event::Recovered { live } = event else {
+            return;
+        };
+        let ending = self.outcome.is_some()
+            || actions.iter().any(|action| match action {
+                Action::Record(fact) => matches!(fact.what, What::JobEnding { .. }),
+                _ => false,
+            });
+        for action in actions {
+            if let Action::Release(id) = action {
+                let ours = self.ran.contains(id) && !self.condemned.contains(id);
+                let alive = live.contains(id) && !self.signalled.contains(id);
+                assert!(
+                    ending || !ours || !alive,
+                    "given up for the master's absence: {id}"
+                );
+            }
+        }
+    }
+
+    fn heard(&mut self, container: &ContainerId) {
+        self.spoke.insert(container.clone(), self.now);
+        self.quiet.remove(container);
+    }
+
+    /// A new master was told what lives; everything else is told dead.
+    pub fn recovered(&mut self, live: &[ContainerId]) {
+        for container in &self.granted {
+            if !live.contains(container) {
+                self.told_ended.insert(container.clone());
+                self.condemned.insert(container.clone());
+            }
+        }
+    }
+
+    fn recorded(&mut self, what: &What, event: &Event) {
+        match what {
+            What::JobEnding { outcome } => {
+                assert!(self.outcome.is_none(), "decided twice");
+                self.outcome = Some(outcome.clone());
+                self.decided(outcome);
+            }
+            What::RoleScaled { role, to, .. } => self.failures.scaled(role, *to),
+            What::AttemptStarted { task, .. } => self.failures.started(task),
+            What::AttemptEnded {
+                task,
+                attempt,
+                round,
+                container,
+                ending,
+                next,
+                ..
+            } => {
+                if let Event::Exited { round: exited, .. } = event {
+                    assert_eq!(exited, round, "an exit of another round ended an attempt");
+                }
+                let new = self.attempts.insert((task.clone(), *attempt));
+                assert!(new, "an attempt ended twice: {task} {attempt}");
+                self.ending_is_true(container, ending, event);
+                self.failures.ended(self.now, task, ending, next);
+                if self.calm {
+                    assert_eq!(*next, Next::Done, "an attempt failed in a calm world");
+                }
+            }
+            What::JobStarted
+            | What::RoundStarted { .. }
+            | What::AttemptStopped { .. }
+            | What::RoundBroken { .. }
+            | What::GangGaveBack { .. }
+            | What::NodeBlamed { .. }
+            | What::MemoryGrew { .. }
+            | What::MasterRecovered { .. }
+            | What::JobFinished { .. } => {}
+        }
+    }
+
+    fn ending_is_true(&self, container: &ContainerId, ending: &Ending, event: &Event) {
+        let d = &self.spec.deadlines;
+        match ending {
+            Ending::Silent { .. } => {
+                let spoke = self.spoke.get(container).copied().unwrap_or_default();
+                assert!(
+                    spoke + d.silence <= self.now,
+                    "called silent after it spoke"
+                );
+            }
+            Ending::Exited { .. } | Ending::Signalled { .. } => {
+                if !self.signalled.contains(container) {
+                    return;
+                }
+                let ended = match event {
+                    Event::Ended { containers } => containers.iter().any(|(id, end)| {
+                        id == container && matches!(end, ContainerEnd::Completed { .. })
+                    }),
+                    _ => false,
+                };
+                assert!(
+                    ended,
+                    "a program killed with its container was not judged by the container's end"
+                );
+            }
+            _ => {}
+        }
+    }
+
+    /// How the job ends is decided: it must be so.
+    fn decided(&self, outcome: &Outcome) {
+        match outcome {
+            Outcome::Succeeded => assert!(self.success(), "success without success"),
+            Outcome::Killed { .. } => assert!(self.killed, "killed by nobody"),
+            Outcome::Failed(Cause::Task { ending, .. }) => {
+                assert!(
+                    counts(ending) || self.failures.false_start(ending),
+                    "failed for nobody's fault: {ending}"
+                );
+                assert!(!self.blameless, "failed for nobody's fault: {ending}");
+            }
+            Outcome::Failed(Cause::RanTooLong { limit }) => {
+                assert!(Time(0) + *limit <= self.now, "too long before its time");
+            }
+            Outcome::Failed(Cause::NoContainers { .. }) => {
+                assert!(!self.calm, "no containers in a calm world");
+            }
+        }
+    }
+
+    /// An agent is told its order.
+    pub fn ordered(&mut self, job: &Job, container: &ContainerId, order: &Order) {
+        let task = match order {
+            Order::Stop { .. } => return,
+            Order::Wait { task, .. } => task,
+            Order::Run(run) => {
+                self.ran.insert(container.clone());
+                self.told_to_run(run);
+                &run.task
+            }
+        };
+        assert!(
+            !self.condemned.contains(container),
+            "a container that is gone is counted on"
+        );
+        assert_eq!(
+            self.launched.get(container),
+            Some(task),
+            "an order for another task"
+        );
+        assert_eq!(
+            job.task_of(container).as_ref(),
+            Some(task),
+            "an order for another task"
+        );
+    }
+
+    fn told_to_run(&mut self, run: &Run) {
+        let Some(role) = self.spec.role(&run.task.role) else {
+            panic!("told to run for a role that there is not");
+        };
+        if !self.spec.gang.together || role.restart.scope == Scope::Task {
+            return;
+        }
+        if let Some(cluster) = self.rounds.get(&run.round) {
+            let same = Arc::ptr_eq(cluster, &run.cluster) || *cluster == run.cluster;
+            assert!(same, "one round, two clusters");
+            return;
+        }
+        self.rounds.insert(run.round, run.cluster.clone());
+        for role in &self.spec.roles {
+            if role.tolerate > 0 || role.completion == Completion::Any {
+                continue;
+            }
+            let member = run.cluster.role(role.name.as_str());
+            for (index, endpoint) in member.iter().flat_map(|it| it.endpoints.iter().enumerate()) {
+                let task = TaskId {
+                    role: role.name.clone(),
+                    index: index as u32,
+                };
+                let host = self.current.get(&task).map(ContainerId::as_str);
+                let known = host == Some(endpoint.host.as_str());
+                assert!(known, "a round began without {task}");
+            }
+        }
+    }
+
+    pub fn program_starts(
+        &mut self,
+        task: &TaskId,
+        round: u32,
+        at: usize,
+        containers: &[Container],
+    ) {
+        if let Some((other, _)) = self.live.get(task) {
+            panic!("two programs of {task} run: in c{other} and in c{at}");
+        }
+        let whole = |role: &RoleSpec| {
+            let complete = role.tolerate == 0 && role.completion != Completion::Any;
+            complete && role.restart.scope == Scope::Job
+        };
+        if self.spec.gang.together && self.spec.roles.iter().all(whole) {
+            let old = self.live.iter().find(|(task, (_, old))| {
+                *old < round && task.index < self.failures.want(&task.role)
+            });
+            assert!(
+                old.is_none(),
+                "round {round} runs beside an older one: {old:?}"
+            );
+        }
+        assert!(!containers[at].dead, "a program starts in a dead container");
+        self.live.insert(task.clone(), (at, round));
+        self.last.insert(task.clone(), (at, round, None));
+    }
+
+    pub fn program_ends(&mut self, task: &TaskId, round: u32, at: usize, succeeded: bool) {
+        if self.live.get(task) == Some(&(at, round)) {
+            self.live.remove(task);
+        }
+        if let Some(last) = self.last.get_mut(task)
+            && (last.0, last.1) == (at, round)
+        {
+            last.2 = Some(succeeded);
+        }
+    }
+
+    /// The master has looked for missed beats: what it should have given up, it has.
+    pub fn watched(&self, now: u64, job: &Job) {
+        let silence = self.spec.deadlines.silence;
+        for (container, since) in &self.quiet {
+            let late = *since + silence < Time(now) && self.ran.contains(container);
+            let stopped = !late || matches!(job.order(container), Order::Stop { .. });
+            assert!(stopped, "a silent container is counted on");
+        }
+    }
+
+    pub fn released(&mut self, container: &ContainerId) {
+        self.given_back.insert(container.clone());
+    }
+
+    pub fn finished(&mut self, now: u64, outcome: &Outcome) {
+        self.finishes += 1;
+        assert_eq!(self.finishes, 1, "finished twice");
+        assert_eq!(Some(outcome), self.outcome.as_ref(), "finished as decided");
+        self.finished_at.get_or_insert(now);
+    }
+
+    /// A new master finds that the job was over when the old one died.
+    pub fn found_finished(&mut self, now: u64, outcome: Option<Outcome>) {
+        assert_eq!(outcome, self.outcome, "finished as decided");
+        self.finished_at.get_or_insert(now);
+    }
+
+    /// Everything is over.
+    pub fn at_the_end(&self, containers: &[Container], shell: &Shell) {
+        assert!(self.finished_at.is_some(), "the job never finished");
+        for container in &self.granted {
+            assert!(
+                self.given_back.contains(container) || self.told_ended.contains(container),
+                "{container} was not given back"
+            );
+        }
+        for container in containers.iter().filter(|it| self.granted.contains(&it.id)) {
+            assert!(container.dead, "{} still runs", container.id);
+        }
+        assert!(self.live.is_empty(), "a program still runs");
+        let job = shell.job.as_ref().expect("somebody is there at the end");
+        assert!(
+            job.finished() && job.asks().asks.is_empty(),
+            "nothing is asked for"
+        );
+        if self.calm {
+            let tasks = self.spec.tasks() as usize;
+            assert_eq!(self.granted.len(), tasks, "a calm job wastes no container");
+            assert_eq!(self.launched.len(), tasks, "a calm job wastes no container");
+            let failed = matches!(self.outcome, Some(Outcome::Failed(_)));
+            assert!(!failed, "a calm job fails");
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! The failure table, written down a second time: what counts, and what must follow.
+
+use std::collections::{BTreeMap, BTreeSet};
+use ydl_core::{
+    Ending, JobSpec, RoleName, TaskId, Time,
+    ending::Wait,
+    fact::Next,
+    spec::{Completion, Scope},
+};
+
+/// Whether an ending is somebody's fault.
+pub fn counts(ending: &Ending) -> bool {
+    match ending {
+        Ending::Succeeded => false,
+        Ending::Preempted | Ending::Lost => false,
+        Ending::NodeFault { .. } => false,
+        Ending::TooLate { wait, .. } => matches!(wait, Wait::Start | Wait::Stop),
+        Ending::Exited { .. } | Ending::Signalled { .. } | Ending::NotStarted { .. } => true,
+        Ending::Unready { .. } | Ending::AgentDied { .. } | Ending::MemoryLimit { .. } => true,
+        Ending::Silent { .. } | Ending::Unsaved { .. } => true,
+    }
+}
+
+pub struct Failures {
+    spec: JobSpec,
+    wants: BTreeMap<RoleName, u32>,
+    of_roles: BTreeMap<RoleName, Vec<Time>>,
+    of_tasks: BTreeMap<TaskId, Vec<Time>>,
+    false_starts: BTreeMap<TaskId, u32>,
+    lost: BTreeSet<TaskId>,
+}
+
+impl Failures {
+    pub fn new(spec: &JobSpec) -> Failures {
+        let sizes = spec.roles.iter();
+        Failures {
+            wants: sizes.map(|it| (it.name.clone(), it.instances)).collect(),
+            spec: spec.clone(),
+            of_roles: BTreeMap::new(),
+            of_tasks: BTreeMap::new(),
+            false_starts: BTreeMap::new(),
+            lost: BTreeSet::new(),
+        }
+    }
+
+    pub fn want(&self, role: &RoleName) -> u32 {
+        self.wants[role]
+    }
+
+    pub fn lost(&self, task: &TaskId) -> bool {
+        self.lost.contains(task)
+    }
+
+    pub fn false_start(&self, ending: &Ending) -> bool {
+        matches!(
+            ending,
+            Ending::NodeFault { .. }
+                | Ending::TooLate {
+                    wait: Wait::Launch | Wait::Join,
+                    ..
+                }
+        )
+    }
+
+    pub fn scaled(&mut self, role: &RoleName, to: u32) {
+        let from = self.wants.insert(role.clone(), to).unwrap_or(to);
+        for index in to..from {
+            let task = TaskId {
+                role: role.clone(),
+                index,
+            };
+            self.lost.remove(&task);
+        }
+    }
+
+    pub fn started(&mut self, task: &TaskId) {
+        self.false_starts.remove(task);
+    }
+
+    /// What follows an ending is what the policy says.
+    pub fn ended(&mut self, now: Time, task: &TaskId, ending: &Ending, next: &Next) {
+        if *next == Next::Nothing {
+            return;
+        }
+        if *ending == Ending::Succeeded {
+            assert_eq!(*next, Next::Done, "after a success");
+            return;
+        }
+        let mut counted = counts(ending);
+        if self.false_start(ending) {
+            let starts = self.false_starts.entry(task.clone()).or_default();
+            *starts += 1;
+            counted = *starts > 5;
+        }
+        if !counted {
+            assert!(
+                matches!(next, Next::Again { .. }),
+                "{ending} is nobody's fault"
+            );
+            return;
+        }
+        self.counted(now, task, ending, next);
+    }
+
+    fn counted(&mut self, now: Time, task: &TaskId, ending: &Ending, next: &Next) {
+        let role = self.spec.role(&task.role).expect("every task has a role");
+        let failures = match role.restart.scope {
+            Scope::Task => self.of_tasks.entry(task.clone()).or_default(),
+            Scope::Role | Scope::Job => self.of_roles.entry(task.role.clone()).or_default(),
+        };
+        failures.push(now);
+        if let Some(window) = role.restart.window {
+            failures.retain(|at| *at + window > now);
+        }
+        if failures.len() as u32 <= role.restart.limit {
+            let again = matches!(next, Next::Again { .. });
+            assert!(
+                again,
+                "{task} {ending} within its limit and does not start again"
+            );
+            return;
+        }
+        let want = self.wants[&task.role];
+        let tolerated = match role.completion {
+            Completion::Any => role.tolerate.max(want - 1),
+            Completion::All | Completion::Decides | Completion::Service => role.tolerate,
+        };
+        let lost = self.lost.iter().filter(|it| it.role == task.role).count() as u32;
+        let expected = if lost < tolerated {
+            Next::Tolerated
+        } else {
+            Next::JobFails
+        };
+        assert_eq!(*next, expected, "{task} {ending} beyond its limit");
+        self.lost.insert(task.clone());
+    }
+}

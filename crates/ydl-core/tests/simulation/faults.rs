@@ -1,0 +1,294 @@
+//! What a seed picks: the job, its policies, the cluster, and which faults there are.
+
+use super::random::Random;
+use std::collections::BTreeMap;
+use ydl_core::{
+    Draft, Framework, JobSpec, RoleName, Span,
+    spec::{
+        Backoff, Blame, Command, Completion, Deadlines, Environment, Gang, MemoryGrowth, Output,
+        PortRange, Resources, Restart, RoleSpec, Scope,
+    },
+};
+
+/// Everything about a schedule that is settled before it begins.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub spec: JobSpec,
+    pub faults: Faults,
+    /// How many containers each node takes.
+    pub nodes: Vec<u32>,
+    /// Until when, in milliseconds, faults happen. 0: never.
+    pub hostile: u64,
+    /// How long a node is unheard before the cluster gives it up.
+    pub expiry: u64,
+}
+
+/// Which faults there are. Those that come in messages happen to each message with some chance; the others strike
+/// at random moments.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Faults {
+    // Between master and cluster.
+    pub beats_lost: bool,
+    pub beats_late: bool,
+    pub surplus: bool,
+    pub scarcity: bool,
+    pub launches_fail: bool,
+    pub launches_vanish: bool,
+    // Between master and agents.
+    pub requests_lost: bool,
+    pub replies_lost: bool,
+    pub requests_late: bool,
+    // Agents and programs.
+    pub hung: bool,
+    pub crashes: bool,
+    pub unready: bool,
+    pub stuck: bool,
+    pub stubborn: bool,
+    pub fails: bool,
+    pub not_started: bool,
+    pub unsaved: bool,
+    // The cluster.
+    pub memory: bool,
+    pub preempts: bool,
+    pub warns: bool,
+    pub nodes_die: bool,
+    pub partitions: bool,
+    // People and the master itself.
+    pub scales: bool,
+    pub kills: bool,
+    pub master_dies: bool,
+    pub clock_jumps: bool,
+}
+
+impl Faults {
+    fn some(random: &mut Random) -> Faults {
+        let mut half = || random.percent(50);
+        let mut faults = Faults {
+            beats_lost: half(),
+            beats_late: half(),
+            surplus: half(),
+            scarcity: half(),
+            launches_fail: half(),
+            launches_vanish: half(),
+            requests_lost: half(),
+            replies_lost: half(),
+            requests_late: half(),
+            hung: half(),
+            crashes: half(),
+            unready: half(),
+            stuck: half(),
+            stubborn: half(),
+            fails: half(),
+            not_started: half(),
+            unsaved: half(),
+            memory: half(),
+            preempts: half(),
+            warns: half(),
+            nodes_die: half(),
+            partitions: half(),
+            scales: half(),
+            kills: half() && half() && half(),
+            master_dies: half(),
+            clock_jumps: half(),
+        };
+        // An agent that hangs cannot stop its program when it is cut off; the node must be there to do it.
+        if half() {
+            faults.partitions = false;
+        } else {
+            faults.hung = false;
+            faults.stuck = false;
+        }
+        // Sometimes only what is nobody's fault: then no job may fail for it.
+        if half() && half() {
+            faults.forget_the_counted();
+        }
+        faults
+    }
+
+    fn forget_the_counted(&mut self) {
+        self.hung = false;
+        self.crashes = false;
+        self.unready = false;
+        self.stuck = false;
+        self.fails = false;
+        self.not_started = false;
+        self.unsaved = false;
+        self.memory = false;
+        self.partitions = false;
+        self.requests_lost = false;
+        self.replies_lost = false;
+        self.clock_jumps = false;
+        self.beats_lost = false;
+        self.beats_late = false;
+        self.requests_late = false;
+        self.launches_fail = false;
+        self.launches_vanish = false;
+        self.nodes_die = false;
+    }
+
+    /// Whether everything that can end an attempt is nobody's fault.
+    pub fn blameless(&self) -> bool {
+        let counted = self.hung
+            || self.crashes
+            || self.unready
+            || self.stuck
+            || self.fails
+            || self.not_started
+            || self.unsaved
+            || self.memory
+            || self.partitions
+            || self.requests_lost
+            || self.replies_lost
+            || self.clock_jumps
+            || self.beats_lost
+            || self.beats_late
+            || self.requests_late
+            || self.launches_fail
+            || self.launches_vanish
+            || self.nodes_die;
+        !counted
+    }
+}
+
+impl Plan {
+    pub fn new(random: &mut Random) -> Plan {
+        let calm = random.percent(8);
+        let spec = spec(random, calm);
+        let tasks = spec.tasks();
+        let faults = if calm {
+            Faults::default()
+        } else {
+            Faults::some(random)
+        };
+        let nodes = random.from(1, 5);
+        // Sometimes there is not room for everybody, and sometimes never will be.
+        let room = if calm || random.percent(75) {
+            tasks + 8
+        } else {
+            random.from(1, tasks)
+        };
+        let slots = room.div_ceil(nodes);
+        Plan {
+            spec,
+            faults,
+            nodes: (0..nodes).map(|_| slots as u32).collect(),
+            hostile: if calm {
+                0
+            } else {
+                random.from(10, 120) * 1_000
+            },
+            expiry: random.from(4, 25) * 1_000,
+        }
+    }
+}
+
+fn seconds(random: &mut Random, low: u64, high: u64) -> Span {
+    Span::seconds(random.from(low, high))
+}
+
+fn spec(random: &mut Random, calm: bool) -> JobSpec {
+    let together = random.percent(50);
+    let count = random.from(1, 3) as usize;
+    let scopes = [Scope::Task, Scope::Role, Scope::Job];
+    let shared = *random.pick(&scopes);
+    let mixed = random.percent(45);
+    let large = random.percent(2);
+    let mut roles = Vec::new();
+    for (at, name) in ["worker", "server", "chief"].iter().enumerate().take(count) {
+        let scope = if mixed { *random.pick(&scopes) } else { shared };
+        let most = if large { 15 } else { 4 - count as u64 / 2 };
+        let instances = random.from(1, most) as u32;
+        let completion = match (at, random.below(10)) {
+            (0, 0..=6) | (2, 0..=3) => Completion::All,
+            (0, 7) | (_, 9) => Completion::Any,
+            (0, 8) | (2, 4..=6) => Completion::Decides,
+            (1, 8) => Completion::All,
+            _ => Completion::Service,
+        };
+        roles.push(role(random, name, instances, scope, completion));
+    }
+    let deadlines = Deadlines {
+        allocation: seconds(random, 40, 90),
+        launch: seconds(random, 6, 15),
+        join: seconds(random, 6, 15),
+        start: seconds(random, 6, 15),
+        run: (!calm && random.percent(10)).then(|| seconds(random, 60, 300)),
+        silence: seconds(random, 5, 20),
+        grace: seconds(random, 1, 4),
+        stop: seconds(random, 3, 6),
+        save: seconds(random, 4, 10),
+    };
+    let outputs = random.percent(40).then(|| Output {
+        from: "model".into(),
+        to: "/out".into(),
+    });
+    let draft = Draft {
+        name: "simulated".into(),
+        framework: Framework::None,
+        environment: Environment::System,
+        files: Vec::new(),
+        roles,
+        outputs: outputs.into_iter().collect(),
+        env: BTreeMap::new(),
+        gang: Gang {
+            together,
+            hold: seconds(random, 8, 20),
+            retries: random.below(3) as u32,
+            backoff: Backoff {
+                first: Span::seconds(2),
+                most: Span::seconds(10),
+            },
+        },
+        deadlines,
+        blame: Blame {
+            failures: random.from(1, 3) as u32,
+            forgive_after: seconds(random, 5, 60),
+            at_most: 2,
+        },
+        ports: PortRange::default(),
+        queue: None,
+        node_label: None,
+    };
+    JobSpec::new(draft).expect("a simulated job is valid")
+}
+
+fn role(
+    random: &mut Random,
+    name: &str,
+    instances: u32,
+    scope: Scope,
+    completion: Completion,
+) -> RoleSpec {
+    let tolerates = random.percent(15);
+    RoleSpec {
+        name: RoleName::from(name),
+        instances,
+        resources: Resources {
+            memory_mib: 1_000,
+            vcores: 1,
+            ..Resources::default()
+        },
+        command: Command::Program(vec!["program".into()]),
+        env: BTreeMap::new(),
+        restart: Restart {
+            scope,
+            limit: random.below(5) as u32,
+            backoff: Backoff {
+                first: Span(random.below(3) * 500),
+                most: Span::seconds(4),
+            },
+            window: random.percent(30).then(|| seconds(random, 10, 40)),
+        },
+        completion,
+        tolerate: if tolerates {
+            random.below(u64::from(instances)) as u32
+        } else {
+            0
+        },
+        memory_growth: random.percent(30).then_some(MemoryGrowth {
+            percent: 50,
+            most_mib: 4_000,
+        }),
+        ports: Vec::new(),
+    }
+}

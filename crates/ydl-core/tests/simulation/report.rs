@@ -1,0 +1,50 @@
+//! How programs end, and what agents say.
+
+use std::collections::BTreeMap;
+use ydl_core::{ContainerId, Endpoint, Event, Exit};
+
+/// How a program ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    Code(i32),
+    Signal(i32),
+    /// Killed with its container.
+    WithContainer,
+}
+
+/// What an agent has to say.
+#[derive(Clone, Debug)]
+pub enum Report {
+    Ready { round: u32 },
+    Unready,
+    Started { round: u32 },
+    Exited { round: u32, exit: Exit },
+    Saved { error: Option<String> },
+}
+
+impl Report {
+    pub fn event(self, container: ContainerId) -> Event {
+        match self {
+            // Its address is its container's name, so that everybody can see who counts on whom.
+            Report::Ready { round } => Event::Ready {
+                endpoint: Endpoint {
+                    host: container.to_string(),
+                    ports: BTreeMap::new(),
+                },
+                container,
+                round,
+            },
+            Report::Unready => Event::Unready {
+                container,
+                why: "no port is free".into(),
+            },
+            Report::Started { round } => Event::Started { container, round },
+            Report::Exited { round, exit } => Event::Exited {
+                container,
+                round,
+                exit,
+            },
+            Report::Saved { error } => Event::Saved { container, error },
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! When a job has succeeded, written down a second time.
+
+use super::checks::Checks;
+use std::collections::BTreeSet;
+use ydl_core::{
+    ContainerId, TaskId,
+    spec::{Completion, RoleSpec, Scope},
+};
+
+impl Checks {
+    /// Whether the completion rules are fulfilled by what programs have really done.
+    pub fn success(&self) -> bool {
+        let needed = |role: &&RoleSpec| role.completion != Completion::Service;
+        let decides = |role: &&RoleSpec| role.completion == Completion::Decides;
+        let roles = &self.spec.roles;
+        if roles.iter().filter(needed).count() == 0 {
+            return roles.iter().all(|role| self.role_done(role));
+        }
+        let decided = roles
+            .iter()
+            .filter(decides)
+            .any(|role| self.role_done(role));
+        decided || roles.iter().filter(needed).all(|role| self.role_done(role))
+    }
+
+    fn role_done(&self, role: &RoleSpec) -> bool {
+        let tasks = (0..self.failures.want(&role.name)).map(|index| TaskId {
+            role: role.name.clone(),
+            index,
+        });
+        let (won, rest): (Vec<_>, Vec<_>) = tasks.partition(|task| {
+            // What became of a program after it was given up is nobody's business.
+            !self.failures.lost(task) && self.task_succeeded(task)
+        });
+        match role.completion {
+            Completion::Any => !won.is_empty(),
+            Completion::All | Completion::Decides => {
+                !won.is_empty()
+                    && rest.iter().all(|task| self.failures.lost(task))
+                    && self.same_round(&won)
+            }
+            Completion::Service => rest.iter().all(|task| self.failures.lost(task)),
+        }
+    }
+
+    fn task_succeeded(&self, task: &TaskId) -> bool {
+        let Some((at, _, Some(true))) = self.last.get(task) else {
+            return false;
+        };
+        let id = ContainerId::from(format!("c{at}"));
+        self.spec.outputs.is_empty() || self.saved.contains(&id)
+    }
+
+    /// Where everybody starts again together, those who succeeded did so together.
+    fn same_round(&self, tasks: &[TaskId]) -> bool {
+        let job = |role: &RoleSpec| role.restart.scope == Scope::Job;
+        let rounds: BTreeSet<_> = tasks.iter().map(|task| self.last[task].1).collect();
+        rounds.len() <= 1 || !self.spec.roles.iter().all(job)
+    }
+}

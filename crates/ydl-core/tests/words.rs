@@ -1,0 +1,398 @@
+//! Names, times and sizes as people read and write them, and every complaint about a job.
+
+use expect_test::{Expect, expect};
+use std::collections::BTreeMap;
+use ydl_core::{
+    Draft, Framework, JobSpec, RoleName, Span, TaskId, Time,
+    spec::{
+        Backoff, Blame, Command, Completion, Deadlines, Environment, File, Gang, Memory,
+        MemoryGrowth, Output, PortRange, Resources, Restart, RoleSpec, Scope,
+    },
+};
+
+#[test]
+fn a_span_is_told_in_its_two_largest_units() {
+    let told = |ms: u64| Span(ms).to_string();
+    assert_eq!(told(0), "0s");
+    assert_eq!(told(340), "340ms");
+    assert_eq!(told(12_000), "12s");
+    assert_eq!(told(12_345), "12s");
+    assert_eq!(told(60_000), "1m");
+    assert_eq!(told(61_000), "1m 1s");
+    assert_eq!(told(3_600_000 + 5 * 60_000 + 59_000), "1h 5m");
+    assert_eq!(told(3_600_000 + 59_000), "1h 59s");
+    assert_eq!(told(2 * 86_400_000), "2d");
+    assert_eq!(format!("[{:>6}]", Span::seconds(5)), "[    5s]");
+}
+
+#[test]
+fn time_neither_overflows_nor_becomes_negative() {
+    assert_eq!(Time(u64::MAX) + Span::hours(1), Time(u64::MAX));
+    assert_eq!(Time(1) - Time(5), Span(0));
+    assert_eq!(Span(u64::MAX) + Span(1), Span(u64::MAX));
+}
+
+#[test]
+fn a_task_is_written_as_it_is_read() {
+    let task: TaskId = "worker:3".parse().unwrap();
+    assert_eq!(task.role, RoleName::from("worker"));
+    assert_eq!(task.index, 3);
+    assert_eq!(task.to_string(), "worker:3");
+    assert_eq!(serde_json::to_string(&task).unwrap(), "\"worker:3\"");
+    assert_eq!(
+        serde_json::from_str::<TaskId>("\"worker:3\"").unwrap(),
+        task
+    );
+}
+
+#[test]
+fn what_is_not_a_task_is_told_how_one_looks() {
+    for text in [
+        "worker",
+        ":3",
+        "worker:",
+        "worker:x",
+        "worker:-1",
+        "worker:4294967296",
+        "",
+    ] {
+        let complaint = text.parse::<TaskId>().unwrap_err();
+        let expected = format!("`{text}` is not a task; a task looks like `worker:3`");
+        assert_eq!(complaint, expected);
+    }
+}
+
+#[test]
+fn a_size_is_told_with_the_unit_a_person_would_choose() {
+    let told = |mib: u64| Memory(mib).to_string();
+    assert_eq!(told(512), "512 MiB");
+    assert_eq!(told(1024), "1 GiB");
+    assert_eq!(told(4300), "4.1 GiB");
+    let resources = Resources {
+        memory_mib: 2048,
+        vcores: 2,
+        gpus: 1,
+        other: BTreeMap::from([("yarn.io/fpga".into(), 3)]),
+    };
+    assert_eq!(
+        resources.to_string(),
+        "2 GiB, 2 vcores, 1 GPU, 3 `yarn.io/fpga`"
+    );
+}
+
+#[test]
+fn a_wait_doubles_up_to_its_most_and_never_overflows() {
+    let backoff = Backoff {
+        first: Span::seconds(1),
+        most: Span::minutes(1),
+    };
+    assert_eq!(backoff.after(1), Span::seconds(1));
+    assert_eq!(backoff.after(4), Span::seconds(8));
+    assert_eq!(backoff.after(7), Span::minutes(1));
+    assert_eq!(backoff.after(u32::MAX), Span::minutes(1));
+}
+
+#[test]
+fn a_framework_that_is_not_known_is_told_those_that_are() {
+    assert_eq!("mxnet".parse(), Ok(Framework::Mxnet));
+    let complaint = "tensorflow1".parse::<Framework>().unwrap_err();
+    assert!(
+        complaint.starts_with("`tensorflow1` is not a framework that ydl knows; it knows `none`")
+    );
+}
+
+fn role(name: &str) -> RoleSpec {
+    RoleSpec {
+        name: RoleName::from(name),
+        instances: 2,
+        resources: Resources {
+            memory_mib: 1024,
+            vcores: 1,
+            ..Resources::default()
+        },
+        command: Command::Program(vec!["true".into()]),
+        env: BTreeMap::new(),
+        restart: Restart {
+            scope: Scope::Task,
+            limit: 0,
+            backoff: Backoff {
+                first: Span::seconds(1),
+                most: Span::seconds(9),
+            },
+            window: None,
+        },
+        completion: Completion::All,
+        tolerate: 0,
+        memory_growth: None,
+        ports: Vec::new(),
+    }
+}
+
+fn draft() -> Draft {
+    Draft {
+        name: "job".into(),
+        framework: Framework::None,
+        environment: Environment::System,
+        files: Vec::new(),
+        roles: vec![role("worker")],
+        outputs: Vec::new(),
+        env: BTreeMap::new(),
+        gang: Gang {
+            together: false,
+            hold: Span::seconds(30),
+            retries: 1,
+            backoff: Backoff {
+                first: Span::seconds(5),
+                most: Span::seconds(60),
+            },
+        },
+        deadlines: Deadlines::default(),
+        blame: Blame::default(),
+        ports: PortRange::default(),
+        queue: None,
+        node_label: None,
+    }
+}
+
+/// Spoils a valid draft and compares what is said about it.
+fn check(spoil: impl Fn(&mut Draft), expected: Expect) {
+    let mut draft = draft();
+    spoil(&mut draft);
+    let said = match JobSpec::new(draft) {
+        Ok(_) => "fine".to_string(),
+        Err(complaints) => {
+            let lines = complaints.iter().map(|complaint| match &complaint.hint {
+                Some(hint) => format!("{complaint}; hint: {hint}"),
+                None => complaint.to_string(),
+            });
+            lines.collect::<Vec<_>>().join("\n")
+        }
+    };
+    expected.assert_eq(&said);
+}
+
+#[test]
+fn a_plain_draft_is_fine() {
+    check(|_| {}, expect!["fine"]);
+}
+
+#[test]
+fn every_complaint_is_made_at_once() {
+    check(
+        |draft| {
+            draft.name = String::new();
+            draft.roles.clear();
+            draft.ports.first = 0;
+        },
+        expect![[r#"
+            `name`: the name is empty
+            `roles`: the job has no roles; hint: name at least one, such as `worker`
+            `ports`: `0-32767` is not a range of ports; hint: write it as `20000-32767`"#]],
+    );
+}
+
+#[test]
+fn names_are_short_and_plain() {
+    check(
+        |draft| draft.name = "my job".into(),
+        expect![
+            "`name`: ` ` cannot be part of a name; hint: use letters, digits, `-`, `_` and `.`"
+        ],
+    );
+    check(
+        |draft| draft.name = "-job".into(),
+        expect!["`name`: `-job` does not begin with a letter or digit"],
+    );
+    check(
+        |draft| draft.name = "j".repeat(65),
+        expect!["`name`: the name has 65 characters; 64 is the most"],
+    );
+    check(
+        |draft| draft.roles[0].name = RoleName::from("wörker"),
+        expect![
+            "`roles.wörker`: `ö` cannot be part of a name; hint: use letters, digits, `-`, `_` and `.`"
+        ],
+    );
+}
+
+#[test]
+fn a_role_is_there_once_and_does_something() {
+    check(
+        |draft| draft.roles.push(role("worker")),
+        expect!["`roles.worker`: the role `worker` is there twice"],
+    );
+    check(
+        |draft| draft.roles[0].instances = 0,
+        expect![
+            "`roles.worker.instances`: a role of 0 instances does nothing; hint: leave the role out, or give it at least one instance"
+        ],
+    );
+    check(
+        |draft| draft.roles[0].instances = 1_000_000,
+        expect![
+            "`roles`: the job has 1000000 tasks; at most 20000 are possible; hint: lower `instances`"
+        ],
+    );
+    check(
+        |draft| draft.roles[0].command = Command::Program(Vec::new()),
+        expect![
+            "`roles.worker.run`: role `worker` has no command; hint: say what it runs: `run: python train.py`"
+        ],
+    );
+    check(
+        |draft| draft.roles[0].command = Command::Shell("  ".into()),
+        expect![
+            "`roles.worker.run`: role `worker` has no command; hint: say what it runs: `run: python train.py`"
+        ],
+    );
+}
+
+#[test]
+fn a_role_has_memory_and_vcores() {
+    check(
+        |draft| draft.roles[0].resources.memory_mib = 0,
+        expect!["`roles.worker.memory`: a task needs memory; hint: such as `1 GiB`"],
+    );
+    check(
+        |draft| draft.roles[0].resources.vcores = 0,
+        expect!["`roles.worker.vcores`: a task needs at least 1 vcore"],
+    );
+    check(
+        |draft| {
+            draft.roles[0].memory_growth = Some(MemoryGrowth {
+                percent: 0,
+                most_mib: 512,
+            });
+        },
+        expect![[r#"
+            `roles.worker.memory_growth`: growing by 0 percent changes nothing
+            `roles.worker.memory_growth`: the largest size is smaller than the first"#]],
+    );
+}
+
+#[test]
+fn not_everybody_may_fail() {
+    check(
+        |draft| draft.roles[0].tolerate = 2,
+        expect![
+            "`roles.worker.tolerate`: all 2 tasks may fail and the job would still succeed; hint: lower `tolerate`, or make the role a service"
+        ],
+    );
+    check(
+        |draft| {
+            draft.roles[0].tolerate = 2;
+            draft.roles[0].completion = Completion::Service;
+        },
+        expect!["fine"],
+    );
+}
+
+#[test]
+fn waits_make_sense() {
+    check(
+        |draft| draft.roles[0].restart.backoff.first = Span::hours(1),
+        expect![
+            "`roles.worker.restart.backoff`: the first wait (1h) is longer than the longest (9s)"
+        ],
+    );
+    check(
+        |draft| draft.gang.backoff.first = Span::hours(1),
+        expect!["`gang.backoff`: the first wait (1h) is longer than the longest (1m)"],
+    );
+    check(
+        |draft| draft.deadlines.join = Span(0),
+        expect!["`deadlines.join`: a deadline of 0 can never be met"],
+    );
+    check(
+        |draft| draft.deadlines.run = Some(Span(0)),
+        expect!["`deadlines.run`: a job of 0 seconds can never run"],
+    );
+    check(
+        |draft| draft.deadlines.silence = Span(999),
+        expect![
+            "`deadlines.silence`: a healthy agent may be quiet for up to a second; hint: 1s is the least, 30s is usual"
+        ],
+    );
+}
+
+#[test]
+fn ports_are_a_range_and_have_names() {
+    check(
+        |draft| {
+            draft.ports.first = 10;
+            draft.ports.last = 9;
+        },
+        expect!["`ports`: `10-9` is not a range of ports; hint: write it as `20000-32767`"],
+    );
+    let named = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+    check(
+        |draft| draft.roles[0].ports = named(&["a b", "web", "web"]),
+        expect![[r#"
+            `roles.worker.ports`: `a b` cannot name a port; hint: use letters, digits and `_`
+            `roles.worker.ports`: the port `web` is there twice"#]],
+    );
+}
+
+#[test]
+fn files_and_outputs_stay_in_the_tasks_directory() {
+    let file = |name: &str| File {
+        name: name.into(),
+        source: "/tmp/x".into(),
+    };
+    check(
+        |draft| draft.files = vec![file("a"), file("a"), file("..")],
+        expect![[r#"
+            `files`: two files would be called `a` in a task's directory; hint: rename one: `files: [{model.py: other/model.py}]`
+            `files`: `..` is not a file name"#]],
+    );
+    let output = |from: &str, to: &str| Output {
+        from: from.into(),
+        to: to.into(),
+    };
+    check(
+        |draft| {
+            draft.outputs = vec![
+                output("/etc", "/out"),
+                output("a/../..", "/out"),
+                output("m", ""),
+            ];
+        },
+        expect![[r#"
+            `outputs`: `/etc` is not below the task's directory; hint: name a path relative to where the program runs
+            `outputs`: `a/../..` is not below the task's directory; hint: name a path relative to where the program runs
+            `outputs`: `m` goes nowhere"#]],
+    );
+}
+
+#[test]
+fn variables_have_names_that_are_not_ydls() {
+    let set = |name: &str| BTreeMap::from([(name.to_string(), String::new())]);
+    check(
+        |draft| draft.env = set("YDL_JOB"),
+        expect![
+            "`env`: `YDL_JOB`: names beginning with YDL_ are ydl's own; hint: choose another name"
+        ],
+    );
+    check(
+        |draft| draft.roles[0].env = set("a=b"),
+        expect!["`roles.worker.env`: `a=b` cannot be the name of a variable"],
+    );
+    check(
+        |draft| draft.env = set(""),
+        expect!["`env`: `` cannot be the name of a variable"],
+    );
+}
+
+#[test]
+fn a_specification_that_is_read_is_checked() {
+    let good = serde_json::to_string(&JobSpec::new(draft()).unwrap()).unwrap();
+    assert!(serde_json::from_str::<JobSpec>(&good).is_ok());
+    let bad = good.replace("\"instances\":2", "\"instances\":0");
+    let error = serde_json::from_str::<JobSpec>(&bad)
+        .unwrap_err()
+        .to_string();
+    assert_eq!(
+        error,
+        "`roles.worker.instances`: a role of 0 instances does nothing"
+    );
+}

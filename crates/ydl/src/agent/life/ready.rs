@@ -1,0 +1,68 @@
+//! Getting ready for a round: the ports are taken and held.
+
+use super::Agent;
+use crate::{
+    agent::ports::{Hold, Need, Slot},
+    talk::AgentReport,
+};
+use ydl_core::Endpoint;
+
+/// What the agent was last made ready for.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Readiness {
+    round: u32,
+    ports: Vec<(String, bool)>,
+    slot: (u32, u32),
+}
+
+impl Agent {
+    pub(super) fn get_ready(&mut self, round: u32, ports: Vec<(String, bool)>, slot: (u32, u32)) {
+        let ready = Readiness { round, ports, slot };
+        if self.ready.as_ref() == Some(&ready) {
+            return;
+        }
+        let held = self
+            .ready
+            .as_ref()
+            .is_some_and(|old| old.ports == ready.ports && old.slot == slot);
+        let report = match self.take_ports(&ready.ports, slot, held) {
+            Ok(endpoint) => AgentReport::Ready { round, endpoint },
+            Err(why) => AgentReport::Unready { why },
+        };
+        // Said once for this round, whichever it is; the master decides what follows.
+        self.ready = Some(ready);
+        self.report(report);
+    }
+
+    fn take_ports(
+        &mut self,
+        ports: &[(String, bool)],
+        slot: (u32, u32),
+        same: bool,
+    ) -> Result<Endpoint, String> {
+        let host = self.setting.host.clone();
+        let ip = host
+            .parse()
+            .map_err(|_| format!("`{host}` is not an address"))?;
+        let range = self.submitted.spec.ports;
+        match &mut self.hold {
+            Some(hold) if same => hold.retake().map_err(|e| e.to_string())?,
+            _ => {
+                self.hold = None;
+                let need = |(name, keep): &(String, bool)| Need {
+                    name: name.clone(),
+                    keep: *keep,
+                };
+                let needs: Vec<_> = ports.iter().map(need).collect();
+                let slot = Slot {
+                    index: slot.0,
+                    of: slot.1,
+                };
+                let hold = Hold::take(ip, &needs, range.first..=range.last, slot);
+                self.hold = Some(hold.map_err(|e| e.to_string())?);
+            }
+        }
+        let ports = self.hold.as_ref().map(Hold::ports).unwrap_or_default();
+        Ok(Endpoint { host, ports })
+    }
+}

@@ -1,0 +1,411 @@
+//! The words of the command line, and nothing but the words.
+
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use std::path::PathBuf;
+
+/// Distributed deep learning on one machine or many.
+#[derive(Debug, Parser)]
+#[command(
+    name = "ydl",
+    version,
+    arg_required_else_help = true,
+    disable_help_subcommand = true,
+    after_help = "\
+Examples:
+  ydl submit job.yaml                          run a job and follow it
+  ydl submit --instances 4 -- python train.py  the same without a job file
+  ydl ls                                       the jobs of this machine
+  ydl logs -f worker:0                         what one task prints, as it comes
+  ydl kill mnist                               stop the newest job of that name
+
+A JOB is an id, the beginning of one, or a name: the newest job of that name.
+Exit codes are in docs/exit-codes.md, the job file in docs/job-file.md."
+)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: Verb,
+    /// What every verb takes.
+    #[command(flatten)]
+    pub manners: Manners,
+}
+
+/// What every verb takes.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct Manners {
+    /// Print JSON on stdout
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// When to use colours
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        value_name = "WHEN",
+        default_value = "auto"
+    )]
+    pub color: When,
+    /// Where jobs run
+    #[arg(long, global = true, value_enum, value_name = "CLUSTER")]
+    pub cluster: Option<Cluster>,
+}
+
+/// When to use colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum When {
+    /// On a terminal, unless `NO_COLOR` is set.
+    Auto,
+    /// Also into files and pipes.
+    Always,
+    /// Not at all.
+    Never,
+}
+
+impl Manners {
+    /// Whether colours are wanted, if that was said.
+    pub fn colours(self) -> Option<bool> {
+        match self.color {
+            When::Auto => None,
+            When::Always => Some(true),
+            When::Never => Some(false),
+        }
+    }
+}
+
+/// Where jobs run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Cluster {
+    /// A Hadoop cluster.
+    Yarn,
+    /// This machine.
+    Local,
+}
+
+/// What to do, in the order of the help.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Run a job, and follow it until it is over
+    Submit(Box<Submit>),
+    /// List the jobs of this machine
+    Ls(Ls),
+    /// Show how a job stands, and why
+    Status(Status),
+    /// Print what tasks have printed
+    Logs(Logs),
+    /// Stop a job
+    Kill(Kill),
+    /// Change how many tasks a role has
+    Scale(Scale),
+    /// Use a job's key-value store and events
+    Kv(Kv),
+    /// Print a completion script for a shell
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Be the master of a job
+    #[command(hide = true)]
+    Master {
+        /// The job's directory
+        dir: PathBuf,
+    },
+    /// Be the agent of a container
+    #[command(hide = true)]
+    Agent {
+        /// The container's directory
+        dir: PathBuf,
+    },
+    /// Be the keeper of a program
+    #[command(hide = true)]
+    Keep,
+}
+
+/// `ydl submit`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ydl submit job.yaml
+  ydl submit job.yaml --set roles.worker.instances=4 --set env.SEED=7
+  ydl submit --show job.yaml                   the job as understood, defaults filled in
+  ydl submit --detach job.yaml                 print the job's id and leave it running
+  ydl submit --instances 4 --memory 2GiB --file train.py -- python train.py
+  ydl submit --framework mxnet --workers 2 --servers 2 --file train.py -- python train.py
+
+Ctrl-C asks the job to stop and waits for it; a second Ctrl-C leaves at once.")]
+pub struct Submit {
+    /// The job file; `-` reads it from stdin
+    #[arg(required_unless_present = "command")]
+    pub file: Option<PathBuf>,
+    /// Put a value on top of the job file
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// Print the job as understood, and run nothing
+    #[arg(long)]
+    pub show: bool,
+    /// Print the job's id and leave it running
+    #[arg(long, short)]
+    pub detach: bool,
+    /// How much of this machine the job may use: `vcores=4,memory=8GiB,gpus=0`
+    #[arg(long, value_name = "WHAT")]
+    pub offer: Option<String>,
+    /// The job's name
+    #[arg(long, help_heading = "Without a job file")]
+    pub name: Option<String>,
+    /// Whose rendezvous the job needs: `none` or `mxnet`
+    #[arg(long, help_heading = "Without a job file")]
+    pub framework: Option<String>,
+    /// A virtual environment
+    #[arg(long, value_name = "DIR", help_heading = "Without a job file")]
+    pub environment: Option<String>,
+    /// How many tasks
+    #[arg(
+        long,
+        visible_alias = "workers",
+        value_name = "N",
+        help_heading = "Without a job file"
+    )]
+    pub instances: Option<String>,
+    /// How many parameter servers
+    #[arg(long, value_name = "N", help_heading = "Without a job file")]
+    pub servers: Option<String>,
+    /// Memory of each task, such as `2GiB`
+    #[arg(long, value_name = "SIZE", help_heading = "Without a job file")]
+    pub memory: Option<String>,
+    /// Virtual cores of each task
+    #[arg(long, value_name = "N", help_heading = "Without a job file")]
+    pub vcores: Option<String>,
+    /// GPUs of each task
+    #[arg(long, value_name = "N", help_heading = "Without a job file")]
+    pub gpus: Option<String>,
+    /// A variable for every task
+    #[arg(long, value_name = "NAME=VALUE", help_heading = "Without a job file")]
+    pub env: Vec<String>,
+    /// A file or directory that every task finds where it runs
+    #[arg(
+        long = "file",
+        value_name = "PATH",
+        help_heading = "Without a job file"
+    )]
+    pub files: Vec<String>,
+    /// What to copy out of a task's directory when it is over
+    #[arg(
+        long = "output",
+        value_name = "FROM=TO",
+        help_heading = "Without a job file"
+    )]
+    pub outputs: Vec<String>,
+    /// The program and its arguments, after `--`
+    #[arg(last = true, value_name = "COMMAND", conflicts_with = "file")]
+    pub command: Vec<String>,
+}
+
+/// `ydl ls`.
+#[derive(Debug, Args)]
+pub struct Ls {
+    /// Also those beyond the newest twenty
+    #[arg(long, short)]
+    pub all: bool,
+}
+
+/// `ydl status`.
+#[derive(Debug, Args)]
+pub struct Status {
+    /// The job; the newest one if left out
+    pub job: Option<String>,
+    /// How many of the last facts to show
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub facts: usize,
+}
+
+/// `ydl logs`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ydl logs                      all tasks of the newest job
+  ydl logs -f worker:0          one task of it, until the job is over
+  ydl logs mnist worker         a role of another job
+  ydl logs mnist --stderr --tail 20")]
+pub struct Logs {
+    /// A job, a role (`worker`) or a task (`worker:0`), or a job and one of these
+    #[arg(value_name = "JOB|ROLE[:INDEX]", num_args = 0..=2)]
+    pub which: Vec<String>,
+    /// Go on printing until the job is over
+    #[arg(long, short)]
+    pub follow: bool,
+    /// Only this attempt; the last one of each task if left out
+    #[arg(long, value_name = "N", conflicts_with = "all_attempts")]
+    pub attempt: Option<u32>,
+    /// Every attempt of each task
+    #[arg(long)]
+    pub all_attempts: bool,
+    /// Only what went to stdout
+    #[arg(long, conflicts_with = "stderr")]
+    pub stdout: bool,
+    /// Only what went to stderr
+    #[arg(long)]
+    pub stderr: bool,
+    /// Only the last lines of each stream
+    #[arg(long, value_name = "N")]
+    pub tail: Option<usize>,
+}
+
+/// `ydl kill`.
+#[derive(Debug, Args)]
+pub struct Kill {
+    /// The job
+    pub job: String,
+    /// Without the grace that programs have after SIGTERM
+    #[arg(long)]
+    pub now: bool,
+}
+
+/// `ydl scale`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  ydl scale mnist worker=4")]
+pub struct Scale {
+    /// The job
+    pub job: String,
+    /// The role and its new number of tasks
+    #[arg(value_name = "ROLE=N")]
+    pub size: String,
+}
+
+/// `ydl kv`.
+#[derive(Debug, Args)]
+#[command(
+    arg_required_else_help = true,
+    after_help = "\
+Examples, inside a task:
+  ydl kv put address 10.0.0.7:4000
+  ydl kv get --wait 1m address
+Elsewhere, name the job: ydl kv --job mnist ls"
+)]
+pub struct Kv {
+    /// The job; inside a task its own, elsewhere it must be named
+    #[arg(long, value_name = "JOB")]
+    pub job: Option<String>,
+    /// What to do with it.
+    #[command(subcommand)]
+    pub verb: KvVerb,
+}
+
+/// What to do with a key-value store.
+#[derive(Debug, Subcommand)]
+pub enum KvVerb {
+    /// Print the value of a key
+    Get {
+        /// The key
+        key: String,
+        /// Wait so long for the key to come
+        #[arg(long, value_name = "TIME")]
+        wait: Option<String>,
+    },
+    /// Set a key
+    Put {
+        /// The key
+        key: String,
+        /// Its value; read from stdin if left out
+        value: Option<String>,
+        /// Only if there is no such key
+        #[arg(long)]
+        if_absent: bool,
+        /// Only if its revision is still this
+        #[arg(long, value_name = "N", conflicts_with = "if_absent")]
+        if_revision: Option<u64>,
+        /// The key goes away with this task's container
+        #[arg(long)]
+        owned: bool,
+    },
+    /// List keys and values
+    Ls {
+        /// Only keys that begin with this
+        #[arg(default_value = "")]
+        prefix: String,
+    },
+    /// Delete a key
+    Rm {
+        /// The key
+        key: String,
+        /// All keys that begin with it
+        #[arg(long)]
+        prefix: bool,
+    },
+    /// Print changes as they come
+    Watch {
+        /// Only keys that begin with this
+        #[arg(default_value = "")]
+        prefix: String,
+        /// Changes after this revision; without it, what is there comes first
+        #[arg(long, value_name = "REVISION")]
+        after: Option<u64>,
+        /// End after so many changes
+        #[arg(long, value_name = "N")]
+        count: Option<u64>,
+    },
+    /// Print events
+    Events {
+        /// Only events of this name
+        #[arg(long)]
+        name: Option<String>,
+        /// Only events after this number
+        #[arg(long, value_name = "N", default_value_t = 0)]
+        after: u64,
+        /// Go on until the job is over
+        #[arg(long, short)]
+        follow: bool,
+    },
+    /// Emit an event
+    Emit {
+        /// Its name
+        name: String,
+        /// Its data; read from stdin if left out
+        data: Option<String>,
+    },
+}
+
+const HEAD: &str = "\
+# Commands
+
+<!-- Made from crates/ydl/src/cli.rs; `UPDATE_EXPECT=1 cargo test -p ydl --test cli` writes it anew. -->
+
+Data goes to stdout, everything else to stderr. With `--json` a command prints one JSON object per line. Exit codes
+are in [exit-codes.md](exit-codes.md).
+";
+
+/// The text of `docs/commands.md`: the help of every verb.
+pub fn reference() -> String {
+    let mut page = HEAD.to_string();
+    let mut program = Cli::command().term_width(100);
+    program.build();
+    for verb in program
+        .get_subcommands_mut()
+        .filter(|verb| !verb.is_hide_set())
+    {
+        // The doors that every verb shares are told once, at the end.
+        let name = verb.get_name().to_string();
+        let help = verb.clone().mut_args(|arg| {
+            let shared = ["json", "color", "cluster"].contains(&arg.get_id().as_str());
+            arg.hide(shared)
+        });
+        page += &section(&format!("ydl {name}"), help);
+        for inner in verb.get_subcommands().filter(|_| name == "kv") {
+            let help = inner.clone().mut_args(|arg| {
+                let shared = ["json", "color", "cluster", "job"].contains(&arg.get_id().as_str());
+                arg.hide(shared)
+            });
+            page += &section(&format!("ydl kv {}", inner.get_name()), help);
+        }
+    }
+    page += &section("ydl", program);
+    page
+}
+
+fn section(title: &str, mut command: clap::Command) -> String {
+    let help = command.render_help().to_string();
+    let lines: Vec<_> = help.lines().map(str::trim_end).collect();
+    format!(
+        "\n## `{title}`\n\n```text\n{}\n```\n",
+        lines.join("\n").trim_end()
+    )
+}

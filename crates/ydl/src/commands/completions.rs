@@ -1,0 +1,17 @@
+//! `ydl completions`: a script that completes verbs and flags.
+
+use crate::{
+    cli::Cli,
+    report::{Exit, Report},
+    show,
+};
+use clap::CommandFactory;
+use clap_complete::Shell;
+
+/// Prints the script.
+pub fn run(shell: Shell) -> Result<Exit, Report> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "ydl", &mut script);
+    show::print(script)?;
+    Ok(Exit::Success)
+}

@@ -1,0 +1,330 @@
+//! Following a job until it is over, or until the person has had enough.
+
+use super::{
+    reach::Reach,
+    sink::{Gone, Sink},
+    tails::Tails,
+};
+use crate::{
+    jobs::{EVENTS_BYTES_MAX, Known, Standing},
+    os::reason,
+    report::{Exit, Report},
+    talk::{Facts, Viewed},
+    wire::client::CallError,
+};
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::{BufRead, BufReader, Read},
+    sync::Arc,
+    time::Duration,
+};
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    sync::mpsc,
+    time::{Instant, MissedTickBehavior, interval, sleep},
+};
+use ydl_core::{Fact, TaskId, fact::What};
+
+/// How long a question may wait for news.
+const WAIT: Duration = Duration::from_secs(20);
+/// How often the job is looked at though nothing has happened: what its tasks use changes all the time.
+const LOOK: Duration = Duration::from_secs(1);
+/// How long a master that runs may be out of reach, and how long one that ends may take to be gone.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The pause before a question is asked again.
+const AGAIN: Duration = Duration::from_millis(20);
+
+/// How following ended.
+#[derive(Debug)]
+pub enum Left {
+    /// The job is over.
+    Over(Box<Viewed>),
+    /// The job's master died.
+    Lost,
+    /// The person left; the job is being stopped.
+    Interrupted,
+    /// Nobody reads what is printed.
+    Gone,
+}
+
+/// Whether the signals that end a program stop the job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnInterrupt {
+    /// The first asks the job to stop, the second leaves.
+    StopJob,
+    /// The first leaves.
+    Leave,
+}
+
+#[derive(Debug)]
+enum News {
+    Facts(Facts),
+    View(Box<Viewed>),
+    Ended(Standing),
+    OutOfReach(CallError),
+}
+
+/// Somebody who follows a job.
+#[derive(Debug)]
+pub struct Follower {
+    pub job: Arc<Known>,
+    pub reach: Arc<Reach>,
+    pub sink: Sink,
+    pub tails: Tails,
+    pub on_interrupt: OnInterrupt,
+    /// The most memory each task was seen to use, in MiB.
+    pub peaks: BTreeMap<TaskId, u64>,
+    /// Nobody reads stdout; the job is followed all the same.
+    pub deaf: bool,
+    /// The number of the next fact to come.
+    pub next: u64,
+    pub signals: Signals,
+}
+
+/// The signals by which a person ends a program. From the moment this exists they no longer end this one.
+#[derive(Debug)]
+pub struct Signals {
+    interrupts: Signal,
+    terminations: Signal,
+}
+
+impl Signals {
+    pub fn listen() -> Result<Signals, Report> {
+        Ok(Signals {
+            interrupts: listen(SignalKind::interrupt())?,
+            terminations: listen(SignalKind::terminate())?,
+        })
+    }
+
+    /// The name of the next one.
+    pub async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.interrupts.recv() => "Ctrl-C",
+            _ = self.terminations.recv() => "SIGTERM",
+        }
+    }
+}
+
+impl Follower {
+    /// Follows to the end.
+    pub async fn run(&mut self) -> Result<Left, Report> {
+        let (tell, mut news) = mpsc::channel(16);
+        tokio::spawn(watch_facts(
+            self.job.clone(),
+            self.reach.clone(),
+            tell.clone(),
+        ));
+        if self.sink.is_live() {
+            tokio::spawn(watch_views(self.reach.clone(), tell.clone()));
+        }
+        drop(tell);
+        let mut asked = false;
+        let mut look = interval(LOOK);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let by = tokio::select! {
+                told = news.recv() => match told {
+                    Some(News::Facts(facts)) => {
+                        self.next = facts.next;
+                        for fact in &facts.facts {
+                            if self.on_fact(fact).is_err() && self.leaves() {
+                                return Ok(Left::Gone);
+                            }
+                        }
+                        continue;
+                    }
+                    Some(News::View(view)) => {
+                        self.deaf |= self.sink.viewed(view).is_err();
+                        continue;
+                    }
+                    Some(News::Ended(standing)) => return self.on_end(standing),
+                    Some(News::OutOfReach(error)) => return Err(out_of_reach(&self.job, &error)),
+                    None => return self.on_end(self.job.standing()),
+                },
+                () = self.tails.wait() => {
+                    if self.drain().is_err() && self.leaves() {
+                        return Ok(Left::Gone);
+                    }
+                    continue;
+                }
+                _ = look.tick() => {
+                    self.tails.all_changed();
+                    self.deaf |= self.sink.redraw().is_err();
+                    continue;
+                }
+                by = self.signals.next() => by,
+            };
+            if asked || self.on_interrupt == OnInterrupt::Leave {
+                self.sink.close();
+                return Ok(Left::Interrupted);
+            }
+            asked = true;
+            self.stop_job(by);
+        }
+    }
+
+    fn stop_job(&mut self, by: &'static str) {
+        self.sink.note(&format!(
+            "{by}: the job is asked to stop; waiting for it ({by} again leaves at once)"
+        ));
+        let reach = self.reach.clone();
+        tokio::spawn(async move {
+            // A master that cannot be reached is reported by those who watch it.
+            let _ = reach.kill(by, false).await;
+        });
+    }
+
+    /// Nobody reads: is there another reason to stay?
+    fn leaves(&mut self) -> bool {
+        self.deaf = true;
+        self.on_interrupt == OnInterrupt::Leave
+    }
+
+    fn on_fact(&mut self, fact: &Fact) -> Result<(), Gone> {
+        match &fact.what {
+            What::AttemptStarted { task, attempt, .. } => self.tails.add_newer(task, *attempt),
+            What::AttemptEnded {
+                task,
+                attempt,
+                peak_memory_mib,
+                ..
+            } => {
+                let peak = self.peaks.entry(task.clone()).or_default();
+                *peak = (*peak).max(*peak_memory_mib);
+                // Its output comes before the news of its end. One that could not be started was never announced.
+                self.tails.add_newer(task, *attempt);
+                self.tails.end(task, *attempt);
+                self.drain()?;
+            }
+            _ => {}
+        }
+        if self.deaf {
+            Ok(())
+        } else {
+            self.sink.fact(fact)
+        }
+    }
+
+    fn drain(&mut self) -> Result<(), Gone> {
+        let (deaf, sink) = (self.deaf, &mut self.sink);
+        let mut take = |id: &_, lines: &[u8]| if deaf { Ok(()) } else { sink.output(id, lines) };
+        // What does not fit into one turn is marked as changed and comes with the next.
+        self.tails.drain(&mut take)?;
+        if deaf { Ok(()) } else { self.sink.flush() }
+    }
+
+    /// Prints what is left to print.
+    fn on_end(&mut self, standing: Standing) -> Result<Left, Report> {
+        // The master may have gone before it could tell the last ones.
+        for fact in written_facts(&self.job, self.next) {
+            if self.on_fact(&fact).is_err() && self.leaves() {
+                return Ok(Left::Gone);
+            }
+        }
+        self.tails.scan_newer();
+        if !self.deaf {
+            let sink = &mut self.sink;
+            let finished = self
+                .tails
+                .finish(&mut |id, lines| sink.output(id, lines))
+                .and_then(|()| self.sink.flush());
+            if finished.is_err() && self.leaves() {
+                return Ok(Left::Gone);
+            }
+        }
+        self.sink.close();
+        if let Some(trouble) = self.sink.trouble() {
+            return Err(trouble);
+        }
+        match standing {
+            Standing::Over(last) => Ok(Left::Over(last)),
+            Standing::Lost | Standing::Starting | Standing::Live(_) => Ok(Left::Lost),
+        }
+    }
+}
+
+/// The facts in the job's directory from that number on. A line that was torn by the master's death is left out.
+pub fn written_facts(job: &Known, from: u64) -> impl Iterator<Item = Fact> + use<> {
+    let file = File::open(job.dir.events_file()).ok();
+    let lines = file.map(|file| BufReader::new(file.take(EVENTS_BYTES_MAX)).split(b'\n'));
+    let lines = lines.into_iter().flatten().map_while(Result::ok);
+    lines
+        .skip(usize::try_from(from).unwrap_or(usize::MAX))
+        .filter_map(|line| serde_json::from_slice(&line).ok())
+}
+
+fn listen(kind: SignalKind) -> Result<Signal, Report> {
+    signal(kind)
+        .map_err(|error| Report::trouble(format!("cannot listen to signals: {}", reason(&error))))
+}
+
+fn out_of_reach(job: &Known, error: &CallError) -> Report {
+    let what = format!("the master of `{}` is out of reach: {error}", job.id());
+    Report::new(Exit::Unreachable, what).hint(format!(
+        "the job may go on; `ydl status {}` tells",
+        job.id()
+    ))
+}
+
+/// Tells the facts, and at last how the job ended.
+async fn watch_facts(job: Arc<Known>, reach: Arc<Reach>, tell: mpsc::Sender<News>) {
+    let mut after = 0;
+    let mut heard = Instant::now();
+    loop {
+        let asked = Instant::now();
+        let error = match reach.facts(after, WAIT).await {
+            Ok(Some(facts)) => {
+                (after, heard) = (facts.next, Instant::now());
+                if tell.send(News::Facts(facts)).await.is_err() {
+                    return;
+                }
+                continue;
+            }
+            // Nothing new for the whole wait.
+            Ok(None) if asked.elapsed() > WAIT / 2 => {
+                heard = Instant::now();
+                continue;
+            }
+            Ok(None) => None,
+            Err(error) => Some(error),
+        };
+        // The master is ending, or gone, or cannot answer.
+        let last = match (job.standing(), error) {
+            (Standing::Live(_) | Standing::Starting, Some(error)) if heard.elapsed() > PATIENCE => {
+                Some(News::OutOfReach(error))
+            }
+            (Standing::Live(_) | Standing::Starting, _) => None,
+            (standing, _) => Some(News::Ended(standing)),
+        };
+        if let Some(last) = last {
+            // Nobody may be listening any more.
+            let _ = tell.send(last).await;
+            return;
+        }
+        sleep(AGAIN).await;
+    }
+}
+
+/// Tells how the job looks, whenever that changes and once a second.
+async fn watch_views(reach: Arc<Reach>, tell: mpsc::Sender<News>) {
+    let mut seen = 0;
+    loop {
+        match reach.view(seen, LOOK).await {
+            Ok(Some(view)) => {
+                seen = view.number;
+                if tell.send(News::View(Box::new(view))).await.is_err() {
+                    return;
+                }
+            }
+            // Nothing has happened, but what the tasks use has changed.
+            Ok(None) => seen = 0,
+            Err(_) => {
+                if tell.is_closed() {
+                    return;
+                }
+                sleep(LOOK).await;
+            }
+        }
+    }
+}

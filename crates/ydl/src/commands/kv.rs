@@ -1,0 +1,373 @@
+//! `ydl kv`: a job's key-value store and events, from inside a task or by the job's owner.
+
+use super::reach::{self, Reach, block_on, settled};
+use crate::{
+    cli::{self, KvVerb, Manners},
+    jobfile::span,
+    jobs::{self, Standing},
+    report::{Exit, Report},
+    show::{self, clean},
+    wire::{
+        client::{CallError, Payload},
+        messages::{Change, Changes, Entries, Entry, Event, Events, REVISION_HEADER},
+        text::percent,
+    },
+};
+use hyper::{Method, StatusCode};
+use std::{
+    io::{self, IsTerminal, Read},
+    time::{Duration, Instant},
+};
+
+/// How long one question may wait; longer waits are several questions.
+const WAIT: Duration = Duration::from_secs(20);
+/// A value is at most as large as the master takes; one byte more tells that it is too large.
+const VALUE_BYTES_MAX: u64 = (16 << 20) + 1;
+/// The pause before a question is asked again that was answered too early.
+const AGAIN: Duration = Duration::from_millis(50);
+
+/// The answer is no: the key is not there, or not as it was expected.
+const NO: Exit = Exit::Program(1);
+
+/// Does one thing with the store.
+pub fn run(args: cli::Kv, manners: Manners) -> Result<Exit, Report> {
+    block_on(async {
+        let store = Store {
+            reach: reach_to(args.job.as_deref()).await?,
+            json: manners.json,
+        };
+        match args.verb {
+            KvVerb::Get { key, wait } => store.get(&key, wait.as_deref()).await,
+            KvVerb::Put {
+                key,
+                value,
+                if_absent,
+                if_revision,
+                owned,
+            } => {
+                let mut conditions = Vec::new();
+                if if_absent {
+                    conditions.push("if=absent".to_string());
+                }
+                conditions.extend(if_revision.map(|revision| format!("if={revision}")));
+                if owned {
+                    conditions.push("owned=1".to_string());
+                }
+                store.put(&key, bytes(value)?, &conditions.join("&")).await
+            }
+            KvVerb::Ls { prefix } => store.ls(&prefix).await,
+            KvVerb::Rm { key, prefix } => store.rm(&key, prefix).await,
+            KvVerb::Watch {
+                prefix,
+                after,
+                count,
+            } => store.watch(&prefix, after, count).await,
+            KvVerb::Events {
+                name,
+                after,
+                follow,
+            } => store.events(name.as_deref(), after, follow).await,
+            KvVerb::Emit { name, data } => store.emit(&name, bytes(data)?).await,
+        }
+    })
+}
+
+/// The job that is named; without a name the one in whose task we run.
+async fn reach_to(job: Option<&str>) -> Result<Reach, Report> {
+    let Some(word) = job else {
+        return Reach::of_this_task()?.ok_or_else(|| {
+            Report::bad_input("no job is named, and this is not a task of one")
+                .hint("write `ydl kv --job JOB …`; `ydl ls` shows the jobs there are")
+        });
+    };
+    let job = jobs::find(word)?;
+    match settled(&job).await {
+        Standing::Live(place) => Reach::to(&job.dir, &place),
+        _ => {
+            let what = format!("`{}` is over, and its store went with it", job.id());
+            Err(Report::new(Exit::Unreachable, what))
+        }
+    }
+}
+
+fn bytes(given: Option<String>) -> Result<Vec<u8>, Report> {
+    let Some(text) = given else {
+        let mut bytes = Vec::new();
+        let read = io::stdin()
+            .lock()
+            .take(VALUE_BYTES_MAX)
+            .read_to_end(&mut bytes);
+        read.map_err(|error| {
+            Report::trouble(format!("cannot read stdin: {}", crate::os::reason(&error)))
+        })?;
+        return Ok(bytes);
+    };
+    Ok(text.into_bytes())
+}
+
+struct Store {
+    reach: Reach,
+    json: bool,
+}
+
+impl Store {
+    async fn get(&self, key: &str, wait: Option<&str>) -> Result<Exit, Report> {
+        let patience = match wait {
+            Some(text) => {
+                let span = span(text).map_err(|(what, hint)| Report::bad_input(what).hint(hint))?;
+                Some(Duration::from_millis(span.0))
+            }
+            None => None,
+        };
+        let began = Instant::now();
+        loop {
+            let left = patience.map(|patience| patience.saturating_sub(began.elapsed()).min(WAIT));
+            let mut path = format!("/v1/kv/{}", percent(key));
+            if let Some(left) = left {
+                path += &format!("?wait_ms={}", left.as_millis());
+            }
+            let asked = Instant::now();
+            let wait = left.unwrap_or_default();
+            let answer = self
+                .reach
+                .call(Method::GET, &path, Payload::Nothing, wait)
+                .await;
+            let answer = answer.map_err(report)?;
+            if answer.status != StatusCode::NO_CONTENT {
+                if self.json {
+                    let revision: Option<u64> = answer
+                        .header(REVISION_HEADER)
+                        .and_then(|text| text.parse().ok());
+                    let value = crate::wire::messages::Blob::from(&answer.body[..]);
+                    show::json(&serde_json::json!({
+                        "key": key, "value": value, "revision": revision,
+                    }))?;
+                } else {
+                    show::print(&answer.body)?;
+                    // On a terminal the prompt begins a line of its own.
+                    if io::stdout().is_terminal() && !answer.body.ends_with(b"\n") {
+                        show::print("\n")?;
+                    }
+                }
+                return Ok(Exit::Success);
+            }
+            if patience.is_none_or(|patience| began.elapsed() >= patience) {
+                let waited = wait_text(patience.unwrap_or_default());
+                let what = format!("the key `{}` did not come within {waited}", clean(key));
+                return Err(Report::new(NO, what));
+            }
+            pause(asked).await;
+        }
+    }
+
+    async fn put(&self, key: &str, value: Vec<u8>, conditions: &str) -> Result<Exit, Report> {
+        let path = format!("/v1/kv/{}?{conditions}", percent(key));
+        self.change(Method::PUT, &path, Payload::Raw(value.into()))
+            .await
+    }
+
+    async fn rm(&self, key: &str, prefix: bool) -> Result<Exit, Report> {
+        let path = match prefix {
+            true => format!("/v1/kv?prefix={}", percent(key)),
+            false => format!("/v1/kv/{}", percent(key)),
+        };
+        self.change(Method::DELETE, &path, Payload::Nothing).await
+    }
+
+    async fn emit(&self, name: &str, data: Vec<u8>) -> Result<Exit, Report> {
+        let path = format!("/v1/events/{}", percent(name));
+        self.change(Method::POST, &path, Payload::Raw(data.into()))
+            .await
+    }
+
+    /// Something that changes the store; its answer is of interest to programs only.
+    async fn change(&self, method: Method, path: &str, payload: Payload) -> Result<Exit, Report> {
+        let answer = self.reach.call(method, path, payload, Duration::ZERO).await;
+        let answer = answer.map_err(report)?;
+        if self.json {
+            show::json(&answer.json::<serde_json::Value>().map_err(report)?)?;
+        }
+        Ok(Exit::Success)
+    }
+
+    /// Every entry below a prefix, and the revision they are a picture of.
+    async fn entries(&self, prefix: &str) -> Result<(Vec<Entry>, u64), Report> {
+        let mut all: Vec<Entry> = Vec::new();
+        loop {
+            let mut path = format!("/v1/kv?prefix={}", percent(prefix));
+            if let Some(last) = all.last() {
+                path += &format!("&after_key={}", percent(&last.key));
+            }
+            let page: Entries = self
+                .ask(&path, Duration::ZERO)
+                .await?
+                .ok_or_else(no_answer)?;
+            let more = page.more && !page.entries.is_empty();
+            all.extend(page.entries);
+            if !more {
+                return Ok((all, page.revision));
+            }
+        }
+    }
+
+    async fn ls(&self, prefix: &str) -> Result<Exit, Report> {
+        for entry in self.entries(prefix).await?.0 {
+            self.print_entry(&entry)?;
+        }
+        Ok(Exit::Success)
+    }
+
+    fn print_entry(&self, entry: &Entry) -> Result<(), Report> {
+        if self.json {
+            return show::json(entry);
+        }
+        let value = clean(&String::from_utf8_lossy(&entry.value.0));
+        show::print(format!("{}\t{value}\n", clean(&entry.key)))
+    }
+
+    async fn watch(
+        &self,
+        prefix: &str,
+        after: Option<u64>,
+        count: Option<u64>,
+    ) -> Result<Exit, Report> {
+        let mut left = count.unwrap_or(u64::MAX);
+        let mut anew = after.is_none();
+        let mut after = after.unwrap_or(0);
+        while left > 0 {
+            if std::mem::take(&mut anew) {
+                let (entries, revision) = self.entries(prefix).await?;
+                for entry in entries
+                    .into_iter()
+                    .take(left.try_into().unwrap_or(usize::MAX))
+                {
+                    self.print_change(&Change::Put(entry))?;
+                    left -= 1;
+                }
+                after = revision;
+                continue;
+            }
+            let wait = WAIT.as_millis();
+            let path = format!(
+                "/v1/watch?prefix={}&after={after}&wait_ms={wait}",
+                percent(prefix)
+            );
+            let asked = Instant::now();
+            match self.ask(&path, WAIT).await? {
+                Some(Changes::Known { revision, changes }) => {
+                    after = revision;
+                    for change in changes.iter().take(left.try_into().unwrap_or(usize::MAX)) {
+                        self.print_change(change)?;
+                        left -= 1;
+                    }
+                }
+                Some(Changes::Resync { .. }) => anew = true,
+                None => pause(asked).await,
+            }
+        }
+        Ok(Exit::Success)
+    }
+
+    fn print_change(&self, change: &Change) -> Result<(), Report> {
+        if self.json {
+            return show::json(change);
+        }
+        match change {
+            Change::Put(entry) => {
+                let value = clean(&String::from_utf8_lossy(&entry.value.0));
+                show::print(format!("put\t{}\t{value}\n", clean(&entry.key)))
+            }
+            Change::Deleted { key, .. } => show::print(format!("deleted\t{}\n", clean(key))),
+        }
+    }
+
+    async fn events(&self, name: Option<&str>, after: u64, follow: bool) -> Result<Exit, Report> {
+        let mut after = after;
+        loop {
+            let mut path = format!("/v1/events?after={after}");
+            if let Some(name) = name {
+                path += &format!("&name={}", percent(name));
+            }
+            let wait = if follow { WAIT } else { Duration::ZERO };
+            if follow {
+                path += &format!("&wait_ms={}", wait.as_millis());
+            }
+            let asked = Instant::now();
+            let Some(page) = self.ask::<Events>(&path, wait).await? else {
+                pause(asked).await;
+                continue;
+            };
+            if page.missed {
+                show::tell("older events were not kept");
+            }
+            for event in &page.events {
+                self.print_event(event)?;
+            }
+            if !follow && page.events.is_empty() {
+                return Ok(Exit::Success);
+            }
+            after = page.through.max(after);
+        }
+    }
+
+    fn print_event(&self, event: &Event) -> Result<(), Report> {
+        if self.json {
+            return show::json(event);
+        }
+        let data = clean(&String::from_utf8_lossy(&event.data.0));
+        show::print(format!(
+            "{}\t{}\t{data}\n",
+            event.sequence,
+            clean(&event.name)
+        ))
+    }
+
+    async fn ask<T: serde::de::DeserializeOwned>(
+        &self,
+        path: &str,
+        wait: Duration,
+    ) -> Result<Option<T>, Report> {
+        let answer = self
+            .reach
+            .call(Method::GET, path, Payload::Nothing, wait)
+            .await;
+        let answer = answer.map_err(report)?;
+        match answer.status {
+            StatusCode::NO_CONTENT => Ok(None),
+            _ => answer.json().map(Some).map_err(report),
+        }
+    }
+}
+
+fn report(error: CallError) -> Report {
+    let no = matches!(
+        error,
+        CallError::Refused {
+            status: 404 | 409 | 412,
+            ..
+        }
+    );
+    let report = reach::report(error);
+    if no {
+        Report { exit: NO, ..report }
+    } else {
+        report
+    }
+}
+
+fn no_answer() -> Report {
+    report(CallError::Protocol {
+        what: "an empty answer".to_string(),
+    })
+}
+
+fn wait_text(wait: Duration) -> String {
+    ydl_core::Span(wait.as_millis() as u64).to_string()
+}
+
+/// A question that was answered too early is not asked again at once.
+async fn pause(asked: Instant) {
+    if asked.elapsed() < WAIT / 2 {
+        tokio::time::sleep(AGAIN).await;
+    }
+}

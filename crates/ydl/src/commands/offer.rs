@@ -1,0 +1,99 @@
+//! How much of this machine a job may use.
+
+use crate::{backend::local::count_gpus, jobfile::size_mib, jobs::Offer, report::Report};
+use std::{fs, thread};
+
+/// Virtual cores are shares, not processors: most tasks wait for each other much of the time.
+const VCORES_PER_CORE: u32 = 4;
+/// What is assumed where the kernel does not say.
+const MEMORY_MIB_UNKNOWN: u64 = 4096;
+
+/// What `--offer` says, and the whole machine where it says nothing.
+pub fn offer(flag: Option<&str>) -> Result<Offer, Report> {
+    let (mut memory, mut vcores, mut gpus) = (None, None, None);
+    for part in flag
+        .unwrap_or_default()
+        .split(',')
+        .filter(|part| !part.trim().is_empty())
+    {
+        let wrong = |what: String| {
+            Report::bad_input(format!("--offer {part}: {what}"))
+                .hint("write `--offer vcores=4,memory=8GiB,gpus=0`")
+        };
+        let Some((name, value)) = part.split_once('=') else {
+            return Err(wrong("there is no `=` in it".into()));
+        };
+        let count = || {
+            let number = value.trim().parse::<u32>();
+            number.map_err(|_| wrong(format!("`{value}` is not a count")))
+        };
+        match name.trim() {
+            "memory" => memory = Some(size_mib(value).map_err(|(what, _)| wrong(what))?),
+            "vcores" => vcores = Some(count()?),
+            "gpus" => gpus = Some(count()?),
+            other => return Err(wrong(format!("`{other}` is nothing that can be offered"))),
+        }
+    }
+    Ok(Offer {
+        memory_mib: memory.unwrap_or_else(memory_mib),
+        vcores: vcores.unwrap_or_else(machine_vcores),
+        gpus: offered_gpus(gpus)?,
+    })
+}
+
+fn offered_gpus(wanted: Option<u32>) -> Result<Vec<u32>, Report> {
+    let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
+    let there = visible_gpus(count_gpus(), visible.as_deref());
+    match wanted {
+        Some(n) if n as usize > there.len() => Err(Report::bad_input(format!(
+            "--offer gpus={n}: this machine has {}",
+            there.len()
+        ))),
+        Some(n) => Ok(there.into_iter().take(n as usize).collect()),
+        None => Ok(there),
+    }
+}
+
+/// The devices that whoever starts us may use: a scheduler or an administrator may have given them a part only.
+fn visible_gpus(count: u32, visible: Option<&str>) -> Vec<u32> {
+    let all = 0..count;
+    let Some(visible) = visible else {
+        return all.collect();
+    };
+    let named = visible.split(',').map(|name| name.trim().parse().ok());
+    // As CUDA reads it: what follows the first name that is no device is ignored.
+    let mut devices: Vec<u32> = Vec::new();
+    for device in named.map_while(|device| device.filter(|device| all.contains(device))) {
+        if !devices.contains(&device) {
+            devices.push(device);
+        }
+    }
+    devices
+}
+
+fn machine_vcores() -> u32 {
+    let cores = thread::available_parallelism().map_or(1, |n| n.get() as u32);
+    cores.saturating_mul(VCORES_PER_CORE)
+}
+
+fn memory_mib() -> u64 {
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    kib.map_or(MEMORY_MIB_UNKNOWN, |kib| kib / 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_devices_that_may_be_seen_are_offered() {
+        assert_eq!(visible_gpus(4, None), [0, 1, 2, 3]);
+        assert_eq!(visible_gpus(4, Some("2, 0,2")), [2, 0]);
+        assert_eq!(visible_gpus(4, Some("1,-1,0")), [1]);
+        for none in ["", "-1", "9", "GPU-1f"] {
+            assert!(visible_gpus(4, Some(none)).is_empty(), "{none}");
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Talking to a job's master.
+
+use crate::{
+    env,
+    jobs::{JobDir, Known, MasterPlace, Standing},
+    os::reason,
+    report::{Exit, Report},
+    talk::{Facts, Kill, Scale, Viewed},
+    wire::{
+        client::{Answer, CallError, Client, Payload},
+        secret::Token,
+        tls::Pin,
+    },
+};
+use hyper::{Method, StatusCode};
+use serde::de::DeserializeOwned;
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+use tokio::time::{Instant, sleep};
+
+/// What an answer may take that need not be waited for.
+pub const ANSWER_MAX: Duration = Duration::from_secs(20);
+/// How often a starting or leaving master is looked for.
+const LOOK: Duration = Duration::from_millis(5);
+/// How long a starting master is looked for.
+const STARTING_MAX: Duration = Duration::from_secs(15);
+
+/// How long a master that has written its result may take to be gone.
+const LEAVING_MAX: Duration = Duration::from_secs(10);
+
+/// A way to one master.
+#[derive(Debug)]
+pub struct Reach {
+    client: Client,
+}
+
+impl Reach {
+    /// The master of the job in that directory, which is at that place.
+    pub fn to(dir: &JobDir, place: &MasterPlace) -> Result<Reach, Report> {
+        let (token, certificate) = (dir.token_file(), dir.certificate_file());
+        Reach::new(place.address.clone(), &token, &certificate)
+    }
+
+    /// The master of the task in whose program we run, if we do.
+    pub fn of_this_task() -> Result<Option<Reach>, Report> {
+        let text = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let Some(master) = text(env::MASTER) else {
+            return Ok(None);
+        };
+        let file = |name: &str| {
+            text(name).map(PathBuf::from).ok_or_else(|| {
+                Report::bad_input(format!("`{}` is set and `{name}` is not", env::MASTER))
+            })
+        };
+        let address = master.strip_prefix("https://").unwrap_or(&master);
+        let (token, certificate) = (file(env::TOKEN_FILE)?, file(env::CERTIFICATE_FILE)?);
+        Reach::new(address.to_owned(), &token, &certificate).map(Some)
+    }
+
+    fn new(address: String, token: &Path, certificate: &Path) -> Result<Reach, Report> {
+        let token = Token::read(token)
+            .map_err(|error| Report::new(Exit::Unreachable, error.to_string()))?;
+        let unreadable = |why: &dyn std::fmt::Display| {
+            let what = format!(
+                "cannot read the certificate `{}`: {why}",
+                certificate.display()
+            );
+            Report::new(Exit::Unreachable, what)
+        };
+        let pem = fs::read(certificate).map_err(|error: io::Error| unreadable(&reason(&error)))?;
+        let pin = Pin::of_pem(&pem).ok_or_else(|| unreadable(&"it holds none"))?;
+        let client = Client::new(address, pin, &token)
+            .map_err(|error| Report::trouble(format!("cannot set up TLS: {error}")))?;
+        Ok(Reach { client })
+    }
+
+    /// The job as it is, when it is newer than `seen`; nothing if that takes longer than `wait`.
+    pub async fn view(&self, seen: u64, wait: Duration) -> Result<Option<Viewed>, CallError> {
+        let path = format!("/v1/view?seen={seen}&wait_ms={}", wait.as_millis());
+        self.asked(&path, wait).await
+    }
+
+    /// Facts from number `after` on; nothing if there is none within `wait`.
+    pub async fn facts(&self, after: u64, wait: Duration) -> Result<Option<Facts>, CallError> {
+        let path = format!("/v1/facts?after={after}&wait_ms={}", wait.as_millis());
+        self.asked(&path, wait).await
+    }
+
+    /// Asks the job to end.
+    pub async fn kill(&self, by: &str, now: bool) -> Result<(), CallError> {
+        let kill = Kill {
+            by: by.to_owned(),
+            now,
+        };
+        self.told("/v1/kill", &kill).await
+    }
+
+    /// Asks for another size of a role.
+    pub async fn scale(&self, role: &str, instances: u32) -> Result<(), CallError> {
+        let scale = Scale {
+            role: role.to_owned(),
+            instances,
+        };
+        self.told("/v1/scale", &scale).await
+    }
+
+    /// A question to the key-value store.
+    pub async fn call(
+        &self,
+        method: Method,
+        path: &str,
+        payload: Payload,
+        wait: Duration,
+    ) -> Result<Answer, CallError> {
+        let deadline = ANSWER_MAX + wait;
+        self.client.call(method, path, payload, deadline).await
+    }
+
+    async fn asked<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        wait: Duration,
+    ) -> Result<Option<T>, CallError> {
+        let answer = self.call(Method::GET, path, Payload::Nothing, wait).await?;
+        match answer.status {
+            StatusCode::NO_CONTENT => Ok(None),
+            _ => answer.json().map(Some),
+        }
+    }
+
+    async fn told(&self, path: &str, what: &impl serde::Serialize) -> Result<(), CallError> {
+        let payload = Payload::json(what).map_err(|error| CallError::Protocol {
+            what: error.to_string(),
+        })?;
+        let sent = self.call(Method::POST, path, payload, Duration::ZERO);
+        sent.await.map(drop)
+    }
+}
+
+/// How a job stands once its master has had the time to start.
+pub async fn settled(job: &Known) -> Standing {
+    let end = Instant::now() + STARTING_MAX;
+    loop {
+        match job.standing() {
+            Standing::Starting if Instant::now() < end => sleep(LOOK).await,
+            standing => return standing,
+        }
+    }
+}
+
+/// Waits until the master of a job that is over has left too, so that nothing of the job is left behind a command.
+pub async fn left(job: &Known) {
+    let end = Instant::now() + LEAVING_MAX;
+    while job.has_master() && Instant::now() < end {
+        sleep(LOOK).await;
+    }
+}
+
+/// What a person is told when a call failed.
+pub fn report(error: CallError) -> Report {
+    match error {
+        CallError::Refused {
+            error,
+            hint,
+            status,
+        } => {
+            let exit = match status {
+                400..=499 => Exit::BadInput,
+                _ => Exit::Trouble,
+            };
+            Report {
+                what: error,
+                hint,
+                exit,
+            }
+        }
+        CallError::Unreachable { .. } | CallError::TooLate { .. } => {
+            Report::new(Exit::Unreachable, format!("the job's master: {error}"))
+                .hint("`ydl status` tells whether it still runs")
+        }
+        CallError::WrongCertificate { .. } | CallError::Protocol { .. } => {
+            Report::new(Exit::Unreachable, format!("the job's master: {error}"))
+        }
+    }
+}
+
+/// Runs a verb that waits for others, on this thread.
+pub fn block_on<T>(verb: impl Future<Output = Result<T, Report>>) -> Result<T, Report> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Report::trouble(format!("cannot start: {}", reason(&error))))?
+        .block_on(verb)
+}

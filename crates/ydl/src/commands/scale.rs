@@ -1,0 +1,37 @@
+//! `ydl scale`: another number of tasks for a role.
+
+use super::reach::{Reach, block_on, report, settled};
+use crate::{
+    cli::{self, Manners},
+    jobs::{self, Standing},
+    report::{Exit, Report},
+    show,
+};
+
+/// Asks the master for it.
+pub fn run(args: cli::Scale, manners: Manners) -> Result<Exit, Report> {
+    let size = args.size.split_once('=');
+    let size = size.and_then(|(role, n)| Some((role.trim(), n.trim().parse::<u32>().ok()?)));
+    let Some((role, instances)) = size.filter(|(role, _)| !role.is_empty()) else {
+        let what = format!("`{}` is not a role and its size", args.size);
+        return Err(Report::bad_input(what).hint("write `worker=4`"));
+    };
+    let job = jobs::find(&args.job)?;
+    block_on(async {
+        let Standing::Live(place) = settled(&job).await else {
+            return Err(Report::bad_input(format!("`{}` is over", job.id())));
+        };
+        let asked = Reach::to(&job.dir, &place)?.scale(role, instances).await;
+        asked.map_err(report)?;
+        match manners.json {
+            true => show::json(&serde_json::json!({
+                "id": job.id(), "role": role, "instances": instances,
+            })),
+            false => {
+                show::tell(format!("role `{role}` of {} goes to {instances}", job.id()));
+                Ok(())
+            }
+        }
+    })?;
+    Ok(Exit::Success)
+}

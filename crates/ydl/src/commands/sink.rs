@@ -1,0 +1,301 @@
+//! Where the news of a job goes: a live terminal, plain lines, or JSON.
+
+use super::tails::{Prefix, StreamId};
+use crate::{
+    cli::Manners,
+    os::reason,
+    report::Report,
+    show::{self, Paint, Screen, clean},
+    talk::Viewed,
+};
+use std::{
+    io::{self, Write},
+    time::{Duration, Instant},
+};
+use ydl_core::{Fact, fact::Next, fact::What};
+
+/// Output is gathered up to this size before it is written.
+const PENDING_BYTES: usize = 256 << 10;
+/// The table is drawn at most so often.
+const FRAME: Duration = Duration::from_millis(100);
+
+/// Nobody reads stdout any more.
+#[derive(Debug)]
+pub struct Gone;
+
+#[derive(Debug)]
+pub struct Sink {
+    id: String,
+    /// Colours on stderr.
+    paint: Paint,
+    kind: Kind,
+    /// Lines that wait to be written.
+    pending: Vec<u8>,
+    /// Why stdout is no longer written, other than that nobody reads it.
+    broken: Option<io::Error>,
+}
+
+#[derive(Debug)]
+enum Kind {
+    /// A table that is redrawn, and lines above it.
+    Live {
+        screen: Screen,
+        paint: Paint,
+        viewed: Option<Box<Viewed>>,
+        drawn: Option<Instant>,
+    },
+    /// Output on stdout, facts on stderr.
+    Plain,
+    /// Everything on stdout, an object a line.
+    Json,
+    /// Output alone.
+    Output,
+}
+
+impl Sink {
+    /// For somebody who follows a job.
+    pub fn following(id: &str, manners: Manners) -> Sink {
+        let kind = if manners.json {
+            Kind::Json
+        } else if let Some(screen) = Screen::open() {
+            let paint = Paint::of(manners.colours(), &io::stdout());
+            Kind::Live {
+                screen,
+                paint,
+                viewed: None,
+                drawn: None,
+            }
+        } else {
+            Kind::Plain
+        };
+        Sink::new(id, manners, kind)
+    }
+
+    /// For somebody who wants the output alone.
+    pub fn output_only(id: &str, manners: Manners) -> Sink {
+        let kind = if manners.json {
+            Kind::Json
+        } else {
+            Kind::Output
+        };
+        Sink::new(id, manners, kind)
+    }
+
+    fn new(id: &str, manners: Manners, kind: Kind) -> Sink {
+        let paint = Paint::of(manners.colours(), &io::stderr());
+        Sink {
+            id: id.to_owned(),
+            paint,
+            kind,
+            pending: Vec::new(),
+            broken: None,
+        }
+    }
+
+    /// Whether views are of use.
+    pub fn is_live(&self) -> bool {
+        matches!(self.kind, Kind::Live { .. })
+    }
+
+    /// What should stand before a line of output.
+    pub fn prefix(&self, manners: Manners) -> Prefix {
+        match self.kind {
+            Kind::Json => Prefix::Lines,
+            Kind::Live { .. } | Kind::Plain | Kind::Output => {
+                Prefix::Task(Paint::of(manners.colours(), &io::stdout()))
+            }
+        }
+    }
+
+    /// Whole lines that a task has printed. They are seen after [`Sink::flush`].
+    pub fn output(&mut self, from: &StreamId, lines: &[u8]) -> Result<(), Gone> {
+        match self.kind {
+            Kind::Live { .. } | Kind::Plain | Kind::Output => self.pending.extend_from_slice(lines),
+            Kind::Json => self.pending.extend(json_lines(from, lines)),
+        }
+        if self.pending.len() > PENDING_BYTES {
+            return self.flush();
+        }
+        Ok(())
+    }
+
+    /// Writes what is pending, in one piece.
+    pub fn flush(&mut self) -> Result<(), Gone> {
+        if self.pending.is_empty() {
+            return Ok(());
+        }
+        let lines = std::mem::take(&mut self.pending);
+        let written = match &mut self.kind {
+            Kind::Live {
+                screen,
+                paint,
+                viewed,
+                drawn,
+            } => {
+                *drawn = Some(Instant::now());
+                let table = table(&self.id, screen, *paint, viewed);
+                screen.show(&lines, &table)
+            }
+            Kind::Plain | Kind::Output | Kind::Json => write(&lines),
+        };
+        self.written(written)
+    }
+
+    /// A fact. On a terminal the table shows what is usual, so only the rest is worth a line.
+    pub fn fact(&mut self, fact: &Fact) -> Result<(), Gone> {
+        let text = clean(&fact.what.to_string());
+        match &mut self.kind {
+            Kind::Output => Ok(()),
+            Kind::Plain => {
+                show::tell(self.paint.dim(&text));
+                Ok(())
+            }
+            Kind::Live {
+                screen,
+                paint,
+                viewed,
+                ..
+            } if is_notable(&fact.what) => {
+                let line = format!("{}\n", paint.dim(&text));
+                let table = table(&self.id, screen, *paint, viewed);
+                let written = screen.show(line.as_bytes(), &table);
+                self.written(written)
+            }
+            Kind::Live { .. } => Ok(()),
+            Kind::Json => self.object(&serde_json::json!({ "fact": fact })),
+        }
+    }
+
+    /// An object of its own, where JSON is wanted.
+    pub fn object(&mut self, value: &serde_json::Value) -> Result<(), Gone> {
+        if !matches!(self.kind, Kind::Json) {
+            return Ok(());
+        }
+        let written = write(format!("{value}\n").as_bytes());
+        self.written(written)
+    }
+
+    /// The job as it is now.
+    pub fn viewed(&mut self, new: Box<Viewed>) -> Result<(), Gone> {
+        if let Kind::Live { viewed, .. } = &mut self.kind {
+            *viewed = Some(new);
+        }
+        self.redraw()
+    }
+
+    /// Draws the table again if it is time to.
+    pub fn redraw(&mut self) -> Result<(), Gone> {
+        let Kind::Live {
+            screen,
+            paint,
+            viewed,
+            drawn,
+        } = &mut self.kind
+        else {
+            return Ok(());
+        };
+        if drawn.is_some_and(|at| at.elapsed() < FRAME) {
+            return Ok(());
+        }
+        *drawn = Some(Instant::now());
+        let table = table(&self.id, screen, *paint, viewed);
+        let written = screen.show(b"", &table);
+        self.written(written)
+    }
+
+    /// Says something to the person.
+    pub fn note(&mut self, text: &str) {
+        match &mut self.kind {
+            Kind::Live {
+                screen,
+                paint,
+                viewed,
+                ..
+            } => {
+                let table = table(&self.id, screen, *paint, viewed);
+                // A terminal that is gone needs no note.
+                let _ = screen.show(format!("{text}\n").as_bytes(), &table);
+            }
+            Kind::Plain | Kind::Json | Kind::Output => show::tell(text),
+        }
+    }
+
+    /// Takes the table away, so that what follows stands alone.
+    pub fn close(&mut self) {
+        if let Kind::Live { screen, .. } = &mut self.kind {
+            let _ = screen.close();
+        }
+    }
+
+    /// What kept stdout from being written.
+    pub fn trouble(&self) -> Option<Report> {
+        let error = self.broken.as_ref()?;
+        Some(Report::trouble(format!(
+            "cannot write to stdout: {}",
+            reason(error)
+        )))
+    }
+
+    fn written(&mut self, written: io::Result<()>) -> Result<(), Gone> {
+        written.map_err(|error| {
+            if error.kind() != io::ErrorKind::BrokenPipe {
+                self.broken = Some(error);
+            }
+            Gone
+        })
+    }
+}
+
+fn write(bytes: &[u8]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(bytes)?;
+    out.flush()
+}
+
+fn table(id: &str, screen: &Screen, paint: Paint, viewed: &mut Option<Box<Viewed>>) -> Vec<String> {
+    let (width, height) = screen.size();
+    let Some(viewed) = viewed else {
+        return Vec::new();
+    };
+    // The view ages with the clock until the next one comes.
+    viewed.view.now = viewed.view.now.max(show::now());
+    show::live(id, viewed, paint, width.saturating_sub(1), height / 2)
+}
+
+/// Whether it is worth a line above the table.
+fn is_notable(what: &What) -> bool {
+    match what {
+        What::AttemptEnded { next, .. } => !matches!(next, Next::Done | Next::Nothing),
+        What::RoundBroken { .. }
+        | What::GangGaveBack { .. }
+        | What::NodeBlamed { .. }
+        | What::MemoryGrew { .. }
+        | What::RoleScaled { .. }
+        | What::MasterRecovered { .. } => true,
+        What::JobStarted
+        | What::RoundStarted { .. }
+        | What::AttemptStarted { .. }
+        | What::AttemptStopped { .. }
+        | What::JobEnding { .. }
+        | What::JobFinished { .. } => false,
+    }
+}
+
+/// Lines without a name before them, as objects.
+fn json_lines(from: &StreamId, lines: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for line in lines.split_inclusive(|byte| *byte == b'\n') {
+        let line = line.strip_suffix(b"\n").unwrap_or(line);
+        // A prefixer without a name leaves ` | `, or ` + ` where a line goes on.
+        let line = line.get(3..).unwrap_or_default();
+        let object = serde_json::json!({ "output": {
+            "task": from.task,
+            "attempt": from.attempt,
+            "stream": from.stream.name(),
+            "line": String::from_utf8_lossy(line),
+        }});
+        out.extend_from_slice(object.to_string().as_bytes());
+        out.push(b'\n');
+    }
+    out
+}

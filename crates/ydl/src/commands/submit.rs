@@ -1,0 +1,203 @@
+//! `ydl submit`: from a job file to a job that runs.
+
+use super::{
+    ending,
+    follow::{Follower, Left, OnInterrupt, Signals},
+    offer::offer,
+    reach::{Reach, block_on, left},
+    sink::Sink,
+    start::start,
+    tails::{Select, Tails},
+};
+use crate::{
+    backend::local::complaint,
+    cli::{self, Manners},
+    jobfile::{self, Flags, Source, Wrongs},
+    jobs::{self, JobDir, Known, Offer, Submitted},
+    report::{Exit, Report},
+    show::{self, Paint},
+};
+use std::{
+    collections::BTreeMap,
+    io,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+use tokio::task::spawn_blocking;
+use ydl_core::JobSpec;
+
+/// Reads, checks, starts and follows a job.
+pub fn run(args: cli::Submit, manners: Manners) -> Result<Exit, Report> {
+    let source = match source(&args)? {
+        Ok(source) => source,
+        Err(wrongs) => return Ok(refuse(&wrongs)),
+    };
+    let from = source.base().to_path_buf();
+    let spec = match source.job() {
+        Ok(spec) => spec,
+        Err(wrongs) => return Ok(refuse(&wrongs)),
+    };
+    if args.show {
+        match manners.json {
+            true => show::json(&spec)?,
+            false => show::print(jobfile::show(&spec))?,
+        }
+        return Ok(Exit::Success);
+    }
+    block_on(begin(args, manners, spec, &from))
+}
+
+fn source(args: &cli::Submit) -> Result<Result<Source, Wrongs>, Report> {
+    let flags = flags(args);
+    let source = match &args.file {
+        Some(file) => {
+            if let Some(flag) = flags.first() {
+                let what = format!("`{flag}` is for a job without a job file");
+                let hint = "put a value on top of the file with `--set`, as in `--set roles.worker.memory=2GiB`";
+                return Err(Report::bad_input(what).hint(hint));
+            }
+            jobfile::load(file)
+        }
+        None => flags.source(),
+    };
+    Ok(source.map(|mut source| {
+        args.set.iter().for_each(|set| source.set(set));
+        source
+    }))
+}
+
+/// The flags that stand for a job file.
+fn flags(args: &cli::Submit) -> Flags {
+    Flags {
+        name: args.name.clone(),
+        framework: args.framework.clone(),
+        environment: args.environment.clone(),
+        workers: args.instances.clone(),
+        servers: args.servers.clone(),
+        memory: args.memory.clone(),
+        vcores: args.vcores.clone(),
+        gpus: args.gpus.clone(),
+        env: args.env.clone(),
+        files: args.files.clone(),
+        outputs: args.outputs.clone(),
+        command: args.command.clone(),
+    }
+}
+
+/// Every mistake at once; there may be many.
+fn refuse(wrongs: &Wrongs) -> Exit {
+    show::tell(wrongs.to_string());
+    Exit::BadInput
+}
+
+/// Makes the job's directory, unless somebody loses patience meanwhile.
+async fn create(
+    spec: JobSpec,
+    offer: Offer,
+    from: &Path,
+    signals: &mut Signals,
+) -> Result<(JobDir, Submitted), Report> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let (from, stopped) = (from.to_path_buf(), stop.clone());
+    let mut creating = spawn_blocking(move || jobs::create(spec, offer, &from, &stopped));
+    let ended = |error| Report::trouble(format!("cannot make the job's directory: {error}"));
+    let by = tokio::select! {
+        created = &mut creating => return created.map_err(ended)?,
+        by = signals.next() => by,
+    };
+    stop.store(true, Ordering::Relaxed);
+    if let Ok((dir, _)) = creating.await.map_err(ended)? {
+        // It was complete already. What cannot be removed is a directory without a job that anybody started.
+        let _ = std::fs::remove_dir_all(dir.path());
+    }
+    let what = format!("{by}: nothing was started");
+    Err(Report::new(Exit::Interrupted, what))
+}
+
+async fn begin(
+    args: cli::Submit,
+    manners: Manners,
+    spec: JobSpec,
+    from: &Path,
+) -> Result<Exit, Report> {
+    let offer = offer(args.offer.as_deref())?;
+    if let Some(what) = complaint(&spec, &offer) {
+        let hint = match args.offer {
+            Some(_) => "raise `--offer`, or ask for less",
+            None => "ask for less, or allow more than this machine has with `--offer`",
+        };
+        return Err(Report::bad_input(what).hint(hint));
+    }
+    // Before the master starts: Ctrl-C must not leave it running alone.
+    let mut signals = Signals::listen()?;
+    let (dir, submitted) = create(spec, offer, from, &mut signals).await?;
+    let (_child, place) = start(&dir).await?;
+    let job = Arc::new(Known { dir, submitted });
+    let about = serde_json::json!({ "job": { "id": job.id(), "directory": job.dir.path() } });
+    if args.detach {
+        match manners.json {
+            true => show::json(&about)?,
+            false => show::print(format!("{}\n", job.id()))?,
+        }
+        return Ok(Exit::Success);
+    }
+    let reach = Arc::new(Reach::to(&job.dir, &place)?);
+    let mut sink = Sink::following(job.id(), manners);
+    let deaf = sink.object(&about).is_err();
+    if !manners.json {
+        sink.note(&format!("{} started", job.id()));
+    }
+    let tails = Tails::new(&job.dir, Select::default(), sink.prefix(manners));
+    let mut follower = Follower {
+        job: job.clone(),
+        reach,
+        sink,
+        tails,
+        on_interrupt: OnInterrupt::StopJob,
+        peaks: BTreeMap::new(),
+        deaf,
+        next: 0,
+        signals,
+    };
+    match follower.run().await? {
+        Left::Over(last) => {
+            left(&job).await;
+            if manners.json {
+                let result = serde_json::json!({ "result": last.view });
+                // Whoever does not read the result has the exit code.
+                let _ = follower.sink.object(&result);
+            } else {
+                ending::tell(
+                    &job,
+                    &last,
+                    &follower.peaks,
+                    Paint::of(manners.colours(), &io::stderr()),
+                );
+            }
+            Ok(last
+                .view
+                .outcome
+                .as_ref()
+                .map_or(Exit::Trouble, ending::exit))
+        }
+        Left::Lost => {
+            let what = format!("the master of `{}` died", job.id());
+            let hint = format!(
+                "its last words may be in `{}`",
+                job.dir.master_log().display()
+            );
+            Err(Report::new(Exit::Unreachable, what).hint(hint))
+        }
+        Left::Interrupted => {
+            show::tell(format!(
+                "{0} is still stopping; `ydl status {0}` shows how far",
+                job.id()
+            ));
+            Ok(Exit::Interrupted)
+        }
+        Left::Gone => Ok(Exit::Success),
+    }
+}

@@ -1,0 +1,282 @@
+//! Reading values out of the tree, and noting what is wrong with them.
+
+use super::{
+    keys,
+    nearest::nearest,
+    tree::{Key, Node, Value},
+    units::Refusal,
+    wrong::{Place, Wrong},
+};
+use std::collections::BTreeSet;
+
+/// Collects what is wrong while a tree is read; reading goes on with a default.
+#[derive(Default)]
+pub struct Reader {
+    pub wrongs: Vec<Wrong>,
+    /// Keys that have been complained about, so that no second complaint follows from the first.
+    pub told: BTreeSet<String>,
+}
+
+/// A map with a fixed set of keys.
+pub struct Map<'a> {
+    /// As a complaint names it: `roles.worker`.
+    pub path: String,
+    entries: &'a [(Key, Node)],
+}
+
+impl<'a> Map<'a> {
+    pub fn find(&self, name: &str) -> Option<&'a Node> {
+        self.entries
+            .iter()
+            .find(|(key, _)| key.name == name)
+            .map(|(_, node)| node)
+    }
+
+    /// The full name of a key in it.
+    pub fn key(&self, name: &str) -> String {
+        if self.path.is_empty() {
+            name.to_string()
+        } else {
+            format!("{}.{name}", self.path)
+        }
+    }
+}
+
+impl Reader {
+    /// Notes that the value of a key is wrong.
+    pub fn refuse(
+        &mut self,
+        at: &Place,
+        key: &str,
+        what: impl AsRef<str>,
+        hint: impl Into<String>,
+    ) {
+        self.told.insert(key.to_string());
+        self.wrongs
+            .push(Wrong::new(at.clone(), format!("`{key}`: {}", what.as_ref())).hint(hint));
+    }
+
+    /// A map whose keys are those of the table below `table`.
+    pub fn map<'a>(&mut self, node: &'a Node, path: &str, table: &str) -> Map<'a> {
+        let entries = self.entries(node, path);
+        let map = Map {
+            path: path.to_string(),
+            entries,
+        };
+        for (key, _) in entries {
+            if !keys::below(table).any(|known| known.name() == key.name) {
+                self.unknown(key, &map, table);
+            }
+        }
+        map
+    }
+
+    fn unknown(&mut self, key: &Key, map: &Map, table: &str) {
+        let mut what = format!("unknown key `{}`", key.name);
+        match map.path.strip_prefix("roles.") {
+            Some(role) if table == "roles.*" => what += &format!(" in role `{role}`"),
+            _ if map.path.is_empty() => {}
+            _ => what += &format!(" in `{}`", map.path),
+        }
+        let synonym = keys::below(table).find(|known| known.also.contains(&key.name.as_str()));
+        let meant = synonym
+            .map(|known| known.name())
+            .or_else(|| nearest(&key.name, keys::below(table).map(|known| known.name())));
+        let hint = match meant {
+            Some(name) => {
+                self.told.insert(map.key(name));
+                format!("did you mean `{name}`?")
+            }
+            None => {
+                let all: Vec<_> = keys::below(table)
+                    .map(|key| format!("`{}`", key.name()))
+                    .collect();
+                format!("known here: {}", all.join(", "))
+            }
+        };
+        self.wrongs
+            .push(Wrong::new(key.at.clone(), what).hint(hint));
+    }
+
+    /// A map whose keys the user chooses.
+    pub fn entries<'a>(&mut self, node: &'a Node, path: &str) -> &'a [(Key, Node)] {
+        match &node.value {
+            Value::Map(entries) => entries,
+            Value::Null => {
+                self.no_value(node, path);
+                &[]
+            }
+            Value::Scalar { .. } | Value::List(_) if path.is_empty() => {
+                let what = format!("a job file is a map of keys, not {}", node.kind());
+                self.wrongs
+                    .push(Wrong::new(node.at.clone(), what).hint("begin with `name: …`"));
+                // Nothing else can be said about a file that is no map.
+                self.told.insert(String::new());
+                &[]
+            }
+            Value::Scalar { .. } | Value::List(_) => {
+                self.refuse(
+                    &node.at,
+                    path,
+                    format!("expected a map, found {}", node.kind()),
+                    "",
+                );
+                &[]
+            }
+        }
+    }
+
+    /// The items of a list; no key, no items.
+    pub fn list<'a>(&mut self, map: &Map<'a>, name: &str) -> &'a [Node] {
+        let Some(node) = map.find(name) else {
+            return &[];
+        };
+        match &node.value {
+            Value::List(items) => items,
+            Value::Null => {
+                self.no_value(node, &map.key(name));
+                &[]
+            }
+            Value::Scalar { text, .. } => {
+                let hint = format!("write `{name}: [{text}]`");
+                self.refuse(
+                    &node.at,
+                    &map.key(name),
+                    "expected a list, found text",
+                    hint,
+                );
+                &[]
+            }
+            Value::Map(_) => {
+                self.refuse(&node.at, &map.key(name), "expected a list, found a map", "");
+                &[]
+            }
+        }
+    }
+
+    fn no_value(&mut self, node: &Node, path: &str) {
+        self.refuse(
+            &node.at,
+            path,
+            "there is no value",
+            "give it one, or leave the key out",
+        );
+    }
+
+    /// Text as it was written, whatever it looks like.
+    pub fn text_of(&mut self, node: &Node, path: &str) -> Option<String> {
+        match &node.value {
+            Value::Scalar { text, .. } if text.contains('\0') => {
+                self.refuse(&node.at, path, "the text holds a zero byte", "");
+                None
+            }
+            Value::Scalar { text, .. } => Some(text.clone()),
+            Value::Null => {
+                self.no_value(node, path);
+                None
+            }
+            Value::List(_) | Value::Map(_) => {
+                self.refuse(
+                    &node.at,
+                    path,
+                    format!("expected text, found {}", node.kind()),
+                    "",
+                );
+                None
+            }
+        }
+    }
+
+    pub fn text(&mut self, map: &Map, name: &str) -> Option<String> {
+        self.text_of(map.find(name)?, &map.key(name))
+    }
+
+    /// A value that is written as one word and read by `read`.
+    pub fn value<T>(
+        &mut self,
+        map: &Map,
+        name: &str,
+        read: impl Fn(&str) -> Result<T, Refusal>,
+    ) -> Option<T> {
+        let node = map.find(name)?;
+        self.value_of(node, &map.key(name), read)
+    }
+
+    pub fn value_of<T>(
+        &mut self,
+        node: &Node,
+        path: &str,
+        read: impl Fn(&str) -> Result<T, Refusal>,
+    ) -> Option<T> {
+        let text = self.text_of(node, path)?;
+        match read(&text) {
+            Ok(value) => Some(value),
+            Err((what, hint)) => {
+                self.refuse(&node.at, path, what, hint);
+                None
+            }
+        }
+    }
+}
+
+/// A whole number, from 0.
+pub fn count<T: TryFrom<u64>>(text: &str) -> Result<T, Refusal> {
+    let wrong = || {
+        (
+            format!("`{text}` is not a count"),
+            "write a whole number".to_string(),
+        )
+    };
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(wrong());
+    }
+    let number: Option<u64> = text.parse().ok();
+    number
+        .and_then(|number| T::try_from(number).ok())
+        .ok_or_else(|| (format!("`{text}` is too large"), String::new()))
+}
+
+/// `true` or `false`.
+pub fn truth(text: &str) -> Result<bool, Refusal> {
+    match text {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        _ => Err((
+            format!("`{text}` is neither `true` nor `false`"),
+            String::new(),
+        )),
+    }
+}
+
+/// One of a few words.
+pub fn choice<T: Copy>(options: &[(&'static str, T)]) -> impl Fn(&str) -> Result<T, Refusal> {
+    move |text| {
+        if let Some((_, value)) = options.iter().find(|(word, _)| *word == text) {
+            return Ok(*value);
+        }
+        let hint = match nearest(text, options.iter().map(|(word, _)| *word)) {
+            Some(word) => format!("did you mean `{word}`?"),
+            None => {
+                let all: Vec<_> = options
+                    .iter()
+                    .map(|(word, _)| format!("`{word}`"))
+                    .collect();
+                format!("it is one of {}", all.join(", "))
+            }
+        };
+        Err((format!("`{text}` is not known here"), hint))
+    }
+}
+
+/// What `read` reads, or the word `none`.
+pub fn or_none<T>(
+    read: impl Fn(&str) -> Result<T, Refusal>,
+) -> impl Fn(&str) -> Result<Option<T>, Refusal> {
+    move |text| {
+        if text == "none" {
+            Ok(None)
+        } else {
+            read(text).map(Some)
+        }
+    }
+}

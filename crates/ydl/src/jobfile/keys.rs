@@ -1,0 +1,522 @@
+//! Every key of the job file, in the order of its reference page. The reader refuses what is not here, and the
+//! page is made from it.
+
+/// A key of the job file.
+#[derive(Clone, Copy, Debug)]
+pub struct Key {
+    /// From the top; `*` stands for a name that the user chooses.
+    pub path: &'static str,
+    /// What its value is.
+    pub kind: &'static str,
+    /// What it is where it is left out.
+    pub default: &'static str,
+    /// A value, as it may be written.
+    pub example: &'static str,
+    /// What it does.
+    pub about: &'static str,
+    /// Other words people try.
+    pub also: &'static [&'static str],
+}
+
+impl Key {
+    /// Its own name, without what is above it.
+    pub fn name(&self) -> &'static str {
+        self.path.rsplit('.').next().unwrap_or(self.path)
+    }
+
+    /// The key above it, empty at the top.
+    pub fn parent(&self) -> &'static str {
+        self.path.rsplit_once('.').map_or("", |(parent, _)| parent)
+    }
+}
+
+/// The keys right below that one.
+pub fn below(parent: &str) -> impl Iterator<Item = &'static Key> {
+    KEYS.iter().filter(move |key| key.parent() == parent)
+}
+
+const fn key(
+    path: &'static str,
+    kind: &'static str,
+    default: &'static str,
+    example: &'static str,
+    about: &'static str,
+) -> Key {
+    Key {
+        path,
+        kind,
+        default,
+        example,
+        about,
+        also: &[],
+    }
+}
+
+const fn known_as(key: Key, also: &'static [&'static str]) -> Key {
+    Key { also, ..key }
+}
+
+/// All of them.
+pub const KEYS: &[Key] = &[
+    key(
+        "name",
+        "text",
+        "the file's name, or its directory's for `job.yaml`",
+        "mnist",
+        "What people call the job. Letters, digits, `-`, `_` and `.`.",
+    ),
+    key(
+        "framework",
+        "`none` or `mxnet`",
+        "`none`",
+        "none",
+        "Whose rendezvous the job needs. `none` runs any command.",
+    ),
+    known_as(
+        key(
+            "environment",
+            "`system` or a directory",
+            "`system`",
+            "system",
+            "What `python` means in a task: a directory with `bin` in it, such as a virtual environment, comes first in `PATH`.",
+        ),
+        &["venv", "virtualenv", "python"],
+    ),
+    key(
+        "files",
+        "list of paths, or of `name: path`",
+        "none",
+        "[{data.csv: ./data.csv}]",
+        "Files and directories that every task finds in its working directory. They are copied at submit, so later edits change nothing; a file of more than 256 MB is linked instead.",
+    ),
+    key(
+        "roles",
+        "map of roles",
+        "required",
+        "{worker: {run: \"true\"}}",
+        "The roles in their order; ranks follow it. The keys of a role are below.",
+    ),
+    known_as(
+        key(
+            "roles.*.instances",
+            "count",
+            "`1`",
+            "2",
+            "How many tasks the role has.",
+        ),
+        &["replicas", "count", "tasks", "number", "num"],
+    ),
+    known_as(
+        key(
+            "roles.*.memory",
+            "size",
+            "`1 GiB`",
+            "512 MiB",
+            "Memory of each task. A task that uses more is killed.",
+        ),
+        &["mem", "ram"],
+    ),
+    known_as(
+        key(
+            "roles.*.vcores",
+            "count",
+            "`1`",
+            "1",
+            "Virtual cores of each task: its share, not a limit.",
+        ),
+        &["cores", "cpu", "cpus", "vcpu", "vcpus"],
+    ),
+    known_as(
+        key(
+            "roles.*.gpus",
+            "count",
+            "`0`",
+            "0",
+            "GPUs of each task, which nobody else uses meanwhile.",
+        ),
+        &["gpu"],
+    ),
+    key(
+        "roles.*.resources",
+        "map of counts",
+        "none",
+        "{}",
+        "Other countable resources, by their name on the cluster.",
+    ),
+    known_as(
+        key(
+            "roles.*.run",
+            "text or list of words",
+            "required, here or in `shell`",
+            "python train.py --lr 0.1",
+            "The program and its arguments. No shell: quotes keep words together, and nothing is expanded. With `mxnet` a server without it runs the worker's.",
+        ),
+        &["command", "cmd", "exec", "args", "entrypoint"],
+    ),
+    known_as(
+        key(
+            "roles.*.shell",
+            "text",
+            "none",
+            "python train.py > log",
+            "A script for `/bin/sh -c`, in place of `run`.",
+        ),
+        &["script", "sh", "bash"],
+    ),
+    known_as(
+        key(
+            "roles.*.env",
+            "map of texts",
+            "none",
+            "{OMP_NUM_THREADS: 1}",
+            "Variables of this role; they win over the job's.",
+        ),
+        &["environ", "variables"],
+    ),
+    known_as(
+        key(
+            "roles.*.restart",
+            "map",
+            "the job's `restart`",
+            "{limit: 3}",
+            "What happens when a task of this role fails; keys as in `restart`.",
+        ),
+        &["restarts", "retry", "retries"],
+    ),
+    key(
+        "roles.*.completion",
+        "`all`, `any`, `decides` or `service`",
+        "`all`; `service` for MXNet's servers",
+        "all",
+        "What the role's end means. `all`: the job needs every task to succeed. `any`: it needs one. `decides`: when all have succeeded the job has, whatever others do. `service`: it need not end and is stopped with the others.",
+    ),
+    key(
+        "roles.*.tolerate",
+        "count",
+        "`0`",
+        "0",
+        "So many tasks may fail for good before the job fails.",
+    ),
+    key(
+        "roles.*.memory_growth",
+        "map",
+        "none",
+        "{percent: 50, most: 4 GiB}",
+        "More memory for a task that was killed for its memory.",
+    ),
+    key(
+        "roles.*.memory_growth.percent",
+        "count",
+        "`50`",
+        "50",
+        "So many percent more each time.",
+    ),
+    key(
+        "roles.*.memory_growth.most",
+        "size",
+        "required",
+        "4 GiB",
+        "Never more than this.",
+    ),
+    key(
+        "roles.*.ports",
+        "list of names",
+        "none",
+        "[http]",
+        "Ports the program wants, told as `YDL_PORT_HTTP`.",
+    ),
+    known_as(
+        key(
+            "restart",
+            "map",
+            "see below",
+            "{limit: 3}",
+            "What happens when a task fails, for all roles.",
+        ),
+        &["restarts", "retry", "retries"],
+    ),
+    key(
+        "restart.scope",
+        "`task`, `role` or `job`",
+        "`task`; `job` with `mxnet`",
+        "job",
+        "Who starts again: the task alone, its role, or everybody in a new round.",
+    ),
+    known_as(
+        key(
+            "restart.limit",
+            "count",
+            "`0`",
+            "3",
+            "So many failures are repaired: of one task where the scope is `task`, of the role otherwise. Preemption and lost nodes never count.",
+        ),
+        &["max", "attempts", "times"],
+    ),
+    key(
+        "restart.backoff",
+        "map",
+        "see below",
+        "{first: 1s, most: 1m}",
+        "The wait before the next attempt; it doubles.",
+    ),
+    key(
+        "restart.backoff.first",
+        "time",
+        "`1s`",
+        "1s",
+        "The first wait.",
+    ),
+    key(
+        "restart.backoff.most",
+        "time",
+        "`1m`",
+        "1m",
+        "The longest wait.",
+    ),
+    key(
+        "restart.window",
+        "time or `none`",
+        "`none`",
+        "1h",
+        "Failures older than this are forgotten.",
+    ),
+    known_as(
+        key(
+            "env",
+            "map of texts",
+            "none",
+            "{SEED: 1}",
+            "Variables of every role.",
+        ),
+        &["environ", "variables"],
+    ),
+    known_as(
+        key(
+            "outputs",
+            "map of path to destination",
+            "none",
+            "{model/: \"out/{role}-{index}\"}",
+            "What is copied out of a task's working directory when its program has ended, also after a failure. `{job}`, `{role}` and `{index}` are filled in. Destinations are relative to the job file. The last part of a path may hold `*`.",
+        ),
+        &["output", "results"],
+    ),
+    key(
+        "gang",
+        "`true`, `false` or a map",
+        "`true` with `mxnet`, otherwise `false`",
+        "{together: true}",
+        "Whether tasks start together.",
+    ),
+    key(
+        "gang.together",
+        "`true` or `false`",
+        "as `gang`",
+        "true",
+        "Nobody starts before everybody is there.",
+    ),
+    key(
+        "gang.hold",
+        "time",
+        "`5m`",
+        "5m",
+        "How long an incomplete gang keeps what it has.",
+    ),
+    key(
+        "gang.retries",
+        "count",
+        "`3`",
+        "3",
+        "How often it gives all back and tries again before the job fails.",
+    ),
+    key(
+        "gang.backoff",
+        "map",
+        "see below",
+        "{first: 30s, most: 10m}",
+        "How long it stays away; it doubles.",
+    ),
+    key(
+        "gang.backoff.first",
+        "time",
+        "`30s`",
+        "30s",
+        "The first wait.",
+    ),
+    key(
+        "gang.backoff.most",
+        "time",
+        "`10m`",
+        "10m",
+        "The longest wait.",
+    ),
+    known_as(
+        key(
+            "deadlines",
+            "map",
+            "see below",
+            "{run: 2h}",
+            "How long each wait may take.",
+        ),
+        &["timeouts", "timeout", "limits"],
+    ),
+    key(
+        "deadlines.allocation",
+        "time",
+        "`1h`",
+        "1h",
+        "From asking for containers until all are granted.",
+    ),
+    key(
+        "deadlines.launch",
+        "time",
+        "`2m`",
+        "2m",
+        "From a grant until the container starts.",
+    ),
+    key(
+        "deadlines.join",
+        "time",
+        "`2m`",
+        "2m",
+        "From the container's start until its agent is ready.",
+    ),
+    key(
+        "deadlines.start",
+        "time",
+        "`2m`",
+        "2m",
+        "From the order to run until the program runs.",
+    ),
+    key(
+        "deadlines.run",
+        "time or `none`",
+        "`none`",
+        "2h",
+        "From the job's start until its end.",
+    ),
+    key(
+        "deadlines.silence",
+        "time",
+        "`30s`",
+        "30s",
+        "How long an agent may be quiet.",
+    ),
+    key(
+        "deadlines.grace",
+        "time",
+        "`10s`",
+        "10s",
+        "Between SIGTERM and SIGKILL.",
+    ),
+    key(
+        "deadlines.stop",
+        "time",
+        "`20s`",
+        "20s",
+        "Beyond the grace, until the container is gone.",
+    ),
+    key(
+        "deadlines.save",
+        "time",
+        "`10m`",
+        "10m",
+        "For copying the outputs of a task.",
+    ),
+    key(
+        "blame",
+        "map",
+        "see below",
+        "{failures: 3}",
+        "When a node is avoided.",
+    ),
+    key(
+        "blame.failures",
+        "count",
+        "`3`",
+        "3",
+        "So many failures of programs on one node make it suspect.",
+    ),
+    key(
+        "blame.forgive_after",
+        "time",
+        "`30m`",
+        "30m",
+        "How long a suspect is avoided.",
+    ),
+    key(
+        "blame.at_most",
+        "count",
+        "`10`",
+        "10",
+        "At most so many nodes are avoided, and never more than half.",
+    ),
+    key(
+        "ports",
+        "range",
+        "`20000-32767`",
+        "20000-32767",
+        "Where tasks find free ports. The default lies below what Linux gives to outgoing connections.",
+    ),
+    key(
+        "queue",
+        "text",
+        "none",
+        "default",
+        "The queue on a cluster. One machine has none.",
+    ),
+    known_as(
+        key(
+            "node_label",
+            "text",
+            "none",
+            "gpu",
+            "The node label on a cluster. One machine has none.",
+        ),
+        &["label", "node_labels"],
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::jobfile::load;
+
+    /// The example of every key, each below its parents, as one job file after the other.
+    #[test]
+    fn the_example_of_every_key_is_accepted() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("data.csv"), "").unwrap();
+        let file = dir.path().join("job.yaml");
+        for key in KEYS {
+            // The command of a role comes from the example of `run` or `shell`, else from here.
+            let has_command = key.path == "roles.*.run" || key.path == "roles.*.shell";
+            let role = if has_command { "{}" } else { "{run: sleep 1}" };
+            std::fs::write(&file, format!("roles: {{worker: {role}}}")).unwrap();
+            let mut source = load(&file).unwrap();
+            source.set(&format!(
+                "{}={}",
+                key.path.replace('*', "worker"),
+                key.example
+            ));
+            if key.path.ends_with("growth.percent") {
+                source.set("roles.worker.memory_growth.most=8 GiB");
+            }
+            if let Err(wrongs) = source.job() {
+                panic!("{}: {wrongs}", key.path);
+            }
+        }
+    }
+
+    #[test]
+    fn every_key_is_there_once_and_below_its_parent() {
+        for (n, key) in KEYS.iter().enumerate() {
+            assert!(
+                KEYS[..n].iter().all(|other| other.path != key.path),
+                "{}",
+                key.path
+            );
+            let parent = key.parent().trim_end_matches(".*");
+            assert!(parent.is_empty() || KEYS[..n].iter().any(|other| other.path == parent));
+        }
+    }
+}

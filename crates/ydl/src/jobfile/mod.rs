@@ -1,0 +1,28 @@
+//! The job file: what a person writes, read with care and answered with the place of every mistake.
+//!
+//! A file, `--set` overrides and flags all become one located tree, which one reader walks; so each of them
+//! has the same keys, the same checks and the same messages.
+
+mod tree;
+mod units;
+mod words;
+
+mod keys;
+mod nearest;
+mod reference;
+
+mod fields;
+mod load;
+mod overrides;
+mod read;
+mod roles;
+mod wrong;
+
+mod write;
+
+pub use load::{Source, load};
+pub use overrides::Flags;
+pub use reference::page;
+pub use units::{size_mib, span};
+pub use write::show;
+pub use wrong::{Place, Wrong, Wrongs};

@@ -1,0 +1,255 @@
+//! Jobs from the command line: `--set` on top of a file, and flags in place of one.
+
+use super::{
+    load::{Source, clean},
+    tree::{self, Key, Node, Value},
+    wrong::{Place, Wrong, Wrongs},
+};
+use std::path::Path;
+
+/// Puts `a.b.c=VALUE` into the tree. The value is read as YAML.
+pub fn set(root: &mut Node, assignment: &str, wrongs: &mut Vec<Wrong>) -> Result<(), Wrong> {
+    let at = Place::flag(format!("--set {assignment}"));
+    let Some((path, value)) = assignment.split_once('=') else {
+        let what = "there is no `=` in it";
+        return Err(Wrong::new(at, what).hint("write `--set roles.worker.instances=4`"));
+    };
+    let place = |_, _| at.clone();
+    let value = tree::parse(value, place, wrongs)?;
+    let value = value.unwrap_or(Node {
+        at: at.clone(),
+        value: Value::Null,
+    });
+    put(root, path.trim(), value, &at)
+}
+
+fn put(node: &mut Node, path: &str, value: Node, at: &Place) -> Result<(), Wrong> {
+    if node.value == Value::Null {
+        node.value = Value::Map(Vec::new());
+    }
+    let Value::Map(entries) = &mut node.value else {
+        let what = format!("`{path}` cannot be set in something that is no map");
+        return Err(Wrong::new(at.clone(), what));
+    };
+    // What is there already decides where a name with dots ends.
+    let is_here = |name: &str| {
+        path == name
+            || path
+                .strip_prefix(name)
+                .is_some_and(|rest| rest.starts_with('.'))
+    };
+    let known = entries
+        .iter()
+        .map(|(key, _)| key.name.clone())
+        .filter(|name| is_here(name));
+    let name = known
+        .max_by_key(String::len)
+        .unwrap_or_else(|| path.split('.').next().unwrap_or(path).to_string());
+    if name.is_empty() {
+        return Err(Wrong::new(at.clone(), "the key is empty"));
+    }
+    let index = match entries.iter().position(|(key, _)| key.name == name) {
+        Some(index) => index,
+        None => {
+            entries.push((
+                Key {
+                    at: at.clone(),
+                    name: name.clone(),
+                },
+                Node::map(at.clone()),
+            ));
+            entries.len() - 1
+        }
+    };
+    let (key, inner) = &mut entries[index];
+    match path[name.len()..].strip_prefix('.') {
+        Some(rest) => put(inner, rest, value, at),
+        None => {
+            *inner = value;
+            key.at = at.clone();
+            Ok(())
+        }
+    }
+}
+
+/// A job without a file, as typed.
+#[derive(Clone, Debug, Default)]
+pub struct Flags {
+    /// `--name`.
+    pub name: Option<String>,
+    /// `--framework`.
+    pub framework: Option<String>,
+    /// `--environment`.
+    pub environment: Option<String>,
+    /// `--instances` or `--workers`.
+    pub workers: Option<String>,
+    /// `--servers`.
+    pub servers: Option<String>,
+    /// `--memory`.
+    pub memory: Option<String>,
+    /// `--vcores`.
+    pub vcores: Option<String>,
+    /// `--gpus`.
+    pub gpus: Option<String>,
+    /// `--env K=V`.
+    pub env: Vec<String>,
+    /// `--file F`.
+    pub files: Vec<String>,
+    /// `--output A=B`.
+    pub outputs: Vec<String>,
+    /// What stands after `--`.
+    pub command: Vec<String>,
+}
+
+impl Flags {
+    /// Whether any was given.
+    pub fn are_empty(&self) -> bool {
+        self.first().is_none() && self.command.is_empty()
+    }
+
+    /// The first that was given, as it is typed.
+    pub fn first(&self) -> Option<&'static str> {
+        let given = [
+            ("--name", self.name.is_some()),
+            ("--framework", self.framework.is_some()),
+            ("--environment", self.environment.is_some()),
+            ("--instances", self.workers.is_some()),
+            ("--servers", self.servers.is_some()),
+            ("--memory", self.memory.is_some()),
+            ("--vcores", self.vcores.is_some()),
+            ("--gpus", self.gpus.is_some()),
+            ("--env", !self.env.is_empty()),
+            ("--file", !self.files.is_empty()),
+            ("--output", !self.outputs.is_empty()),
+        ];
+        given
+            .iter()
+            .find(|(_, given)| *given)
+            .map(|(flag, _)| *flag)
+    }
+
+    /// The job they describe: the role `worker`, and `server` where `--servers` asks for it.
+    pub fn source(&self) -> Result<Source, Wrongs> {
+        let mut wrongs = Vec::new();
+        let mut root = Node::map(Place::Whole);
+        let mut put_at = |path: &str, value: Node| {
+            let at = value.at.clone();
+            // The tree consists of maps that were made here, so this cannot fail.
+            let _ = put(&mut root, path, value, &at);
+        };
+        let plain = |flag: &str, text: &String| {
+            Node::plain(Place::flag(format!("{flag} {text}")), text.clone())
+        };
+        let job = [
+            ("name", &self.name),
+            ("framework", &self.framework),
+            ("environment", &self.environment),
+        ];
+        for (key, value) in job {
+            if let Some(text) = value {
+                put_at(key, plain(&format!("--{key}"), text));
+            }
+        }
+        let words = self
+            .command
+            .iter()
+            .map(|word| Node::text(Place::Whole, word.clone()));
+        if !self.command.is_empty() {
+            put_at(
+                "roles.worker.run",
+                Node {
+                    at: Place::Whole,
+                    value: Value::List(words.collect()),
+                },
+            );
+        } else {
+            put_at("roles.worker", Node::map(Place::Whole));
+        }
+        let counts = [
+            ("worker", "--instances", &self.workers),
+            ("server", "--servers", &self.servers),
+        ];
+        for (role, flag, value) in counts {
+            if let Some(text) = value {
+                put_at(&format!("roles.{role}.instances"), plain(flag, text));
+            }
+            if value.is_none() && role != "worker" {
+                continue;
+            }
+            let sizes = [
+                ("memory", &self.memory),
+                ("vcores", &self.vcores),
+                ("gpus", &self.gpus),
+            ];
+            for (key, value) in sizes {
+                // GPUs are for those that compute.
+                if let Some(text) = value.as_ref().filter(|_| key != "gpus" || role == "worker") {
+                    put_at(
+                        &format!("roles.{role}.{key}"),
+                        plain(&format!("--{key}"), text),
+                    );
+                }
+            }
+        }
+        let pairs = [
+            ("env", "--env", &self.env),
+            ("outputs", "--output", &self.outputs),
+        ];
+        for (key, flag, values) in pairs {
+            let mut entries: Vec<(Key, Node)> = Vec::new();
+            for text in values {
+                let at = Place::flag(format!("{flag} {text}"));
+                match text.split_once('=') {
+                    Some((name, value)) => {
+                        entries.retain(|(key, _)| key.name != name);
+                        let key = Key {
+                            at: at.clone(),
+                            name: name.to_string(),
+                        };
+                        entries.push((key, Node::text(at, value)));
+                    }
+                    None => {
+                        let what = "there is no `=` in it";
+                        wrongs
+                            .push(Wrong::new(at, what).hint(format!("write `{flag} NAME=VALUE`")));
+                    }
+                }
+            }
+            if !entries.is_empty() {
+                put_at(
+                    key,
+                    Node {
+                        at: Place::Whole,
+                        value: Value::Map(entries),
+                    },
+                );
+            }
+        }
+        if !self.files.is_empty() {
+            let files = self
+                .files
+                .iter()
+                .map(|file| Node::text(Place::flag(format!("--file {file}")), file.clone()));
+            put_at(
+                "files",
+                Node {
+                    at: Place::Whole,
+                    value: Value::List(files.collect()),
+                },
+            );
+        }
+        Source::of_flags(root, self.default_name(), wrongs)
+    }
+
+    /// The script's name says more than `python`.
+    fn default_name(&self) -> String {
+        let script = self
+            .command
+            .iter()
+            .find(|word| word.ends_with(".py") || word.ends_with(".sh"));
+        let stem = script
+            .or(self.command.first())
+            .and_then(|word| Path::new(word).file_stem());
+        clean(&stem.map(|stem| stem.to_string_lossy()).unwrap_or_default())
+    }
+}

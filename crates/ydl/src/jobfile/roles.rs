@@ -1,0 +1,268 @@
+//! Reading the roles.
+
+use super::{
+    fields::{Map, Reader, choice, count, or_none},
+    tree::{Node, Value},
+    units::{Refusal, size_mib, span},
+    words,
+};
+use std::collections::BTreeMap;
+use ydl_core::{
+    Framework, RoleName, Span,
+    spec::{
+        Backoff, Command, Completion, MOST_TASKS, MemoryGrowth, Resources, Restart, RoleSpec, Scope,
+    },
+};
+
+pub const SCOPES: [(&str, Scope); 3] = [
+    ("task", Scope::Task),
+    ("role", Scope::Role),
+    ("job", Scope::Job),
+];
+pub const COMPLETIONS: [(&str, Completion); 4] = [
+    ("all", Completion::All),
+    ("any", Completion::Any),
+    ("decides", Completion::Decides),
+    ("service", Completion::Service),
+];
+const RESTART_BACKOFF: Backoff = Backoff {
+    first: Span::seconds(1),
+    most: Span::minutes(1),
+};
+const MEMORY_MIB: u64 = 1024;
+const GROWTH_PERCENT: u32 = 50;
+/// What a role's `memory_growth` grows to where nothing readable was said; the reader has complained by then.
+const GROWTH_MOST_MIB: u64 = u64::MAX;
+
+/// The parts of `restart` that were written down.
+#[derive(Clone, Copy, Default)]
+pub struct PartialRestart {
+    scope: Option<Scope>,
+    limit: Option<u32>,
+    first: Option<Span>,
+    most: Option<Span>,
+    window: Option<Option<Span>>,
+}
+
+impl PartialRestart {
+    /// What this one says, else what the other says.
+    fn or(self, other: PartialRestart) -> PartialRestart {
+        PartialRestart {
+            scope: self.scope.or(other.scope),
+            limit: self.limit.or(other.limit),
+            first: self.first.or(other.first),
+            most: self.most.or(other.most),
+            window: self.window.or(other.window),
+        }
+    }
+
+    fn complete(self, scope: Scope) -> Restart {
+        let first = self.first.unwrap_or(RESTART_BACKOFF.first);
+        // Somebody who asks for a first wait of an hour does not want a longest of a minute.
+        let most = self.most.unwrap_or(RESTART_BACKOFF.most.max(first));
+        Restart {
+            scope: self.scope.unwrap_or(scope),
+            limit: self.limit.unwrap_or(0),
+            backoff: Backoff { first, most },
+            window: self.window.flatten(),
+        }
+    }
+}
+
+impl Reader {
+    pub fn restart(&mut self, map: &Map) -> PartialRestart {
+        let Some(node) = map.find("restart") else {
+            return PartialRestart::default();
+        };
+        let map = self.map(node, &map.key("restart"), "restart");
+        let (first, most) = self.backoff(&map, "restart.backoff");
+        PartialRestart {
+            scope: self.value(&map, "scope", choice(&SCOPES)),
+            limit: self.value(&map, "limit", count),
+            first,
+            most,
+            window: self.value(&map, "window", or_none(span)),
+        }
+    }
+
+    pub fn backoff(&mut self, map: &Map, table: &str) -> (Option<Span>, Option<Span>) {
+        let Some(node) = map.find("backoff") else {
+            return (None, None);
+        };
+        let map = self.map(node, &map.key("backoff"), table);
+        (
+            self.value(&map, "first", span),
+            self.value(&map, "most", span),
+        )
+    }
+
+    pub fn env(&mut self, map: &Map) -> BTreeMap<String, String> {
+        let Some(node) = map.find("env") else {
+            return BTreeMap::new();
+        };
+        let path = map.key("env");
+        let mut env = BTreeMap::new();
+        for (name, value) in self.entries(node, &path) {
+            if let Some(text) = self.text_of(value, &format!("{path}.{}", name.name)) {
+                env.insert(name.name.clone(), text);
+            }
+        }
+        env
+    }
+
+    /// Every role of the file, then those that the framework adds.
+    pub fn roles(&mut self, job: &Map, framework: Framework) -> Vec<RoleSpec> {
+        let Some(node) = job.find("roles") else {
+            return Vec::new();
+        };
+        let fallback = self.restart(job);
+        let mut roles = Vec::new();
+        for (name, node) in self.entries(node, "roles") {
+            roles.push(self.role(&name.name, node, framework, fallback));
+        }
+        let commands: Vec<_> = roles
+            .iter()
+            .map(|r| (r.name.clone(), r.command.clone()))
+            .collect();
+        for role in &mut roles {
+            let of = framework.command_of(role.name.as_str());
+            let other = commands.iter().find(|(name, _)| Some(name.as_str()) == of);
+            if let (true, Some((_, command))) = (is_empty(&role.command), other) {
+                role.command = command.clone();
+                if is_empty(command) {
+                    // One complaint is enough: the other role's.
+                    self.told.insert(format!("roles.{}.run", role.name));
+                }
+            }
+        }
+        let written = roles.len();
+        framework.add_roles(&mut roles);
+        for added in &roles[written.min(roles.len())..] {
+            // The user did not write it, so what is wrong with it is wrong elsewhere too.
+            self.told.insert(format!("roles.{}.run", added.name));
+        }
+        roles
+    }
+
+    fn role(
+        &mut self,
+        name: &str,
+        node: &Node,
+        framework: Framework,
+        fallback: PartialRestart,
+    ) -> RoleSpec {
+        let path = format!("roles.{name}");
+        // `server:` with nothing behind it is a role of defaults.
+        let empty = Node::map(node.at.clone());
+        let node = if node.value == Value::Null {
+            &empty
+        } else {
+            node
+        };
+        let map = self.map(node, &path, "roles.*");
+        let defaults = framework.role_defaults(name);
+        RoleSpec {
+            name: RoleName::from(name),
+            instances: self.value(&map, "instances", instances).unwrap_or(1),
+            resources: self.resources(&map),
+            command: self.command(&map),
+            env: self.env(&map),
+            restart: self.restart(&map).or(fallback).complete(defaults.scope),
+            completion: self
+                .value(&map, "completion", choice(&COMPLETIONS))
+                .unwrap_or(defaults.completion),
+            tolerate: self.value(&map, "tolerate", count).unwrap_or(0),
+            memory_growth: self.memory_growth(&map),
+            ports: self.ports(&map),
+        }
+    }
+
+    fn resources(&mut self, map: &Map) -> Resources {
+        let mut other = BTreeMap::new();
+        if let Some(node) = map.find("resources") {
+            let path = map.key("resources");
+            for (name, node) in self.entries(node, &path) {
+                if let Some(n) = self.value_of(node, &format!("{path}.{}", name.name), count) {
+                    other.insert(name.name.clone(), n);
+                }
+            }
+        }
+        Resources {
+            memory_mib: self.value(map, "memory", size_mib).unwrap_or(MEMORY_MIB),
+            vcores: self.value(map, "vcores", count).unwrap_or(1),
+            gpus: self.value(map, "gpus", count).unwrap_or(0),
+            other,
+        }
+    }
+
+    /// An empty program where there is none or it cannot be read; in the latter case that was said.
+    fn command(&mut self, map: &Map) -> Command {
+        let Some(run) = map.find("run") else {
+            let Some(shell) = map.find("shell") else {
+                return Command::Program(Vec::new());
+            };
+            let script = self.text(map, "shell").unwrap_or_default();
+            if script.trim().is_empty() {
+                if !self.told.contains(&map.key("shell")) {
+                    self.refuse(&shell.at, &map.key("shell"), "the script is empty", "");
+                }
+                self.told.insert(map.key("run"));
+            }
+            return Command::Shell(script);
+        };
+        if let Some(shell) = map.find("shell") {
+            let what = "a role has either `run` or `shell`, not both";
+            self.refuse(&shell.at, &map.key("shell"), what, "");
+        }
+        let path = map.key("run");
+        if let Value::List(items) = &run.value {
+            let words = items.iter().map(|item| self.text_of(item, &path));
+            return Command::Program(words.collect::<Option<_>>().unwrap_or_default());
+        }
+        Command::Program(self.value_of(run, &path, words::split).unwrap_or_default())
+    }
+
+    fn memory_growth(&mut self, map: &Map) -> Option<MemoryGrowth> {
+        let node = map.find("memory_growth")?;
+        let map = self.map(node, &map.key("memory_growth"), "roles.*.memory_growth");
+        if map.find("most").is_none() && !self.told.contains(&map.path) {
+            let hint = "add `most: 8 GiB`";
+            self.refuse(
+                &node.at,
+                &map.key("most"),
+                "growth needs an upper limit",
+                hint,
+            );
+        }
+        Some(MemoryGrowth {
+            percent: self.value(&map, "percent", count).unwrap_or(GROWTH_PERCENT),
+            most_mib: self
+                .value(&map, "most", size_mib)
+                .unwrap_or(GROWTH_MOST_MIB),
+        })
+    }
+
+    fn ports(&mut self, map: &Map) -> Vec<String> {
+        let path = map.key("ports");
+        self.list(map, "ports")
+            .iter()
+            .filter_map(|item| self.text_of(item, &path))
+            .collect()
+    }
+}
+
+fn instances(text: &str) -> Result<u32, Refusal> {
+    let n = count(text)?;
+    if u64::from(n) > MOST_TASKS {
+        let what = format!("{n} instances are too many; a job has at most {MOST_TASKS} tasks");
+        return Err((what, String::new()));
+    }
+    Ok(n)
+}
+
+fn is_empty(command: &Command) -> bool {
+    match command {
+        Command::Program(words) => words.is_empty(),
+        Command::Shell(_) => false,
+    }
+}

@@ -1,0 +1,333 @@
+//! YAML as a tree in which everything knows where it was written.
+
+use super::wrong::{Place, Wrong};
+use serde_saphyr::granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Span, Tag};
+use std::collections::BTreeMap;
+
+/// Nodes and characters that a file may come to once its aliases are filled in. A file may be this large
+/// honestly; aliases of aliases would grow without end.
+const WEIGHT_MAX: usize = 2 << 20;
+/// Nesting beyond this has no meaning in a job file.
+const DEPTH_MAX: usize = 32;
+
+/// A value and where it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    pub at: Place,
+    pub value: Value,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    Null,
+    /// Text; `plain` where it stood without quotes, so that it may also be a number or a truth value.
+    Scalar {
+        text: String,
+        plain: bool,
+    },
+    List(Vec<Node>),
+    /// In the order of the file, every key once.
+    Map(Vec<(Key, Node)>),
+}
+
+/// The name of an entry and where it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Key {
+    pub at: Place,
+    pub name: String,
+}
+
+impl Node {
+    pub fn map(at: Place) -> Node {
+        Node {
+            at,
+            value: Value::Map(Vec::new()),
+        }
+    }
+
+    pub fn text(at: Place, text: impl Into<String>) -> Node {
+        Node {
+            at,
+            value: Value::Scalar {
+                text: text.into(),
+                plain: false,
+            },
+        }
+    }
+
+    /// As it would be read from a file, without quotes.
+    pub fn plain(at: Place, text: impl Into<String>) -> Node {
+        Node {
+            at,
+            value: scalar(text.into(), true),
+        }
+    }
+
+    /// What it is, for a sentence: `a list`.
+    pub fn kind(&self) -> &'static str {
+        match &self.value {
+            Value::Null => "nothing",
+            Value::Scalar { .. } => "text",
+            Value::List(_) => "a list",
+            Value::Map(_) => "a map",
+        }
+    }
+
+    fn weight(&self) -> usize {
+        1 + match &self.value {
+            Value::Null => 0,
+            Value::Scalar { text, .. } => text.len(),
+            Value::List(items) => items.iter().map(Node::weight).sum(),
+            Value::Map(entries) => entries.iter().map(|(k, v)| k.name.len() + v.weight()).sum(),
+        }
+    }
+}
+
+fn scalar(text: String, plain: bool) -> Value {
+    if plain && matches!(text.as_str(), "" | "~" | "null" | "Null" | "NULL") {
+        return Value::Null;
+    }
+    Value::Scalar { text, plain }
+}
+
+/// Reads one document. `Ok(None)` is an empty one; mistakes that leave the rest readable are put in `wrongs`.
+pub fn parse(
+    text: &str,
+    place: impl Fn(usize, usize) -> Place,
+    wrongs: &mut Vec<Wrong>,
+) -> Result<Option<Node>, Wrong> {
+    let mut builder = Builder {
+        place: &place,
+        wrongs,
+        open: Vec::new(),
+        anchors: BTreeMap::new(),
+        weight: 0,
+        root: None,
+    };
+    let mut documents = 0;
+    for next in Parser::new_from_str(text) {
+        let (event, span) = next.map_err(|error| unreadable(&error, &place))?;
+        let at = builder.at(&span);
+        match event {
+            Event::DocumentStart(..) => {
+                documents += 1;
+                if documents > 1 {
+                    let what = "a second document begins here; a job file is one document";
+                    return Err(Wrong::new(at, what).hint("put the other job into its own file"));
+                }
+            }
+            Event::Scalar(text, style, anchor, tag) => {
+                builder.refuse_tag(&at, tag.as_deref());
+                let value = scalar(text.into_owned(), style == ScalarStyle::Plain);
+                builder.complete(Node { at, value }, anchor)?;
+            }
+            Event::SequenceStart(_, anchor, tag) => {
+                builder.refuse_tag(&at, tag.as_deref());
+                builder.begin(
+                    Node {
+                        at,
+                        value: Value::List(Vec::new()),
+                    },
+                    anchor,
+                )?;
+            }
+            Event::MappingStart(_, anchor, tag) => {
+                builder.refuse_tag(&at, tag.as_deref());
+                builder.begin(Node::map(at), anchor)?;
+            }
+            Event::SequenceEnd | Event::MappingEnd => builder.end()?,
+            Event::Alias(anchor) => builder.alias(at, anchor)?,
+            _ => {}
+        }
+    }
+    Ok(builder.root.filter(|root| root.value != Value::Null))
+}
+
+fn unreadable(error: &ScanError, place: &impl Fn(usize, usize) -> Place) -> Wrong {
+    let mark = error.marker();
+    let what = format!("this is not YAML: {}", error.info());
+    let hint = match error.kind() {
+        ErrorKind::MappingValueNotAllowed => "text that holds `: ` needs quotes",
+        _ => "",
+    };
+    Wrong::new(place(mark.line(), mark.col() + 1), what).hint(hint)
+}
+
+struct Open {
+    node: Node,
+    anchor: usize,
+    /// In a map: the key whose value comes next.
+    key: Option<Key>,
+    /// In a map: what `<<` brings in. Applied last, because what the map says itself wins.
+    merges: Vec<Node>,
+}
+
+struct Builder<'a, P> {
+    place: &'a P,
+    wrongs: &'a mut Vec<Wrong>,
+    open: Vec<Open>,
+    anchors: BTreeMap<usize, Node>,
+    weight: usize,
+    root: Option<Node>,
+}
+
+impl<P: Fn(usize, usize) -> Place> Builder<'_, P> {
+    fn at(&self, span: &Span) -> Place {
+        (self.place)(span.start.line(), span.start.col() + 1)
+    }
+
+    fn refuse_tag(&mut self, at: &Place, tag: Option<&Tag>) {
+        if let Some(tag) = tag.filter(|tag| !tag.is_yaml_core_schema()) {
+            let what = format!("the tag `{}` means nothing in a job file", tag.original());
+            self.wrongs.push(Wrong::new(at.clone(), what));
+        }
+    }
+
+    fn add_weight(&mut self, at: &Place, weight: usize) -> Result<(), Wrong> {
+        self.weight = self.weight.saturating_add(weight);
+        if self.weight > WEIGHT_MAX {
+            let what = "the job is too large once its aliases are filled in";
+            return Err(Wrong::new(at.clone(), what));
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, node: Node, anchor: usize) -> Result<(), Wrong> {
+        self.add_weight(&node.at, 1)?;
+        if self.open.len() >= DEPTH_MAX {
+            let what = format!("this is nested more than {DEPTH_MAX} deep");
+            return Err(Wrong::new(node.at, what));
+        }
+        self.open.push(Open {
+            node,
+            anchor,
+            key: None,
+            merges: Vec::new(),
+        });
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<(), Wrong> {
+        let Some(mut open) = self.open.pop() else {
+            return Ok(());
+        };
+        if let Value::Map(entries) = &mut open.node.value {
+            open.merges
+                .into_iter()
+                .try_for_each(|other| merge(entries, other))?;
+        }
+        self.place_in_parent(open.node, open.anchor)
+    }
+
+    fn complete(&mut self, node: Node, anchor: usize) -> Result<(), Wrong> {
+        self.add_weight(&node.at, node.weight())?;
+        self.place_in_parent(node, anchor)
+    }
+
+    fn alias(&mut self, at: Place, anchor: usize) -> Result<(), Wrong> {
+        let Some(target) = self.anchors.get(&anchor) else {
+            return Err(Wrong::new(
+                at,
+                "this alias is inside the value it stands for",
+            ));
+        };
+        // Weighed before it is copied: that is what keeps a small file small.
+        let weight = target.weight();
+        self.add_weight(&at, weight)?;
+        let node = Node {
+            at,
+            ..self.anchors[&anchor].clone()
+        };
+        self.place_in_parent(node, 0)
+    }
+
+    fn place_in_parent(&mut self, node: Node, anchor: usize) -> Result<(), Wrong> {
+        if anchor != 0 {
+            self.add_weight(&node.at, node.weight())?;
+            self.anchors.insert(anchor, node.clone());
+        }
+        let Some(parent) = self.open.last_mut() else {
+            self.root = Some(node);
+            return Ok(());
+        };
+        match &mut parent.node.value {
+            Value::List(items) => items.push(node),
+            Value::Map(entries) => match parent.key.take() {
+                None => parent.key = Some(key(node)?),
+                Some(key) if key.name == "<<" => parent.merges.push(node),
+                Some(key) => {
+                    if let Some((first, _)) = entries.iter().find(|(k, _)| k.name == key.name) {
+                        let what = format!("the key `{}` is there twice", key.name);
+                        let first = match first.at {
+                            Place::File { line, .. } => format!("the first is on line {line}"),
+                            _ => String::new(),
+                        };
+                        self.wrongs.push(Wrong::new(key.at, what).hint(first));
+                        return Ok(());
+                    }
+                    entries.push((key, node));
+                }
+            },
+            Value::Null | Value::Scalar { .. } => {}
+        }
+        Ok(())
+    }
+}
+
+fn key(node: Node) -> Result<Key, Wrong> {
+    match node.value {
+        Value::Scalar { text, .. } => Ok(Key {
+            at: node.at,
+            name: text,
+        }),
+        Value::Null => Ok(Key {
+            at: node.at,
+            name: String::new(),
+        }),
+        Value::List(_) | Value::Map(_) => Err(Wrong::new(node.at, "a key must be plain text")),
+    }
+}
+
+/// `<<: *other`: the entries of the other map that this one does not have.
+fn merge(entries: &mut Vec<(Key, Node)>, node: Node) -> Result<(), Wrong> {
+    match node.value {
+        Value::Map(others) => {
+            for (key, value) in others {
+                if !entries.iter().any(|(own, _)| own.name == key.name) {
+                    entries.push((key, value));
+                }
+            }
+            Ok(())
+        }
+        Value::List(items) => items.into_iter().try_for_each(|item| merge(entries, item)),
+        Value::Null | Value::Scalar { .. } => {
+            Err(Wrong::new(node.at, "`<<` takes a map or a list of maps").hint("`<<: *name`"))
+        }
+    }
+}
+
+/// The place of a key like `roles.worker.memory`, or of the nearest thing above it that was written down.
+pub fn locate(root: &Node, path: &str) -> Place {
+    let (mut node, mut rest, mut at) = (root, path, &root.at);
+    'down: while let Value::Map(entries) = &node.value {
+        // A role's name may hold a dot, so the path is matched against what there is, not cut.
+        for (key, value) in entries {
+            let Some(after) = rest.strip_prefix(key.name.as_str()) else {
+                continue;
+            };
+            let whole = after.is_empty();
+            if !whole && !after.starts_with('.') {
+                continue;
+            }
+            let simple = matches!(value.value, Value::Scalar { .. } | Value::List(_));
+            at = if whole && simple { &value.at } else { &key.at };
+            if whole {
+                break 'down;
+            }
+            (node, rest) = (value, &after[1..]);
+            continue 'down;
+        }
+        break;
+    }
+    at.clone()
+}

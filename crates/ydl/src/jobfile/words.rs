@@ -1,0 +1,150 @@
+//! A command line cut into words without a shell.
+
+use super::units::Refusal;
+
+/// What a shell would act on and nothing else will.
+const SHELL_SIGNS: &str = "|><&;$`*?()";
+
+/// Cuts a line into words. Quotes keep words together; what only a shell understands is refused.
+pub fn split(line: &str) -> Result<Vec<String>, Refusal> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut chars = line.trim().chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '\n' => {
+                let what = "`run` is one command, and this has several lines".to_string();
+                return Err((what, "use `shell:` for a script".into()));
+            }
+            c if c.is_whitespace() => words.extend(word.take()),
+            '\'' => loop {
+                match chars.next() {
+                    Some('\'') => break word.get_or_insert_default().push_str(""),
+                    Some(c) => word.get_or_insert_default().push(c),
+                    None => return Err(open_quote(line, '\'')),
+                }
+            },
+            '"' => double_quoted(line, &mut chars, word.get_or_insert_default())?,
+            '\\' => match chars.next() {
+                // A line that goes on below.
+                Some('\n') => words.extend(word.take()),
+                Some(c) => word.get_or_insert_default().push(c),
+                None => {
+                    let what = format!("`{line}` ends with a backslash");
+                    return Err((what, String::new()));
+                }
+            },
+            c if SHELL_SIGNS.contains(c) => return Err(for_a_shell(c)),
+            '~' if word.is_none() => return Err(for_a_shell(c)),
+            c => word.get_or_insert_default().push(c),
+        }
+    }
+    words.extend(word.take());
+    if let Some((name, _)) = words.first().and_then(|first| first.split_once('='))
+        && !name.contains('/')
+    {
+        let what = format!("`{}` is not a program", words[0]);
+        return Err((what, format!("set `{name}` under `env:`, or use `shell:`")));
+    }
+    Ok(words)
+}
+
+fn double_quoted(
+    line: &str,
+    chars: &mut impl Iterator<Item = char>,
+    word: &mut String,
+) -> Result<(), Refusal> {
+    loop {
+        match chars.next() {
+            Some('"') => return Ok(()),
+            Some('\\') => match chars.next() {
+                Some(c @ ('"' | '\\' | '$' | '`')) => word.push(c),
+                Some(c) => word.extend(['\\', c]),
+                None => return Err(open_quote(line, '"')),
+            },
+            // A shell would still fill these in, so somebody expects it.
+            Some(c @ ('$' | '`')) => return Err(for_a_shell(c)),
+            Some(c) => word.push(c),
+            None => return Err(open_quote(line, '"')),
+        }
+    }
+}
+
+fn open_quote(line: &str, quote: char) -> Refusal {
+    (
+        format!("`{line}` has a {quote} without its partner"),
+        String::new(),
+    )
+}
+
+fn for_a_shell(sign: char) -> Refusal {
+    let what = format!("`{sign}` is for a shell, and `run` uses none");
+    (
+        what,
+        "use `shell:` instead of `run:`, or put the word in single quotes".into(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotes_keep_words_together() {
+        let check = |line: &str, words: &[&str]| assert_eq!(split(line).unwrap(), words, "{line}");
+        check(
+            "python train.py --lr 0.1",
+            &["python", "train.py", "--lr", "0.1"],
+        );
+        check("  a   b\t", &["a", "b"]);
+        check("say 'a b' \"c d\" e\\ f", &["say", "a b", "c d", "e f"]);
+        check("x '' \"\"", &["x", "", ""]);
+        check(
+            "x '$HOME | *' \"\\$1 \\\" \\\\ \\n\"",
+            &["x", "$HOME | *", "$1 \" \\ \\n"],
+        );
+        check("a'b'\"c\"d", &["abcd"]);
+        check("one \\\n two", &["one", "two"]);
+        check(
+            "x --path=~/a --url=http://h/x",
+            &["x", "--path=~/a", "--url=http://h/x"],
+        );
+        check("", &[]);
+    }
+
+    #[test]
+    fn what_only_a_shell_understands_is_refused() {
+        for line in [
+            "a | b",
+            "a > b",
+            "a && b",
+            "a; b",
+            "echo $X",
+            "echo `x`",
+            "ls *.py",
+            "ls ?",
+            "~/run",
+            "echo \"$X\"",
+            "(a)",
+        ] {
+            let (what, hint) = split(line).unwrap_err();
+            assert!(
+                what.ends_with("is for a shell, and `run` uses none"),
+                "{line}: {what}"
+            );
+            assert!(hint.contains("`shell:`"));
+        }
+        assert_eq!(
+            split("X=1 python a.py").unwrap_err().0,
+            "`X=1` is not a program"
+        );
+        assert_eq!(
+            split("say 'a").unwrap_err().0,
+            "`say 'a` has a ' without its partner"
+        );
+        assert_eq!(
+            split("a\nb").unwrap_err().0,
+            "`run` is one command, and this has several lines"
+        );
+    }
+}

@@ -1,0 +1,201 @@
+//! A job written out in full, as a job file that reads back as the same job.
+
+use super::{
+    roles::{COMPLETIONS, SCOPES},
+    units::{size_text, span_text},
+};
+use std::{collections::BTreeMap, fmt::Write};
+use ydl_core::{
+    JobSpec, Span,
+    spec::{Backoff, Command, Environment, RoleSpec},
+};
+
+/// The job with every default filled in.
+pub fn show(spec: &JobSpec) -> String {
+    let mut page = Page::default();
+    page.line(0, "name", &text(&spec.name));
+    page.line(0, "framework", &spec.framework.to_string());
+    page.line(
+        0,
+        "environment",
+        &match &spec.environment {
+            Environment::System => "system".to_string(),
+            Environment::Directory(path) => text(path),
+        },
+    );
+    if !spec.files.is_empty() {
+        page.open(0, "files");
+        for file in &spec.files {
+            let own = file.source.rsplit('/').next();
+            let (name, source) = (text(&file.name), text(&file.source));
+            page.item(
+                1,
+                &if own == Some(&file.name) {
+                    source
+                } else {
+                    format!("{name}: {source}")
+                },
+            );
+        }
+    }
+    page.open(0, "roles");
+    for role in &spec.roles {
+        page.role(role);
+    }
+    page.texts(0, "env", &spec.env);
+    if !spec.outputs.is_empty() {
+        page.open(0, "outputs");
+        for output in &spec.outputs {
+            page.line(1, &text(&output.from), &text(&output.to));
+        }
+    }
+    page.open(0, "gang");
+    page.line(1, "together", &spec.gang.together.to_string());
+    page.span(1, "hold", spec.gang.hold);
+    page.line(1, "retries", &spec.gang.retries.to_string());
+    page.line(1, "backoff", &backoff(spec.gang.backoff));
+    page.open(0, "deadlines");
+    let d = &spec.deadlines;
+    page.span(1, "allocation", d.allocation);
+    page.span(1, "launch", d.launch);
+    page.span(1, "join", d.join);
+    page.span(1, "start", d.start);
+    page.line(1, "run", &or_none(d.run));
+    page.span(1, "silence", d.silence);
+    page.span(1, "grace", d.grace);
+    page.span(1, "stop", d.stop);
+    page.span(1, "save", d.save);
+    page.open(0, "blame");
+    page.line(1, "failures", &spec.blame.failures.to_string());
+    page.span(1, "forgive_after", spec.blame.forgive_after);
+    page.line(1, "at_most", &spec.blame.at_most.to_string());
+    page.line(
+        0,
+        "ports",
+        &format!("{}-{}", spec.ports.first, spec.ports.last),
+    );
+    for (key, value) in [("queue", &spec.queue), ("node_label", &spec.node_label)] {
+        if let Some(value) = value {
+            page.line(0, key, &text(value));
+        }
+    }
+    page.0
+}
+
+#[derive(Default)]
+struct Page(String);
+
+impl Page {
+    fn line(&mut self, depth: usize, key: &str, value: &str) {
+        // Writing to a string cannot fail.
+        let _ = writeln!(self.0, "{:1$}{key}: {value}", "", depth * 2);
+    }
+
+    fn open(&mut self, depth: usize, key: &str) {
+        let _ = writeln!(self.0, "{:1$}{key}:", "", depth * 2);
+    }
+
+    fn item(&mut self, depth: usize, value: &str) {
+        let _ = writeln!(self.0, "{:1$}- {value}", "", depth * 2);
+    }
+
+    fn span(&mut self, depth: usize, key: &str, span: Span) {
+        self.line(depth, key, &span_text(span));
+    }
+
+    fn texts(&mut self, depth: usize, key: &str, texts: &BTreeMap<String, String>) {
+        if !texts.is_empty() {
+            self.open(depth, key);
+            for (name, value) in texts {
+                self.line(depth + 1, &text(name), &text(value));
+            }
+        }
+    }
+
+    fn role(&mut self, role: &RoleSpec) {
+        self.open(1, &text(role.name.as_str()));
+        self.line(2, "instances", &role.instances.to_string());
+        self.line(2, "memory", &size_text(role.resources.memory_mib));
+        self.line(2, "vcores", &role.resources.vcores.to_string());
+        self.line(2, "gpus", &role.resources.gpus.to_string());
+        if !role.resources.other.is_empty() {
+            self.open(2, "resources");
+            for (name, count) in &role.resources.other {
+                self.line(3, &text(name), &count.to_string());
+            }
+        }
+        match &role.command {
+            Command::Program(words) => self.line(2, "run", &list(words)),
+            Command::Shell(script) => self.line(2, "shell", &text(script)),
+        }
+        self.texts(2, "env", &role.env);
+        self.open(2, "restart");
+        self.line(3, "scope", word(&SCOPES, role.restart.scope));
+        self.line(3, "limit", &role.restart.limit.to_string());
+        self.line(3, "backoff", &backoff(role.restart.backoff));
+        self.line(3, "window", &or_none(role.restart.window));
+        self.line(2, "completion", word(&COMPLETIONS, role.completion));
+        self.line(2, "tolerate", &role.tolerate.to_string());
+        if let Some(growth) = role.memory_growth {
+            self.open(2, "memory_growth");
+            self.line(3, "percent", &growth.percent.to_string());
+            self.line(3, "most", &size_text(growth.most_mib));
+        }
+        if !role.ports.is_empty() {
+            self.line(2, "ports", &list(&role.ports));
+        }
+    }
+}
+
+fn word<T: PartialEq>(words: &[(&'static str, T)], value: T) -> &'static str {
+    words
+        .iter()
+        .find(|(_, known)| *known == value)
+        .map_or("", |(word, _)| word)
+}
+
+fn backoff(backoff: Backoff) -> String {
+    format!(
+        "{{first: {}, most: {}}}",
+        span_text(backoff.first),
+        span_text(backoff.most)
+    )
+}
+
+fn or_none(span: Option<Span>) -> String {
+    span.map_or("none".to_string(), span_text)
+}
+
+fn list(words: &[String]) -> String {
+    let words: Vec<_> = words.iter().map(|word| text(word)).collect();
+    format!("[{}]", words.join(", "))
+}
+
+/// Text that reads back as itself: plain where nothing in it has a meaning in YAML, quoted otherwise.
+fn text(text: &str) -> String {
+    let letter = |c: char| c.is_ascii_alphanumeric() || "_./+=@%-".contains(c);
+    let begins = text.starts_with(|c: char| c.is_ascii_alphanumeric() || "_./".contains(c));
+    let null = matches!(
+        text.to_ascii_lowercase().as_str(),
+        "null" | "true" | "false"
+    );
+    if begins && text.chars().all(letter) && !null {
+        return text.to_string();
+    }
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' => quoted.push_str("\\\""),
+            '\\' => quoted.push_str("\\\\"),
+            '\n' => quoted.push_str("\\n"),
+            '\t' => quoted.push_str("\\t"),
+            // YAML would take some of these for line ends.
+            c if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}') => {
+                let _ = write!(quoted, "\\u{:04x}", c as u32);
+            }
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}

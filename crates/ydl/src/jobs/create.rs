@@ -1,0 +1,178 @@
+//! A new job's directory: its name, its files, and what was submitted.
+
+use super::{
+    dir::{JobDir, Offer, Submitted},
+    find::root,
+};
+use crate::{os::reason, report::Report};
+use ring::rand::{SecureRandom, SystemRandom};
+use std::{
+    fs::{self, DirBuilder, File},
+    io::{self, Write},
+    os::unix::fs::{DirBuilderExt, symlink},
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
+    time::{SystemTime, UNIX_EPOCH},
+};
+use ydl_core::{JobSpec, Time};
+
+/// Files above this size are linked: copying them would take longer than most people wait for a job to start.
+const COPY_BYTES_MAX: u64 = 256 << 20;
+/// Deeper than any sensible directory, and shallow enough for the stack.
+const DEPTH_MAX: usize = 100;
+/// Two jobs of one name meet in one of a billion tries; this many times in a row they do not.
+const TRIES: usize = 16;
+/// Letters and digits that are not taken for each other.
+const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
+
+/// Makes the directory of a new job and everything its master needs. On failure nothing is left behind. Copying files
+/// may take minutes; it ends soon after `stop` says so.
+pub fn create(
+    spec: JobSpec,
+    offer: Offer,
+    from: &Path,
+    stop: &AtomicBool,
+) -> Result<(JobDir, Submitted), Report> {
+    let dir = make_directory(&spec.name)?;
+    let submitted = Submitted {
+        id: dir.id(),
+        at: now(),
+        from: from.to_path_buf(),
+        spec,
+        offer,
+    };
+    let filled =
+        copy_files(&dir, &submitted.spec, stop).and_then(|()| write_submitted(&dir, &submitted));
+    if let Err(report) = filled {
+        // The failure to fill it is what the user must hear of, not that of cleaning up after it.
+        let _ = fs::remove_dir_all(dir.path());
+        return Err(report);
+    }
+    Ok((dir, submitted))
+}
+
+fn now() -> Time {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    Time(since.unwrap_or_default().as_millis() as u64)
+}
+
+fn make_directory(name: &str) -> Result<JobDir, Report> {
+    let root = root()?;
+    let refused = |path: &Path, error: &io::Error| {
+        let hint = "make it writable, or set `XDG_STATE_HOME` to a directory that is";
+        let what = format!(
+            "the job's directory cannot be made in `{}`: {}",
+            path.display(),
+            reason(error)
+        );
+        Report::trouble(what).hint(hint)
+    };
+    let mut builder = DirBuilder::new();
+    builder.mode(0o700);
+    builder
+        .recursive(true)
+        .create(&root)
+        .map_err(|error| refused(&root, &error))?;
+    builder.recursive(false);
+    for _ in 0..TRIES {
+        let path = root.join(format!("{name}-{}", six_letters()?));
+        match builder.create(&path) {
+            Ok(()) => return Ok(JobDir::at(path)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(refused(&root, &error)),
+        }
+    }
+    Err(Report::trouble(format!(
+        "no free name was found in `{}`",
+        root.display()
+    )))
+}
+
+fn six_letters() -> Result<String, Report> {
+    let mut random = [0; 6];
+    SystemRandom::new()
+        .fill(&mut random)
+        .map_err(|_| Report::trouble("the system gives no random bytes"))?;
+    let letter = |byte: &u8| LETTERS[usize::from(*byte) % LETTERS.len()] as char;
+    Ok(random.iter().map(letter).collect())
+}
+
+fn copy_files(dir: &JobDir, spec: &JobSpec, stop: &AtomicBool) -> Result<(), Report> {
+    let files = dir.files();
+    let made = fs::create_dir(&files);
+    made.map_err(|error| cannot("make", &files, &error))?;
+    for file in &spec.files {
+        let source = Path::new(&file.source);
+        let real = |path: &Path| path.canonicalize().ok();
+        let own = real(&files).zip(real(source));
+        let own = own.is_some_and(|(files, source)| files.starts_with(source));
+        if own {
+            let what = format!("`{}` holds the directory of the job itself", file.source);
+            return Err(
+                Report::bad_input(what).hint("name what the job needs of it, not all of it")
+            );
+        }
+        copy(source, &files.join(&file.name), 0, stop)
+            .map_err(|(path, error)| cannot("copy", &path, &error))?;
+    }
+    Ok(())
+}
+
+/// Copies a file or a whole directory. Links to files are followed, because what they lead to may change; links
+/// to directories inside it stay links, because they may lead round in a circle.
+fn copy(
+    source: &Path,
+    to: &Path,
+    depth: usize,
+    stop: &AtomicBool,
+) -> Result<(), (PathBuf, io::Error)> {
+    let at = |error: io::Error| (source.to_path_buf(), error);
+    if stop.load(Ordering::Relaxed) {
+        return Err(at(io::Error::other("interrupted")));
+    }
+    let about = fs::metadata(source).map_err(at)?;
+    if about.is_dir() {
+        if depth > DEPTH_MAX {
+            return Err(at(io::Error::other("it is nested too deep")));
+        }
+        fs::create_dir(to).map_err(at)?;
+        for entry in fs::read_dir(source).map_err(at)? {
+            let entry = entry.map_err(at)?;
+            let inner = entry.path();
+            if inner.is_symlink() && !inner.is_file() {
+                // One that leads nowhere goes on leading nowhere.
+                let target = inner.canonicalize().or_else(|_| fs::read_link(&inner));
+                let target = target.map_err(at)?;
+                symlink(target, to.join(entry.file_name())).map_err(at)?;
+                continue;
+            }
+            copy(&inner, &to.join(entry.file_name()), depth + 1, stop)?;
+        }
+    } else if !about.is_file() {
+        // A socket or a pipe is nobody's data; reading it could wait for ever.
+    } else if about.len() > COPY_BYTES_MAX {
+        symlink(source.canonicalize().map_err(at)?, to).map_err(at)?;
+    } else {
+        fs::copy(source, to).map_err(at)?;
+    }
+    Ok(())
+}
+
+/// Whole or not at all: whoever looks for jobs meanwhile must not find half of one.
+fn write_submitted(dir: &JobDir, submitted: &Submitted) -> Result<(), Report> {
+    let path = dir.submitted_file();
+    let aside = path.with_extension("aside");
+    let written = serde_json::to_vec_pretty(submitted)
+        .map_err(io::Error::from)
+        .and_then(|bytes| {
+            let mut file = File::create(&aside)?;
+            file.write_all(&bytes)?;
+            fs::rename(&aside, &path)
+        });
+    written.map_err(|error| cannot("write", &path, &error))
+}
+
+fn cannot(verb: &str, path: &Path, error: &io::Error) -> Report {
+    let what = format!("cannot {verb} `{}`: {}", path.display(), reason(error));
+    Report::trouble(what)
+}

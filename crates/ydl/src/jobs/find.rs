@@ -1,0 +1,179 @@
+//! Which jobs there are, and how each of them stands.
+
+use super::dir::{JobDir, MasterPlace, Submitted};
+use crate::{
+    env,
+    os::{process::Identity, reason},
+    report::Report,
+    talk::Viewed,
+};
+use serde::de::DeserializeOwned;
+use std::{
+    fs::{self, File},
+    io::{self, Read},
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
+};
+
+/// A view of the largest job is far below this.
+const FILE_BYTES_MAX: u64 = 64 << 20;
+/// How long a master may take until it says where it is.
+const STARTING_MAX: Duration = Duration::from_secs(15);
+/// Jobs named when a word fits several.
+const NAMED_MAX: usize = 8;
+
+/// A job on this machine.
+#[derive(Debug)]
+pub struct Known {
+    /// Where it keeps its files.
+    pub dir: JobDir,
+    /// What was submitted.
+    pub submitted: Submitted,
+}
+
+/// How a job stands, as far as its files and the table of processes tell.
+#[derive(Debug)]
+pub enum Standing {
+    /// It was submitted a moment ago; its master has not said where it is.
+    Starting,
+    /// Its master runs there.
+    Live(MasterPlace),
+    /// It is over, and this is the last that was seen of it.
+    Over(Box<Viewed>),
+    /// Its master is gone and has left no result.
+    Lost,
+}
+
+impl Known {
+    /// The job in that directory, if there is one.
+    pub fn at(dir: JobDir) -> Option<Known> {
+        let submitted = read_json(&dir.submitted_file())?;
+        Some(Known { dir, submitted })
+    }
+
+    /// The job's id.
+    pub fn id(&self) -> &str {
+        &self.submitted.id
+    }
+
+    /// How it stands now.
+    pub fn standing(&self) -> Standing {
+        // A result comes before the master goes, so looking again after it has gone misses nothing.
+        for _ in 0..2 {
+            if let Some(last) = read_json(&self.dir.result_file()) {
+                return Standing::Over(last);
+            }
+            match read_json::<MasterPlace>(&self.dir.master_file()) {
+                Some(place) if is_alive(&place) => return Standing::Live(place),
+                Some(_) => {}
+                None if self.is_young() => return Standing::Starting,
+                None => {}
+            }
+        }
+        Standing::Lost
+    }
+
+    /// Whether its master still runs, be it only to leave.
+    pub fn has_master(&self) -> bool {
+        read_json(&self.dir.master_file()).is_some_and(|place| is_alive(&place))
+    }
+
+    fn is_young(&self) -> bool {
+        let written = fs::metadata(self.dir.submitted_file()).and_then(|about| about.modified());
+        // A clock that jumped back makes every file come from the future.
+        written.is_ok_and(|at| match SystemTime::now().duration_since(at) {
+            Ok(age) => age < STARTING_MAX,
+            Err(ahead) => ahead.duration() < STARTING_MAX,
+        })
+    }
+}
+
+fn is_alive(place: &MasterPlace) -> bool {
+    let master = Identity {
+        pid: place.pid,
+        started: place.pid_started,
+    };
+    master.is_alive()
+}
+
+fn read_json<T: DeserializeOwned>(path: &Path) -> Option<T> {
+    let mut bytes = Vec::new();
+    let file = File::open(path).ok()?;
+    file.take(FILE_BYTES_MAX).read_to_end(&mut bytes).ok()?;
+    serde_json::from_slice(&bytes).ok()
+}
+
+/// The directory of all jobs.
+pub fn root() -> Result<PathBuf, Report> {
+    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    // The standard wants relative ones to be ignored.
+    let state = variable(env::XDG_STATE_HOME)
+        .filter(|path| path.is_absolute())
+        .or_else(|| Some(variable("HOME")?.join(".local/state")));
+    match state {
+        Some(state) if state.is_absolute() => Ok(state.join("ydl/jobs")),
+        _ => Err(Report::trouble(
+            "there is no place for jobs: neither `XDG_STATE_HOME` nor `HOME` is set",
+        )
+        .hint("set `XDG_STATE_HOME` to a directory of yours")),
+    }
+}
+
+/// Every job, newest first.
+pub fn list() -> Result<Vec<Known>, Report> {
+    let root = root()?;
+    let entries = match fs::read_dir(&root) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => {
+            let what = format!(
+                "cannot look for jobs in `{}`: {}",
+                root.display(),
+                reason(&error)
+            );
+            return Err(Report::trouble(what));
+        }
+    };
+    let mut jobs: Vec<Known> = entries
+        .filter_map(|entry| Known::at(JobDir::at(entry.ok()?.path())))
+        .collect();
+    jobs.sort_by(|a, b| (b.submitted.at, b.id()).cmp(&(a.submitted.at, a.id())));
+    Ok(jobs)
+}
+
+/// The newest job.
+pub fn newest() -> Result<Known, Report> {
+    list()?.into_iter().next().ok_or_else(|| {
+        Report::bad_input("there is no job on this machine").hint("start one with `ydl submit`")
+    })
+}
+
+/// The job that a person means: by its id, by its name (the newest of that name), or by how its id begins.
+pub fn find(word: &str) -> Result<Known, Report> {
+    let mut jobs = list()?;
+    let exact = jobs.iter().position(|job| job.id() == word);
+    let named = || jobs.iter().position(|job| job.submitted.spec.name == word);
+    if let Some(at) = exact.or_else(named) {
+        return Ok(jobs.swap_remove(at));
+    }
+    jobs.retain(|job| !word.is_empty() && job.id().starts_with(word));
+    match jobs.len() {
+        0 => Err(
+            Report::bad_input(format!("there is no job `{word}` on this machine"))
+                .hint("`ydl ls` shows the jobs there are"),
+        ),
+        1 => Ok(jobs.swap_remove(0)),
+        n => {
+            let some: Vec<_> = jobs
+                .iter()
+                .take(NAMED_MAX)
+                .map(|job| format!("`{}`", job.id()))
+                .collect();
+            let rest = if n > NAMED_MAX { ", …" } else { "" };
+            Err(
+                Report::bad_input(format!("`{word}` begins the ids of {n} jobs"))
+                    .hint(format!("it is one of {}{rest}", some.join(", "))),
+            )
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! Jobs on this machine: where each keeps its files, which there are, and how a new one begins.
+
+mod create;
+mod dir;
+mod find;
+
+pub use create::create;
+pub use dir::{EVENTS_BYTES_MAX, JobDir, MasterPlace, Offer, Submitted};
+pub use find::{Known, Standing, find, list, newest, root};

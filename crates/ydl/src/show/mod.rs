@@ -1,0 +1,15 @@
+//! What people see: text for a terminal or a pipe, and the live table.
+
+mod out;
+mod paint;
+mod screen;
+mod table;
+mod tasks;
+mod words;
+
+pub use out::{json, print, tell};
+pub use paint::Paint;
+pub use screen::Screen;
+pub use table::{Cell, table};
+pub use tasks::{live, tasks};
+pub use words::{clean, counted_bytes, now, span_since};

@@ -1,0 +1,35 @@
+//! Printing: data on stdout, everything else on stderr.
+
+use crate::{os::reason, report::Report};
+use serde::Serialize;
+use std::{
+    io::{self, Write},
+    process,
+};
+
+/// Prints data. Where nobody reads any more, as in `ydl logs | head`, there is nothing left to do.
+pub fn print(data: impl AsRef<[u8]>) -> Result<(), Report> {
+    let mut out = io::stdout().lock();
+    match out.write_all(data.as_ref()).and_then(|()| out.flush()) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => process::exit(0),
+        Err(error) => {
+            let what = format!("cannot write to stdout: {}", reason(&error));
+            Err(Report::trouble(what))
+        }
+    }
+}
+
+/// Prints a value as one line of JSON.
+pub fn json(value: &impl Serialize) -> Result<(), Report> {
+    let mut line = serde_json::to_vec(value)
+        .map_err(|error| Report::trouble(format!("cannot write JSON: {error}")))?;
+    line.push(b'\n');
+    print(line)
+}
+
+/// Says something that is no data. Whether anybody listens changes nothing.
+pub fn tell(text: impl AsRef<str>) {
+    let line = format!("{}\n", text.as_ref());
+    let _ = io::stderr().lock().write_all(line.as_bytes());
+}

@@ -1,0 +1,62 @@
+//! Numbers and texts as people read them.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+use ydl_core::{Span, Time};
+
+/// Bytes with the unit a person would choose.
+pub fn counted_bytes(bytes: u64) -> String {
+    let (mut size, mut unit) = (bytes as f64, "B");
+    for next in ["KiB", "MiB", "GiB", "TiB"] {
+        if size < 1000.0 {
+            break;
+        }
+        (size, unit) = (size / 1024.0, next);
+    }
+    if unit == "B" || size >= 100.0 {
+        format!("{size:.0} {unit}")
+    } else {
+        format!("{size:.1} {unit}")
+    }
+}
+
+/// The time now, as people's clocks show it.
+pub fn now() -> Time {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    Time(since.unwrap_or_default().as_millis() as u64)
+}
+
+/// How long ago that was, in whole seconds.
+pub fn span_since(then: Time) -> Span {
+    seconds(now() - then)
+}
+
+/// Whole seconds: in a table that is looked at again and again, less is noise.
+pub fn seconds(span: Span) -> Span {
+    Span(span.0 / 1000 * 1000)
+}
+
+/// Text that came from elsewhere, made fit for one line of a terminal: it may hold escapes that would act on it.
+pub fn clean(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_have_a_unit_that_fits() {
+        let cases = [
+            (0, "0 B"),
+            (999, "999 B"),
+            (1536, "1.5 KiB"),
+            (312 << 20, "312 MiB"),
+            (5 << 29, "2.5 GiB"),
+        ];
+        for (bytes, text) in cases {
+            assert_eq!(counted_bytes(bytes), text);
+        }
+    }
+}

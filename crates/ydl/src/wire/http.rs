@@ -1,0 +1,290 @@
+//! As much of HTTP/1.1 as a server with a handful of paths needs: the head of a request, read
+//! strictly, and the head of an answer.
+//!
+//! Written here and not taken from a library because of what a library keeps: some 16 KiB of buffers
+//! for every connection, and a master has thousands that only wait.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+
+use hyper::header::{
+    CONNECTION, CONTENT_LENGTH, EXPECT, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING,
+};
+use hyper::{Method, Uri};
+
+use super::request::{Head, Reply};
+
+/// Headers of one request; the bytes of a head are limited too.
+const HEADERS_MAX: usize = 64;
+
+/// A request's head as it came.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) head: Head,
+    /// How long the body is that follows.
+    pub(super) length: u64,
+    /// The peer waits for leave to send the body.
+    pub(super) expects_leave: bool,
+    /// The peer will not ask again on this connection.
+    pub(super) last: bool,
+}
+
+/// Where the head in `bytes` ends, looking only at what came after the first `seen` bytes.
+pub(super) fn head_end(bytes: &[u8], seen: usize) -> Option<usize> {
+    let start = seen.saturating_sub(3);
+    let found = bytes
+        .get(start..)?
+        .windows(4)
+        .position(|window| window == b"\r\n\r\n")?;
+    Some(start + found + 4)
+}
+
+/// Reads the head of a request, with the empty line that ends it.
+pub(super) fn parse(bytes: &[u8], peer: SocketAddr) -> Result<Asked, Reply> {
+    let bad = |what: &str| Reply::error(400, format!("the request's {what} is malformed"), None);
+    let mut lines = Lines { rest: bytes };
+    let first = lines.next().ok_or_else(|| bad("first line"))?;
+    let mut words = first.split(|byte| *byte == b' ');
+    let (Some(method), Some(target), Some(version), None) =
+        (words.next(), words.next(), words.next(), words.next())
+    else {
+        return Err(bad("first line"));
+    };
+    let method = Method::from_bytes(method).map_err(|_| bad("method"))?;
+    let target = Uri::try_from(target).map_err(|_| bad("path"))?;
+    let old = match version {
+        b"HTTP/1.1" => false,
+        b"HTTP/1.0" => true,
+        _ => return Err(Reply::error(505, "only HTTP/1.1 is spoken here", None)),
+    };
+
+    let mut headers = HeaderMap::new();
+    for line in lines.take_while(|line| !line.is_empty()) {
+        if headers.len() == HEADERS_MAX {
+            let sentence = format!("the request has more than {HEADERS_MAX} headers");
+            return Err(Reply::error(431, sentence, None));
+        }
+        let colon = line
+            .iter()
+            .position(|byte| *byte == b':')
+            .ok_or_else(|| bad("header"))?;
+        let name = HeaderName::from_bytes(&line[..colon]).map_err(|_| bad("header"))?;
+        let value = line[colon + 1..].trim_ascii();
+        let value = HeaderValue::from_bytes(value).map_err(|_| bad("header"))?;
+        headers.append(name, value);
+    }
+    let length = body_length(&headers)?;
+    Ok(Asked {
+        head: Head::parse(method, &target, &headers, peer)?,
+        length,
+        expects_leave: length > 0 && says(&headers, &EXPECT, "100-continue"),
+        last: old || says(&headers, &CONNECTION, "close"),
+    })
+}
+
+/// The lines of a head. A lone carriage return or line feed stays in its line and spoils it.
+struct Lines<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Iterator for Lines<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let end = self.rest.windows(2).position(|window| window == b"\r\n")?;
+        let line = &self.rest[..end];
+        self.rest = &self.rest[end + 2..];
+        Some(line)
+    }
+}
+
+/// There must be no two opinions on where a body ends, so only a plain length is taken.
+fn body_length(headers: &HeaderMap) -> Result<u64, Reply> {
+    if headers.contains_key(TRANSFER_ENCODING) {
+        let hint = "send the body with a `content-length`".to_owned();
+        return Err(Reply::error(
+            411,
+            "the request's body has no length",
+            Some(hint),
+        ));
+    }
+    let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
+    match (lengths.next(), lengths.next()) {
+        (None, _) => Ok(0),
+        (Some(length), None) => length
+            .to_str()
+            .ok()
+            .filter(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()))
+            .and_then(|digits| digits.parse().ok())
+            .ok_or_else(|| Reply::error(400, "the request's length is malformed", None)),
+        (Some(_), Some(_)) => Err(Reply::error(400, "the request has two lengths", None)),
+    }
+}
+
+fn says(headers: &HeaderMap, name: &HeaderName, word: &str) -> bool {
+    let values = headers
+        .get_all(name)
+        .iter()
+        .filter_map(|value| value.to_str().ok());
+    values
+        .flat_map(|value| value.split(','))
+        .any(|said| said.trim().eq_ignore_ascii_case(word))
+}
+
+/// The head of an answer.
+pub(super) fn reply_head(reply: &Reply, last: bool) -> Vec<u8> {
+    let mut head = format!("HTTP/1.1 {}\r\n", reply.status);
+    // Writing to a string cannot fail.
+    if reply.status != 204 {
+        let _ = write!(head, "content-length: {}\r\n", reply.body.len());
+    }
+    if !reply.body.is_empty() {
+        let _ = write!(head, "content-type: {}\r\n", reply.content_type);
+    }
+    if last {
+        head.push_str("connection: close\r\n");
+    }
+    let mut head = head.into_bytes();
+    for (name, value) in &reply.headers {
+        head.extend_from_slice(name.as_str().as_bytes());
+        head.extend_from_slice(b": ");
+        head.extend_from_slice(value.as_bytes());
+        head.extend_from_slice(b"\r\n");
+    }
+    head.extend_from_slice(b"\r\n");
+    head
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> Result<Asked, u16> {
+        let end = head_end(text.as_bytes(), 0).unwrap();
+        assert_eq!(end, text.len());
+        parse(text.as_bytes(), "127.0.0.1:1".parse().unwrap()).map_err(|r| r.status.as_u16())
+    }
+
+    #[test]
+    fn a_head_is_read() {
+        let asked = parsed(
+            "PUT /kv/a?only-if=absent HTTP/1.1\r\nHost: x\r\ncontent-LENGTH:12\r\n\
+             Authorization: Bearer client.00\r\nexpect: 100-Continue\r\nx: \t y z \t\r\n\r\n",
+        )
+        .unwrap();
+        assert_eq!((asked.head.method, asked.length), (Method::PUT, 12));
+        assert_eq!(asked.head.segments, ["kv", "a"]);
+        assert_eq!(asked.head.query["only-if"], "absent");
+        assert!(asked.head.bearer.is_some() && asked.expects_leave && !asked.last);
+    }
+
+    #[test]
+    fn the_peer_says_when_it_will_not_ask_again() {
+        assert!(!parsed("GET / HTTP/1.1\r\n\r\n").unwrap().last);
+        assert!(parsed("GET / HTTP/1.0\r\n\r\n").unwrap().last);
+        assert!(
+            parsed("GET / HTTP/1.1\r\nconnection: TE, Close\r\n\r\n")
+                .unwrap()
+                .last
+        );
+    }
+
+    #[test]
+    fn what_is_not_quite_http_is_refused() {
+        let check = |status: u16, text: &str| {
+            assert_eq!(parsed(text).err(), Some(status), "{text:?}");
+        };
+        check(400, "\r\n\r\n");
+        check(400, "GET\r\n\r\n");
+        check(400, "GET /\r\n\r\n");
+        check(400, "GET  / HTTP/1.1\r\n\r\n");
+        check(400, "GET / HTTP/1.1 x\r\n\r\n");
+        check(400, "G\u{1}T / HTTP/1.1\r\n\r\n");
+        check(400, "GET /\u{7f}\n HTTP/1.1\r\n\r\n");
+        check(400, "GET * HTTP/1.1\r\n\r\n");
+        check(505, "GET / HTTP/2.0\r\n\r\n");
+        check(505, "GET / http/1.1\r\n\r\n");
+        for header in [
+            "x",
+            " x: y",
+            "x : y",
+            ": y",
+            "x: \u{1}",
+            "x: a\rb",
+            "x: a\nb: c",
+            "é: x",
+        ] {
+            check(400, &format!("GET / HTTP/1.1\r\n{header}\r\n\r\n"));
+            check(400, &format!("GET / HTTP/1.1\r\na: b\r\n{header}\r\n\r\n"));
+        }
+        for length in ["-1", "+1", "1 ,1", "0x1", "", "1e3", "99999999999999999999"] {
+            check(
+                400,
+                &format!("PUT / HTTP/1.1\r\ncontent-length: {length}\r\n\r\n"),
+            );
+        }
+        check(
+            400,
+            "PUT / HTTP/1.1\r\ncontent-length: 1\r\ncontent-length: 1\r\n\r\n",
+        );
+        check(411, "PUT / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n");
+        check(
+            411,
+            "PUT / HTTP/1.1\r\ncontent-length: 1\r\ntransfer-encoding: x\r\n\r\n",
+        );
+        check(
+            431,
+            &format!("GET / HTTP/1.1\r\n{}\r\n", "x: y\r\n".repeat(65)),
+        );
+    }
+
+    #[test]
+    fn a_head_with_any_byte_changed_is_read_or_refused() {
+        let good = b"PUT /kv/a%20b?c=d HTTP/1.1\r\ncontent-length: 12\r\n\
+            authorization: Bearer client.00\r\nconnection: close\r\n\r\n";
+        for place in 0..good.len() {
+            for byte in 0..=255 {
+                let mut head = good.to_vec();
+                head[place] = byte;
+                let read = parse(&head, "127.0.0.1:1".parse().unwrap());
+                assert!(
+                    read.is_ok()
+                        || read.is_err_and(
+                            |reply| reply.status.is_client_error() || reply.status == 505
+                        )
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_head_is_found_however_it_is_cut() {
+        let text = b"GET / HTTP/1.1\r\nx: y\r\n\r\nbody";
+        for cut in 0..text.len() {
+            let whole = cut >= 24;
+            assert_eq!(head_end(&text[..cut], 0).is_some(), whole);
+            assert_eq!(head_end(text, cut.min(23)), Some(24));
+        }
+    }
+
+    #[test]
+    fn an_answer_has_a_head() {
+        let text = |reply, last| String::from_utf8(reply_head(&reply, last)).unwrap();
+        assert_eq!(
+            text(Reply::empty(), false),
+            "HTTP/1.1 204 No Content\r\n\r\n"
+        );
+        assert_eq!(
+            text(
+                Reply::new("text/plain", "hi").with_header("ydl-revision", "7"),
+                true
+            ),
+            "HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-type: text/plain\r\n\
+             connection: close\r\nydl-revision: 7\r\n\r\n"
+        );
+        assert_eq!(
+            text(Reply::new("text/plain", ""), false),
+            "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
+        );
+    }
+}

@@ -1,0 +1,319 @@
+//! One real agent, and a master that a test plays: answers late, lost, repeated, or none at all.
+
+use std::{
+    path::PathBuf,
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use tempfile::TempDir;
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::{sleep, timeout},
+};
+use ydl::{
+    agent::setting::Setting,
+    jobfile,
+    jobs::{JobDir, Offer, Submitted},
+    talk::{AgentReport, Sync, Synced},
+    wire::{
+        request::{Head, Reply, Request},
+        secret::{Scope, Secret, Token},
+        server::{Limits, listen, serve},
+        tls::Identity,
+    },
+};
+use ydl_core::{Cluster, ContainerId, Order, Run, Span, TaskId, Time};
+
+/// Far more than anything here takes; reached only when something is wrong.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A question of the agent, and where its answer goes.
+struct Asked {
+    sync: Sync,
+    /// How long a master without news keeps it.
+    hold: Duration,
+    answer: oneshot::Sender<Reply>,
+}
+
+impl Asked {
+    fn answer(self, reply: Reply) {
+        // It asks anew when something happens meanwhile, and then nobody waits for this any more.
+        drop(self.answer.send(reply));
+    }
+
+    fn order(self, number: u64, order: &Order) {
+        let order = order.clone();
+        self.answer(Reply::json(&Synced { number, order }));
+    }
+}
+
+/// An agent of a job of one task that runs this script.
+struct Scene {
+    dir: TempDir,
+    agent: Child,
+    questions: mpsc::Receiver<Asked>,
+}
+
+impl Scene {
+    fn new(script: &str, more: &str) -> Scene {
+        let dir = tempfile::tempdir().expect("a directory");
+        let job = JobDir::at(dir.path());
+        let file = dir.path().join("job.yaml");
+        let script = serde_json::to_string(script).expect("a string");
+        let yaml = format!("name: t\nroles: {{worker: {{shell: {script}}}}}\n{more}\n");
+        std::fs::write(&file, yaml).expect("a job file");
+        let submitted = Submitted {
+            id: "t-aaaaaa".to_owned(),
+            at: Time(0),
+            from: dir.path().to_owned(),
+            spec: jobfile::load(&file)
+                .and_then(|file| file.job())
+                .expect("a job"),
+            offer: Offer {
+                memory_mib: 1024,
+                vcores: 1,
+                gpus: Vec::new(),
+            },
+        };
+        let json = serde_json::to_vec(&submitted).expect("json");
+        std::fs::write(job.submitted_file(), json).expect("job.json");
+
+        let (identity, secret) = (Identity::generate().unwrap(), Secret::random().unwrap());
+        std::fs::write(job.certificate_file(), identity.certificate_pem()).unwrap();
+        let listener = listen("127.0.0.1:0".parse().unwrap()).expect("a socket");
+        let container = ContainerId::from("container_1");
+        let place = job.container(&container);
+        let setting = Setting {
+            job: dir.path().to_owned(),
+            container,
+            master: listener.local_addr().unwrap().to_string(),
+            host: "127.0.0.1".to_owned(),
+        };
+        let token = |scope: Scope| secret.token(&scope);
+        setting.write(&place, token).expect("a setting");
+
+        let (ask, questions) = mpsc::channel::<Asked>(16);
+        let admit = move |head: &Head| {
+            let bearer = head.bearer.as_ref().map_or("", Token::as_str);
+            secret.verify(bearer).ok_or_else(Reply::empty)
+        };
+        let answer = move |_: Scope, request: Request| {
+            let ask = ask.clone();
+            async move {
+                let sync = serde_json::from_slice(&request.body).expect("a question");
+                let hold = request.head.query["wait_ms"].parse().expect("a number");
+                let hold = Duration::from_millis(hold);
+                let (answer, answered) = oneshot::channel();
+                ask.send(Asked { sync, hold, answer })
+                    .await
+                    .expect("the test");
+                match answered.await {
+                    Ok(reply) => reply,
+                    // Thrown away: it is never answered.
+                    Err(_) => std::future::pending().await,
+                }
+            }
+        };
+        let tls = identity.server().unwrap();
+        let never = std::future::pending();
+        tokio::spawn(serve(
+            listener,
+            tls,
+            Limits::default(),
+            never,
+            admit,
+            answer,
+        ));
+        let agent = Command::new(env!("CARGO_BIN_EXE_ydl"))
+            .arg("agent")
+            .arg(&place)
+            .stdin(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("an agent");
+        Scene {
+            dir,
+            agent,
+            questions,
+        }
+    }
+
+    async fn next(&mut self) -> Asked {
+        let next = timeout(PATIENCE, self.questions.recv()).await;
+        next.expect("the agent asks").expect("the server lives")
+    }
+
+    /// The first question that says something; others are told that nothing is new, after a while.
+    async fn report(&mut self) -> Asked {
+        loop {
+            let asked = self.next().await;
+            if !asked.sync.reports.is_empty() {
+                return asked;
+            }
+            asked.answer(Reply::empty());
+        }
+    }
+
+    async fn left(&mut self) -> ExitStatus {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            // Questions that nobody will answer are thrown away.
+            while self.questions.try_recv().is_ok() {}
+            if let Some(status) = self.agent.try_wait().expect("a child") {
+                return status;
+            }
+            assert!(Instant::now() < end, "the agent does not leave");
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    fn log(&self) -> PathBuf {
+        self.dir.path().join("logs/worker/0/1/stdout.0")
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        // It may have left already.
+        let _ = self.agent.kill();
+        let _ = self.agent.wait();
+    }
+}
+
+fn wait(round: u32) -> Order {
+    Order::Wait {
+        round,
+        task: task(),
+        ports: Vec::new(),
+        slot: (0, 1),
+        grace: Span::seconds(1),
+    }
+}
+
+fn run(round: u32) -> Order {
+    Order::Run(Run {
+        task: task(),
+        round,
+        attempt: 1,
+        cluster: Arc::new(Cluster::default()),
+    })
+}
+
+fn stop() -> Order {
+    Order::Stop {
+        grace: Span::seconds(1),
+        save: true,
+    }
+}
+
+fn task() -> TaskId {
+    "worker:0".parse().expect("a task")
+}
+
+#[tokio::test]
+async fn what_was_said_is_said_again_until_it_was_heard() {
+    let mut scene = Scene::new("exit 3", "deadlines: {silence: 30s}");
+    scene.next().await.order(1, &wait(1));
+    for lost in [true, false] {
+        let asked = scene.report().await;
+        let said = &asked.sync.reports;
+        assert!(
+            matches!(said[..], [AgentReport::Ready { round: 1, .. }]),
+            "{said:?}"
+        );
+        match lost {
+            true => asked.answer(Reply::error(503, "not now", None)),
+            false => asked.order(2, &run(1)),
+        }
+    }
+    let mut exits = 0;
+    while exits == 0 {
+        let asked = scene.report().await;
+        let exited = |it: &&AgentReport| match it {
+            AgentReport::Exited { round: 1, exit } => exit.code == Some(3),
+            _ => false,
+        };
+        exits = asked.sync.reports.iter().filter(exited).count();
+        // The same order under another number, as from a master that has forgotten what it said.
+        asked.order(3, &run(1));
+    }
+    let asked = scene.next().await;
+    assert!(asked.sync.reports.is_empty(), "it ran twice");
+    asked.order(4, &stop());
+    let asked = scene.report().await;
+    let said = &asked.sync.reports;
+    assert!(
+        matches!(said[..], [AgentReport::Saved { error: None }]),
+        "{said:?}"
+    );
+    asked.answer(Reply::empty());
+    assert!(scene.left().await.success());
+}
+
+#[tokio::test]
+async fn an_agent_whose_master_hangs_stops_its_program_in_time() {
+    let script = "trap 'echo bye; exit' TERM; echo up; while :; do sleep 0.05; done";
+    let mut scene = Scene::new(script, "deadlines: {silence: 2s, grace: 1s}");
+    scene.next().await.order(1, &wait(1));
+    scene.report().await.order(2, &run(1));
+    scene.report().await.answer(Reply::empty());
+    while !std::fs::read_to_string(scene.log()).is_ok_and(|log| log.contains("up")) {
+        // Nobody tells when a file is written.
+        scene.next().await.answer(Reply::empty());
+    }
+    // From here on questions are taken, and never answered.
+    let began = Instant::now();
+    let status = scene.left().await;
+    assert!(!status.success(), "its end is not its program's");
+    assert!(
+        began.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        began.elapsed()
+    );
+    let log = std::fs::read_to_string(scene.log()).expect("a log");
+    assert!(log.ends_with("bye\n"), "{log}");
+}
+
+#[tokio::test]
+async fn an_agent_with_a_short_silence_asks_often_enough() {
+    let mut scene = Scene::new("true", "deadlines: {silence: 1s}");
+    scene.next().await.order(1, &wait(1));
+    scene.report().await.answer(Reply::empty());
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_millis(2500) {
+        let asked = scene.next().await;
+        sleep(asked.hold).await;
+        asked.answer(Reply::empty());
+    }
+    assert!(scene.agent.try_wait().expect("a child").is_none());
+}
+
+#[tokio::test]
+async fn a_master_without_news_is_not_asked_in_circles() {
+    let mut scene = Scene::new("true", "");
+    scene.next().await.order(u64::MAX, &wait(1));
+    scene.report().await.order(u64::MAX, &wait(1));
+    let began = Instant::now();
+    for _ in 0..2 {
+        scene.next().await.order(u64::MAX, &wait(1));
+    }
+    assert!(
+        began.elapsed() > Duration::from_secs(1),
+        "{:?}",
+        began.elapsed()
+    );
+}
+
+#[tokio::test]
+async fn an_agent_that_is_not_wanted_stops_its_program_and_leaves() {
+    let mut scene = Scene::new("sleep 1000", "deadlines: {grace: 5s}");
+    scene.next().await.order(1, &wait(1));
+    scene.report().await.order(2, &run(1));
+    scene
+        .report()
+        .await
+        .answer(Reply::error(410, "the job is over", None));
+    let status = scene.left().await;
+    assert!(status.success(), "{status}");
+}

@@ -1,0 +1,78 @@
+//! The local backend as a master sees it.
+
+use std::{path::Path, sync::Arc, time::Duration};
+use tokio::time::timeout;
+use ydl::{
+    backend::{Backend, local::Local},
+    jobs::{JobDir, Offer},
+    wire::secret::Secret,
+};
+use ydl_core::{Ask, Asks, ContainerId, Event, RoleName, spec::Resources};
+
+fn local(root: &Path, job: &str) -> Local {
+    let offer = Offer {
+        memory_mib: 1024,
+        vcores: 4,
+        gpus: vec![0],
+    };
+    let dir = JobDir::at(root.join("jobs").join(job));
+    let secret = Arc::new(Secret::random().unwrap());
+    Local::new(dir, &offer, "127.0.0.1:1".to_owned(), secret).unwrap()
+}
+
+fn ask(count: u32, gpus: u32) -> Asks {
+    let resources = Resources {
+        memory_mib: 256,
+        vcores: 1,
+        gpus,
+        ..Resources::default()
+    };
+    let role = RoleName::from("worker");
+    Asks {
+        asks: vec![Ask {
+            role,
+            resources,
+            count,
+        }],
+        avoid: Vec::new(),
+    }
+}
+
+async fn granted(local: &mut Local) -> Vec<ContainerId> {
+    let granted = async {
+        loop {
+            if let Event::Granted { grants } = local.next().await {
+                return grants.into_iter().map(|grant| grant.container).collect();
+            }
+        }
+    };
+    timeout(Duration::from_secs(10), granted).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_gpu_that_another_job_gives_back_is_granted() {
+    let root = tempfile::tempdir().unwrap();
+    let (mut one, mut two) = (local(root.path(), "one"), local(root.path(), "two"));
+    one.want(ask(2, 1));
+    let held = granted(&mut one).await;
+    assert_eq!(held.len(), 1, "there is one device");
+    two.want(ask(1, 1));
+    let early = timeout(Duration::from_millis(10), granted(&mut two)).await;
+    assert!(early.is_err(), "it is taken");
+    one.want(Asks::default());
+    one.release(held[0].clone());
+    assert_eq!(granted(&mut two).await.len(), 1);
+}
+
+#[tokio::test]
+async fn what_is_given_back_at_the_end_is_not_granted_again() {
+    let root = tempfile::tempdir().unwrap();
+    let mut local = local(root.path(), "job");
+    local.want(ask(9, 0));
+    assert_eq!(granted(&mut local).await.len(), 4);
+    let closed = timeout(Duration::from_secs(5), local.close()).await;
+    assert!(
+        closed.is_ok(),
+        "it waits for containers that it granted meanwhile"
+    );
+}

@@ -1,0 +1,548 @@
+//! The built binary: what it says to what is typed, before any job runs.
+
+use expect_test::{Expect, expect, expect_file};
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output},
+};
+use tempfile::TempDir;
+use ydl::report::Exit;
+
+struct Place {
+    dir: TempDir,
+}
+
+impl Place {
+    fn new() -> Place {
+        Place {
+            dir: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ydl"));
+        command
+            .args(words)
+            .current_dir(self.path())
+            .env("XDG_STATE_HOME", self.path().join("state"))
+            .env_remove("YDL_MASTER")
+            .env_remove("NO_COLOR");
+        command
+    }
+
+    fn run(&self, words: &[&str]) -> Output {
+        self.command(words).output().unwrap()
+    }
+
+    /// What it says and how it ends, with this place's own path hidden.
+    fn said(&self, words: &[&str]) -> String {
+        told(&self.run(words)).replace(&self.path().display().to_string(), "HERE")
+    }
+}
+
+fn told(output: &Output) -> String {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    let code = output.status.code().unwrap();
+    format!(
+        "{}{}exit {code}\n",
+        text(&output.stdout),
+        text(&output.stderr)
+    )
+}
+
+fn check(words: &[&str], expected: Expect) {
+    expected.assert_eq(&Place::new().said(words));
+}
+
+#[test]
+fn the_page_of_commands_is_what_the_help_says() {
+    expect_file!["../../../docs/commands.md"].assert_eq(&ydl::cli::reference());
+}
+
+#[test]
+fn every_exit_code_is_on_its_page() {
+    let page = include_str!("../../../docs/exit-codes.md");
+    let all = [
+        Exit::Success,
+        Exit::BadInput,
+        Exit::JobFailed,
+        Exit::JobKilled,
+        Exit::Unreachable,
+        Exit::Trouble,
+        Exit::Interrupted,
+    ];
+    for exit in all {
+        assert!(page.contains(&format!("\n| {} |", exit.code())), "{exit:?}");
+    }
+}
+
+#[test]
+fn every_verb_has_help_with_a_line_about_it() {
+    let place = Place::new();
+    for words in [
+        vec!["--help"],
+        vec!["submit", "--help"],
+        vec!["ls", "--help"],
+        vec!["status", "--help"],
+        vec!["logs", "--help"],
+        vec!["kill", "--help"],
+        vec!["scale", "--help"],
+        vec!["kv", "--help"],
+        vec!["kv", "put", "--help"],
+    ] {
+        let output = place.run(&words);
+        assert!(output.status.success(), "{words:?}");
+        let help = String::from_utf8(output.stdout).unwrap();
+        assert!(help.contains("Usage: ydl"), "{words:?}: {help}");
+        assert!(!help.contains("master <"), "hidden verbs stay hidden");
+    }
+}
+
+#[test]
+fn completions_are_there_for_every_shell() {
+    let place = Place::new();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let output = place.run(&["completions", shell]);
+        assert!(output.status.success());
+        let script = String::from_utf8(output.stdout).unwrap();
+        assert!(script.contains("submit"), "{shell}");
+    }
+}
+
+#[test]
+fn wrong_words_end_with_2() {
+    let place = Place::new();
+    for words in [
+        vec!["--nonsense"],
+        vec!["nonsense"],
+        vec!["submit"],
+        vec!["submit", "--nonsense", "job.yaml"],
+        vec!["submit", "job.yaml", "--", "true"],
+        vec!["kill"],
+        vec!["scale", "x"],
+        vec!["kv"],
+        vec!["logs", "--stdout", "--stderr"],
+        vec![],
+    ] {
+        let output = place.run(&words);
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+        assert!(!output.stderr.is_empty(), "{words:?}");
+    }
+    assert!(!place.path().join("state").exists(), "nothing was touched");
+}
+
+#[test]
+fn a_cluster_that_is_not_there_is_said_so() {
+    check(
+        &["submit", "--cluster", "yarn", "--", "true"],
+        expect![[r#"
+        error: this version runs jobs on one machine only
+
+        hint: leave out `--cluster yarn`
+        exit 2
+    "#]],
+    );
+}
+
+#[test]
+fn a_mistake_in_a_job_file_is_told_with_its_place() {
+    let place = Place::new();
+    let yaml = "name: x\nroles:\n  worker:\n    run: sleep 1\n    memroy: 2 GiB\n";
+    fs::write(place.path().join("job.yaml"), yaml).unwrap();
+    expect![[r#"
+        error: job.yaml:5:5: unknown key `memroy` in role `worker`
+
+        hint: did you mean `memory`?
+        exit 2
+    "#]]
+    .assert_eq(&place.said(&["submit", "job.yaml"]));
+    expect![[r#"
+        error: missing.yaml: there is no such file
+
+        hint: `ydl submit -- COMMAND` runs a command without a job file
+        exit 2
+    "#]]
+    .assert_eq(&place.said(&["submit", "missing.yaml"]));
+    expect![[r#"
+        error: .: this is a directory, not a job file
+
+        hint: name the file in it, such as `job.yaml`
+        exit 2
+    "#]]
+    .assert_eq(&place.said(&["submit", "."]));
+    expect![[r#"
+        error: `--memory` is for a job without a job file
+
+        hint: put a value on top of the file with `--set`, as in `--set roles.worker.memory=2GiB`
+        exit 2
+    "#]]
+    .assert_eq(&place.said(&["submit", "job.yaml", "--memory", "1GiB"]));
+    assert!(!place.path().join("state").exists(), "nothing was touched");
+}
+
+#[test]
+fn a_mistake_in_a_flag_is_told_with_the_flag() {
+    check(
+        &[
+            "submit",
+            "--instances",
+            "0",
+            "--memory",
+            "5",
+            "--env",
+            "A",
+            "--env",
+            "YDL_X=1",
+            "--file",
+            "gone.py",
+            "--output",
+            "a=hdfs:///b",
+            "--framework",
+            "mx",
+            "--",
+            "true",
+        ],
+        expect![[r#"
+            error: --env A: there is no `=` in it
+
+            hint: write `--env NAME=VALUE`
+
+            error: --file gone.py: `files`: `gone.py` does not exist
+
+            hint: relative paths count from `HERE`
+
+            error: --framework mx: `framework`: `mx` is not a framework that ydl knows; it knows `none`, `mxnet`
+
+            error: --instances 0: `roles.worker.instances`: a role of 0 instances does nothing
+
+            hint: leave the role out, or give it at least one instance
+
+            error: --memory 5: `roles.worker.memory`: the size `5` has no unit
+
+            hint: write `5 GiB`
+
+            error: --output a=hdfs:///b: `outputs.a`: outputs cannot go to `hdfs://` from one machine
+
+            hint: name a local directory
+
+            error: `env`: `YDL_X`: names beginning with YDL_ are ydl's own
+
+            hint: choose another name
+            exit 2
+        "#]],
+    );
+    check(
+        &["submit", "--set", "x", "--", "true"],
+        expect![[r#"
+        error: --set x: there is no `=` in it
+
+        hint: write `--set roles.worker.instances=4`
+        exit 2
+    "#]],
+    );
+}
+
+#[test]
+fn what_does_not_fit_on_this_machine_is_refused_before_anything_starts() {
+    let place = Place::new();
+    let offer = ["--offer", "vcores=2,memory=1GiB,gpus=0"];
+    let said =
+        |more: &[&str]| place.said(&[&["submit"], &offer[..], more, &["--", "true"]].concat());
+    expect![[r#"
+        error: a task of role `worker` needs 2 GiB memory, and 1 GiB are offered
+
+        hint: raise `--offer`, or ask for less
+        exit 2
+    "#]]
+    .assert_eq(&said(&["--memory", "2GiB"]));
+    expect![[r#"
+        error: a task of role `worker` needs 1 GPUs, and 0 are offered
+
+        hint: raise `--offer`, or ask for less
+        exit 2
+    "#]]
+    .assert_eq(&said(&["--gpus", "1"]));
+    expect![[r#"
+        error: a task of role `worker` needs 3 vcores, and 2 are offered
+
+        hint: raise `--offer`, or ask for less
+        exit 2
+    "#]]
+    .assert_eq(&said(&["--vcores", "3"]));
+    expect![[r#"
+        error: the job's 2 tasks, which start together, need 1.1 GiB memory, and 1 GiB are offered
+
+        hint: raise `--offer`, or ask for less
+        exit 2
+    "#]]
+    .assert_eq(&said(&[
+        "--memory",
+        "600MiB",
+        "--instances",
+        "2",
+        "--set",
+        "gang=true",
+    ]));
+    assert!(!place.path().join("state").exists(), "nothing was touched");
+    for offer in ["memory", "memory=8", "cores=1", "vcores=many", "gpus=10000"] {
+        let output = place.run(&["submit", "--offer", offer, "--", "true"]);
+        assert_eq!(output.status.code(), Some(2), "{offer}");
+    }
+    expect![[r#"
+        error: --offer cores=1: `cores` is nothing that can be offered
+
+        hint: write `--offer vcores=4,memory=8GiB,gpus=0`
+        exit 2
+    "#]]
+    .assert_eq(&place.said(&["submit", "--offer", "cores=1", "--", "true"]));
+}
+
+#[test]
+fn a_job_is_shown_as_it_was_understood() {
+    let place = Place::new();
+    let words = [
+        "submit",
+        "--show",
+        "--name",
+        "demo",
+        "--framework",
+        "mxnet",
+        "--workers",
+        "2",
+        "--servers",
+        "1",
+        "--memory",
+        "2g",
+        "--env",
+        "A=1",
+        "--",
+        "python",
+        "train.py",
+        "a b",
+    ];
+    let output = place.run(&words);
+    let shown = String::from_utf8(output.stdout).unwrap();
+    expect![[r#"
+        name: demo
+        framework: mxnet
+        environment: system
+        roles:
+          worker:
+            instances: 2
+            memory: 2 GiB
+            vcores: 1
+            gpus: 0
+            run: [python, train.py, "a b"]
+            restart:
+              scope: job
+              limit: 0
+              backoff: {first: 1s, most: 1m}
+              window: none
+            completion: all
+            tolerate: 0
+          server:
+            instances: 1
+            memory: 2 GiB
+            vcores: 1
+            gpus: 0
+            run: [python, train.py, "a b"]
+            restart:
+              scope: job
+              limit: 0
+              backoff: {first: 1s, most: 1m}
+              window: none
+            completion: service
+            tolerate: 0
+          scheduler:
+            instances: 1
+            memory: 512 MiB
+            vcores: 1
+            gpus: 0
+            run: [python, train.py, "a b"]
+            restart:
+              scope: job
+              limit: 0
+              backoff: {first: 1s, most: 1m}
+              window: none
+            completion: service
+            tolerate: 0
+        env:
+          A: 1
+        gang:
+          together: true
+          hold: 5m
+          retries: 3
+          backoff: {first: 30s, most: 10m}
+        deadlines:
+          allocation: 1h
+          launch: 2m
+          join: 2m
+          start: 2m
+          run: none
+          silence: 30s
+          grace: 10s
+          stop: 20s
+          save: 10m
+        blame:
+          failures: 3
+          forgive_after: 30m
+          at_most: 10
+        ports: 20000-32767
+    "#]]
+    .assert_eq(&shown);
+    fs::write(place.path().join("again.yaml"), &shown).unwrap();
+    let again = place.run(&["submit", "--show", "again.yaml"]);
+    assert_eq!(String::from_utf8(again.stdout).unwrap(), shown);
+    let stdin = fs::File::open(place.path().join("again.yaml")).unwrap();
+    let again = place
+        .command(&["submit", "--show", "-"])
+        .stdin(stdin)
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8(again.stdout).unwrap(), shown);
+    let json = place.run(&["submit", "--show", "--json", "again.yaml"]);
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(json["name"], "demo");
+}
+
+#[test]
+fn a_state_directory_that_cannot_be_used_is_named() {
+    let place = Place::new();
+    fs::write(place.path().join("state"), "a file").unwrap();
+    expect![[r#"
+        error: the job's directory cannot be made in `HERE/state/ydl/jobs`: not a directory
+
+        hint: make it writable, or set `XDG_STATE_HOME` to a directory that is
+        exit 123
+    "#]]
+    .assert_eq(&place.said(&["submit", "--", "true"]));
+    let mut homeless = place.command(&["submit", "--", "true"]);
+    let output = homeless
+        .env_remove("XDG_STATE_HOME")
+        .env_remove("HOME")
+        .output()
+        .unwrap();
+    expect![[r#"
+        error: there is no place for jobs: neither `XDG_STATE_HOME` nor `HOME` is set
+
+        hint: set `XDG_STATE_HOME` to a directory of yours
+        exit 123
+    "#]]
+    .assert_eq(&told(&output));
+}
+
+#[test]
+fn jobs_that_are_not_there_are_said_so() {
+    check(
+        &["ls"],
+        expect![[r#"
+        there is no job on this machine
+        exit 0
+    "#]],
+    );
+    check(
+        &["ls", "--json"],
+        expect![[r#"
+        exit 0
+    "#]],
+    );
+    check(
+        &["status"],
+        expect![[r#"
+            error: there is no job on this machine
+
+            hint: start one with `ydl submit`
+            exit 2
+        "#]],
+    );
+    check(
+        &["status", "x"],
+        expect![[r#"
+            error: there is no job `x` on this machine
+
+            hint: `ydl ls` shows the jobs there are
+            exit 2
+        "#]],
+    );
+    check(
+        &["logs"],
+        expect![[r#"
+            error: there is no job on this machine
+
+            hint: start one with `ydl submit`
+            exit 2
+        "#]],
+    );
+    check(
+        &["logs", "worker:0"],
+        expect![[r#"
+            error: there is no job on this machine
+
+            hint: start one with `ydl submit`
+            exit 2
+        "#]],
+    );
+    check(
+        &["kill", "x"],
+        expect![[r#"
+            error: there is no job `x` on this machine
+
+            hint: `ydl ls` shows the jobs there are
+            exit 2
+        "#]],
+    );
+    check(
+        &["scale", "x", "worker"],
+        expect![[r#"
+        error: `worker` is not a role and its size
+
+        hint: write `worker=4`
+        exit 2
+    "#]],
+    );
+    check(
+        &["kv", "ls"],
+        expect![[r#"
+        error: no job is named, and this is not a task of one
+
+        hint: write `ydl kv --job JOB …`; `ydl ls` shows the jobs there are
+        exit 2
+    "#]],
+    );
+    check(
+        &["kv", "--job", "x", "get", "a"],
+        expect![[r#"
+            error: there is no job `x` on this machine
+
+            hint: `ydl ls` shows the jobs there are
+            exit 2
+        "#]],
+    );
+}
+
+#[test]
+fn half_of_a_job_directory_is_no_job() {
+    let place = Place::new();
+    let jobs = place.path().join("state/ydl/jobs");
+    for (name, content) in [
+        ("a-111111", None),
+        ("b-222222", Some("{\"id\":")),
+        ("c-333333", Some("")),
+    ] {
+        fs::create_dir_all(jobs.join(name)).unwrap();
+        if let Some(content) = content {
+            fs::write(jobs.join(name).join("job.json"), content).unwrap();
+        }
+    }
+    fs::write(jobs.join("a-file"), "").unwrap();
+    expect![[r#"
+        there is no job on this machine
+        exit 0
+    "#]]
+    .assert_eq(&place.said(&["ls"]));
+}

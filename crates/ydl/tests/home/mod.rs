@@ -1,0 +1,224 @@
+//! A user's home for one test: its own state directory, and eyes for whatever is left behind in it.
+#![allow(dead_code)] // Each test binary uses its own part of this.
+
+use std::{
+    fs,
+    io::Read,
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+/// How long a fact may take to become true before a test fails.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A directory with a job file in it and a state directory beside it. Whatever still runs in it when the test ends is
+/// ended too.
+pub struct Home {
+    dir: tempfile::TempDir,
+}
+
+/// A process that belongs to a home.
+#[derive(Clone, Debug)]
+pub struct Process {
+    pub pid: u32,
+    pub command: String,
+}
+
+impl Home {
+    pub fn new() -> Home {
+        Home {
+            dir: tempfile::tempdir().expect("a temporary directory"),
+        }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.path().join(name);
+        fs::write(&path, text).expect("a file can be written");
+        path
+    }
+
+    /// The binary, in this home.
+    pub fn ydl(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ydl"));
+        command
+            .current_dir(self.path())
+            .env("XDG_STATE_HOME", self.path().join("state"));
+        command.env_remove("HADOOP_CONF_DIR").stdin(Stdio::null());
+        command
+    }
+
+    /// Runs `ydl` with these words to its end.
+    pub fn run(&self, words: &[&str]) -> Ran {
+        Ran::from(self.ydl().args(words).output().expect("ydl can be started"))
+    }
+
+    /// Submits this job file and waits for its end.
+    pub fn submit(&self, yaml: &str) -> Ran {
+        self.write("job.yaml", yaml);
+        self.run(&["submit", "job.yaml"])
+    }
+
+    /// Submits this job file and leaves it running; the id comes back.
+    pub fn detach(&self, yaml: &str) -> String {
+        self.write("job.yaml", yaml);
+        let ran = self.run(&["submit", "--detach", "job.yaml"]);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        ran.out.trim().to_owned()
+    }
+
+    /// Starts `ydl submit job.yaml` and comes back at once.
+    pub fn start(&self, yaml: &str) -> Child {
+        self.write("job.yaml", yaml);
+        let mut command = self.ydl();
+        command
+            .args(["submit", "job.yaml"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command.spawn().expect("ydl can be started")
+    }
+
+    /// The only job's directory.
+    pub fn job(&self) -> PathBuf {
+        let jobs = self.path().join("state/ydl/jobs");
+        let mut all = fs::read_dir(&jobs)
+            .expect("there are jobs")
+            .map(|job| job.expect("one").path());
+        let job = all.next().expect("there is a job");
+        assert!(all.next().is_none(), "there is one job");
+        job
+    }
+
+    /// Waits until the only job has a directory.
+    pub fn wait_for_job(&self) {
+        self.wait_for("a job", |home| {
+            let jobs = fs::read_dir(home.path().join("state/ydl/jobs")).ok()?;
+            jobs.flatten()
+                .find(|job| job.path().join("job.json").exists())
+                .map(drop)
+        });
+    }
+
+    /// What the job recorded, as text.
+    pub fn facts(&self) -> String {
+        fs::read_to_string(self.job().join("events.jsonl")).unwrap_or_default()
+    }
+
+    /// Every process that was started in this home: all of them carry its state directory.
+    pub fn processes(&self) -> Vec<Process> {
+        let mark = format!("XDG_STATE_HOME={}", self.path().join("state").display());
+        let mut found = Vec::new();
+        for entry in fs::read_dir("/proc").expect("/proc").flatten() {
+            let pid = entry
+                .file_name()
+                .to_str()
+                .and_then(|name| name.parse().ok());
+            let Some(pid) = pid else { continue };
+            let environ = fs::read(entry.path().join("environ")).unwrap_or_default();
+            if environ
+                .split(|b| *b == 0)
+                .any(|variable| variable == mark.as_bytes())
+            {
+                let command = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+                let command = String::from_utf8_lossy(&command).replace('\0', " ");
+                found.push(Process { pid, command });
+            }
+        }
+        found
+    }
+
+    /// Processes whose command line contains this.
+    pub fn find(&self, part: &str) -> Vec<Process> {
+        let mut found = self.processes();
+        found.retain(|process| process.command.contains(part));
+        found
+    }
+
+    /// Waits until this is true, and fails with the words if it never is.
+    pub fn wait_for<T>(&self, what: &str, mut fact: impl FnMut(&Home) -> Option<T>) -> T {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            if let Some(found) = fact(self) {
+                return found;
+            }
+            assert!(
+                Instant::now() < end,
+                "{what} did not happen; processes: {:?}",
+                self.processes()
+            );
+            // Looked at again and again: nobody tells us when a process or a file appears.
+            std::thread::park_timeout(Duration::from_millis(5));
+        }
+    }
+
+    /// Waits until nothing of this home runs any more.
+    pub fn wait_until_empty(&self) {
+        self.wait_for("the end of every process", |home| {
+            home.processes().is_empty().then_some(())
+        });
+    }
+
+    /// Waits until a file in the job's or the home's directory holds this text.
+    pub fn wait_for_text(&self, path: impl Fn(&Home) -> PathBuf, text: &str) {
+        self.wait_for(&format!("`{text}`"), |home| {
+            fs::read_to_string(path(home))
+                .is_ok_and(|all| all.contains(text))
+                .then_some(())
+        });
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        // Twice, because what is ended may have been starting something.
+        for _ in 0..2 {
+            for process in self.processes() {
+                kill(process.pid, 9);
+            }
+        }
+    }
+}
+
+pub fn kill(pid: u32, signal: i32) {
+    let status = Command::new("kill")
+        .arg(format!("-{signal}"))
+        .arg(pid.to_string())
+        .status();
+    // It may be gone already.
+    drop(status);
+}
+
+/// How a command ended and what it said.
+#[derive(Debug)]
+pub struct Ran {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Ran {
+        Ran {
+            code: output.status.code().unwrap_or(-1),
+            out: String::from_utf8_lossy(&output.stdout).into_owned(),
+            err: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+}
+
+/// Waits for a child that was started with pipes.
+pub fn finish(mut child: Child) -> Ran {
+    let mut stderr = child.stderr.take().expect("a pipe");
+    let reader = std::thread::spawn(move || {
+        let mut all = Vec::new();
+        stderr.read_to_end(&mut all).expect("stderr can be read");
+        all
+    });
+    let mut output = child.wait_with_output().expect("a child can be waited for");
+    output.stderr = reader.join().expect("the reader's end");
+    Ran::from(output)
+}

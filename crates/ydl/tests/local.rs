@@ -1,0 +1,556 @@
+//! Whole jobs on this machine: real processes, real signals, through the binary alone.
+
+mod home;
+
+use home::{Home, Ran, finish, kill};
+use std::{fs, time::Duration, time::Instant};
+
+/// A job of one role that runs this shell script.
+fn script(instances: u32, script: &str, more: &str) -> String {
+    let script = serde_json::to_string(script).expect("a string");
+    format!(
+        "name: t\nroles:\n  worker:\n    instances: {instances}\n    memory: 256 MiB\n    shell: {script}\n{more}\n"
+    )
+}
+
+fn assert_failed(ran: &Ran, code: i32, sentence: &str) {
+    assert_eq!(ran.code, code, "{ran:#?}");
+    assert!(
+        ran.err.contains(sentence),
+        "`{sentence}` is not in {}",
+        ran.err
+    );
+}
+
+#[test]
+fn a_job_of_four_tasks_prints_whole_prefixed_lines_and_leaves_nothing() {
+    let home = Home::new();
+    let ran = home.submit(&script(
+        4,
+        "echo one $YDL_INDEX of $YDL_WORLD_SIZE; echo two",
+        "",
+    ));
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    for index in 0..4 {
+        assert!(
+            ran.out
+                .contains(&format!("worker:{index} | one {index} of 4\n")),
+            "{ran:#?}"
+        );
+    }
+    assert_eq!(ran.out.lines().count(), 8, "{ran:#?}");
+    assert!(home.processes().is_empty(), "{:?}", home.processes());
+}
+
+#[test]
+fn a_killed_program_starts_a_new_round_and_facts_say_why() {
+    let home = Home::new();
+    let text = script(
+        3,
+        "test $YDL_ROUND = 2 && exit 0; echo up; sleep 1000",
+        "gang: true\nrestart: {scope: job, limit: 1, backoff: {first: 10ms, most: 10ms}}",
+    );
+    let child = home.start(&text);
+    home.wait_for("three programs", |home| {
+        (home.find("sleep 1000").len() >= 6).then_some(())
+    });
+    let victim = home.find("/bin/sh -c test")[0].pid;
+    kill(victim, 9);
+    let ran = finish(child);
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    let facts = home.facts();
+    assert!(facts.contains(r#""round-broken":{"round":2"#), "{facts}");
+    assert!(
+        facts.contains(r#""ending":{"signalled":{"signal":9}}"#),
+        "{facts}"
+    );
+    assert!(
+        facts.contains(r#""round-started":{"round":2,"tasks":3}"#),
+        "{facts}"
+    );
+    assert!(home.processes().is_empty(), "{:?}", home.processes());
+}
+
+#[test]
+fn without_restarts_a_killed_program_fails_the_job_at_once_and_by_name() {
+    let home = Home::new();
+    let child = home.start(&script(3, "sleep 1000", "gang: true"));
+    home.wait_for("three programs", |home| {
+        (home.find("sleep 1000").len() >= 6).then_some(())
+    });
+    let victim = home.find("/bin/sh -c sleep")[0].pid;
+    let began = Instant::now();
+    kill(victim, 9);
+    let ran = finish(child);
+    assert!(
+        began.elapsed() < Duration::from_secs(5),
+        "it took {:?}",
+        began.elapsed()
+    );
+    assert_failed(&ran, 137, "was killed by SIGKILL on `");
+    assert!(ran.err.contains("worker:"), "{ran:#?}");
+    assert!(home.processes().is_empty(), "{:?}", home.processes());
+}
+
+#[test]
+fn the_masters_death_ends_everything_and_status_tells_the_truth() {
+    let home = Home::new();
+    let id = home.detach(&script(2, "trap '' HUP; sleep 1000 & wait", ""));
+    home.wait_for("the programs", |home| {
+        (home.find("sleep 1000").len() >= 4).then_some(())
+    });
+    kill(home.find(" master ")[0].pid, 9);
+    home.wait_until_empty();
+    let ran = home.run(&["status", &id]);
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    assert!(
+        (ran.out + &ran.err).contains("master"),
+        "status does not say what happened"
+    );
+    let ran = home.run(&["ls"]);
+    assert!(ran.out.contains("lost"), "{ran:#?}");
+}
+
+#[test]
+fn an_agents_death_leaves_no_orphan_and_its_task_is_repaired() {
+    let home = Home::new();
+    let text = script(
+        1,
+        "test $YDL_ATTEMPT = 2 && exit 0; setsid sleep 1000 & sleep 1000",
+        "restart: {limit: 1, backoff: {first: 1ms, most: 1ms}}",
+    );
+    let child = home.start(&text);
+    home.wait_for("the programs", |home| {
+        (home.find("sleep 1000").len() >= 3).then_some(())
+    });
+    kill(home.find(" agent ")[0].pid, 9);
+    let ran = finish(child);
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    assert!(
+        home.facts().contains(r#""agent-died":{"status":137}"#),
+        "{}",
+        home.facts()
+    );
+    assert!(home.processes().is_empty(), "{:?}", home.processes());
+}
+
+#[test]
+fn a_program_that_daemonises_is_ended_with_its_task() {
+    let home = Home::new();
+    let ran = home.submit(&script(
+        1,
+        "(setsid sh -c 'setsid sleep 1000 &' &); echo gone",
+        "",
+    ));
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    assert!(home.processes().is_empty(), "{:?}", home.processes());
+}
+
+#[test]
+fn a_program_over_its_memory_is_killed_with_the_figures() {
+    let home = Home::new();
+    let ran = home.submit(
+        "name: t\nroles:\n  worker:\n    memory: 64 MiB\n    run: [python3, -c, 'x = bytearray(200 << 20); import time; time.sleep(1000)']\n",
+    );
+    assert_failed(&ran, 137, "of 64 MiB memory");
+    assert!(home.processes().is_empty(), "{:?}", home.processes());
+}
+
+#[test]
+fn memory_can_grow_after_such_a_kill() {
+    let home = Home::new();
+    let ran = home.submit(
+        "name: t\nroles:\n  worker:\n    memory: 64 MiB\n    memory_growth: {percent: 900, most: 1 GiB}\n    restart: {limit: 1, backoff: {first: 1ms, most: 1ms}}\n    run: [python3, -c, 'import os, time; x = bytearray(200 << 20); time.sleep(1000 if os.environ[\"YDL_ATTEMPT\"] == \"1\" else 3)']\n",
+    );
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    assert!(
+        home.facts()
+            .contains(r#""memory-grew":{"task":"worker:0","memory_mib":640}"#)
+    );
+}
+
+#[test]
+fn a_program_that_ignores_sigterm_is_killed_after_its_grace() {
+    let home = Home::new();
+    let text = script(
+        1,
+        "trap '' TERM; echo up; while :; do sleep 1; done",
+        "deadlines: {grace: 300ms}",
+    );
+    let id = home.detach(&text);
+    let log = |home: &Home| home.job().join("logs/worker/0/1/stdout.0");
+    home.wait_for_text(log, "up");
+    let ran = home.run(&["kill", &id]);
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    home.wait_until_empty();
+    assert!(
+        home.facts()
+            .contains(r#""job-finished":{"outcome":{"killed""#),
+        "{}",
+        home.facts()
+    );
+}
+
+#[test]
+fn a_program_may_clean_up_within_its_grace() {
+    let home = Home::new();
+    let text = script(
+        1,
+        "trap 'echo saved; exit 0' TERM; echo up; while :; do sleep 0.1; done",
+        "",
+    );
+    let id = home.detach(&text);
+    let log = |home: &Home| home.job().join("logs/worker/0/1/stdout.0");
+    home.wait_for_text(log, "up");
+    assert_eq!(home.run(&["kill", &id]).code, 0);
+    home.wait_for_text(log, "saved");
+    home.wait_until_empty();
+}
+
+#[test]
+fn what_cannot_be_executed_is_told_in_three_sentences() {
+    let home = Home::new();
+    let run = |name: &str| {
+        let job = format!("name: t\nfiles: [{name}]\nroles: {{worker: {{run: ./{name}}}}}\n");
+        home.submit(&job)
+    };
+    let ran = home.submit("name: t\nroles: {worker: {run: no-such-program}}\n");
+    assert_failed(&ran, 120, "could not be started");
+    assert!(ran.err.contains("no-such-program"), "{ran:#?}");
+    home.write("plain", "just text\n");
+    let refused = run("plain");
+    assert_failed(&refused, 120, "not executable");
+    let foreign = home.write("foreign", "\u{7f}ELF\u{2}\u{1}\u{1}");
+    let mut bytes = fs::read(&foreign).expect("the file");
+    bytes.resize(64, 0);
+    // An ELF header for another machine: 64-bit PowerPC.
+    bytes[16] = 2;
+    bytes[18] = 21;
+    fs::write(&foreign, bytes).expect("the file");
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(&foreign, fs::Permissions::from_mode(0o755)).expect("its mode");
+    let wrong = run("foreign");
+    assert_failed(&wrong, 120, "could not be started");
+    let sentence = |ran: &Ran| {
+        let line = ran
+            .err
+            .lines()
+            .find(|line| line.contains("could not be started"));
+        line.expect("a sentence").to_owned()
+    };
+    assert_ne!(sentence(&ran), sentence(&refused));
+    assert_ne!(sentence(&refused), sentence(&wrong));
+}
+
+#[test]
+fn a_port_range_that_is_used_up_is_told_as_such() {
+    let home = Home::new();
+    let ran = home.submit(
+        "name: t\nports: 31999-31999\ngang: true\nroles: {worker: {instances: 2, ports: [http], run: 'true'}}\n",
+    );
+    assert_failed(&ran, 120, "31999");
+}
+
+#[test]
+fn a_port_is_really_free_when_the_program_binds_it() {
+    let home = Home::new();
+    let program = r#"import os, socket; s = socket.socket(); s.bind(("127.0.0.1", int(os.environ["YDL_PORT_HTTP"]))); s.listen(); print("bound")"#;
+    let program = serde_json::to_string(program).expect("a string");
+    let ran = home.submit(&format!(
+        "name: t\ngang: true\nroles: {{worker: {{instances: 4, ports: [http], run: [python3, -c, {program}]}}}}\n"
+    ));
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    assert_eq!(ran.out.matches("bound").count(), 4, "{ran:#?}");
+}
+
+#[test]
+fn invalid_utf8_passes_unchanged() {
+    let home = Home::new();
+    home.write("job.yaml", &script(1, r"printf 'a\377\376b\n'", ""));
+    let output = home
+        .ydl()
+        .args(["submit", "job.yaml"])
+        .output()
+        .expect("ydl");
+    assert!(
+        output.stdout.windows(4).any(|bytes| bytes == b"a\xff\xfeb"),
+        "{output:?}"
+    );
+}
+
+#[test]
+fn a_line_without_end_costs_neither_memory_nor_the_job() {
+    let home = Home::new();
+    // The agent must fit beside the program in 64 MiB, whatever the program prints.
+    let ran = home.submit(
+        "name: t\nroles: {worker: {memory: 64 MiB, shell: 'head -c 300000000 /dev/zero | tr \"\\\\0\" x; echo; echo end'}}\n",
+    );
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(
+        ran.out.contains("end\n"),
+        "the end of the output is missing"
+    );
+}
+
+#[test]
+fn outputs_are_copied_also_after_a_failure() {
+    let home = Home::new();
+    let ran = home.submit(&script(
+        2,
+        "mkdir model; echo $YDL_INDEX > model/weights; exit 3",
+        "outputs: {model/: 'result/{role}-{index}'}\nrestart: {limit: 0}\ngang: true",
+    ));
+    assert_eq!(ran.code, 3, "{ran:#?}");
+    let copied = |index: u32| {
+        home.path()
+            .join(format!("result/worker-{index}/weights"))
+            .exists()
+    };
+    assert!(copied(0) || copied(1), "no outputs were copied");
+}
+
+#[test]
+fn exit_codes_are_those_of_the_table() {
+    let home = Home::new();
+    assert_eq!(home.submit(&script(1, "exit 0", "")).code, 0);
+    assert_eq!(home.submit(&script(1, "exit 42", "")).code, 42);
+    assert_eq!(home.submit(&script(1, "kill -TERM $$", "")).code, 143);
+    assert_eq!(
+        home.submit(&script(1, "sleep 1000", "deadlines: {run: 200ms}"))
+            .code,
+        120
+    );
+    assert_eq!(home.run(&["status", "nobody"]).code, 2);
+    assert_eq!(home.run(&["submit", "no-such-file.yaml"]).code, 2);
+}
+
+#[test]
+fn what_can_never_fit_fails_before_anything_starts() {
+    let home = Home::new();
+    let ran = home.submit("name: t\nroles: {worker: {memory: 900 TiB, run: 'true'}}\n");
+    assert_failed(&ran, 2, "memory");
+    let ran = home.submit("name: t\nroles: {worker: {gpus: 99, run: 'true'}}\n");
+    assert_failed(&ran, 2, "99 GPUs");
+    home.write(
+        "job.yaml",
+        "name: t\ngang: true\nroles: {worker: {instances: 9, run: 'true'}}\n",
+    );
+    let ran = home.run(&["submit", "--offer", "vcores=8", "job.yaml"]);
+    assert_failed(&ran, 2, "9 vcores");
+    assert!(!home.path().join("state/ydl/jobs").exists() || home.processes().is_empty());
+}
+
+#[test]
+fn tasks_that_start_on_their_own_take_turns() {
+    let home = Home::new();
+    home.write("job.yaml", &script(5, "echo $YDL_INDEX", ""));
+    let ran = home.run(&["submit", "--offer", "vcores=1", "job.yaml"]);
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    assert_eq!(ran.out.lines().count(), 5);
+}
+
+#[test]
+fn services_are_stopped_when_the_others_are_done() {
+    let home = Home::new();
+    let ran = home.submit(
+        "name: t\ngang: true\nroles:\n  chief: {shell: 'echo done'}\n  ps: {instances: 2, completion: service, shell: 'sleep 1000'}\n",
+    );
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    assert!(home.processes().is_empty(), "{:?}", home.processes());
+}
+
+#[test]
+fn a_role_can_grow_and_shrink_while_it_runs() {
+    let home = Home::new();
+    let id = home.detach(&script(1, "sleep 1000", ""));
+    let running =
+        |n: usize| move |home: &Home| (home.find("/bin/sh -c sleep").len() == n).then_some(());
+    home.wait_for("one task", running(1));
+    assert_eq!(home.run(&["scale", &id, "worker=3"]).code, 0);
+    home.wait_for("three tasks", running(3));
+    assert_eq!(home.run(&["scale", &id, "worker=2"]).code, 0);
+    home.wait_for("two tasks", running(2));
+    assert_eq!(home.run(&["kill", &id]).code, 0);
+    home.wait_until_empty();
+}
+
+#[test]
+fn programs_meet_in_the_key_value_store() {
+    let home = Home::new();
+    let ydl = env!("CARGO_BIN_EXE_ydl");
+    let text = format!(
+        "if test $YDL_INDEX = 0; then {ydl} kv put address here; else {ydl} kv get address --wait 30s; fi"
+    );
+    let ran = home.submit(&script(2, &text, "gang: true"));
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    assert!(ran.out.contains("worker:1 | here"), "{ran:#?}");
+}
+
+#[test]
+fn a_token_of_a_program_opens_nothing_but_the_store() {
+    let home = Home::new();
+    let program = r#"
+import os, ssl, urllib.request, urllib.error
+context = ssl.create_default_context(cafile=os.environ["YDL_CERTIFICATE_FILE"])
+token = open(os.environ["YDL_TOKEN_FILE"]).read().strip()
+assert (os.stat(os.environ["YDL_TOKEN_FILE"]).st_mode & 0o77) == 0
+def ask(path, token=token):
+    request = urllib.request.Request(os.environ["YDL_MASTER"] + path, headers={"Authorization": "Bearer " + token})
+    try: return urllib.request.urlopen(request, context=context, timeout=20).status
+    except urllib.error.HTTPError as error: return error.code
+print(ask("/v1/kv"), ask("/v1/view"), ask("/v1/kv", "client.00"))
+assert not any(token in value for value in os.environ.values())
+"#;
+    home.write("ask.py", program);
+    let ran = home.submit("name: t\nfiles: [ask.py]\nroles: {worker: {run: python3 ask.py}}\n");
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    assert!(ran.out.contains("200 403 401"), "{ran:#?}");
+}
+
+#[test]
+fn the_same_job_twice_at_once_is_two_jobs() {
+    let home = Home::new();
+    let text = script(2, "echo $YDL_JOB", "gang: true");
+    let (one, two) = (home.start(&text), home.start(&text));
+    let (one, two) = (finish(one), finish(two));
+    assert_eq!((one.code, two.code), (0, 0), "{one:#?} {two:#?}");
+    assert_ne!(one.out, two.out);
+}
+
+#[test]
+fn one_interrupt_stops_the_job_and_waits() {
+    let home = Home::new();
+    let child = home.start(&script(
+        2,
+        "trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.1; done",
+        "",
+    ));
+    let log = |home: &Home| home.job().join("logs/worker/1/1/stdout.0");
+    home.wait_for_job();
+    home.wait_for_text(log, "up");
+    kill(child.id(), 2);
+    let ran = finish(child);
+    assert_eq!(ran.code, 121, "{ran:#?}");
+    assert!(ran.out.contains("bye"), "{ran:#?}");
+    assert!(home.processes().is_empty(), "{:?}", home.processes());
+}
+
+#[test]
+fn a_client_that_dies_changes_nothing() {
+    let home = Home::new();
+    let mut child = home.start(&script(1, "sleep 0.5; echo finished", ""));
+    home.wait_for("the program", |home| {
+        (!home.find("sleep 0.5").is_empty()).then_some(())
+    });
+    kill(child.id(), 9);
+    child.wait().expect("a child");
+    home.wait_for_text(
+        |home| home.facts_file(),
+        r#""job-finished":{"outcome":"succeeded"}"#,
+    );
+    home.wait_until_empty();
+}
+
+#[test]
+fn an_agent_that_hangs_is_noticed_and_its_task_repaired() {
+    let home = Home::new();
+    let text = script(
+        1,
+        "test $YDL_ATTEMPT = 2 && exit 0; echo up; sleep 1000",
+        "deadlines: {silence: 1s}\nrestart: {limit: 1, backoff: {first: 1ms, most: 1ms}}",
+    );
+    let child = home.start(&text);
+    home.wait_for_job();
+    home.wait_for_text(|home| home.job().join("logs/worker/0/1/stdout.0"), "up");
+    kill(home.find(" agent ")[0].pid, 19);
+    let ran = finish(child);
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    assert!(home.facts().contains(r#""silent":"#), "{}", home.facts());
+    assert!(home.processes().is_empty(), "{:?}", home.processes());
+}
+
+#[test]
+fn an_agent_that_was_quiet_for_a_moment_is_kept() {
+    let home = Home::new();
+    // It goes on for longer than an agent may be silent.
+    let child = home.start(&script(1, "echo up; sleep 8", "deadlines: {silence: 4s}"));
+    home.wait_for_job();
+    home.wait_for_text(|home| home.job().join("logs/worker/0/1/stdout.0"), "up");
+    let agent = home.find(" agent ")[0].pid;
+    kill(agent, 19);
+    home.wait_for_text(|home| home.job().join("master.log"), "has become quiet");
+    kill(agent, 18);
+    let ran = finish(child);
+    assert_eq!(ran.code, 0, "{ran:#?}");
+}
+
+#[test]
+fn a_signal_to_the_master_ends_the_job_in_order() {
+    let home = Home::new();
+    let text = script(
+        2,
+        "trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.1; done",
+        "",
+    );
+    let id = home.detach(&text);
+    for index in 0..2 {
+        let log = |home: &Home| home.job().join(format!("logs/worker/{index}/1/stdout.0"));
+        home.wait_for_text(log, "up");
+    }
+    kill(home.find(" master ")[0].pid, 15);
+    home.wait_until_empty();
+    let log = fs::read_to_string(home.job().join("logs/worker/1/1/stdout.0"));
+    assert!(log.is_ok_and(|log| log.ends_with("bye\n")));
+    let ran = home.run(&["status", &id]);
+    assert!(ran.out.contains("killed"), "{ran:#?}");
+    let facts = home.facts();
+    assert!(facts.contains("SIGTERM to the master"), "{facts}");
+}
+
+#[test]
+fn a_second_master_of_a_job_changes_nothing() {
+    let home = Home::new();
+    let id = home.detach(&script(1, "echo up; sleep 1000", ""));
+    home.wait_for_text(|home| home.job().join("logs/worker/0/1/stdout.0"), "up");
+    let job = home.job();
+    let ran = home.run(&["master", job.to_str().expect("a path")]);
+    assert_ne!(ran.code, 0, "{ran:#?}");
+    assert!(ran.out.contains("journal"), "{ran:#?}");
+    let ran = home.run(&["kill", &id]);
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    assert!(home.processes().is_empty(), "{:?}", home.processes());
+}
+
+#[test]
+fn a_container_that_is_gone_changes_nothing_in_the_store() {
+    let home = Home::new();
+    let ydl = env!("CARGO_BIN_EXE_ydl");
+    let text = script(
+        1,
+        &format!(
+            "old=$YDL_CHECKPOINT/old; \
+             if test $YDL_ATTEMPT = 1; then \
+             cp -p $YDL_TOKEN_FILE $old; cp -p ${{YDL_TOKEN_FILE%program.token}}agent.token $old.agent; exit 1; fi; \
+             python3 ask.py $old.agent; \
+             YDL_TOKEN_FILE=$old {ydl} kv put a 1; echo put $?; \
+             {ydl} kv put a 2 && {ydl} kv get a"
+        ),
+        "restart: {limit: 1, backoff: {first: 1ms, most: 1ms}}",
+    );
+    let ran = home.submit(&text);
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    assert!(
+        ran.out.contains("is gone and can change nothing"),
+        "{ran:#?}"
+    );
+    assert!(
+        ran.out.contains("put 2") && ran.out.contains("| 2\n"),
+        "{ran:#?}"
+    );
+}
+
+impl Home {
+    fn facts_file(&self) -> std::path::PathBuf {
+        self.job().join("events.jsonl")
+    }
+}
