@@ -23,6 +23,8 @@
 //! ```
 //!
 //! * [`client`] lists applications and nodes, in the words of [`types`].
+//! * [`scheduler`] is for masters: it registers them, asks for containers and hears what became of
+//!   them; [`node`] starts what runs in containers, and stops it.
 //! * [`security`] says who calls and what a server must prove; [`token`] is one of the proofs.
 //! * [`rpc`] carries the calls: many at once over one connection, each with its deadline, moved to
 //!   the server that is active, repeated only where that is safe.
@@ -36,7 +38,9 @@ mod noise;
 mod proto;
 
 pub mod client;
+pub mod node;
 pub mod rpc;
+pub mod scheduler;
 pub mod security;
 pub mod token;
 pub mod types;

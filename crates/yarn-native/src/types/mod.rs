@@ -2,13 +2,25 @@
 
 mod application;
 mod cluster;
+mod container;
+mod exit;
 mod ids;
+mod launch;
+mod local_resource;
+pub(crate) mod named;
 mod resource;
 mod token;
 mod unfit;
 
 pub use application::{ApplicationReport, ApplicationState, FinalStatus, Usage};
 pub use cluster::{ClusterMetrics, NodeReport, NodeState};
+pub use container::{
+    Container, ContainerState, ContainerStatus, ContainerSubState, ExecutionType, NodeToken,
+};
+pub use exit::ExitStatus;
 pub use ids::{ApplicationId, AttemptId, BadId, ContainerId, NodeId};
+pub use launch::{Access, LaunchContext, Retry, RetryAfter};
+pub use local_resource::{BadLocation, LocalResource, LocalResourceKind, Location, Visibility};
+pub use named::BadName;
 pub use resource::Resource;
 pub(crate) use unfit::Unfit;

@@ -1,0 +1,148 @@
+//! Tokens and channels by node. Tokens stay, for they come once; channels are made when needed, and
+//! only so many are kept.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::node::NodeError;
+use crate::rpc::{Address, Channel, Dial, Options, Protocol, RpcError};
+use crate::security::Identity;
+use crate::token::Token;
+use crate::types::{NodeId, NodeToken};
+
+/// Nodes whose tokens are kept; far more than a cluster has.
+const TOKENS_MAX: usize = 1 << 17;
+
+/// How channels are made.
+#[derive(Debug)]
+pub(crate) struct Making {
+    pub(crate) dial: Arc<dyn Dial>,
+    pub(crate) options: Options,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Pool {
+    tokens: HashMap<NodeId, Token>,
+    channels: HashMap<NodeId, Kept>,
+    /// Counts uses; a channel with a smaller number has not been used for longer.
+    uses: u64,
+}
+
+#[derive(Debug)]
+struct Kept {
+    channel: Channel,
+    used: u64,
+}
+
+impl Pool {
+    pub(crate) fn learn(&mut self, tokens: impl IntoIterator<Item = NodeToken>) {
+        for NodeToken { node, token } in tokens {
+            if self.tokens.get(&node) == Some(&token) {
+                continue;
+            }
+            if self.tokens.len() >= TOKENS_MAX && !self.tokens.contains_key(&node) {
+                continue;
+            }
+            if let Some(kept) = self.channels.get(&node) {
+                kept.channel
+                    .replace_identity(Identity::token(token.clone()));
+            }
+            self.tokens.insert(node, token);
+        }
+    }
+
+    pub(crate) fn knows(&self, node: &NodeId) -> bool {
+        self.tokens.contains_key(node)
+    }
+
+    /// The channel to a node. Where there are too many, the one not used for longest goes; calls
+    /// under way on it hold it until they are answered.
+    pub(crate) fn channel(
+        &mut self,
+        node: &NodeId,
+        making: &Making,
+        channels_max: usize,
+    ) -> Result<Channel, NodeError> {
+        self.uses += 1;
+        if let Some(kept) = self.channels.get_mut(node) {
+            kept.used = self.uses;
+            return Ok(kept.channel.clone());
+        }
+        let token = self.tokens.get(node).cloned();
+        let token = token.ok_or_else(|| NodeError::NoToken { node: node.clone() })?;
+        let channel =
+            Self::make(node, token, making).map_err(|error| NodeError::new(node, error))?;
+        while self.channels.len() >= channels_max.max(1) {
+            let oldest = self.channels.iter().min_by_key(|(_, kept)| kept.used);
+            let Some(oldest) = oldest.map(|(node, _)| node.clone()) else {
+                break;
+            };
+            self.channels.remove(&oldest);
+        }
+        let kept = Kept {
+            channel: channel.clone(),
+            used: self.uses,
+        };
+        self.channels.insert(node.clone(), kept);
+        Ok(channel)
+    }
+
+    fn make(node: &NodeId, token: Token, making: &Making) -> Result<Channel, RpcError> {
+        Channel::over(
+            making.dial.clone(),
+            Protocol::CONTAINER_MANAGEMENT,
+            vec![Address::new(node.host.clone(), node.port)],
+            Identity::token(token),
+            making.options.clone(),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rpc::Tcp;
+
+    fn node(number: u16) -> NodeId {
+        NodeId {
+            host: "n".into(),
+            port: number,
+        }
+    }
+
+    fn token(number: u16, key: u8) -> NodeToken {
+        NodeToken {
+            node: node(number),
+            token: Token {
+                identifier: vec![key],
+                password: Vec::new().into(),
+                kind: "NMToken".into(),
+                service: String::new(),
+            },
+        }
+    }
+
+    fn kept(pool: &Pool) -> Vec<u16> {
+        let mut ports: Vec<u16> = pool.channels.keys().map(|node| node.port).collect();
+        ports.sort();
+        ports
+    }
+
+    #[test]
+    fn the_channel_not_used_for_longest_goes_first_and_its_token_stays() {
+        let making = Making {
+            dial: Arc::new(Tcp),
+            options: Options::default(),
+        };
+        let mut pool = Pool::default();
+        pool.learn((1..=4).map(|number| token(number, 0)));
+        for number in [1, 2, 1, 3, 4] {
+            pool.channel(&node(number), &making, 3).expect("a channel");
+        }
+        assert_eq!(kept(&pool), [1, 3, 4]);
+        pool.channel(&node(2), &making, 3).expect("a channel");
+        assert_eq!(kept(&pool), [2, 3, 4]);
+        let unknown = pool.channel(&node(9), &making, 3);
+        assert!(matches!(unknown, Err(NodeError::NoToken { .. })));
+    }
+}

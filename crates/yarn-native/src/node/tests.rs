@@ -1,0 +1,288 @@
+//! A master against nodes that behave as a test says.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use prost::Message;
+use tokio::time::Instant;
+
+use crate::node::{Each, NodeError, NodeOptions, Nodes, RefusalKind, Start};
+use crate::proto::common::TokenProto;
+use crate::proto::yarn::{
+    ContainerExceptionMapProto, ContainerProto, GetContainerStatusesResponseProto,
+    SerializedExceptionProto, StartContainersRequestProto, StartContainersResponseProto,
+    StopContainersResponseProto,
+};
+use crate::scheduler::fake::{Fake, PASSWORD, Reply};
+use crate::token::Token;
+use crate::types::{Container, ContainerId, LaunchContext, NodeId, NodeToken, Resource};
+
+fn soon() -> Instant {
+    Instant::now() + Duration::from_secs(10)
+}
+
+fn node(number: u16) -> NodeId {
+    NodeId {
+        host: "node".into(),
+        port: number,
+    }
+}
+
+fn token(number: u16, key: u8) -> NodeToken {
+    NodeToken {
+        node: node(number),
+        token: Token {
+            identifier: vec![key; 3],
+            password: PASSWORD.to_vec().into(),
+            kind: "NMToken".into(),
+            service: String::new(),
+        },
+    }
+}
+
+fn id(number: i64) -> ContainerId {
+    let text = format!("container_1_0001_01_{number:06}");
+    text.parse().expect("an id")
+}
+
+/// A container whose token tells the fake which one it is.
+fn container(number: u8) -> Container {
+    Container::of(ContainerProto {
+        id: Some(id(number.into()).proto()),
+        node_id: Some(node(1).proto()),
+        resource: Some(Resource::new(64, 1).proto()),
+        container_token: Some(TokenProto {
+            identifier: vec![number],
+            ..TokenProto::default()
+        }),
+        ..ContainerProto::default()
+    })
+    .expect("a container")
+}
+
+fn refusal(id: ContainerId, message: &str) -> ContainerExceptionMapProto {
+    ContainerExceptionMapProto {
+        container_id: Some(id.proto()),
+        exception: Some(SerializedExceptionProto {
+            message: Some(message.into()),
+            class_name: Some("org.apache.hadoop.yarn.exceptions.YarnException".into()),
+            ..SerializedExceptionProto::default()
+        }),
+    }
+}
+
+fn nodes(fake: &Fake, count: u16) -> Nodes {
+    let options = NodeOptions {
+        rpc: Fake::options(),
+        ..NodeOptions::default()
+    };
+    let nodes = Nodes::over(Arc::new(fake.clone()), options);
+    nodes.learn((1..=count).map(|number| token(number, 1)));
+    nodes
+}
+
+/// Starts what it has not started before.
+fn starting(body: &[u8], running: &mut Vec<u8>) -> StartContainersResponseProto {
+    let request = StartContainersRequestProto::decode(body).expect("a request");
+    let mut response = StartContainersResponseProto::default();
+    for start in request.start_container_request {
+        let number = start.container_token.expect("a token").identifier[0];
+        let id = id(number.into());
+        if running.contains(&number) {
+            let words = "Attempt to relaunch the same container with id";
+            response.failed_requests.push(refusal(id, words));
+        } else if number == 13 {
+            let words = "This token is expired. current time is";
+            response.failed_requests.push(refusal(id, words));
+        } else if number == 14 {
+            // Not a word about it.
+        } else {
+            running.push(number);
+            response.succeeded_requests.push(id.proto());
+        }
+    }
+    response
+}
+
+#[tokio::test]
+async fn some_of_several_containers_can_be_refused() {
+    let fake = Fake::new(|_, body| Reply::message(&starting(body, &mut vec![9])));
+    let containers = [1, 9, 13, 14].map(container);
+    let launch = LaunchContext::command("true");
+    let starts = containers.each_ref().map(|container| Start {
+        container,
+        launch: &launch,
+    });
+    let outcome = nodes(&fake, 1).start(&node(1), &starts, soon()).await;
+    let outcome = outcome.expect("an answer");
+    assert_eq!(outcome.started, [id(1)]);
+    let refused: Vec<_> = outcome
+        .refused
+        .iter()
+        .map(|(id, r)| (*id, r.kind))
+        .collect();
+    assert_eq!(
+        refused,
+        [
+            (id(9), RefusalKind::AlreadyStarted),
+            (id(13), RefusalKind::Expired),
+            (id(14), RefusalKind::Other),
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_start_whose_answer_is_lost_is_known_to_have_happened() {
+    let running = Arc::new(Mutex::new(Vec::new()));
+    let (script, calls) = (running.clone(), AtomicU32::new(0));
+    let fake = Fake::new(move |_, body| {
+        let response = starting(body, &mut script.lock().unwrap());
+        match calls.fetch_add(1, Ordering::Relaxed) {
+            0 => Reply::Cut,
+            _ => Reply::message(&response),
+        }
+    });
+    let containers = [1, 2].map(container);
+    let launch = LaunchContext::command("true");
+    let starts = containers.each_ref().map(|container| Start {
+        container,
+        launch: &launch,
+    });
+    let outcome = nodes(&fake, 1).start(&node(1), &starts, soon()).await;
+    assert_eq!(outcome.expect("an answer").started, [id(1), id(2)]);
+    assert_eq!(*running.lock().unwrap(), [1, 2]);
+}
+
+#[tokio::test]
+async fn a_node_that_is_not_ready_is_called_again() {
+    let mut calls = 0;
+    let fake = Fake::new(move |_, body| {
+        calls += 1;
+        match calls {
+            1 | 2 => Reply::Exception("NMNotYetReadyException", "not yet connected".into()),
+            _ => Reply::message(&starting(body, &mut Vec::new())),
+        }
+    });
+    let (container, launch) = (container(1), LaunchContext::command("true"));
+    let start = [Start {
+        container: &container,
+        launch: &launch,
+    }];
+    let outcome = nodes(&fake, 1).start(&node(1), &start, soon()).await;
+    assert_eq!(outcome.expect("an answer").started, [id(1)]);
+    let hasty = Instant::now() + Duration::from_millis(50);
+    let fake = Fake::new(|_, _| Reply::Exception("NMNotYetReadyException", "no".into()));
+    let outcome = nodes(&fake, 1).start(&node(1), &start, hasty).await;
+    let Err(NodeError::Refused { refusal, .. }) = outcome else {
+        panic!("{outcome:?}");
+    };
+    assert_eq!(refusal.kind, RefusalKind::NotReady);
+}
+
+#[tokio::test]
+async fn every_container_asked_about_is_answered_for() {
+    let fake = Fake::new(|method, _| match method {
+        "stopContainers" => Reply::message(&StopContainersResponseProto {
+            succeeded_requests: vec![id(1).proto(), id(99).proto()],
+            failed_requests: vec![refusal(
+                id(2),
+                "Container x is not handled by this NodeManager",
+            )],
+        }),
+        _ => Reply::message(&GetContainerStatusesResponseProto::default()),
+    });
+    let nodes = nodes(&fake, 1);
+    let stopped = nodes.stop(&node(1), &[id(1), id(2), id(3)], soon()).await;
+    let kinds = |each: Each<()>| -> Vec<_> {
+        each.into_iter()
+            .map(|(id, outcome)| (id, outcome.map_err(|refusal| refusal.kind)))
+            .collect()
+    };
+    assert_eq!(
+        kinds(stopped.expect("an answer")),
+        [
+            (id(1), Ok(())),
+            (id(2), Err(RefusalKind::NotFound)),
+            (id(3), Err(RefusalKind::Other)),
+        ]
+    );
+    let status = nodes.status(&node(1), &[id(1)], soon()).await;
+    let status = status.expect("an answer");
+    let told = status[0].1.as_ref().map_err(|refusal| refusal.to_string());
+    assert_eq!(
+        told,
+        Err("the node's answer does not mention the container".into())
+    );
+}
+
+#[tokio::test]
+async fn a_newer_token_is_used_from_the_next_call_on_and_other_nodes_are_left_alone() {
+    let fake = Fake::new(|_, _| Reply::message(&GetContainerStatusesResponseProto::default()));
+    let nodes = nodes(&fake, 2);
+    let ask = async |number| {
+        let status = nodes.status(&node(number), &[], soon()).await;
+        status.expect("an answer");
+    };
+    ask(1).await;
+    ask(2).await;
+    nodes.learn([token(1, 1)]);
+    ask(1).await;
+    nodes.learn([token(1, 2)]);
+    ask(1).await;
+    ask(2).await;
+    let login = |node: &str, user: &str| (node.to_owned(), Some(user.to_owned()));
+    assert_eq!(
+        fake.seen(),
+        [
+            login("node:1", "AQEB"),
+            login("node:2", "AQEB"),
+            login("node:1", "AgIC")
+        ]
+    );
+    let unknown = nodes.status(&node(3), &[], soon()).await;
+    assert_eq!(unknown, Err(NodeError::NoToken { node: node(3) }));
+    assert!(nodes.knows(&node(2)) && !nodes.knows(&node(3)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_beyond_the_limit_wait_and_their_deadline_counts() {
+    let options = NodeOptions {
+        rpc: Fake::options(),
+        calls_max: 1,
+        ..NodeOptions::default()
+    };
+    // The first call is never answered, as nothing is at the other end.
+    let nodes = Nodes::over(Arc::new(Silence), options);
+    nodes.learn([token(1, 1), token(2, 1)]);
+    let held = tokio::spawn({
+        let nodes = nodes.clone();
+        async move { nodes.status(&node(1), &[], soon()).await }
+    });
+    tokio::task::yield_now().await;
+    let late = Instant::now() + Duration::from_secs(1);
+    let refused = nodes.status(&node(2), &[], late).await;
+    let Err(NodeError::Unreached { source, .. }) = refused else {
+        panic!("{refused:?}");
+    };
+    assert!(
+        source.to_string().contains("too many other calls"),
+        "{source}"
+    );
+    let held = held.await.expect("no panic");
+    assert!(matches!(held, Err(NodeError::Unreached { .. })), "{held:?}");
+}
+
+/// A network on which nobody answers.
+#[derive(Debug)]
+struct Silence;
+
+impl crate::rpc::Dial for Silence {
+    fn dial<'a>(
+        &'a self,
+        _: &'a crate::rpc::Address,
+    ) -> std::pin::Pin<Box<dyn Future<Output = std::io::Result<crate::rpc::Dialed>> + Send + 'a>>
+    {
+        Box::pin(std::future::pending())
+    }
+}

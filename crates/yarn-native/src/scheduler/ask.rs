@@ -1,0 +1,306 @@
+//! What a master says to the scheduler in one beat.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::str::FromStr;
+
+use crate::proto::yarn::{
+    AllocateRequestProto, ContainerUpdateTypeProto, ExecutionTypeRequestProto, PriorityProto,
+    ResourceBlacklistRequestProto, ResourceRequestProto, UpdateContainerRequestProto,
+};
+use crate::scheduler::PlacementAsk;
+use crate::types::named::named;
+use crate::types::{ContainerId, ExecutionType, Resource, Unfit};
+
+/// Where containers are wanted. Written as YARN writes it: `*`, `/rack`, or a host.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Place {
+    /// On any node.
+    #[default]
+    Anywhere,
+    /// On a node of a rack, by the rack's name as `/default-rack`.
+    Rack(String),
+    /// On a host, by the name with which its NodeManager registered.
+    Host(String),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Anywhere => f.pad("*"),
+            Self::Rack(name) | Self::Host(name) => f.pad(name),
+        }
+    }
+}
+
+impl From<&str> for Place {
+    fn from(name: &str) -> Self {
+        match name {
+            "*" => Self::Anywhere,
+            rack if rack.starts_with('/') => Self::Rack(rack.to_owned()),
+            host => Self::Host(host.to_owned()),
+        }
+    }
+}
+
+impl FromStr for Place {
+    type Err = Infallible;
+
+    fn from_str(name: &str) -> Result<Self, Infallible> {
+        Ok(name.into())
+    }
+}
+
+/// One row of what a master wants.
+///
+/// Rows are sent when they change, and `count` is all that is still wanted of the row, not what is
+/// wanted more: the scheduler replaces what it had, and counts down as it grants. A row sent again
+/// without need is granted again (YARN-1902); 0 takes it back.
+///
+/// Containers on a host need three rows of the same priority and request id: one for the host, one
+/// for its rack, and one for [`Place::Anywhere`]; with `relax_locality` off on the last two they
+/// come from that host or not at all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// Lower numbers are served first.
+    pub priority: i32,
+    /// Comes back in the containers. All rows of one priority and request id want containers of
+    /// the same size. -1 sends none.
+    pub request_id: i64,
+    /// Where.
+    pub place: Place,
+    /// The size of each.
+    pub resource: Resource,
+    /// How many are still wanted.
+    pub count: u32,
+    /// Whether other places of the same level will do.
+    pub relax_locality: bool,
+    /// Only nodes with this label. Only a row for [`Place::Anywhere`] may have one.
+    pub label: Option<String>,
+    /// Whether their resources are to be their own.
+    pub execution: ExecutionType,
+    /// Whether nothing but that kind will do.
+    pub enforce_execution: bool,
+}
+
+impl Ask {
+    /// Containers anywhere, of priority 0.
+    pub fn anywhere(request_id: i64, resource: Resource, count: u32) -> Self {
+        Self {
+            priority: 0,
+            request_id,
+            place: Place::Anywhere,
+            resource,
+            count,
+            relax_locality: true,
+            label: None,
+            execution: ExecutionType::Guaranteed,
+            enforce_execution: false,
+        }
+    }
+
+    pub(crate) fn proto(&self) -> ResourceRequestProto {
+        ResourceRequestProto {
+            priority: Some(priority(self.priority)),
+            resource_name: Some(self.place.to_string()),
+            capability: Some(self.resource.proto()),
+            num_containers: Some(count(self.count)),
+            relax_locality: Some(self.relax_locality),
+            node_label_expression: self.label.clone(),
+            execution_type_request: Some(execution(self.execution, self.enforce_execution)),
+            allocation_request_id: (self.request_id != -1).then_some(self.request_id),
+        }
+    }
+
+    pub(crate) fn of(proto: &ResourceRequestProto) -> Result<Self, Unfit> {
+        let execution = proto.execution_type_request.as_ref();
+        Ok(Self {
+            priority: proto.priority.as_ref().map_or(0, |p| p.priority()),
+            request_id: proto.allocation_request_id(),
+            place: proto.resource_name().into(),
+            resource: Resource::of(proto.capability.as_ref())?,
+            count: proto.num_containers().try_into().unwrap_or(0),
+            relax_locality: proto.relax_locality(),
+            label: proto.node_label_expression.clone(),
+            execution: execution
+                .and_then(|e| e.execution_type)
+                .map_or(Ok(ExecutionType::Guaranteed), ExecutionType::of)?,
+            enforce_execution: execution.is_some_and(|e| e.enforce_execution_type()),
+        })
+    }
+}
+
+pub(crate) fn priority(number: i32) -> PriorityProto {
+    PriorityProto {
+        priority: Some(number),
+    }
+}
+
+pub(crate) fn count(number: u32) -> i32 {
+    number.try_into().unwrap_or(i32::MAX)
+}
+
+pub(crate) fn execution(execution: ExecutionType, enforce: bool) -> ExecutionTypeRequestProto {
+    ExecutionTypeRequestProto {
+        execution_type: Some(execution.proto().into()),
+        enforce_execution_type: Some(enforce),
+    }
+}
+
+named! {
+    /// How a container is changed.
+    pub enum UpdateKind: ContainerUpdateTypeProto, "kind of update" {
+        /// It gets more.
+        Increase = IncreaseResource "INCREASE_RESOURCE",
+        /// It keeps less.
+        Decrease = DecreaseResource "DECREASE_RESOURCE",
+        /// Its resources become its own.
+        Promote = PromoteExecutionType "PROMOTE_EXECUTION_TYPE",
+        /// It will run on what others leave.
+        Demote = DemoteExecutionType "DEMOTE_EXECUTION_TYPE",
+    }
+}
+
+/// A change of a container that its master wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Update {
+    /// Which container.
+    pub container: ContainerId,
+    /// The version of the container this changes; a change that came between is then noticed.
+    pub version: i32,
+    /// How.
+    pub kind: UpdateKind,
+    /// Its new size; none where that stays.
+    pub resource: Option<Resource>,
+}
+
+impl Update {
+    pub(crate) fn proto(&self) -> UpdateContainerRequestProto {
+        let execution = match self.kind {
+            UpdateKind::Increase | UpdateKind::Decrease => None,
+            UpdateKind::Promote => Some(ExecutionType::Guaranteed),
+            UpdateKind::Demote => Some(ExecutionType::Opportunistic),
+        };
+        UpdateContainerRequestProto {
+            container_version: self.version,
+            container_id: self.container.proto(),
+            update_type: self.kind.proto().into(),
+            capability: self.resource.as_ref().map(Resource::proto),
+            execution_type: execution.map(|e| e.proto().into()),
+        }
+    }
+
+    pub(crate) fn of(proto: &UpdateContainerRequestProto) -> Result<Self, Unfit> {
+        Ok(Self {
+            container: ContainerId::of(Some(&proto.container_id))?,
+            version: proto.container_version,
+            kind: UpdateKind::of(proto.update_type)?,
+            resource: proto
+                .capability
+                .as_ref()
+                .map(|r| Resource::of(Some(r)))
+                .transpose()?,
+        })
+    }
+}
+
+/// What a master says in one beat: what has changed since the last. Empty, it only says that the
+/// master lives.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Request {
+    /// Rows that have changed.
+    pub asks: Vec<Ask>,
+    /// Requests with placement constraints (Hadoop 3).
+    pub placements: Vec<PlacementAsk>,
+    /// Containers to give back, started or not.
+    pub releases: Vec<ContainerId>,
+    /// Hosts or racks on which nothing more is wanted.
+    pub avoid: Vec<String>,
+    /// Hosts or racks that will do again.
+    pub allow: Vec<String>,
+    /// Containers to change.
+    pub updates: Vec<Update>,
+    /// From 0 to 1.
+    pub progress: f32,
+    /// The master's page, if it has moved (Hadoop 3).
+    pub tracking_url: Option<String>,
+}
+
+impl Request {
+    pub(crate) fn proto(&self, response_id: i32) -> AllocateRequestProto {
+        let blacklist = (!self.avoid.is_empty() || !self.allow.is_empty()).then(|| {
+            ResourceBlacklistRequestProto {
+                blacklist_additions: self.avoid.clone(),
+                blacklist_removals: self.allow.clone(),
+            }
+        });
+        // The ResourceManager counts what is no number as 0, and what is above 1 as 1.
+        let progress = if self.progress.is_finite() {
+            self.progress.clamp(0.0, 1.0)
+        } else {
+            0.0
+        };
+        AllocateRequestProto {
+            ask: self.asks.iter().map(Ask::proto).collect(),
+            release: self.releases.iter().map(ContainerId::proto).collect(),
+            blacklist_request: blacklist,
+            response_id: Some(response_id),
+            progress: Some(progress),
+            update_requests: self.updates.iter().map(Update::proto).collect(),
+            scheduling_requests: self.placements.iter().map(PlacementAsk::proto).collect(),
+            tracking_url: self.tracking_url.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_read_as_they_are_written() {
+        for (text, place) in [
+            ("*", Place::Anywhere),
+            ("/default-rack", Place::Rack("/default-rack".into())),
+            ("node17", Place::Host("node17".into())),
+        ] {
+            assert_eq!(Place::from(text), place);
+            assert_eq!(place.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn a_row_says_all_that_it_means() {
+        let mut resource = Resource::new(1024, 2);
+        resource.others.insert("yarn.io/gpu".into(), 1);
+        let ask = Ask {
+            priority: 3,
+            place: Place::Host("n".into()),
+            relax_locality: false,
+            label: Some("gpu".into()),
+            execution: ExecutionType::Opportunistic,
+            enforce_execution: true,
+            ..Ask::anywhere(7, resource, 2)
+        };
+        assert_eq!(Ask::of(&ask.proto()), Ok(ask));
+        let unnumbered = Ask::anywhere(-1, Resource::new(64, 1), 1);
+        assert_eq!(unnumbered.proto().allocation_request_id, None);
+        assert_eq!(Ask::of(&unnumbered.proto()), Ok(unnumbered));
+    }
+
+    #[test]
+    fn an_empty_request_is_a_beat_and_progress_is_a_share() {
+        let request = Request {
+            progress: f32::NAN,
+            ..Request::default()
+        };
+        let proto = request.proto(7);
+        assert_eq!((proto.response_id(), proto.progress()), (7, 0.0));
+        assert_eq!(proto.blacklist_request, None);
+        let over = Request {
+            progress: 3.0,
+            ..Request::default()
+        };
+        assert_eq!(over.proto(0).progress(), 1.0);
+    }
+}

@@ -1,0 +1,416 @@
+//! A master against a ResourceManager that behaves as a test says.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use prost::Message;
+use tokio::time::Instant;
+
+use crate::noise::Noise;
+use crate::proto::common::TokenProto;
+use crate::proto::yarn::{
+    AllocateRequestProto, AllocateResponseProto, AmCommandProto, ContainerProto,
+    ContainerStateProto, ContainerStatusProto, FinishApplicationMasterResponseProto, NmTokenProto,
+    NodeReportProto, PreemptionContainerProto, PreemptionContractProto, PreemptionMessageProto,
+    RegisterApplicationMasterResponseProto, RejectedSchedulingRequestProto, RejectionReasonProto,
+    SchedulingRequestProto, StrictPreemptionContractProto,
+};
+use crate::rpc::Protocol;
+use crate::scheduler::fake::{Fake, PASSWORD, Reply};
+use crate::scheduler::{
+    Answer, Ask, Finish, Registered, Registration, Request, Scheduler, SchedulerError,
+};
+use crate::types::{ContainerId, ExitStatus, FinalStatus, NodeId, Resource};
+
+fn soon() -> Instant {
+    Instant::now() + Duration::from_secs(10)
+}
+
+fn registered() -> Reply {
+    Reply::message(&RegisterApplicationMasterResponseProto {
+        maximum_capability: Some(Resource::new(8192, 4).proto()),
+        queue: Some("default".into()),
+        ..RegisterApplicationMasterResponseProto::default()
+    })
+}
+
+fn beat(id: i32) -> AllocateResponseProto {
+    AllocateResponseProto {
+        response_id: Some(id),
+        ..AllocateResponseProto::default()
+    }
+}
+
+/// A ResourceManager that counts as the real one does: it repeats the last answer when asked with
+/// the number before it, and refuses every other number. `cut` says which calls lose their answer.
+#[derive(Default)]
+struct Counting {
+    calls: u32,
+    last: i32,
+    applied: Vec<AllocateRequestProto>,
+}
+
+impl Counting {
+    fn allocate(&mut self, body: &[u8], cut: impl Fn(u32) -> bool) -> Reply {
+        let request = AllocateRequestProto::decode(body).expect("a request");
+        self.calls += 1;
+        let id = request.response_id();
+        if id == self.last {
+            self.last += 1;
+            self.applied.push(request);
+        } else if id + 1 != self.last {
+            let message = format!("Invalid responseId {id}");
+            return Reply::Exception("InvalidApplicationMasterRequestException", message);
+        }
+        match cut(self.calls) {
+            true => Reply::Cut,
+            false => Reply::message(&beat(self.last)),
+        }
+    }
+}
+
+fn ask(request_id: i64) -> impl FnOnce() -> Request {
+    move || Request {
+        asks: vec![Ask::anywhere(request_id, Resource::new(64, 1), 1)],
+        ..Request::default()
+    }
+}
+
+async fn register(fake: &Fake) -> Scheduler {
+    let mut scheduler = Scheduler::on(fake.channel(Protocol::APPLICATION_MASTER));
+    let registration = Registration::new("host");
+    let registered = scheduler.register(&registration, soon()).await;
+    assert_eq!(registered.expect("registered").queue, "default");
+    scheduler
+}
+
+#[tokio::test]
+async fn a_request_whose_answer_is_lost_is_applied_once() {
+    let rm = Arc::new(Mutex::new(Counting::default()));
+    let script = rm.clone();
+    let fake = Fake::new(move |method, body| match method {
+        "allocate" => script.lock().unwrap().allocate(body, |call| call % 2 == 1),
+        _ => registered(),
+    });
+    let mut scheduler = register(&fake).await;
+    for id in 1..=5 {
+        scheduler
+            .allocate(ask(id), soon())
+            .await
+            .expect("an answer");
+    }
+    let rm = rm.lock().unwrap();
+    let applied: Vec<i64> = rm
+        .applied
+        .iter()
+        .flat_map(|request| &request.ask)
+        .map(|ask| ask.allocation_request_id())
+        .collect();
+    assert_eq!(applied, [1, 2, 3, 4, 5]);
+    assert_eq!(rm.calls, 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_beat_that_is_cut_short_is_said_again_before_anything_else() {
+    let rm = Arc::new(Mutex::new(Counting::default()));
+    let script = rm.clone();
+    let fake = Fake::new(move |method, body| match method {
+        "allocate" => script.lock().unwrap().allocate(body, |_| false),
+        _ => registered(),
+    });
+    let mut scheduler = register(&fake).await;
+    {
+        let beat = scheduler.allocate(ask(1), soon());
+        tokio::pin!(beat);
+        // Polled once: the request has been made, and is on its way or not.
+        assert!(futures_poll_once(beat.as_mut()).await);
+    }
+    scheduler.allocate(ask(2), soon()).await.expect("an answer");
+    scheduler.allocate(ask(3), soon()).await.expect("an answer");
+    let rm = rm.lock().unwrap();
+    let applied: Vec<i64> = rm
+        .applied
+        .iter()
+        .flat_map(|request| &request.ask)
+        .map(|ask| ask.allocation_request_id())
+        .collect();
+    assert_eq!(applied, [1, 3]);
+}
+
+/// Polls a future once; whether it is still pending.
+async fn futures_poll_once<F: Future + Unpin>(mut future: F) -> bool {
+    std::future::poll_fn(|context| {
+        std::task::Poll::Ready(std::pin::Pin::new(&mut future).poll(context).is_pending())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_refused_request_is_dropped_and_the_next_one_counts_on() {
+    let rm = Arc::new(Mutex::new(Counting::default()));
+    let script = rm.clone();
+    let fake = Fake::new(move |method, body| match method {
+        "allocate" => {
+            let request = AllocateRequestProto::decode(body).expect("a request");
+            if request
+                .ask
+                .iter()
+                .any(|ask| ask.allocation_request_id() == 1)
+            {
+                return Reply::Exception("InvalidResourceRequestException", "too large".into());
+            }
+            script.lock().unwrap().allocate(body, |_| false)
+        }
+        _ => registered(),
+    });
+    let mut scheduler = register(&fake).await;
+    let refused = scheduler.allocate(ask(1), soon()).await;
+    assert!(
+        matches!(refused, Err(SchedulerError::Refused { .. })),
+        "{refused:?}"
+    );
+    scheduler.allocate(ask(2), soon()).await.expect("an answer");
+    assert_eq!(rm.lock().unwrap().applied.len(), 1);
+}
+
+#[tokio::test]
+async fn a_master_that_was_forgotten_registers_again_and_counts_from_the_start() {
+    let state = Arc::new(Mutex::new((false, Counting::default())));
+    let script = state.clone();
+    let fake = Fake::new(move |method, body| {
+        let (known, rm) = &mut *script.lock().unwrap();
+        match method {
+            "registerApplicationMaster" => {
+                (*known, *rm) = (true, Counting::default());
+                registered()
+            }
+            "allocate" if *known => rm.allocate(body, |_| false),
+            _ => Reply::Exception(
+                "ApplicationMasterNotRegisteredException",
+                "AM should re-register.".into(),
+            ),
+        }
+    });
+    let mut scheduler = register(&fake).await;
+    scheduler.allocate(ask(1), soon()).await.expect("an answer");
+    state.lock().unwrap().0 = false;
+    let forgotten = scheduler.allocate(ask(2), soon()).await;
+    assert_eq!(forgotten, Err(SchedulerError::NotRegistered));
+    assert!(!scheduler.is_registered());
+    let silent = scheduler
+        .allocate(|| unreachable!("not asked"), soon())
+        .await;
+    assert_eq!(silent, Err(SchedulerError::NotRegistered));
+    scheduler
+        .register(&Registration::new("host"), soon())
+        .await
+        .expect("registered");
+    scheduler.allocate(ask(2), soon()).await.expect("an answer");
+    assert_eq!(state.lock().unwrap().1.applied[0].response_id(), 0);
+}
+
+#[tokio::test]
+async fn commands_in_an_answer_are_heard() {
+    for (command, over) in [
+        (AmCommandProto::AmResync, false),
+        (AmCommandProto::AmShutdown, true),
+    ] {
+        let fake = Fake::new(move |method, _| match method {
+            "allocate" => Reply::message(&AllocateResponseProto {
+                a_m_command: Some(command.into()),
+                ..beat(1)
+            }),
+            _ => registered(),
+        });
+        let mut scheduler = register(&fake).await;
+        let told = scheduler.allocate(Request::default, soon()).await;
+        match told {
+            Err(SchedulerError::NotRegistered) => assert!(!over),
+            Err(SchedulerError::Over { .. }) => assert!(over),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_new_token_is_used_from_the_next_call_on() {
+    let fake = Fake::new(|method, body| {
+        if method != "allocate" {
+            return registered();
+        }
+        let request = AllocateRequestProto::decode(body).expect("a request");
+        let first = request.response_id() == 0;
+        Reply::message(&AllocateResponseProto {
+            am_rm_token: first.then(|| TokenProto {
+                identifier: vec![7, 7, 7],
+                password: PASSWORD.into(),
+                ..TokenProto::default()
+            }),
+            ..beat(request.response_id() + 1)
+        })
+    });
+    let mut scheduler = register(&fake).await;
+    let first = scheduler.allocate(Request::default, soon()).await;
+    assert!(first.expect("an answer").token_replaced);
+    for _ in 0..2 {
+        let later = scheduler.allocate(Request::default, soon()).await;
+        assert!(!later.expect("an answer").token_replaced);
+    }
+    let logins: Vec<_> = fake.seen().into_iter().map(|(_, user)| user).collect();
+    assert_eq!(logins, [None, Some("BwcH".into())]);
+}
+
+#[tokio::test]
+async fn a_registration_whose_answer_is_lost_is_known_to_have_been_made() {
+    let mut calls = 0;
+    let fake = Fake::new(move |method, _| match method {
+        "registerApplicationMaster" => {
+            calls += 1;
+            match calls {
+                1 => Reply::Cut,
+                _ => Reply::Exception(
+                    "InvalidApplicationMasterRequestException",
+                    "Application Master is already registered : application_1_0001".into(),
+                ),
+            }
+        }
+        _ => Reply::message(&beat(1)),
+    });
+    let mut scheduler = Scheduler::on(fake.channel(Protocol::APPLICATION_MASTER));
+    let again = scheduler.register(&Registration::new("host"), soon()).await;
+    assert!(
+        matches!(again, Err(SchedulerError::AlreadyRegistered { .. })),
+        "{again:?}"
+    );
+    scheduler
+        .allocate(Request::default, soon())
+        .await
+        .expect("the master can go on");
+}
+
+#[tokio::test]
+async fn an_end_is_said_until_it_is_complete_and_survives_a_restart() {
+    let mut calls = Vec::new();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let log = told.clone();
+    let fake = Fake::new(move |method, _| {
+        calls.push(method.to_owned());
+        *log.lock().unwrap() = calls.clone();
+        match (method, calls.len()) {
+            ("registerApplicationMaster", _) => registered(),
+            (_, 2) => Reply::Exception("ApplicationMasterNotRegisteredException", "".into()),
+            (_, 4) => Reply::Cut,
+            (_, 5) => Reply::message(&FinishApplicationMasterResponseProto {
+                is_unregistered: Some(false),
+            }),
+            _ => Reply::Exception("ApplicationAttemptNotFoundException", "gone".into()),
+        }
+    });
+    let mut scheduler = register(&fake).await;
+    let finish = Finish::new(FinalStatus::Succeeded);
+    scheduler.finish(&finish, soon()).await.expect("the end");
+    let (register, finish) = ("registerApplicationMaster", "finishApplicationMaster");
+    assert_eq!(
+        *told.lock().unwrap(),
+        [register, finish, register, finish, finish, finish]
+    );
+    assert!(!scheduler.is_registered());
+}
+
+/// With something in every list.
+fn full_answer(id: ContainerId, node: &NodeId) -> AllocateResponseProto {
+    let status = ContainerStatusProto {
+        container_id: Some(id.proto()),
+        state: Some(ContainerStateProto::CComplete.into()),
+        exit_status: Some(-102),
+        diagnostics: Some("Container preempted by scheduler".into()),
+        ..ContainerStatusProto::default()
+    };
+    let preempted = || {
+        vec![PreemptionContainerProto {
+            id: Some(id.proto()),
+        }]
+    };
+    AllocateResponseProto {
+        allocated_containers: vec![ContainerProto {
+            id: Some(id.proto()),
+            node_id: Some(node.proto()),
+            resource: Some(Resource::new(64, 1).proto()),
+            container_token: Some(TokenProto::default()),
+            allocation_request_id: Some(7),
+            ..ContainerProto::default()
+        }],
+        completed_container_statuses: vec![status],
+        nm_tokens: vec![NmTokenProto {
+            node_id: Some(node.proto()),
+            token: Some(TokenProto::default()),
+        }],
+        // Of a state that only a later version knows.
+        updated_nodes: vec![NodeReportProto {
+            node_id: Some(node.proto()),
+            node_state: Some(99),
+            ..NodeReportProto::default()
+        }],
+        preempt: Some(PreemptionMessageProto {
+            strict_contract: Some(StrictPreemptionContractProto {
+                container: preempted(),
+            }),
+            contract: Some(PreemptionContractProto {
+                resource: Vec::new(),
+                container: preempted(),
+            }),
+        }),
+        num_cluster_nodes: Some(3),
+        limit: Some(Resource::new(1, 1).proto()),
+        rejected_scheduling_requests: vec![RejectedSchedulingRequestProto {
+            reason: RejectionReasonProto::RrpCouldNotPlaceOnNode.into(),
+            request: SchedulingRequestProto::default(),
+        }],
+        ..beat(1)
+    }
+}
+
+#[test]
+fn an_answer_is_read_to_its_last_field() {
+    let id: ContainerId = "container_e01_1_0001_01_000002".parse().expect("an id");
+    let node: NodeId = "n:1".parse().expect("an id");
+    let answer = Answer::of(full_answer(id, &node)).expect("an answer");
+    assert_eq!(answer.granted[0].request_id, 7);
+    assert_eq!(answer.completed[0].exit, ExitStatus::Preempted);
+    assert_eq!(answer.node_tokens[0].node, node);
+    assert_eq!(answer.nodes, []);
+    let preemption = answer.preemption.expect("a notice");
+    assert_eq!(
+        (preemption.certain, preemption.negotiable),
+        (vec![id], vec![id])
+    );
+    assert_eq!(answer.cluster_nodes, 3);
+    let nameless = AllocateResponseProto {
+        allocated_containers: vec![ContainerProto::default()],
+        ..beat(1)
+    };
+    assert!(Answer::of(nameless).is_err());
+}
+
+#[test]
+fn answers_with_any_bytes_changed_are_read_or_refused() {
+    let id: ContainerId = "container_e01_1_0001_01_000002".parse().expect("an id");
+    let node: NodeId = "n:1".parse().expect("an id");
+    let sound = full_answer(id, &node).encode_to_vec();
+    let mut noise = Noise::new(4);
+    let mut read = 0;
+    for _ in 0..20_000 {
+        let bytes = noise.mutated(&sound);
+        let Ok(proto) = AllocateResponseProto::decode(&bytes[..]) else {
+            continue;
+        };
+        if let Ok(answer) = Answer::of(proto) {
+            read += 1;
+            let _ = format!("{answer:?}");
+        }
+        if let Ok(proto) = RegisterApplicationMasterResponseProto::decode(&bytes[..]) {
+            let _ = format!("{:?}", Registered::of(proto));
+        }
+    }
+    assert!(read > 100, "{read} were read, which says little");
+}

@@ -1,0 +1,190 @@
+//! What is started in a container, and how.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use crate::proto::yarn::{
+    ApplicationAccessTypeProto, ApplicationAclMapProto, ContainerLaunchContextProto,
+    ContainerRetryContextProto, ContainerRetryPolicyProto, StringBytesMapProto,
+    StringLocalResourceMapProto, StringStringMapProto,
+};
+use crate::token::Secret;
+use crate::types::LocalResource;
+use crate::types::named::named;
+
+named! {
+    /// What an access list is about.
+    pub enum Access: ApplicationAccessTypeProto, "kind of access" {
+        /// To see the application and its logs.
+        View = AppaccessViewApp "VIEW_APP",
+        /// To change and end it.
+        Modify = AppaccessModifyApp "MODIFY_APP",
+    }
+}
+
+/// What is started in a container: by the NodeManager as a shell script in an empty directory.
+///
+/// Values and commands go into that script between double quotes, and nothing in them is escaped:
+/// the shell expands `$X` and backquotes. Before that, `<LOG_DIR>` becomes the container's log
+/// directory, and `{{X}}` becomes `$X`. Neither is a place for secrets: the script is copied into
+/// the logs.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct LaunchContext {
+    /// The commands, which the script runs joined by blanks.
+    pub commands: Vec<String>,
+    /// The environment, beside what the NodeManager sets.
+    pub environment: BTreeMap<String, String>,
+    /// Files by the name they have in the container's directory.
+    pub resources: BTreeMap<String, LocalResource>,
+    /// Hadoop credentials, in the form of a credentials file; the container finds them in the file
+    /// that `HADOOP_TOKEN_FILE_LOCATION` names.
+    pub credentials: Option<Secret>,
+    /// Configuration (Hadoop's serialised form) with which the ResourceManager finds the servers
+    /// that renew these tokens. Only a master's context needs it.
+    pub credentials_conf: Vec<u8>,
+    /// For auxiliary services of the node, by their names. A node that lacks one refuses the
+    /// container.
+    pub service_data: BTreeMap<String, Vec<u8>>,
+    /// Who may do what, as `user1,user2 group1`; `*` is everybody, one blank is nobody.
+    pub access: BTreeMap<Access, String>,
+    /// Whether the NodeManager starts it again.
+    pub retry: Option<Retry>,
+}
+
+/// A NodeManager's own retries, in the same container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Retry {
+    /// After which ends.
+    pub after: RetryAfter,
+    /// How often; `None` is without end.
+    pub times_max: Option<u32>,
+    /// How long it waits before.
+    pub pause: Duration,
+    /// Failures older than this do not count; `None` counts all.
+    pub window: Option<Duration>,
+}
+
+/// After which ends a container is started again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RetryAfter {
+    /// All but 0.
+    AnyError,
+    /// These exit codes.
+    Codes(Vec<i32>),
+}
+
+impl fmt::Debug for LaunchContext {
+    /// Values may be what nobody should see; names show what is there.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LaunchContext")
+            .field("commands", &self.commands)
+            .field("environment", &self.environment.keys())
+            .field("resources", &self.resources)
+            .field("service_data", &self.service_data.keys())
+            .field("access", &self.access)
+            .field("retry", &self.retry)
+            .finish_non_exhaustive()
+    }
+}
+
+impl LaunchContext {
+    /// A context that runs one command.
+    pub fn command(command: impl Into<String>) -> Self {
+        Self {
+            commands: vec![command.into()],
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn proto(&self) -> ContainerLaunchContextProto {
+        let resource = |(name, resource): (&String, &LocalResource)| StringLocalResourceMapProto {
+            key: Some(name.clone()),
+            value: Some(resource.proto()),
+        };
+        let variable = |(name, value): (&String, &String)| StringStringMapProto {
+            key: Some(name.clone()),
+            value: Some(value.clone()),
+        };
+        let service = |(name, data): (&String, &Vec<u8>)| StringBytesMapProto {
+            key: Some(name.clone()),
+            value: Some(data.clone()),
+        };
+        let access = |(access, list): (&Access, &String)| ApplicationAclMapProto {
+            access_type: Some(access.proto().into()),
+            acl: Some(list.clone()),
+        };
+        ContainerLaunchContextProto {
+            local_resources: self.resources.iter().map(resource).collect(),
+            tokens: self.credentials.as_ref().map(|s| s.expose().to_vec()),
+            service_data: self.service_data.iter().map(service).collect(),
+            environment: self.environment.iter().map(variable).collect(),
+            command: self.commands.clone(),
+            application_ac_ls: self.access.iter().map(access).collect(),
+            container_retry_context: self.retry.as_ref().map(Retry::proto),
+            tokens_conf: (!self.credentials_conf.is_empty()).then(|| self.credentials_conf.clone()),
+        }
+    }
+}
+
+impl Retry {
+    fn proto(&self) -> ContainerRetryContextProto {
+        let (policy, error_codes) = match &self.after {
+            RetryAfter::AnyError => (ContainerRetryPolicyProto::RetryOnAllErrors, Vec::new()),
+            RetryAfter::Codes(codes) => (
+                ContainerRetryPolicyProto::RetryOnSpecificErrorCodes,
+                codes.clone(),
+            ),
+        };
+        let times = self
+            .times_max
+            .map_or(-1, |n| n.try_into().unwrap_or(i32::MAX));
+        let pause = self.pause.as_millis().try_into().unwrap_or(i32::MAX);
+        let window = self
+            .window
+            .map(|w| w.as_millis().try_into().unwrap_or(i64::MAX));
+        ContainerRetryContextProto {
+            retry_policy: Some(policy.into()),
+            error_codes,
+            max_retries: Some(times),
+            retry_interval: Some(pause),
+            failures_validity_interval: window,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_and_credentials_are_not_shown() {
+        let mut launch = LaunchContext::command("true");
+        launch.environment.insert("KEY".into(), "hunter2".into());
+        launch
+            .service_data
+            .insert("shuffle".into(), b"hunter2".to_vec());
+        launch.credentials = Some(b"hunter2".to_vec().into());
+        let shown = format!("{launch:?} {:?}", launch.proto());
+        assert!(shown.contains("KEY") && shown.contains("shuffle"));
+        assert!(
+            !shown.contains("hunter2") && !shown.contains("104, 117"),
+            "{shown}"
+        );
+    }
+
+    #[test]
+    fn a_retry_without_end_is_minus_one() {
+        let retry = Retry {
+            after: RetryAfter::Codes(vec![7]),
+            times_max: None,
+            pause: Duration::from_secs(1),
+            window: None,
+        };
+        let proto = retry.proto();
+        assert_eq!((proto.max_retries(), proto.retry_interval()), (-1, 1000));
+        assert_eq!(proto.error_codes, [7]);
+        assert_eq!(proto.failures_validity_interval(), -1);
+    }
+}
