@@ -1,5 +1,9 @@
 //! A client of the ResourceManager: applications and the cluster they run on.
 
+mod submit;
+
+pub use submit::Submission;
+
 use tokio::time::Instant;
 
 use crate::proto::yarn::application_client_protocol as method;

@@ -1,0 +1,113 @@
+//! Runs a command in N containers, through a master that is this very process.
+//!
+//!     cargo run --example run -- rm:8032 rm:8030 3 'hostname; exit 3'
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+use yarn_native::client::{Client, Submission};
+use yarn_native::node::{NodeOptions, Nodes, Start};
+use yarn_native::rpc::{Address, Options};
+use yarn_native::scheduler::{Ask, Finish, Registration, Request, Scheduler};
+use yarn_native::security::Identity;
+use yarn_native::token::Token;
+use yarn_native::types::{ApplicationId, Container, FinalStatus, LaunchContext, NodeId, Resource};
+
+fn soon() -> Instant {
+    Instant::now() + Duration::from_secs(30)
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let [clients, masters, count, command] = words.as_slice() else {
+        return Err("usage: run CLIENT_ADDRESS SCHEDULER_ADDRESS COUNT COMMAND".into());
+    };
+    let user = std::env::var("USER").unwrap_or_else(|_| "nobody".into());
+    let (user, options) = (Identity::simple(user), Options::default());
+    let client = Client::new(addresses(clients)?, user, options.clone())?;
+
+    let mut submission = Submission::new(client.new_application(soon()).await?.id, "run");
+    submission.unmanaged = true;
+    client.submit(&submission, soon()).await?;
+    let token = token(&client, submission.id).await?;
+    println!("{}", submission.id);
+
+    let mut scheduler = Scheduler::new(addresses(masters)?, token, options)?;
+    let registration = Registration::new("localhost");
+    scheduler.register(&registration, soon()).await?;
+    let script = format!("{{ {command}; }} 1><LOG_DIR>/stdout 2><LOG_DIR>/stderr");
+    let launch = LaunchContext::command(script);
+    let failed = run(&mut scheduler, count.parse()?, &launch).await?;
+    let finish = Finish::new(match failed {
+        0 => FinalStatus::Succeeded,
+        _ => FinalStatus::Failed,
+    });
+    scheduler.finish(&finish, soon()).await?;
+    match failed {
+        0 => Ok(()),
+        _ => Err(format!("{failed} of {count} containers failed").into()),
+    }
+}
+
+/// Asks for containers, starts what is granted, and waits for their ends; how many failed.
+async fn run(
+    scheduler: &mut Scheduler,
+    count: u32,
+    launch: &LaunchContext,
+) -> Result<u32, Box<dyn Error>> {
+    let nodes = Nodes::new(NodeOptions::default());
+    let mut asks = vec![Ask::anywhere(1, Resource::new(128, 1), count)];
+    let (mut running, mut ended, mut failed) = (0, 0, 0);
+    while ended < count {
+        let request = || Request {
+            asks: std::mem::take(&mut asks),
+            ..Request::default()
+        };
+        let answer = scheduler.allocate(request, soon()).await?;
+        nodes.learn(answer.node_tokens);
+        let mut by_node: BTreeMap<NodeId, Vec<Container>> = BTreeMap::new();
+        for container in answer.granted {
+            let on_node = by_node.entry(container.node.clone()).or_default();
+            on_node.push(container);
+        }
+        for (node, containers) in by_node {
+            let start = |container| Start { container, launch };
+            let starts: Vec<Start> = containers.iter().map(start).collect();
+            let outcome = nodes.start(&node, &starts, soon()).await?;
+            if let Some((id, refusal)) = outcome.refused.first() {
+                return Err(format!("{node} does not start {id}: {refusal}").into());
+            }
+            running += outcome.started.len() as u32;
+        }
+        for status in answer.completed {
+            println!("{} {}", status.id, status.exit);
+            ended += 1;
+            failed += u32::from(!status.exit.is_success());
+        }
+        // Often while containers are awaited, less so when all run.
+        let pause = if running < count { 50 } else { 500 };
+        sleep(Duration::from_millis(pause)).await;
+    }
+    Ok(failed)
+}
+
+async fn token(client: &Client, id: ApplicationId) -> Result<Token, Box<dyn Error>> {
+    let deadline = soon();
+    loop {
+        if let Some(token) = client.master_token(id, deadline).await? {
+            return Ok(token);
+        }
+        let report = client.application(id, deadline).await?;
+        if report.state.is_over() || Instant::now() > deadline {
+            return Err(format!("{id} is {}: {}", report.state, report.diagnostics).into());
+        }
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
+fn addresses(list: &str) -> Result<Vec<Address>, Box<dyn Error>> {
+    Ok(list.split(',').map(str::parse).collect::<Result<_, _>>()?)
+}
