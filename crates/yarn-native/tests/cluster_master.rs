@@ -1,0 +1,449 @@
+//! A master and its containers on a real cluster of three nodes.
+
+mod cluster_support;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::time::Duration;
+
+use cluster_support::{
+    Master, line, options, registration, scratch, small, soon, version, wait_then_exit,
+};
+use testbed::{Cluster, Version};
+use tokio::time::sleep;
+use yarn_native::client::Submission;
+use yarn_native::node::{NodeError, NodeOptions, Nodes, RefusalKind, Signal, Start};
+use yarn_native::scheduler::{
+    Ask, Constraint, PlacementAsk, Request, SchedulerError, Scope, Update, UpdateKind,
+};
+use yarn_native::types::{
+    ApplicationState, ContainerState, ExecutionType, ExitStatus, FinalStatus, LaunchContext,
+    LocalResource, LocalResourceKind, Resource, Retry, RetryAfter, Visibility,
+};
+
+fn cluster() -> &'static Cluster {
+    Cluster::shared(options()).unwrap_or_else(|failure| panic!("{failure}"))
+}
+
+#[tokio::test]
+async fn containers_on_three_nodes_run_a_command_and_their_ends_arrive() {
+    let mut master = Master::new(cluster(), "three nodes").await;
+    let said = &master.registered;
+    assert!(said.capability_max.memory_mib >= 1024, "{said:?}");
+    assert!(said.queue.ends_with("default"), "{said:?}");
+    assert_eq!(said.kept, []);
+    let directory = scratch(cluster(), "three");
+    let mut containers = Vec::new();
+    for (node, code) in cluster().nodes().iter().zip([0, 3, 77]) {
+        let container = master.obtain_on(&node.address.ip().to_string()).await;
+        assert_eq!(container.node.to_string(), node.address.to_string());
+        let file = directory.join(container.node.host.clone());
+        let launch = LaunchContext::command(format!(
+            "echo $NM_HOST > {}; echo trouble >&2; exit {code}",
+            file.display()
+        ));
+        master.start(&container, &launch).await;
+        containers.push((container, file, code));
+    }
+    for (container, file, code) in containers {
+        let end = master.end_of(container.id).await;
+        assert_eq!(end.exit, ExitStatus::Exited(code));
+        assert_eq!(end.state, ContainerState::Complete);
+        if code != 0 {
+            let words = format!("exit code {code}");
+            assert!(end.diagnostics.contains(&words), "{}", end.diagnostics);
+        }
+        let host = std::fs::read_to_string(file).expect("the container wrote it");
+        assert_eq!(host.trim(), container.node.host);
+    }
+    master.finish().await;
+    let report = master.report_when_over().await;
+    assert_eq!(report.state, ApplicationState::Finished);
+    assert_eq!(report.final_status, FinalStatus::Succeeded);
+    assert_eq!(report.diagnostics, "all is well");
+    assert!(report.unmanaged);
+}
+
+#[tokio::test]
+async fn each_way_to_end_a_container_has_its_status() {
+    let mut master = Master::new(cluster(), "ends").await;
+    let never = scratch(cluster(), "ends").join("never");
+    let stay = wait_then_exit(&never, 0);
+    let containers = master.obtain(5, small()).await;
+    let [killed, stopped, released, signalled, unused] = &containers[..] else {
+        panic!("{containers:?}");
+    };
+    let kill = LaunchContext::command("kill -9 $$; true");
+    master.start(killed, &kill).await;
+    for container in [stopped, released, signalled] {
+        master.start(container, &stay).await;
+    }
+    for container in [stopped, signalled] {
+        // A container that has not begun would end in another way.
+        let deadline = soon();
+        while master.status(&container.node, container.id).await.state != ContainerState::Running {
+            assert!(tokio::time::Instant::now() < deadline);
+            sleep(Duration::from_millis(50)).await;
+        }
+    }
+    let stop = [stopped.id];
+    let each = master.nodes.stop(&stopped.node, &stop, soon()).await;
+    assert_eq!(each, Ok(vec![(stopped.id, Ok(()))]));
+    let releases = vec![released.id, unused.id];
+    let request = Request {
+        releases,
+        ..Request::default()
+    };
+    master.beat(request).await.expect("a beat");
+    assert_eq!(master.end_of(killed.id).await.exit, ExitStatus::Exited(137));
+    let end = master.end_of(stopped.id).await;
+    assert!(
+        matches!(
+            end.exit,
+            ExitStatus::KilledByMaster | ExitStatus::Exited(143)
+        ),
+        "{end:?}"
+    );
+    for container in [released, unused] {
+        let end = master.end_of(container.id).await;
+        assert_eq!(end.exit, ExitStatus::Aborted, "{end:?}");
+    }
+    let signal = Signal::Terminate;
+    let (node, id) = (&signalled.node, signalled.id);
+    let told = master.nodes.signal(node, id, signal, soon()).await;
+    assert_eq!(told, Ok(()));
+    assert_eq!(master.end_of(id).await.exit, ExitStatus::Exited(143));
+    master.finish().await;
+}
+
+#[tokio::test]
+async fn several_containers_start_in_one_call_and_a_second_start_is_refused() {
+    let mut master = Master::new(cluster(), "several").await;
+    let host = cluster().nodes()[0].address.ip().to_string();
+    let first = master.obtain_on(&host).await;
+    let second = master.obtain_on(&host).await;
+    let go = scratch(cluster(), "several").join("go");
+    let launch = wait_then_exit(&go, 5);
+    let starts = [&first, &second].map(|container| Start {
+        container,
+        launch: &launch,
+    });
+    let outcome = master.nodes.start(&first.node, &starts, soon()).await;
+    let mut started = outcome.expect("an answer").started;
+    started.sort();
+    assert_eq!(started, [first.id, second.id]);
+    let again = master.try_start(&first, &launch).await;
+    assert_eq!(again.refused[0].1.kind, RefusalKind::AlreadyStarted);
+    std::fs::write(go, "").expect("a file");
+    for container in [&first, &second] {
+        let end = master.end_of(container.id).await;
+        assert_eq!(end.exit, ExitStatus::Exited(5));
+    }
+    master.finish().await;
+}
+
+#[tokio::test]
+async fn an_avoided_node_gets_no_containers_until_it_is_allowed_again() {
+    let mut master = Master::new(cluster(), "blacklist").await;
+    let avoided = cluster().nodes()[1].address.ip().to_string();
+    let request = Request {
+        avoid: vec![avoided.clone()],
+        ..Request::default()
+    };
+    master.beat(request).await.expect("a beat");
+    let containers = master.obtain(9, small()).await;
+    let hosts: BTreeSet<_> = containers.iter().map(|c| c.node.host.clone()).collect();
+    assert!(!hosts.contains(&avoided), "{hosts:?}");
+    let request = Request {
+        allow: vec![avoided.clone()],
+        releases: containers.iter().map(|container| container.id).collect(),
+        ..Request::default()
+    };
+    master.beat(request).await.expect("a beat");
+    let there = master.obtain_on(&avoided).await;
+    assert_eq!(there.node.host, avoided);
+    master.finish().await;
+}
+
+#[tokio::test]
+async fn an_ask_that_can_never_be_met_is_refused_and_the_master_goes_on() {
+    let mut master = Master::new(cluster(), "too large").await;
+    let giant = Ask::anywhere(1, Resource::new(1 << 30, 1), 1);
+    let refused = master.beat(Request {
+        asks: vec![giant],
+        ..Request::default()
+    });
+    let refused = refused.await;
+    assert!(
+        matches!(refused, Err(SchedulerError::Refused { .. })),
+        "{refused:?}"
+    );
+    let end = master.run(&LaunchContext::command("exit 4")).await;
+    assert_eq!(end.exit, ExitStatus::Exited(4));
+    master.finish().await;
+}
+
+#[tokio::test]
+async fn a_launch_context_arrives_whole() {
+    let mut master = Master::new(cluster(), "launch").await;
+    let directory = scratch(cluster(), "launch");
+    let file = |name: &str, bytes: &[u8]| {
+        let path = directory.join(name);
+        std::fs::write(&path, bytes).expect("a file");
+        path
+    };
+    let plain = file("plain.txt", b"plain\n");
+    let script = file(
+        "script.sh",
+        b"#!/bin/bash\ntest \"$GREETING\" = 'good day'\n",
+    );
+    let inside = file("inside.txt", b"inside\n");
+    let archive = directory.join("packed.tar.gz");
+    let made = std::process::Command::new("tar")
+        .arg("-czf")
+        .arg(&archive)
+        .arg("-C")
+        .arg(&directory)
+        .arg(inside.file_name().expect("a name"))
+        .status();
+    assert!(made.expect("tar").success());
+    let mut launch = LaunchContext::command(
+        "cat plain && ./script && cat packed/inside.txt && cat public \
+         && test -s $HADOOP_TOKEN_FILE_LOCATION && exit 42",
+    );
+    let resource = |path: &Path, kind, visibility| local_resource(path, kind, visibility);
+    launch.resources = BTreeMap::from([
+        (
+            "plain".to_owned(),
+            resource(&plain, LocalResourceKind::File, Visibility::Application),
+        ),
+        (
+            "script".to_owned(),
+            resource(&script, LocalResourceKind::File, Visibility::Private),
+        ),
+        (
+            "packed".to_owned(),
+            resource(&archive, LocalResourceKind::Archive, Visibility::Private),
+        ),
+        (
+            // All may read it, and look into its directories, on every machine.
+            "public".to_owned(),
+            resource(
+                Path::new("/etc/passwd"),
+                LocalResourceKind::File,
+                Visibility::Public,
+            ),
+        ),
+    ]);
+    launch
+        .environment
+        .insert("GREETING".into(), "good day".into());
+    // A credentials file without tokens, and with the secret `sk`.
+    let credentials = [b"HDTS\0\0\x01\x02sk\x03".as_slice(), &[1, 2, 3]].concat();
+    launch.credentials = Some(credentials.into());
+    let container = master.obtain(1, small()).await.remove(0);
+    master.start(&container, &launch).await;
+    let names = loop {
+        let (node, ids) = (&container.node, [container.id]);
+        let files = master.nodes.localisation(node, &ids, soon()).await;
+        if version() == Version::V2_10_2 {
+            assert!(
+                matches!(files, Err(NodeError::Unsupported { .. })),
+                "{files:?}"
+            );
+            break Vec::new();
+        }
+        let (_, files) = files.expect("an answer").remove(0);
+        let files = files.expect("files");
+        if !files.is_empty() {
+            break files.into_iter().map(|file| file.name).collect();
+        }
+        sleep(Duration::from_millis(20)).await;
+    };
+    assert!(
+        names.iter().all(|name| launch.resources.contains_key(name)),
+        "{names:?}"
+    );
+    let end = master.end_of(container.id).await;
+    assert_eq!(end.exit, ExitStatus::Exited(42), "{}", end.diagnostics);
+
+    launch.resources = BTreeMap::from([("plain".to_owned(), {
+        let mut stale = resource(&plain, LocalResourceKind::File, Visibility::Application);
+        stale.modified += 1;
+        stale
+    })]);
+    let end = master.run(&launch).await;
+    assert!(!end.exit.is_success(), "{end:?}");
+    assert!(end.diagnostics.contains("changed on src"), "{end:?}");
+    master.finish().await;
+}
+
+fn local_resource(path: &Path, kind: LocalResourceKind, visibility: Visibility) -> LocalResource {
+    use std::os::unix::fs::MetadataExt;
+    let metadata = std::fs::metadata(path).expect("a file");
+    LocalResource {
+        location: format!("file://{}", path.display())
+            .parse()
+            .expect("a path"),
+        bytes: metadata.len(),
+        modified: metadata.mtime() * 1000 + metadata.mtime_nsec() / 1_000_000,
+        kind,
+        visibility,
+    }
+}
+
+#[tokio::test]
+async fn a_node_without_a_service_refuses_what_is_meant_for_it() {
+    let mut master = Master::new(cluster(), "service").await;
+    let mut launch = LaunchContext::command("true");
+    launch.service_data.insert("no_such".into(), vec![1]);
+    let container = master.obtain(1, small()).await.remove(0);
+    let outcome = master.try_start(&container, &launch).await;
+    let kind = outcome.refused.first().map(|(_, refusal)| refusal.kind);
+    assert_eq!(kind, Some(RefusalKind::NoSuchService), "{outcome:?}");
+    master.finish().await;
+}
+
+#[tokio::test]
+async fn a_node_starts_a_container_again_if_it_is_told_to() {
+    let mut master = Master::new(cluster(), "retry").await;
+    let marks = scratch(cluster(), "retry").join("marks");
+    let marks = marks.display();
+    let mut launch = LaunchContext::command(format!(
+        "echo x >> {marks}; test $(wc -l < {marks}) -ge 3 && exit 0; exit 9"
+    ));
+    launch.retry = Some(Retry {
+        after: RetryAfter::Codes(vec![9]),
+        times_max: Some(5),
+        pause: Duration::from_millis(1),
+        window: None,
+    });
+    let end = master.run(&launch).await;
+    assert_eq!(end.exit, ExitStatus::Exited(0), "{}", end.diagnostics);
+    master.finish().await;
+}
+
+#[tokio::test]
+async fn a_placement_constraint_spreads_containers_one_for_each_node() {
+    let mut master = Master::new(cluster(), "spread").await;
+    let ask = PlacementAsk {
+        priority: 5,
+        request_id: 500,
+        tags: BTreeSet::from(["worker".to_owned()]),
+        resource: small(),
+        count: 3,
+        constraint: Some(Constraint::away(Scope::Node, ["worker"])),
+        execution: ExecutionType::Guaranteed,
+    };
+    let request = Request {
+        placements: vec![ask],
+        ..Request::default()
+    };
+    master.beat(request).await.expect("a beat");
+    if version() == Version::V2_10_2 {
+        // It does not know the field and ignores it; what it knows still works.
+        let end = master.run(&LaunchContext::command("exit 6")).await;
+        assert_eq!(end.exit, ExitStatus::Exited(6));
+        assert_eq!(master.granted, []);
+    } else {
+        let containers = master.of_request(500, 3).await;
+        let hosts: BTreeSet<_> = containers.iter().map(|c| &c.node.host).collect();
+        assert_eq!(hosts.len(), 3, "{hosts:?}");
+        assert!(containers.iter().all(|c| c.tags == ["worker"]));
+    }
+    master.finish().await;
+}
+
+#[tokio::test]
+async fn a_running_container_grows() {
+    let mut master = Master::new(cluster(), "growth").await;
+    let go = scratch(cluster(), "growth").join("go");
+    let container = master.obtain(1, small()).await.remove(0);
+    master.start(&container, &wait_then_exit(&go, 8)).await;
+    let larger = loop {
+        let update = Update {
+            container: container.id,
+            version: container.version,
+            kind: UpdateKind::Increase,
+            resource: Some(Resource::new(256, 1)),
+        };
+        let request = Request {
+            updates: vec![update],
+            ..Request::default()
+        };
+        master.answers.clear();
+        master.beat(request).await.expect("a beat");
+        let changed = master
+            .until("the larger container", |master| {
+                let mut answers = master.answers.iter();
+                let changed = answers.find_map(|answer| answer.updated.first());
+                let refused = master.answers.iter().any(|a| !a.update_errors.is_empty());
+                match changed {
+                    Some(changed) => Some(Some(changed.container.clone())),
+                    None => refused.then_some(None),
+                }
+            })
+            .await;
+        // Refused is what the node has not yet reported to be running.
+        if let Some(changed) = changed {
+            break changed;
+        }
+    };
+    assert_eq!(larger.resource.memory_mib, 256);
+    assert_eq!(larger.version, container.version + 1);
+    let told = master.nodes.update(&larger.node, &[&larger], soon()).await;
+    assert_eq!(told, Ok(vec![(larger.id, Ok(()))]));
+    std::fs::write(go, "").expect("a file");
+    let end = master.end_of(container.id).await;
+    assert_eq!(end.exit, ExitStatus::Exited(8));
+    master.finish().await;
+}
+
+#[tokio::test]
+async fn a_master_whose_application_is_killed_is_told_that_it_is_over() {
+    let mut master = Master::new(cluster(), "killed").await;
+    let deadline = soon();
+    while !master
+        .client
+        .kill(master.id, deadline)
+        .await
+        .expect("killing")
+    {
+        sleep(Duration::from_millis(50)).await;
+    }
+    let told = loop {
+        match master.beat(Request::default()).await {
+            Ok(()) => assert!(tokio::time::Instant::now() < deadline),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(told, SchedulerError::Over { .. }), "{told:?}");
+    let report = master.report_when_over().await;
+    assert_eq!(report.state, ApplicationState::Killed);
+}
+
+#[tokio::test]
+async fn a_new_process_of_an_unmanaged_master_gets_its_containers_back() {
+    let submission = |id| Submission {
+        keep_containers: true,
+        ..Submission::new(id, "twice")
+    };
+    let mut master = Master::submit(cluster(), submission).await;
+    let go = scratch(cluster(), "twice").join("go");
+    let container = master.obtain(1, small()).await.remove(0);
+    master.start(&container, &wait_then_exit(&go, 21)).await;
+    master.scheduler = line(cluster(), master.token.clone());
+    master.nodes = Nodes::new(NodeOptions::default());
+    let again = master.scheduler.register(&registration(), soon()).await;
+    let again = again.expect("registered");
+    let kept: Vec<_> = again.kept.iter().map(|container| container.id).collect();
+    assert_eq!(kept, [container.id]);
+    assert_eq!(again.kept[0].request_id, container.request_id);
+    master.nodes.learn(again.node_tokens);
+    let status = master.status(&container.node, container.id).await;
+    assert_eq!(status.state, ContainerState::Running);
+    std::fs::write(go, "").expect("a file");
+    let end = master.end_of(container.id).await;
+    assert_eq!(end.exit, ExitStatus::Exited(21));
+    master.finish().await;
+}
