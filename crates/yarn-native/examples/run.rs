@@ -12,8 +12,8 @@ use yarn_native::config::{Config, Environment};
 use yarn_native::node::{NodeOptions, Nodes, Start};
 use yarn_native::scheduler::{Ask, Finish, Registration, Request, Scheduler};
 use yarn_native::security::Identity;
-use yarn_native::types::{Container, FinalStatus, LaunchContext, NodeId, Resource};
-use yarn_native::{Token, types::ApplicationId};
+use yarn_native::token::Token;
+use yarn_native::types::{ApplicationId, Container, FinalStatus, LaunchContext, NodeId, Resource};
 
 fn soon() -> Instant {
     Instant::now() + Duration::from_secs(30)
@@ -83,12 +83,7 @@ async fn run(
             running += outcome.started.len() as u32;
         }
         for status in answer.completed {
-            println!(
-                "{} {} {}",
-                status.id,
-                status.exit,
-                status.diagnostics.trim()
-            );
+            println!("{} {}", status.id, status.exit);
             ended += 1;
             failed += u32::from(!status.exit.is_success());
         }

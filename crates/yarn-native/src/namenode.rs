@@ -108,9 +108,10 @@ impl NameNodes {
             renewer: renewer.to_owned(),
         };
         let answer = self.ask(&method::GET_DELEGATION_TOKEN, &request, deadline);
-        let Ok(mut token) = Token::of(answer.await?.token.as_ref()) else {
+        let Some(token) = answer.await?.token else {
             return Ok(None);
         };
+        let mut token = Token::of(token);
         token.service = self.token_service().await;
         Ok(Some(token))
     }

@@ -6,10 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
-use cluster_support::{Master, options, scratch, small, soon, version, wait_then_exit};
+use cluster_support::{
+    Master, line, options, registration, scratch, small, soon, version, wait_then_exit,
+};
 use testbed::{Cluster, Version};
 use tokio::time::sleep;
-use yarn_native::node::{NodeError, RefusalKind, Signal, Start};
+use yarn_native::client::Submission;
+use yarn_native::node::{NodeError, NodeOptions, Nodes, RefusalKind, Signal, Start};
 use yarn_native::scheduler::{
     Ask, Constraint, PlacementAsk, Request, SchedulerError, Scope, Update, UpdateKind,
 };
@@ -240,21 +243,27 @@ async fn a_launch_context_arrives_whole() {
     launch.credentials = Some(credentials.into());
     let container = master.obtain(1, small()).await.remove(0);
     master.start(&container, &launch).await;
-    let (node, ids) = (&container.node, [container.id]);
-    let files = master.nodes.localisation(node, &ids, soon()).await;
-    match version() {
-        Version::V2_10_2 => assert!(
-            matches!(files, Err(NodeError::Unsupported { .. })),
-            "{files:?}"
-        ),
-        _ => {
-            let (id, files) = files.expect("an answer").remove(0);
-            assert_eq!(id, container.id);
-            let names: BTreeSet<_> = files.expect("files").into_iter().map(|f| f.name).collect();
-            let expected = ["packed", "plain", "public", "script"];
-            assert_eq!(names, expected.map(str::to_owned).into());
+    let names = loop {
+        let (node, ids) = (&container.node, [container.id]);
+        let files = master.nodes.localisation(node, &ids, soon()).await;
+        if version() == Version::V2_10_2 {
+            assert!(
+                matches!(files, Err(NodeError::Unsupported { .. })),
+                "{files:?}"
+            );
+            break Vec::new();
         }
-    }
+        let (_, files) = files.expect("an answer").remove(0);
+        let files = files.expect("files");
+        if !files.is_empty() {
+            break files.into_iter().map(|file| file.name).collect();
+        }
+        sleep(Duration::from_millis(20)).await;
+    };
+    assert!(
+        names.iter().all(|name| launch.resources.contains_key(name)),
+        "{names:?}"
+    );
     let end = master.end_of(container.id).await;
     assert_eq!(end.exit, ExitStatus::Exited(42), "{}", end.diagnostics);
 
@@ -411,4 +420,30 @@ async fn a_master_whose_application_is_killed_is_told_that_it_is_over() {
     assert!(matches!(told, SchedulerError::Over { .. }), "{told:?}");
     let report = master.report_when_over().await;
     assert_eq!(report.state, ApplicationState::Killed);
+}
+
+#[tokio::test]
+async fn a_new_process_of_an_unmanaged_master_gets_its_containers_back() {
+    let submission = |id| Submission {
+        keep_containers: true,
+        ..Submission::new(id, "twice")
+    };
+    let mut master = Master::submit(cluster(), submission).await;
+    let go = scratch(cluster(), "twice").join("go");
+    let container = master.obtain(1, small()).await.remove(0);
+    master.start(&container, &wait_then_exit(&go, 21)).await;
+    master.scheduler = line(cluster(), master.token.clone());
+    master.nodes = Nodes::new(NodeOptions::default());
+    let again = master.scheduler.register(&registration(), soon()).await;
+    let again = again.expect("registered");
+    let kept: Vec<_> = again.kept.iter().map(|container| container.id).collect();
+    assert_eq!(kept, [container.id]);
+    assert_eq!(again.kept[0].request_id, container.request_id);
+    master.nodes.learn(again.node_tokens);
+    let status = master.status(&container.node, container.id).await;
+    assert_eq!(status.state, ContainerState::Running);
+    std::fs::write(go, "").expect("a file");
+    let end = master.end_of(container.id).await;
+    assert_eq!(end.exit, ExitStatus::Exited(21));
+    master.finish().await;
 }

@@ -4,7 +4,7 @@ mod cluster_support;
 
 use std::time::Duration;
 
-use cluster_support::{Master, options, scratch, small, soon, wait_then_exit};
+use cluster_support::{Master, options, scratch, small, soon, turn, wait_then_exit};
 use testbed::{Cluster, Failover, Options};
 use tokio::time::{Instant, sleep};
 use yarn_native::scheduler::{Request, SchedulerError};
@@ -18,8 +18,8 @@ fn must<T>(outcome: Result<T, testbed::Failure>) -> T {
     outcome.unwrap_or_else(|failure| panic!("{failure}"))
 }
 
-/// Three containers on as many nodes, started and known to the ResourceManager to run. Each waits
-/// for the file named like its node.
+/// A container on each of three nodes, known to its node to run: when a ResourceManager comes back
+/// it is the nodes that tell it. Each waits for the file named like its node.
 async fn three_running(master: &mut Master, cluster: &Cluster) -> Vec<Container> {
     let directory = scratch(cluster, "go");
     let mut containers = Vec::new();
@@ -29,13 +29,6 @@ async fn three_running(master: &mut Master, cluster: &Cluster) -> Vec<Container>
         master.start(&container, &wait_then_exit(&file, code)).await;
         containers.push(container);
     }
-    let web = format!("/ws/v1/cluster/apps/{}", master.id);
-    must(cluster.wait("three containers", || {
-        let report = cluster.rest(&web).ok()?;
-        (testbed::field(&report, "runningContainers")? == "3").then_some(())
-    }));
-    // The NodeManagers have told of them when the process runs: what a node has not told by then,
-    // a restarted ResourceManager could not know.
     for container in &containers {
         let deadline = soon();
         while master.status(&container.node, container.id).await.state != ContainerState::Running {
@@ -101,6 +94,7 @@ async fn goes_on_after(master: &mut Master, cluster: &Cluster, containers: &[Con
 
 #[tokio::test]
 async fn a_resource_manager_that_is_killed_and_comes_back_finds_master_and_containers() {
+    let _turn = turn().await;
     let cluster = start(options());
     let mut master = Master::new(&cluster, "restart").await;
     let containers = three_running(&mut master, &cluster).await;
@@ -119,6 +113,7 @@ async fn a_resource_manager_that_is_killed_and_comes_back_finds_master_and_conta
 
 #[tokio::test]
 async fn another_resource_manager_that_takes_over_finds_master_and_containers() {
+    let _turn = turn().await;
     let cluster = start(Options {
         rm_ha: Some(Failover::Manual),
         ..options()
@@ -134,6 +129,7 @@ async fn another_resource_manager_that_takes_over_finds_master_and_containers() 
 
 #[tokio::test]
 async fn a_node_that_comes_back_still_has_its_containers_and_one_that_does_not_is_missed() {
+    let _turn = turn().await;
     let cluster = start(Options {
         expiry: Duration::from_secs(10),
         ..options()
@@ -169,6 +165,7 @@ async fn a_node_that_comes_back_still_has_its_containers_and_one_that_does_not_i
 
 #[tokio::test]
 async fn a_master_outlives_its_token() {
+    let _turn = turn().await;
     let cluster = start(Options {
         nodes: 1,
         token_interval: Some(Duration::from_secs(20)),

@@ -123,7 +123,7 @@ impl Client {
         deadline: Instant,
     ) -> Result<Option<Token>, RpcError> {
         let report = self.report(id, deadline).await?;
-        Ok(Token::of(report.am_rm_token.as_ref()).ok())
+        Ok(report.am_rm_token.map(Token::of))
     }
 
     /// The token with which a client proves itself to an application's master. Only secure clusters
@@ -134,7 +134,7 @@ impl Client {
         deadline: Instant,
     ) -> Result<Option<Token>, RpcError> {
         let report = self.report(id, deadline).await?;
-        Ok(Token::of(report.client_to_am_token.as_ref()).ok())
+        Ok(report.client_to_am_token.map(Token::of))
     }
 
     async fn report(

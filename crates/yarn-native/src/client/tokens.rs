@@ -27,13 +27,8 @@ impl Client {
         };
         let call = &method::GET_DELEGATION_TOKEN;
         let answer = self.ask(call, &request, deadline).await?;
-        let token = answer.token.as_ref();
-        let mut token = self.read(
-            call.name,
-            token
-                .ok_or(Unfit("the token"))
-                .and_then(|token| Token::of(Some(token))),
-        )?;
+        let token = self.read(call.name, answer.token.ok_or(Unfit("the token")))?;
+        let mut token = Token::of(token);
         // The ResourceManager leaves to the caller what it is called.
         let names = service_names(self.channel.addresses(), self.services_by_ip);
         token.service = names.await;

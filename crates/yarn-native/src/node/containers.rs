@@ -87,7 +87,7 @@ impl Nodes {
         let done = || {
             let stopped = answer.succeeded_requests.iter();
             let stopped = stopped.map(|id| Ok((ContainerId::of(Some(id))?, ())));
-            each(containers, stopped, &answer.failed_requests)
+            each(containers, stopped, &answer.failed_requests, unsaid)
         };
         self.read(node, call.name, done())
     }
@@ -106,12 +106,12 @@ impl Nodes {
         let answer = self.call(node, call, &request, deadline, Safety::Idempotent);
         let answer = answer.await?;
         let told = || {
-            let statuses = answer.status.iter();
+            let statuses = answer.status.into_iter();
             let statuses = statuses.map(|status| {
                 let status = ContainerStatus::of(status)?;
                 Ok((status.id, status))
             });
-            each(containers, statuses, &answer.failed_requests)
+            each(containers, statuses, &answer.failed_requests, unsaid)
         };
         self.read(node, call.name, told())
     }
@@ -135,7 +135,7 @@ impl Nodes {
         let done = || {
             let updated = answer.succeeded_requests.iter();
             let updated = updated.map(|id| Ok((ContainerId::of(Some(id))?, ())));
-            each(&ids, updated, &answer.failed_requests)
+            each(&ids, updated, &answer.failed_requests, unsaid)
         };
         self.read(node, call.name, done())
     }
@@ -158,7 +158,8 @@ impl Nodes {
         Ok(())
     }
 
-    /// How far the fetching of containers' files has come (Hadoop 3.3).
+    /// How far the fetching of containers' files has come (Hadoop 3.3). Right after its start a
+    /// container may have none.
     pub async fn localisation(
         &self,
         node: &NodeId,
@@ -177,7 +178,12 @@ impl Nodes {
                 let id = ContainerId::of(told.container_id.as_ref())?;
                 Ok((id, files.collect::<Result<_, _>>()?))
             });
-            each(containers, files, &answer.failed_requests)
+            each(
+                containers,
+                files,
+                &answer.failed_requests,
+                || Ok(Vec::new()),
+            )
         };
         self.read(node, call.name, told())
     }
@@ -265,11 +271,17 @@ impl Nodes {
     }
 }
 
-/// What a node said of each container that was asked about; of one it left out, that it did.
+/// For a container that a node's answer leaves out.
+fn unsaid<T>() -> Result<T, Refusal> {
+    Err(Refusal::unsaid())
+}
+
+/// What a node said of each container that was asked about, or `unsaid` of one it left out.
 fn each<T>(
     asked: &[ContainerId],
     done: impl Iterator<Item = Result<(ContainerId, T), Unfit>>,
     refused: &[ContainerExceptionMapProto],
+    unsaid: impl Fn() -> Result<T, Refusal>,
 ) -> Result<Each<T>, Unfit> {
     let mut told = std::collections::HashMap::new();
     for one in done {
@@ -282,7 +294,7 @@ fn each<T>(
     }
     let one = |id: &ContainerId| {
         let outcome = told.remove(id);
-        (*id, outcome.unwrap_or_else(|| Err(Refusal::unsaid())))
+        (*id, outcome.unwrap_or_else(&unsaid))
     };
     Ok(asked.iter().map(one).collect())
 }

@@ -93,6 +93,14 @@ impl NodeError {
         }
     }
 
+    /// Whether the connection broke after the request had left.
+    pub(crate) fn is_cut_off(&self) -> bool {
+        let Self::Unanswered { source, .. } = self else {
+            return false;
+        };
+        matches!(**source, RpcError::Unanswered { .. })
+    }
+
     /// Whether the same call is worth trying a little later.
     pub(crate) fn is_not_ready(&self) -> bool {
         matches!(

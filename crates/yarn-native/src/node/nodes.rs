@@ -23,7 +23,8 @@ pub struct NodeOptions {
     pub rpc: Options,
     /// Channels that are kept. A channel has at most one connection, and none when it is idle.
     pub channels_max: usize,
-    /// Calls at the same time, to all nodes together.
+    /// Calls at the same time, to all nodes together. Calls to nodes that do not answer count
+    /// until their deadline, so this has to be more than there may be of those.
     pub calls_max: usize,
 }
 
@@ -37,7 +38,7 @@ impl Default for NodeOptions {
                 ..Options::default()
             },
             channels_max: 512,
-            calls_max: 256,
+            calls_max: 1024,
         }
     }
 }
@@ -57,7 +58,8 @@ impl NodeOptions {
 }
 
 /// The NodeManagers of a cluster, as one master speaks to them: a token and a channel for each.
-/// Cheap to clone. A node that is slow, dead or hostile holds up nobody but its own callers.
+/// Cheap to clone. A node that is slow, dead or hostile holds up nobody but its own callers, as long
+/// as those are fewer than [`NodeOptions::calls_max`].
 #[derive(Clone, Debug)]
 pub struct Nodes {
     inner: Arc<Inner>,
@@ -127,7 +129,7 @@ impl Nodes {
         loop {
             let turn = timeout_at(deadline, self.inner.calls.acquire());
             // The semaphore is never closed, so only time can end the wait.
-            let Ok(_turn) = turn.await else {
+            let Ok(turn) = turn.await else {
                 return Err(failed(RpcError::DeadlinePassed {
                     method: method.name,
                     address: node.to_string(),
@@ -142,7 +144,7 @@ impl Nodes {
                 Err(error) if error.is_not_ready() && self.may_wait(deadline) => {}
                 outcome => return outcome,
             }
-            drop(_turn);
+            drop(turn);
             self.wait().await;
         }
     }

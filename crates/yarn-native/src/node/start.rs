@@ -59,9 +59,13 @@ impl Nodes {
                 Ok(answer) => {
                     return self.read(node, call.name, Started::of(&answer, &ids, repeated));
                 }
-                Err(NodeError::Unanswered { .. }) if self.may_wait(deadline) => {
+                Err(error) if error.is_cut_off() && self.may_wait(deadline) => {
                     repeated = true;
                     self.wait().await;
+                }
+                // That the node could not be reached a second time says nothing of the first.
+                Err(NodeError::Unreached { node, source }) if repeated => {
+                    return Err(NodeError::Unanswered { node, source });
                 }
                 Err(error) => return Err(error),
             }

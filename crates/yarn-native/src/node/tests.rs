@@ -48,7 +48,7 @@ fn id(number: i64) -> ContainerId {
 
 /// A container whose token tells the fake which one it is.
 fn container(number: u8) -> Container {
-    Container::of(&ContainerProto {
+    Container::of(ContainerProto {
         id: Some(id(number.into()).proto()),
         node_id: Some(node(1).proto()),
         resource: Some(Resource::new(64, 1).proto()),

@@ -1,7 +1,7 @@
 //! What the scheduler says in one beat.
 
 use crate::proto::yarn::{
-    AllocateResponseProto, ContainerIdProto, PreemptionContainerProto, PreemptionMessageProto,
+    AllocateResponseProto, PreemptionContainerProto, PreemptionMessageProto,
     UpdateContainerErrorProto, UpdatedContainerProto,
 };
 use crate::scheduler::{Ask, Rejection, Update, UpdateKind};
@@ -17,6 +17,8 @@ use crate::types::{
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Answer {
+    /// The answer's number; each is one more than the one before, and a registration begins anew.
+    pub response_id: i32,
     /// Containers that are the master's now, to be started within some minutes.
     pub granted: Vec<Container>,
     /// Containers that have ended, also those that were released.
@@ -105,12 +107,13 @@ pub struct Backlog {
 }
 
 impl Answer {
-    pub(crate) fn of(proto: &AllocateResponseProto) -> Result<Self, Unfit> {
+    pub(crate) fn of(proto: AllocateResponseProto) -> Result<Self, Unfit> {
         Ok(Self {
-            granted: all(&proto.allocated_containers, Container::of)?,
-            completed: all(&proto.completed_container_statuses, ContainerStatus::of)?,
-            kept: all(&proto.containers_from_previous_attempts, Container::of)?,
-            node_tokens: all(&proto.nm_tokens, NodeToken::of)?,
+            response_id: proto.response_id() & i32::MAX,
+            granted: all(proto.allocated_containers, Container::of)?,
+            completed: all(proto.completed_container_statuses, ContainerStatus::of)?,
+            kept: all(proto.containers_from_previous_attempts, Container::of)?,
+            node_tokens: all(proto.nm_tokens, NodeToken::of)?,
             // A state that a later version has invented is no reason to lose the containers above.
             nodes: proto
                 .updated_nodes
@@ -118,43 +121,44 @@ impl Answer {
                 .flat_map(NodeReport::of)
                 .collect(),
             preemption: proto.preempt.as_ref().map(Preemption::of).transpose()?,
-            updated: all(&proto.updated_containers, UpdatedContainer::of)?,
-            update_errors: all(&proto.update_errors, UpdateError::of)?,
-            rejected: all(&proto.rejected_scheduling_requests, Rejection::of)?,
+            updated: all(proto.updated_containers, UpdatedContainer::of)?,
+            update_errors: all(proto.update_errors, UpdateError::of)?,
+            rejected: all(proto.rejected_scheduling_requests, Rejection::of)?,
             headroom: proto
                 .limit
                 .as_ref()
                 .map(|r| Resource::of(Some(r)))
                 .transpose()?,
-            cluster_nodes: proto.num_cluster_nodes(),
+            cluster_nodes: proto.num_cluster_nodes.unwrap_or(0),
             priority: proto.application_priority.as_ref().map(|p| p.priority()),
-            collector: proto.collector_info.as_ref().map(|info| Collector {
-                address: info.collector_addr().to_owned(),
-                token: Token::of(info.collector_token.as_ref()).ok(),
+            collector: proto.collector_info.map(|info| Collector {
+                address: info.collector_addr.unwrap_or_default(),
+                token: info.collector_token.map(Token::of),
             }),
             backlog: proto.enhanced_headroom.as_ref().map(|room| Backlog {
                 pending: room.total_pending_count(),
                 active_cores: room.total_active_cores(),
             }),
-            token_replaced: proto.am_rm_token.is_some(),
+            token_replaced: false,
         })
     }
 }
 
 /// All of them, or the first that makes no sense.
 pub(crate) fn all<P, T>(
-    protos: &[P],
-    of: impl Fn(&P) -> Result<T, Unfit>,
+    protos: Vec<P>,
+    of: impl Fn(P) -> Result<T, Unfit>,
 ) -> Result<Vec<T>, Unfit> {
-    protos.iter().map(of).collect()
+    protos.into_iter().map(of).collect()
 }
 
 impl Preemption {
     fn of(proto: &PreemptionMessageProto) -> Result<Self, Unfit> {
         let ids = |containers: &[PreemptionContainerProto]| {
-            all(containers, |container| {
-                ContainerId::of(container.id.as_ref() as Option<&ContainerIdProto>)
-            })
+            let ids = containers
+                .iter()
+                .map(|one| ContainerId::of(one.id.as_ref()));
+            ids.collect::<Result<_, _>>()
         };
         let mut preemption = Self::default();
         if let Some(strict) = &proto.strict_contract {
@@ -170,16 +174,16 @@ impl Preemption {
 }
 
 impl UpdatedContainer {
-    fn of(proto: &UpdatedContainerProto) -> Result<Self, Unfit> {
+    fn of(proto: UpdatedContainerProto) -> Result<Self, Unfit> {
         Ok(Self {
             kind: UpdateKind::of(proto.update_type)?,
-            container: Container::of(&proto.container)?,
+            container: Container::of(proto.container)?,
         })
     }
 }
 
 impl UpdateError {
-    fn of(proto: &UpdateContainerErrorProto) -> Result<Self, Unfit> {
+    fn of(proto: UpdateContainerErrorProto) -> Result<Self, Unfit> {
         let update = proto.update_request.as_ref();
         Ok(Self {
             reason: proto.reason().to_owned(),

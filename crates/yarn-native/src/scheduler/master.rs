@@ -96,7 +96,7 @@ impl Scheduler {
         };
         self.session.on_registered();
         self.registration = Some(registration.clone());
-        self.read(call.name, Registered::of(&answer))
+        self.read(call.name, Registered::of(answer))
     }
 
     /// One beat: says what has changed, and hears what has happened. `fresh` is asked for what to
@@ -119,7 +119,7 @@ impl Scheduler {
             .channel
             .call(call, request, deadline, Safety::Idempotent);
         let heard = match answer.await {
-            Ok(answer) => self.hear(&answer),
+            Ok(answer) => self.hear(answer),
             Err(error) => Err(error.into()),
         };
         if let Err(error) = &heard {
@@ -128,7 +128,7 @@ impl Scheduler {
         heard
     }
 
-    fn hear(&mut self, answer: &AllocateResponseProto) -> Result<Answer, SchedulerError> {
+    fn hear(&mut self, mut answer: AllocateResponseProto) -> Result<Answer, SchedulerError> {
         let command = answer.a_m_command.map(AmCommandProto::try_from);
         match command {
             Some(Ok(AmCommandProto::AmResync)) => return Err(SchedulerError::NotRegistered),
@@ -138,11 +138,13 @@ impl Scheduler {
             }
             Some(Err(_)) | None => {}
         }
-        let heard = self.read(method::ALLOCATE.name, Answer::of(answer))?;
-        self.session.on_answer(answer.response_id());
-        if let Ok(token) = Token::of(answer.am_rm_token.as_ref()) {
+        let token = answer.am_rm_token.take().map(Token::of);
+        let mut heard = self.read(method::ALLOCATE.name, Answer::of(answer))?;
+        self.session.on_answer(heard.response_id);
+        if let Some(token) = token {
             // It is sent until a connection is made with it, and the old one ends some time later.
             self.channel.replace_identity(Identity::token(token));
+            heard.token_replaced = true;
         }
         Ok(heard)
     }
@@ -172,7 +174,6 @@ impl Scheduler {
                     let registration = self.registration.clone();
                     let registration = registration.ok_or(SchedulerError::NotRegistered)?;
                     self.register(&registration, deadline).await?;
-                    continue;
                 }
                 Err(error) => {
                     self.finishing |= matches!(error, SchedulerError::NoAnswer(_));

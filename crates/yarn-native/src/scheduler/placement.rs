@@ -319,15 +319,15 @@ pub struct Rejection {
 }
 
 impl Rejection {
-    pub(crate) fn of(proto: &RejectedSchedulingRequestProto) -> Result<Self, Unfit> {
-        let request = &proto.request;
+    pub(crate) fn of(proto: RejectedSchedulingRequestProto) -> Result<Self, Unfit> {
+        let request = proto.request;
         let sizing = request.resource_sizing.as_ref();
         Ok(Self {
             reason: RejectionReason::of(proto.reason)?,
             request_id: request.allocation_request_id(),
             priority: request.priority.as_ref().map_or(0, |p| p.priority()),
-            tags: request.allocation_tags.iter().cloned().collect(),
             count: sizing.map_or(0, |s| s.num_allocations().try_into().unwrap_or(0)),
+            tags: request.allocation_tags.into_iter().collect(),
         })
     }
 }

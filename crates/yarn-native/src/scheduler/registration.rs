@@ -67,7 +67,8 @@ pub struct Registered {
     pub kept: Vec<Container>,
     /// Tokens of their nodes.
     pub node_tokens: Vec<NodeToken>,
-    /// What the cluster counts, memory and cores included. Empty on Hadoop 2.
+    /// What the cluster counts, memory and cores included. Hadoop before 2.10 says
+    /// nothing.
     pub resource_types: Vec<ResourceType>,
     /// Whether the scheduler heeds cores; otherwise it counts memory only.
     pub counts_vcores: bool,
@@ -78,28 +79,26 @@ pub struct Registered {
 }
 
 impl Registered {
-    pub(crate) fn of(proto: &RegisterApplicationMasterResponseProto) -> Result<Self, Unfit> {
+    pub(crate) fn of(proto: RegisterApplicationMasterResponseProto) -> Result<Self, Unfit> {
         let cpu = i32::from(SchedulerResourceTypes::Cpu);
         let access = proto.application_ac_ls.iter().flat_map(|entry| {
             let access = Access::of(entry.access_type?).ok()?;
             Some((access, entry.acl().to_owned()))
         });
-        let types = proto.resource_types.iter().map(|known| ResourceType {
-            name: known.name.clone(),
-            unit: known.units().to_owned(),
+        let types = proto.resource_types.into_iter().map(|known| ResourceType {
+            name: known.name,
+            unit: known.units.unwrap_or_default(),
         });
-        let key = proto.client_to_am_token_master_key.as_ref();
+        let key = proto.client_to_am_token_master_key;
         Ok(Self {
             capability_max: Resource::of(proto.maximum_capability.as_ref())?,
-            queue: proto.queue().to_owned(),
-            kept: all(&proto.containers_from_previous_attempts, Container::of)?,
-            node_tokens: all(&proto.nm_tokens_from_previous_attempts, NodeToken::of)?,
+            queue: proto.queue.unwrap_or_default(),
+            kept: all(proto.containers_from_previous_attempts, Container::of)?,
+            node_tokens: all(proto.nm_tokens_from_previous_attempts, NodeToken::of)?,
             resource_types: types.collect(),
             counts_vcores: proto.scheduler_resource_types.contains(&cpu),
             access: access.collect(),
-            client_key: key
-                .filter(|key| !key.is_empty())
-                .map(|key| Secret::new(key.clone())),
+            client_key: key.filter(|key| !key.is_empty()).map(Secret::new),
         })
     }
 }

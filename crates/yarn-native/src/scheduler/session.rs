@@ -7,9 +7,6 @@
 use crate::proto::yarn::AllocateRequestProto;
 use crate::scheduler::{Request, SchedulerError};
 
-/// The numbers of answers have no sign.
-const ID_MASK: i32 = i32::MAX;
-
 #[derive(Debug)]
 pub(crate) enum Session {
     /// Not registered, or no more.
@@ -46,9 +43,7 @@ impl Session {
     }
 
     pub(crate) fn on_answer(&mut self, number: i32) {
-        *self = Self::Settled {
-            last: number & ID_MASK,
-        };
+        *self = Self::Settled { last: number };
     }
 
     /// What a failure leaves of the session.
@@ -132,12 +127,5 @@ mod tests {
         assert!(!session.is_registered());
         session.on_registered();
         check(&mut session, 0.2, 0, 0.2);
-    }
-
-    #[test]
-    fn numbers_have_no_sign() {
-        let mut session = Session::Settled { last: 7 };
-        session.on_answer(-1);
-        check(&mut session, 0.0, i32::MAX, 0.0);
     }
 }

@@ -6,16 +6,20 @@ use std::time::Duration;
 use prost::Message;
 use tokio::time::Instant;
 
+use crate::noise::Noise;
 use crate::proto::common::TokenProto;
 use crate::proto::yarn::{
     AllocateRequestProto, AllocateResponseProto, AmCommandProto, ContainerProto,
     ContainerStateProto, ContainerStatusProto, FinishApplicationMasterResponseProto, NmTokenProto,
     NodeReportProto, PreemptionContainerProto, PreemptionContractProto, PreemptionMessageProto,
-    RegisterApplicationMasterResponseProto, StrictPreemptionContractProto,
+    RegisterApplicationMasterResponseProto, RejectedSchedulingRequestProto, RejectionReasonProto,
+    SchedulingRequestProto, StrictPreemptionContractProto,
 };
 use crate::rpc::Protocol;
 use crate::scheduler::fake::{Fake, PASSWORD, Reply};
-use crate::scheduler::{Answer, Ask, Finish, Registration, Request, Scheduler, SchedulerError};
+use crate::scheduler::{
+    Answer, Ask, Finish, Registered, Registration, Request, Scheduler, SchedulerError,
+};
 use crate::types::{ContainerId, ExitStatus, FinalStatus, NodeId, Resource};
 
 fn soon() -> Instant {
@@ -313,10 +317,8 @@ async fn an_end_is_said_until_it_is_complete_and_survives_a_restart() {
     assert!(!scheduler.is_registered());
 }
 
-#[tokio::test]
-async fn an_answer_is_read_to_its_last_field() {
-    let id: ContainerId = "container_e01_1_0001_01_000002".parse().expect("an id");
-    let node: NodeId = "n:1".parse().expect("an id");
+/// With something in every list.
+fn full_answer(id: ContainerId, node: &NodeId) -> AllocateResponseProto {
     let status = ContainerStatusProto {
         container_id: Some(id.proto()),
         state: Some(ContainerStateProto::CComplete.into()),
@@ -329,7 +331,7 @@ async fn an_answer_is_read_to_its_last_field() {
             id: Some(id.proto()),
         }]
     };
-    let response = AllocateResponseProto {
+    AllocateResponseProto {
         allocated_containers: vec![ContainerProto {
             id: Some(id.proto()),
             node_id: Some(node.proto()),
@@ -360,9 +362,19 @@ async fn an_answer_is_read_to_its_last_field() {
         }),
         num_cluster_nodes: Some(3),
         limit: Some(Resource::new(1, 1).proto()),
+        rejected_scheduling_requests: vec![RejectedSchedulingRequestProto {
+            reason: RejectionReasonProto::RrpCouldNotPlaceOnNode.into(),
+            request: SchedulingRequestProto::default(),
+        }],
         ..beat(1)
-    };
-    let answer = Answer::of(&response).expect("an answer");
+    }
+}
+
+#[test]
+fn an_answer_is_read_to_its_last_field() {
+    let id: ContainerId = "container_e01_1_0001_01_000002".parse().expect("an id");
+    let node: NodeId = "n:1".parse().expect("an id");
+    let answer = Answer::of(full_answer(id, &node)).expect("an answer");
     assert_eq!(answer.granted[0].request_id, 7);
     assert_eq!(answer.completed[0].exit, ExitStatus::Preempted);
     assert_eq!(answer.node_tokens[0].node, node);
@@ -377,5 +389,28 @@ async fn an_answer_is_read_to_its_last_field() {
         allocated_containers: vec![ContainerProto::default()],
         ..beat(1)
     };
-    assert!(Answer::of(&nameless).is_err());
+    assert!(Answer::of(nameless).is_err());
+}
+
+#[test]
+fn answers_with_any_bytes_changed_are_read_or_refused() {
+    let id: ContainerId = "container_e01_1_0001_01_000002".parse().expect("an id");
+    let node: NodeId = "n:1".parse().expect("an id");
+    let sound = full_answer(id, &node).encode_to_vec();
+    let mut noise = Noise::new(4);
+    let mut read = 0;
+    for _ in 0..20_000 {
+        let bytes = noise.mutated(&sound);
+        let Ok(proto) = AllocateResponseProto::decode(&bytes[..]) else {
+            continue;
+        };
+        if let Ok(answer) = Answer::of(proto) {
+            read += 1;
+            let _ = format!("{answer:?}");
+        }
+        if let Ok(proto) = RegisterApplicationMasterResponseProto::decode(&bytes[..]) {
+            let _ = format!("{:?}", Registered::of(proto));
+        }
+    }
+    assert!(read > 100, "{read} were read, which says little");
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::proto::yarn::{
     ContainerProto, ContainerStateProto, ContainerStatusProto, ContainerSubStateProto,
-    ExecutionTypeProto, NmTokenProto, NodeIdProto,
+    ExecutionTypeProto, NmTokenProto, NodeIdProto, StringStringMapProto,
 };
 use crate::token::Token;
 use crate::types::named::named;
@@ -77,18 +77,18 @@ pub struct Container {
 }
 
 impl Container {
-    pub(crate) fn of(proto: &ContainerProto) -> Result<Self, Unfit> {
+    pub(crate) fn of(proto: ContainerProto) -> Result<Self, Unfit> {
         Ok(Self {
             id: ContainerId::of(proto.id.as_ref())?,
             node: NodeId::of(proto.node_id.as_ref())?,
-            http_address: proto.node_http_address().to_owned(),
             resource: Resource::of(proto.resource.as_ref())?,
             priority: proto.priority.as_ref().map_or(0, |p| p.priority()),
             request_id: proto.allocation_request_id(),
             execution: execution(proto.execution_type),
             version: proto.version(),
-            tags: proto.allocation_tags.clone(),
-            token: Token::of(proto.container_token.as_ref())?,
+            http_address: proto.node_http_address.unwrap_or_default(),
+            tags: proto.allocation_tags,
+            token: Token::of(proto.container_token.ok_or(Unfit("a container's token"))?),
         })
     }
 }
@@ -116,10 +116,11 @@ pub struct ContainerStatus {
 }
 
 impl ContainerStatus {
-    pub(crate) fn of(proto: &ContainerStatusProto) -> Result<Self, Unfit> {
+    pub(crate) fn of(proto: ContainerStatusProto) -> Result<Self, Unfit> {
         let state = proto.state.ok_or(Unfit("a container's state"))?;
-        let attribute = |entry: &crate::proto::yarn::StringStringMapProto| {
-            (entry.key().to_owned(), entry.value().to_owned())
+        let attribute = |entry: StringStringMapProto| {
+            let (key, value) = (entry.key.unwrap_or_default(), entry.value);
+            (key, value.unwrap_or_default())
         };
         Ok(Self {
             id: ContainerId::of(proto.container_id.as_ref())?,
@@ -135,7 +136,11 @@ impl ContainerStatus {
                 .as_ref()
                 .and_then(|r| Resource::of(Some(r)).ok()),
             execution: execution(proto.execution_type),
-            attributes: proto.container_attributes.iter().map(attribute).collect(),
+            attributes: proto
+                .container_attributes
+                .into_iter()
+                .map(attribute)
+                .collect(),
         })
     }
 }
@@ -158,10 +163,10 @@ pub struct NodeToken {
 }
 
 impl NodeToken {
-    pub(crate) fn of(proto: &NmTokenProto) -> Result<Self, Unfit> {
+    pub(crate) fn of(proto: NmTokenProto) -> Result<Self, Unfit> {
         Ok(Self {
             node: NodeId::of(proto.node_id.as_ref())?,
-            token: Token::of(proto.token.as_ref())?,
+            token: Token::of(proto.token.ok_or(Unfit("a node's token"))?),
         })
     }
 }
@@ -198,7 +203,7 @@ mod tests {
 
     #[test]
     fn what_an_old_version_leaves_out_has_a_meaning() {
-        let read = Container::of(&container()).expect("a container");
+        let read = Container::of(container()).expect("a container");
         assert_eq!(
             (read.request_id, read.version, read.execution),
             (-1, 0, ExecutionType::Guaranteed)
@@ -207,7 +212,7 @@ mod tests {
             execution_type: Some(77),
             ..container()
         };
-        let strange = Container::of(&strange).expect("a container");
+        let strange = Container::of(strange).expect("a container");
         assert_eq!(strange.execution, ExecutionType::Opportunistic);
     }
 
@@ -217,13 +222,13 @@ mod tests {
             container_token: None,
             ..container()
         };
-        assert!(Container::of(&without_token).is_err());
+        assert!(Container::of(without_token).is_err());
         let without_node = ContainerProto {
             node_id: None,
             ..container()
         };
-        assert!(Container::of(&without_node).is_err());
-        assert!(ContainerStatus::of(&ContainerStatusProto::default()).is_err());
+        assert!(Container::of(without_node).is_err());
+        assert!(ContainerStatus::of(ContainerStatusProto::default()).is_err());
     }
 
     #[test]

@@ -1,18 +1,23 @@
-//! Tokens, from and to the wire.
+//! Tokens in messages.
 
 use crate::proto::common::TokenProto;
 use crate::token::Token;
-use crate::types::Unfit;
 
 impl Token {
-    pub(crate) fn of(proto: Option<&TokenProto>) -> Result<Self, Unfit> {
-        let proto = proto.ok_or(Unfit("a token"))?;
-        Ok(Self {
-            identifier: proto.identifier.clone(),
-            password: proto.password.clone().into(),
-            kind: proto.kind.clone(),
-            service: proto.service.clone(),
-        })
+    /// Takes the message over, so that no copy of the password is left in it.
+    pub(crate) fn of(proto: TokenProto) -> Self {
+        let TokenProto {
+            identifier,
+            password,
+            kind,
+            service,
+        } = proto;
+        Self {
+            identifier,
+            password: password.into(),
+            kind,
+            service,
+        }
     }
 
     pub(crate) fn proto(&self) -> TokenProto {

@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use testbed::{Cluster, Hdfs, Options, Version};
+use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::{Instant, sleep};
+use yarn_native::Token;
 use yarn_native::client::{Client, Submission};
 use yarn_native::node::{NodeOptions, Nodes, Start, Started};
 use yarn_native::rpc::{self, Address};
@@ -29,6 +31,12 @@ pub fn version() -> Version {
             .unwrap_or_else(|failure| panic!("HADOOP_VERSION: {failure}")),
         Err(_) => Version::NEWEST,
     }
+}
+
+/// A turn for a test that has a cluster of its own: one of those is enough at a time.
+pub async fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::const_new(());
+    TURN.lock().await
 }
 
 /// Three nodes and no HDFS.
@@ -70,6 +78,8 @@ pub struct Master {
     pub nodes: Nodes,
     pub id: ApplicationId,
     pub registered: Registered,
+    /// The token with which the attempt began.
+    pub token: Token,
     /// Containers that were granted and not yet handed out by [`Master::obtain`].
     pub granted: Vec<Container>,
     /// Ends, by container, in the order in which they came.
@@ -90,15 +100,23 @@ pub fn client(cluster: &Cluster) -> Client {
 
 impl Master {
     pub async fn new(cluster: &Cluster, name: &str) -> Self {
+        Self::submit(cluster, |id| Submission::new(id, name)).await
+    }
+
+    pub async fn submit(
+        cluster: &Cluster,
+        submission: impl FnOnce(ApplicationId) -> Submission,
+    ) -> Self {
         let client = client(cluster);
         let id = client.new_application(soon()).await.expect("an id").id;
         let submission = Submission {
             unmanaged: true,
-            ..Submission::new(id, name)
+            ..submission(id)
         };
         client.submit(&submission, soon()).await.expect("submitted");
         let deadline = soon();
         let token = loop {
+            // It is there until the master registers.
             let token = client.master_token(id, deadline).await.expect("a report");
             match token {
                 Some(token) => break token,
@@ -106,10 +124,17 @@ impl Master {
             }
             sleep(Duration::from_millis(20)).await;
         };
-        let addresses = cluster.resource_managers().iter().map(|rm| rm.scheduler);
-        let addresses = addresses.map(|at| Address::new(at.ip().to_string(), at.port()));
-        let options = rpc::Options::default();
-        let mut scheduler = Scheduler::new(addresses.collect(), token, options).expect("a line");
+        Self::with_token(cluster, client, id, token).await
+    }
+
+    /// A master that is registered with the token of its attempt.
+    pub async fn with_token(
+        cluster: &Cluster,
+        client: Client,
+        id: ApplicationId,
+        token: Token,
+    ) -> Self {
+        let mut scheduler = line(cluster, token.clone());
         let registered = scheduler.register(&registration(), soon()).await;
         Self {
             client,
@@ -117,6 +142,7 @@ impl Master {
             nodes: Nodes::new(NodeOptions::default()),
             id,
             registered: registered.expect("registered"),
+            token,
             granted: Vec::new(),
             ended: BTreeMap::new(),
             answers: Vec::new(),
@@ -273,6 +299,14 @@ impl Master {
             .await
             .expect("the end");
     }
+}
+
+/// A line to the scheduler for whoever holds the token.
+pub fn line(cluster: &Cluster, token: Token) -> Scheduler {
+    let addresses = cluster.resource_managers().iter().map(|rm| rm.scheduler);
+    let addresses = addresses.map(|at| Address::new(at.ip().to_string(), at.port()));
+    let options = rpc::Options::default();
+    Scheduler::new(addresses.collect(), token, options).expect("a line")
 }
 
 pub fn registration() -> Registration {
