@@ -149,29 +149,22 @@ async fn a_master_goes_where_its_label_says_and_its_end_is_told() {
 #[tokio::test]
 async fn a_container_hears_a_signal() {
     let client = client(cluster());
-    let submission = submission(&client, "signalled").await;
+    let begun = cluster().directory().join("begun");
+    let command = format!("touch {} && exec sleep 120", begun.display());
+    let submission = Submission {
+        launch: LaunchContext::command(command),
+        ..submission(&client, "signalled").await
+    };
     client.submit(&submission, soon()).await.unwrap();
-    let launched = until(&client, submission.id, "its container", |report| {
-        report
-            .usage
-            .as_ref()
-            .is_some_and(|usage| usage.containers == 1)
-    });
-    let attempt = launched.await.attempt.unwrap();
-    let master = client.containers(attempt, soon()).await.unwrap()[0].id;
-    // A container that is not running yet hears nothing, so it is told again.
-    let deadline = soon();
-    loop {
-        let report = client.application(submission.id, deadline).await.unwrap();
-        if report.state.is_over() {
-            assert!(report.diagnostics.contains("exitCode: 143"), "{report:?}");
-            break;
-        }
-        // One that has just ended is no longer known.
-        let _ = client.signal(master, Signal::Stop, deadline).await;
-        assert!(tokio::time::Instant::now() < deadline, "{report:?}");
-        tokio::time::sleep(std::time::Duration::from_millis(300)).await;
-    }
+    let report = until(&client, submission.id, "its start", |_| begun.exists()).await;
+    let attempt = client
+        .attempt(report.attempt.unwrap(), soon())
+        .await
+        .unwrap();
+    let master = attempt.master.expect("a container");
+    client.signal(master, Signal::Stop, soon()).await.unwrap();
+    let report = until(&client, submission.id, "its end", |r| r.state.is_over()).await;
+    assert!(report.diagnostics.contains("exitCode: 143"), "{report:?}");
 }
 
 #[tokio::test]

@@ -86,7 +86,8 @@ impl Client {
         )
     }
 
-    /// Tells a container something, through its node's next beat.
+    /// Tells a container something, through its node's next beat. It must be running: NodeManagers
+    /// mistake a signal before the start for the start, and then never start it.
     pub async fn signal(
         &self,
         id: ContainerId,

@@ -1,0 +1,129 @@
+//! An application whose master the cluster starts, twice. What the cluster starts only shows its
+//! token; the test's own process speaks with it, as any process could that has been given it.
+
+mod cluster_support;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use cluster_support::{Master, client, options, scratch, small, soon, wait_then_exit};
+use testbed::Cluster;
+use yarn_native::Token;
+use yarn_native::client::Submission;
+use yarn_native::types::{
+    ApplicationId, ApplicationState, AttemptId, ContainerState, ExitStatus, FinalStatus,
+    LaunchContext,
+};
+
+/// What the cluster starts as a master: it copies its credentials to where the test finds them, and
+/// lives until it is told otherwise.
+fn puppet(directory: &Path) -> LaunchContext {
+    let directory = directory.display();
+    LaunchContext::command(format!(
+        "cp $HADOOP_TOKEN_FILE_LOCATION {directory}/$CONTAINER_ID.part && \
+         mv {directory}/$CONTAINER_ID.part {directory}/$CONTAINER_ID.tokens && \
+         for i in {{1..2000}}; do test -e {directory}/$CONTAINER_ID.end && exit 1; sleep 0.1; done"
+    ))
+}
+
+/// The file of an attempt's first container with this ending; the first container is its master.
+fn file_of(directory: &Path, attempt: AttemptId, ending: &str) -> PathBuf {
+    let AttemptId {
+        application: ApplicationId { cluster, number },
+        number: attempt,
+    } = attempt;
+    let name = format!("container_{cluster}_{number:04}_{attempt:02}_000001.{ending}");
+    directory.join(name)
+}
+
+/// The token of an attempt's master, once it is there.
+fn token_of(cluster: &Cluster, directory: &Path, attempt: AttemptId) -> Token {
+    let file = file_of(directory, attempt, "tokens");
+    let bytes = cluster.wait("the master's credentials", || fs::read(&file).ok());
+    let bytes = bytes.unwrap_or_else(|failure| panic!("{failure}"));
+    let body = bytes.strip_prefix(b"HDTS\0\x01").expect("one token");
+    // Four short fields, each after its length, after an empty alias.
+    let mut rest = body.strip_prefix(b"\0").expect("no alias");
+    let mut field = || {
+        let (length, after) = rest.split_first().expect("a length");
+        let (field, after) = after.split_at(usize::from(*length));
+        rest = after;
+        field.to_vec()
+    };
+    let (identifier, password) = (field(), field());
+    let kind = String::from_utf8(field()).expect("a kind");
+    assert_eq!(kind, "YARN_AM_RM_TOKEN");
+    Token {
+        identifier,
+        password: password.into(),
+        kind,
+        service: String::new(),
+    }
+}
+
+#[tokio::test]
+async fn a_second_attempt_gets_the_containers_of_the_first_and_the_ends_it_missed() {
+    let cluster = Cluster::start(options()).unwrap_or_else(|failure| panic!("{failure}"));
+    let directory = scratch(&cluster, "managed");
+    let client = client(&cluster);
+    let id = client.new_application(soon()).await.expect("an id").id;
+    let submission = Submission {
+        launch: puppet(&directory),
+        keep_containers: true,
+        attempts_max: Some(2),
+        ..Submission::new(id, "managed")
+    };
+    client.submit(&submission, soon()).await.expect("submitted");
+    let attempt = |number| AttemptId {
+        application: id,
+        number,
+    };
+    let token = token_of(&cluster, &directory, attempt(1));
+    let mut first = Master::with_token(&cluster, client.clone(), id, token).await;
+    let [ends, stays] = &first.obtain(2, small()).await[..] else {
+        panic!("not two containers");
+    };
+    let (ends, stays) = (ends.clone(), stays.clone());
+    let go = |name: &str| directory.join(name);
+    first.start(&ends, &wait_then_exit(&go("ends"), 31)).await;
+    first.start(&stays, &wait_then_exit(&go("stays"), 32)).await;
+    // What the ResourceManager has not been told of by then would be lost.
+    let listed = cluster.wait("two running containers and a master", || {
+        let class = "org.apache.hadoop.yarn.client.cli.ApplicationCLI";
+        let mut list = cluster.hadoop(class).ok()?;
+        list.args(["container", "-list", &attempt(1).to_string()]);
+        let said = String::from_utf8(list.output().ok()?.stdout).ok()?;
+        (said.matches("RUNNING").count() == 3).then_some(())
+    });
+    listed.unwrap_or_else(|failure| panic!("{failure}"));
+
+    fs::write(file_of(&directory, attempt(1), "end"), "").expect("a file");
+    let token = token_of(&cluster, &directory, attempt(2));
+    fs::write(go("ends"), "").expect("a file");
+    // Nobody holds a line to the ResourceManager now, and the nodes still listen.
+    while first.status(&ends.node, ends.id).await.state != ContainerState::Complete {
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+
+    let mut second = Master::with_token(&cluster, client, id, token).await;
+    let kept = &second.registered.kept;
+    let found = kept.iter().find(|container| container.id == stays.id);
+    let found = found.unwrap_or_else(|| panic!("{kept:?}")).clone();
+    assert_eq!(found.request_id, stays.request_id);
+    second.nodes.learn(second.registered.node_tokens.clone());
+    let status = second.status(&found.node, found.id).await;
+    assert_eq!(status.state, ContainerState::Running);
+    let end = second.end_of(ends.id).await;
+    assert_eq!(end.exit, ExitStatus::Exited(31));
+    fs::write(go("stays"), "").expect("a file");
+    let end = second.end_of(stays.id).await;
+    assert_eq!(end.exit, ExitStatus::Exited(32));
+    let new = second.obtain(1, small()).await.remove(0);
+    assert_eq!(new.id.attempt, attempt(2));
+    second.finish().await;
+    fs::write(file_of(&directory, attempt(2), "end"), "").expect("a file");
+    let report = second.report_when_over().await;
+    assert_eq!(report.state, ApplicationState::Finished);
+    assert_eq!(report.final_status, FinalStatus::Succeeded);
+    assert_eq!(report.attempt, Some(attempt(2)));
+}
