@@ -1,0 +1,200 @@
+//! Hadoop as Maven Central carries it: the jars of the daemons, fetched once.
+
+use crate::{
+    cache,
+    failure::{Failure, Kind},
+    java::Java,
+    tool,
+    version::Version,
+};
+use std::{
+    fmt::Write,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+/// A first fetch takes one or two minutes.
+const PATIENCE: Duration = Duration::from_secs(15 * 60);
+
+const PLUGIN: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies";
+
+/// Of the group `org.apache.hadoop`. The clients of other launchers need the last one.
+const ARTIFACTS: [&str; 14] = [
+    "hadoop-common",
+    "hadoop-auth",
+    "hadoop-hdfs",
+    "hadoop-hdfs-client",
+    "hadoop-yarn-api",
+    "hadoop-yarn-common",
+    "hadoop-yarn-client",
+    "hadoop-yarn-server-common",
+    "hadoop-yarn-server-resourcemanager",
+    "hadoop-yarn-server-nodemanager",
+    "hadoop-yarn-server-web-proxy",
+    "hadoop-yarn-server-applicationhistoryservice",
+    "hadoop-yarn-server-timelineservice",
+    "hadoop-mapreduce-client-core",
+];
+
+/// The jars of one version.
+#[derive(Clone, Debug)]
+pub(crate) struct Jars {
+    /// The cache's entry: `lib` and the recipe.
+    pub home: PathBuf,
+}
+
+impl Jars {
+    /// Fetches what is not there, and says how far it is.
+    pub(crate) fn fetch(version: Version, progress: &mut dyn FnMut(&str)) -> Result<Jars, Failure> {
+        let pom = pom(version);
+        let name = format!("{version}-{}", cache::hash(&format!("{PLUGIN}\n{pom}")));
+        let shelf = cache::root()?.join("hadoop");
+        let make = |place: &Path, progress: &mut dyn FnMut(&str)| maven(place, &pom, progress);
+        let home = cache::entry(&shelf, &name, progress, make)?;
+        Ok(Jars { home })
+    }
+
+    /// One by one and in a fixed order, because Java's archive of classes wants the same path each
+    /// time; before the configuration directory for the same reason (no jar carries a `*-site.xml`).
+    pub(crate) fn class_path(&self, configuration: &Path) -> Result<String, Failure> {
+        let lib = self.home.join("lib");
+        let mut jars = Vec::new();
+        for jar in fs::read_dir(&lib).map_err(Failure::at("read", &lib))? {
+            let jar = jar.map_err(Failure::at("read", &lib))?.path();
+            jars.push(jar.display().to_string());
+        }
+        jars.sort();
+        jars.push(configuration.display().to_string());
+        Ok(jars.join(":"))
+    }
+}
+
+fn pom(version: Version) -> String {
+    let mut pom = String::from(
+        "<project xmlns=\"http://maven.apache.org/POM/4.0.0\">\n<modelVersion>4.0.0</modelVersion>\n\
+         <groupId>testbed</groupId><artifactId>hadoop</artifactId><version>1</version>\n\
+         <packaging>pom</packaging>\n<dependencies>\n",
+    );
+    let mut dependency = |group: &str, artifact: &str, version: &str, rest: &str| {
+        // Writing into a string cannot fail.
+        let _ = writeln!(
+            pom,
+            "<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>\
+             <version>{version}</version>{rest}</dependency>"
+        );
+    };
+    let without = |group: &str| {
+        format!(
+            "<exclusions><exclusion><groupId>{group}</groupId><artifactId>*</artifactId>\
+             </exclusion></exclusions>"
+        )
+    };
+    for artifact in ARTIFACTS {
+        // A second logger on the class path would take the daemons' logs away from ours.
+        let rest = without("ch.qos.logback");
+        dependency("org.apache.hadoop", artifact, version.name(), &rest);
+    }
+    // The tests' jar carries the web pages without which NameNode and DataNode do not start.
+    let rest = format!("<classifier>tests</classifier>{}", without("*"));
+    dependency("org.apache.hadoop", "hadoop-hdfs", version.name(), &rest);
+    dependency("io.dropwizard.metrics", "metrics-core", "3.2.4", "");
+    dependency("org.xerial.snappy", "snappy-java", "1.1.10.4", "");
+    pom.push_str("</dependencies>\n</project>\n");
+    pom
+}
+
+fn maven(place: &Path, pom: &str, progress: &mut dyn FnMut(&str)) -> Result<(), Failure> {
+    let mvn = tool::find("mvn").ok_or_else(|| {
+        Failure::new(
+            Kind::Missing,
+            "Maven, `mvn`, was not found; it fetches Hadoop's jars",
+        )
+        .hint("apt-get install maven")
+    })?;
+    let java = Java::find()?;
+    let file = place.join("pom.xml");
+    fs::write(&file, pom).map_err(Failure::at("write", &file))?;
+    let mut command = Command::new(mvn);
+    // Strict checksums: a damaged download fails here.
+    command
+        .env("JAVA_HOME", &java.home)
+        .args(["-B", "-C", "-f"])
+        .arg(&file)
+        .args([PLUGIN, "-DincludeScope=runtime"])
+        .arg(format!("-DoutputDirectory={}", place.join("lib").display()));
+    let mut fetched = 0;
+    let said = tool::run(&mut command, "", PATIENCE, |line| {
+        if line.contains("Downloaded from") {
+            fetched += 1;
+            let url = line
+                .split(' ')
+                .find(|word| word.contains("://"))
+                .unwrap_or_default();
+            let name = url.rsplit('/').next().unwrap_or_default();
+            if name.ends_with(".jar") {
+                progress(&format!("fetched {fetched} files, the last `{name}`"));
+            }
+        }
+    })?;
+    if said.status.success() {
+        return Ok(());
+    }
+    Err(explain(&said.text))
+}
+
+/// Turns Maven's many ways of saying a few things into those few things.
+fn explain(output: &str) -> Failure {
+    let has = |words: &[&str]| words.iter().any(|word| output.contains(word));
+    let errors: Vec<_> = output
+        .lines()
+        .filter(|line| line.starts_with("[ERROR]"))
+        .collect();
+    let log = errors.join("\n");
+    let log = if log.is_empty() {
+        tool::tail(output, 20)
+    } else {
+        log
+    };
+    if has(&["No space left on device"]) {
+        return Failure::new(Kind::Trouble, "no space is left for Hadoop's jars")
+            .hint("set XDG_CACHE_HOME to a directory on a larger disk");
+    }
+    let unreachable = [
+        "Unknown host",
+        "UnknownHostException",
+        "Temporary failure in name resolution",
+        "Network is unreachable",
+        "Connection refused",
+        "onnect timed out",
+        "No route to host",
+    ];
+    if has(&unreachable) {
+        return Failure::new(Kind::Unreachable, "Maven Central cannot be reached")
+            .hint("check the network, or name a proxy or mirror in ~/.m2/settings.xml")
+            .log(tool::tail(&log, 3));
+    }
+    Failure::new(Kind::Unreachable, "Maven could not fetch Hadoop's jars").log(tool::tail(&log, 12))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_one_word_of_the_recipe() {
+        let (old, new) = (pom(Version::V2_10_2), pom(Version::V3_5_0));
+        assert_eq!(old.replace("2.10.2", "3.5.0"), new);
+    }
+
+    #[test]
+    fn a_missing_network_is_told_from_other_failures() {
+        let offline =
+            "[ERROR] Failed: Could not transfer artifact x: Unknown host central\n[ERROR]";
+        let failure = explain(offline);
+        assert_eq!(failure.what, "Maven Central cannot be reached");
+        assert!(failure.hint.is_some());
+        assert!(explain("[ERROR] odd").to_string().ends_with("[ERROR] odd"));
+    }
+}
