@@ -6,6 +6,7 @@ use crate::{
     daemon::Daemon,
     failure::Failure,
     hadoop::Hadoop,
+    headstart::Headstart,
     jars::Jars,
     java::Java,
     kdc::{HDFS, HTTP, Kerberos, YARN},
@@ -45,6 +46,7 @@ struct Boot<'a> {
 /// Writes everything down and makes the daemons, without starting any but the KDC's tools.
 pub(crate) fn prepare(
     options: Options,
+    headstart: Option<Headstart>,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Cluster, Failure> {
     options.check()?;
@@ -71,6 +73,7 @@ pub(crate) fn prepare(
         kdc = Some(Daemon::new("kdc", door, made.1, &logs));
     }
     let hadoop = Hadoop {
+        headstart: headstart.unwrap_or_else(|| Headstart::find(&jars, &java)),
         java,
         jars,
         directory: directory.clone(),
@@ -137,7 +140,7 @@ impl Boot<'_> {
         let file = configuration.join("zoo.cfg");
         let text = format!(
             "tickTime=500\ndataDir={}\nclientPort={}\nclientPortAddress={}\n\
-             admin.enableServer=false\nminSessionTimeout=1000\n",
+             admin.enableServer=false\nminSessionTimeout=1000\nmaxSessionTimeout=40000\n",
             self.plan.directory.join("zk/data").display(),
             door.port(),
             door.ip(),
@@ -225,14 +228,22 @@ impl Boot<'_> {
     }
 }
 
-/// Makes the empty file systems. The second of two NameNodes of one file system begins with a copy
-/// of the first.
+/// Makes the empty file systems. One that is not part of anything greater can be a copy of one made
+/// earlier, and the second NameNode of one file system begins with a copy of the first.
 pub(crate) fn format(cluster: &Cluster) -> Result<(), Failure> {
     let directory = &cluster.directory;
+    let hdfs = cluster.options.hdfs;
     for namenode in &cluster.namenodes {
         let place = directory.join(&namenode.daemon);
-        if namenode.daemon == "nn2" && cluster.options.hdfs == Hdfs::HighlyAvailable {
-            copy(&directory.join("nn/name"), &place.join("name"))?;
+        let first = namenode.daemon == "nn";
+        let ready = match hdfs {
+            Hdfs::HighlyAvailable if first => None,
+            Hdfs::HighlyAvailable => Some(directory.join("nn/name")),
+            _ if first => cluster.hadoop.headstart.file_system(),
+            _ => None,
+        };
+        if let Some(ready) = ready {
+            copy(&ready, &place.join("name"))?;
             continue;
         }
         let mut command = cluster.hadoop.tool(&place.join("conf"), NN_CLASS)?;
@@ -245,6 +256,9 @@ pub(crate) fn format(cluster: &Cluster) -> Result<(), Failure> {
             "testbed",
         ]);
         tool::must(&mut command, "", FORMAT)?;
+        if let Headstart::Record(kept) = &cluster.hadoop.headstart {
+            copy(&place.join("name"), &kept.join("name"))?;
+        }
     }
     Ok(())
 }

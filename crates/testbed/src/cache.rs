@@ -49,7 +49,7 @@ pub(crate) fn entry(
     make: impl FnOnce(&Path, &mut dyn FnMut(&str)) -> Result<(), Failure>,
 ) -> Result<PathBuf, Failure> {
     let entry = shelf.join(name);
-    if whole(&entry) {
+    if is_whole(&entry) {
         return Ok(entry);
     }
     fs::create_dir_all(shelf).map_err(|error| {
@@ -57,7 +57,7 @@ pub(crate) fn entry(
             .hint("set XDG_CACHE_HOME to a directory that can be written")
     })?;
     let _lock = lock(&shelf.join(format!("{name}.lock")), progress)?;
-    if whole(&entry) {
+    if is_whole(&entry) {
         return Ok(entry);
     }
     let partial = shelf.join(format!("{name}.partial"));
@@ -115,7 +115,7 @@ fn listing(directory: &Path) -> Result<String, Failure> {
 }
 
 /// Whether the entry has its list and everything on it, in the sizes it had.
-fn whole(entry: &Path) -> bool {
+pub(crate) fn is_whole(entry: &Path) -> bool {
     let Ok(list) = fs::read_to_string(entry.join("files")) else {
         return false;
     };

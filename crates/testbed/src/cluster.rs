@@ -6,6 +6,7 @@ use crate::{
     fact,
     failure::{Failure, Kind},
     hadoop::Hadoop,
+    headstart::Headstart,
     kdc::{HDFS, Kerberos, YARN},
     options::{Failover, Hdfs, Options},
     ports::Ports,
@@ -94,7 +95,16 @@ impl Cluster {
         options: Options,
         progress: &mut dyn FnMut(&str),
     ) -> Result<Cluster, Failure> {
-        let cluster = boot::prepare(options, progress)?;
+        Cluster::start_from(options, None, progress)
+    }
+
+    /// The same with a head start other than the one that is found.
+    pub(crate) fn start_from(
+        options: Options,
+        headstart: Option<Headstart>,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<Cluster, Failure> {
+        let cluster = boot::prepare(options, headstart, progress)?;
         cluster.launch()?;
         Ok(cluster)
     }
@@ -107,8 +117,9 @@ impl Cluster {
             .partition(|daemon| first.contains(&daemon.name.as_str()));
         for daemon in early {
             daemon.spawn()?;
-            if daemon.name == "kdc" {
-                // A daemon that finds no KDC gives up.
+            if ["kdc", "zk"].contains(&daemon.name.as_str()) {
+                // A daemon that finds no KDC gives up, and so does a ResourceManager of 2.10 that
+                // finds no ZooKeeper.
                 self.wait_open(daemon)?;
             }
         }
@@ -117,17 +128,11 @@ impl Cluster {
             daemon.spawn()?;
         }
         if self.options.rm_ha == Some(Failover::Manual) {
-            self.daemons
-                .iter()
-                .filter(|d| d.name == "rm")
-                .try_for_each(|d| self.wait_open(d))?;
+            self.wait_door("rm", self.resource_managers[0].admin)?;
             self.fail_over("rm")?;
         }
         if self.options.hdfs == Hdfs::HighlyAvailable {
-            self.daemons
-                .iter()
-                .filter(|d| d.name == "nn")
-                .try_for_each(|d| self.wait_open(d))?;
+            self.wait_door("nn", self.namenodes[0].rpc)?;
             self.fail_over("nn")?;
         }
         thread::scope(|scope| {
@@ -380,8 +385,12 @@ impl Cluster {
     }
 
     fn wait_open(&self, daemon: &Daemon) -> Result<(), Failure> {
-        let what = format!("`{}` to listen on {}", daemon.name, daemon.door);
-        self.wait(&what, || fact::is_open(daemon.door).then_some(()))
+        self.wait_door(&daemon.name, daemon.door)
+    }
+
+    fn wait_door(&self, name: &str, door: SocketAddr) -> Result<(), Failure> {
+        let what = format!("`{name}` to listen on {door}");
+        self.wait(&what, || fact::is_open(door).then_some(()))
     }
 
     /// The active ResourceManager, once there is one that takes calls.

@@ -56,10 +56,8 @@ pub fn get(address: SocketAddr, path: &str) -> io::Result<String> {
     stream.set_read_timeout(Some(ANSWER))?;
     stream.set_write_timeout(Some(ANSWER))?;
     // With 1.0 the answer ends with the connection and never comes in chunks.
-    write!(
-        stream,
-        "GET {path} HTTP/1.0\r\nHost: {address}\r\nAccept: application/json\r\n\r\n"
-    )?;
+    let head = format!("GET {path} HTTP/1.0\r\nHost: {address}\r\n");
+    stream.write_all(format!("{head}Accept: application/json\r\n\r\n").as_bytes())?;
     let mut answer = Vec::new();
     stream.take(ANSWER_MAX).read_to_end(&mut answer)?;
     let answer = String::from_utf8_lossy(&answer);

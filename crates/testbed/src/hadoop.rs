@@ -1,6 +1,6 @@
 //! Hadoop's programs: one class each, of the same jars.
 
-use crate::{failure::Failure, jars::Jars, java::Java, watcher::MARK};
+use crate::{failure::Failure, headstart::Headstart, jars::Jars, java::Java, watcher::MARK};
 use std::{
     path::{Path, PathBuf},
     process::Command,
@@ -11,6 +11,7 @@ use std::{
 pub(crate) struct Hadoop {
     pub java: Java,
     pub jars: Jars,
+    pub headstart: Headstart,
     pub directory: PathBuf,
     pub mark: String,
     /// `krb5.conf`, with Kerberos.
@@ -20,7 +21,7 @@ pub(crate) struct Hadoop {
 impl Hadoop {
     /// A program that logs warnings to its standard error.
     pub(crate) fn tool(&self, configuration: &Path, class: &str) -> Result<Command, Failure> {
-        self.command(256, configuration, class, &[])
+        self.command("tool", 256, configuration, class, &[])
     }
 
     /// A program that logs everything into `logs/NAME.log`.
@@ -36,11 +37,12 @@ impl Hadoop {
             "-Dtestbed.logger=INFO,file".to_owned(),
             format!("-Dtestbed.log={}", log.display()),
         ];
-        self.command(heap_mib, configuration, class, &properties)
+        self.command(name, heap_mib, configuration, class, &properties)
     }
 
     fn command(
         &self,
+        name: &str,
         heap_mib: u32,
         configuration: &Path,
         class: &str,
@@ -51,6 +53,7 @@ impl Hadoop {
         command
             .env(MARK, &self.mark)
             .current_dir(&self.directory)
+            .args(self.headstart.flags(name))
             .args(properties);
         for property in ["hadoop.home.dir", "hadoop.log.dir", "yarn.log.dir"] {
             command.arg(format!("-D{property}={place}/logs"));

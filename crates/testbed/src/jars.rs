@@ -56,9 +56,16 @@ impl Jars {
         Ok(Jars { home })
     }
 
-    /// One by one and in a fixed order, because Java's archive of classes wants the same path each
-    /// time; before the configuration directory for the same reason (no jar carries a `*-site.xml`).
+    /// The jars, then the configuration: an archive of classes is good for what begins with the path
+    /// it was made with. (No jar carries a `*-site.xml`.)
     pub(crate) fn class_path(&self, configuration: &Path) -> Result<String, Failure> {
+        let mut path = self.paths()?;
+        path.push(configuration.display().to_string());
+        Ok(path.join(":"))
+    }
+
+    /// One by one, and always in the same order.
+    pub(crate) fn paths(&self) -> Result<Vec<String>, Failure> {
         let lib = self.home.join("lib");
         let mut jars = Vec::new();
         for jar in fs::read_dir(&lib).map_err(Failure::at("read", &lib))? {
@@ -66,8 +73,7 @@ impl Jars {
             jars.push(jar.display().to_string());
         }
         jars.sort();
-        jars.push(configuration.display().to_string());
-        Ok(jars.join(":"))
+        Ok(jars)
     }
 }
 
@@ -85,19 +91,26 @@ fn pom(version: Version) -> String {
              <version>{version}</version>{rest}</dependency>"
         );
     };
-    let without = |group: &str| {
-        format!(
-            "<exclusions><exclusion><groupId>{group}</groupId><artifactId>*</artifactId>\
-             </exclusion></exclusions>"
-        )
+    let without = |names: &[(&str, &str)]| {
+        let each = names.iter().map(|(group, artifact)| {
+            format!(
+                "<exclusion><groupId>{group}</groupId><artifactId>{artifact}</artifactId>\
+                 </exclusion>"
+            )
+        });
+        format!("<exclusions>{}</exclusions>", each.collect::<String>())
     };
     for artifact in ARTIFACTS {
-        // A second logger on the class path would take the daemons' logs away from ours.
-        let rest = without("ch.qos.logback");
+        // One logger, the one Hadoop itself brings: a second would take the daemons' logs from it.
+        let rest = without(&[
+            ("ch.qos.logback", "*"),
+            ("org.slf4j", "slf4j-log4j12"),
+            ("log4j", "log4j"),
+        ]);
         dependency("org.apache.hadoop", artifact, version.name(), &rest);
     }
     // The tests' jar carries the web pages without which NameNode and DataNode do not start.
-    let rest = format!("<classifier>tests</classifier>{}", without("*"));
+    let rest = format!("<classifier>tests</classifier>{}", without(&[("*", "*")]));
     dependency("org.apache.hadoop", "hadoop-hdfs", version.name(), &rest);
     dependency("io.dropwizard.metrics", "metrics-core", "3.2.4", "");
     dependency("org.xerial.snappy", "snappy-java", "1.1.10.4", "");

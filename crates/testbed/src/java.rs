@@ -61,7 +61,13 @@ impl Java {
         }
         command
             .env("JAVA_HOME", &self.home)
-            .arg(format!("-Xmx{heap_mib}m"))
+            // Java would begin with a sixty-fourth of the machine's memory for each of them.
+            .args([
+                format!("-Xmx{heap_mib}m"),
+                "-Xms64m".into(),
+                "-Xmn32m".into(),
+            ])
+            .arg("-XX:MetaspaceSize=96m")
             .args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xss512k"])
             .args(["-XX:-UsePerfData", "-Djava.net.preferIPv4Stack=true"])
             .args(OPENED.map(|name| format!("--add-opens=java.base/{name}=ALL-UNNAMED")))

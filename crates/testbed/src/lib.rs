@@ -43,6 +43,7 @@ mod boot;
 mod cluster;
 mod daemon;
 mod hadoop;
+mod headstart;
 mod shared;
 mod watcher;
 
@@ -57,8 +58,8 @@ pub use site::File;
 pub use tool::Said;
 pub use version::Version;
 
-/// Fetches what clusters of that version are made of, so that starting one later needs no network.
+/// Fetches what clusters of that version are made of, so that starting one later needs no network,
+/// and prepares what makes them start sooner.
 pub fn fetch(version: Version, progress: &mut dyn FnMut(&str)) -> Result<(), Failure> {
-    java::Java::find()?;
-    jars::Jars::fetch(version, progress).map(drop)
+    headstart::Headstart::make(version, progress)
 }

@@ -62,14 +62,21 @@ fn describe(cluster: &Cluster) {
     );
     if let Some(kerberos) = cluster.kerberos() {
         println!("export KRB5_CONFIG={}", kerberos.configuration().display());
-        for user in &cluster.options().users {
-            let keytab = kerberos.keytab(user);
-            println!(
-                "kinit -k -t {} {user}@{}",
-                keytab.display(),
-                kerberos.realm()
+        let kinit = kerberos.client("kinit");
+        for (name, value) in kinit.get_envs().filter(|(name, _)| *name != "KRB5_CONFIG") {
+            print!(
+                "{}={} ",
+                name.display(),
+                value.unwrap_or_default().display()
             );
         }
+        let user = &cluster.options().users[0];
+        let (program, keytab) = (kinit.get_program().display(), kerberos.keytab(user));
+        println!(
+            "{program} -k -t {} {user}@{}",
+            keytab.display(),
+            kerberos.realm()
+        );
     }
     println!();
     for rm in cluster.resource_managers() {

@@ -1,0 +1,125 @@
+//! Clusters come up in every version, with what was asked for, beside each other.
+
+use std::time::Instant;
+use testbed::{Cluster, Hdfs, Kind, Label, Options, Queue, Version, field};
+
+fn start(options: Options) -> Cluster {
+    let began = Instant::now();
+    let cluster = Cluster::start(options).unwrap_or_else(|failure| panic!("{failure}"));
+    let version = cluster.options().version;
+    eprintln!("{version}: up after {:.1} s", began.elapsed().as_secs_f64());
+    cluster
+}
+
+fn comes_up_whole(version: Version) {
+    let cluster = start(Options::new(version));
+    let info = cluster.rest("/ws/v1/cluster/info").unwrap();
+    assert_eq!(field(&info, "hadoopVersion"), Some(version.name()));
+    cluster.fs(&["-mkdir", "-p", "/a/b"]).unwrap();
+    let listing = cluster.fs(&["-ls", "/a"]).unwrap();
+    assert!(listing.contains(&cluster.own_user()), "{listing}");
+    for daemon in ["rm", "nn", "dn", "nm1"] {
+        let memory = cluster.memory_kib(daemon).unwrap().unwrap();
+        eprintln!("{version}: {daemon} {} MiB", memory / 1024);
+        // One binding of the logger, and it writes where the rest of this crate looks.
+        assert!(
+            cluster.log(daemon).unwrap().contains("STARTUP_MSG"),
+            "{daemon}"
+        );
+    }
+}
+
+#[test]
+fn a_cluster_of_2_10_comes_up() {
+    comes_up_whole(Version::V2_10_2);
+}
+
+#[test]
+fn a_cluster_of_3_3_comes_up() {
+    comes_up_whole(Version::V3_3_6);
+}
+
+#[test]
+fn a_cluster_of_3_4_comes_up() {
+    comes_up_whole(Version::V3_4_2);
+}
+
+#[test]
+fn a_cluster_of_3_5_comes_up() {
+    comes_up_whole(Version::V3_5_0);
+}
+
+#[test]
+fn two_clusters_beside_each_other_do_not_meet() {
+    let small = |version| Options {
+        hdfs: Hdfs::None,
+        ..Options::new(version)
+    };
+    let (old, new) = std::thread::scope(|scope| {
+        let old = scope.spawn(|| start(small(Version::V2_10_2)));
+        (start(small(Version::V3_5_0)), old.join().unwrap())
+    });
+    assert_ne!(old.nodes()[0].address, new.nodes()[0].address);
+    assert_eq!(old.nodes()[0].address.ip(), new.nodes()[0].address.ip());
+    old.kill("rm").unwrap();
+    new.wait_nodes(1).unwrap();
+    drop(old);
+    new.wait_nodes(1).unwrap();
+    assert!(new.pid("nm1").unwrap().is_some());
+}
+
+#[test]
+fn labels_devices_and_queues_are_as_asked_for() {
+    let cluster = start(Options {
+        hdfs: Hdfs::None,
+        nodes: 2,
+        gpus: vec![0, 4],
+        labels: vec![Label {
+            name: "fast".to_owned(),
+            nodes: vec![2],
+            exclusive: true,
+        }],
+        queues: vec![Queue::new("default", 70), Queue::new("ml", 30)],
+        ..Options::new(Version::V3_3_6)
+    });
+    let node = |index: usize| {
+        let page = format!("/ws/v1/cluster/nodes/{}", cluster.nodes()[index].address);
+        cluster.rest(&page).unwrap()
+    };
+    let (plain, labelled) = (node(0), node(1));
+    assert!(labelled.contains(r#""nodeLabels":["fast"]"#), "{labelled}");
+    assert!(!plain.contains("fast"), "{plain}");
+    let devices = |node: &str| {
+        let total = node.split(r#""totalResource""#).nth(1).unwrap();
+        let part = total.split(r#""name":"yarn.io/gpu""#).nth(1).unwrap();
+        field(part, "value").unwrap().to_owned()
+    };
+    assert_eq!(
+        (devices(&plain).as_str(), devices(&labelled).as_str()),
+        ("0", "4")
+    );
+    let queues = cluster.rest("/ws/v1/cluster/scheduler").unwrap();
+    assert!(queues.contains(r#""queueName":"ml""#), "{queues}");
+}
+
+#[test]
+fn tests_that_ask_for_the_same_share_one_cluster() {
+    let options = || Options {
+        hdfs: Hdfs::None,
+        nodes: 0,
+        ..Options::new(Version::V2_10_2)
+    };
+    let (one, two) = std::thread::scope(|scope| {
+        let one = scope.spawn(|| Cluster::shared(options()).unwrap());
+        (one.join().unwrap(), Cluster::shared(options()).unwrap())
+    });
+    assert!(std::ptr::eq(one, two));
+    // This thread's end, and the other's, must not be the cluster's.
+    assert!(one.pid("rm").unwrap().is_some());
+    let wrong = Cluster::shared(Options {
+        nodes: 1000,
+        ..options()
+    })
+    .unwrap_err();
+    assert_eq!(wrong.kind, Kind::Wrong);
+}

@@ -1,0 +1,117 @@
+//! Any daemon can be killed, stopped, paused and started; a pair fails over.
+
+use testbed::{Cluster, Failover, Hdfs, Kind, Options, Version, is_open};
+
+fn start(options: Options) -> Cluster {
+    Cluster::start(options).unwrap_or_else(|failure| panic!("{failure}"))
+}
+
+#[test]
+fn each_daemon_can_be_killed_and_started_again() {
+    let cluster = start(Options {
+        nodes: 2,
+        ..Options::new(Version::V3_5_0)
+    });
+    cluster.fs(&["-mkdir", "/kept"]).unwrap();
+    let names: Vec<_> = cluster.daemons().map(str::to_owned).collect();
+    assert_eq!(names, ["rm", "nn", "dn", "nm1", "nm2"]);
+    for name in &names {
+        let before = cluster.pid(name).unwrap().unwrap();
+        cluster.kill(name).unwrap();
+        assert_eq!(cluster.pid(name).unwrap(), None);
+        assert_eq!(cluster.kill(name).unwrap_err().kind, Kind::Wrong);
+        cluster.start_daemon(name).unwrap();
+        assert_ne!(cluster.pid(name).unwrap().unwrap(), before);
+    }
+    cluster.wait_active().unwrap();
+    cluster.wait_nodes(2).unwrap();
+    cluster.wait_hdfs().unwrap();
+    cluster.fs(&["-ls", "/kept"]).unwrap();
+    assert_eq!(cluster.kill("nm9").unwrap_err().kind, Kind::Wrong);
+}
+
+#[test]
+fn a_node_that_is_stopped_or_silent_is_missed() {
+    let cluster = start(Options {
+        hdfs: Hdfs::None,
+        nodes: 2,
+        expiry: std::time::Duration::from_secs(2),
+        nm_recovery: false,
+        ..Options::new(Version::V2_10_2)
+    });
+    cluster.stop("nm1").unwrap();
+    cluster.pause("nm2").unwrap();
+    cluster.wait_node("nm2", "LOST").unwrap();
+    cluster.wait_node("nm1", "SHUTDOWN").unwrap();
+    cluster.wait_nodes(0).unwrap();
+    cluster.resume("nm2").unwrap();
+    cluster.start_daemon("nm1").unwrap();
+    cluster.wait_nodes(2).unwrap();
+}
+
+#[test]
+fn a_second_resource_manager_takes_over_when_told_to() {
+    let cluster = start(Options {
+        hdfs: Hdfs::None,
+        rm_ha: Some(Failover::Manual),
+        ..Options::new(Version::V3_4_2)
+    });
+    assert!(cluster.is_active("rm") && !cluster.is_active("rm2"));
+    cluster.kill("rm").unwrap();
+    cluster.fail_over("rm2").unwrap();
+    assert_eq!(cluster.wait_active().unwrap().id, "rm2");
+    cluster.wait_nodes(1).unwrap();
+    cluster.start_daemon("rm").unwrap();
+    assert!(cluster.is_active("rm2") && !cluster.is_active("rm"));
+}
+
+#[test]
+fn with_zookeeper_a_second_resource_manager_takes_over_by_itself() {
+    let cluster = start(Options {
+        hdfs: Hdfs::None,
+        rm_ha: Some(Failover::Automatic),
+        ..Options::new(Version::V2_10_2)
+    });
+    let (active, other) = match cluster.is_active("rm") {
+        true => ("rm", "rm2"),
+        false => ("rm2", "rm"),
+    };
+    cluster.kill(active).unwrap();
+    assert_eq!(cluster.wait_active().unwrap().daemon, other);
+    cluster.wait_nodes(1).unwrap();
+}
+
+#[test]
+fn a_second_name_node_takes_over_with_what_the_first_has_written() {
+    let cluster = start(Options {
+        nodes: 0,
+        hdfs: Hdfs::HighlyAvailable,
+        ..Options::new(Version::V3_3_6)
+    });
+    assert_eq!(cluster.default_fs(), "hdfs://testbed");
+    assert!(cluster.is_active("nn") && !cluster.is_active("nn2"));
+    cluster.fs(&["-mkdir", "/kept"]).unwrap();
+    cluster.kill("nn").unwrap();
+    cluster.fail_over("nn2").unwrap();
+    cluster.fs(&["-ls", "/kept"]).unwrap();
+}
+
+#[test]
+fn two_file_systems_do_not_see_each_others_files() {
+    let cluster = start(Options {
+        nodes: 0,
+        hdfs: Hdfs::Two,
+        ..Options::new(Version::V3_5_0)
+    });
+    let [one, two] = cluster.namenodes() else {
+        panic!("{:?}", cluster.namenodes());
+    };
+    assert!(is_open(one.rpc) && is_open(two.rpc));
+    let path = |namenode: &testbed::NameNode| format!("hdfs://{}/here", namenode.rpc);
+    cluster.fs(&["-mkdir", &path(one)]).unwrap();
+    cluster.fs(&["-ls", &path(one)]).unwrap();
+    assert_eq!(
+        cluster.fs(&["-ls", &path(two)]).unwrap_err().kind,
+        Kind::Ended
+    );
+}
