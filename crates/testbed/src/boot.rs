@@ -111,7 +111,7 @@ pub(crate) fn prepare(
         directory,
         ports,
         options,
-        watcher: watcher.into(),
+        watcher,
     })
 }
 

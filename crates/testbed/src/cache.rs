@@ -5,7 +5,10 @@
 //! and it is checked against its list whenever it is used, so that a file somebody deleted is
 //! noticed here rather than by a JVM.
 
-use crate::failure::{Failure, Kind};
+use crate::{
+    failure::{Failure, Kind},
+    scratch,
+};
 use rustix::fs::{FlockOperation, flock};
 use std::{
     env, fs,
@@ -60,12 +63,19 @@ pub(crate) fn entry(
     if is_whole(&entry) {
         return Ok(entry);
     }
-    let partial = shelf.join(format!("{name}.partial"));
-    for leftover in [&partial, &entry] {
-        if leftover.exists() {
-            fs::remove_dir_all(leftover).map_err(Failure::at("remove", leftover))?;
+    for leftover in fs::read_dir(shelf)
+        .map_err(Failure::at("read", shelf))?
+        .flatten()
+    {
+        let found = leftover.file_name();
+        let partial = |found: &str| found.starts_with(&format!("{name}.partial-"));
+        if found == *name || found.to_str().is_some_and(partial) {
+            let path = leftover.path();
+            fs::remove_dir_all(&path).map_err(Failure::at("remove", &path))?;
         }
     }
+    // Another name each time: what an earlier making has left running writes elsewhere.
+    let partial = shelf.join(format!("{name}.partial-{}", scratch::random_id()?));
     fs::create_dir(&partial).map_err(Failure::at("make the directory", &partial))?;
     make(&partial, progress)?;
     let list = partial.join("files");

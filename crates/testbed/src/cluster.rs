@@ -18,7 +18,6 @@ use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
     process::Command,
-    sync::{Mutex, PoisonError},
     thread,
     time::Duration,
 };
@@ -39,7 +38,7 @@ pub struct Cluster {
     pub(crate) directory: PathBuf,
     pub(crate) ports: Ports,
     pub(crate) options: Options,
-    pub(crate) watcher: Mutex<Watcher>,
+    pub(crate) watcher: Watcher,
 }
 
 /// One ResourceManager and its addresses.
@@ -357,10 +356,10 @@ impl Cluster {
             .namenodes
             .iter()
             .find(|namenode| namenode.daemon == name);
-        let page = "/jmx?qry=Hadoop:service=NameNode,name=FSNamesystem";
+        let page = "/jmx?qry=Hadoop:service=NameNode,name=NameNodeStatus";
         namenode.is_some_and(|namenode| {
             let beans = fact::get(namenode.web, page);
-            beans.is_ok_and(|beans| fact::field(&beans, "tag.HAState") == Some("active"))
+            beans.is_ok_and(|beans| fact::field(&beans, "State") == Some("active"))
         })
     }
 }
@@ -457,8 +456,8 @@ impl Cluster {
 /// Hadoop's own programs.
 impl Cluster {
     /// A program of Hadoop's with the clients' configuration, such as
-    /// `org.apache.hadoop.yarn.client.cli.ApplicationCLI`; add its arguments. With Kerberos it needs
-    /// `KRB5CCNAME`, a ticket cache from [`Kerberos::kinit`].
+    /// `org.apache.hadoop.yarn.client.cli.ApplicationCLI`; add its arguments and [`run`](crate::run) it.
+    /// With Kerberos it needs `KRB5CCNAME`, a ticket cache from [`Kerberos::kinit`].
     pub fn hadoop(&self, class: &str) -> Result<Command, Failure> {
         self.hadoop.tool(&self.configuration(), class)
     }
@@ -493,11 +492,7 @@ impl Drop for Cluster {
         if thread::panicking() {
             eprintln!("{}", self.last_words(15));
         }
-        let watcher = self
-            .watcher
-            .get_mut()
-            .unwrap_or_else(PoisonError::into_inner);
-        if let Err(failure) = watcher.end() {
+        if let Err(failure) = self.watcher.end() {
             eprintln!("testbed: {failure}");
         }
         // They are dead; asking them frees their numbers.

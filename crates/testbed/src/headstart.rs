@@ -7,7 +7,7 @@
 
 use crate::{
     cache, cluster::Cluster, failure::Failure, jars::Jars, java::Java, options::Options, tool,
-    version::Version,
+    version::Version, watcher::Watcher,
 };
 use std::{
     collections::HashSet,
@@ -130,5 +130,6 @@ fn archive(java: &Java, jars: &Jars, place: &Path) -> Result<(), Failure> {
         ))
         .arg("-cp")
         .arg(jars.paths()?.join(":"));
+    let _watcher = Watcher::over(&mut command)?;
     tool::must(&mut command, "", PATIENCE).map(drop)
 }

@@ -6,6 +6,7 @@ use crate::{
     java::Java,
     tool,
     version::Version,
+    watcher::Watcher,
 };
 use std::{
     fmt::Write,
@@ -100,14 +101,18 @@ fn pom(version: Version) -> String {
         });
         format!("<exclusions>{}</exclusions>", each.collect::<String>())
     };
+    // One logger, the one Hadoop itself brings: a second would take the daemons' logs from it.
+    let quiet = without(&[
+        ("ch.qos.logback", "*"),
+        ("org.slf4j", "slf4j-log4j12"),
+        ("log4j", "log4j"),
+    ]);
     for artifact in ARTIFACTS {
-        // One logger, the one Hadoop itself brings: a second would take the daemons' logs from it.
-        let rest = without(&[
-            ("ch.qos.logback", "*"),
-            ("org.slf4j", "slf4j-log4j12"),
-            ("log4j", "log4j"),
-        ]);
-        dependency("org.apache.hadoop", artifact, version.name(), &rest);
+        dependency("org.apache.hadoop", artifact, version.name(), &quiet);
+    }
+    if version == Version::V2_10_2 {
+        // Its own ZooKeeper client, 3.4, finds no server with a Java after 13 (ZOOKEEPER-3779).
+        dependency("org.apache.zookeeper", "zookeeper", "3.5.10", &quiet);
     }
     // The tests' jar carries the web pages without which NameNode and DataNode do not start.
     let rest = format!("<classifier>tests</classifier>{}", without(&[("*", "*")]));
@@ -137,8 +142,9 @@ fn maven(place: &Path, pom: &str, progress: &mut dyn FnMut(&str)) -> Result<(), 
         .arg(&file)
         .args([PLUGIN, "-DincludeScope=runtime"])
         .arg(format!("-DoutputDirectory={}", place.join("lib").display()));
+    let _watcher = Watcher::over(&mut command)?;
     let mut fetched = 0;
-    let said = tool::run(&mut command, "", PATIENCE, |line| {
+    let said = tool::follow(&mut command, "", PATIENCE, |line| {
         if line.contains("Downloaded from") {
             fetched += 1;
             let url = line
@@ -197,8 +203,8 @@ mod tests {
 
     #[test]
     fn a_version_is_one_word_of_the_recipe() {
-        let (old, new) = (pom(Version::V2_10_2), pom(Version::V3_5_0));
-        assert_eq!(old.replace("2.10.2", "3.5.0"), new);
+        let (old, new) = (pom(Version::V3_3_6), pom(Version::V3_5_0));
+        assert_eq!(old.replace("3.3.6", "3.5.0"), new);
     }
 
     #[test]

@@ -55,7 +55,7 @@ pub use options::{
     Failover, Hdfs, Label, Logs, NODES_MAX, Options, Placement, Protection, Queue, Scheduling,
 };
 pub use site::File;
-pub use tool::Said;
+pub use tool::{Said, run};
 pub use version::Version;
 
 /// Fetches what clusters of that version are made of, so that starting one later needs no network,

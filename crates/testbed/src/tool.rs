@@ -24,8 +24,13 @@ pub struct Said {
     pub text: String,
 }
 
+/// Runs to the end with a deadline.
+pub fn run(command: &mut Command, within: Duration) -> Result<Said, Failure> {
+    follow(command, "", within, |_| ())
+}
+
 /// Runs to the end, feeding `input`, and hands each line of output to `each`.
-pub(crate) fn run(
+pub(crate) fn follow(
     command: &mut Command,
     input: &str,
     within: Duration,
@@ -82,7 +87,7 @@ pub(crate) fn must(
     within: Duration,
 ) -> Result<String, Failure> {
     let name = program(command);
-    let said = run(command, input, within, |_| ())?;
+    let said = follow(command, input, within, |_| ())?;
     if said.status.success() {
         return Ok(said.text);
     }
@@ -172,7 +177,7 @@ mod tests {
     fn output_and_end_of_a_program_are_told() {
         let mut seen = Vec::new();
         let ten = Duration::from_secs(10);
-        let said = run(
+        let said = follow(
             &mut shell("cat; echo two >&2; exit 3"),
             "one\n",
             ten,
@@ -197,7 +202,7 @@ mod tests {
     fn a_program_that_does_not_end_is_ended_with_what_it_started() {
         let began = Instant::now();
         let script = "sleep 600 & echo $!; wait";
-        let late = run(&mut shell(script), "", Duration::from_millis(300), |_| ()).unwrap_err();
+        let late = run(&mut shell(script), Duration::from_millis(300)).unwrap_err();
         assert_eq!(late.kind, Kind::Late);
         assert!(began.elapsed() < Duration::from_secs(30));
         let pid = late.log.unwrap().trim().to_owned();

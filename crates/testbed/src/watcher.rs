@@ -10,7 +10,10 @@
 //! The kernel's parent-death signal would not do: it follows the thread that started the child, and
 //! the thread of one test ends while others still use the cluster.
 
-use crate::failure::{Failure, Kind};
+use crate::{
+    failure::{Failure, Kind},
+    scratch,
+};
 use std::{
     io::Write,
     os::unix::process::CommandExt,
@@ -46,10 +49,12 @@ case $directory in */testbed-????????????????) rm -rf -- "$directory" ;; esac
 /// How long ending everything may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Ends its processes when it is dropped, or its own process ends.
 #[derive(Debug)]
 pub(crate) struct Watcher {
     shell: Child,
     text: String,
+    ended: bool,
 }
 
 impl Watcher {
@@ -62,11 +67,20 @@ impl Watcher {
         Ok(Watcher {
             shell: shell(&text)?,
             text,
+            ended: false,
         })
+    }
+
+    /// For a program that takes long: it shall not go on when nobody waits for it any more.
+    pub(crate) fn over(command: &mut Command) -> Result<Watcher, Failure> {
+        let id = scratch::random_id()?;
+        command.env(MARK, &id);
+        Watcher::start(&id, None)
     }
 
     /// Ends everything now, and returns when it has ended.
     pub(crate) fn end(&mut self) -> Result<(), Failure> {
+        self.ended = true;
         if finish(&mut self.shell) {
             return Ok(());
         }
@@ -77,6 +91,16 @@ impl Watcher {
                 Kind::Trouble,
                 "processes of the cluster cannot be ended",
             )),
+        }
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        if !self.ended
+            && let Err(failure) = self.end()
+        {
+            eprintln!("testbed: {failure}");
         }
     }
 }

@@ -1,7 +1,10 @@
 //! Clusters come up in every version, with what was asked for, beside each other.
 
-use std::time::Instant;
-use testbed::{Cluster, Hdfs, Kind, Label, Options, Queue, Version, field};
+use std::time::{Duration, Instant};
+use testbed::{
+    Cluster, File, Hdfs, Kind, Label, Logs, Options, Placement, Queue, Scheduling, Version, field,
+    get,
+};
 
 fn start(options: Options) -> Cluster {
     let began = Instant::now();
@@ -100,6 +103,36 @@ fn labels_devices_and_queues_are_as_asked_for() {
     );
     let queues = cluster.rest("/ws/v1/cluster/scheduler").unwrap();
     assert!(queues.contains(r#""queueName":"ml""#), "{queues}");
+}
+
+#[test]
+fn a_cluster_comes_up_with_all_that_is_rarely_asked_for() {
+    let cluster = start(
+        Options {
+            attributes: vec![(1, "model".to_owned(), "a100".to_owned())],
+            scheduling: Scheduling::Continuous,
+            preemption: Some(Duration::from_secs(4)),
+            placement: Placement::Processor,
+            token_interval: Some(Duration::from_secs(12)),
+            logs: Logs::Indexed,
+            users: vec!["alice".to_owned()],
+            ..Options::new(Version::V3_4_2)
+        }
+        .set(File::Yarn, "testbed.key", "<value>"),
+    );
+    let page = format!("/ws/v1/cluster/nodes/{}", cluster.nodes()[0].address);
+    let node = cluster.rest(&page).unwrap();
+    assert!(
+        node.contains(r#""name":"model""#) && node.contains("a100"),
+        "{node}"
+    );
+    let homes = cluster.fs(&["-ls", "/user"]).unwrap();
+    assert!(
+        homes.contains("drwxrwxrwx") && homes.contains("/user/alice"),
+        "{homes}"
+    );
+    let configuration = get(cluster.resource_managers()[0].web, "/conf").unwrap();
+    assert!(configuration.contains("testbed.key"), "{configuration}");
 }
 
 #[test]
