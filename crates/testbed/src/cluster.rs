@@ -3,7 +3,6 @@
 use crate::{
     boot, config,
     daemon::Daemon,
-    fact,
     failure::{Failure, Kind},
     hadoop::Hadoop,
     headstart::Headstart,
@@ -13,7 +12,6 @@ use crate::{
     tool,
     watcher::Watcher,
 };
-use rustix::process::Signal;
 use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
@@ -196,8 +194,8 @@ impl Cluster {
     }
 }
 
-const RM_ADMIN: &str = "org.apache.hadoop.yarn.client.cli.RMAdminCLI";
-const NN_ADMIN: &str = "org.apache.hadoop.hdfs.tools.DFSHAAdmin";
+pub(crate) const RM_ADMIN: &str = "org.apache.hadoop.yarn.client.cli.RMAdminCLI";
+pub(crate) const NN_ADMIN: &str = "org.apache.hadoop.hdfs.tools.DFSHAAdmin";
 
 /// What a cluster is.
 impl Cluster {
@@ -252,207 +250,6 @@ impl Cluster {
     }
 }
 
-/// What can be done to a daemon.
-impl Cluster {
-    fn daemon(&self, name: &str) -> Result<&Daemon, Failure> {
-        self.daemons
-            .iter()
-            .find(|daemon| daemon.name == name)
-            .ok_or_else(|| {
-                let known: Vec<_> = self.daemons().collect();
-                Failure::new(Kind::Wrong, format!("this cluster has no daemon `{name}`"))
-                    .hint(format!("its daemons are {}", known.join(", ")))
-            })
-    }
-
-    /// SIGKILL; returns when it is dead. Containers of a NodeManager go on.
-    pub fn kill(&self, name: &str) -> Result<(), Failure> {
-        self.daemon(name)?.end(Signal::KILL)
-    }
-
-    /// SIGTERM; returns when it has ended.
-    pub fn stop(&self, name: &str) -> Result<(), Failure> {
-        self.daemon(name)?.end(Signal::TERM)
-    }
-
-    /// SIGSTOP: it lives, and does not answer.
-    pub fn pause(&self, name: &str) -> Result<(), Failure> {
-        self.daemon(name)?.signal(Signal::STOP)
-    }
-
-    /// SIGCONT.
-    pub fn resume(&self, name: &str) -> Result<(), Failure> {
-        self.daemon(name)?.signal(Signal::CONT)
-    }
-
-    /// Starts a daemon that was killed or stopped, and waits until it listens. What it must find out
-    /// afterwards (its nodes, its blocks) has waits of its own.
-    pub fn start_daemon(&self, name: &str) -> Result<(), Failure> {
-        let daemon = self.daemon(name)?;
-        daemon.spawn()?;
-        self.wait_open(daemon)
-    }
-
-    /// Its process, if it runs.
-    pub fn pid(&self, name: &str) -> Result<Option<u32>, Failure> {
-        Ok(self.daemon(name)?.pid())
-    }
-
-    /// Its resident memory in KiB, if it runs.
-    pub fn memory_kib(&self, name: &str) -> Result<Option<u64>, Failure> {
-        Ok(self.daemon(name)?.memory_kib())
-    }
-
-    /// What it has logged: the last mebibyte.
-    pub fn log(&self, name: &str) -> Result<String, Failure> {
-        Ok(self.daemon(name)?.whole_log())
-    }
-
-    /// The last lines of every daemon's log: what to print when a test fails.
-    pub fn last_words(&self, lines: usize) -> String {
-        self.daemons
-            .iter()
-            .map(|daemon| daemon.log(lines))
-            .collect()
-    }
-
-    /// Makes the other of two ResourceManagers (manual failover) or NameNodes the active one: `to` is
-    /// a daemon's name. It need not be alive, the one it takes over from.
-    pub fn fail_over(&self, to: &str) -> Result<(), Failure> {
-        self.daemon(to)?;
-        let (class, user, ids) = match to {
-            "rm" => (RM_ADMIN, YARN, ["rm1", "rm2"]),
-            "rm2" => (RM_ADMIN, YARN, ["rm2", "rm1"]),
-            "nn" => (NN_ADMIN, HDFS, ["nn1", "nn2"]),
-            "nn2" => (NN_ADMIN, HDFS, ["nn2", "nn1"]),
-            other => {
-                let what = format!("`{other}` cannot take over from another daemon");
-                return Err(Failure::new(Kind::Wrong, what));
-            }
-        };
-        let [new, old] = ids;
-        let other = match to {
-            "rm" => "rm2",
-            "rm2" => "rm",
-            "nn" => "nn2",
-            _ => "nn",
-        };
-        if self.is_active(other) {
-            self.administer(class, user, &["-transitionToStandby", old])?;
-        }
-        // Without the option the tool asks the other one first, and fails if that is dead.
-        self.administer(class, user, &["-transitionToActive", "--forceactive", new])?;
-        Ok(())
-    }
-
-    /// Whether it says of itself that it is the active one.
-    pub fn is_active(&self, name: &str) -> bool {
-        let rm = self.resource_managers.iter().find(|rm| rm.daemon == name);
-        if let Some(rm) = rm {
-            let info = fact::get(rm.web, "/ws/v1/cluster/info");
-            return info.is_ok_and(|info| fact::field(&info, "haState") == Some("ACTIVE"));
-        }
-        let namenode = self
-            .namenodes
-            .iter()
-            .find(|namenode| namenode.daemon == name);
-        let page = "/jmx?qry=Hadoop:service=NameNode,name=NameNodeStatus";
-        namenode.is_some_and(|namenode| {
-            let beans = fact::get(namenode.web, page);
-            beans.is_ok_and(|beans| fact::field(&beans, "State") == Some("active"))
-        })
-    }
-}
-
-/// Facts to wait for.
-impl Cluster {
-    /// Waits for a fact about this cluster; fails at once when a daemon ends that was not ended by
-    /// `kill` or `stop`, with its last words.
-    pub fn wait<T>(&self, what: &str, mut probe: impl FnMut() -> Option<T>) -> Result<T, Failure> {
-        let expected: Vec<_> = self.daemons.iter().filter(|d| d.pid().is_some()).collect();
-        let outcome = fact::try_wait_for(what, PATIENCE, || {
-            let answer = probe();
-            if answer.is_none() {
-                expected.iter().try_for_each(|daemon| daemon.check())?;
-            }
-            Ok(answer)
-        });
-        outcome.map_err(|failure| match failure.kind {
-            Kind::Late => failure.log(self.last_words(8)),
-            _ => failure,
-        })
-    }
-
-    fn wait_open(&self, daemon: &Daemon) -> Result<(), Failure> {
-        self.wait_door(&daemon.name, daemon.door)
-    }
-
-    fn wait_door(&self, name: &str, door: SocketAddr) -> Result<(), Failure> {
-        let what = format!("`{name}` to listen on {door}");
-        self.wait(&what, || fact::is_open(door).then_some(()))
-    }
-
-    /// The active ResourceManager, once there is one that takes calls.
-    pub fn wait_active(&self) -> Result<&ResourceManager, Failure> {
-        self.wait("an active ResourceManager", || {
-            self.resource_managers
-                .iter()
-                .find(|rm| fact::is_open(rm.client) && self.is_active(&rm.daemon))
-        })
-    }
-
-    /// Until so many nodes run, no more and no fewer.
-    pub fn wait_nodes(&self, count: usize) -> Result<(), Failure> {
-        let count = count.to_string();
-        self.wait(&format!("{count} running nodes"), || {
-            let metrics = self.rest("/ws/v1/cluster/metrics").ok()?;
-            (fact::field(&metrics, "activeNodes")? == count).then_some(())
-        })
-    }
-
-    /// Until the ResourceManager says that about a node: `RUNNING`, `LOST`, `SHUTDOWN`, …
-    pub fn wait_node(&self, name: &str, state: &str) -> Result<(), Failure> {
-        let node = self.nodes.iter().find(|node| node.daemon == name);
-        let node = node.ok_or_else(|| {
-            Failure::new(Kind::Wrong, format!("this cluster has no node `{name}`"))
-        })?;
-        let page = format!("/ws/v1/cluster/nodes/{}", node.address);
-        self.wait(&format!("node `{name}` to be {state}"), || {
-            (fact::field(&self.rest(&page).ok()?, "state")? == state).then_some(())
-        })
-    }
-
-    /// Until every NameNode has its DataNode and is out of safe mode.
-    pub fn wait_hdfs(&self) -> Result<(), Failure> {
-        for namenode in &self.namenodes {
-            self.wait(
-                &format!("`{}` to leave its safe mode", namenode.daemon),
-                || {
-                    let page = "/jmx?qry=Hadoop:service=NameNode,name=FSNamesystemState";
-                    let state = fact::get(namenode.web, page).ok()?;
-                    let live = fact::field(&state, "NumLiveDataNodes")? == "1";
-                    (live && fact::field(&state, "FSState")? == "Operational").then_some(())
-                },
-            )?;
-        }
-        Ok(())
-    }
-
-    /// A page of the active ResourceManager's REST interface, such as `/ws/v1/cluster/apps`.
-    pub fn rest(&self, path: &str) -> Result<String, Failure> {
-        let active = self
-            .resource_managers
-            .iter()
-            .find(|rm| self.is_active(&rm.daemon));
-        let active =
-            active.ok_or_else(|| Failure::new(Kind::Late, "there is no active ResourceManager"))?;
-        fact::get(active.web, path).map_err(|error| {
-            let what = format!("`{}` did not answer: {error}", active.daemon);
-            Failure::new(Kind::Ended, what)
-        })
-    }
-}
-
 /// Hadoop's own programs.
 impl Cluster {
     /// A program of Hadoop's with the clients' configuration, such as
@@ -463,7 +260,7 @@ impl Cluster {
     }
 
     /// Runs a program of Hadoop's as the one who may do everything there; returns its output.
-    fn administer(
+    pub(crate) fn administer(
         &self,
         class: &str,
         principal: &str,

@@ -13,7 +13,10 @@ use std::{
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -31,6 +34,8 @@ pub(crate) struct Daemon {
     /// Its command, to be run any number of times.
     command: Mutex<Command>,
     child: Mutex<Option<Child>>,
+    /// Whether it was this crate that ended it, so that nobody wonders where it is.
+    ended: AtomicBool,
     logs: PathBuf,
 }
 
@@ -41,6 +46,7 @@ impl Daemon {
             door,
             command: Mutex::new(command),
             child: Mutex::new(None),
+            ended: AtomicBool::new(false),
             logs: logs.to_path_buf(),
         }
     }
@@ -67,6 +73,7 @@ impl Daemon {
             Failure::new(Kind::Missing, format!("cannot run `{program}`: {error}"))
         })?;
         *child = Some(spawned);
+        self.ended.store(false, Ordering::Relaxed);
         Ok(())
     }
 
@@ -96,16 +103,19 @@ impl Daemon {
 
     /// Sends a signal that ends it, and waits for the end.
     pub(crate) fn end(&self, signal: Signal) -> Result<(), Failure> {
+        self.check()?;
+        self.ended.store(true, Ordering::Relaxed);
         self.signal(signal)?;
         fact::wait_for(&format!("the end of `{}`", self.name), END, || {
             self.pid().is_none().then_some(())
         })
     }
 
-    /// Fails if it has ended.
+    /// Fails if it has ended by itself.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         let status = self.look(&mut held(&self.child));
-        status.map_or(Ok(()), |status| {
+        let unasked = status.filter(|_| !self.ended.load(Ordering::Relaxed));
+        unasked.map_or(Ok(()), |status| {
             let what = format!("`{}` ended with {status}", self.name);
             Err(Failure::new(Kind::Ended, what).log(self.log(40)))
         })

@@ -45,6 +45,8 @@ mod daemon;
 mod hadoop;
 mod headstart;
 mod shared;
+mod steer;
+mod waits;
 mod watcher;
 
 pub use cluster::{Cluster, NameNode, Node, ResourceManager};

@@ -1,0 +1,96 @@
+//! Facts about a cluster, to ask for and to wait for.
+
+use crate::{
+    cluster::{Cluster, PATIENCE, ResourceManager},
+    daemon::Daemon,
+    fact,
+    failure::{Failure, Kind},
+};
+use std::net::SocketAddr;
+
+impl Cluster {
+    /// Waits for a fact about this cluster; fails at once, with its last words, when a daemon has
+    /// ended by itself.
+    pub fn wait<T>(&self, what: &str, mut probe: impl FnMut() -> Option<T>) -> Result<T, Failure> {
+        let outcome = fact::try_wait_for(what, PATIENCE, || {
+            let answer = probe();
+            if answer.is_none() {
+                self.daemons.iter().try_for_each(Daemon::check)?;
+            }
+            Ok(answer)
+        });
+        outcome.map_err(|failure| match failure.kind {
+            Kind::Late => failure.log(self.last_words(8)),
+            _ => failure,
+        })
+    }
+
+    pub(crate) fn wait_open(&self, daemon: &Daemon) -> Result<(), Failure> {
+        self.wait_door(&daemon.name, daemon.door)
+    }
+
+    pub(crate) fn wait_door(&self, name: &str, door: SocketAddr) -> Result<(), Failure> {
+        let what = format!("`{name}` to listen on {door}");
+        self.wait(&what, || fact::is_open(door).then_some(()))
+    }
+
+    /// The active ResourceManager, once there is one that takes calls.
+    pub fn wait_active(&self) -> Result<&ResourceManager, Failure> {
+        self.wait("an active ResourceManager", || {
+            self.resource_managers
+                .iter()
+                .find(|rm| fact::is_open(rm.client) && self.is_active(&rm.daemon))
+        })
+    }
+
+    /// Until so many nodes run, no more and no fewer.
+    pub fn wait_nodes(&self, count: usize) -> Result<(), Failure> {
+        let count = count.to_string();
+        self.wait(&format!("{count} running nodes"), || {
+            let metrics = self.rest("/ws/v1/cluster/metrics").ok()?;
+            (fact::field(&metrics, "activeNodes")? == count).then_some(())
+        })
+    }
+
+    /// Until the ResourceManager says that about a node: `RUNNING`, `LOST`, `SHUTDOWN`, …
+    pub fn wait_node(&self, name: &str, state: &str) -> Result<(), Failure> {
+        let node = self.nodes.iter().find(|node| node.daemon == name);
+        let node = node.ok_or_else(|| {
+            Failure::new(Kind::Wrong, format!("this cluster has no node `{name}`"))
+        })?;
+        let page = format!("/ws/v1/cluster/nodes/{}", node.address);
+        self.wait(&format!("node `{name}` to be {state}"), || {
+            (fact::field(&self.rest(&page).ok()?, "state")? == state).then_some(())
+        })
+    }
+
+    /// Until every NameNode has its DataNode and is out of safe mode.
+    pub fn wait_hdfs(&self) -> Result<(), Failure> {
+        for namenode in &self.namenodes {
+            self.wait(
+                &format!("`{}` to leave its safe mode", namenode.daemon),
+                || {
+                    let page = "/jmx?qry=Hadoop:service=NameNode,name=FSNamesystemState";
+                    let state = fact::get(namenode.web, page).ok()?;
+                    let live = fact::field(&state, "NumLiveDataNodes")? == "1";
+                    (live && fact::field(&state, "FSState")? == "Operational").then_some(())
+                },
+            )?;
+        }
+        Ok(())
+    }
+
+    /// A page of the active ResourceManager's REST interface, such as `/ws/v1/cluster/apps`.
+    pub fn rest(&self, path: &str) -> Result<String, Failure> {
+        let active = self
+            .resource_managers
+            .iter()
+            .find(|rm| self.is_active(&rm.daemon));
+        let active =
+            active.ok_or_else(|| Failure::new(Kind::Late, "there is no active ResourceManager"))?;
+        fact::get(active.web, path).map_err(|error| {
+            let what = format!("`{}` did not answer: {error}", active.daemon);
+            Failure::new(Kind::Ended, what)
+        })
+    }
+}
