@@ -2,18 +2,22 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test check sim bench
+.PHONY: help demo test check sim cluster bench
 
 # The dev profile builds sooner than release, and Cargo.toml has it optimise the parts that matter.
 PROFILE ?= dev
 SEEDS ?= 20000
 SEED ?=
+VERSION ?= 3.5.0
+NODES ?= 3
+ARGS ?=
 
 help: ## what can be made
 	@sed -n 's/^\([a-z]*\):.* ## /  make \1\t/p' Makefile | expand -t 18
 	@echo
 	@echo "  make demo PROFILE=release    with the binary that ships"
 	@echo "  make sim SEEDS=100000        more schedules; SEED=17 runs that one again"
+	@echo "  make cluster VERSION=3.3.6 NODES=2 ARGS=--kerberos    ARGS=--help lists the rest"
 
 demo: ## train a real MXNet job on this machine, set-up included
 	@PROFILE=$(PROFILE) scripts/demo
@@ -27,6 +31,10 @@ check: ## the quick part of it: format, lints, core and unit tests
 sim: ## simulate the core under many schedules of faults
 	@scripts/tools
 	$(if $(SEED),SEED=$(SEED),SEEDS=$(SEEDS)) cargo test -p ydl-core --release --test simulation -- --nocapture
+
+cluster: ## a real Hadoop on this machine, until Ctrl-C
+	@scripts/tools
+	@cargo run --quiet -p testbed -- up --version $(VERSION) --nodes $(NODES) $(ARGS)
 
 bench: ## measure, and say how it was measured
 	@scripts/tools

@@ -39,6 +39,12 @@ pub enum Verb {
 
 /// What was typed, understood.
 pub fn read(words: Vec<String>) -> Result<Verb, Failure> {
+    if words
+        .iter()
+        .any(|word| ["--help", "-h"].contains(&word.as_str()))
+    {
+        return Ok(Verb::Help);
+    }
     // `--version=3.5.0` is `--version 3.5.0`; other words may hold the sign too (`gpu=nm3`).
     let words = words
         .into_iter()
@@ -52,7 +58,7 @@ pub fn read(words: Vec<String>) -> Result<Verb, Failure> {
     match words.next().as_deref() {
         Some("up") => Ok(Verb::Up(Box::new(read_up(&mut words)?))),
         Some("fetch") => read_fetch(&mut words),
-        None | Some("help" | "--help" | "-h") => Ok(Verb::Help),
+        None | Some("help") => Ok(Verb::Help),
         Some(other) => Err(wrong(format!("there is no command `{other}`"))),
     }
 }
@@ -127,9 +133,6 @@ fn read_up(words: &mut Words) -> Result<Options, Failure> {
             "--heartbeats" => options.scheduling = Scheduling::OnHeartbeat,
             "--preemption" => options.preemption = Some(seconds(words, flag)?),
             "--tokens" => options.token_interval = Some(seconds(words, flag)?),
-            "--help" | "-h" => {
-                return Err(wrong("`up` takes the options below".to_owned()));
-            }
             _ => return Err(wrong(format!("`up` does not know `{word}`"))),
         }
     }
