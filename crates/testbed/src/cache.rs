@@ -77,7 +77,10 @@ pub(crate) fn entry(
     // Another name each time: what an earlier making has left running writes elsewhere.
     let partial = shelf.join(format!("{name}.partial-{}", scratch::random_id()?));
     fs::create_dir(&partial).map_err(Failure::at("make the directory", &partial))?;
-    make(&partial, progress)?;
+    make(&partial, progress).inspect_err(|_| {
+        // What stays is removed by the next making.
+        let _ = fs::remove_dir_all(&partial);
+    })?;
     let list = partial.join("files");
     fs::write(&list, listing(&partial)?).map_err(Failure::at("write", &list))?;
     fs::rename(&partial, &entry).map_err(Failure::at("put in place", &entry))?;
@@ -180,7 +183,12 @@ mod tests {
             Err(Failure::new(Kind::Unreachable, "no network"))
         });
         assert_eq!(failed.unwrap_err().kind, Kind::Unreachable);
-        assert!(!shelf.join("one").exists());
+        let left: Vec<_> = fs::read_dir(&shelf)
+            .unwrap()
+            .flatten()
+            .map(|e| e.file_name())
+            .collect();
+        assert_eq!(left, ["one.lock"]);
         entry(&shelf, "one", &mut quiet, |p, _| make(p)).unwrap();
     }
 

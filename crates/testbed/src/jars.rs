@@ -192,7 +192,7 @@ fn explain(output: &str) -> Failure {
     if has(&unreachable) {
         return Failure::new(Kind::Unreachable, "Maven Central cannot be reached")
             .hint("check the network, or name a proxy or mirror in ~/.m2/settings.xml")
-            .log(tool::tail(&log, 3));
+            .log(log.lines().next().unwrap_or_default());
     }
     Failure::new(Kind::Unreachable, "Maven could not fetch Hadoop's jars").log(tool::tail(&log, 12))
 }
@@ -213,7 +213,7 @@ mod tests {
             "[ERROR] Failed: Could not transfer artifact x: Unknown host central\n[ERROR]";
         let failure = explain(offline);
         assert_eq!(failure.what, "Maven Central cannot be reached");
-        assert!(failure.hint.is_some());
+        assert!(failure.hint.is_some() && failure.log.unwrap().contains("Unknown host"));
         assert!(explain("[ERROR] odd").to_string().ends_with("[ERROR] odd"));
     }
 }
