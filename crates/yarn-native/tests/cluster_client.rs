@@ -4,9 +4,9 @@ mod cluster_client_support;
 
 use cluster_client_support::{
     a_cluster_is_described, a_token_lives, an_application_lives, client, config, options, soon,
-    submission, until,
+    submission, until, version,
 };
-use testbed::{Cluster, Label, Options, Version};
+use testbed::{Cluster, Label, Options};
 use yarn_native::client::{ApplicationFilter, LogCollection, QueueDetail, Scope, Submission};
 use yarn_native::credentials::Credentials;
 use yarn_native::rpc::RpcError;
@@ -14,14 +14,6 @@ use yarn_native::security::{Identity, Proof};
 use yarn_native::types::{
     ApplicationState, AttributeName, LaunchContext, NodeId, QueueState, Resource, Signal,
 };
-
-/// The Hadoop to test with: these tests pass on every one the test bed has.
-fn version() -> Version {
-    match std::env::var("HADOOP_VERSION") {
-        Ok(name) => name.parse().unwrap_or_else(|failure| panic!("{failure}")),
-        Err(_) => Version::NEWEST,
-    }
-}
 
 /// The first node has a device and, where there are such, an attribute; the second has a label.
 fn cluster() -> &'static Cluster {

@@ -9,9 +9,9 @@ use std::time::SystemTime;
 
 use cluster_client_support::{
     a_cluster_is_described, a_token_lives, an_application_lives, assert_rejected, options, soon,
-    submission, until,
+    submission, until, version,
 };
-use testbed::{Cluster, Hdfs, Options, Protection, Version};
+use testbed::{Cluster, Hdfs, Options, Protection};
 use yarn_native::Secret;
 use yarn_native::client::{Client, Submission};
 use yarn_native::config::{Config, Environment};
@@ -38,7 +38,7 @@ fn who_has_a_ticket_does_all_this_and_the_tokens_do_the_rest() {
         kerberos: Some(Protection::Privacy),
         hdfs: Hdfs::HighlyAvailable,
         users: vec!["alice".into()],
-        ..options(Version::NEWEST)
+        ..options(version())
     };
     let cluster = Cluster::start(options).unwrap_or_else(|failure| panic!("{failure}"));
     let kerberos = cluster.kerberos().expect("a realm");

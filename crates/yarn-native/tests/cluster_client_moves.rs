@@ -2,8 +2,8 @@
 
 mod cluster_client_support;
 
-use cluster_client_support::{client, config, options, soon, submission};
-use testbed::{Cluster, Failover, Options, Version};
+use cluster_client_support::{client, config, options, soon, submission, version};
+use testbed::{Cluster, Failover, Options};
 use yarn_native::client::Client;
 use yarn_native::security::Identity;
 use yarn_native::types::ApplicationState;
@@ -12,7 +12,7 @@ use yarn_native::types::ApplicationState;
 async fn a_client_follows_and_its_token_is_good_for_both() {
     let cluster = Cluster::start(Options {
         rm_ha: Some(Failover::Manual),
-        ..options(Version::NEWEST)
+        ..options(version())
     });
     let cluster = cluster.unwrap_or_else(|failure| panic!("{failure}"));
     let (config, client) = (config(&cluster), client(&cluster));

@@ -18,6 +18,14 @@ use yarn_native::types::{
     LaunchContext, NodeState, Resource,
 };
 
+/// The Hadoop to test with: these tests pass on every one the test bed has.
+pub fn version() -> Version {
+    match std::env::var("HADOOP_VERSION") {
+        Ok(name) => name.parse().unwrap_or_else(|failure| panic!("{failure}")),
+        Err(_) => Version::NEWEST,
+    }
+}
+
 /// Two queues, priorities that count, and no HDFS.
 pub fn options(version: Version) -> Options {
     Options {
