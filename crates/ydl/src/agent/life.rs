@@ -343,6 +343,15 @@ impl Agent {
         let Some(running) = self.running.take().filter(|_| !self.cut_off) else {
             return;
         };
+        let mut stderr_tail = exit.stderr_tail;
+        if exit.dropped_bytes > 0 {
+            let note = format!(
+                "ydl: {} bytes of output could not be kept",
+                exit.dropped_bytes
+            );
+            tracing::warn!("{note}");
+            stderr_tail = format!("{stderr_tail}\n{note}");
+        }
         let mib = (exit.peak_memory_bytes.max(self.meter.peak_bytes()) >> 20).max(1);
         let exit = Exit {
             code: exit.code,
@@ -351,7 +360,7 @@ impl Agent {
             container_signalled: self.signalled,
             peak_memory_mib: mib,
             ran: Span(running.since.elapsed().as_millis() as u64),
-            stderr_tail: exit.stderr_tail,
+            stderr_tail,
         };
         self.report(AgentReport::Exited {
             round: running.round,
