@@ -76,9 +76,14 @@ pub fn tell(job: &Known, last: &Viewed, peaks: &BTreeMap<TaskId, u64>, paint: Pa
         "logs:    ydl logs {id}    ({})",
         job.dir.logs().display()
     ));
+    // What a failed task has not written cannot be there.
+    let part = match outcome {
+        Outcome::Succeeded => "",
+        Outcome::Killed { .. } | Outcome::Failed(_) => "    (as far as there was any)",
+    };
     for output in &spec.outputs {
         show::tell(format!(
-            "output:  {} → {}",
+            "output:  {} → {}{part}",
             clean(&output.from),
             clean(&output.to)
         ));
@@ -114,6 +119,10 @@ fn tell_cause(id: &str, cause: &Cause) {
                 "look at `run` of role `{}`, at `files` and at `environment`",
                 task.role
             )
+        }
+        Ending::Unready { .. } => "look at `ports` and at what the role asks for".to_owned(),
+        Ending::Unsaved { .. } => {
+            "look at `outputs`; what the task wrote is still there".to_owned()
         }
         _ => format!("`ydl logs {id} {task}` shows all it printed"),
     };

@@ -8,7 +8,7 @@ mod limit;
 mod room;
 
 pub use gpus::count as count_gpus;
-pub use room::complaint;
+pub use room::{Misfit, complaint};
 
 use super::{Backend, Launch};
 use crate::{
