@@ -46,7 +46,7 @@ pub struct Manners {
         default_value = "auto"
     )]
     pub color: When,
-    /// Where jobs run
+    /// Where jobs run; on this machine if left out
     #[arg(long, global = true, value_enum, value_name = "CLUSTER")]
     pub cluster: Option<Cluster>,
 }
@@ -76,7 +76,7 @@ impl Manners {
 /// Where jobs run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Cluster {
-    /// A Hadoop cluster.
+    /// A Hadoop cluster (not in this version).
     Yarn,
     /// This machine.
     Local,
@@ -146,7 +146,7 @@ pub struct Submit {
     /// Print the job's id and leave it running
     #[arg(long, short)]
     pub detach: bool,
-    /// How much of this machine the job may use: `vcores=4,memory=8GiB,gpus=0`
+    /// How much of this machine the job may use, as in `vcores=4,memory=8GiB,gpus=0`; all of it if left out
     #[arg(long, value_name = "WHAT")]
     pub offer: Option<String>,
     /// The job's name

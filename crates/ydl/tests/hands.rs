@@ -649,6 +649,28 @@ fn a_program_does_not_notice_that_its_log_cannot_be_written() {
 }
 
 #[test]
+fn a_log_that_ends_on_a_full_disk_says_what_it_lacks() {
+    let scene = async || {
+        let place = Place::new();
+        let mut program = place.sh("head -c 3000000 /dev/zero").await;
+        let exit = program.wait().await;
+        assert_eq!(exit.dropped_bytes, 3_000_000 - (1 << 20));
+        let log = place.log("stdout");
+        assert_eq!(log.len(), 1 << 20);
+        let end = String::from_utf8_lossy(&log[log.len() - 70..]).into_owned();
+        let note = end.trim_start_matches('\0');
+        let lacks = exit.dropped_bytes + note.len() as u64;
+        let wanted = format!("\nydl: {lacks} bytes of output are missing here: file too large\n");
+        assert_eq!(note, wanted);
+    };
+    alone(
+        "a_log_that_ends_on_a_full_disk_says_what_it_lacks",
+        scene,
+        small_files,
+    );
+}
+
+#[test]
 fn an_output_that_does_not_fit_is_named_and_leaves_no_half_file() {
     let scene = async || {
         let place = Place::new();

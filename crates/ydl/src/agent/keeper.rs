@@ -172,9 +172,12 @@ fn end_all() -> usize {
 /// Sends SIGKILL to everything below this process; says how many there were.
 fn kill_below() -> usize {
     // Without `/proc` there is nobody to be found.
-    let Ok(tree) = Tree::read() else { return 0 };
+    let this = std::process::id();
+    let Ok(tree) = Tree::below(this) else {
+        return 0;
+    };
     let mut alive = 0;
-    for process in tree.descendants(std::process::id()) {
+    for process in tree.descendants(this) {
         if !process.is_over() {
             alive += 1;
             // One that changed its user may refuse; it stays counted.

@@ -140,12 +140,16 @@ impl Agent {
     /// Runs until there is nothing left to do here.
     pub(super) async fn live(mut self) -> Result<(), String> {
         let mut term = signal(SignalKind::terminate()).map_err(|e| e.to_string())?;
-        let silence = Duration::from_millis(self.submitted.spec.deadlines.silence.0);
+        let deadlines = &self.submitted.spec.deadlines;
+        let silence = Duration::from_millis(deadlines.silence.0);
+        // Before the first answer nothing runs here, and on a machine where a thousand agents start at once it may take
+        // a while.
+        let mut patience = silence.max(Duration::from_millis(deadlines.join.0));
         let mut heard = Instant::now();
         let mut retry = RETRY.0;
         let mut not_before = Instant::now();
         loop {
-            match self.wake(&mut term, not_before, heard + silence).await {
+            match self.wake(&mut term, not_before, heard + patience).await {
                 Woken::Answered {
                     asked,
                     answer: Ok(synced),
@@ -153,6 +157,7 @@ impl Agent {
                     // The master counts from when it heard the question, which was after it left and perhaps long
                     // before its answer came.
                     heard = asked;
+                    patience = silence;
                     retry = RETRY.0;
                     let news = self.on_answer(synced);
                     // That it is saved was said, and heard with everything else.
@@ -198,7 +203,7 @@ impl Agent {
                     self.signalled = true;
                 }
                 Woken::CutOff => {
-                    tracing::warn!("no master for {silence:?}; leaving");
+                    tracing::warn!("no master for {patience:?}; leaving");
                     self.signalled = true;
                     self.cut_off = true;
                 }
@@ -343,6 +348,15 @@ impl Agent {
         let Some(running) = self.running.take().filter(|_| !self.cut_off) else {
             return;
         };
+        let mut stderr_tail = exit.stderr_tail;
+        if exit.dropped_bytes > 0 {
+            let note = format!(
+                "ydl: {} bytes of output could not be kept",
+                exit.dropped_bytes
+            );
+            tracing::warn!("{note}");
+            stderr_tail = format!("{stderr_tail}\n{note}");
+        }
         let mib = (exit.peak_memory_bytes.max(self.meter.peak_bytes()) >> 20).max(1);
         let exit = Exit {
             code: exit.code,
@@ -351,7 +365,7 @@ impl Agent {
             container_signalled: self.signalled,
             peak_memory_mib: mib,
             ran: Span(running.since.elapsed().as_millis() as u64),
-            stderr_tail: exit.stderr_tail,
+            stderr_tail,
         };
         self.report(AgentReport::Exited {
             round: running.round,

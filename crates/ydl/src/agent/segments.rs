@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 
 use super::output::{OutputSpec, Rotation};
 use crate::logs::Segments;
@@ -56,6 +56,22 @@ impl SegmentWriter {
         }
         self.put(bytes)
             .map_err(|(put, error)| self.drop_bytes(bytes.len() - put, reason(&error)))
+    }
+
+    /// Says what is missing at the end. Where the disk is still full, the note takes the place of the last bytes.
+    fn finish(&mut self) {
+        let Some((missing, why)) = self.missing.take() else {
+            return;
+        };
+        let note = |missing| format!("\nydl: {missing} bytes of output are missing here: {why}\n");
+        if self.put(note(missing).as_bytes()).is_ok() {
+            return;
+        }
+        let note = note(missing + note(missing).len() as u64);
+        if let (Some(file), Some(at)) = (&self.file, self.length.checked_sub(note.len() as u64)) {
+            // Nobody is left to hear that even this failed.
+            let _ = file.write_all_at(note.as_bytes(), at);
+        }
     }
 
     fn drop_bytes(&mut self, bytes: usize, why: String) -> (u64, String) {
@@ -124,5 +140,12 @@ impl SegmentWriter {
             .mode(0o640)
             .open(self.segments.path(self.index))?;
         Ok(self.file.insert(file))
+    }
+}
+
+/// However a capture ends, its reader must learn that something is missing.
+impl Drop for SegmentWriter {
+    fn drop(&mut self) {
+        self.finish();
     }
 }

@@ -69,25 +69,32 @@ pub fn tell(job: &Known, last: &Viewed, peaks: &BTreeMap<TaskId, u64>, paint: Pa
             let error = paint.red("error:");
             let cause_text = clean(&cause.to_string());
             show::tell(format!("{error} {id} failed after {after}: {cause_text}"));
-            tell_cause(id, cause);
+            tell_cause(job, cause);
         }
     }
     show::tell(format!(
         "logs:    ydl logs {id}    ({})",
         job.dir.logs().display()
     ));
+    // What a failed task has not written cannot be there.
+    let part = match outcome {
+        Outcome::Succeeded => "",
+        Outcome::Killed { .. } | Outcome::Failed(_) => "    (as far as there was any)",
+    };
     for output in &spec.outputs {
         show::tell(format!(
-            "output:  {} → {}",
+            "output:  {} → {}{part}",
             clean(&output.from),
             clean(&output.to)
         ));
     }
 }
 
-fn tell_cause(id: &str, cause: &Cause) {
+fn tell_cause(job: &Known, cause: &Cause) {
+    let id = job.id();
     let Cause::Task {
         task,
+        container,
         ending,
         stderr_tail,
         ..
@@ -102,18 +109,26 @@ fn tell_cause(id: &str, cause: &Cause) {
             show::tell(format!("  {}", clean(line)));
         }
     }
-    let hint = match ending {
-        Ending::MemoryLimit { .. } => {
+    let hint = match (ending, container) {
+        (Ending::AgentDied { .. }, Some(container)) => format!(
+            "its agent's last words may be in `{}`",
+            job.dir.container(container).join("agent.log").display()
+        ),
+        (Ending::MemoryLimit { .. }, _) => {
             format!(
                 "raise `memory` of role `{}`, or set its `memory_growth`",
                 task.role
             )
         }
-        Ending::NotStarted { .. } => {
+        (Ending::NotStarted { .. }, _) => {
             format!(
                 "look at `run` of role `{}`, at `files` and at `environment`",
                 task.role
             )
+        }
+        (Ending::Unready { .. }, _) => "look at `ports` and at what the role asks for".to_owned(),
+        (Ending::Unsaved { .. }, _) => {
+            "look at `outputs`; what the task wrote is still there".to_owned()
         }
         _ => format!("`ydl logs {id} {task}` shows all it printed"),
     };

@@ -32,6 +32,8 @@ const WAIT: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_secs(1);
 /// How long a master that runs may be out of reach, and how long one that ends may take to be gone.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// After so long a person is told why nothing comes.
+const SILENCE: Duration = Duration::from_secs(3);
 /// The pause before a question is asked again.
 const AGAIN: Duration = Duration::from_millis(20);
 
@@ -62,6 +64,7 @@ enum News {
     Facts(Facts),
     View(Box<Viewed>),
     Ended(Standing),
+    NoAnswer(CallError),
     OutOfReach(CallError),
 }
 
@@ -139,6 +142,10 @@ impl Follower {
                         continue;
                     }
                     Some(News::Ended(standing)) => return self.on_end(standing),
+                    Some(News::NoAnswer(error)) => {
+                        self.sink.note(&format!("waiting for the job's master: {error}"));
+                        continue;
+                    }
                     Some(News::OutOfReach(error)) => return Err(out_of_reach(&self.job, &error)),
                     None => return self.on_end(self.job.standing()),
                 },
@@ -271,11 +278,12 @@ fn out_of_reach(job: &Known, error: &CallError) -> Report {
 async fn watch_facts(job: Arc<Known>, reach: Arc<Reach>, tell: mpsc::Sender<News>) {
     let mut after = 0;
     let mut heard = Instant::now();
+    let mut said = false;
     loop {
         let asked = Instant::now();
         let error = match reach.facts(after, WAIT).await {
             Ok(Some(facts)) => {
-                (after, heard) = (facts.next, Instant::now());
+                (after, heard, said) = (facts.next, Instant::now(), false);
                 if tell.send(News::Facts(facts)).await.is_err() {
                     return;
                 }
@@ -293,6 +301,15 @@ async fn watch_facts(job: Arc<Known>, reach: Arc<Reach>, tell: mpsc::Sender<News
         let last = match (job.standing(), error) {
             (Standing::Live(_) | Standing::Starting, Some(error)) if heard.elapsed() > PATIENCE => {
                 Some(News::OutOfReach(error))
+            }
+            (Standing::Live(_) | Standing::Starting, Some(error))
+                if heard.elapsed() > SILENCE && !said =>
+            {
+                said = true;
+                if tell.send(News::NoAnswer(error)).await.is_err() {
+                    return;
+                }
+                None
             }
             (Standing::Live(_) | Standing::Starting, _) => None,
             (standing, _) => Some(News::Ended(standing)),

@@ -81,6 +81,23 @@ async fn print(
 /// Says why there is nothing, or that the task does not exist.
 fn nothing(job: &Known, select: &Select, live: bool) -> Result<(), Report> {
     let there = attempts(&job.dir);
+    if let (Some(role), Some(index)) = (&select.role, select.index) {
+        // A role that was grown has more tasks than were submitted, and each of them has left a directory.
+        let mut roles = job.submitted.spec.roles.iter();
+        let role = roles.find(|known| known.name.as_str() == role);
+        if let Some(role) = role.filter(|role| index >= role.instances)
+            && !there
+                .keys()
+                .any(|task| task.role == role.name && task.index == index)
+        {
+            let what = format!("`{}` has no task `{}:{index}`", job.id(), role.name);
+            let hint = match role.instances {
+                1 => format!("it has `{}:0`", role.name),
+                n => format!("it has `{0}:0` to `{0}:{1}`", role.name, n - 1),
+            };
+            return Err(Report::bad_input(what).hint(hint));
+        }
+    }
     if let Some(wanted) = select.attempt {
         let highest = there.values().flatten().max();
         if highest.is_none_or(|highest| *highest < wanted) {

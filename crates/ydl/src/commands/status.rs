@@ -3,7 +3,7 @@
 use super::{
     follow::written_facts,
     ls::state_of,
-    reach::{Reach, block_on, report, settled},
+    reach::{Reach, block_on, settled},
 };
 use crate::{
     cli::{self, Manners},
@@ -18,13 +18,25 @@ use ydl_core::Fact;
 /// How long a master may take to show its job.
 const WAIT: Duration = Duration::from_secs(5);
 
+/// Agents end their programs with grace when their master is gone, so this may take a moment to become true.
+const LOST: &str =
+    "the job's master died without leaving a result; its programs are ended by their agents";
+
 /// Prints what is known. That a job failed is no failure of this command.
 pub fn run(args: cli::Status, manners: Manners) -> Result<Exit, Report> {
     let job = match &args.job {
         Some(word) => jobs::find(word)?,
         None => jobs::newest()?,
     };
-    let (state, viewed) = block_on(look(&job))?;
+    let Seen {
+        state,
+        viewed,
+        unreachable,
+    } = block_on(look(&job))?;
+    let exit = match &unreachable {
+        Some(_) => Exit::Unreachable,
+        None => Exit::Success,
+    };
     let facts = last_facts(&job, args.facts);
     if manners.json {
         show::json(&serde_json::json!({
@@ -34,34 +46,68 @@ pub fn run(args: cli::Status, manners: Manners) -> Result<Exit, Report> {
             "directory": job.dir.path(),
             "view": viewed.as_ref().map(|viewed| &viewed.view),
             "usage": viewed.as_ref().map(|viewed| &viewed.usage),
+            "unreachable": unreachable,
             "facts": facts,
         }))?;
-        return Ok(Exit::Success);
+        return Ok(exit);
     }
     let paint = Paint::of(manners.colours(), &io::stdout());
-    show::print(text(&job, state, viewed.as_deref(), &facts, paint))?;
-    Ok(Exit::Success)
+    let why = match (state, unreachable) {
+        ("lost", _) => Some(LOST.to_owned()),
+        (_, why) => why.map(|why| format!("its master runs and does not answer: {why}")),
+    };
+    show::print(text(&job, state, viewed.as_deref(), why, &facts, paint))?;
+    Ok(exit)
 }
 
-async fn look(job: &Known) -> Result<(&'static str, Option<Box<Viewed>>), Report> {
-    match settled(job).await {
-        Standing::Over(last) => Ok((state_of(&last), Some(last))),
-        Standing::Lost => Ok(("lost", None)),
-        Standing::Starting => Ok(("starting", None)),
-        Standing::Live(place) => {
-            let reach = Reach::to(&job.dir, &place)?;
-            match reach.view(0, WAIT).await {
-                Ok(Some(viewed)) => Ok((state_of(&viewed), Some(Box::new(viewed)))),
-                // It may have ended while we asked.
-                asked => match (job.standing(), asked) {
-                    (Standing::Over(last), _) => Ok((state_of(&last), Some(last))),
-                    (Standing::Lost, _) => Ok(("lost", None)),
-                    (_, Err(error)) => Err(report(error)),
-                    (_, Ok(_)) => Ok(("no-answer", None)),
-                },
-            }
+/// What could be seen of a job.
+struct Seen {
+    state: &'static str,
+    viewed: Option<Box<Viewed>>,
+    /// Why its master, which runs, could not be asked.
+    unreachable: Option<String>,
+}
+
+impl Seen {
+    fn view(viewed: Box<Viewed>) -> Seen {
+        Seen {
+            state: state_of(&viewed),
+            viewed: Some(viewed),
+            unreachable: None,
         }
     }
+
+    fn only(state: &'static str) -> Seen {
+        Seen {
+            state,
+            viewed: None,
+            unreachable: None,
+        }
+    }
+}
+
+async fn look(job: &Known) -> Result<Seen, Report> {
+    let place = match settled(job).await {
+        Standing::Over(last) => return Ok(Seen::view(last)),
+        Standing::Lost => return Ok(Seen::only("lost")),
+        Standing::Starting => return Ok(Seen::only("starting")),
+        Standing::Live(place) => place,
+    };
+    let asked = Reach::to(&job.dir, &place)?.view(0, WAIT).await;
+    let why = match asked {
+        Ok(Some(viewed)) => return Ok(Seen::view(Box::new(viewed))),
+        Ok(None) => format!("nothing came within {}s", WAIT.as_secs()),
+        Err(error) => error.to_string(),
+    };
+    // It may have ended while we asked.
+    Ok(match job.standing() {
+        Standing::Over(last) => Seen::view(last),
+        Standing::Lost => Seen::only("lost"),
+        Standing::Starting | Standing::Live(_) => Seen {
+            unreachable: Some(why),
+            ..Seen::only("no-answer")
+        },
+    })
 }
 
 /// The last facts that were written down.
@@ -76,7 +122,14 @@ fn last_facts(job: &Known, count: usize) -> Vec<Fact> {
     last.into()
 }
 
-fn text(job: &Known, state: &str, viewed: Option<&Viewed>, facts: &[Fact], paint: Paint) -> String {
+fn text(
+    job: &Known,
+    state: &str,
+    viewed: Option<&Viewed>,
+    why: Option<String>,
+    facts: &[Fact],
+    paint: Paint,
+) -> String {
     let mut lines = Vec::new();
     let mut line = |name: &str, value: &str| {
         lines.push(format!(
@@ -87,20 +140,14 @@ fn text(job: &Known, state: &str, viewed: Option<&Viewed>, facts: &[Fact], paint
     };
     line("job", job.id());
     line("state", state);
-    match viewed {
-        Some(viewed) => {
-            line("why", &viewed.view.why);
-            line("round", &viewed.view.round.to_string());
-            line("ran", &(viewed.view.now - viewed.view.started).to_string());
-        }
-        None if state == "lost" => {
-            line(
-                "why",
-                "the job's master died without leaving a result; its programs died with it",
-            );
-            line("master log", &job.dir.master_log().display().to_string());
-        }
-        None => {}
+    if let Some(why) = why {
+        line("why", &why);
+        line("master log", &job.dir.master_log().display().to_string());
+    }
+    if let Some(viewed) = viewed {
+        line("why", &viewed.view.why);
+        line("round", &viewed.view.round.to_string());
+        line("ran", &(viewed.view.now - viewed.view.started).to_string());
     }
     line(
         "submitted",

@@ -10,7 +10,7 @@ use super::{
     tails::{Select, Tails},
 };
 use crate::{
-    backend::local::complaint,
+    backend::local::{Misfit, complaint},
     cli::{self, Manners},
     jobfile::{self, Flags, Source, Wrongs},
     jobs::{self, JobDir, Known, Offer, Submitted},
@@ -93,6 +93,19 @@ fn refuse(wrongs: &Wrongs) -> Exit {
     Exit::BadInput
 }
 
+fn refuse_size(misfit: Misfit, was_offered: bool) -> Report {
+    let (what, hint) = match (misfit, was_offered) {
+        (Misfit::TooLarge(what), true) => (what, "raise `--offer`, or ask for less"),
+        (Misfit::TooLarge(what), false) => (
+            what,
+            "ask for less, or allow more than this machine has with `--offer`",
+        ),
+        (Misfit::Impossible(what), _) => (what, "leave it out of `resources`"),
+        (Misfit::TooSmall(what), _) => (what, "ask for more: ydl's own agent counts, too"),
+    };
+    Report::bad_input(what).hint(hint)
+}
+
 /// Makes the job's directory, unless somebody loses patience meanwhile.
 async fn create(
     spec: JobSpec,
@@ -124,12 +137,8 @@ async fn begin(
     from: &Path,
 ) -> Result<Exit, Report> {
     let offer = offer(args.offer.as_deref())?;
-    if let Some(what) = complaint(&spec, &offer) {
-        let hint = match args.offer {
-            Some(_) => "raise `--offer`, or ask for less",
-            None => "ask for less, or allow more than this machine has with `--offer`",
-        };
-        return Err(Report::bad_input(what).hint(hint));
+    if let Some(misfit) = complaint(&spec, &offer) {
+        return Err(refuse_size(misfit, args.offer.is_some()));
     }
     // Before the master starts: Ctrl-C must not leave it running alone.
     let mut signals = Signals::listen()?;

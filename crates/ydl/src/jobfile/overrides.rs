@@ -192,10 +192,10 @@ impl Flags {
             }
         }
         let pairs = [
-            ("env", "--env", &self.env),
-            ("outputs", "--output", &self.outputs),
+            ("env", "--env", "NAME=VALUE", &self.env),
+            ("outputs", "--output", "FROM=TO", &self.outputs),
         ];
-        for (key, flag, values) in pairs {
+        for (key, flag, form, values) in pairs {
             let mut entries: Vec<(Key, Node)> = Vec::new();
             for text in values {
                 let at = Place::flag(format!("{flag} {text}"));
@@ -210,8 +210,7 @@ impl Flags {
                     }
                     None => {
                         let what = "there is no `=` in it";
-                        wrongs
-                            .push(Wrong::new(at, what).hint(format!("write `{flag} NAME=VALUE`")));
+                        wrongs.push(Wrong::new(at, what).hint(format!("write `{flag} {form}`")));
                     }
                 }
             }

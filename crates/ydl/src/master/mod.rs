@@ -2,7 +2,7 @@
 //!
 //! * `shell`: the loop. * `agents`, `watchers`, `store`: those it answers. * `api`: the doors they come through.
 //! * `inbox`: what comes in. * `journal`: what is written down first. * `kv`: the store itself. * `clock`: time.
-//! * `local`: a master of a job on this machine, from its directory to its end.
+//! * `result`: what it leaves behind. * `local`: a master of a job on this machine, from its directory to its end.
 
 mod agents;
 mod api;
@@ -11,6 +11,7 @@ pub mod inbox;
 pub mod journal;
 pub mod kv;
 mod local;
+mod result;
 pub mod shell;
 pub mod store;
 mod watchers;

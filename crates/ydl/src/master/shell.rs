@@ -8,6 +8,7 @@ use super::{
     inbox::{Answer, Letter, Question},
     journal::Journal,
     kv::Op,
+    result,
     store::{Shelf, Wish},
     watchers::Watchers,
 };
@@ -92,6 +93,10 @@ impl<B: Backend> Master<B> {
     pub async fn run(mut self, mut inbox: mpsc::Receiver<Letter>) -> Outcome {
         let mut look = interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        if let Err(error) = result::reserve(&self.dir, self.job.spec().tasks()) {
+            // Some file systems cannot; then the result takes its chances.
+            tracing::debug!("no room is taken for the result: {error}");
+        }
         let first = std::mem::take(&mut self.first);
         self.act(first);
         self.ask();
@@ -239,8 +244,13 @@ impl<B: Backend> Master<B> {
         reply(answer, answered);
     }
 
-    /// Agents that have missed their beats, waiters that have gone.
+    /// Agents that have missed their beats, waiters that have gone, a job that nobody can find any more.
     fn look(&mut self) {
+        let gone = matches!(self.dir.path().try_exists(), Ok(false));
+        if gone && self.job.outcome().is_none() {
+            let by = "the removal of its directory".to_owned();
+            self.feed(Event::Killed { by, now: false });
+        }
         for container in self.agents.quieted(&self.job) {
             tracing::warn!(%container, "an agent has become quiet");
             self.feed(Event::Quieted { container });
@@ -289,16 +299,9 @@ impl<B: Backend> Master<B> {
         }
     }
 
-    /// Leaves the last view behind, whole or not at all.
     fn keep_result(&self) {
         let last = viewed(u64::MAX, &self.job, &self.agents, self.clock.now());
-        let path = self.dir.result_file();
-        let aside = path.with_extension("aside");
-        let kept = serde_json::to_vec_pretty(&last)
-            .map_err(std::io::Error::from)
-            .and_then(|bytes| std::fs::write(&aside, bytes))
-            .and_then(|()| std::fs::rename(&aside, &path));
-        if let Err(error) = kept {
+        if let Err(error) = result::keep(&self.dir, &last) {
             tracing::error!("the result cannot be kept: {error}");
         }
     }

@@ -11,7 +11,8 @@ use ring::rand::{SecureRandom, SystemRandom};
 use super::text;
 
 /// Writes `bytes` to `path`, replacing what was there. Nobody else can read the file at any moment,
-/// and a reader sees all of it or none: it is written beside its place and then moved there.
+/// and a reader sees all of it or none: it is written beside its place and then moved there. It need not outlive the
+/// machine's power: what it opens does not either.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<(), PrivateError> {
     let failed = |source| PrivateError::Io {
         doing: "write",
@@ -38,7 +39,6 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<(), PrivateError> {
         .map_err(failed)?;
     let moved = file
         .write_all(bytes)
-        .and_then(|()| file.sync_all())
         .and_then(|()| std::fs::rename(&beside, path));
     moved.map_err(|source| {
         // The failure to write is what the caller must hear of, not that of cleaning up after it.

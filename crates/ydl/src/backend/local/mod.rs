@@ -8,7 +8,7 @@ mod limit;
 mod room;
 
 pub use gpus::count as count_gpus;
-pub use room::complaint;
+pub use room::{Misfit, complaint};
 
 use super::{Backend, Launch};
 use crate::{
@@ -43,6 +43,8 @@ use ydl_core::{Asks, ContainerEnd, ContainerId, Event, Grant, NodeName};
 
 /// How often memory is looked at. A NodeManager looks every three seconds.
 const LOOK: Duration = Duration::from_secs(1);
+/// A look at thousands of processes takes its time, of which the loop has this part to lose.
+const LOOK_SHARE: u32 = 20;
 /// How long a container's last processes may take to disappear after SIGKILL.
 const GONE_MAX: Duration = Duration::from_secs(10);
 /// The address of every task: nobody outside this machine has business with them.
@@ -293,7 +295,11 @@ impl Backend for Local {
             }
             tokio::select! {
                 Some((container, status)) = self.ends.recv() => self.on_end(container, status),
-                _ = self.look.tick() => self.look(),
+                _ = self.look.tick() => {
+                    let began = Instant::now();
+                    self.look();
+                    self.look.reset_after(LOOK.max(began.elapsed() * LOOK_SHARE));
+                }
             }
         }
     }

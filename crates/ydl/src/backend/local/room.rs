@@ -46,19 +46,34 @@ impl Room {
     }
 }
 
+/// Why a job can never run here.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Misfit {
+    /// More than is offered.
+    TooLarge(String),
+    /// More, or something else, than any offer could have.
+    Impossible(String),
+    /// Less than an agent needs.
+    TooSmall(String),
+}
+
 /// Why a job can never run on what is offered: a task that is too large, or a gang that is. Tasks that start on their
 /// own may take turns.
-pub fn complaint(spec: &JobSpec, offer: &Offer) -> Option<String> {
+pub fn complaint(spec: &JobSpec, offer: &Offer) -> Option<Misfit> {
     for role in &spec.roles {
         if role.resources.memory_mib < LEAST_MIB {
             let (given, least) = (Memory(role.resources.memory_mib), Memory(LEAST_MIB));
             let name = &role.name;
-            return Some(format!(
+            return Some(Misfit::TooSmall(format!(
                 "a task of role `{name}` has {given} memory, and {least} is the least"
-            ));
+            )));
         }
         if let Some(short) = short(&role.resources, offer) {
-            return Some(format!("a task of role `{}` needs {short}", role.name));
+            let what = format!("a task of role `{}` needs {short}", role.name);
+            return Some(match role.resources.other.is_empty() {
+                true => Misfit::TooLarge(what),
+                false => Misfit::Impossible(what),
+            });
         }
     }
     if !spec.gang.together {
@@ -78,16 +93,18 @@ pub fn complaint(spec: &JobSpec, offer: &Offer) -> Option<String> {
             .saturating_add(role.resources.gpus.saturating_mul(n));
     }
     let short = short(&all, offer)?;
-    Some(format!(
+    Some(Misfit::TooLarge(format!(
         "the job's {} tasks, which start together, need {short}",
         spec.tasks()
-    ))
+    )))
 }
 
 /// What of this size the offer does not have.
 fn short(size: &Resources, offer: &Offer) -> Option<String> {
     let gpus = offer.gpus.len() as u32;
-    if size.memory_mib > offer.memory_mib {
+    if let Some((name, count)) = size.other.iter().next() {
+        Some(format!("{count} `{name}`, which one machine does not have"))
+    } else if size.memory_mib > offer.memory_mib {
         let (needed, there) = (Memory(size.memory_mib), Memory(offer.memory_mib));
         Some(format!("{needed} memory, and {there} are offered"))
     } else if size.vcores > offer.vcores {
@@ -98,7 +115,6 @@ fn short(size: &Resources, offer: &Offer) -> Option<String> {
     } else if size.gpus > gpus {
         Some(format!("{} GPUs, and {gpus} are offered", size.gpus))
     } else {
-        let (name, count) = size.other.iter().next()?;
-        Some(format!("{count} `{name}`, which one machine does not have"))
+        None
     }
 }

@@ -1,0 +1,71 @@
+//! The last view of a job, kept whatever happened to the disk meanwhile.
+//!
+//! A job that has filled the disk with its logs must still be able to say how it ended, so room for that is taken when
+//! it begins.
+
+use crate::jobs::JobDir;
+use rustix::fs::{FallocateFlags, fallocate};
+use serde::Serialize;
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, Write},
+    path::PathBuf,
+};
+
+/// What a result takes: the words about its cause, and a few about each task.
+const ROOM: (u64, u64) = (32 << 10, 512);
+
+/// Takes room for the result of so many tasks.
+pub(super) fn reserve(dir: &JobDir, tasks: u64) -> io::Result<()> {
+    let file = File::create(aside(dir))?;
+    let bytes = ROOM.0 + ROOM.1 * tasks;
+    Ok(fallocate(&file, FallocateFlags::empty(), 0, bytes)?)
+}
+
+/// Leaves the last view behind, whole or not at all.
+pub(super) fn keep(dir: &JobDir, last: &impl Serialize) -> io::Result<()> {
+    let bytes = serde_json::to_vec_pretty(last)?;
+    let aside = aside(dir);
+    // Not truncated before it is written: that would give the room back.
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(&aside)?;
+    file.write_all(&bytes)?;
+    file.set_len(bytes.len() as u64)?;
+    std::fs::rename(&aside, dir.result_file())
+}
+
+fn aside(dir: &JobDir) -> PathBuf {
+    dir.result_file().with_extension("aside")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::MetadataExt;
+
+    #[test]
+    fn a_result_is_written_into_the_room_taken_for_it_and_is_not_longer_than_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = JobDir::at(folder.path());
+        reserve(&dir, 100).unwrap();
+        let room = std::fs::metadata(aside(&dir)).unwrap();
+        assert!(room.blocks() * 512 >= 80 << 10, "{} blocks", room.blocks());
+
+        keep(&dir, &"how it ended").unwrap();
+        let kept = dir.result_file();
+        assert_eq!(std::fs::read(&kept).unwrap(), b"\"how it ended\"");
+        assert_eq!(std::fs::metadata(&kept).unwrap().ino(), room.ino());
+        assert!(!aside(&dir).exists());
+    }
+
+    #[test]
+    fn a_result_is_kept_where_no_room_was_taken() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = JobDir::at(folder.path());
+        keep(&dir, &7).unwrap();
+        assert_eq!(std::fs::read(dir.result_file()).unwrap(), b"7");
+    }
+}
