@@ -1,7 +1,7 @@
 //! Following a job until it is over, or until the person has had enough.
 
 use super::{
-    reach::Reach,
+    reach::{Reach, signal_master},
     sink::{Gone, Sink},
     tails::Tails,
 };
@@ -175,10 +175,13 @@ impl Follower {
         self.sink.note(&format!(
             "{by}: the job is asked to stop; waiting for it ({by} again leaves at once)"
         ));
-        let reach = self.reach.clone();
+        let (job, reach) = (self.job.clone(), self.reach.clone());
         tokio::spawn(async move {
-            // A master that cannot be reached is reported by those who watch it.
-            let _ = reach.kill(by, false).await;
+            let asked = reach.kill(by, false).await;
+            if let (Err(_), Standing::Live(place)) = (asked, job.standing()) {
+                // A master that cannot be reached is reported by those who watch it.
+                let _ = signal_master(&place, false);
+            }
         });
     }
 

@@ -2,15 +2,11 @@
 
 use super::{
     ls::state_of,
-    reach::{Reach, block_on, left, report, settled},
+    reach::{Reach, block_on, left, report, settled, signal_master},
 };
 use crate::{
     cli::{self, Manners},
-    jobs::{self, Known, MasterPlace, Standing},
-    os::{
-        process::{Identity, Signal},
-        reason,
-    },
+    jobs::{self, Known, Standing},
     report::{Exit, Report},
     show,
     wire::client::CallError,
@@ -63,7 +59,16 @@ async fn kill(job: Known, now: bool, manners: Manners) -> Result<Exit, Report> {
             return over(job.standing(), false);
         }
         Err(CallError::Unreachable { .. } | CallError::TooLate { .. }) => {
-            signal(&job, &place, now)?
+            let (name, hint) = match now {
+                true => ("SIGKILL", ""),
+                false => ("SIGTERM", " (if that does not help: `ydl kill --now`)"),
+            };
+            show::tell(format!(
+                "the master of {} does not answer; its process {} is sent {name}{hint}",
+                job.id(),
+                place.pid
+            ));
+            signal_master(&place, now)?;
         }
         Err(error) => return Err(report(error)),
     }
@@ -84,34 +89,5 @@ async fn kill(job: Known, now: bool, manners: Manners) -> Result<Exit, Report> {
                 return over(standing, true);
             }
         }
-    }
-}
-
-/// Asks a master that runs and does not answer in the way that needs no answer: a signal ends its job in order, and
-/// without a master the agents end their programs themselves.
-fn signal(job: &Known, place: &MasterPlace, now: bool) -> Result<(), Report> {
-    let master = Identity {
-        pid: place.pid,
-        started: place.pid_started,
-    };
-    let signal = if now { Signal::KILL } else { Signal::TERM };
-    let id = job.id();
-    let else_now = if now {
-        ""
-    } else {
-        " (if that does not help: `ydl kill --now`)"
-    };
-    show::tell(format!(
-        "the master of {id} does not answer; its process {} is sent {}{else_now}",
-        place.pid,
-        if now { "SIGKILL" } else { "SIGTERM" },
-    ));
-    match master.signal(signal) {
-        Ok(_) => Ok(()),
-        Err(error) => Err(Report::trouble(format!(
-            "cannot signal the master of `{id}`, process {}: {}",
-            place.pid,
-            reason(&error)
-        ))),
     }
 }

@@ -3,7 +3,10 @@
 use crate::{
     env,
     jobs::{JobDir, Known, MasterPlace, Standing},
-    os::reason,
+    os::{
+        process::{Identity, Signal},
+        reason,
+    },
     report::{Exit, Report},
     talk::{Facts, Kill, Scale, Viewed},
     wire::{
@@ -157,6 +160,24 @@ pub async fn left(job: &Known) {
     while job.has_master() && Instant::now() < end {
         sleep(LOOK).await;
     }
+}
+
+/// Asks a master that runs and does not answer in the way that needs no answer: a signal ends its job in order, and
+/// without a master the agents end their programs themselves.
+pub fn signal_master(place: &MasterPlace, now: bool) -> Result<(), Report> {
+    let master = Identity {
+        pid: place.pid,
+        started: place.pid_started,
+    };
+    let signal = if now { Signal::KILL } else { Signal::TERM };
+    master.signal(signal).map(drop).map_err(|error| {
+        let what = format!(
+            "cannot signal the job's master, process {}: {}",
+            place.pid,
+            reason(&error)
+        );
+        Report::trouble(what)
+    })
 }
 
 /// What a person is told when a call failed.
