@@ -231,8 +231,6 @@ impl AttemptId {
 }
 
 impl ContainerId {
-    // For the protocols of masters and nodes.
-    #[allow(dead_code)]
     pub(crate) fn of(proto: Option<&ContainerIdProto>) -> Result<Self, Unfit> {
         let proto = proto.ok_or(Unfit("a container's id"))?;
         let attempt = AttemptId::of(proto.app_attempt_id.as_ref())?;
@@ -244,7 +242,6 @@ impl ContainerId {
         })
     }
 
-    #[allow(dead_code)]
     pub(crate) fn proto(&self) -> ContainerIdProto {
         ContainerIdProto {
             app_id: None,

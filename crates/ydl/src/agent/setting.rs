@@ -2,7 +2,10 @@
 //!
 //! `agent.json` says where it is and whom to talk to; the tokens lie beside it, readable by the owner alone.
 
-use crate::wire::secret::{Scope, Token};
+use crate::{
+    jobs::write_json,
+    wire::secret::{Scope, Token},
+};
 use serde::{Deserialize, Serialize};
 use std::{
     fs, io,
@@ -44,9 +47,7 @@ impl Setting {
             let token = token(scope).ok_or_else(|| io::Error::other("it cannot have a token"))?;
             token.write(&dir.join(name)).map_err(io::Error::other)?;
         }
-        let aside = dir.join(".agent.json");
-        fs::write(&aside, serde_json::to_vec_pretty(self)?)?;
-        fs::rename(&aside, dir.join(FILE))
+        write_json(&dir.join(FILE), self)
     }
 
     /// Reads it back.

@@ -3,12 +3,13 @@
 use super::{
     dir::{JobDir, Offer, Submitted},
     find::root,
+    write_json,
 };
 use crate::{os::reason, report::Report};
 use ring::rand::{SecureRandom, SystemRandom};
 use std::{
-    fs::{self, DirBuilder, File},
-    io::{self, Write},
+    fs::{self, DirBuilder},
+    io,
     os::unix::fs::{DirBuilderExt, symlink},
     path::{Path, PathBuf},
     sync::atomic::{AtomicBool, Ordering},
@@ -158,18 +159,10 @@ fn copy(
     Ok(())
 }
 
-/// Whole or not at all: whoever looks for jobs meanwhile must not find half of one.
+/// Whoever looks for jobs meanwhile must not find half of one.
 fn write_submitted(dir: &JobDir, submitted: &Submitted) -> Result<(), Report> {
     let path = dir.submitted_file();
-    let aside = path.with_extension("aside");
-    let written = serde_json::to_vec_pretty(submitted)
-        .map_err(io::Error::from)
-        .and_then(|bytes| {
-            let mut file = File::create(&aside)?;
-            file.write_all(&bytes)?;
-            fs::rename(&aside, &path)
-        });
-    written.map_err(|error| cannot("write", &path, &error))
+    write_json(&path, submitted).map_err(|error| cannot("write", &path, &error))
 }
 
 fn cannot(verb: &str, path: &Path, error: &io::Error) -> Report {

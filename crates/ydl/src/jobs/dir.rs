@@ -17,7 +17,10 @@
 //! ```
 
 use serde::{Deserialize, Serialize};
-use std::path::{Path, PathBuf};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
 use ydl_core::{ContainerId, JobSpec, TaskId, Time};
 
 /// The most that is written to `events.jsonl`, and read of it: far more than the facts of any sensible job.
@@ -152,4 +155,11 @@ impl JobDir {
             .join(task.index.to_string())
             .join(attempt.to_string())
     }
+}
+
+/// Writes a file that others read while we may die: it is there whole or not at all.
+pub fn write_json(path: &Path, value: &impl Serialize) -> io::Result<()> {
+    let aside = path.with_extension("aside");
+    fs::write(&aside, serde_json::to_vec_pretty(value)?)?;
+    fs::rename(&aside, path)
 }

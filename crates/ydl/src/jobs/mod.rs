@@ -5,5 +5,5 @@ mod dir;
 mod find;
 
 pub use create::create;
-pub use dir::{EVENTS_BYTES_MAX, JobDir, MasterPlace, Offer, Submitted};
+pub use dir::{EVENTS_BYTES_MAX, JobDir, MasterPlace, Offer, Submitted, write_json};
 pub use find::{Known, Standing, find, list, newest, root};

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     backend::local::{HOST_IP, Local},
-    jobs::{JobDir, MasterPlace, Submitted},
+    jobs::{JobDir, MasterPlace, Submitted, write_json},
     os::process::{Identity, become_subreaper},
     report::Report,
     talk::Kill,
@@ -190,12 +190,8 @@ fn write_place(dir: &JobDir, address: &str) -> Result<(), Report> {
         pid_started: this.started,
     };
     let path = dir.master_file();
-    let aside = path.with_extension("aside");
-    let written = serde_json::to_vec(&place)
-        .map_err(std::io::Error::from)
-        .and_then(|bytes| fs::write(&aside, bytes))
-        .and_then(|()| fs::rename(&aside, &path));
-    written.map_err(|e| Report::trouble(format!("cannot write `{}`: {e}", path.display())))
+    write_json(&path, &place)
+        .map_err(|e| Report::trouble(format!("cannot write `{}`: {e}", path.display())))
 }
 
 /// One line for whoever started us, who may have gone.
