@@ -2,15 +2,16 @@
 //!
 //!     HADOOP_CONF_DIR=/etc/hadoop cargo run --example run -- 3 'hostname; exit 3'
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 use yarn_native::client::{Client, Submission};
 use yarn_native::config::{Config, Environment};
+use yarn_native::ledger::{Key, Ledger, Want};
 use yarn_native::node::{NodeOptions, Nodes, Start};
-use yarn_native::scheduler::{Ask, Finish, Registration, Request, Scheduler};
+use yarn_native::scheduler::{Finish, Registration, Request, Scheduler};
 use yarn_native::security::Identity;
 use yarn_native::token::Token;
 use yarn_native::types::{ApplicationId, Container, FinalStatus, LaunchContext, NodeId, Resource};
@@ -59,14 +60,18 @@ async fn run(
     count: u32,
     launch: &LaunchContext,
 ) -> Result<u32, Box<dyn Error>> {
-    let mut asks = vec![Ask::anywhere(1, Resource::new(128, 1), count)];
-    let (mut running, mut ended, mut failed) = (0, 0, 0);
-    while ended < count {
-        let request = || Request {
-            asks: std::mem::take(&mut asks),
-            ..Request::default()
-        };
-        let answer = scheduler.allocate(request, soon()).await?;
+    let key = Key {
+        priority: 0,
+        allocation: 1,
+    };
+    let mut ledger = Ledger::new();
+    let want = Want::anywhere(count, Resource::new(128, 1));
+    ledger.set_wants(BTreeMap::from([(key, want)]), ledger.beat());
+    let mut running = BTreeSet::new();
+    let mut failed = 0;
+    while ledger.outstanding() > 0 || !running.is_empty() {
+        let beat = scheduler.exchange(&mut ledger, Request::default, soon());
+        let (answer, _) = beat.await?;
         nodes.learn(answer.node_tokens);
         let mut by_node: BTreeMap<NodeId, Vec<Container>> = BTreeMap::new();
         for container in answer.granted {
@@ -80,15 +85,18 @@ async fn run(
             if let Some((id, refusal)) = outcome.refused.first() {
                 return Err(format!("{node} does not start {id}: {refusal}").into());
             }
-            running += outcome.started.len() as u32;
+            running.extend(outcome.started);
         }
+        // What was granted beyond the want and given back ends, too.
         for status in answer.completed {
+            if !running.remove(&status.id) {
+                continue;
+            }
             println!("{} {}", status.id, status.exit);
-            ended += 1;
             failed += u32::from(!status.exit.is_success());
         }
         // Often while containers are awaited, less so when all run.
-        let pause = if running < count { 50 } else { 500 };
+        let pause = if ledger.outstanding() > 0 { 50 } else { 500 };
         sleep(Duration::from_millis(pause)).await;
     }
     Ok(failed)

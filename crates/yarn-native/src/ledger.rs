@@ -11,6 +11,8 @@
 //! 2. [`Ledger::on_reply`] takes in the answer, or [`Ledger::on_rejected`] a refusal, or
 //!    [`Ledger::on_resync`] the news that the ResourceManager has forgotten everything.
 //!
+//! [`Scheduler::exchange`](crate::scheduler::Scheduler::exchange) does all of that with a real one.
+//!
 //! ```
 //! use std::collections::BTreeMap;
 //! use yarn_native::ledger::{Key, Ledger, Reply, Want};
@@ -405,7 +407,7 @@ impl<C: Clone + Ord> Ledger<C> {
 }
 
 /// The number of the reply to a request with this number.
-fn following(response_id: i32) -> i32 {
+pub(crate) fn following(response_id: i32) -> i32 {
     response_id.wrapping_add(1) & i32::MAX
 }
 

@@ -140,6 +140,10 @@ impl Scheduler {
         }
         let token = answer.am_rm_token.take().map(Token::of);
         let mut heard = self.read(method::ALLOCATE.name, Answer::of(answer))?;
+        // An answer to something else says nothing of what became of this.
+        if self.session.awaits() != Some(heard.response_id) {
+            return Err(self.unfit(&format!("answer {} is out of turn", heard.response_id)));
+        }
         self.session.on_answer(heard.response_id);
         if let Some(token) = token {
             // It is sent until a connection is made with it, and the old one ends some time later.
@@ -197,5 +201,10 @@ impl Scheduler {
         answer.map_err(|unfit| {
             SchedulerError::NoAnswer(self.channel.unfit(method, &unfit.to_string()))
         })
+    }
+
+    /// What an answer to a beat is that makes no sense.
+    pub(super) fn unfit(&self, why: &str) -> SchedulerError {
+        SchedulerError::NoAnswer(self.channel.unfit(method::ALLOCATE.name, why))
     }
 }

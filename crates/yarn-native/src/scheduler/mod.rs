@@ -2,7 +2,7 @@
 //!
 //! A [`Scheduler`] keeps what the protocol needs to lose nothing: the numbers of answers, a request
 //! without one, the newest token. What a master wants, and how much of it is still outstanding, is
-//! the caller's to keep.
+//! the caller's to keep, or a [`Ledger`](crate::ledger::Ledger)'s ([`Scheduler::exchange`]).
 //!
 //! ```no_run
 //! # use yarn_native::{Token, rpc::{Address, Options}, scheduler::*, types::*};
@@ -29,6 +29,7 @@
 mod answer;
 mod ask;
 mod error;
+mod exchange;
 mod master;
 mod placement;
 mod registration;

@@ -4,6 +4,7 @@
 //! the ResourceManager knows the number, and repeats its answer. So a request without an answer is
 //! kept as it is and sent again, whatever the master would rather say by now.
 
+use crate::ledger::following;
 use crate::proto::yarn::AllocateRequestProto;
 use crate::scheduler::{Request, SchedulerError};
 
@@ -39,6 +40,14 @@ impl Session {
         match self {
             Self::Open { request } => Ok(request),
             Self::Outside | Self::Settled { .. } => Err(SchedulerError::NotRegistered),
+        }
+    }
+
+    /// The number of the answer to what is unanswered.
+    pub(crate) fn awaits(&self) -> Option<i32> {
+        match self {
+            Self::Open { request } => Some(following(request.response_id())),
+            Self::Outside | Self::Settled { .. } => None,
         }
     }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use prost::Message;
 use tokio::time::Instant;
 
+use crate::ledger::{Key, Ledger, Want};
 use crate::noise::Noise;
 use crate::proto::common::TokenProto;
 use crate::proto::yarn::{
@@ -207,6 +208,133 @@ async fn a_master_that_was_forgotten_registers_again_and_counts_from_the_start()
         .expect("registered");
     scheduler.allocate(ask(2), soon()).await.expect("an answer");
     assert_eq!(state.lock().unwrap().1.applied[0].response_id(), 0);
+}
+
+#[tokio::test]
+async fn an_answer_to_something_else_is_no_answer() {
+    let fake = Fake::new(|method, body| match method {
+        "allocate" => {
+            let request = AllocateRequestProto::decode(body).expect("a request");
+            Reply::message(&beat(request.response_id() + 2))
+        }
+        _ => registered(),
+    });
+    let mut scheduler = register(&fake).await;
+    let refused = scheduler.allocate(ask(1), soon()).await;
+    let refused = refused.expect_err("out of turn").to_string();
+    assert!(refused.contains("answer 2 is out of turn"), "{refused}");
+}
+
+fn two() -> Ledger<ContainerId> {
+    let mut ledger = Ledger::new();
+    let key = Key {
+        priority: 1,
+        allocation: 7,
+    };
+    let want = Want::anywhere(2, Resource::new(64, 1));
+    ledger.set_wants([(key, want)].into(), ledger.beat());
+    ledger
+}
+
+/// A container of the ask that [`two`] makes.
+fn granted(number: u64) -> ContainerProto {
+    let id: ContainerId = format!("container_e01_1_0001_01_{number:06}")
+        .parse()
+        .expect("an id");
+    let node: NodeId = "n:1".parse().expect("an id");
+    ContainerProto {
+        id: Some(id.proto()),
+        node_id: Some(node.proto()),
+        resource: Some(Resource::new(64, 1).proto()),
+        priority: Some(crate::scheduler::ask::priority(1)),
+        container_token: Some(TokenProto::default()),
+        allocation_request_id: Some(7),
+        ..ContainerProto::default()
+    }
+}
+
+#[tokio::test]
+async fn a_ledger_says_its_ask_once_and_gives_back_what_it_did_not_want() {
+    let said = Arc::new(Mutex::new(Vec::new()));
+    let log = said.clone();
+    let fake = Fake::new(move |method, body| {
+        if method != "allocate" {
+            return registered();
+        }
+        let request = AllocateRequestProto::decode(body).expect("a request");
+        let rows: Vec<i32> = request.ask.iter().map(|row| row.num_containers()).collect();
+        let released = request.release.len();
+        let mut said = log.lock().unwrap();
+        said.push((rows, released, request.progress()));
+        Reply::message(&AllocateResponseProto {
+            allocated_containers: match request.response_id() {
+                0 => vec![],
+                1 => (2..5).map(granted).collect(),
+                // Told again, it is nothing new.
+                _ => vec![granted(2)],
+            },
+            ..beat(request.response_id() + 1)
+        })
+    });
+    let mut scheduler = register(&fake).await;
+    let mut ledger = two();
+    let rest = || Request {
+        asks: vec![Ask::anywhere(99, Resource::new(1, 1), 1)],
+        progress: 0.5,
+        ..Request::default()
+    };
+    let mut counts = Vec::new();
+    for _ in 0..3 {
+        let (answer, taken) = scheduler
+            .exchange(&mut ledger, rest, soon())
+            .await
+            .expect("an answer");
+        counts.push((answer.granted.len(), taken.surplus.len()));
+    }
+    assert_eq!(counts, [(0, 0), (2, 1), (0, 0)]);
+    let expected = [(vec![2], 0, 0.5), (vec![], 0, 0.5), (vec![], 1, 0.5)];
+    assert_eq!(*said.lock().unwrap(), expected);
+}
+
+#[tokio::test]
+async fn a_ledger_says_all_again_to_whoever_forgot_it_and_nothing_twice_to_whoever_was_not_heard() {
+    let state = Arc::new(Mutex::new((false, Counting::default())));
+    let script = state.clone();
+    let fake = Fake::new(move |method, body| {
+        let (known, rm) = &mut *script.lock().unwrap();
+        match method {
+            "registerApplicationMaster" => {
+                (*known, *rm) = (true, Counting::default());
+                registered()
+            }
+            // The first answer of each life is lost.
+            "allocate" if *known => rm.allocate(body, |call| call == 1),
+            _ => Reply::Exception("ApplicationMasterNotRegisteredException", "".into()),
+        }
+    });
+    let mut scheduler = register(&fake).await;
+    let mut ledger = two();
+    let said = || {
+        let rm = &state.lock().unwrap().1;
+        let asks = rm.applied.iter().map(|request| request.ask.len());
+        asks.collect::<Vec<_>>()
+    };
+    for _ in 0..2 {
+        let heard = scheduler.exchange(&mut ledger, Request::default, soon());
+        heard.await.expect("an answer");
+    }
+    assert_eq!(said(), [1, 0]);
+    state.lock().unwrap().0 = false;
+    let forgotten = scheduler.exchange(&mut ledger, Request::default, soon());
+    assert_eq!(forgotten.await, Err(SchedulerError::NotRegistered));
+    let registration = Registration::new("host");
+    let again = scheduler.register(&registration, soon()).await;
+    again.expect("registered");
+    for _ in 0..2 {
+        let heard = scheduler.exchange(&mut ledger, Request::default, soon());
+        heard.await.expect("an answer");
+    }
+    assert_eq!(said(), [1, 0]);
 }
 
 #[tokio::test]
