@@ -20,6 +20,10 @@ const CHIEF: Key = Key {
     priority: 6,
     allocation: 18,
 };
+const PROBE: Key = Key {
+    priority: 7,
+    allocation: 19,
+};
 
 /// Four of these fill the two nodes.
 fn half() -> Resource {
@@ -147,41 +151,38 @@ async fn a_ledger_gets_what_is_wanted_and_no_more_over_changes_and_a_restart() {
     wanting.until(1, 0).await;
     assert_eq!(wanting.surplus, 2);
 
-    // A host by name, and another that is to be avoided.
-    let only = |count, host: &String| {
-        let mut want = Want::anywhere(count, half());
-        want.places.strict = true;
-        want.places.nodes.push(NodePlace {
-            host: host.clone(),
-            rack: "/default-rack".into(),
-            count,
-        });
-        want
-    };
+    // A host by name, and another that is named and to be avoided.
     let first: Vec<ContainerId> = wanting.held.keys().copied().collect();
     wanting.ledger.release(first[0]);
     wanting.until(0, 0).await;
-    wanting.want([(WORKERS, only(2, &hosts[1]))]);
+    wanting.want([(WORKERS, only(&hosts[1], 3072))]);
     wanting.until(2, 0).await;
     assert!(wanting.held.values().all(|one| one.node.host == hosts[1]));
     let go = scratch(&cluster, "ledger").join("go");
     wanting.start(&wait_then_exit(&go, 51)).await;
-    wanting
-        .ledger
-        .set_avoided(BTreeSet::from([hosts[0].clone()]));
-    wanting.want([(CHIEF, Want::anywhere(2, half()))]);
+    let avoided = BTreeSet::from([hosts[0].clone()]);
+    wanting.ledger.set_avoided(avoided);
+    wanting.want([(CHIEF, only(&hosts[0], 4096))]);
     wanting.until(2, 2).await;
 
-    // Whoever comes back knows nothing of it, and is told everything.
+    // Whoever comes back knows nothing of it, and is told everything at once.
     restart(&mut wanting).await;
-    wanting.until(2, 2).await;
+    wanting.exchange().await.expect("a beat");
+    let told = cluster.wait("two containers to be awaited", || {
+        (wanting.metrics()? == (2, 2)).then_some(())
+    });
+    told.unwrap_or_else(|failure| panic!("{failure}"));
+    // Granted after the chiefs would have been.
+    let chiefs = (CHIEF, only(&hosts[0], 4096));
+    let probe = (PROBE, Want::anywhere(1, Resource::new(1024, 1)));
+    wanting.want([chiefs, probe]);
+    wanting.until(3, 2).await;
+    assert!(wanting.held.values().all(|one| one.node.host == hosts[1]));
     wanting.ledger.set_avoided(BTreeSet::new());
-    wanting.until(4, 0).await;
-    let chiefs = wanting.held.values().filter(|one| one.priority == 6);
-    assert!(chiefs.map(|one| &one.node.host).eq([&hosts[0], &hosts[0]]));
+    wanting.until(5, 0).await;
 
     std::fs::write(go, "").expect("a file");
-    wanting.until(2, 0).await;
+    wanting.until(3, 0).await;
     let ended = wanting.master.ended.values();
     let ended = ended.filter(|end| end.exit == ExitStatus::Exited(51));
     assert_eq!(ended.count(), 2);
@@ -204,6 +205,18 @@ async fn restart(wanting: &mut Wanting<'_>) {
             Err(error) => panic!("{error}"),
         }
     }
+}
+
+/// Two containers on a host and nowhere else.
+fn only(host: &str, memory_mib: i64) -> Want {
+    let mut want = Want::anywhere(2, Resource::new(memory_mib, 1));
+    want.places.strict = true;
+    want.places.nodes.push(NodePlace {
+        host: host.to_owned(),
+        rack: "/default-rack".into(),
+        count: 2,
+    });
+    want
 }
 
 fn host(address: std::net::SocketAddr) -> String {
