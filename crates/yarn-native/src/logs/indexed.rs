@@ -11,6 +11,8 @@ pub(super) const ID_BYTES: usize = 32;
 const TAIL_BYTES: u64 = 4 + ID_BYTES as u64;
 /// An index with a hundred thousand logs has some ten megabytes.
 const INDEX_BYTES_MAX: u64 = 32 << 20;
+/// In an index every log has a place of its own of more than this.
+const LOG_BYTES_MIN: u64 = 16;
 
 /// A log in the file.
 #[derive(Clone, Debug)]
@@ -73,6 +75,10 @@ impl Indexed {
         };
         let uploads = graph.field(root, "logMetas");
         let uploads = uploads.ok_or(damaged("its index has no list of logs"))?;
+        // A value may be referred to many times over; the graph is small, its unfolding not. Names are counted,
+        // because one long one for many logs would fill the memory.
+        let mut logs_left = length / LOG_BYTES_MIN;
+        let mut names_left = length.saturating_mul(4) as usize;
         for upload in graph.items(uploads) {
             let uploaded = number(&graph, *upload, "uploadTimeStamp").unwrap_or(0);
             let containers = graph.field(*upload, "logMetas").unwrap_or(Value::Null);
@@ -80,12 +86,11 @@ impl Indexed {
                 let &[container, logs] = pair else { continue };
                 let container = graph.text(container).unwrap_or_default();
                 for log in graph.items(logs) {
-                    // A value may be referred to many times over; the graph is small, its unfolding not.
-                    if found.logs.len() >= 1_000_000 {
-                        return Err(damaged("its index is too large"));
-                    }
                     let log = one(&graph, *log, container, uploaded);
                     let log = log.ok_or(damaged("a log in its index is incomplete"))?;
+                    let names = log.container.len() + log.file.len();
+                    let left = names_left.checked_sub(names).zip(logs_left.checked_sub(1));
+                    (names_left, logs_left) = left.ok_or(damaged("its index unfolds too far"))?;
                     log.run.within(ID_BYTES as u64, end)?;
                     found.logs.push(log);
                 }
@@ -118,4 +123,84 @@ fn one(graph: &Graph, log: Value, container: &str, uploaded_ms: i64) -> Option<L
             length: size("fileSize")?,
         },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An object of a class with these fields of its own, each an object, or a number of eight bytes.
+    fn object(name: u8, fields: &[(u8, &str, Vec<u8>)]) -> Vec<u8> {
+        let mut bytes = vec![0x73, 0x72, 0, 1, name, 0, 0, 0, 0, 0, 0, 0, 0, 2];
+        bytes.extend((fields.len() as u16).to_be_bytes());
+        for (kind, name, _) in fields {
+            bytes.push(*kind);
+            bytes.extend((name.len() as u16).to_be_bytes());
+            bytes.extend(name.bytes());
+            if *kind == b'L' {
+                bytes.push(0x70);
+            }
+        }
+        bytes.extend([0x78, 0x70]);
+        fields.iter().for_each(|(.., value)| bytes.extend(value));
+        bytes
+    }
+
+    fn list(items: &[Vec<u8>]) -> Vec<u8> {
+        let mut bytes = vec![
+            0x73, 0x72, 0, 1, b'l', 0, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0x78, 0x70,
+        ];
+        items.iter().for_each(|item| bytes.extend(item));
+        bytes.push(0x78);
+        bytes
+    }
+
+    fn text(text: &str) -> Vec<u8> {
+        [
+            &[0x74],
+            &(text.len() as u16).to_be_bytes()[..],
+            text.as_bytes(),
+        ]
+        .concat()
+    }
+
+    /// A file with one log that is listed so many times, in a container with a name of that length.
+    fn repeated(times: usize, name: usize) -> Vec<u8> {
+        let number = |value: u64| value.to_be_bytes().to_vec();
+        let log = object(
+            b'm',
+            &[
+                (b'J', "startIndex", number(32)),
+                (b'J', "fileCompressedSize", number(0)),
+                (b'J', "fileSize", number(0)),
+                (b'J', "lastModifiedTime", number(1)),
+                (b'L', "fileName", text("stdout")),
+            ],
+        );
+        // Class and object of the root and its list, of the upload and its list, the name, class and object of
+        // the list of logs, class of the log: then comes the log itself.
+        let again = vec![0x71, 0, 0x7e, 0, 12];
+        let logs = [vec![log], vec![again; times - 1]].concat();
+        let containers = list(&[text(&"c".repeat(name)), list(&logs)]);
+        let upload = object(b'u', &[(b'L', "logMetas", containers)]);
+        let root = object(b'r', &[(b'L', "logMetas", list(&[upload]))]);
+        let index = [&[0xac, 0xed, 0, 5], &root[..]].concat();
+        let length = (index.len() as u32).to_be_bytes();
+        [&[7; 32], &index[..], &length, &[7; 32]].concat()
+    }
+
+    async fn open(file: &[u8]) -> Result<usize, String> {
+        let index = Indexed::open(&file, file.len() as u64).await;
+        let index = index.map_err(|error| error.to_string())?;
+        Ok(index.logs.len())
+    }
+
+    #[tokio::test]
+    async fn an_index_that_unfolds_to_more_than_it_is_is_refused() {
+        assert_eq!(open(&repeated(1, 10)).await, Ok(1));
+        assert_eq!(open(&repeated(2, 10)).await, Ok(2));
+        let too_far = "the file is damaged at byte 32: its index unfolds too far";
+        assert_eq!(open(&repeated(10, 60_000)).await, Err(too_far.into()));
+        assert_eq!(open(&repeated(10_000, 0)).await, Err(too_far.into()));
+    }
 }

@@ -2,6 +2,7 @@
 //! maps. Whatever is not of interest is passed over, and nothing of it is ever run.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Objects within objects; the index has six levels.
 const DEPTH_MAX: usize = 40;
@@ -26,7 +27,7 @@ pub(super) enum Value {
 pub(super) enum Node {
     Text(String),
     Object {
-        fields: BTreeMap<String, Value>,
+        fields: BTreeMap<Arc<str>, Value>,
         /// What its class wrote beside its fields: the items of a list, the keys and values of a map.
         extra: Vec<Value>,
     },
@@ -96,8 +97,8 @@ impl Graph {
 struct Class {
     name: String,
     flags: u8,
-    /// Kind and name.
-    fields: Vec<(u8, String)>,
+    /// Kind and name; the name is shared by all objects of the class, which may be many and it long.
+    fields: Vec<(u8, Arc<str>)>,
     parent: Option<usize>,
 }
 
@@ -277,7 +278,7 @@ impl<'a> Reader<'a> {
             if matches!(kind, b'L' | b'[') {
                 self.value(depth + 1)?;
             }
-            fields.push((kind, name));
+            fields.push((kind, name.into()));
         }
         self.extra(depth, None)?;
         let parent = self.class(depth + 1)?;
@@ -341,7 +342,7 @@ impl<'a> Reader<'a> {
             for field in 0..self.classes[class].fields.len() {
                 let kind = self.classes[class].fields[field].0;
                 let value = self.primitive_or_value(kind, depth)?;
-                let name = self.classes[class].fields[field].1.clone();
+                let name = Arc::clone(&self.classes[class].fields[field].1);
                 if let Some(Node::Object { fields, .. }) = self.graph.nodes.get_mut(node) {
                     fields.insert(name, value);
                 }
@@ -428,6 +429,27 @@ mod tests {
             Graph::read(&bytes).unwrap_err(),
             Broken("a class in its index has too many ancestors")
         );
+    }
+
+    #[test]
+    fn the_name_of_a_field_is_kept_once_however_many_objects_have_it() {
+        // An array of two objects of a class with one field, the second by reference to the class.
+        let mut bytes = vec![0xac, 0xed, 0, 5, 0x75, 0x72, 0, 2, b'[', b'L'];
+        bytes.extend([0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0x78, 0x70, 0, 0, 0, 2]);
+        bytes.extend([0x73, 0x72, 0, 1, b'a', 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1]);
+        bytes.extend([b'B', 0, 4, b'n', b'a', b'm', b'e', 0x78, 0x70, 7]);
+        bytes.extend([0x73, 0x71, 0, 0x7e, 0, 2, 8]);
+        let (graph, _) = Graph::read(&bytes).unwrap();
+        let names: Vec<&Arc<str>> = graph
+            .nodes
+            .iter()
+            .filter_map(|node| match node {
+                Node::Object { fields, .. } => fields.keys().next(),
+                Node::Text(_) | Node::Other => None,
+            })
+            .collect();
+        assert_eq!(names.len(), 2);
+        assert!(Arc::ptr_eq(names[0], names[1]));
     }
 
     #[test]
