@@ -2,7 +2,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test check sim cluster proto bench
+.PHONY: help demo test check sim fuzz cluster proto bench
 
 # The dev profile builds sooner than release, and Cargo.toml has it optimise the parts that matter.
 PROFILE ?= dev
@@ -11,12 +11,15 @@ SEED ?=
 VERSION ?= 3.5.0
 NODES ?= 3
 ARGS ?=
+SECONDS ?= 60
+TARGETS ?=
 
 help: ## what can be made
 	@sed -n 's/^\([a-z]*\):.* ## /  make \1\t/p' Makefile | expand -t 18
 	@echo
 	@echo "  make demo PROFILE=release    with the binary that ships"
 	@echo "  make sim SEEDS=100000        more schedules; SEED=17 runs that one again"
+	@echo "  make fuzz SECONDS=600 TARGETS=config    one target, for ten minutes"
 	@echo "  make cluster VERSION=3.3.6 NODES=2 ARGS=--kerberos    ARGS=--help lists the rest"
 
 demo: ## train a real MXNet job on this machine, set-up included
@@ -31,6 +34,9 @@ check: ## the quick part of it: format, lints, core and unit tests
 sim: ## simulate the core under many schedules of faults
 	@scripts/tools
 	$(if $(SEED),SEED=$(SEED),SEEDS=$(SEEDS)) cargo test -p ydl-core --release --test simulation -- --nocapture
+
+fuzz: ## throw bytes at everything that reads foreign ones
+	@crates/yarn-native/fuzz/run $(SECONDS) $(TARGETS)
 
 proto: ## make the Rust code of the messages in crates/yarn-native/proto
 	@scripts/tools

@@ -40,6 +40,10 @@
 //! and no secret is shown by `Debug`.
 #![warn(missing_docs)]
 
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+#[allow(missing_docs)]
+pub mod fuzzing;
 #[cfg(test)]
 mod noise;
 

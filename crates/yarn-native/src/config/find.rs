@@ -72,6 +72,16 @@ impl Config {
         Self::read(files, &[], environment)
     }
 
+    /// A file's text, as if it had been read from a directory with nothing else in it.
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn from_text(text: &str, environment: Environment) -> Result<Self, ConfigError> {
+        let mut config = Self::defaults(environment);
+        for property in xml::Reader::new(&[]).text(Path::new("/nowhere/yarn-site.xml"), text)? {
+            config.insert(property);
+        }
+        Ok(config)
+    }
+
     fn read(
         files: &[PathBuf],
         directories: &[PathBuf],

@@ -56,6 +56,13 @@ impl<'a> Reader<'a> {
         Ok(properties)
     }
 
+    #[cfg(any(test, fuzzing))]
+    pub fn text(&mut self, path: &Path, text: &str) -> Result<Vec<Property>, ConfigError> {
+        let mut properties = Vec::new();
+        self.document(path, text, &mut properties)?;
+        Ok(properties)
+    }
+
     fn file(&mut self, path: &Path, out: &mut Vec<Property>) -> Result<(), ConfigError> {
         let text = text_of(path)?;
         let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());

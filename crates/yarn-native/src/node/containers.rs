@@ -57,7 +57,7 @@ pub struct Localisation {
 }
 
 impl Localisation {
-    fn of(proto: &LocalizationStatusProto) -> Result<Self, Unfit> {
+    pub(crate) fn of(proto: &LocalizationStatusProto) -> Result<Self, Unfit> {
         let state = proto.localization_state;
         Ok(Self {
             name: proto.resource_key().to_owned(),

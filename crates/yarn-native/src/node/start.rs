@@ -74,7 +74,7 @@ impl Nodes {
 }
 
 impl Started {
-    fn of(
+    pub(crate) fn of(
         proto: &StartContainersResponseProto,
         asked: &[ContainerId],
         repeated: bool,

@@ -6,13 +6,13 @@
 //! or whatever a test puts in its place.
 
 mod channel;
-mod codec;
+pub(crate) mod codec;
 mod connection;
 mod dial;
 mod error;
 mod exception;
 mod failover;
-mod frame;
+pub(crate) mod frame;
 mod link;
 mod method;
 mod open;

@@ -4,10 +4,10 @@
 //! gave out) and KERBEROS (GSSAPI). The last two may protect what follows, too. Everything here but
 //! `gssapi` is free of sockets, clocks and unsafe code: messages in, messages out.
 
-mod error;
-mod glob;
-mod identity;
-mod principal;
+pub(crate) mod error;
+pub(crate) mod glob;
+pub(crate) mod identity;
+pub(crate) mod principal;
 mod quality;
 
 pub(crate) mod digest;

@@ -42,6 +42,14 @@ impl DigestLayer {
         Self::between(session, cipher, Way::ToServer, maxbuf - overhead)
     }
 
+    /// Both sides of a session, with the cipher of that name.
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn both_sides(cipher: Option<&str>) -> (Self, Self) {
+        let cipher = cipher.and_then(Cipher::from_name);
+        let side = |out| Self::between(&[7; 16], cipher, out, 1024);
+        (side(Way::ToServer), side(Way::ToClient))
+    }
+
     fn between(session: &[u8; 16], cipher: Option<Cipher>, out: Way, plain_max: usize) -> Self {
         let back = match out {
             Way::ToServer => Way::ToClient,

@@ -1,0 +1,75 @@
+//! Texts of all kinds: ids, addresses, names, patterns.
+
+use std::fmt::{Debug, Display};
+use std::str::FromStr;
+
+use crate::address::Address;
+use crate::scheduler::Place;
+use crate::security::glob::is_like;
+use crate::security::principal::Claim;
+use crate::security::text::{base64, hex};
+use crate::security::{Quality, ServerPrincipal, replace_host};
+use crate::types::{
+    ApplicationId, ApplicationState, AttemptId, AttributeName, ContainerId, ExitStatus,
+    FinalStatus, Location, NodeId, moment,
+};
+
+/// A text as every kind of name, and in two halves at its first line end as a pattern and what may fit it.
+pub fn names(bytes: &[u8]) {
+    assert_eq!(hex(bytes).len(), 2 * bytes.len());
+    assert_eq!(base64(bytes).len(), bytes.len().div_ceil(3) * 4);
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    same_again::<ApplicationId>(text);
+    same_again::<AttemptId>(text);
+    same_again::<ContainerId>(text);
+    same_again::<NodeId>(text);
+    same_again::<Address>(text);
+    same_again::<ExitStatus>(text);
+    same_again::<ApplicationState>(text);
+    same_again::<FinalStatus>(text);
+    same_again::<Quality>(text);
+    same_again::<AttributeName>(text);
+    same_again::<Place>(text);
+    let _ = Address::parse(text, 8032);
+    if let Ok(location) = text.parse::<Location>() {
+        let _ = location.to_string();
+    }
+    if let Some(time) = moment::parse(text) {
+        let written = moment::format(time);
+        assert_eq!(moment::parse(&written), Some(time), "`{written}`");
+    }
+    let (pattern, name) = text
+        .split_once('\n')
+        .unwrap_or((text, "yarn/rm.example.com"));
+    let _ = is_like(pattern, name);
+    let _ = replace_host(pattern, name).map_err(|error| error.to_string());
+    let (primary, host) = name.split_once('/').unwrap_or((name, ""));
+    let Ok(claim) = Claim::new(primary, host) else {
+        return;
+    };
+    for expected in [
+        ServerPrincipal::Named(pattern.to_owned()),
+        ServerPrincipal::Like(pattern.to_owned()),
+    ] {
+        let _ = expected.needs_lookup(&claim, "rm.example.com");
+        let target = expected.target(&claim, "rm.example.com", false);
+        let _ = target.map_err(|error| error.to_string());
+    }
+}
+
+/// What was understood is understood the same when it is written.
+fn same_again<T: FromStr + Display + Debug + PartialEq>(text: &str)
+where
+    T::Err: Display,
+{
+    match text.parse::<T>() {
+        Ok(value) => {
+            let written = value.to_string();
+            let again = written.parse::<T>().ok();
+            assert_eq!(again, Some(value), "`{written}`");
+        }
+        Err(error) => drop(error.to_string()),
+    }
+}

@@ -1,0 +1,54 @@
+//! Files of tokens, and what tokens say.
+
+use super::picked;
+use crate::credentials::{Credentials, Format, Identifier};
+use crate::token::Token;
+
+const KINDS: [&str; 7] = [
+    "YARN_AM_RM_TOKEN",
+    "NMToken",
+    "ContainerToken",
+    "YARN_CLIENT_TOKEN",
+    "RM_DELEGATION_TOKEN",
+    "HDFS_DELEGATION_TOKEN",
+    "kms-dt",
+];
+
+/// Credentials in either format; anything that does not begin like them is the identifier of a token, of the
+/// kind its first byte picks.
+pub fn credentials(bytes: &[u8]) {
+    if bytes.starts_with(b"HDTS") {
+        return file(bytes);
+    }
+    let Some((pick, rest)) = picked(bytes) else {
+        return;
+    };
+    look_into(&Token {
+        identifier: rest.to_vec(),
+        password: Vec::new().into(),
+        kind: KINDS[usize::from(pick) % KINDS.len()].into(),
+        service: String::new(),
+    });
+}
+
+fn file(bytes: &[u8]) {
+    let read = match Credentials::from_bytes(bytes) {
+        Ok(read) => read,
+        Err(error) => return drop(error.to_string()),
+    };
+    for format in [Format::Writable, Format::Protobuf] {
+        let written = read.to_bytes(format);
+        let again = Credentials::from_bytes(&written).expect("what was written is read");
+        assert_eq!(again, read, "{format:?}");
+    }
+    for (_, token) in read.tokens() {
+        look_into(token);
+    }
+}
+
+fn look_into(token: &Token) {
+    match Identifier::of(token) {
+        Ok(identifier) => drop((identifier.to_string(), identifier.ends_ms())),
+        Err(error) => drop(error.to_string()),
+    }
+}
