@@ -185,6 +185,7 @@ fn job(tasks: u32, together: bool) -> Job {
         tolerate: 0,
         memory_growth: None,
         ports: Vec::new(),
+        placement: Default::default(),
     };
     let draft = Draft {
         name: "bench".into(),
@@ -203,8 +204,7 @@ fn job(tasks: u32, together: bool) -> Job {
         deadlines: Deadlines::default(),
         blame: Blame::default(),
         ports: PortRange::default(),
-        queue: None,
-        node_label: None,
+        on_cluster: Default::default(),
     };
     Job::new(JobSpec::new(draft).expect("the job is valid"), Time(0)).0
 }

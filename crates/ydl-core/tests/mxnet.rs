@@ -133,6 +133,7 @@ fn role(name: &str) -> RoleSpec {
         tolerate: 0,
         memory_growth: None,
         ports: Vec::new(),
+        placement: Default::default(),
     }
 }
 
@@ -159,8 +160,7 @@ fn draft(roles: &[&str]) -> Draft {
         deadlines: Deadlines::default(),
         blame: Blame::default(),
         ports: PortRange::default(),
-        queue: None,
-        node_label: None,
+        on_cluster: Default::default(),
     }
 }
 

@@ -125,6 +125,7 @@ fn role(name: &str) -> RoleSpec {
         tolerate: 0,
         memory_growth: None,
         ports: Vec::new(),
+        placement: Default::default(),
     }
 }
 
@@ -149,8 +150,7 @@ fn draft() -> Draft {
         deadlines: Deadlines::default(),
         blame: Blame::default(),
         ports: PortRange::default(),
-        queue: None,
-        node_label: None,
+        on_cluster: Default::default(),
     }
 }
 
@@ -338,6 +338,7 @@ fn files_and_outputs_stay_in_the_tasks_directory() {
     let file = |name: &str| File {
         name: name.into(),
         source: "/tmp/x".into(),
+        unpack: false,
     };
     check(
         |draft| draft.files = vec![file("a"), file("a"), file("..")],

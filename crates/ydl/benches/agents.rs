@@ -104,6 +104,7 @@ fn spec(agents: u32) -> JobSpec {
         tolerate: 0,
         memory_growth: None,
         ports: Vec::new(),
+        placement: Default::default(),
     };
     let draft = Draft {
         name: "bench".to_owned(),
@@ -122,8 +123,7 @@ fn spec(agents: u32) -> JobSpec {
         deadlines: Deadlines::default(),
         blame: Blame::default(),
         ports: PortRange::default(),
-        queue: None,
-        node_label: None,
+        on_cluster: Default::default(),
     };
     JobSpec::new(draft).expect("the draft above is valid")
 }

@@ -14,7 +14,7 @@ use tokio::{
 use ydl::{
     agent::setting::Setting,
     jobfile,
-    jobs::{JobDir, Offer, Submitted},
+    jobs::{JobDir, Offer, Place, Submitted},
     talk::{AgentReport, Sync, Synced},
     wire::{
         request::{Head, Reply, Request},
@@ -70,11 +70,11 @@ impl Scene {
             spec: jobfile::load(&file)
                 .and_then(|file| file.job())
                 .expect("a job"),
-            offer: Offer {
+            place: Place::Local(Offer {
                 memory_mib: 1024,
                 vcores: 1,
                 gpus: Vec::new(),
-            },
+            }),
         };
         let json = serde_json::to_vec(&submitted).expect("json");
         std::fs::write(job.submitted_file(), json).expect("job.json");

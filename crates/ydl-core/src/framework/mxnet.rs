@@ -65,6 +65,7 @@ pub(super) fn add_roles(roles: &mut Vec<RoleSpec>) {
         tolerate: 0,
         memory_growth: None,
         ports: Vec::new(),
+        placement: Default::default(),
     };
     roles.push(scheduler);
 }

@@ -4,10 +4,12 @@
 //! the rest of the crate accepts. Nobody can hold an invalid [`JobSpec`].
 
 mod check;
+mod place;
 mod policy;
 mod role;
 
 pub use check::{Complaint, MOST_TASKS};
+pub use place::{Keytab, MasterSpec, OnCluster, Placement};
 pub use policy::{Backoff, Blame, Completion, Deadlines, Gang, MemoryGrowth, Restart, Scope};
 pub use role::{Command, Memory, Resources, RoleSpec};
 
@@ -41,10 +43,8 @@ pub struct Draft {
     pub blame: Blame,
     /// Where tasks find free ports.
     pub ports: PortRange,
-    /// The queue on a cluster; one machine has none.
-    pub queue: Option<String>,
-    /// The node label on a cluster; one machine has none.
-    pub node_label: Option<String>,
+    /// What only a cluster understands.
+    pub on_cluster: OnCluster,
 }
 
 /// What a task's `PATH` begins with.
@@ -55,6 +55,8 @@ pub enum Environment {
     System,
     /// A directory with `bin` in it, such as a virtual environment.
     Directory(String),
+    /// The same, packed: `.tar.gz`, `.tgz`, `.tar` or `.zip`, here or as `hdfs://…`.
+    Archive(String),
 }
 
 /// A file or directory that every task finds in its working directory.
@@ -62,8 +64,10 @@ pub enum Environment {
 pub struct File {
     /// Its name there.
     pub name: String,
-    /// Where it comes from.
+    /// Where it comes from: a path, or `hdfs://…`.
     pub source: String,
+    /// Whether it is an archive that is to be unpacked.
+    pub unpack: bool,
 }
 
 /// Something a task leaves behind.

@@ -1,6 +1,6 @@
 //! One role of a job.
 
-use super::{Completion, MemoryGrowth, Restart};
+use super::{Completion, MemoryGrowth, Placement, Restart};
 use crate::id::RoleName;
 use alloc::{collections::BTreeMap, format, string::String, vec::Vec};
 use core::fmt;
@@ -29,6 +29,8 @@ pub struct RoleSpec {
     pub memory_growth: Option<MemoryGrowth>,
     /// Names of ports the program wants beside its framework's own.
     pub ports: Vec<String>,
+    /// Where its tasks go on a cluster.
+    pub placement: Placement,
 }
 
 /// What a program is: words, or a line for a shell when the user asked for one.

@@ -55,8 +55,7 @@ impl Default for Life {
             deadlines: Deadlines::default(),
             blame: Blame::default(),
             ports: PortRange::default(),
-            queue: None,
-            node_label: None,
+            on_cluster: Default::default(),
         };
         Life {
             draft,
@@ -380,6 +379,7 @@ fn role(words: &[&str]) -> RoleSpec {
         tolerate: 0,
         memory_growth: None,
         ports: Vec::new(),
+        placement: Default::default(),
     };
     for (key, value) in options(&words[2..]) {
         match key {

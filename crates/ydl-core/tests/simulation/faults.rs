@@ -246,8 +246,7 @@ fn spec(random: &mut Random, calm: bool) -> JobSpec {
             at_most: 2,
         },
         ports: PortRange::default(),
-        queue: None,
-        node_label: None,
+        on_cluster: Default::default(),
     };
     JobSpec::new(draft).expect("a simulated job is valid")
 }
@@ -290,5 +289,6 @@ fn role(
             most_mib: 4_000,
         }),
         ports: Vec::new(),
+        placement: Default::default(),
     }
 }

@@ -47,8 +47,11 @@ pub fn job(root: &Node, base: &str, name: &str) -> Result<JobSpec, Vec<Wrong>> {
         deadlines: reader.deadlines(&map),
         blame: reader.blame(&map),
         ports: reader.value(&map, "ports", port_range).unwrap_or_default(),
-        queue: reader.text(&map, "queue"),
-        node_label: reader.text(&map, "node_label"),
+        on_cluster: spec::OnCluster {
+            queue: reader.text(&map, "queue"),
+            node_label: reader.text(&map, "node_label"),
+            ..spec::OnCluster::default()
+        },
     };
     let Reader { mut wrongs, told } = reader;
     if told.contains("") {
@@ -113,7 +116,11 @@ impl Reader {
                     for (name, source) in entries {
                         let source = self.value_of(source, "files", |path| source_of(path, base));
                         let name = name.name.clone();
-                        files.extend(source.map(|source| spec::File { name, source }));
+                        files.extend(source.map(|source| spec::File {
+                            name,
+                            source,
+                            unpack: false,
+                        }));
                     }
                 }
                 _ => {
@@ -123,6 +130,7 @@ impl Reader {
                             Some(name) if name != ".." => Ok(spec::File {
                                 name: name.to_string_lossy().into_owned(),
                                 source,
+                                unpack: false,
                             }),
                             _ => {
                                 let what = format!("`{path}` has no name of its own");

@@ -20,7 +20,7 @@ pub fn show(spec: &JobSpec) -> String {
         "environment",
         &match &spec.environment {
             Environment::System => "system".to_string(),
-            Environment::Directory(path) => text(path),
+            Environment::Directory(path) | Environment::Archive(path) => text(path),
         },
     );
     if !spec.files.is_empty() {
@@ -74,7 +74,10 @@ pub fn show(spec: &JobSpec) -> String {
         "ports",
         &format!("{}-{}", spec.ports.first, spec.ports.last),
     );
-    for (key, value) in [("queue", &spec.queue), ("node_label", &spec.node_label)] {
+    for (key, value) in [
+        ("queue", &spec.on_cluster.queue),
+        ("node_label", &spec.on_cluster.node_label),
+    ] {
         if let Some(value) = value {
             page.line(0, key, &text(value));
         }

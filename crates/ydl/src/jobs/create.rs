@@ -1,7 +1,7 @@
 //! A new job's directory: its name, its files, and what was submitted.
 
 use super::{
-    dir::{JobDir, Offer, Submitted},
+    dir::{JobDir, Offer, Place, Submitted},
     find::root,
     write_json,
 };
@@ -40,7 +40,7 @@ pub fn create(
         at: now(),
         from: from.to_path_buf(),
         spec,
-        offer,
+        place: Place::Local(offer),
     };
     let filled =
         copy_files(&dir, &submitted.spec, stop).and_then(|()| write_submitted(&dir, &submitted));

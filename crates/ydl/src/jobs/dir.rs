@@ -18,6 +18,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::{
+    collections::BTreeMap,
     fs, io,
     path::{Path, PathBuf},
 };
@@ -43,8 +44,48 @@ pub struct Submitted {
     pub from: PathBuf,
     /// What to run.
     pub spec: JobSpec,
-    /// How much of this machine it may use.
-    pub offer: Offer,
+    /// Where it runs.
+    pub place: Place,
+}
+
+/// Where a job runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Place {
+    /// On this machine, on so much of it.
+    Local(Offer),
+    /// On a cluster.
+    Yarn(Staged),
+}
+
+/// What of a job lies in HDFS, from where YARN brings it into every container.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Staged {
+    /// The job's own directory, as `hdfs://namenode:8020/user/alice/.ydl/jobs/<id>`: see `hdfs::layout`.
+    pub dir: String,
+    /// From where relative destinations of outputs count: the user's home directory.
+    pub home: String,
+    /// This very binary.
+    pub binary: Content,
+    /// The job's files, by the name they have in a task's directory.
+    pub files: BTreeMap<String, Content>,
+    /// What `python` means in a task, unpacked where it runs.
+    pub environment: Option<Content>,
+}
+
+/// A file in HDFS, as a NodeManager wants it described.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Content {
+    /// Where, as `hdfs://…`.
+    pub url: String,
+    /// How long it is.
+    pub bytes: u64,
+    /// When it was last changed, in ms since 1970. A NodeManager refuses a file that was changed since.
+    pub modified_ms: u64,
+    /// Whether it is unpacked into a directory.
+    pub unpack: bool,
+    /// Whether it is the job's own alone: then nodes do not keep it for the next job.
+    pub own: bool,
 }
 
 /// How much of this machine a job may use.

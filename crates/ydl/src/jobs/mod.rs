@@ -5,5 +5,7 @@ mod dir;
 mod find;
 
 pub use create::create;
-pub use dir::{EVENTS_BYTES_MAX, JobDir, MasterPlace, Offer, Submitted, write_json};
+pub use dir::{
+    Content, EVENTS_BYTES_MAX, JobDir, MasterPlace, Offer, Place, Staged, Submitted, write_json,
+};
 pub use find::{Known, Standing, find, list, newest, root};

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     backend::local::{HOST_IP, Local},
-    jobs::{JobDir, MasterPlace, Submitted, write_json},
+    jobs::{JobDir, MasterPlace, Place, Submitted, write_json},
     os::process::{Identity, become_subreaper},
     report::Report,
     talk::Kill,
@@ -63,6 +63,11 @@ async fn live(dir: JobDir) -> Result<Outcome, Report> {
     let submitted: Submitted =
         serde_json::from_slice(&bytes).map_err(|e| failed("read", &file, &e))?;
 
+    let Place::Local(offer) = &submitted.place else {
+        let what = format!("`{}` is not a job of this machine", submitted.id);
+        return Err(Report::trouble(what));
+    };
+
     // First of all: whoever has the journal is the job's master, and a second one must change nothing.
     let path = dir.journal_file();
     let journal = Journal::create(&path, journal::Sync::Sometime)
@@ -93,13 +98,8 @@ async fn live(dir: JobDir) -> Result<Outcome, Report> {
     let path = dir.events_file();
     let events = File::create(&path).map_err(|e| failed("create", &path, &e))?;
     let secret = Arc::new(secret);
-    let backend = Local::new(
-        dir.clone(),
-        &submitted.offer,
-        address.clone(),
-        secret.clone(),
-    )
-    .map_err(|e| Report::trouble(format!("cannot use this machine: {e}")))?;
+    let backend = Local::new(dir.clone(), offer, address.clone(), secret.clone())
+        .map_err(|e| Report::trouble(format!("cannot use this machine: {e}")))?;
 
     let signals =
         Signals::listen().map_err(|e| Report::trouble(format!("cannot listen to signals: {e}")))?;
