@@ -206,6 +206,28 @@ impl Credentials {
         self.tokens.insert(alias.into(), token);
     }
 
+    /// Adds copies of the tokens for `service` that are for the same server under other names, such as
+    /// [`NameNodes::token_spellings`](crate::namenode::NameNodes::token_spellings) gives: one for each
+    /// spelling that has none yet.
+    pub fn copy_for(&mut self, service: &str, spellings: &[String]) {
+        let tokens = self
+            .tokens
+            .values()
+            .filter(|token| token.service == service);
+        for token in tokens.cloned().collect::<Vec<_>>() {
+            for spelling in spellings {
+                let copy = Token {
+                    service: spelling.clone(),
+                    ..token.clone()
+                };
+                if self.for_service(&copy.kind, spelling).is_none() {
+                    // Under an alias of its own: the same server may have tokens of several kinds.
+                    self.add(format!("{spelling} {}", copy.kind), copy);
+                }
+            }
+        }
+    }
+
     /// Takes over everything another one has; where both use an alias, the other one's counts.
     pub fn extend(&mut self, other: Self) {
         self.tokens.extend(other.tokens);

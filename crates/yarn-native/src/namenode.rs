@@ -80,7 +80,14 @@ impl NameNodes {
         file_system: &str,
         identity: Identity,
     ) -> Result<Self, SetupError> {
-        let authority = authority(file_system);
+        let default;
+        let authority = match authority(file_system) {
+            "" => {
+                default = config.default_fs()?;
+                authority(&default)
+            }
+            given => given,
+        };
         let (found, name) = match authority {
             "" => (config.default_namenodes()?, None),
             some => {
@@ -122,6 +129,22 @@ impl NameNodes {
             Some(name) => format!("{SEVERAL}{name}"),
             None => service_names(self.channel.addresses(), self.services_by_ip).await,
         }
+    }
+
+    /// All the services a client may look for when it looks for a token of this file system: the one
+    /// Hadoop gives it, and each NameNode by its address and by its name as it is configured. Clients
+    /// that compare a token's service with the authority of a URL letter by letter, as `hdfs-native`
+    /// does, need a copy of the token for the spelling they use ([`Credentials::copy_for`]).
+    pub async fn token_spellings(&self) -> Vec<String> {
+        let mut spellings = vec![self.token_service().await];
+        for address in self.channel.addresses() {
+            for by_ip in [true, false] {
+                spellings.push(service_names(std::iter::once(address), by_ip).await);
+            }
+        }
+        spellings.sort();
+        spellings.dedup();
+        spellings
     }
 
     /// Renews a token; until when it holds now. The caller must be its renewer.
@@ -243,5 +266,22 @@ mod tests {
             let namenodes = NameNodes::from_config(&config, file_system, identity).unwrap();
             assert_eq!(namenodes.token_service().await, service, "{file_system}");
         }
+        config.set("fs.defaultFS", "hdfs://here", "a test");
+        let namenodes = NameNodes::from_config(&config, "", Identity::simple("alice")).unwrap();
+        assert_eq!(namenodes.token_service().await, "ha-hdfs:here");
+    }
+
+    #[tokio::test]
+    async fn every_spelling_of_a_server_is_known() {
+        let spellings = async |name: Option<&str>| {
+            let addresses = vec![Address::new("localhost", 8020)];
+            let (name, identity) = (name.map(str::to_owned), Identity::simple("alice"));
+            let namenodes = NameNodes::new(addresses, name, identity, Options::default());
+            namenodes.unwrap().token_spellings().await
+        };
+        let both = ["127.0.0.1:8020", "localhost:8020"];
+        assert_eq!(spellings(None).await, both);
+        let three = ["127.0.0.1:8020", "ha-hdfs:here", "localhost:8020"];
+        assert_eq!(spellings(Some("here")).await, three);
     }
 }

@@ -35,10 +35,10 @@ pub(super) fn check(
     }
     // The library keeps its longer texts for the thread that saw the failure, until its next one.
     let kerberos = texts(gss, minor, OF_KERBEROS);
-    let reason = if kerberos.is_empty() {
-        texts(gss, major, OF_GSSAPI)
-    } else {
-        kerberos
+    let reason = match kerberos.as_str() {
+        // Kerberos has nothing to add; the library numbers that, too.
+        "" | "Success" => texts(gss, major, OF_GSSAPI),
+        _ => kerberos,
     };
     Err(named(major, minor, during, reason))
 }
