@@ -2,37 +2,38 @@
 //! NameNodes.
 
 mod cluster_client_support;
+mod cluster_kerberos_support;
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::SystemTime;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use cluster_client_support::{
     a_cluster_is_described, a_token_lives, an_application_lives, assert_rejected, options, soon,
     submission, until, version,
 };
+use cluster_kerberos_support::{
+    alice, alice_submits_both_ways, block_on, part, play, player, scratch,
+};
+use hdfs_native::{ClientBuilder, WriteOptions};
 use testbed::{Cluster, Hdfs, Options, Protection};
+use tokio::time::timeout;
 use yarn_native::Secret;
 use yarn_native::client::{Client, Submission};
-use yarn_native::config::{Config, Environment};
+use yarn_native::config::Config;
 use yarn_native::credentials::{Credentials, Format};
 use yarn_native::namenode::{NameNodes, fetch_tokens};
 use yarn_native::rpc::{ExceptionKind, RpcError};
-use yarn_native::security::{Identity, SecurityError, ServerPrincipal, Tickets};
+use yarn_native::security::{Identity, SecurityError, ServerPrincipal};
 use yarn_native::types::{ApplicationState, LaunchContext};
 
 const NAME: &str = "who_has_a_ticket_does_all_this_and_the_tokens_do_the_rest";
-/// Set in the process that has the realm's variables: where the cluster's configuration is.
-const INSIDE: &str = "YARN_NATIVE_TEST_CONFIGURATION";
 
-/// The Kerberos library reads its configuration from the environment, which a process has to be
-/// started with: the test runs itself again inside the realm.
 #[test]
 fn who_has_a_ticket_does_all_this_and_the_tokens_do_the_rest() {
-    if let Some(directory) = std::env::var_os(INSIDE) {
-        let mut runtime = tokio::runtime::Builder::new_current_thread();
-        let runtime = runtime.enable_all().build().expect("a runtime");
-        return runtime.block_on(inside(PathBuf::from(directory)));
+    match part().as_deref() {
+        None => {}
+        Some("holder") => return block_on(with_tokens_alone()),
+        Some(_) => return block_on(inside()),
     }
     let options = Options {
         kerberos: Some(Protection::Privacy),
@@ -41,29 +42,14 @@ fn who_has_a_ticket_does_all_this_and_the_tokens_do_the_rest() {
         ..options(version())
     };
     let cluster = Cluster::start(options).unwrap_or_else(|failure| panic!("{failure}"));
-    let kerberos = cluster.kerberos().expect("a realm");
-    let ticket = kerberos.kinit("alice", None).expect("a ticket");
-    let mut again = Command::new(std::env::current_exe().expect("a path"));
-    again
-        .args(["--exact", NAME, "--nocapture"])
-        .env(INSIDE, cluster.configuration())
-        .env("KRB5_CONFIG", kerberos.configuration())
-        .env("KRB5CCNAME", &ticket)
-        .env("ALICE_KEYTAB", kerberos.keytab("alice"))
-        .env("TOKENS", cluster.directory().join("tokens"));
-    if let Some(libraries) = kerberos.libraries() {
-        again.env("LD_LIBRARY_PATH", libraries);
-    }
-    assert!(again.status().expect("a process").success());
+    play(&mut alice(&cluster, NAME, "alice"));
 
+    let tokens = cluster.directory().join("scratch/tokens");
     // Hadoop's own client reads the file that was left, and needs no ticket.
     let mut list = cluster.hadoop("org.apache.hadoop.fs.FsShell").unwrap();
     let list = list
         .args(["-ls", "hdfs://testbed/user"])
-        .env(
-            "HADOOP_TOKEN_FILE_LOCATION",
-            cluster.directory().join("tokens"),
-        )
+        .env("HADOOP_TOKEN_FILE_LOCATION", tokens)
         .env("KRB5CCNAME", "/nonexistent")
         .output()
         .expect("a process");
@@ -71,29 +57,40 @@ fn who_has_a_ticket_does_all_this_and_the_tokens_do_the_rest() {
     assert!(said.contains("/user/alice"), "{said} {list:?}");
 }
 
-async fn inside(directory: PathBuf) {
-    let mut config = Config::from_directories(&[directory], Environment::of_process()).unwrap();
+async fn inside() {
+    let mut config = cluster_kerberos_support::config();
     // The one that stands by is asked first.
     config.set("dfs.ha.namenodes.testbed", "nn2,nn1", "a test");
     let identity = Identity::from_config(&config).unwrap();
     let client = Client::from_config(&config, identity.clone()).unwrap();
 
+    alice_submits_both_ways(&config).await;
     a_cluster_is_described(&client, 1).await;
     an_application_lives(&client).await;
     a_token_lives(&config, &client, "alice").await;
-    a_keytab_will_do(&config).await;
     the_wrong_server_is_not_trusted(&config, &identity).await;
     tokens_of_hdfs_are_renewed_and_cancelled(&config, &identity).await;
-    let file = PathBuf::from(std::env::var_os("TOKENS").expect("a path"));
+    let file = scratch("tokens");
     tokens_go_with_an_application(&config, &identity, &client, &file).await;
+    // The name of the file system needs no spelling out.
+    let mut holder = player(NAME, "holder");
+    holder.env("HADOOP_TOKEN_FILE_LOCATION", &file);
+    play(holder.env("KRB5CCNAME", "/nonexistent"));
 }
 
-async fn a_keytab_will_do(config: &Config) {
-    let path = PathBuf::from(std::env::var_os("ALICE_KEYTAB").expect("a path"));
-    let principal = "alice@TESTBED.LOCAL".to_owned();
-    let identity = Identity::kerberos(Tickets::Keytab { path, principal });
-    let client = Client::from_config(config, identity).unwrap();
-    assert_eq!(client.cluster_metrics(soon()).await.unwrap().active, 1);
+async fn with_tokens_alone() {
+    let work = async {
+        let files = ClientBuilder::new().with_url("hdfs://testbed").build();
+        let files = files.unwrap();
+        let path = "/user/alice/secret";
+        let mut file = files.create(path, WriteOptions::default()).await.unwrap();
+        file.write_bytes("sealed".into()).await.unwrap();
+        file.close().await.unwrap();
+        let mut file = files.read(path).await.unwrap();
+        assert_eq!(file.read_bytes(100).await.unwrap(), "sealed");
+    };
+    let done = timeout(Duration::from_secs(60), work).await;
+    done.expect("HDFS answers");
 }
 
 async fn the_wrong_server_is_not_trusted(config: &Config, identity: &Identity) {
