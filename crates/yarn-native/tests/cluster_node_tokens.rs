@@ -1,0 +1,69 @@
+//! The keys behind a node's tokens change while a master speaks to the node, and the node dies and
+//! comes back.
+
+mod cluster_support;
+
+use std::time::Duration;
+
+use cluster_support::{Master, options, scratch, small, wait_then_exit};
+use testbed::{Cluster, Options};
+use tokio::time::{Instant, sleep};
+use yarn_native::credentials::Identifier;
+use yarn_native::types::{ContainerState, ExitStatus, LaunchContext};
+
+/// The keys of the tokens for nodes that the scheduler has given so far.
+fn keys(master: &Master) -> Vec<i32> {
+    let tokens = master.answers.iter().flat_map(|answer| &answer.node_tokens);
+    let key = |token| match Identifier::of(token) {
+        Ok(Identifier::Node { key, .. }) => key,
+        other => panic!("{other:?}"),
+    };
+    tokens.map(|token| key(&token.token)).collect()
+}
+
+#[tokio::test]
+async fn a_node_is_spoken_to_across_new_keys_and_its_own_restart() {
+    let cluster = Cluster::start(Options {
+        nodes: 1,
+        token_interval: Some(Duration::from_secs(20)),
+        ..options()
+    });
+    let cluster = cluster.unwrap_or_else(|failure| panic!("{failure}"));
+    let must = |outcome: Result<(), testbed::Failure>| {
+        outcome.unwrap_or_else(|failure| panic!("{failure}"));
+    };
+    let file = scratch(&cluster, "go").join("old");
+    let mut master = Master::new(&cluster, "keys").await;
+    let old = master.obtain(1, small()).await.remove(0);
+    master.start(&old, &wait_then_exit(&file, 31)).await;
+    assert_eq!(keys(&master).len(), 1);
+
+    // A new token comes with the first container that is granted after the keys have changed.
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while keys(&master).len() < 2 {
+        assert!(Instant::now() < deadline, "the keys do not change");
+        // Not too many containers for a small machine.
+        sleep(Duration::from_secs(1)).await;
+        let end = master.run(&LaunchContext::command("exit 32")).await;
+        assert_eq!(end.exit, ExitStatus::Exited(32));
+    }
+    let keys_seen = keys(&master);
+    assert_ne!(keys_seen[0], keys_seen[1]);
+    let status = master.status(&old.node, old.id).await;
+    assert_eq!(
+        status.state,
+        ContainerState::Running,
+        "known by the new token, too"
+    );
+    std::fs::write(file, "").expect("a file");
+    let end = master.end_of(old.id).await;
+    assert_eq!(end.exit, ExitStatus::Exited(31));
+
+    must(cluster.kill("nm1"));
+    must(cluster.start_daemon("nm1"));
+    must(cluster.wait_nodes(1));
+    let end = master.run(&LaunchContext::command("exit 33")).await;
+    assert_eq!(end.exit, ExitStatus::Exited(33));
+    assert_eq!(master.registrations, 1);
+    master.finish().await;
+}

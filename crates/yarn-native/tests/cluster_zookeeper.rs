@@ -1,0 +1,101 @@
+//! Two ResourceManagers of which ZooKeeper chooses the active one, while a master is registered and
+//! its containers run.
+
+mod cluster_support;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use cluster_support::{Master, options, scratch, small, soon, wait_then_exit};
+use testbed::{Cluster, Failover, Options};
+use tokio::time::{Instant, sleep};
+use yarn_native::types::{Container, ContainerState, ExitStatus, LaunchContext};
+
+fn must<T>(outcome: Result<T, testbed::Failure>) -> T {
+    outcome.unwrap_or_else(|failure| panic!("{failure}"))
+}
+
+/// Until the container's node says so: while no ResourceManager is active, nobody else can.
+async fn until_node_says(master: &Master, container: &Container, state: ContainerState) {
+    let deadline = soon();
+    loop {
+        let status = master.status(&container.node, container.id).await;
+        if status.state == state {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{status:?}");
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
+fn let_go(directory: &Path, name: &str) {
+    std::fs::write(directory.join(name), "").expect("a file");
+}
+
+async fn started(master: &mut Master, file: PathBuf, code: i32) -> Container {
+    let container = master.obtain(1, small()).await.remove(0);
+    master.start(&container, &wait_then_exit(&file, code)).await;
+    until_node_says(master, &container, ContainerState::Running).await;
+    container
+}
+
+#[tokio::test]
+async fn a_resource_manager_that_dies_is_followed_by_the_other_and_no_end_is_lost() {
+    let cluster = must(Cluster::start(Options {
+        nodes: 2,
+        rm_ha: Some(Failover::Automatic),
+        ..options()
+    }));
+    let directory = scratch(&cluster, "go");
+    let mut master = Master::new(&cluster, "zookeeper").await;
+    let missed = started(&mut master, directory.join("missed"), 21).await;
+    let kept = started(&mut master, directory.join("kept"), 22).await;
+
+    // Either may have become the active one.
+    let managers = cluster.resource_managers().iter();
+    let active: Vec<&str> = managers
+        .map(|manager| manager.daemon.as_str())
+        .filter(|name| cluster.is_active(name))
+        .collect();
+    let [active] = active[..] else {
+        panic!("{active:?}");
+    };
+    must(cluster.kill(active));
+    // This end happens while nobody is there to be told.
+    let_go(&directory, "missed");
+    until_node_says(&master, &missed, ContainerState::Complete).await;
+
+    master
+        .until("a registration with the other", |master| {
+            (master.registrations == 2).then_some(())
+        })
+        .await;
+    assert_eq!(must(cluster.pid(active)), None, "it is still dead");
+    let end = master.end_of(missed.id).await;
+    assert_eq!(end.exit, ExitStatus::Exited(21));
+    until_node_says(&master, &kept, ContainerState::Running).await;
+    assert_eq!(master.ended.get(&kept.id), None);
+
+    must(cluster.wait_nodes(2));
+    let new = master.obtain(1, small()).await.remove(0);
+    assert_eq!(new.id.epoch, 1, "{}", new.id);
+    master.start(&new, &LaunchContext::command("exit 23")).await;
+    let end = master.end_of(new.id).await;
+    assert_eq!(end.exit, ExitStatus::Exited(23));
+
+    // And back again, from the other to the first, which has started meanwhile.
+    must(cluster.start_daemon(active));
+    let other = if active == "rm" { "rm2" } else { "rm" };
+    must(cluster.kill(other));
+    master
+        .until("a registration with the first", |master| {
+            (master.registrations == 3).then_some(())
+        })
+        .await;
+    let_go(&directory, "kept");
+    let end = master.end_of(kept.id).await;
+    assert_eq!(end.exit, ExitStatus::Exited(22));
+    assert_eq!(master.ended.len(), 3, "{:?}", master.ended);
+    master.finish().await;
+    assert!(master.report_when_over().await.state.is_over());
+}
