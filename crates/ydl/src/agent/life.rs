@@ -4,36 +4,34 @@
 //! One loop, one owner. Everything slow (a program that starts or stops, outputs that are copied) goes on beside the
 //! loop, so that the agent keeps beating.
 
+mod begin;
+mod doing;
 mod ready;
+mod save;
 
 use super::{
     exec::Refusal,
-    outputs,
     ports::Hold,
     program::{Program, StartError},
-    setting::{self, Setting},
+    setting::Setting,
     surroundings::Surroundings,
 };
 use crate::{
     agent::measure::{Meter, Usage},
     jobs::Submitted,
     talk::{AgentReport, Sync, Synced, beat},
-    wire::{
-        client::{CallError, Client, Payload},
-        secret::Token,
-        tls::Pin,
-    },
+    wire::client::{CallError, Client, Payload},
 };
+use doing::{Running, Starting};
 use hyper::{Method, StatusCode};
 use ready::Readiness;
-use std::{path::PathBuf, time::Duration};
+use std::time::Duration;
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::oneshot,
-    task::JoinHandle,
     time::{Instant, sleep_until},
 };
-use ydl_core::{Exit, Order, Run, Span};
+use ydl_core::Order;
 
 /// How long one question to the master may take, beyond the beat it is held for.
 const CALL_MAX: Duration = Duration::from_secs(10);
@@ -69,24 +67,6 @@ pub(super) struct Agent {
     usage: Option<Usage>,
 }
 
-/// A program on its way: its file may lie on a slow disk.
-#[derive(Debug)]
-struct Starting {
-    program: JoinHandle<Result<Program, StartError>>,
-    round: u32,
-    /// When it is given up, once it should no longer run.
-    give_up_at: Option<Instant>,
-}
-
-#[derive(Debug)]
-struct Running {
-    program: Program,
-    round: u32,
-    since: Instant,
-    /// When SIGTERM is followed by SIGKILL.
-    kill_at: Option<Instant>,
-}
-
 enum Woken {
     Answered {
         /// When the question left.
@@ -102,41 +82,6 @@ enum Woken {
 }
 
 impl Agent {
-    pub(super) fn new(dir: PathBuf) -> Result<Agent, String> {
-        let told = |what: &str, why: &dyn std::fmt::Display| format!("cannot read {what}: {why}");
-        let setting = Setting::read(&dir).map_err(|e| told("the agent's setting", &e))?;
-        let job = crate::jobs::JobDir::at(&setting.job);
-        let submitted = std::fs::read(job.submitted_file()).map_err(|e| told("the job", &e))?;
-        let submitted: Submitted =
-            serde_json::from_slice(&submitted).map_err(|e| told("the job", &e))?;
-        let pem = std::fs::read(job.certificate_file()).map_err(|e| told("the certificate", &e))?;
-        let pin = Pin::of_pem(&pem).ok_or("the master's certificate is malformed")?;
-        let token =
-            Token::read(&dir.join(setting::AGENT_TOKEN)).map_err(|e| told("the token", &e))?;
-        let client = Client::new(setting.master.clone(), pin, &token).map_err(|e| e.to_string())?;
-        let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
-        Ok(Agent {
-            surroundings: Surroundings::new(dir, job),
-            meter: Meter::new(std::process::id(), visible.as_deref()),
-            setting,
-            submitted,
-            client,
-            order: None,
-            seen: 0,
-            reports: Vec::new(),
-            hold: None,
-            ready: None,
-            starting: None,
-            running: None,
-            ran: 0,
-            saving: None,
-            saved: false,
-            signalled: false,
-            cut_off: false,
-            usage: None,
-        })
-    }
-
     /// Runs until there is nothing left to do here.
     pub(super) async fn live(mut self) -> Result<(), String> {
         let mut term = signal(SignalKind::terminate()).map_err(|e| e.to_string())?;
@@ -328,51 +273,6 @@ impl Agent {
         std::mem::replace(&mut self.seen, number) != number
     }
 
-    fn is_busy(&self) -> bool {
-        self.starting.is_some() || self.running.is_some()
-    }
-
-    fn on_kill_due(&mut self) {
-        if let Some(running) = &mut self.running {
-            running.program.kill();
-            running.kill_at = None;
-        }
-        if let Some(starting) = self.starting.take() {
-            // Dropped on its way, it does not run.
-            starting.program.abort();
-            self.report_not_started(starting.round, "it was told to stop before it ran".into());
-        }
-    }
-
-    fn on_exited(&mut self, exit: super::program::Exit) {
-        let Some(running) = self.running.take().filter(|_| !self.cut_off) else {
-            return;
-        };
-        let mut stderr_tail = exit.stderr_tail;
-        if exit.dropped_bytes > 0 {
-            let note = format!(
-                "ydl: {} bytes of output could not be kept",
-                exit.dropped_bytes
-            );
-            tracing::warn!("{note}");
-            stderr_tail = format!("{stderr_tail}\n{note}");
-        }
-        let mib = (exit.peak_memory_bytes.max(self.meter.peak_bytes()) >> 20).max(1);
-        let exit = Exit {
-            code: exit.code,
-            signal: exit.signal,
-            not_started: None,
-            container_signalled: self.signalled,
-            peak_memory_mib: mib,
-            ran: Span(running.since.elapsed().as_millis() as u64),
-            stderr_tail,
-        };
-        self.report(AgentReport::Exited {
-            round: running.round,
-            exit,
-        });
-    }
-
     /// Acts on the difference between what should be and what is.
     fn reconcile(&mut self) {
         if self.signalled {
@@ -412,94 +312,5 @@ impl Agent {
                 }
             }
         }
-    }
-
-    fn stop_program(&mut self, grace: Span) {
-        let end = Instant::now() + Duration::from_millis(grace.0);
-        // What is about to run is asked to stop once it runs, and is given up if it never does.
-        if let Some(starting) = &mut self.starting {
-            starting.give_up_at.get_or_insert(end);
-        }
-        if let Some(running) = &mut self.running
-            && running.kill_at.is_none()
-        {
-            running.program.terminate();
-            running.kill_at = Some(end);
-        }
-    }
-
-    fn start(&mut self, run: Run) {
-        let round = run.round;
-        self.ran = round;
-        self.meter.begin();
-        let prepared = self
-            .surroundings
-            .prepare(&self.setting, &self.submitted, &run);
-        match prepared {
-            Ok((program, output)) => {
-                if let Some(hold) = &mut self.hold {
-                    hold.release_for_start();
-                }
-                self.starting = Some(Starting {
-                    program: tokio::spawn(Program::start(program, output)),
-                    round,
-                    give_up_at: None,
-                });
-            }
-            Err(why) => self.report_not_started(round, why),
-        }
-    }
-
-    fn on_started(&mut self, started: Result<Program, StartError>) {
-        let Some(Starting { round, .. }) = self.starting.take() else {
-            return;
-        };
-        match started {
-            Ok(program) => {
-                self.running = Some(Running {
-                    program,
-                    round,
-                    since: Instant::now(),
-                    kill_at: None,
-                });
-                self.report(AgentReport::Started { round });
-            }
-            Err(error) => {
-                let hint = error.hint().map(|hint| format!(" ({hint})"));
-                let hint = hint.unwrap_or_default();
-                self.report_not_started(round, format!("{error}{hint}"));
-            }
-        }
-    }
-
-    fn report_not_started(&mut self, round: u32, why: String) {
-        let exit = Exit {
-            not_started: Some(why),
-            container_signalled: self.signalled,
-            ..Exit::default()
-        };
-        self.report(AgentReport::Exited { round, exit });
-    }
-
-    /// Copies the outputs beside the loop: it may take minutes, and the agent must go on beating.
-    fn save(&mut self, wanted: bool) {
-        let (done, saving) = oneshot::channel();
-        self.saving = Some(saving);
-        let outputs = match (&self.order, wanted) {
-            (Some(_), true) => self.surroundings.outputs(&self.submitted),
-            _ => Vec::new(),
-        };
-        if outputs.is_empty() {
-            // The receiver is in our hands.
-            let _ = done.send(None);
-            return;
-        }
-        let work = self.surroundings.work();
-        tokio::task::spawn_blocking(move || {
-            let copied = outputs::copy(&work, &outputs);
-            let error = copied.err().map(|error| error.to_string());
-            // Nobody listens only when the agent is ending anyway.
-            let _ = done.send(error);
-        });
     }
 }
