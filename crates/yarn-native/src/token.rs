@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use subtle::ConstantTimeEq;
 use tokio::net::lookup_host;
-use zeroize::{Zeroize, ZeroizeOnDrop};
+use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 use crate::address::Address;
 
@@ -23,6 +23,10 @@ pub struct Token {
 }
 
 /// Bytes that are erased when dropped, compared in constant time, and never shown.
+///
+/// So are messages that carry them, and the frames these travel in. Not erased is what no longer
+/// belongs to this crate, or never did: what waits for the socket in its last buffer, what a read
+/// buffer leaves behind when it grows, and what the system and the Kerberos library keep.
 #[derive(Clone, Default, Zeroize, ZeroizeOnDrop)]
 pub struct Secret(Vec<u8>);
 
@@ -41,6 +45,12 @@ impl Secret {
 impl From<Vec<u8>> for Secret {
     fn from(bytes: Vec<u8>) -> Self {
         Self::new(bytes)
+    }
+}
+
+impl From<Zeroizing<Vec<u8>>> for Secret {
+    fn from(mut bytes: Zeroizing<Vec<u8>>) -> Self {
+        Self::new(std::mem::take(&mut bytes))
     }
 }
 

@@ -17,7 +17,6 @@ use cluster_kerberos_support::{
 use hdfs_native::{ClientBuilder, WriteOptions};
 use testbed::{Cluster, Hdfs, Options, Protection};
 use tokio::time::timeout;
-use yarn_native::Secret;
 use yarn_native::client::{Client, Submission};
 use yarn_native::config::Config;
 use yarn_native::credentials::{Credentials, Format};
@@ -147,7 +146,7 @@ async fn tokens_go_with_an_application(
     let find = "grep -q HDFS_DELEGATION_TOKEN $HADOOP_TOKEN_FILE_LOCATION && exit 42; exit 43";
     let submission = Submission {
         launch: LaunchContext {
-            credentials: Some(Secret::new(credentials.to_bytes(Format::Writable).to_vec())),
+            credentials: Some(credentials.to_bytes(Format::Writable).into()),
             ..LaunchContext::command(find)
         },
         cancel_tokens: false,

@@ -16,7 +16,6 @@ use cluster_kerberos_support::{
 use hdfs_native::{ClientBuilder, WriteOptions};
 use testbed::{Cluster, Hdfs, Protection, Version, run};
 use tokio::time::{Instant, sleep, timeout};
-use yarn_native::Secret;
 use yarn_native::client::Submission;
 use yarn_native::config::Config;
 use yarn_native::credentials::{Credentials, Format, Identifier};
@@ -286,7 +285,7 @@ async fn a_master_runs_in_a_container(config: &Config) {
         ("YARN_NATIVE_TEST_PART".into(), "master".into()),
     ]);
     let tokens = tokens(config).await;
-    launch.credentials = Some(Secret::new(tokens.to_bytes(Format::Writable).to_vec()));
+    launch.credentials = Some(tokens.to_bytes(Format::Writable).into());
     let submission = Submission {
         attempts_max: Some(1),
         launch,
@@ -336,7 +335,7 @@ async fn as_the_master() {
     credentials.remove_kind("YARN_AM_RM_TOKEN");
     let find = format!("grep -q {KIND} $HADOOP_TOKEN_FILE_LOCATION && exit 17; exit 18");
     let launch = LaunchContext {
-        credentials: Some(Secret::new(credentials.to_bytes(Format::Writable).to_vec())),
+        credentials: Some(credentials.to_bytes(Format::Writable).into()),
         ..LaunchContext::command(find)
     };
     let exit = run_one(&mut scheduler, &config, &launch).await;

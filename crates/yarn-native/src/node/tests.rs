@@ -54,7 +54,9 @@ fn container(number: u8) -> Container {
         resource: Some(Resource::new(64, 1).proto()),
         container_token: Some(TokenProto {
             identifier: vec![number],
-            ..TokenProto::default()
+            password: Vec::new(),
+            kind: String::new(),
+            service: String::new(),
         }),
         ..ContainerProto::default()
     })

@@ -10,6 +10,8 @@
 
 use std::fmt;
 
+use zeroize::Zeroize;
+
 pub(crate) mod common {
     include!("generated/hadoop.common.rs");
 }
@@ -47,3 +49,17 @@ show_the_name_only!(
     yarn::StringBytesMapProto,
     yarn::StringStringMapProto,
 );
+
+// Whoever keeps a password takes it out of its message; what stays in one is erased.
+
+impl Drop for common::TokenProto {
+    fn drop(&mut self) {
+        self.password.zeroize();
+    }
+}
+
+impl Drop for yarn::ContainerLaunchContextProto {
+    fn drop(&mut self) {
+        self.tokens.zeroize();
+    }
+}

@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use prost::Message;
 use tokio::time::{Instant, sleep, timeout_at};
+use zeroize::Zeroizing;
 
 use crate::rpc::connection::{Broken, Failure};
 use crate::rpc::failover::{self, Active, Pauses, Verdict};
@@ -126,7 +127,8 @@ impl Channel {
         deadline: Instant,
         safety: Safety,
     ) -> Result<Resp, RpcError> {
-        let body = request.encode_to_vec();
+        // It may hold credentials.
+        let body = Zeroizing::new(request.encode_to_vec());
         let answer = self
             .inner
             .call(method.name, &body, deadline, safety)

@@ -1,6 +1,7 @@
 //! Frames in and out of a byte stream, protected once a handshake has agreed on it.
 
 use bytes::{Bytes, BytesMut};
+use zeroize::Zeroizing;
 
 use crate::proto::common::RpcSaslProto;
 use crate::proto::common::rpc_response_header_proto::RpcStatusProto;
@@ -95,7 +96,8 @@ impl Codec {
             if message.state() != SaslState::Wrap {
                 return Err(Broken::protocol("it went back to the handshake"));
             }
-            plain.extend(&layer.unwrap(&message.token.unwrap_or_default())?);
+            let unwrapped = layer.unwrap(&message.token.unwrap_or_default())?;
+            plain.extend(&Zeroizing::new(unwrapped));
         }
     }
 }

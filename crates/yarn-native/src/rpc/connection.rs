@@ -11,6 +11,7 @@ use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
+use zeroize::Zeroizing;
 
 use crate::proto::common::rpc_response_header_proto::RpcStatusProto;
 use crate::rpc::codec::Codec;
@@ -96,7 +97,7 @@ pub(crate) enum Failure {
 /// A request on its way to the task.
 struct Request {
     call: u32,
-    frame: Vec<u8>,
+    frame: Zeroizing<Vec<u8>>,
     reply: Reply,
 }
 
@@ -142,7 +143,7 @@ impl Connection {
     pub(crate) async fn call(
         &self,
         call: u32,
-        frame: Vec<u8>,
+        frame: Zeroizing<Vec<u8>>,
         sent: impl FnOnce(),
     ) -> Result<Bytes, Failure> {
         // It was open when it was chosen.

@@ -2,6 +2,7 @@
 
 use bytes::{Buf, Bytes, BytesMut};
 use prost::Message;
+use zeroize::{Zeroize, Zeroizing};
 
 use crate::proto::common::rpc_request_header_proto::OperationProto;
 use crate::proto::common::{
@@ -50,18 +51,19 @@ pub(crate) fn request(
     protocol: Protocol,
     method: &str,
     body: &[u8],
-) -> Vec<u8> {
+) -> Zeroizing<Vec<u8>> {
     let header = RequestHeaderProto {
         method_name: method.to_owned(),
         declaring_class_protocol_name: protocol.name().to_owned(),
         client_protocol_version: PROTOCOL_VERSION,
     };
-    let mut rest = Vec::with_capacity(header.encoded_len() + body.len() + 16);
+    let mut rest = Zeroizing::new(Vec::with_capacity(header.encoded_len() + body.len() + 16));
     put(&mut rest, &header);
     // Writing into a vector cannot fail.
-    prost::encode_length_delimiter(body.len(), &mut rest).expect("a vector grows");
+    prost::encode_length_delimiter(body.len(), &mut *rest).expect("a vector grows");
     rest.extend_from_slice(body);
-    frame(&rpc_header(call.cast_signed(), client, retry), &rest)
+    let header = rpc_header(call.cast_signed(), client, retry);
+    Zeroizing::new(frame(&header, &rest))
 }
 
 pub(crate) fn context(client: &ClientId, context: &IpcConnectionContextProto) -> Vec<u8> {
@@ -203,12 +205,27 @@ impl Deframer {
         }
         self.first = false;
         self.buffer.advance(4);
-        let frame = self.buffer.split_to(length).freeze();
+        let frame = Bytes::from_owner(Erased(self.buffer.split_to(length)));
         if self.buffer.is_empty() && length > READ_MAX {
             // What one large frame needed is not kept for the small ones after it.
             self.buffer = BytesMut::new();
         }
         Ok(Some(frame))
+    }
+}
+
+/// A frame that is erased when nobody reads it any more: it may hold passwords of tokens.
+struct Erased(BytesMut);
+
+impl AsRef<[u8]> for Erased {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Drop for Erased {
+    fn drop(&mut self) {
+        self.0.as_mut().zeroize();
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
+use zeroize::Zeroizing;
 
 use crate::rpc::connection::{Broken, Connection, Failure};
 use crate::rpc::frame::ClientId;
@@ -46,7 +47,7 @@ impl Link {
         caller: &Caller,
         badge: &Badge,
         call: u32,
-        frame: Vec<u8>,
+        frame: Zeroizing<Vec<u8>>,
         sent: impl FnOnce(),
     ) -> Result<Bytes, Failure> {
         let connection = self

@@ -372,7 +372,8 @@ async fn a_new_token_is_used_from_the_next_call_on() {
             am_rm_token: first.then(|| TokenProto {
                 identifier: vec![7, 7, 7],
                 password: PASSWORD.into(),
-                ..TokenProto::default()
+                kind: String::new(),
+                service: String::new(),
             }),
             ..beat(request.response_id() + 1)
         })

@@ -1,22 +1,18 @@
 //! Tokens in messages.
 
+use std::mem::take;
+
 use crate::proto::common::TokenProto;
 use crate::token::Token;
 
 impl Token {
     /// Takes the message over, so that no copy of the password is left in it.
-    pub(crate) fn of(proto: TokenProto) -> Self {
-        let TokenProto {
-            identifier,
-            password,
-            kind,
-            service,
-        } = proto;
+    pub(crate) fn of(mut proto: TokenProto) -> Self {
         Self {
-            identifier,
-            password: password.into(),
-            kind,
-            service,
+            identifier: take(&mut proto.identifier),
+            password: take(&mut proto.password).into(),
+            kind: take(&mut proto.kind),
+            service: take(&mut proto.service),
         }
     }
 

@@ -35,7 +35,7 @@ fn the_context_names_the_user_and_the_protocol() {
         4112070a05616c6963651a36
         6f72672e6170616368652e6861646f6f702e7961726e2e6170692e
         4170706c69636174696f6e436c69656e7450726f746f636f6c5042";
-    assert_eq!(bytes, from_hex(expected));
+    assert_eq!(*bytes, from_hex(expected));
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn a_call_names_its_method() {
         4d0a116765744e65774170706c69636174696f6e1236
         6f72672e6170616368652e6861646f6f702e7961726e2e6170692e
         4170706c69636174696f6e436c69656e7450726f746f636f6c5042180100";
-    assert_eq!(bytes, from_hex(expected));
+    assert_eq!(*bytes, from_hex(expected));
 }
 
 #[test]
