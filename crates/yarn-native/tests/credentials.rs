@@ -57,6 +57,35 @@ fn both_formats_are_written_byte_for_byte() {
     assert_eq!(Credentials::from_bytes(&protobuf).unwrap(), small());
 }
 
+/// Fetched from a NameNode by Hadoop 2.10.2, which knows the older format only.
+#[test]
+fn what_old_java_fetched_is_read_and_written_back_to_the_byte() {
+    let bytes = include_bytes!("credentials/java-2.10");
+    let credentials = Credentials::from_bytes(bytes).unwrap();
+    let token = credentials.of_kind("HDFS_DELEGATION_TOKEN").unwrap();
+    assert_eq!(token.service, "127.0.0.1:21011");
+    let says = Identifier::of(token).unwrap().to_string();
+    assert_eq!(says, "token 1 of alice@TESTBED.LOCAL, renewed by yarn");
+    assert_eq!(*credentials.to_bytes(Format::Writable), bytes);
+}
+
+#[test]
+fn a_token_is_copied_for_other_names_of_its_server() {
+    let mut credentials = Credentials::from_bytes(include_bytes!("credentials/java-2.10")).unwrap();
+    let service = "127.0.0.1:21011";
+    let kind = "HDFS_DELEGATION_TOKEN";
+    let spellings = [service, "localhost:21011"].map(str::to_owned);
+    for _ in 0..2 {
+        credentials.copy_for(service, &spellings);
+        assert_eq!(credentials.tokens().count(), 2, "no spelling twice");
+    }
+    let [old, new] = [0, 1].map(|n| credentials.for_service(kind, &spellings[n]).unwrap());
+    assert_eq!(old.password, new.password);
+    assert_eq!(old.identifier, new.identifier);
+    credentials.copy_for("10.0.0.1:1", &["elsewhere:1".to_owned()]);
+    assert_eq!(credentials.tokens().count(), 2, "there is no such server");
+}
+
 #[test]
 fn what_java_wrote_is_read() {
     let [writable, protobuf] = JAVA.map(|bytes| Credentials::from_bytes(bytes).unwrap());
