@@ -30,6 +30,18 @@ fn read_in(dir: &Path, yaml: &[u8], sets: &[&str]) -> Result<JobSpec, String> {
     job.map_err(|wrongs| hide(wrongs.to_string()))
 }
 
+/// The same for a cluster.
+fn read_for_cluster(dir: &Path, yaml: &str) -> Result<JobSpec, String> {
+    let file = dir.join("job.yaml");
+    fs::write(&file, yaml).unwrap();
+    let mut source = load(&file).unwrap();
+    source.for_cluster();
+    let here = format!("{}/", dir.display());
+    source
+        .job()
+        .map_err(|wrongs| wrongs.to_string().replace(&here, ""))
+}
+
 fn read(yaml: &str) -> Result<JobSpec, String> {
     read_in(folder().path(), yaml.as_bytes(), &[])
 }
@@ -143,6 +155,145 @@ outputs: {'a/*': out, b: /tmp/b/}
 }
 
 #[test]
+fn what_only_a_cluster_understands_is_read_and_shown() {
+    let yaml = "\
+name: far
+environment: venv.tar.gz
+files:
+  - train.py
+  - hdfs:///data/train.csv
+  - {model: {source: 'hdfs://other:8020/m.zip', unpack: true}}
+  - {lib: {source: lib.tgz, unpack: true}}
+roles:
+  worker:
+    run: sleep 1
+    gpus: 1
+    node_label: gpu
+    placement: {most_per_node: 1, nodes: [a, b], racks: [/r1], attributes: {cuda: 12, arch: x86}}
+queue: root.ml
+node_label: fast
+tags: [nightly, mnist]
+priority: -3
+acls: {view: 'alice,bob ml', modify: '*'}
+file_systems: ['hdfs://other:8020/']
+staging: /tmp/stage/
+keytab: {principal: alice@EXAMPLE.COM, path: alice.keytab}
+master: {memory: 512 MiB, vcores: 2, node_label: stable, attempts: 2}
+outputs: {model/: './out/{index}', log: 'hdfs:///logs', own: 'file:///tmp/own'}
+";
+    let dir = folder();
+    for name in ["venv.tar.gz", "lib.tgz", "alice.keytab"] {
+        fs::write(dir.path().join(name), "").unwrap();
+    }
+    let spec = read_for_cluster(dir.path(), yaml).unwrap();
+    let on = &spec.on_cluster;
+    assert_eq!(on.file_systems, ["hdfs://other:8020"]);
+    assert_eq!(on.staging.as_deref(), Some("/tmp/stage"));
+    assert_eq!((on.priority, on.master.attempts), (Some(-3), 2));
+    assert_eq!(on.viewers.as_deref(), Some("alice,bob ml"));
+    assert_eq!(spec.files[1].source, "hdfs:///data/train.csv");
+    assert!(spec.files[2].unpack && spec.files[3].unpack);
+    assert_eq!(spec.outputs[0].to, "out/{index}");
+    let placement = &spec.roles[0].placement;
+    assert_eq!(placement.most_per_node, Some(1));
+    assert_eq!(placement.node_label.as_deref(), Some("gpu"));
+    let shown = show(&spec);
+    let again = read_for_cluster(folder().path(), &shown);
+    assert_eq!(again.as_ref(), Ok(&spec), "{shown}");
+}
+
+#[test]
+fn what_a_cluster_would_refuse_is_told_with_its_place() {
+    let yaml = "\
+environment: hdfs:///venv
+files:
+  - s3://bucket/x
+  - {lib: {source: train.py, unpack: true}}
+  - {odd: {unpack: true}}
+roles:
+  worker:
+    run: sleep 1
+    placement: {most_per_node: 0, racks: [r1]}
+queue: a b
+tags: ['']
+priority: high
+acls: {view: 'a b c'}
+file_systems: [other]
+staging: here
+keytab: {principal: me, path: nowhere}
+master: {memory: 1 MiB, attempts: 0}
+outputs: {a: 's3://x/y', b: 'hdfs://x'}
+";
+    let dir = folder();
+    let told = read_for_cluster(dir.path(), yaml).unwrap_err();
+    expect![[r#"
+        error: job.yaml:1:14: `environment`: `hdfs:///venv` is no archive that can be unpacked
+
+        hint: those end in `.tar.gz`, `.tgz`, `.tar` or `.zip`
+
+        error: job.yaml:3:5: `files`: files cannot come from `s3://`
+
+        hint: name a local path or one in HDFS
+
+        error: job.yaml:4:20: `files.lib.unpack`: `train.py` is no archive that can be unpacked
+
+        hint: those end in `.tar.gz`, `.tgz`, `.tar` or `.zip`
+
+        error: job.yaml:5:11: `files.odd`: there is no `source`
+
+        hint: say where it comes from
+
+        error: job.yaml:9:32: `roles.worker.placement.most_per_node`: 0 is too few
+
+        hint: 1 is the least
+
+        error: job.yaml:9:43: `roles.worker.placement.racks`: `r1` is not a rack
+
+        hint: racks begin with `/`: write `/r1`
+
+        error: job.yaml:10:8: `queue`: `a b` is not a name
+
+        error: job.yaml:11:8: `tags`: `` cannot be a tag
+
+        hint: 1 to 100 ASCII letters are possible
+
+        error: job.yaml:12:11: `priority`: `high` is not a priority
+
+        hint: write a whole number; the highest goes first
+
+        error: job.yaml:13:14: `acls.view`: `a b c` is not a list of users
+
+        hint: write users, one blank, groups: `alice,bob ml-team`; or `*` for everybody
+
+        error: job.yaml:14:16: `file_systems`: `other` is not a file system
+
+        hint: write it as `hdfs://namenode:8020` or `hdfs://nameservice`
+
+        error: job.yaml:15:10: `staging`: `here` is not a whole path
+
+        hint: write it as `/user/me/staging` or `hdfs://…`
+
+        error: job.yaml:16:31: `keytab.path`: `nowhere` cannot be read: no such file or directory
+
+        error: job.yaml:17:18: `master.memory`: `1 MiB` is too little for a master
+
+        hint: 32 MiB is the least
+
+        error: job.yaml:17:35: `master.attempts`: 0 is too few
+
+        hint: 1 is the least
+
+        error: job.yaml:18:14: `outputs.a`: outputs cannot go to `s3://`
+
+        hint: name a place in HDFS, such as `hdfs:///user/me/out`
+
+        error: job.yaml:18:29: `outputs.b`: `hdfs://x` is not a place in HDFS
+
+        hint: write it as `hdfs:///user/me/data` or `hdfs://namenode:8020/user/me/data`"#]]
+    .assert_eq(&told);
+}
+
+#[test]
 fn overrides_are_typed_like_the_file() {
     let yaml = b"roles: {a.b: {instances: 1, run: sleep 1}}\ngang: false";
     let sets = [
@@ -218,7 +369,7 @@ fn an_unknown_key_is_told_with_its_place_and_the_nearest_known_one() {
 
             error: job.yaml:7:5: unknown key `colour` in role `worker`
 
-            hint: known here: `instances`, `memory`, `vcores`, `gpus`, `resources`, `run`, `shell`, `env`, `restart`, `completion`, `tolerate`, `memory_growth`, `ports`
+            hint: known here: `instances`, `memory`, `vcores`, `gpus`, `resources`, `run`, `shell`, `env`, `restart`, `completion`, `tolerate`, `memory_growth`, `ports`, `node_label`, `placement`
 
             error: job.yaml:8:8: unknown key `hlod` in `gang`
 

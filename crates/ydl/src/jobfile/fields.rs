@@ -12,6 +12,8 @@ use std::collections::BTreeSet;
 /// Collects what is wrong while a tree is read; reading goes on with a default.
 #[derive(Default)]
 pub struct Reader {
+    /// Whether the job is for a cluster rather than for one machine.
+    pub cluster: bool,
     pub wrongs: Vec<Wrong>,
     /// Keys that have been complained about, so that no second complaint follows from the first.
     pub told: BTreeSet<String>,

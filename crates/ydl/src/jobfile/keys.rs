@@ -75,10 +75,10 @@ pub const KEYS: &[Key] = &[
     known_as(
         key(
             "environment",
-            "`system` or a directory",
+            "`system`, a directory or an archive",
             "`system`",
             "system",
-            "What `python` means in a task: a directory with `bin` in it, such as a virtual environment, comes first in `PATH`.",
+            "What `python` means in a task: a directory with `bin` in it, such as a virtual environment, comes first in `PATH`. On a cluster also the same as `.tar.gz`, `.tgz`, `.tar` or `.zip`, here or at `hdfs://…`.",
         ),
         &["venv", "virtualenv", "python"],
     ),
@@ -87,7 +87,27 @@ pub const KEYS: &[Key] = &[
         "list of paths, or of `name: path`",
         "none",
         "[{data.csv: ./data.csv}]",
-        "Files and directories that every task finds in its working directory. They are copied at submit, so later edits change nothing; a file of more than 256 MB is linked instead.",
+        "Files and directories that every task finds in its working directory. They are copied at submit, so later edits change nothing; on one machine a file of more than 256 MB is linked instead. On a cluster a path may be `hdfs://…`: what lies there already is not copied.",
+    ),
+    known_as(
+        key(
+            "files.*.source",
+            "path",
+            "required, where a file has keys of its own",
+            "data.csv",
+            "Where the file comes from: `files: [{data: {source: data.zip, unpack: true}}]`.",
+        ),
+        &["path", "from", "src", "url"],
+    ),
+    known_as(
+        key(
+            "files.*.unpack",
+            "`true` or `false`",
+            "`false`",
+            "true",
+            "An archive that every task finds unpacked, as a directory of that name. On a cluster only.",
+        ),
+        &["extract", "archive"],
     ),
     key(
         "roles",
@@ -227,6 +247,57 @@ pub const KEYS: &[Key] = &[
     ),
     known_as(
         key(
+            "roles.*.node_label",
+            "text",
+            "the job's `node_label`",
+            "gpu",
+            "The label of this role's nodes on a cluster.",
+        ),
+        &["label", "node_labels"],
+    ),
+    key(
+        "roles.*.placement",
+        "map",
+        "none",
+        "{most_per_node: 1}",
+        "Where tasks of this role go on a cluster. One machine has one place for all.",
+    ),
+    known_as(
+        key(
+            "roles.*.placement.most_per_node",
+            "count",
+            "no limit",
+            "1",
+            "At most so many tasks of the role on one node. Needs Hadoop 3.1.",
+        ),
+        &["max_per_node", "per_node"],
+    ),
+    known_as(
+        key(
+            "roles.*.placement.nodes",
+            "list of names",
+            "none",
+            "[node1]",
+            "Nodes they would best run on: a wish.",
+        ),
+        &["hosts"],
+    ),
+    key(
+        "roles.*.placement.racks",
+        "list of names",
+        "none",
+        "[/rack1]",
+        "Racks they would best run in: a wish.",
+    ),
+    key(
+        "roles.*.placement.attributes",
+        "map of texts",
+        "none",
+        "{cuda: 12}",
+        "Attributes their nodes must have. Needs Hadoop 3.2.",
+    ),
+    known_as(
+        key(
             "restart",
             "map",
             "see below",
@@ -296,7 +367,7 @@ pub const KEYS: &[Key] = &[
             "map of path to destination",
             "none",
             "{model/: \"out/{role}-{index}\"}",
-            "What is copied out of a task's working directory when its program has ended, also after a failure. `{job}`, `{role}` and `{index}` are filled in. Destinations are relative to the job file. The last part of a path may hold `*`.",
+            "What is copied out of a task's working directory when its program has ended, also after a failure. `{job}`, `{role}` and `{index}` are filled in. Destinations are relative to the job file; on a cluster to the user's home directory in HDFS, or `hdfs://…`. The last part of a path may hold `*`.",
         ),
         &["output", "results"],
     ),
@@ -460,7 +531,7 @@ pub const KEYS: &[Key] = &[
     key(
         "queue",
         "text",
-        "none",
+        "`default`",
         "default",
         "The queue on a cluster. One machine has none.",
     ),
@@ -468,11 +539,134 @@ pub const KEYS: &[Key] = &[
         key(
             "node_label",
             "text",
-            "none",
+            "the queue's own",
             "gpu",
-            "The node label on a cluster. One machine has none.",
+            "The label of the job's nodes on a cluster. One machine has none.",
         ),
         &["label", "node_labels"],
+    ),
+    key(
+        "tags",
+        "list of texts",
+        "none",
+        "[nightly]",
+        "Words to find the job by on a cluster; ten at most.",
+    ),
+    key(
+        "priority",
+        "number",
+        "the queue's own",
+        "5",
+        "Among the jobs of a queue the highest goes first.",
+    ),
+    known_as(
+        key(
+            "acls",
+            "map",
+            "see below",
+            "{view: \"*\"}",
+            "Who else may see the job on a cluster, and who may change it.",
+        ),
+        &["acl", "permissions"],
+    ),
+    key(
+        "acls.view",
+        "users, a blank, groups; or `*`",
+        "the owner alone",
+        "\"alice,bob ml-team\"",
+        "Who may see the job and its logs.",
+    ),
+    key(
+        "acls.modify",
+        "users, a blank, groups; or `*`",
+        "the owner alone",
+        "alice",
+        "Who may end and scale the job.",
+    ),
+    known_as(
+        key(
+            "file_systems",
+            "list of `hdfs://…`",
+            "none",
+            "[\"hdfs://other:8020\"]",
+            "Further file systems that programs use: on a secure cluster the job gets a token for each.",
+        ),
+        &["namenodes", "filesystems"],
+    ),
+    known_as(
+        key(
+            "staging",
+            "path in HDFS",
+            "`.ydl` in the user's home directory",
+            "/user/alice/staging",
+            "Where what travels to the nodes is kept.",
+        ),
+        &["staging_dir", "staging_directory"],
+    ),
+    key(
+        "keytab",
+        "map",
+        "none",
+        "{principal: alice@EXAMPLE.COM, path: ./alice.keytab}",
+        "With which a job on a secure cluster outlives the longest life of its tokens.",
+    ),
+    key(
+        "keytab.principal",
+        "text",
+        "required",
+        "alice@EXAMPLE.COM",
+        "Whose it is.",
+    ),
+    key(
+        "keytab.path",
+        "path",
+        "required",
+        "./alice.keytab",
+        "The file, on the machine from which the job is submitted.",
+    ),
+    known_as(
+        key(
+            "master",
+            "map",
+            "see below",
+            "{memory: 512 MiB}",
+            "The container of the job's master on a cluster.",
+        ),
+        &["am", "application_master"],
+    ),
+    known_as(
+        key(
+            "master.memory",
+            "size",
+            "`256 MiB`",
+            "512 MiB",
+            "Its memory. The default is enough for thousands of tasks.",
+        ),
+        &["mem", "ram"],
+    ),
+    known_as(
+        key("master.vcores", "count", "`1`", "1", "Its virtual cores."),
+        &["cores", "cpus"],
+    ),
+    known_as(
+        key(
+            "master.node_label",
+            "text",
+            "the queue's own",
+            "stable",
+            "The label of its node.",
+        ),
+        &["label"],
+    ),
+    known_as(
+        key(
+            "master.attempts",
+            "count",
+            "`4`",
+            "4",
+            "How often it is started at most; a cluster has a limit of its own. Lost nodes and preemption never count.",
+        ),
+        &["limit", "retries"],
     ),
 ];
 
@@ -485,7 +679,9 @@ mod tests {
     #[test]
     fn the_example_of_every_key_is_accepted() {
         let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join("data.csv"), "").unwrap();
+        for name in ["data.csv", "data.zip", "alice.keytab"] {
+            std::fs::write(dir.path().join(name), "").unwrap();
+        }
         let file = dir.path().join("job.yaml");
         for key in KEYS {
             // The command of a role comes from the example of `run` or `shell`, else from here.
@@ -493,14 +689,20 @@ mod tests {
             let role = if has_command { "{}" } else { "{run: sleep 1}" };
             std::fs::write(&file, format!("roles: {{worker: {role}}}")).unwrap();
             let mut source = load(&file).unwrap();
+            source.for_cluster();
             source.set(&format!(
                 "{}={}",
                 key.path.replace('*', "worker"),
                 key.example
             ));
-            if key.path.ends_with("growth.percent") {
-                source.set("roles.worker.memory_growth.most=8 GiB");
-            }
+            let needs = match key.path {
+                "roles.*.memory_growth.percent" => "roles.worker.memory_growth.most=8 GiB",
+                "files.*.unpack" => "files.worker.source=data.zip",
+                "keytab.principal" => "keytab.path=alice.keytab",
+                "keytab.path" => "keytab.principal=alice",
+                _ => "name=example",
+            };
+            source.set(needs);
             if let Err(wrongs) = source.job() {
                 panic!("{}: {wrongs}", key.path);
             }

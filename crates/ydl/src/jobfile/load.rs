@@ -28,6 +28,7 @@ pub struct Source {
     name: String,
     root: Node,
     wrongs: Vec<Wrong>,
+    cluster: bool,
 }
 
 impl Source {
@@ -39,7 +40,13 @@ impl Source {
             name,
             root,
             wrongs,
+            cluster: false,
         })
+    }
+
+    /// The job is for a cluster: what one machine cannot do is allowed.
+    pub fn for_cluster(&mut self) {
+        self.cluster = true;
     }
 
     /// The directory from which relative paths count.
@@ -65,7 +72,7 @@ impl Source {
             ));
         };
         let mut wrongs = self.wrongs;
-        match read::job(&self.root, base, &self.name) {
+        match read::job(&self.root, base, &self.name, self.cluster) {
             Ok(spec) if wrongs.is_empty() => return Ok(spec),
             Ok(_) => {}
             Err(more) => wrongs.extend(more),
@@ -129,6 +136,7 @@ pub fn load(path: &Path) -> Result<Source, Wrongs> {
         name,
         root,
         wrongs,
+        cluster: false,
     })
 }
 

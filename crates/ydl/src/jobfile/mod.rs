@@ -11,7 +11,9 @@ mod keys;
 mod nearest;
 mod reference;
 
+mod cluster;
 mod fields;
+mod files;
 mod load;
 mod overrides;
 mod read;

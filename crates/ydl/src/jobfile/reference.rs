@@ -42,8 +42,21 @@ is read as YAML and checked like the file.
 pub fn page() -> String {
     let mut page = HEAD.to_string();
     section(&mut page, "## The job", "");
+    section(
+        &mut page,
+        "## A file of its own keys: `files.NAME`",
+        "files.*.",
+    );
     section(&mut page, "## A role: `roles.NAME`", "roles.*.");
-    for name in ["restart", "gang", "deadlines", "blame"] {
+    for name in [
+        "restart",
+        "gang",
+        "deadlines",
+        "blame",
+        "acls",
+        "keytab",
+        "master",
+    ] {
         section(&mut page, &format!("## `{name}`"), &format!("{name}."));
     }
     page

@@ -174,7 +174,7 @@ impl Reader {
             tolerate: self.value(&map, "tolerate", count).unwrap_or(0),
             memory_growth: self.memory_growth(&map),
             ports: self.ports(&map),
-            placement: ydl_core::spec::Placement::default(),
+            placement: self.placement(&map),
         }
     }
 

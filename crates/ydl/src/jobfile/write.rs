@@ -7,7 +7,7 @@ use super::{
 use std::{collections::BTreeMap, fmt::Write};
 use ydl_core::{
     JobSpec, Span,
-    spec::{Backoff, Command, Environment, RoleSpec},
+    spec::{Backoff, Command, Environment, OnCluster, Placement, RoleSpec},
 };
 
 /// The job with every default filled in.
@@ -30,10 +30,10 @@ pub fn show(spec: &JobSpec) -> String {
             let (name, source) = (text(&file.name), text(&file.source));
             page.item(
                 1,
-                &if own == Some(&file.name) {
-                    source
-                } else {
-                    format!("{name}: {source}")
+                &match (file.unpack, own == Some(&file.name)) {
+                    (true, _) => format!("{name}: {{source: {source}, unpack: true}}"),
+                    (false, true) => source,
+                    (false, false) => format!("{name}: {source}"),
                 },
             );
         }
@@ -74,14 +74,7 @@ pub fn show(spec: &JobSpec) -> String {
         "ports",
         &format!("{}-{}", spec.ports.first, spec.ports.last),
     );
-    for (key, value) in [
-        ("queue", &spec.on_cluster.queue),
-        ("node_label", &spec.on_cluster.node_label),
-    ] {
-        if let Some(value) = value {
-            page.line(0, key, &text(value));
-        }
-    }
+    page.on_cluster(&spec.on_cluster);
     page.0
 }
 
@@ -146,6 +139,66 @@ impl Page {
         }
         if !role.ports.is_empty() {
             self.line(2, "ports", &list(&role.ports));
+        }
+        self.placement(&role.placement);
+    }
+
+    fn placement(&mut self, placement: &Placement) {
+        if let Some(label) = &placement.node_label {
+            self.line(2, "node_label", &text(label));
+        }
+        let own = Placement {
+            node_label: placement.node_label.clone(),
+            ..Placement::default()
+        };
+        if *placement == own {
+            return;
+        }
+        self.open(2, "placement");
+        if let Some(most) = placement.most_per_node {
+            self.line(3, "most_per_node", &most.to_string());
+        }
+        self.words(3, "nodes", &placement.nodes);
+        self.words(3, "racks", &placement.racks);
+        self.texts(3, "attributes", &placement.attributes);
+    }
+
+    fn on_cluster(&mut self, on: &OnCluster) {
+        for (key, value) in [("queue", &on.queue), ("node_label", &on.node_label)] {
+            self.maybe(0, key, value.as_deref());
+        }
+        self.words(0, "tags", &on.tags);
+        if let Some(priority) = on.priority {
+            self.line(0, "priority", &priority.to_string());
+        }
+        if on.viewers.is_some() || on.modifiers.is_some() {
+            self.open(0, "acls");
+            self.maybe(1, "view", on.viewers.as_deref());
+            self.maybe(1, "modify", on.modifiers.as_deref());
+        }
+        self.words(0, "file_systems", &on.file_systems);
+        self.maybe(0, "staging", on.staging.as_deref());
+        if let Some(keytab) = &on.keytab {
+            self.open(0, "keytab");
+            self.line(1, "principal", &text(&keytab.principal));
+            self.line(1, "path", &text(&keytab.path));
+        }
+        self.open(0, "master");
+        self.line(1, "memory", &size_text(on.master.memory_mib));
+        self.line(1, "vcores", &on.master.vcores.to_string());
+        self.maybe(1, "node_label", on.master.node_label.as_deref());
+        self.line(1, "attempts", &on.master.attempts.to_string());
+    }
+
+    fn maybe(&mut self, depth: usize, key: &str, value: Option<&str>) {
+        if let Some(value) = value {
+            self.line(depth, key, &text(value));
+        }
+    }
+
+    fn words(&mut self, depth: usize, key: &str, words: &[String]) {
+        if !words.is_empty() {
+            self.line(depth, key, &list(words));
         }
     }
 }
