@@ -14,7 +14,7 @@ use std::{
 };
 use tokio::{sync::Barrier, task::JoinSet};
 use ydl::{
-    backend::{Backend, Launch},
+    backend::{Backend, Deposed, Launch},
     jobs::JobDir,
     master::{inbox::inbox, serve, shell::Master},
     talk::{AgentReport, Sync, Synced},
@@ -27,7 +27,7 @@ use ydl::{
 };
 use ydl_core::{
     Asks, ContainerId, Draft, Endpoint, Event, Exit, Framework, Grant, JobSpec, NodeName, Order,
-    RoleName,
+    Outcome, RoleName,
     spec::{
         Backoff, Blame, Command as Run, Completion, Deadlines, Environment, Gang, PortRange,
         Resources, Restart, RoleSpec, Scope as RestartScope,
@@ -65,14 +65,14 @@ impl Backend for Paper {
 
     fn release(&mut self, _: ContainerId) {}
 
-    async fn next(&mut self) -> Event {
+    async fn next(&mut self) -> Result<Event, Deposed> {
         match self.happened.pop_front() {
-            Some(event) => event,
+            Some(event) => Ok(event),
             None => std::future::pending().await,
         }
     }
 
-    async fn close(&mut self) {}
+    async fn close(&mut self, _: &Outcome) {}
 }
 
 fn container(n: u32) -> ContainerId {
@@ -154,7 +154,7 @@ fn master(agents: u32, dir: PathBuf) {
             std::future::pending(),
         ));
         let master = Master::new(spec(agents), JobDir::at(dir), Paper::default(), None, None);
-        let outcome = master.run(inbox).await;
+        let outcome = master.run(inbox).await.expect("nobody deposes it");
         serving.abort();
         let peak = status_kib(std::process::id(), "VmHWM:") as f64 / 1024.0;
         println!("        the job {outcome}; the master's largest memory was {peak:.1} MiB");

@@ -89,6 +89,7 @@ impl Scene {
             container,
             master: listener.local_addr().unwrap().to_string(),
             host: "127.0.0.1".to_owned(),
+            staging: None,
         };
         let token = |scope: Scope| secret.token(&scope);
         setting.write(&place, token).expect("a setting");

@@ -7,7 +7,7 @@ use ydl::{
     jobs::{JobDir, Offer},
     wire::secret::Secret,
 };
-use ydl_core::{Ask, Asks, ContainerId, Event, RoleName, spec::Resources};
+use ydl_core::{Ask, Asks, ContainerId, Event, Outcome, RoleName, spec::Resources};
 
 fn local(root: &Path, job: &str) -> Local {
     let offer = Offer {
@@ -41,7 +41,7 @@ fn ask(count: u32, gpus: u32) -> Asks {
 async fn granted(local: &mut Local) -> Vec<ContainerId> {
     let granted = async {
         loop {
-            if let Event::Granted { grants } = local.next().await {
+            if let Ok(Event::Granted { grants }) = local.next().await {
                 return grants.into_iter().map(|grant| grant.container).collect();
             }
         }
@@ -70,7 +70,7 @@ async fn what_is_given_back_at_the_end_is_not_granted_again() {
     let mut local = local(root.path(), "job");
     local.want(ask(9, 0));
     assert_eq!(granted(&mut local).await.len(), 4);
-    let closed = timeout(Duration::from_secs(5), local.close()).await;
+    let closed = timeout(Duration::from_secs(5), local.close(&Outcome::Succeeded)).await;
     assert!(
         closed.is_ok(),
         "it waits for containers that it granted meanwhile"

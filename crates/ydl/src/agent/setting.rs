@@ -8,7 +8,7 @@ use crate::{
 };
 use serde::{Deserialize, Serialize};
 use std::{
-    fs, io,
+    fmt, fs, io,
     path::{Path, PathBuf},
 };
 use ydl_core::ContainerId;
@@ -24,6 +24,32 @@ pub struct Setting {
     pub master: String,
     /// The address at which its peers reach this node.
     pub host: String,
+    /// The job's directory in HDFS, where a cluster has one.
+    #[serde(default)]
+    pub staging: Option<String>,
+}
+
+/// The name under which [`Delivered`] travels among the credentials of a container on a cluster.
+pub const DELIVERED: &str = "ydl.setting";
+
+/// All that an agent on a cluster is given, as JSON. It travels among Hadoop's credentials, where secrets belong.
+/// The job's directory is not known to the sender: it is the directory the agent starts in.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct Delivered {
+    /// Where the agent is and whom it talks to.
+    pub setting: Setting,
+    /// The agent's own token.
+    pub agent_token: String,
+    /// The token of the program it runs.
+    pub program_token: String,
+}
+
+impl fmt::Debug for Delivered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Delivered")
+            .field("setting", &self.setting)
+            .finish_non_exhaustive()
+    }
 }
 
 /// The agent's own token.

@@ -114,7 +114,7 @@ async fn live(dir: JobDir) -> Result<Outcome, Report> {
         let _ = ended.await;
     }));
     let outcome = tokio::select! {
-        outcome = master.run(inbox) => outcome,
+        outcome = master.run(inbox) => outcome.map_err(|deposed| Report::trouble(deposed.why))?,
         // A master that nobody can reach would only wait until all its agents are silent.
         ended = &mut serving => {
             let why = ended.map_or_else(|error| error.to_string(), |()| "they closed".to_owned());

@@ -13,7 +13,7 @@ use super::{
     watchers::Watchers,
 };
 use crate::{
-    backend::{Backend, Launch},
+    backend::{Backend, Deposed, Launch},
     jobs::{EVENTS_BYTES_MAX, JobDir},
     talk::{AgentReport, Sync, Viewed},
     wire::request::Reply,
@@ -90,7 +90,7 @@ impl<B: Backend> Master<B> {
     }
 
     /// Runs the job to its end. When this returns everything is given back and nothing of the job runs any more.
-    pub async fn run(mut self, mut inbox: mpsc::Receiver<Letter>) -> Outcome {
+    pub async fn run(mut self, mut inbox: mpsc::Receiver<Letter>) -> Result<Outcome, Deposed> {
         let mut look = interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         if let Err(error) = result::reserve(&self.dir, self.job.spec().tasks()) {
@@ -108,16 +108,16 @@ impl<B: Backend> Master<B> {
             let show = self.watchers.show_at();
             tokio::select! {
                 Some(letter) = inbox.recv() => self.on_letter(letter),
-                event = self.backend.next() => self.feed(event),
+                event = self.backend.next() => self.feed(event?),
                 () = at(due) => self.feed(Event::Ticked),
                 () = at(show) => self.show(),
                 _ = look.tick() => self.look(),
             }
         };
-        self.backend.close().await;
+        self.backend.close(&outcome).await;
         self.keep_result();
         self.show();
-        outcome
+        Ok(outcome)
     }
 
     /// Writes down what happened, tells the core, and does what it says.

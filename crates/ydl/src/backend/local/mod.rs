@@ -10,7 +10,7 @@ mod room;
 pub use gpus::count as count_gpus;
 pub use room::{Misfit, complaint};
 
-use super::{Backend, Launch};
+use super::{Backend, Deposed, Launch};
 use crate::{
     env,
     jobs::{JobDir, Offer},
@@ -39,7 +39,7 @@ use tokio::{
     sync::mpsc,
     time::{Instant, Interval, MissedTickBehavior, interval, sleep, timeout},
 };
-use ydl_core::{Asks, ContainerEnd, ContainerId, Event, Grant, NodeName};
+use ydl_core::{Asks, ContainerEnd, ContainerId, Event, Grant, NodeName, Outcome};
 
 /// How often memory is looked at. A NodeManager looks every three seconds.
 const LOOK: Duration = Duration::from_secs(1);
@@ -155,6 +155,7 @@ impl Local {
             container: container.clone(),
             master: self.master.clone(),
             host: HOST_IP.to_string(),
+            staging: None,
         }
         .write(&dir, |scope: Scope| self.secret.token(&scope))?;
         let mut command = std::process::Command::new(&self.binary);
@@ -288,10 +289,10 @@ impl Backend for Local {
         self.kill(&container, ContainerEnd::Released);
     }
 
-    async fn next(&mut self) -> Event {
+    async fn next(&mut self) -> Result<Event, Deposed> {
         loop {
             if let Some(event) = self.happened.pop_front() {
-                return event;
+                return Ok(event);
             }
             tokio::select! {
                 Some((container, status)) = self.ends.recv() => self.on_end(container, status),
@@ -304,7 +305,7 @@ impl Backend for Local {
         }
     }
 
-    async fn close(&mut self) {
+    async fn close(&mut self, _outcome: &Outcome) {
         self.wanted = Asks::default();
         let all: Vec<_> = self.containers.keys().cloned().collect();
         for container in all {
