@@ -6,7 +6,7 @@ mod cluster_support;
 use std::time::Duration;
 
 use cluster_support::{Master, options, scratch, small, wait_then_exit};
-use testbed::{Cluster, Options};
+use testbed::{Cluster, File, Options};
 use tokio::time::{Instant, sleep};
 use yarn_native::credentials::Identifier;
 use yarn_native::types::{ContainerState, ExitStatus, LaunchContext};
@@ -23,11 +23,24 @@ fn keys(master: &Master) -> Vec<i32> {
 
 #[tokio::test]
 async fn a_node_is_spoken_to_across_new_keys_and_its_own_restart() {
-    let cluster = Cluster::start(Options {
+    let options = Options {
         nodes: 1,
-        token_interval: Some(Duration::from_secs(20)),
+        token_interval: Some(Duration::from_secs(24)),
         ..options()
-    });
+    };
+    // The master's own token is not in question here, so that it need not hurry.
+    let options = options
+        .set(
+            File::Yarn,
+            "yarn.am.liveness-monitor.expiry-interval-ms",
+            "60000",
+        )
+        .set(
+            File::Yarn,
+            "yarn.resourcemanager.am-rm-tokens.master-key-rolling-interval-secs",
+            "86400",
+        );
+    let cluster = Cluster::start(options);
     let cluster = cluster.unwrap_or_else(|failure| panic!("{failure}"));
     let must = |outcome: Result<(), testbed::Failure>| {
         outcome.unwrap_or_else(|failure| panic!("{failure}"));

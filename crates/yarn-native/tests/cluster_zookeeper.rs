@@ -67,7 +67,7 @@ async fn a_resource_manager_that_dies_is_followed_by_the_other_and_no_end_is_los
 
     master
         .until("a registration with the other", |master| {
-            (master.registrations == 2).then_some(())
+            (master.registrations >= 2).then_some(())
         })
         .await;
     assert_eq!(must(cluster.pid(active)), None, "it is still dead");
@@ -78,7 +78,7 @@ async fn a_resource_manager_that_dies_is_followed_by_the_other_and_no_end_is_los
 
     must(cluster.wait_nodes(2));
     let new = master.obtain(1, small()).await.remove(0);
-    assert_eq!(new.id.epoch, 1, "{}", new.id);
+    assert!(new.id.epoch >= 1, "{}", new.id);
     master.start(&new, &LaunchContext::command("exit 23")).await;
     let end = master.end_of(new.id).await;
     assert_eq!(end.exit, ExitStatus::Exited(23));
@@ -86,10 +86,11 @@ async fn a_resource_manager_that_dies_is_followed_by_the_other_and_no_end_is_los
     // And back again, from the other to the first, which has started meanwhile.
     must(cluster.start_daemon(active));
     let other = if active == "rm" { "rm2" } else { "rm" };
+    let before = master.registrations;
     must(cluster.kill(other));
     master
         .until("a registration with the first", |master| {
-            (master.registrations == 3).then_some(())
+            (master.registrations > before).then_some(())
         })
         .await;
     let_go(&directory, "kept");
