@@ -79,12 +79,7 @@ async fn each_way_to_end_a_container_has_its_status() {
         master.start(container, &stay).await;
     }
     for container in [stopped, signalled] {
-        // A container that has not begun would end in another way.
-        let deadline = soon();
-        while master.status(&container.node, container.id).await.state != ContainerState::Running {
-            assert!(tokio::time::Instant::now() < deadline);
-            sleep(Duration::from_millis(50)).await;
-        }
+        master.until_running(container).await;
     }
     let stop = [stopped.id];
     let each = master.nodes.stop(&stopped.node, &stop, soon()).await;

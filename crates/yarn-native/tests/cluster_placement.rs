@@ -1,20 +1,40 @@
-//! Where containers go: labels and devices, on a real cluster.
+//! Where containers go and what becomes of them, on a real cluster: nodes by name and to be avoided,
+//! labels, devices, constraints. The same work is done by a master in the test's own process, and by one
+//! that the cluster starts: this very program, in a container.
 
 mod cluster_support;
 
-use cluster_support::{Master, options, small};
-use testbed::{Cluster, Label, Options};
-use yarn_native::scheduler::{Ask, Request, SchedulerError};
-use yarn_native::types::{ExitStatus, LaunchContext, Resource};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
-/// The first node has two devices, the second has a label.
+use cluster_support::{
+    Master, client, end_of, options, scratch, small, soon, turn, version, wait_then_exit,
+};
+use testbed::{Cluster, Label, Options, Version};
+use yarn_native::client::{Client, Submission};
+use yarn_native::config::{Config, Environment};
+use yarn_native::credentials::Credentials;
+use yarn_native::node::{NodeOptions, Nodes};
+use yarn_native::scheduler::{
+    Ask, Constraint, PlacementAsk, Request, Scheduler, SchedulerError, Scope,
+};
+use yarn_native::security::Identity;
+use yarn_native::types::{
+    ApplicationState, ContainerId, ContainerState, ExecutionType, ExitStatus, FinalStatus,
+    LaunchContext, Resource,
+};
+
+/// Says to this program that it is a master, and where its work is to leave files.
+const INSIDE: &str = "YARN_NATIVE_TEST_WORK";
+
+/// The first node has two devices, the fourth has a label and takes nothing without it.
 fn cluster() -> &'static Cluster {
     let options = Options {
-        nodes: 2,
+        nodes: 4,
         gpus: vec![2],
         labels: vec![Label {
             name: "fast".into(),
-            nodes: vec![2],
+            nodes: vec![4],
             exclusive: true,
         }],
         ..options()
@@ -23,12 +43,164 @@ fn cluster() -> &'static Cluster {
 }
 
 fn host(number: usize) -> String {
-    cluster().nodes()[number - 1].address.ip().to_string()
+    // As the test bed numbers its nodes; a master in a container has nobody to ask.
+    format!("127.0.0.{}", 10 + number)
 }
 
 #[tokio::test]
-async fn a_label_places_containers() {
-    let mut master = Master::new(cluster(), "label").await;
+async fn a_master_outside_the_cluster_does_its_work() {
+    // There are not devices enough for two masters.
+    let _turn = turn().await;
+    let mut master = Master::new(cluster(), "outside").await;
+    work(&mut master, &scratch(cluster(), "outside")).await;
+    let report = master.report_when_over().await;
+    assert_eq!(report.state, ApplicationState::Finished);
+    assert!(report.unmanaged);
+}
+
+#[tokio::test]
+async fn a_master_in_a_container_does_its_work() {
+    if let Some(directory) = std::env::var_os(INSIDE) {
+        return inside(&PathBuf::from(directory)).await;
+    }
+    let _turn = turn().await;
+    let directory = scratch(cluster(), "inside");
+    let client = client(cluster());
+    let id = client.new_application(soon()).await.expect("an id").id;
+    let program = std::env::current_exe().expect("a path");
+    let log = directory.join("log");
+    let mut launch = LaunchContext::command(format!(
+        "exec {} --exact a_master_in_a_container_does_its_work --nocapture >{} 2>&1",
+        program.display(),
+        log.display()
+    ));
+    for (name, value) in [
+        (INSIDE, directory.as_os_str()),
+        ("HADOOP_CONF_DIR", cluster().configuration().as_os_str()),
+    ] {
+        let value = value.to_str().expect("a plain path").to_owned();
+        launch.environment.insert(name.into(), value);
+    }
+    if let Ok(version) = std::env::var("HADOOP_VERSION") {
+        launch.environment.insert("HADOOP_VERSION".into(), version);
+    }
+    let submission = Submission {
+        launch,
+        attempts_max: Some(1),
+        resource: Resource::new(512, 1),
+        ..Submission::new(id, "inside")
+    };
+    client.submit(&submission, soon()).await.expect("submitted");
+    let report = end_of(&client, id).await;
+    let said = std::fs::read_to_string(log).unwrap_or_default();
+    assert_eq!(
+        report.state,
+        ApplicationState::Finished,
+        "{report:?} {said}"
+    );
+    assert_eq!(report.final_status, FinalStatus::Succeeded);
+    assert_eq!(report.diagnostics, "all is well");
+    assert!(!report.unmanaged);
+}
+
+/// A master as the cluster starts it knows what its environment says.
+async fn inside(directory: &Path) {
+    let variable = |name: &str| std::env::var(name).unwrap_or_else(|_| panic!("no {name}"));
+    let config = Config::load(Environment::of_process()).expect("a configuration");
+    let identity = Identity::from_config(&config).expect("an identity");
+    let client = Client::from_config(&config, identity).expect("a client");
+    let credentials = Credentials::read(Path::new(&variable("HADOOP_TOKEN_FILE_LOCATION")));
+    let credentials = credentials.expect("credentials");
+    let token = credentials.of_kind("YARN_AM_RM_TOKEN").expect("a token");
+    let own: ContainerId = variable("CONTAINER_ID").parse().expect("an id");
+    let scheduler = Scheduler::from_config(&config, token.clone()).expect("a line");
+    let nodes = Nodes::new(NodeOptions::from_config(&config).expect("options"));
+    let id = own.attempt.application;
+    let mut master = Master::on(client, scheduler, nodes, id, token.clone()).await;
+    work(&mut master, directory).await;
+}
+
+/// What every master has to be able to do.
+async fn work(master: &mut Master, directory: &Path) {
+    each_of_three_nodes_runs_a_command(master, directory).await;
+    each_end_has_its_status(master, directory).await;
+    an_avoided_node_gets_nothing(master).await;
+    a_label_places(master).await;
+    a_device_places(master).await;
+    a_constraint_spreads(master).await;
+    master.finish().await;
+}
+
+async fn each_of_three_nodes_runs_a_command(master: &mut Master, directory: &Path) {
+    let mut containers = Vec::new();
+    for (number, code) in [(1, 0), (2, 3), (3, 77)] {
+        let container = master.obtain_on(&host(number)).await;
+        let file = directory.join(number.to_string());
+        let launch = LaunchContext::command(format!(
+            "echo $NM_HOST > {}; echo trouble >&2; exit {code}",
+            file.display()
+        ));
+        master.start(&container, &launch).await;
+        containers.push((container, file, code));
+    }
+    for (container, file, code) in containers {
+        let end = master.end_of(container.id).await;
+        assert_eq!(end.exit, ExitStatus::Exited(code));
+        assert_eq!(end.state, ContainerState::Complete);
+        let words = format!("exit code {code}");
+        assert_eq!(end.diagnostics.contains(&words), code != 0, "{end:?}");
+        let host = std::fs::read_to_string(file).expect("the container wrote it");
+        assert_eq!(host.trim(), container.node.host);
+    }
+}
+
+async fn each_end_has_its_status(master: &mut Master, directory: &Path) {
+    let stay = wait_then_exit(&directory.join("never"), 0);
+    let containers = master.obtain(3, small()).await;
+    for container in &containers {
+        master.start(container, &stay).await;
+        master.until_running(container).await;
+    }
+    let [stopped, released, lost] = &containers[..] else {
+        panic!("{containers:?}");
+    };
+    let each = master
+        .nodes
+        .stop(&stopped.node, &[stopped.id], soon())
+        .await;
+    assert_eq!(each, Ok(vec![(stopped.id, Ok(()))]));
+    let end = master.end_of(stopped.id).await;
+    let ends = [ExitStatus::KilledByMaster, ExitStatus::Exited(143)];
+    assert!(ends.contains(&end.exit), "{end:?}");
+    master.release(&[released.clone(), lost.clone()]).await;
+    for container in [released, lost] {
+        let end = master.end_of(container.id).await;
+        assert_eq!(end.exit, ExitStatus::Aborted, "{end:?}");
+        assert!(end.diagnostics.contains("released"), "{end:?}");
+    }
+}
+
+async fn an_avoided_node_gets_nothing(master: &mut Master) {
+    let avoided = host(2);
+    let avoid = Request {
+        avoid: vec![avoided.clone()],
+        ..Request::default()
+    };
+    master.beat(avoid).await.expect("a beat");
+    let containers = master.obtain(9, small()).await;
+    let hosts: BTreeSet<_> = containers.iter().map(|c| c.node.host.clone()).collect();
+    assert!(!hosts.contains(&avoided), "{hosts:?}");
+    master.release(&containers).await;
+    let allow = Request {
+        allow: vec![avoided.clone()],
+        ..Request::default()
+    };
+    master.beat(allow).await.expect("a beat");
+    let there = master.obtain_on(&avoided).await;
+    master.release(&[there]).await;
+}
+
+async fn a_label_places(master: &mut Master) {
     let id = master.fresh_id();
     let ask = Ask {
         label: Some("fast".into()),
@@ -36,11 +208,11 @@ async fn a_label_places_containers() {
     };
     let labelled = master.obtain_by(vec![ask], 2).await;
     assert!(
-        labelled.iter().all(|c| c.node.host == host(2)),
+        labelled.iter().all(|c| c.node.host == host(4)),
         "{labelled:?}"
     );
     let plain = master.obtain(2, small()).await;
-    assert!(plain.iter().all(|c| c.node.host == host(1)), "{plain:?}");
+    assert!(plain.iter().all(|c| c.node.host != host(4)), "{plain:?}");
     master
         .start(&labelled[0], &LaunchContext::command("exit 5"))
         .await;
@@ -50,22 +222,20 @@ async fn a_label_places_containers() {
         label: Some("slow".into()),
         ..Ask::anywhere(99, small(), 1)
     };
-    let refused = master
-        .beat(Request {
-            asks: vec![unknown],
-            ..Request::default()
-        })
-        .await;
+    let unknown = Request {
+        asks: vec![unknown],
+        ..Request::default()
+    };
+    let refused = master.beat(unknown).await;
     assert!(
         matches!(refused, Err(SchedulerError::Refused { .. })),
         "{refused:?}"
     );
-    master.finish().await;
+    master.release(&[labelled[1].clone()]).await;
+    master.release(&plain).await;
 }
 
-#[tokio::test]
-async fn a_counted_device_places_containers_and_is_counted() {
-    let mut master = Master::new(cluster(), "gpu").await;
+async fn a_device_places(master: &mut Master) {
     let mut with_gpu = small();
     with_gpu.others.insert("yarn.io/gpu".into(), 1);
     let types = &master.registered.resource_types;
@@ -79,19 +249,44 @@ async fn a_counted_device_places_containers_and_is_counted() {
         assert_eq!(container.resource, with_gpu);
     }
     // A third device there is not; what needs none is granted while that ask waits.
-    let asks = vec![Ask::anywhere(77, with_gpu, 1)];
-    let request = Request {
-        asks,
+    let third = Request {
+        asks: vec![Ask::anywhere(77, with_gpu, 1)],
         ..Request::default()
     };
-    master.beat(request).await.expect("a beat");
-    assert_eq!(master.obtain(1, Resource::new(64, 1)).await.len(), 1);
+    master.beat(third).await.expect("a beat");
+    let plain = master.obtain(1, Resource::new(64, 1)).await;
     assert_eq!(master.granted, []);
+    master.release(&containers[..1]).await;
+    let third = master.of_request(77, 1).await;
+    for containers in [&containers[1..], &third, &plain] {
+        master.release(containers).await;
+    }
+}
+
+async fn a_constraint_spreads(master: &mut Master) {
+    let ask = PlacementAsk {
+        priority: 5,
+        request_id: 500,
+        tags: BTreeSet::from(["worker".to_owned()]),
+        resource: small(),
+        count: 3,
+        constraint: Some(Constraint::away(Scope::Node, ["worker"])),
+        execution: ExecutionType::Guaranteed,
+    };
     let request = Request {
-        releases: vec![containers[0].id],
+        placements: vec![ask],
         ..Request::default()
     };
     master.beat(request).await.expect("a beat");
-    assert_eq!(master.of_request(77, 1).await.len(), 1);
-    master.finish().await;
+    if version() == Version::V2_10_2 {
+        // It does not know the field and ignores it; what it knows still works.
+        let end = master.run(&LaunchContext::command("exit 6")).await;
+        assert_eq!(end.exit, ExitStatus::Exited(6));
+        assert_eq!(master.granted, []);
+        return;
+    }
+    let containers = master.of_request(500, 3).await;
+    let hosts: BTreeSet<_> = containers.iter().map(|c| &c.node.host).collect();
+    assert_eq!(hosts.len(), 3, "{hosts:?}");
+    assert!(containers.iter().all(|c| c.tags == ["worker"]));
 }

@@ -30,11 +30,7 @@ async fn three_running(master: &mut Master, cluster: &Cluster) -> Vec<Container>
         containers.push(container);
     }
     for container in &containers {
-        let deadline = soon();
-        while master.status(&container.node, container.id).await.state != ContainerState::Running {
-            assert!(Instant::now() < deadline);
-            sleep(Duration::from_millis(50)).await;
-        }
+        master.until_running(container).await;
     }
     containers
 }

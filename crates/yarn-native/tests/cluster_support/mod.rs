@@ -19,8 +19,8 @@ use yarn_native::scheduler::{
 };
 use yarn_native::security::Identity;
 use yarn_native::types::{
-    ApplicationId, ApplicationReport, Container, ContainerId, ContainerStatus, FinalStatus,
-    LaunchContext, NodeId, Resource,
+    ApplicationId, ApplicationReport, Container, ContainerId, ContainerState, ContainerStatus,
+    FinalStatus, LaunchContext, NodeId, Resource,
 };
 
 /// The Hadoop to test with: all tests pass on every one the test bed has.
@@ -134,12 +134,24 @@ impl Master {
         id: ApplicationId,
         token: Token,
     ) -> Self {
-        let mut scheduler = line(cluster, token.clone());
+        let scheduler = line(cluster, token.clone());
+        let nodes = Nodes::new(NodeOptions::default());
+        Self::on(client, scheduler, nodes, id, token).await
+    }
+
+    /// A master on the lines it is given, as it is once it has registered.
+    pub async fn on(
+        client: Client,
+        mut scheduler: Scheduler,
+        nodes: Nodes,
+        id: ApplicationId,
+        token: Token,
+    ) -> Self {
         let registered = scheduler.register(&registration(), soon()).await;
         Self {
             client,
             scheduler,
-            nodes: Nodes::new(NodeOptions::default()),
+            nodes,
             id,
             registered: registered.expect("registered"),
             token,
@@ -268,6 +280,31 @@ impl Master {
         self.end_of(container.id).await
     }
 
+    /// Until a node says that a container runs; one that has not begun would end in another way.
+    pub async fn until_running(&self, container: &Container) {
+        let deadline = soon();
+        loop {
+            let status = self.status(&container.node, container.id).await;
+            if status.state == ContainerState::Running {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{status:?}");
+            sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Gives containers back, and waits for their ends.
+    pub async fn release(&mut self, containers: &[Container]) {
+        let request = Request {
+            releases: containers.iter().map(|container| container.id).collect(),
+            ..Request::default()
+        };
+        self.beat(request).await.expect("a beat");
+        for container in containers {
+            self.end_of(container.id).await;
+        }
+    }
+
     /// What a node says of a container.
     pub async fn status(&self, node: &NodeId, id: ContainerId) -> ContainerStatus {
         let each = self.nodes.status(node, &[id], soon()).await;
@@ -277,16 +314,7 @@ impl Master {
 
     /// What the ResourceManager tells in the end; it writes an end down a moment after it is made.
     pub async fn report_when_over(&self) -> ApplicationReport {
-        let deadline = soon();
-        loop {
-            let report = self.client.application(self.id, deadline).await;
-            let report = report.expect("a report");
-            if report.state.is_over() {
-                return report;
-            }
-            assert!(Instant::now() < deadline, "{report:?}");
-            sleep(Duration::from_millis(50)).await;
-        }
+        end_of(&self.client, self.id).await
     }
 
     pub async fn finish(&mut self) {
@@ -298,6 +326,20 @@ impl Master {
             .finish(&finish, soon())
             .await
             .expect("the end");
+    }
+}
+
+/// What the ResourceManager tells of an application, once it is over.
+pub async fn end_of(client: &Client, id: ApplicationId) -> ApplicationReport {
+    let deadline = soon();
+    loop {
+        let report = client.application(id, deadline).await;
+        let report = report.expect("a report");
+        if report.state.is_over() {
+            return report;
+        }
+        assert!(Instant::now() < deadline, "{report:?}");
+        sleep(Duration::from_millis(50)).await;
     }
 }
 
