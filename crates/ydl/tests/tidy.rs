@@ -9,11 +9,11 @@ use std::{
 const COMMON: [&str; 5] = ["env", "report", "os", "talk", "wire"];
 
 /// A room, and the others it may use beside [`COMMON`] and itself.
-const ROOMS: [(&str, &[&str]); 12] = [
+const ROOMS: [(&str, &[&str]); 13] = [
     // What every door to a job needs.
     (
         "commands",
-        &["backend", "cli", "jobfile", "jobs", "logs", "show"],
+        &["backend", "cli", "hdfs", "jobfile", "jobs", "logs", "show"],
     ),
     ("cli", &[]),
     ("jobfile", &["jobs"]),
@@ -21,14 +21,16 @@ const ROOMS: [(&str, &[&str]); 12] = [
     ("show", &["agent", "logs"]),
     ("logs", &[]),
     // The master knows agents only by what they say.
-    ("master", &["agent", "backend", "jobs"]),
-    ("backend", &["agent", "jobs"]),
+    ("master", &["agent", "backend", "hdfs", "jobs"]),
+    ("backend", &["agent", "hdfs", "jobs"]),
     // The agent knows nobody but the master's address.
-    ("agent", &["jobs", "logs"]),
+    ("agent", &["hdfs", "jobs", "logs"]),
     ("wire", &[]),
     // What agents measure is part of what they say.
     ("talk", &["agent"]),
     ("os", &[]),
+    // Files in HDFS; whoever talks to a cluster may use it.
+    ("hdfs", &[]),
 ];
 
 /// Of the agent's room others may use only what is made to be shared.

@@ -1,0 +1,302 @@
+//! From a configuration and an identity to a file system.
+
+use super::{
+    error::{HdfsError, Kind},
+    reading::About,
+    settings::pairs,
+};
+use hdfs_native::{Client, ClientBuilder};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
+use tokio::{net::lookup_host, time::Instant};
+use yarn_native::{
+    config::{Authentication, Config, ConfigError, NameNode},
+    credentials::Credentials,
+    namenode::NameNodes,
+    security::{Identity, Proof, Tickets},
+};
+
+/// The kind of tokens for HDFS.
+const KIND: &str = "HDFS_DELEGATION_TOKEN";
+/// Where YARN leaves a container's tokens. The library below reads it by itself, at each connection.
+const TOKEN_FILE: &str = "HADOOP_TOKEN_FILE_LOCATION";
+/// Addresses of a NameNode that are compared with a token's.
+const ADDRESSES_MAX: usize = 16;
+
+/// One file system. Cheap to clone.
+#[derive(Clone)]
+pub struct Hdfs {
+    pub(super) client: Client,
+    about: Arc<Facts>,
+}
+
+/// What is known of a file system without asking it.
+struct Facts {
+    /// As `hdfs://namenode:8020`: how URLs of it begin.
+    root: String,
+    /// Other spellings of the same.
+    spellings: Vec<String>,
+    servers: String,
+    origin: String,
+    home_prefix: String,
+    /// Whose files they are, where no ticket is needed to know.
+    user: Option<String>,
+    config: Config,
+    identity: Identity,
+}
+
+impl std::fmt::Debug for Hdfs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Hdfs({})", self.about.root)
+    }
+}
+
+impl Hdfs {
+    /// The file system of `url`, or the default one. Nothing is asked of its servers yet, only names are looked up.
+    ///
+    /// On an insecure cluster the identity's user is believed. On a secure one a token from the file that YARN names in
+    /// `HADOOP_TOKEN_FILE_LOCATION` goes first, then the identity's tickets; a keytab goes before both.
+    pub async fn connect(
+        config: &Config,
+        url: Option<&str>,
+        identity: &Identity,
+        deadline: Instant,
+    ) -> Result<Hdfs, HdfsError> {
+        let root = match url {
+            Some(url) => url.to_owned(),
+            None => config.default_fs().map_err(unclear)?,
+        };
+        let Some((scheme @ ("hdfs" | "viewfs"), rest)) = root.split_once("://") else {
+            let what = format!("`{root}` is not in HDFS");
+            let hint = "set `fs.defaultFS` to an `hdfs://` URL";
+            return Err(HdfsError::new(Kind::BadInput, what).hint(hint));
+        };
+        let authority = rest.split('/').next().unwrap_or_default();
+        let origin = match (url, config.origin("fs.defaultFS")) {
+            (None, Some(origin)) => format!("`fs.defaultFS` ({origin})"),
+            _ => "its URL".to_owned(),
+        };
+        let named = format!("{scheme}://{authority}");
+        let mut settings = pairs(config);
+        // Trying for long is up to the caller, who has a deadline and hears the reason meanwhile.
+        let key = "dfs.client.failover.max.attempts";
+        let (target, servers) = if scheme == "viewfs" {
+            settings.insert(key.into(), "4".into());
+            (named.clone(), format!("`{authority}`"))
+        } else {
+            let found = namenodes(config, authority)?;
+            let several = config.is_highly_available(authority).map_err(unclear)?;
+            let tries = if several { 4 * found.len() } else { 0 };
+            settings.insert(key.into(), tries.to_string());
+            let target = match several {
+                true => named.clone(),
+                false => format!("hdfs://{}", spelling(config, &found, deadline).await),
+            };
+            let servers = found.iter().map(|one| format!("`{}`", one.rpc));
+            (target, servers.collect::<Vec<_>>().join(", "))
+        };
+        let client = build(&target, settings, identity).map_err(|error| {
+            About {
+                verb: "open",
+                place: named.clone(),
+                servers: servers.clone(),
+                origin: origin.clone(),
+            }
+            .understood(error)
+        })?;
+        let home_prefix = config.value("dfs.user.home.dir.prefix").map_err(unclear)?;
+        let home_prefix = home_prefix.map_or_else(|| "/user".to_owned(), |value| value.text);
+        let about = Facts {
+            spellings: vec![named.clone(), target],
+            root: named,
+            servers,
+            origin,
+            home_prefix,
+            user: known_user(identity),
+            config: config.clone(),
+            identity: identity.clone(),
+        };
+        Ok(Hdfs {
+            client,
+            about: Arc::new(about),
+        })
+    }
+
+    /// How URLs of this file system begin, as `hdfs://namenode:8020`.
+    pub fn root(&self) -> &str {
+        &self.about.root
+    }
+
+    /// The whole URL of a path.
+    pub fn url(&self, path: &str) -> String {
+        match path.contains("://") {
+            true => path.to_owned(),
+            false => format!("{}{path}", self.about.root),
+        }
+    }
+
+    /// The user whose files these are. Where only a ticket knows, the NameNode is asked.
+    pub async fn user(&self, deadline: Instant) -> Result<String, HdfsError> {
+        if let Some(user) = &self.about.user {
+            return Ok(user.clone());
+        }
+        let about = self.about("ask who this user is", self.root());
+        let namenodes =
+            NameNodes::from_config(&self.about.config, self.root(), self.about.identity.clone());
+        let namenodes =
+            namenodes.map_err(|error| about.failed(Kind::BadInput, error.to_string()))?;
+        let refused = |error: yarn_native::rpc::RpcError| {
+            about
+                .failed(Kind::NoProof, error.to_string())
+                .hint("renew the Kerberos ticket with `kinit`")
+        };
+        let token = namenodes
+            .delegation_token("", deadline)
+            .await
+            .map_err(refused)?;
+        let Some(token) = token else {
+            return self.about.config.user().map_err(unclear);
+        };
+        let owner = owner(&token);
+        // Nobody uses it; left alone it would end by itself, only later.
+        let _ = namenodes.cancel_token(&token, deadline).await;
+        owner.ok_or_else(|| about.failed(Kind::Other, "the token it gave does not say"))
+    }
+
+    /// The user's home directory, as a URL.
+    pub async fn home(&self, deadline: Instant) -> Result<String, HdfsError> {
+        let user = self.user(deadline).await?;
+        let prefix = self.about.home_prefix.trim_end_matches('/');
+        Ok(self.url(&format!("{prefix}/{user}")))
+    }
+
+    /// The path of a file that was named by its URL or by its path.
+    pub(super) fn path(&self, place: &str) -> Result<String, HdfsError> {
+        let path = match place.contains("://") {
+            false => Some(place),
+            true => self.about.spellings.iter().find_map(|root| {
+                let path = place.strip_prefix(root.as_str())?;
+                (path.is_empty() || path.starts_with('/')).then_some(path)
+            }),
+        };
+        let Some(path) = path else {
+            let what = format!("`{place}` is not in `{}`", self.about.root);
+            return Err(HdfsError::new(Kind::BadInput, what));
+        };
+        if path.is_empty() {
+            return Ok("/".to_owned());
+        }
+        if !path.starts_with('/') || path.contains('\0') {
+            let what = format!("`{place}` is not a whole path");
+            return Err(HdfsError::new(Kind::BadInput, what).hint("begin it with `/` or `hdfs://`"));
+        }
+        Ok(path.to_owned())
+    }
+
+    pub(super) fn about(&self, verb: &'static str, place: &str) -> About {
+        About {
+            verb,
+            place: self.url(place),
+            servers: self.about.servers.clone(),
+            origin: self.about.origin.clone(),
+        }
+    }
+}
+
+fn unclear(error: ConfigError) -> HdfsError {
+    HdfsError::new(Kind::BadInput, error.to_string()).hint("see Hadoop's configuration files")
+}
+
+fn namenodes(config: &Config, authority: &str) -> Result<Vec<NameNode>, HdfsError> {
+    match authority.is_empty() {
+        true => config.default_namenodes(),
+        false => config.namenodes(authority),
+    }
+    .map_err(unclear)
+}
+
+/// The NameNode's address as its token spells it: the library below compares letters, and Hadoop writes an address where
+/// URLs have a name.
+async fn spelling(config: &Config, found: &[NameNode], deadline: Instant) -> String {
+    let Some(one) = found.first() else {
+        return String::new();
+    };
+    let named = one.rpc.to_string();
+    if config.authentication().ok() != Some(Authentication::Kerberos) {
+        return named;
+    }
+    let Some(file) = std::env::var_os(TOKEN_FILE) else {
+        return named;
+    };
+    // A file that cannot be read is no proof; that is said when proof is asked for.
+    let Ok(credentials) = Credentials::read(Path::new(&file)) else {
+        return named;
+    };
+    let address = (one.rpc.host.as_str(), one.rpc.port);
+    let looked_up = tokio::time::timeout_at(deadline, lookup_host(address)).await;
+    let mut spellings = vec![named.clone(), named.to_lowercase()];
+    if let Ok(Ok(addresses)) = looked_up {
+        spellings.extend(addresses.take(ADDRESSES_MAX).map(|at| at.to_string()));
+    }
+    let known = |spelled: &&String| credentials.for_service(KIND, spelled).is_some();
+    spellings.iter().find(known).cloned().unwrap_or(named)
+}
+
+fn build(
+    target: &str,
+    settings: BTreeMap<String, String>,
+    identity: &Identity,
+) -> hdfs_native::Result<Client> {
+    let mut builder = ClientBuilder::new()
+        .with_url(target)
+        .with_config(settings)
+        // It would read the files a second time, and otherwise than Hadoop does.
+        .with_config_dir("/dev/null");
+    match &identity.proof {
+        Proof::Simple { user } => builder = builder.with_user(user),
+        Proof::Kerberos(kerberos) => match &kerberos.tickets {
+            Tickets::Keytab { path, principal } => {
+                builder = builder
+                    .with_kerberos_keytab(path.to_string_lossy())
+                    .with_kerberos_principal(principal);
+            }
+            Tickets::Cache(cache) => builder = builder.with_kerberos_cache(cache),
+            _ => {}
+        },
+        // Tokens are read from the file that the environment names.
+        _ => {}
+    }
+    if let Some(user) = &identity.acting_for {
+        builder = builder.with_user(user);
+    }
+    builder.build()
+}
+
+fn known_user(identity: &Identity) -> Option<String> {
+    if let Some(user) = &identity.acting_for {
+        return Some(user.clone());
+    }
+    match &identity.proof {
+        Proof::Simple { user } => Some(user.clone()),
+        Proof::Kerberos(kerberos) => match &kerberos.tickets {
+            Tickets::Keytab { principal, .. } => Some(short(principal)),
+            _ => None,
+        },
+        Proof::Token(token) => owner(token),
+        _ => None,
+    }
+}
+
+/// Whose a token is.
+fn owner(token: &yarn_native::Token) -> Option<String> {
+    use yarn_native::credentials::Identifier;
+    match Identifier::of(token).ok()? {
+        Identifier::Delegation { owner, .. } => Some(short(&owner)),
+        _ => None,
+    }
+}
+
+/// The user of a principal, as clusters without rules of their own name it.
+fn short(principal: &str) -> String {
+    let end = principal.find(['/', '@']).unwrap_or(principal.len());
+    principal[..end].to_owned()
+}

@@ -1,0 +1,278 @@
+//! Directories, names and permissions.
+
+use super::{
+    connect::Hdfs,
+    error::{HdfsError, Kind},
+};
+use hdfs_native::{
+    HdfsError as Native,
+    acl::{AclEntry, AclEntryScope, AclEntryType, FsAction},
+    client::FileStatus,
+};
+use std::time::Duration;
+use tokio::time::{Instant, sleep_until};
+
+/// Entries of one listing; beyond it the directory is none of ours.
+const ENTRIES_MAX: usize = 200_000;
+/// How long to wait between two looks at a file whose last writer is being shut out.
+const RECOVER_PAUSE: Duration = Duration::from_millis(250);
+
+/// A file or directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its URL.
+    pub url: String,
+    /// Whether it is a directory.
+    pub directory: bool,
+    /// How long it is. Of a file that is being written: up to where it was synced.
+    pub bytes: u64,
+    /// When it was last changed, in ms since 1970.
+    pub modified_ms: u64,
+    /// Whose it is.
+    pub owner: String,
+    /// And whose group's.
+    pub group: String,
+    /// The bits of its permission, as `0o700`.
+    pub permission: u32,
+}
+
+impl Entry {
+    /// The last part of its URL.
+    pub fn name(&self) -> &str {
+        self.url.rsplit('/').next().unwrap_or_default()
+    }
+}
+
+/// Somebody who may read beside the owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Grant {
+    /// Everybody.
+    Everybody,
+    /// A user.
+    User(String),
+    /// Everybody in a group.
+    Group(String),
+}
+
+impl Grant {
+    /// YARN's way of naming people: `user1,user2 group1,group2`, or `*`.
+    pub fn parse(list: &str) -> Vec<Grant> {
+        if list.trim() == "*" {
+            return vec![Grant::Everybody];
+        }
+        let (users, groups) = list.split_once(' ').unwrap_or((list, ""));
+        let names = |list: &str| -> Vec<String> {
+            let names = list.split(',').map(|name| name.trim().to_owned());
+            names.filter(|name| !name.is_empty()).collect()
+        };
+        let users = names(users).into_iter().map(Grant::User);
+        users
+            .chain(names(groups).into_iter().map(Grant::Group))
+            .collect()
+    }
+
+    fn entry(&self, scope: AclEntryScope, may: FsAction) -> AclEntry {
+        let (kind, name) = match self {
+            Grant::Everybody => (AclEntryType::Other, None),
+            Grant::User(name) => (AclEntryType::User, Some(name.clone())),
+            Grant::Group(name) => (AclEntryType::Group, Some(name.clone())),
+        };
+        AclEntry {
+            r#type: kind,
+            scope,
+            permissions: may,
+            name,
+        }
+    }
+}
+
+impl Hdfs {
+    fn entry(&self, status: FileStatus) -> Entry {
+        Entry {
+            url: self.url(&status.path),
+            directory: status.isdir,
+            bytes: status.length as u64,
+            modified_ms: status.modification_time,
+            owner: status.owner,
+            group: status.group,
+            permission: u32::from(status.permission),
+        }
+    }
+
+    /// What is at that place, if anything.
+    pub async fn stat(&self, place: &str, deadline: Instant) -> Result<Option<Entry>, HdfsError> {
+        let (client, path) = (self.client.clone(), self.path(place)?);
+        let call = async move { client.get_file_info(&path).await };
+        match self
+            .call(self.about("look at", place), deadline, call)
+            .await
+        {
+            Ok(status) => Ok(Some(self.entry(status))),
+            Err(error) if error.kind == Kind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What lies in a directory; nothing if there is no such directory.
+    pub async fn list(&self, place: &str, deadline: Instant) -> Result<Vec<Entry>, HdfsError> {
+        let (client, path) = (self.client.clone(), self.path(place)?);
+        let call = async move {
+            let entries = client.list_status_iter(&path, false);
+            let mut found = Vec::new();
+            while let Some(status) = entries.next().await {
+                found.push(status?);
+                if found.len() > ENTRIES_MAX {
+                    let words = format!("it has more than {ENTRIES_MAX} entries");
+                    return Err(Native::OperationFailed(words));
+                }
+            }
+            Ok(found)
+        };
+        match self.call(self.about("list", place), deadline, call).await {
+            Ok(found) => Ok(found.into_iter().map(|status| self.entry(status)).collect()),
+            Err(error) if error.kind == Kind::NotFound => Ok(Vec::new()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes a directory and what is missing above it. One that exists keeps its permission.
+    pub async fn mkdirs(
+        &self,
+        place: &str,
+        permission: u32,
+        deadline: Instant,
+    ) -> Result<(), HdfsError> {
+        let (client, path) = (self.client.clone(), self.path(place)?);
+        let call = async move { client.mkdirs(&path, permission, true).await };
+        self.call(self.about("make", place), deadline, call).await
+    }
+
+    /// Gives a file or directory another name, which nothing may have yet.
+    pub async fn rename(&self, from: &str, to: &str, deadline: Instant) -> Result<(), HdfsError> {
+        self.rename_to(from, to, false, deadline).await
+    }
+
+    /// Gives a file another name; the file that had it is gone in the same moment.
+    pub async fn replace(&self, from: &str, to: &str, deadline: Instant) -> Result<(), HdfsError> {
+        self.rename_to(from, to, true, deadline).await
+    }
+
+    async fn rename_to(
+        &self,
+        from: &str,
+        to: &str,
+        over: bool,
+        deadline: Instant,
+    ) -> Result<(), HdfsError> {
+        let (client, from, path) = (self.client.clone(), self.path(from)?, self.path(to)?);
+        let call = async move { client.rename(&from, &path, over).await };
+        self.call(self.about("put in place", to), deadline, call)
+            .await
+    }
+
+    /// Deletes a file, or a directory with all that is in it; whether there was one.
+    pub async fn delete(&self, place: &str, deadline: Instant) -> Result<bool, HdfsError> {
+        let (client, path) = (self.client.clone(), self.path(place)?);
+        if path == "/" {
+            return Err(HdfsError::new(
+                Kind::BadInput,
+                "the root of a file system is not deleted",
+            ));
+        }
+        let call = async move { client.delete(&path, true).await };
+        self.call(self.about("delete", place), deadline, call).await
+    }
+
+    /// Sets the bits of a permission, whatever the mask of files says.
+    pub async fn set_permission(
+        &self,
+        place: &str,
+        permission: u32,
+        deadline: Instant,
+    ) -> Result<(), HdfsError> {
+        let (client, path) = (self.client.clone(), self.path(place)?);
+        let call = async move { client.set_permission(&path, permission).await };
+        self.call(self.about("set the permission of", place), deadline, call)
+            .await
+    }
+
+    /// Lets others read a directory and what will lie in it, beside its owner. Not every cluster can: see
+    /// `dfs.namenode.acls.enabled`.
+    pub async fn allow_reading(
+        &self,
+        place: &str,
+        whom: &[Grant],
+        deadline: Instant,
+    ) -> Result<(), HdfsError> {
+        if whom.is_empty() {
+            return Ok(());
+        }
+        let (client, path) = (self.client.clone(), self.path(place)?);
+        let both = [AclEntryScope::Access, AclEntryScope::Default];
+        let entries = both.iter().flat_map(|scope| {
+            whom.iter()
+                .map(|one| one.entry(scope.clone(), FsAction::ReadExecute))
+        });
+        let entries: Vec<_> = entries.collect();
+        let call = async move { client.modify_acl_entries(&path, entries).await };
+        self.call(self.about("let others read", place), deadline, call)
+            .await
+    }
+
+    /// Keeps a file to its owner although its directory lets others read.
+    pub async fn keep_private(&self, place: &str, deadline: Instant) -> Result<(), HdfsError> {
+        let (client, path) = (self.client.clone(), self.path(place)?);
+        let call = async move {
+            client.remove_acl(&path).await?;
+            client.set_permission(&path, 0o600).await
+        };
+        self.call(self.about("set the permission of", place), deadline, call)
+            .await
+    }
+
+    /// Shuts the writer of a file out, and waits until the file is closed: what was synced can then be read, and nothing
+    /// more is added. A file that is closed already stays as it is.
+    pub async fn recover(&self, place: &str, deadline: Instant) -> Result<(), HdfsError> {
+        let path = self.path(place)?;
+        loop {
+            let (client, path) = (self.client.clone(), path.clone());
+            let call = async move { client.recover_lease(&path).await };
+            match self
+                .call(self.about("take over", place), deadline, call)
+                .await
+            {
+                Ok(true) => return Ok(()),
+                Ok(false) => {}
+                // So is a recovery that was begun a moment ago.
+                Err(error) if error.kind == Kind::LeaseLost => {}
+                Err(error) => return Err(error),
+            }
+            let next = Instant::now() + RECOVER_PAUSE;
+            if next >= deadline {
+                return Err(self
+                    .about("take over", place)
+                    .failed(Kind::Unreachable, "its last block was not closed in time"));
+            }
+            sleep_until(next).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn people_are_named_as_yarn_names_them() {
+        let user = |name: &str| Grant::User(name.into());
+        let group = |name: &str| Grant::Group(name.into());
+        assert_eq!(Grant::parse("a, b"), [user("a"), group("b")]);
+        assert_eq!(
+            Grant::parse("a,b c,d"),
+            [user("a"), user("b"), group("c"), group("d")]
+        );
+        assert_eq!(Grant::parse(" c"), [group("c")]);
+        assert_eq!(Grant::parse("*"), [Grant::Everybody]);
+        assert_eq!(Grant::parse(""), []);
+    }
+}

@@ -1,0 +1,159 @@
+//! Which file lies where. All names are URLs.
+//!
+//! ```text
+//! <home>/.ydl/                  0700, or what `staging:` names
+//!   content/<sha256>.<ending>   files that jobs share, by what is in them
+//!   content/.aside-…            such files while they are written
+//!   cleaning                    there while somebody cleans
+//!   cleaned                     when that was last done
+//!   jobs/<application>/         0700
+//!     job.json uses.json certificate.pem client.token hadoop.json
+//!     master.json journal.<attempt> events.jsonl result.json
+//!     logs/<role>/<index>/<attempt>/stdout.0 …
+//! ```
+
+use ydl_core::TaskId;
+
+/// Where a user's jobs are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    root: String,
+}
+
+/// Where one job is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobPlace {
+    dir: String,
+}
+
+impl Layout {
+    /// Everything below that directory.
+    pub fn at(root: impl Into<String>) -> Layout {
+        let root: String = root.into();
+        Layout {
+            root: root.trim_end_matches('/').to_owned(),
+        }
+    }
+
+    /// Where it is if nobody says otherwise, in a user's home directory.
+    pub fn in_home(home: &str) -> Layout {
+        Layout::at(format!("{}/.ydl", home.trim_end_matches('/')))
+    }
+
+    /// The directory itself.
+    pub fn root(&self) -> &str {
+        &self.root
+    }
+
+    /// What jobs share.
+    pub fn contents(&self) -> String {
+        format!("{}/content", self.root)
+    }
+
+    /// A shared file by the name it has among them.
+    pub fn content(&self, name: &str) -> String {
+        format!("{}/content/{name}", self.root)
+    }
+
+    /// There while somebody cleans.
+    pub fn cleaning(&self) -> String {
+        format!("{}/cleaning", self.root)
+    }
+
+    /// Written when somebody has cleaned.
+    pub fn cleaned(&self) -> String {
+        format!("{}/cleaned", self.root)
+    }
+
+    /// All jobs.
+    pub fn jobs(&self) -> String {
+        format!("{}/jobs", self.root)
+    }
+
+    /// A job's own directory.
+    pub fn job(&self, id: &str) -> JobPlace {
+        JobPlace::at(format!("{}/jobs/{id}", self.root))
+    }
+}
+
+impl JobPlace {
+    /// The job in that directory.
+    pub fn at(dir: impl Into<String>) -> JobPlace {
+        let dir: String = dir.into();
+        JobPlace {
+            dir: dir.trim_end_matches('/').to_owned(),
+        }
+    }
+
+    /// The directory itself.
+    pub fn dir(&self) -> &str {
+        &self.dir
+    }
+
+    fn file(&self, name: &str) -> String {
+        format!("{}/{name}", self.dir)
+    }
+
+    /// What was submitted.
+    pub fn submitted(&self) -> String {
+        self.file("job.json")
+    }
+
+    /// Which shared files it uses.
+    pub fn uses(&self) -> String {
+        self.file("uses.json")
+    }
+
+    /// The certificate of its masters.
+    pub fn certificate(&self) -> String {
+        self.file("certificate.pem")
+    }
+
+    /// The owner's token.
+    pub fn token(&self) -> String {
+        self.file("client.token")
+    }
+
+    /// The cluster's configuration as the submitter knew it.
+    pub fn hadoop(&self) -> String {
+        self.file("hadoop.json")
+    }
+
+    /// Where its master is.
+    pub fn master(&self) -> String {
+        self.file("master.json")
+    }
+
+    /// The inputs of the core while that master lived; a broken file is followed by part 1, 2, …
+    pub fn journal(&self, attempt: u32, part: u32) -> String {
+        match part {
+            0 => self.file(&format!("journal.{attempt}")),
+            _ => self.file(&format!("journal.{attempt}.{part}")),
+        }
+    }
+
+    /// The facts.
+    pub fn events(&self) -> String {
+        self.file("events.jsonl")
+    }
+
+    /// The last view.
+    pub fn result(&self) -> String {
+        self.file("result.json")
+    }
+
+    /// All logs.
+    pub fn logs(&self) -> String {
+        self.file("logs")
+    }
+
+    /// The logs of one attempt.
+    pub fn attempt_logs(&self, task: &TaskId, attempt: u32) -> String {
+        format!(
+            "{}/logs/{}/{}/{attempt}",
+            self.dir,
+            task.role.as_str(),
+            task.index
+        )
+    }
+}

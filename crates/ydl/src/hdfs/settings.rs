@@ -1,0 +1,57 @@
+//! The cluster's configuration as pairs: the nodes' own files may say something else, or not be there at all.
+
+use std::collections::BTreeMap;
+use yarn_native::config::{Config, Environment};
+
+/// Keys that hold, or lead to, something secret.
+const SECRET: [&str; 4] = ["password", "secret", "credential", "private.key"];
+/// A value longer than this is nobody's setting of a client.
+const VALUE_BYTES_MAX: usize = 64 << 10;
+
+/// The whole configuration, variables replaced, without what looks secret.
+pub fn pairs(config: &Config) -> BTreeMap<String, String> {
+    let mut pairs = BTreeMap::new();
+    for key in config.keys_under("") {
+        let low = key.to_lowercase();
+        if SECRET.iter().any(|word| low.contains(word)) {
+            continue;
+        }
+        // A value that cannot be resolved is nobody's, as long as nobody asks for it.
+        if let Ok(Some(value)) = config.value(key)
+            && value.text.len() <= VALUE_BYTES_MAX
+        {
+            pairs.insert(key.to_owned(), value.text);
+        }
+    }
+    pairs
+}
+
+/// The configuration that [`pairs`] came from, as far as it was carried along.
+pub fn config(pairs: &BTreeMap<String, String>, environment: Environment) -> Config {
+    let mut config = Config::defaults(environment);
+    for (key, value) in pairs {
+        config.set(
+            key,
+            value.as_str(),
+            "the configuration of whoever submitted",
+        );
+    }
+    config
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_configuration_travels_without_its_secrets() {
+        let mut first = Config::defaults(Environment::default());
+        first.set("fs.defaultFS", "hdfs://${here}:9000", "a test");
+        first.set("here", "namenode", "a test");
+        first.set("ssl.client.keystore.password", "hunter2", "a test");
+        let carried = pairs(&first);
+        assert!(!carried.values().any(|value| value == "hunter2"));
+        let second = config(&carried, Environment::default());
+        assert_eq!(second.default_fs().unwrap(), "hdfs://namenode:9000");
+    }
+}

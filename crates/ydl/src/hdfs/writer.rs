@@ -1,0 +1,126 @@
+//! A file that grows.
+
+use super::{
+    connect::Hdfs,
+    error::{HdfsError, Kind},
+};
+use bytes::Bytes;
+use hdfs_native::{WriteOptions, file::FileWriter};
+use std::{fmt, future::Future};
+use tokio::time::Instant;
+
+/// A file that grows. After an error nothing more can be written to it: what was synced stays, the rest may be lost.
+pub struct Writer {
+    hdfs: Hdfs,
+    place: String,
+    file: Option<FileWriter>,
+    written: u64,
+}
+
+impl Hdfs {
+    /// A new file; one that exists already is an error. The directory must be there.
+    pub async fn create(
+        &self,
+        place: &str,
+        permission: u32,
+        deadline: Instant,
+    ) -> Result<Writer, HdfsError> {
+        let (client, path) = (self.client.clone(), self.path(place)?);
+        let options = WriteOptions::default()
+            .permission(permission)
+            .create_parent(false);
+        let call = async move { client.create(&path, &options).await };
+        let file = self
+            .call(self.about("create", place), deadline, call)
+            .await?;
+        Ok(Writer {
+            hdfs: self.clone(),
+            place: place.to_owned(),
+            file: Some(file),
+            written: 0,
+        })
+    }
+
+    /// A file that exists and is closed, to be written on.
+    pub async fn append(&self, place: &str, deadline: Instant) -> Result<Writer, HdfsError> {
+        let (client, path) = (self.client.clone(), self.path(place)?);
+        let call = async move { client.append(&path).await };
+        let file = self
+            .call(self.about("write to", place), deadline, call)
+            .await?;
+        Ok(Writer {
+            hdfs: self.clone(),
+            place: place.to_owned(),
+            file: Some(file),
+            written: 0,
+        })
+    }
+}
+
+impl fmt::Debug for Writer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Writer({})", self.place)
+    }
+}
+
+impl Writer {
+    /// Adds bytes. They reach readers, and survive this process, with the next [`Writer::sync`].
+    pub async fn write(
+        &mut self,
+        bytes: impl Into<Bytes>,
+        deadline: Instant,
+    ) -> Result<(), HdfsError> {
+        let bytes = bytes.into();
+        let length = bytes.len() as u64;
+        self.step(deadline, |mut file| async move {
+            let done = file.write_bytes(bytes).await.map(|_| ());
+            (file, done)
+        })
+        .await?;
+        self.written += length;
+        Ok(())
+    }
+
+    /// Returns when everything written is on the disks of the DataNodes.
+    pub async fn sync(&mut self, deadline: Instant) -> Result<(), HdfsError> {
+        self.step(deadline, |mut file| async move {
+            let done = file.hsync().await;
+            (file, done)
+        })
+        .await
+    }
+
+    /// Ends the file.
+    pub async fn close(mut self, deadline: Instant) -> Result<(), HdfsError> {
+        self.step(deadline, |mut file| async move {
+            let done = file.close().await;
+            (file, done)
+        })
+        .await
+    }
+
+    /// How much was written by this writer.
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// The file's place, as it was given.
+    pub fn place(&self) -> &str {
+        &self.place
+    }
+
+    async fn step<F: Future<Output = (FileWriter, hdfs_native::Result<()>)> + Send + 'static>(
+        &mut self,
+        deadline: Instant,
+        step: impl FnOnce(FileWriter) -> F,
+    ) -> Result<(), HdfsError> {
+        let about = self.hdfs.about("write", &self.place);
+        let Some(file) = self.file.take() else {
+            return Err(about.failed(Kind::Other, "an earlier write to it has failed"));
+        };
+        let (file, done) = self.hdfs.contained(&about, deadline, step(file)).await?;
+        done.map_err(|error| about.understood(error))?;
+        self.file = Some(file);
+        Ok(())
+    }
+}
