@@ -113,8 +113,8 @@ pub enum Verb {
     /// Be the agent of a container
     #[command(hide = true)]
     Agent {
-        /// The container's directory
-        dir: PathBuf,
+        /// The container's directory; in a container of a cluster it is not said
+        dir: Option<PathBuf>,
     },
     /// Be the keeper of a program
     #[command(hide = true)]

@@ -31,6 +31,15 @@ pub const CONTAINER: &str = "YDL_CONTAINER";
 /// Begins the name of each port the role asked for: `YDL_PORT_HTTP`.
 pub const PORT_PREFIX: &str = "YDL_PORT_";
 
+/// The tokens of a container on a cluster; its program finds those it may use there.
+pub const HADOOP_TOKEN_FILE_LOCATION: &str = "HADOOP_TOKEN_FILE_LOCATION";
+/// Who a program is to a cluster that believes everybody.
+pub const HADOOP_USER_NAME: &str = "HADOOP_USER_NAME";
+/// What a NodeManager calls its node.
+pub const NM_HOST: &str = "NM_HOST";
+/// The user of a container, whoever its processes belong to.
+pub const USER: &str = "USER";
+
 /// Where the state of local jobs is kept: `$XDG_STATE_HOME/ydl`.
 pub const XDG_STATE_HOME: &str = "XDG_STATE_HOME";
 /// Without colours, whatever the terminal can do.

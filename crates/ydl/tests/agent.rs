@@ -1,7 +1,9 @@
 //! One real agent, and a master that a test plays: answers late, lost, repeated, or none at all.
 
 use std::{
-    path::PathBuf,
+    collections::BTreeMap,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     sync::Arc,
     time::{Duration, Instant},
@@ -11,10 +13,11 @@ use tokio::{
     sync::{mpsc, oneshot},
     time::{sleep, timeout},
 };
+use yarn_native::credentials::{Credentials, Format};
 use ydl::{
-    agent::setting::Setting,
+    agent::setting::{DELIVERED, Delivered, Setting},
     jobfile,
-    jobs::{JobDir, Offer, Place, Submitted},
+    jobs::{Content, JobDir, Offer, Place, Staged, Submitted},
     talk::{AgentReport, Sync, Synced},
     wire::{
         request::{Head, Reply, Request},
@@ -23,7 +26,10 @@ use ydl::{
         tls::Identity,
     },
 };
-use ydl_core::{Cluster, ContainerId, Order, Run, Span, TaskId, Time};
+use ydl_core::{
+    Cluster, ContainerId, JobSpec, Order, Run, Span, TaskId, Time,
+    spec::{Draft, Environment},
+};
 
 /// Far more than anything here takes; reached only when something is wrong.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -56,25 +62,54 @@ struct Scene {
 }
 
 impl Scene {
+    /// On this machine.
     fn new(script: &str, more: &str) -> Scene {
+        let place = Place::Local(Offer {
+            memory_mib: 1024,
+            vcores: 1,
+            gpus: Vec::new(),
+        });
+        Scene::at(script, more, place)
+    }
+
+    /// As a NodeManager starts it.
+    fn in_container(script: &str, more: &str) -> Scene {
+        let content = Content {
+            url: "hdfs://127.0.0.1:1/ydl".to_owned(),
+            bytes: 1,
+            modified_ms: 1,
+            unpack: false,
+            own: false,
+        };
+        // Nobody listens at port 1.
+        let place = Place::Yarn(Staged {
+            dir: "hdfs://127.0.0.1:1/user/me/.ydl/jobs/t-aaaaaa".to_owned(),
+            home: "hdfs://127.0.0.1:1/user/me".to_owned(),
+            binary: content,
+            files: BTreeMap::new(),
+            environment: None,
+        });
+        Scene::at(script, more, place)
+    }
+
+    fn at(script: &str, more: &str, runs: Place) -> Scene {
         let dir = tempfile::tempdir().expect("a directory");
         let job = JobDir::at(dir.path());
         let file = dir.path().join("job.yaml");
         let script = serde_json::to_string(script).expect("a string");
         let yaml = format!("name: t\nroles: {{worker: {{shell: {script}}}}}\n{more}\n");
         std::fs::write(&file, yaml).expect("a job file");
+        let job_file = jobfile::load(&file).and_then(|file| file.job());
+        let mut draft = Draft::from(job_file.expect("a job"));
+        if matches!(runs, Place::Yarn(_)) {
+            draft.environment = Environment::Archive("env.tar.gz".to_owned());
+        }
         let submitted = Submitted {
             id: "t-aaaaaa".to_owned(),
             at: Time(0),
             from: dir.path().to_owned(),
-            spec: jobfile::load(&file)
-                .and_then(|file| file.job())
-                .expect("a job"),
-            place: Place::Local(Offer {
-                memory_mib: 1024,
-                vcores: 1,
-                gpus: Vec::new(),
-            }),
+            spec: JobSpec::new(draft).expect("a job"),
+            place: runs.clone(),
         };
         let json = serde_json::to_vec(&submitted).expect("json");
         std::fs::write(job.submitted_file(), json).expect("job.json");
@@ -91,8 +126,30 @@ impl Scene {
             host: "127.0.0.1".to_owned(),
             staging: None,
         };
-        let token = |scope: Scope| secret.token(&scope);
-        setting.write(&place, token).expect("a setting");
+        let mut agent = Command::new(env!("CARGO_BIN_EXE_ydl"));
+        agent
+            .arg("agent")
+            .stdin(Stdio::null())
+            .stderr(Stdio::null());
+        match runs {
+            Place::Local(_) => {
+                let token = |scope: Scope| secret.token(&scope);
+                setting.write(&place, token).expect("a setting");
+                agent.arg(&place);
+            }
+            Place::Yarn(staged) => {
+                deliver(dir.path(), setting, staged, &secret);
+                agent
+                    .current_dir(dir.path())
+                    .env(
+                        "HADOOP_TOKEN_FILE_LOCATION",
+                        dir.path().join("container_tokens"),
+                    )
+                    .env("NM_HOST", "127.0.0.1")
+                    .env("USER", "me")
+                    .env("CUDA_VISIBLE_DEVICES", "3,5");
+            }
+        }
 
         let (ask, questions) = mpsc::channel::<Asked>(16);
         let admit = move |head: &Head| {
@@ -126,13 +183,7 @@ impl Scene {
             admit,
             answer,
         ));
-        let agent = Command::new(env!("CARGO_BIN_EXE_ydl"))
-            .arg("agent")
-            .arg(&place)
-            .stdin(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("an agent");
+        let agent = agent.spawn().expect("an agent");
         Scene {
             dir,
             agent,
@@ -180,6 +231,29 @@ impl Drop for Scene {
         let _ = self.agent.kill();
         let _ = self.agent.wait();
     }
+}
+
+/// What an agent on a cluster finds: credentials with its setting in them, and the client's configuration.
+fn deliver(dir: &Path, setting: Setting, staged: Staged, secret: &Secret) {
+    let name = setting.container.as_str().to_owned();
+    let token = |scope: Scope| secret.token(&scope).expect("a token").as_str().to_owned();
+    let delivered = Delivered {
+        agent_token: token(Scope::Agent(name.clone())),
+        program_token: token(Scope::Program(name)),
+        setting: Setting {
+            job: PathBuf::new(),
+            host: String::new(),
+            staging: Some(staged.dir),
+            ..setting
+        },
+    };
+    let mut credentials = Credentials::default();
+    let json = serde_json::to_vec(&delivered).expect("json");
+    credentials.set_secret(DELIVERED, json);
+    let file = dir.join("container_tokens");
+    credentials.write(&file, Format::Writable).expect("a file");
+    let config = r#"{"fs.defaultFS": "hdfs://127.0.0.1:1"}"#;
+    std::fs::write(dir.join("hadoop.json"), config).expect("a configuration");
 }
 
 fn wait(round: u32) -> Order {
@@ -356,4 +430,41 @@ async fn a_late_answer_counts_from_when_it_was_asked_for() {
     scene.left().await;
     let after = answered.elapsed();
     assert!(after < Duration::from_secs(3), "{after:?}");
+}
+
+#[tokio::test]
+async fn a_program_in_a_container_finds_the_clusters_tokens_and_none_of_its_agents() {
+    let script =
+        "env | grep -E '^(CUDA|HADOOP|YDL)_'; cat $HADOOP_TOKEN_FILE_LOCATION; echo; python";
+    let mut scene = Scene::in_container(script, "");
+    let bin = scene.dir.path().join("environment/venv/bin");
+    std::fs::create_dir_all(&bin).expect("an environment");
+    let python = bin.join("python");
+    std::fs::write(&python, "#!/bin/sh\necho this is python").expect("a program");
+    std::fs::set_permissions(&python, PermissionsExt::from_mode(0o755)).expect("a mode");
+    scene.next().await.order(1, &wait(1));
+    let asked = scene.report().await;
+    let [AgentReport::Ready { endpoint, .. }] = &asked.sync.reports[..] else {
+        panic!("{:?}", asked.sync.reports)
+    };
+    assert_eq!(endpoint.host, "127.0.0.1");
+    asked.order(2, &run(1));
+    loop {
+        let asked = scene.report().await;
+        let ended = |it: &AgentReport| matches!(it, AgentReport::Exited { exit, .. } if exit.code == Some(0));
+        let over = asked.sync.reports.iter().any(ended);
+        asked.answer(Reply::empty());
+        if over {
+            break;
+        }
+    }
+    let log = std::fs::read(scene.log()).expect("a log");
+    let log = String::from_utf8_lossy(&log);
+    let has = |line: &str| log.lines().any(|one| one == line);
+    assert!(has("CUDA_VISIBLE_DEVICES=3,5"), "{log}");
+    assert!(has("HADOOP_USER_NAME=me"), "{log}");
+    assert!(has("this is python"), "{log}");
+    assert!(log.contains("HDTS"), "its tokens: {log}");
+    assert!(!log.contains("agent_token"), "{log}");
+    assert!(!log.contains("agent.container_1."), "{log}");
 }

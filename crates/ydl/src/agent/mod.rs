@@ -1,5 +1,6 @@
 //! The agent: what runs in every container, and the hands that run a program there.
 
+mod container;
 pub mod exec;
 pub mod keeper;
 pub mod keeping;
@@ -16,16 +17,20 @@ mod tail;
 
 use std::{path::PathBuf, process::ExitCode};
 
-/// Runs an agent in the container whose directory this is, until it has nothing left to do.
+/// Runs an agent in the container whose directory this is, until it has nothing left to do. Without a directory it is in
+/// a container of a cluster, and finds there what it needs.
 ///
 /// One thread is enough, and small: what is slow goes on in processes and pipes.
-pub fn run(dir: PathBuf) -> ExitCode {
+pub fn run(dir: Option<PathBuf>) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
     let lived = match runtime {
         Ok(runtime) => {
-            let lived = runtime.block_on(async { life::Agent::new(dir)?.live().await });
+            let lived = runtime.block_on(async {
+                let dir = dir.map_or_else(container::arrive, Ok)?;
+                life::Agent::new(dir)?.live().await
+            });
             // Outputs that are still being copied when the agent must go are not waited for.
             runtime.shutdown_background();
             lived

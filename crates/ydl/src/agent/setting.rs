@@ -56,6 +56,8 @@ impl fmt::Debug for Delivered {
 pub const AGENT_TOKEN: &str = "agent.token";
 /// The token of the program it runs.
 pub const PROGRAM_TOKEN: &str = "program.token";
+/// The cluster's tokens that the program may use.
+pub const PROGRAM_CREDENTIALS: &str = "program.credentials";
 const FILE: &str = "agent.json";
 /// The largest setting that is read.
 const BYTES_MAX: u64 = 1 << 20;

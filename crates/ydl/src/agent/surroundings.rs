@@ -3,11 +3,11 @@
 use super::{
     output::{OutputSpec, Rotation},
     program::ProgramSpec,
-    setting::{PROGRAM_TOKEN, Setting},
+    setting::{PROGRAM_CREDENTIALS, PROGRAM_TOKEN, Setting},
 };
 use crate::{
     env,
-    jobs::{JobDir, Submitted},
+    jobs::{JobDir, Place, Submitted},
 };
 use std::{
     collections::BTreeMap,
@@ -95,8 +95,17 @@ impl Surroundings {
             .filter_map(text)
             .filter(|(name, _)| !ours(name));
         let mut all: BTreeMap<_, _> = inherited.collect();
-        if let Environment::Directory(path) = &submitted.spec.environment {
-            activate(&mut all, path);
+        if let Some(path) = self.environment(submitted)? {
+            activate(&mut all, &path.to_string_lossy());
+        }
+        let credentials = self.dir.join(PROGRAM_CREDENTIALS);
+        if credentials.exists() {
+            let name = env::HADOOP_TOKEN_FILE_LOCATION.to_owned();
+            all.insert(name, credentials.to_string_lossy().into_owned());
+        }
+        if let (Place::Yarn(_), Some(user)) = (&submitted.place, all.get(env::USER).cloned()) {
+            // Processes may belong to the NodeManager's user; the files they use belong to the job's.
+            all.entry(env::HADOOP_USER_NAME.to_owned()).or_insert(user);
         }
         let path = |path: PathBuf| path.to_string_lossy().into_owned();
         let checkpoint = self.job.checkpoint();
@@ -136,6 +145,17 @@ impl Surroundings {
         Ok(all)
     }
 
+    /// What `python` means to the program.
+    fn environment(&self, submitted: &Submitted) -> Result<Option<PathBuf>, String> {
+        match (&submitted.spec.environment, &submitted.place) {
+            (Environment::System, _) => Ok(None),
+            (Environment::Directory(path), Place::Local(_)) => Ok(Some(path.into())),
+            (Environment::Directory(_) | Environment::Archive(_), _) => {
+                unpacked(&self.job.path().join("environment")).map(Some)
+            }
+        }
+    }
+
     /// A link to each of the job's files: all tasks share one copy, taken at submit.
     fn link_files(&self, spec: &ydl_core::JobSpec) -> io::Result<()> {
         let work = self.work();
@@ -170,6 +190,20 @@ impl Surroundings {
     }
 }
 
+/// Where `bin` is in an environment that was unpacked there. Some pack its content, others its directory.
+fn unpacked(dir: &Path) -> Result<PathBuf, String> {
+    let has_bin = |dir: &PathBuf| dir.join("bin").is_dir();
+    let inside = fs::read_dir(dir).into_iter().flatten().flatten();
+    let mut inside: Vec<_> = inside.map(|entry| entry.path()).filter(has_bin).collect();
+    inside.sort();
+    let mut candidates = std::iter::once(dir.to_owned())
+        .filter(has_bin)
+        .chain(inside);
+    candidates
+        .next()
+        .ok_or_else(|| format!("there is no `bin` in the environment `{}`", dir.display()))
+}
+
 /// What a person gets by activating a virtual environment.
 fn activate(env: &mut BTreeMap<String, String>, path: &str) {
     let bin = format!("{path}/bin");
@@ -180,4 +214,33 @@ fn activate(env: &mut BTreeMap<String, String>, path: &str) {
     env.insert("PATH".to_owned(), bin + &before);
     env.insert("VIRTUAL_ENV".to_owned(), path.to_owned());
     env.remove("PYTHONHOME");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_environment_is_found_at_its_top_or_one_level_down() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = unpacked(dir.path()).unwrap_err();
+        assert!(error.starts_with("there is no `bin` in the environment `"));
+        fs::create_dir_all(dir.path().join("venv-1.2/bin")).unwrap();
+        fs::create_dir_all(dir.path().join("other/lib")).unwrap();
+        assert_eq!(unpacked(dir.path()).unwrap(), dir.path().join("venv-1.2"));
+        fs::create_dir(dir.path().join("bin")).unwrap();
+        assert_eq!(unpacked(dir.path()).unwrap(), dir.path());
+    }
+
+    #[test]
+    fn an_active_environment_comes_first_in_the_path() {
+        let mut env = BTreeMap::from([
+            ("PATH".to_owned(), "/usr/bin".to_owned()),
+            ("PYTHONHOME".to_owned(), "/old".to_owned()),
+        ]);
+        activate(&mut env, "/venv");
+        assert_eq!(env["PATH"], "/venv/bin:/usr/bin");
+        assert_eq!(env["VIRTUAL_ENV"], "/venv");
+        assert!(!env.contains_key("PYTHONHOME"));
+    }
 }

@@ -2,9 +2,13 @@
 
 use super::Agent;
 use crate::{
-    agent::ports::{Hold, Need, Slot},
+    agent::{
+        container::is_of_this_node,
+        ports::{Hold, Need, Slot},
+    },
     talk::AgentReport,
 };
+use std::net::{IpAddr, Ipv4Addr};
 use ydl_core::Endpoint;
 
 /// What the agent was last made ready for.
@@ -41,9 +45,9 @@ impl Agent {
         same: bool,
     ) -> Result<Endpoint, String> {
         let host = self.setting.host.clone();
-        let ip = host
-            .parse()
-            .map_err(|_| format!("`{host}` is not an address"))?;
+        // A node that others reach by a name, or by an address that is not its own, is reached on all of its own.
+        let own = host.parse().ok().filter(|ip| is_of_this_node(*ip));
+        let ip = own.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
         let range = self.submitted.spec.ports;
         match &mut self.hold {
             Some(hold) if same => hold.retake().map_err(|e| e.to_string())?,
