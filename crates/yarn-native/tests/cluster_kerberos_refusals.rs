@@ -125,6 +125,8 @@ async fn an_expired_ticket_is_told(config: &Config) {
         "{shown}"
     );
     assert!(!shown.contains("Success"), "{shown}");
+    let named = format!("{}`)", scratch("expired").display());
+    assert!(shown.ends_with(&named), "{shown}");
     assert!(error.hint().is_some_and(|hint| hint.contains("kinit")));
 }
 

@@ -22,8 +22,12 @@ impl Credentials {
     /// Finds tickets, or gets them with the keytab; may wait for a Kerberos server.
     pub(super) fn acquire(gss: &Arc<Functions>, tickets: &Tickets) -> Result<Self, SecurityError> {
         match tickets {
-            Tickets::Default => Self::find(gss, None, &[]),
-            Tickets::Cache(name) => Self::find(gss, None, &[(c"ccache", text(name)?)]),
+            Tickets::Default => Self::find(gss, None, &[]).map_err(|error| {
+                let cache = std::env::var("KRB5CCNAME");
+                name_cache(error, cache.as_deref().unwrap_or("the default cache"))
+            }),
+            Tickets::Cache(name) => Self::find(gss, None, &[(c"ccache", text(name)?)])
+                .map_err(|error| name_cache(error, name)),
             Tickets::Keytab { path, principal } => {
                 let unusable = |reason| SecurityError::Keytab {
                     path: path.display().to_string(),
@@ -128,6 +132,16 @@ impl Credentials {
             return Err(SecurityError::TicketExpired { reason });
         }
         Ok(())
+    }
+}
+
+/// The library says which cache holds no ticket, but not which holds an old one.
+fn name_cache(error: SecurityError, cache: &str) -> SecurityError {
+    match error {
+        SecurityError::TicketExpired { reason } => SecurityError::TicketExpired {
+            reason: format!("{reason} (`{cache}`)"),
+        },
+        other => other,
     }
 }
 
