@@ -310,7 +310,7 @@ fn waits_make_sense() {
     check(
         |draft| draft.deadlines.silence = Span(999),
         expect![
-            "`deadlines.silence`: a healthy agent may be quiet for up to a second; hint: 1s is the least, 30s is usual"
+            "`deadlines.silence`: a healthy agent may be quiet for up to a second; hint: 1s is the least, 60s is usual"
         ],
     );
 }

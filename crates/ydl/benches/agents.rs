@@ -16,7 +16,7 @@ use tokio::{sync::Barrier, task::JoinSet};
 use ydl::{
     backend::{Backend, Deposed, Launch},
     jobs::JobDir,
-    master::{inbox::inbox, serve, shell::Master},
+    master::{inbox::inbox, journal::Journal, past::Past, serve, shell::Master},
     talk::{AgentReport, Sync, Synced},
     wire::{
         client::{Client, Payload},
@@ -153,7 +153,8 @@ fn master(agents: u32, dir: PathBuf) {
             letters,
             std::future::pending(),
         ));
-        let master = Master::new(spec(agents), JobDir::at(dir), Paper::default(), None, None);
+        let past = Past::none(spec(agents), None);
+        let master = Master::new(past, JobDir::at(dir), Paper::default(), None::<Journal>);
         let outcome = master.run(inbox).await.expect("nobody deposes it");
         serving.abort();
         let peak = status_kib(std::process::id(), "VmHWM:") as f64 / 1024.0;

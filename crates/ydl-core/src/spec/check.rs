@@ -276,6 +276,6 @@ fn deadlines(all: &mut Complaints, draft: &Draft) {
     }
     if d.silence.0 < SHORTEST_SILENCE_MS {
         let what = "a healthy agent may be quiet for up to a second".to_string();
-        all.add("deadlines.silence", what, "1s is the least, 30s is usual");
+        all.add("deadlines.silence", what, "1s is the least, 60s is usual");
     }
 }

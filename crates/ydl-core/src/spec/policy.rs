@@ -108,7 +108,7 @@ impl Default for Deadlines {
             join: Span::minutes(2),
             start: Span::minutes(2),
             run: None,
-            silence: Span::seconds(30),
+            silence: Span::seconds(60),
             grace: Span::seconds(10),
             stop: Span::seconds(20),
             save: Span::minutes(10),

@@ -468,8 +468,8 @@ pub const KEYS: &[Key] = &[
     key(
         "deadlines.silence",
         "time",
-        "`30s`",
-        "30s",
+        "`60s`",
+        "60s",
         "How long an agent may be quiet.",
     ),
     key(

@@ -33,9 +33,15 @@ struct Known {
 impl Agents {
     /// Orders are numbered from `first` on, which no other master of this job may have done: an agent that has seen
     /// the order of that number from another would never be told of ours.
-    pub(super) fn new(first: u64) -> Agents {
+    ///
+    /// The core takes those whose containers an earlier master has left for quiet until they are heard.
+    pub(super) fn new<'a>(first: u64, left: impl IntoIterator<Item = &'a ContainerId>) -> Agents {
         let agents = BTreeMap::new();
-        Agents { agents, first }
+        let mut all = Agents { agents, first };
+        for container in left {
+            all.known(container).quiet = true;
+        }
+        all
     }
 
     /// An agent has spoken. True if it had been quiet.

@@ -1,7 +1,7 @@
 //! The master's doors: who may ask what, and how long an answer may be waited for.
 
 use super::{
-    inbox::{Letter, Question},
+    inbox::{Kept, Letter, Question},
     kv::{OnlyIf, Op, Wait},
     store::Wish,
 };
@@ -67,13 +67,24 @@ pub(super) async fn answer(scope: Scope, request: Request, inbox: mpsc::Sender<L
         Err(reply) => return reply,
     };
     let may_wait = question.may_wait();
+    let says_something = question.says_something();
     let wait = wait.filter(|_| may_wait).unwrap_or(ANSWER_MAX);
     let (answer, answered) = oneshot::channel();
-    if inbox.send(Letter { question, answer }).await.is_err() {
+    let kept = Kept::default();
+    let letter = Letter {
+        question,
+        answer,
+        kept: kept.clone(),
+    };
+    if inbox.send(letter).await.is_err() {
         return over();
     }
     match timeout(wait, answered).await {
         Ok(Ok(answer)) => answer.into(),
+        // Whoever was told "nothing new" would not say it again.
+        Ok(Err(_)) | Err(_) if says_something && !kept.is_set() => {
+            Reply::error(503, "the master has not written it down in time", None)
+        }
         // Nothing has changed, or the master is ending: ask again.
         Ok(Err(_)) | Err(_) if may_wait => Reply::empty(),
         Ok(Err(_)) => over(),

@@ -1,6 +1,10 @@
 //! What comes to the master from outside: one bounded inbox, each question with the place its answer goes to.
 
 use crate::{talk, wire::request::Reply};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 use tokio::sync::{mpsc, oneshot};
 use ydl_core::{ContainerId, RoleName};
 
@@ -14,6 +18,24 @@ pub struct Letter {
     pub question: Question,
     /// Where the answer goes.
     pub answer: oneshot::Sender<Answer>,
+    /// Whether what it says is safe.
+    pub kept: Kept,
+}
+
+/// Set when what a letter said is safe in the diary: whoever sent it need not say it again.
+#[derive(Clone, Debug, Default)]
+pub struct Kept(Arc<AtomicBool>);
+
+impl Kept {
+    /// It is safe.
+    pub fn set(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    /// Whether it is.
+    pub fn is_set(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
 }
 
 /// What goes back.
@@ -85,6 +107,11 @@ impl Question {
             }
             Question::Kill(_) | Question::Scale { .. } => false,
         }
+    }
+
+    /// Whether the master is told something by it that must not be forgotten.
+    pub fn says_something(&self) -> bool {
+        matches!(self, Question::Sync(_, sync) if !sync.reports.is_empty())
     }
 }
 

@@ -2,8 +2,9 @@
 
 use super::{
     api,
-    inbox::{Letter, Question, inbox},
+    inbox::{Kept, Letter, Question, inbox},
     journal::{self, Journal},
+    past::Past,
     shell::Master,
 };
 use crate::{
@@ -25,13 +26,18 @@ use std::{
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
+    time::Duration,
 };
 use tokio::{
     net::TcpListener,
     signal::unix::{Signal, SignalKind, signal},
     sync::{mpsc, oneshot},
+    time::{MissedTickBehavior, interval},
 };
 use ydl_core::Outcome;
+
+/// How often the job's directory is looked for.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Runs the master of the job in that directory. Its first line on stdout says where it is, or why it is not.
 pub fn run(dir: PathBuf) -> ExitCode {
@@ -105,9 +111,11 @@ async fn live(dir: JobDir) -> Result<Outcome, Report> {
         Signals::listen().map_err(|e| Report::trouble(format!("cannot listen to signals: {e}")))?;
     write_place(&dir, &address)?;
     say(&serde_json::json!({ "address": address }));
-    let master = Master::new(submitted.spec, dir, backend, Some(journal), Some(events));
     let (letters, inbox) = inbox();
     let ending = tokio::spawn(signals.end(letters.clone()));
+    let watching = tokio::spawn(watch(dir.clone(), letters.clone()));
+    let past = Past::none(submitted.spec, Some(events));
+    let master = Master::new(past, dir, backend, Some(journal));
     let (over, ended) = oneshot::channel::<()>();
     let mut serving = tokio::spawn(serve(listener, tls, secret, letters, async {
         // Dropped or sent, it means the same.
@@ -122,6 +130,7 @@ async fn live(dir: JobDir) -> Result<Outcome, Report> {
         }
     };
     ending.abort();
+    watching.abort();
     drop(over);
     if let Err(error) = serving.await {
         tracing::error!("the master's doors were broken: {error}");
@@ -152,14 +161,37 @@ impl Signals {
                 else => return,
             };
             let by = format!("{name} to the master");
-            // Nobody waits for the answer.
-            let (answer, _) = oneshot::channel();
-            let question = Question::Kill(Kill { by, now });
-            if letters.send(Letter { question, answer }).await.is_err() {
+            if !kill(&letters, by, now).await {
                 return;
             }
         }
     }
+}
+
+/// A job whose directory is gone can be found by nobody, and ends.
+async fn watch(dir: JobDir, letters: mpsc::Sender<Letter>) {
+    let mut look = interval(LOOK);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        look.tick().await;
+        if matches!(dir.path().try_exists(), Ok(false)) {
+            kill(&letters, "the removal of its directory".to_owned(), false).await;
+            return;
+        }
+    }
+}
+
+/// Wants the job to end. False if nobody listens any more.
+async fn kill(letters: &mpsc::Sender<Letter>, by: String, now: bool) -> bool {
+    // Nobody waits for the answer.
+    let (answer, _) = oneshot::channel();
+    let question = Question::Kill(Kill { by, now });
+    let letter = Letter {
+        question,
+        answer,
+        kept: Kept::default(),
+    };
+    letters.send(letter).await.is_ok()
 }
 
 /// Opens the master's doors until `stop`.

@@ -1,16 +1,22 @@
 //! The master: the shell around the core.
 //!
-//! * `shell`: the loop. * `agents`, `watchers`, `store`: those it answers. * `api`: the doors they come through.
-//! * `inbox`: what comes in. * `journal`: what is written down first. * `kv`: the store itself. * `clock`: time.
-//! * `result`: what it leaves behind. * `local`: a master of a job on this machine, from its directory to its end.
+//! * `shell`: the loop. * `inbox`: what comes in. * `diary`, `journal`: what is written down first. * `outbox`: what
+//!   follows from it. * `past`: how a new master becomes the old one.
+//! * `agents`, `watchers`, `store`: those it answers. * `api`: the doors they come through. * `kv`: the store itself.
+//! * `clock`: time. * `facts`, `result`: what it leaves behind.
+//! * `local`: a master of a job on this machine, from its directory to its end.
 
 mod agents;
 mod api;
 mod clock;
+pub mod diary;
+mod facts;
 pub mod inbox;
 pub mod journal;
 pub mod kv;
 mod local;
+mod outbox;
+pub mod past;
 mod result;
 pub mod shell;
 pub mod store;

@@ -1,108 +1,113 @@
 //! The shell around the core: one loop over one bounded inbox.
 //!
-//! It decides nothing. It feeds the core with what happened, writes that down first, and does what the core says.
+//! It decides nothing. It feeds the core with what happened, writes that down, and only when it is written does what
+//! the core says: answers are no exception, for whoever has one builds on it.
 
 use super::{
     agents::Agents,
     clock::Clock,
-    inbox::{Answer, Letter, Question},
-    journal::Journal,
-    kv::Op,
+    diary::{Diary, Record},
+    facts::Facts,
+    inbox::{Answer, Kept, Letter, Question},
+    outbox::{Effect, Outbox},
+    past::{self, Past},
     result,
     store::{Shelf, Wish},
     watchers::Watchers,
 };
 use crate::{
     backend::{Backend, Deposed, Launch},
-    jobs::{EVENTS_BYTES_MAX, JobDir},
+    jobs::JobDir,
     talk::{AgentReport, Sync, Viewed},
     wire::request::Reply,
 };
-use serde::{Deserialize, Serialize};
-use std::{fs::File, io::Write, time::Duration};
+use std::time::Duration;
 use tokio::{
     sync::{mpsc, oneshot},
     time::{MissedTickBehavior, interval, sleep_until},
 };
-use ydl_core::{
-    Action, Asks, ContainerId, Event, Fact, Job, JobSpec, JobView, Outcome, RoleName, Time,
-};
+use ydl_core::{Action, Asks, ContainerId, Event, Job, JobView, Outcome, RoleName, Time};
 
 /// How often the shell looks for agents that have become quiet.
 const LOOK: Duration = Duration::from_secs(1);
-
-/// A line of the journal.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Record {
-    /// Something happened to the job.
-    Happened(Time, Event),
-    /// Somebody changed the key-value store.
-    Changed(Op),
-}
+/// So much is taken in before it is written down together.
+const TURN_MAX: usize = 256;
 
 /// The master of one job.
 #[derive(Debug)]
-pub struct Master<B> {
+pub struct Master<B, D> {
     job: Job,
     dir: JobDir,
     backend: B,
     clock: Clock,
-    /// Without it after a write has failed: the job matters more than its diary.
-    journal: Option<Journal>,
-    events: Option<File>,
-    events_bytes: u64,
+    diary: D,
+    /// What follows from entries that are not safe yet.
+    outbox: Outbox,
+    facts: Facts,
     shelf: Shelf,
     agents: Agents,
     watchers: Watchers,
     /// What the backend was last told.
     asked: Asks,
     outcome: Option<Outcome>,
-    first: Vec<Action>,
 }
 
-impl<B: Backend> Master<B> {
-    /// A master at the beginning of a job.
-    pub fn new(
-        spec: JobSpec,
-        dir: JobDir,
-        backend: B,
-        journal: Option<Journal>,
-        events: Option<File>,
-    ) -> Master<B> {
-        let clock = Clock::starting(Time(0));
-        let (job, first) = Job::new(spec, clock.now());
+impl<B: Backend, D: Diary> Master<B, D> {
+    /// A master that goes on from there.
+    pub fn new(past: Past, dir: JobDir, backend: B, mut diary: D) -> Master<B, D> {
+        let clock = past.clock();
+        let agents = Agents::new(past.first_order(clock.now()), past.job.containers());
+        let mut outbox = Outbox::default();
+        if let Some(at) = past.began {
+            diary.note(&Record::Began(at));
+        }
+        outbox.act(past.first);
         Master {
-            job,
+            agents,
+            job: past.job,
             dir,
             backend,
             clock,
-            journal,
-            events,
-            events_bytes: 0,
-            shelf: Shelf::default(),
-            agents: Agents::new(clock.now().0),
-            watchers: Watchers::default(),
+            diary,
+            outbox,
+            facts: past.facts,
+            shelf: past.shelf,
+            watchers: past.watchers,
             asked: Asks::default(),
-            outcome: None,
-            first,
+            outcome: past.outcome,
         }
     }
 
-    /// Runs the job to its end. When this returns everything is given back and nothing of the job runs any more.
+    /// Runs the job to its end. When this returns an outcome everything is given back and nothing of the job runs any
+    /// more.
     pub async fn run(mut self, mut inbox: mpsc::Receiver<Letter>) -> Result<Outcome, Deposed> {
-        let mut look = interval(LOOK);
-        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         if let Err(error) = result::reserve(&self.dir, self.job.spec().tasks()) {
             // Some file systems cannot; then the result takes its chances.
             tracing::debug!("no room is taken for the result: {error}");
         }
-        let first = std::mem::take(&mut self.first);
-        self.act(first);
-        self.ask();
-        let outcome = loop {
+        let outcome = self.attend(&mut inbox).await?;
+        self.give_back(&outcome).await;
+        self.leave_result();
+        Ok(outcome)
+    }
+
+    /// The containers that are still alive after a master's death, as the first thing a new one is told.
+    pub fn recover(&mut self, live: Vec<ContainerId>) {
+        self.feed(Event::Recovered { live });
+    }
+
+    /// Attends to everything until the job is over.
+    pub(super) async fn attend(
+        &mut self,
+        inbox: &mut mpsc::Receiver<Letter>,
+    ) -> Result<Outcome, Deposed> {
+        let mut look = interval(LOOK);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            self.diary.flush().await?;
+            self.perform();
             if let Some(outcome) = self.outcome.take() {
-                break outcome;
+                return Ok(outcome);
             }
             let due = self.job.next_deadline().map(|at| self.clock.instant(at));
             let show = self.watchers.show_at();
@@ -113,53 +118,70 @@ impl<B: Backend> Master<B> {
                 () = at(show) => self.show(),
                 _ = look.tick() => self.look(),
             }
-        };
-        self.backend.close(&outcome).await;
-        self.keep_result();
-        self.show();
-        Ok(outcome)
+            self.take_ready(inbox).await?;
+        }
     }
 
-    /// Writes down what happened, tells the core, and does what it says.
-    fn feed(&mut self, event: Event) {
-        let now = self.clock.now();
-        self.write_down(&Record::Happened(now, event.clone()));
-        if let Event::Ended { containers } = &event {
-            for (container, _) in containers {
-                self.shelf.owner_gone(container.as_str());
+    /// Everything is ended and given back.
+    pub(super) async fn give_back(&mut self, outcome: &Outcome) {
+        self.backend.close(outcome).await;
+    }
+
+    /// The last view is left behind and shown.
+    pub(super) fn leave_result(&mut self) {
+        let last = viewed(u64::MAX, &self.job, &self.agents, self.clock.now());
+        if let Err(error) = result::keep(&self.dir, &last) {
+            tracing::error!("the result cannot be kept: {error}");
+        }
+        self.show();
+    }
+
+    /// Takes in what is there already: the more that is written down together, the less each waits.
+    async fn take_ready(&mut self, inbox: &mut mpsc::Receiver<Letter>) -> Result<(), Deposed> {
+        for _ in 0..TURN_MAX {
+            tokio::select! {
+                biased;
+                event = self.backend.next() => self.feed(event?),
+                Some(letter) = inbox.recv() => self.on_letter(letter),
+                () = std::future::ready(()) => break,
             }
         }
-        let actions = self.job.handle(now, event);
-        self.act(actions);
-        self.ask();
+        Ok(())
+    }
+
+    /// Writes down what happened and tells the core.
+    fn feed(&mut self, event: Event) {
+        let record = Record::Happened(self.clock.now(), event);
+        self.diary.note(&record);
+        let Record::Happened(now, event) = record else {
+            return;
+        };
+        let (job, shelf, outbox) = (&mut self.job, &mut self.shelf, &mut self.outbox);
+        let actions = past::happen(job, shelf, now, event, outbox);
+        self.outbox.act(actions);
         self.watchers.changed();
     }
 
-    fn act(&mut self, actions: Vec<Action>) {
-        for action in actions {
-            match action {
-                Action::Launch {
+    /// Does what was decided, now that what led to it is safe.
+    fn perform(&mut self) {
+        for effect in self.outbox.take() {
+            match effect {
+                Effect::Act(action) => self.act(action),
+                Effect::Answer(to, answer) => {
+                    // Whoever asked may have gone.
+                    let _ = to.send(answer);
+                }
+                Effect::Listen {
                     container,
-                    task,
-                    resources,
+                    seen,
+                    answer,
+                    kept,
                 } => {
-                    self.backend.launch(container, Launch { task, resources });
+                    kept.set();
+                    self.agents.answer(&container, seen, answer, &self.job);
                 }
-                Action::Release(container) => {
-                    // Its agent is told to stop if it listens, so that it need not be surprised.
-                    self.agents.tell(&container, &self.job);
-                    self.agents.forget(&container);
-                    self.shelf.owner_gone(container.as_str());
-                    self.backend.release(container);
-                }
-                Action::Tell(container) => self.agents.tell(&container, &self.job),
-                Action::Record(fact) => self.record(fact),
-                Action::Finish(outcome) => self.outcome = Some(outcome),
             }
         }
-    }
-
-    fn ask(&mut self) {
         let asks = self.job.asks();
         if asks != self.asked {
             self.asked = asks.clone();
@@ -167,9 +189,39 @@ impl<B: Backend> Master<B> {
         }
     }
 
-    fn on_letter(&mut self, Letter { question, answer }: Letter) {
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::Launch {
+                container,
+                task,
+                resources,
+            } => {
+                self.backend.launch(container, Launch { task, resources });
+            }
+            Action::Release(container) => {
+                // Its agent is told to stop if it listens, so that it need not be surprised.
+                self.agents.tell(&container, &self.job);
+                self.agents.forget(&container);
+                self.backend.release(container);
+            }
+            Action::Tell(container) => self.agents.tell(&container, &self.job),
+            Action::Record(fact) => {
+                tracing::info!("{}", fact.what);
+                self.facts.add(&fact);
+                self.watchers.add(fact);
+            }
+            Action::Finish(outcome) => self.outcome = Some(outcome),
+        }
+    }
+
+    fn on_letter(&mut self, letter: Letter) {
+        let Letter {
+            question,
+            answer,
+            kept,
+        } = letter;
         match question {
-            Question::Sync(container, sync) => self.on_sync(container, sync, answer),
+            Question::Sync(container, sync) => self.on_sync(container, sync, answer, kept),
             Question::View { seen } => self.watchers.view(seen, answer),
             Question::Facts { after } => self.watchers.facts(after, answer),
             Question::Kill(kill) => {
@@ -180,7 +232,7 @@ impl<B: Backend> Master<B> {
                     .take(200)
                     .collect();
                 self.feed(Event::Killed { by, now: kill.now });
-                reply(answer, Reply::empty());
+                self.outbox.answer(answer, Reply::empty());
             }
             Question::Scale { role, instances } => self.on_scale(role, instances, answer),
             Question::Store {
@@ -188,17 +240,23 @@ impl<B: Backend> Master<B> {
                 wish: Wish::Do(_),
             } if self.job.task_of(&container).is_none() => {
                 let what = format!("`{container}` is gone and can change nothing");
-                reply(answer, Reply::error(410, what, None));
+                self.outbox.answer(answer, Reply::error(410, what, None));
             }
             Question::Store { wish, .. } => {
-                if let Some(op) = self.shelf.grant(wish, answer) {
-                    self.write_down(&Record::Changed(op));
+                if let Some(op) = self.shelf.grant(wish, answer, &mut self.outbox) {
+                    self.diary.note(&Record::Changed(op));
                 }
             }
         }
     }
 
-    fn on_sync(&mut self, container: ContainerId, sync: Sync, answer: oneshot::Sender<Answer>) {
+    fn on_sync(
+        &mut self,
+        container: ContainerId,
+        sync: Sync,
+        answer: oneshot::Sender<Answer>,
+        kept: Kept,
+    ) {
         if self.job.task_of(&container).is_some() && self.agents.heard(&container, sync.usage) {
             self.feed(Event::Heard {
                 container: container.clone(),
@@ -222,7 +280,12 @@ impl<B: Backend> Master<B> {
                 AgentReport::Saved { error } => Event::Saved { container, error },
             });
         }
-        self.agents.answer(&container, sync.seen, answer, &self.job);
+        self.outbox.push(Effect::Listen {
+            container,
+            seen: sync.seen,
+            answer,
+            kept,
+        });
     }
 
     fn on_scale(&mut self, role: RoleName, instances: u32, answer: oneshot::Sender<Answer>) {
@@ -241,16 +304,11 @@ impl<B: Backend> Master<B> {
                 Reply::error(400, what.join("; "), hint)
             }
         };
-        reply(answer, answered);
+        self.outbox.answer(answer, answered);
     }
 
-    /// Agents that have missed their beats, waiters that have gone, a job that nobody can find any more.
+    /// Agents that have missed their beats, waiters that have gone.
     fn look(&mut self) {
-        let gone = matches!(self.dir.path().try_exists(), Ok(false));
-        if gone && self.job.outcome().is_none() {
-            let by = "the removal of its directory".to_owned();
-            self.feed(Event::Killed { by, now: false });
-        }
         for container in self.agents.quieted(&self.job) {
             tracing::warn!(%container, "an agent has become quiet");
             self.feed(Event::Quieted { container });
@@ -262,48 +320,6 @@ impl<B: Backend> Master<B> {
         let (job, agents, now) = (&self.job, &self.agents, self.clock.now());
         self.watchers
             .show(|number| viewed(number, job, agents, now));
-    }
-
-    fn record(&mut self, fact: Fact) {
-        tracing::info!("{}", fact.what);
-        if let Some(events) = &mut self.events {
-            let written = serde_json::to_vec(&fact)
-                .map_err(std::io::Error::from)
-                .and_then(|mut line| {
-                    line.push(b'\n');
-                    self.events_bytes += line.len() as u64;
-                    if self.events_bytes > EVENTS_BYTES_MAX {
-                        return Err(std::io::ErrorKind::FileTooLarge.into());
-                    }
-                    events.write_all(&line)
-                });
-            if let Err(error) = written {
-                tracing::error!("facts are no longer written down: {error}");
-                self.events = None;
-            }
-        }
-        self.watchers.add(fact);
-    }
-
-    fn write_down(&mut self, record: &Record) {
-        let Some(journal) = &mut self.journal else {
-            return;
-        };
-        let written = serde_json::to_vec(record)
-            .map_err(|error| error.to_string())
-            .and_then(|bytes| journal.append(&bytes).map_err(|error| error.to_string()))
-            .and_then(|()| journal.flush().map_err(|error| error.to_string()));
-        if let Err(error) = written {
-            tracing::error!("the journal is no longer written: {error}");
-            self.journal = None;
-        }
-    }
-
-    fn keep_result(&self) {
-        let last = viewed(u64::MAX, &self.job, &self.agents, self.clock.now());
-        if let Err(error) = result::keep(&self.dir, &last) {
-            tracing::error!("the result cannot be kept: {error}");
-        }
     }
 }
 
@@ -325,7 +341,5 @@ async fn at(moment: Option<tokio::time::Instant>) {
     }
 }
 
-fn reply(answer: oneshot::Sender<Answer>, reply: Reply) {
-    // Whoever asked may have gone.
-    let _ = answer.send(reply.into());
-}
+#[cfg(test)]
+mod tests;

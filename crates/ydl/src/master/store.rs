@@ -2,6 +2,7 @@
 
 use super::inbox::Answer;
 use super::kv::{Done, Found, Op, Refusal, Store, Wait, WaiterId, Woken};
+use super::outbox::Outbox;
 use crate::wire::{messages::REVISION_HEADER, request::Reply};
 use std::collections::BTreeMap;
 use tokio::sync::oneshot;
@@ -50,16 +51,21 @@ pub(super) struct Shelf {
 
 impl Shelf {
     /// Grants a wish. A change that was made is returned, for the journal.
-    pub(super) fn grant(&mut self, wish: Wish, answer: oneshot::Sender<Answer>) -> Option<Op> {
+    pub(super) fn grant(
+        &mut self,
+        wish: Wish,
+        answer: oneshot::Sender<Answer>,
+        out: &mut Outbox,
+    ) -> Option<Op> {
         let (reply, done) = match wish {
-            Wish::Do(op) => match self.apply(op.clone()) {
+            Wish::Do(op) => match self.apply(op.clone(), out) {
                 Ok(reply) => (reply, Some(op)),
                 Err(refusal) => (refused(&refusal), None),
             },
             Wish::Get { key, wait } => match self.store.entry(&key) {
                 Some(entry) => (found(Found::Entry(entry)), None),
                 None if wait => {
-                    self.wait(Wait::Key { key }, answer);
+                    self.wait(Wait::Key { key }, answer, out);
                     return None;
                 }
                 None => (
@@ -76,7 +82,7 @@ impl Shelf {
                 None,
             ),
             Wish::Watch(wait) => {
-                self.wait(wait, answer);
+                self.wait(wait, answer, out);
                 return None;
             }
             Wish::Events { after, name, limit } => (
@@ -84,17 +90,21 @@ impl Shelf {
                 None,
             ),
         };
-        // Whoever asked may have gone.
-        let _ = answer.send(reply.into());
+        out.answer(answer, reply);
         done
     }
 
     /// A container is gone, and with it the keys it owned.
-    pub(super) fn owner_gone(&mut self, container: &str) {
+    pub(super) fn owner_gone(&mut self, container: &str, out: &mut Outbox) {
+        let container = container.to_owned();
         // Forgetting cannot be refused.
-        let _ = self.apply(Op::OwnerGone {
-            container: container.to_owned(),
-        });
+        let _ = self.apply(Op::OwnerGone { container }, out);
+    }
+
+    /// Makes a change that an earlier master has made, when nobody waits for anything.
+    pub(super) fn repeat(&mut self, op: Op) {
+        // What was written down was not refused, and is not now.
+        let _ = self.apply(op, &mut Outbox::default());
     }
 
     /// Forgets those who have stopped waiting.
@@ -106,7 +116,7 @@ impl Shelf {
         }
     }
 
-    fn apply(&mut self, op: Op) -> Result<Reply, Refusal> {
+    fn apply(&mut self, op: Op, out: &mut Outbox) -> Result<Reply, Refusal> {
         let applied = self.store.apply(op)?;
         for Woken {
             waiter,
@@ -114,7 +124,7 @@ impl Shelf {
         } in applied.woken
         {
             if let Some(answer) = self.waiting.remove(&waiter) {
-                let _ = answer.send(found(what).into());
+                out.answer(answer, found(what));
             }
         }
         Ok(match applied.done {
@@ -123,7 +133,7 @@ impl Shelf {
         })
     }
 
-    fn wait(&mut self, wait: Wait, answer: oneshot::Sender<Answer>) {
+    fn wait(&mut self, wait: Wait, answer: oneshot::Sender<Answer>, out: &mut Outbox) {
         self.next += 1;
         let waiter = WaiterId(self.next);
         let reply = match self.store.wait(waiter, wait) {
@@ -134,7 +144,7 @@ impl Shelf {
             Ok(Some(what)) => found(what),
             Err(refusal) => refused(&refusal),
         };
-        let _ = answer.send(reply.into());
+        out.answer(answer, reply);
     }
 }
 

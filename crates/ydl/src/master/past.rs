@@ -1,0 +1,145 @@
+//! What a job has come to: at its beginning, or as a diary tells it. How a new master becomes the old one.
+
+use super::{
+    clock::Clock, diary::Record, facts::Facts, outbox::Outbox, store::Shelf, watchers::Watchers,
+};
+use std::fs::File;
+use ydl_core::{Action, Event, Job, JobSpec, Outcome, Time};
+
+/// Everything of a master that follows from its diary alone.
+#[derive(Debug)]
+pub struct Past {
+    pub(super) job: Job,
+    pub(super) shelf: Shelf,
+    pub(super) facts: Facts,
+    pub(super) watchers: Watchers,
+    /// How the job ended, if it has.
+    pub(super) outcome: Option<Outcome>,
+    /// What a new job begins with; nothing where a diary was read.
+    pub(super) first: Vec<Action>,
+    /// When it began, where nobody has written that down.
+    pub(super) began: Option<Time>,
+    last: Time,
+    entries: u64,
+}
+
+impl Past {
+    /// A job that begins now. Its facts are written to that file.
+    pub fn none(spec: JobSpec, events: Option<File>) -> Past {
+        let now = Clock::starting(Time(0)).now();
+        let (past, first) = Past::begun(spec, now, events);
+        Past {
+            first,
+            began: Some(now),
+            ..past
+        }
+    }
+
+    /// The job that these entries have made. Nothing if there are none: then it has not begun.
+    ///
+    /// All its facts are written to that file, as the master before had done or would have.
+    pub fn read<E>(
+        spec: JobSpec,
+        records: impl IntoIterator<Item = Result<Record, E>>,
+        events: Option<File>,
+    ) -> Result<Option<Past>, E> {
+        let mut past = None;
+        let mut beginning = Some((spec, events));
+        for record in records {
+            match (record?, beginning.take()) {
+                (Record::Began(at), Some((spec, events))) => {
+                    let (mut begun, first) = Past::begun(spec, at, events);
+                    begun.follow(first);
+                    past = Some(begun);
+                }
+                (record, still) => {
+                    beginning = still;
+                    if let Some(past) = &mut past {
+                        past.take(record);
+                    }
+                }
+            }
+        }
+        Ok(past)
+    }
+
+    fn begun(spec: JobSpec, at: Time, events: Option<File>) -> (Past, Vec<Action>) {
+        let (job, first) = Job::new(spec, at);
+        let past = Past {
+            job,
+            shelf: Shelf::default(),
+            facts: Facts::new(events),
+            watchers: Watchers::default(),
+            outcome: None,
+            first: Vec::new(),
+            began: None,
+            last: at,
+            entries: 0,
+        };
+        (past, first)
+    }
+
+    fn take(&mut self, record: Record) {
+        self.entries += 1;
+        match record {
+            Record::Began(_) => {}
+            Record::Happened(now, event) => {
+                self.last = self.last.max(now);
+                // Nobody waits for anything yet.
+                let out = &mut Outbox::default();
+                let actions = happen(&mut self.job, &mut self.shelf, now, event, out);
+                self.follow(actions);
+            }
+            // Whoever waited for it has long been answered, or asks again.
+            Record::Changed(op) => self.shelf.repeat(op),
+        }
+    }
+
+    /// Of what a master did only what it remembers is done again.
+    fn follow(&mut self, actions: Vec<Action>) {
+        for action in actions {
+            match action {
+                Action::Record(fact) => {
+                    self.facts.add(&fact);
+                    self.watchers.add(fact);
+                }
+                Action::Finish(outcome) => self.outcome = Some(outcome),
+                Action::Launch { .. } | Action::Release(_) | Action::Tell(_) => {}
+            }
+        }
+    }
+
+    /// A number that no order of an earlier master has: it began to count at its own time, and went up with its
+    /// entries at most.
+    pub(super) fn first_order(&self, now: Time) -> u64 {
+        now.0 + self.entries
+    }
+
+    /// A clock that goes on where the last entry was written.
+    pub(super) fn clock(&self) -> Clock {
+        Clock::starting(self.last)
+    }
+}
+
+/// Tells the core what happened, and the key-value store what follows for it. The same entries give the same state,
+/// whether they happen or are read.
+pub(super) fn happen(
+    job: &mut Job,
+    shelf: &mut Shelf,
+    now: Time,
+    event: Event,
+    out: &mut Outbox,
+) -> Vec<Action> {
+    if let Event::Ended { containers } = &event {
+        for (container, _) in containers {
+            shelf.owner_gone(container.as_str(), out);
+        }
+    }
+    let actions = job.handle(now, event);
+    for action in &actions {
+        if let Action::Release(container) = action {
+            shelf.owner_gone(container.as_str(), out);
+        }
+    }
+    actions
+}
