@@ -384,7 +384,7 @@ fn a_job_is_shown_as_it_was_understood() {
           join: 2m
           start: 2m
           run: none
-          silence: 30s
+          silence: 1m
           grace: 10s
           stop: 20s
           save: 10m
@@ -393,6 +393,10 @@ fn a_job_is_shown_as_it_was_understood() {
           forgive_after: 30m
           at_most: 10
         ports: 20000-32767
+        master:
+          memory: 256 MiB
+          vcores: 1
+          attempts: 4
     "#]]
     .assert_eq(&shown);
     fs::write(place.path().join("again.yaml"), &shown).unwrap();
