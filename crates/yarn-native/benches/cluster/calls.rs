@@ -1,0 +1,95 @@
+//! Calls per second on one connection, ours and Hadoop's in turn.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use testbed::Cluster;
+use tokio::task::JoinSet;
+
+use crate::figures::line;
+use crate::{client, soon};
+
+const ROUNDS: usize = 5;
+const IN_FLIGHT: usize = 64;
+const CALLS: usize = 4_000;
+
+/// `getClusterMetrics`, one after the other and with many in flight.
+pub async fn per_second(cluster: &Cluster) {
+    // The server warms up too, and Java at its own pace: as many calls as it measures.
+    let (_, _) = (ours(cluster, 1).await, ours(cluster, IN_FLIGHT).await);
+    let mut figures = [const { Vec::new() }; 4];
+    for _ in 0..ROUNDS {
+        let [one, many] = hadoops(cluster);
+        let rates = [
+            one,
+            ours(cluster, 1).await,
+            many,
+            ours(cluster, IN_FLIGHT).await,
+        ];
+        for (all, rate) in figures.iter_mut().zip(rates) {
+            all.push(rate);
+        }
+    }
+    let [java_one, ours_one, java_many, ours_many] = figures;
+    let java = line(
+        "calls one after the other, Hadoop's client",
+        "calls/s",
+        java_one,
+    );
+    let one = line("calls one after the other, ours", "calls/s", ours_one);
+    println!("{:<58} {:>9.1} times as many", "", one / java);
+    let java = line(
+        "calls, 64 in flight, Hadoop's client (64 threads)",
+        "calls/s",
+        java_many,
+    );
+    let many = line(
+        "calls, 64 in flight, ours (one thread)",
+        "calls/s",
+        ours_many,
+    );
+    println!("{:<58} {:>9.1} times as many", "", many / java);
+}
+
+async fn ours(cluster: &Cluster, in_flight: usize) -> f64 {
+    let client = client(cluster);
+    client.cluster_metrics(soon()).await.expect("metrics");
+    let began = Instant::now();
+    let mut tasks = JoinSet::new();
+    for _ in 0..in_flight {
+        let client = client.clone();
+        tasks.spawn(async move {
+            for _ in 0..CALLS / in_flight {
+                client.cluster_metrics(soon()).await.expect("metrics");
+            }
+        });
+    }
+    while let Some(ended) = tasks.join_next().await {
+        ended.expect("no call fails");
+    }
+    (CALLS / in_flight * in_flight) as f64 / began.elapsed().as_secs_f64()
+}
+
+/// The same by a small Java program, which prints both rates.
+fn hadoops(cluster: &Cluster) -> [f64; 2] {
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/Calls.java");
+    let prepared = cluster.hadoop(source).expect("a command");
+    // The test bed wants Java to start soon; here it may take its time to become quick.
+    let mut command = Command::new(prepared.get_program());
+    let hasty = ["-XX:TieredStopAtLevel=1", "-Xshare"];
+    let arguments = prepared.get_args().filter(|argument| {
+        let text = argument.to_string_lossy();
+        !hasty.iter().any(|flag| text.starts_with(flag))
+    });
+    command.args(arguments);
+    for (name, value) in prepared.get_envs() {
+        if let Some(value) = value {
+            command.env(name, value);
+        }
+    }
+    command.args([CALLS.to_string(), IN_FLIGHT.to_string()]);
+    let said = testbed::run(&mut command, Duration::from_secs(120)).expect("Java");
+    let words = said.text.lines().last().unwrap_or_default().split(' ');
+    let rates: Vec<f64> = words.filter_map(|word| word.parse().ok()).collect();
+    rates.try_into().unwrap_or_else(|_| panic!("{}", said.text))
+}

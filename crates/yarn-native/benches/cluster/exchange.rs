@@ -1,0 +1,85 @@
+//! One allocate whose answer grants ten thousand containers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use testbed::Cluster;
+use tokio::time::{Instant, sleep};
+use yarn_native::rpc::{self, Address, Channel, Protocol};
+use yarn_native::scheduler::{Ask, Registration, Request, Scheduler};
+use yarn_native::security::Identity;
+use yarn_native::types::Resource;
+
+use crate::figures::{forget_peak, line, status_mib};
+use crate::tap::{Echo, Tap, last_message};
+use crate::{client, master, soon};
+
+const CONTAINERS: u32 = 10_000;
+const REPEATS: usize = 15;
+
+pub async fn of_ten_thousand(cluster: &Cluster) {
+    let tap = Arc::new(Tap::default());
+    let mut scheduler = master(cluster, tap.clone()).await;
+    let ask = || Request {
+        asks: vec![Ask::anywhere(1, Resource::new(64, 1), CONTAINERS)],
+        ..Request::default()
+    };
+    let first = scheduler.allocate(ask, soon()).await.expect("an answer");
+    assert!(first.granted.is_empty(), "grants come with a later beat");
+    // Between two beats the scheduler grants; the nodes say when it is done.
+    let (client, deadline) = (client(cluster), soon());
+    let mut held = 0;
+    while held < CONTAINERS as i32 && Instant::now() < deadline {
+        sleep(Duration::from_millis(200)).await;
+        let nodes = client.nodes(&[], deadline).await.expect("nodes");
+        held = nodes.iter().map(|node| node.containers).sum();
+    }
+    tap.heard.lock().expect("a heap").clear();
+    let began = Instant::now();
+    let answer = scheduler
+        .allocate(Request::default, soon())
+        .await
+        .expect("an answer");
+    let took = began.elapsed().as_secs_f64() * 1e3;
+    let granted = answer.granted.len();
+    let answer = last_message(&tap.heard.lock().expect("a heap"));
+    let mib = answer.len() as f64 / f64::from(1 << 20);
+    println!(
+        "one beat of a real ResourceManager: {granted} containers, {mib:.1} MiB, {took:.0} ms"
+    );
+    replayed(answer).await;
+}
+
+/// The same answer from memory, so that nothing but our part is measured.
+async fn replayed(answer: Vec<u8>) {
+    let (address, identity) = (Address::new("memory", 1), Identity::simple("bench"));
+    let dial = Arc::new(Echo { answer });
+    let options = rpc::Options::default();
+    let protocol = Protocol::APPLICATION_MASTER;
+    let channel = Channel::over(dial, protocol, vec![address], identity, options);
+    let mut scheduler = Scheduler::on(channel.expect("a channel"));
+    let registration = Registration::new("localhost");
+    scheduler
+        .register(&registration, soon())
+        .await
+        .expect("registered");
+    let own = std::process::id();
+    let (mut times, mut peaks) = (Vec::new(), Vec::new());
+    for _ in 0..REPEATS {
+        forget_peak();
+        let before = status_mib(own, "VmRSS");
+        let began = Instant::now();
+        let answer = scheduler
+            .allocate(Request::default, soon())
+            .await
+            .expect("an answer");
+        times.push(began.elapsed().as_secs_f64() * 1e3);
+        peaks.push(status_mib(own, "VmHWM") - before);
+        assert!(!answer.granted.is_empty());
+    }
+    line("the same answer from memory, frame to types", "ms", times);
+    println!(
+        "{:<58} {:>9.1} MiB more at most, the first time",
+        "", peaks[0]
+    );
+}

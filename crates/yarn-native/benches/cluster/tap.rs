@@ -1,0 +1,130 @@
+//! Streams that are listened to, and streams that answer from memory.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf, duplex};
+use yarn_native::rpc::{Address, Dial, Dialed, Stream, Tcp};
+
+use self::wire::Fields;
+
+// What a server says is made here as in the tests, apart from the library.
+#[allow(dead_code)]
+#[path = "../../tests/fake/wire.rs"]
+mod wire;
+
+type Heard = Arc<Mutex<Vec<u8>>>;
+type Dialing<'a> = Pin<Box<dyn Future<Output = io::Result<Dialed>> + Send + 'a>>;
+
+/// TCP, and a copy of everything that comes in.
+#[derive(Debug, Default)]
+pub struct Tap {
+    pub heard: Heard,
+}
+
+struct Tapped {
+    stream: Box<dyn Stream>,
+    heard: Heard,
+}
+
+impl Dial for Tap {
+    fn dial<'a>(&'a self, address: &'a Address) -> Dialing<'a> {
+        Box::pin(async move {
+            let Dialed { stream, peer } = Tcp.dial(address).await?;
+            let heard = Arc::clone(&self.heard);
+            let stream = Box::new(Tapped { stream, heard });
+            Ok(Dialed { stream, peer })
+        })
+    }
+}
+
+impl AsyncRead for Tapped {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
+        let new = &buffer.filled()[before..];
+        self.heard.lock().expect("a heap").extend_from_slice(new);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Tapped {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+/// The message in the last frame that came; a connection that was idle is made again, with a handshake.
+pub fn last_message(mut heard: &[u8]) -> Vec<u8> {
+    let mut rest = &[][..];
+    while let Some((length, after)) = heard.split_first_chunk() {
+        (rest, heard) = after.split_at(u32::from_be_bytes(*length) as usize);
+    }
+    wire::take_delimited(&mut rest);
+    wire::take_delimited(&mut rest)
+}
+
+/// A server in memory: to a registration it says little, and to every beat the same.
+#[derive(Debug)]
+pub struct Echo {
+    pub answer: Vec<u8>,
+}
+
+impl Dial for Echo {
+    fn dial<'a>(&'a self, _: &'a Address) -> Dialing<'a> {
+        let (ours, mut theirs) = duplex(256 << 10);
+        let answer = self.answer.clone();
+        tokio::spawn(async move {
+            let mut greeting = [0; 7];
+            theirs.read_exact(&mut greeting).await.ok()?;
+            let _context = wire::read_frame(&mut theirs).await?;
+            let mut beats = 0;
+            loop {
+                let frame = wire::read_frame(&mut theirs).await?;
+                let mut rest = &frame[..];
+                let header = Fields::parse(&wire::take_delimited(&mut rest));
+                let call = u32::try_from(header.signed(3)?).ok()?;
+                let method = Fields::parse(&wire::take_delimited(&mut rest)).text(1)?;
+                let (said, number) = if method == "allocate" {
+                    beats += 1;
+                    // Of two numbers the later one counts.
+                    (&answer[..], wire::number(2, beats))
+                } else {
+                    let largest = [wire::number(1, 1024), wire::number(2, 1)].concat();
+                    (&[][..], wire::bytes(1, largest))
+                };
+                // In pieces: a copy of the whole would count as the client's memory.
+                let header = wire::delimited(wire::header(call, 0));
+                let body = said.len() + number.len();
+                let head = [header, wire::varint(body as u64)].concat();
+                let length = (head.len() + body) as u32;
+                for piece in [&length.to_be_bytes()[..], &head, said, &number] {
+                    theirs.write_all(piece).await.ok()?;
+                }
+            }
+            #[allow(unreachable_code)]
+            Some(())
+        });
+        let stream = Box::new(ours);
+        Box::pin(async { Ok(Dialed { stream, peer: None }) })
+    }
+}
