@@ -1,5 +1,5 @@
 //! The keys behind a node's tokens change while a master speaks to the node, and the node dies and
-//! comes back.
+//! comes back without its memory. (One that has it is in `cluster_restart`.)
 
 mod cluster_support;
 
@@ -22,10 +22,11 @@ fn keys(master: &Master) -> Vec<i32> {
 }
 
 #[tokio::test]
-async fn a_node_is_spoken_to_across_new_keys_and_its_own_restart() {
+async fn a_node_is_spoken_to_across_new_keys_and_a_restart_that_forgets_the_old_ones() {
     let options = Options {
         nodes: 1,
         token_interval: Some(Duration::from_secs(24)),
+        nm_recovery: false,
         ..options()
     };
     // The master's own token is not in question here, so that it need not hurry.
@@ -72,6 +73,7 @@ async fn a_node_is_spoken_to_across_new_keys_and_its_own_restart() {
     let end = master.end_of(old.id).await;
     assert_eq!(end.exit, ExitStatus::Exited(31));
 
+    // A node that remembers nothing knows the newest key only, so that the newest token must be used.
     must(cluster.kill("nm1"));
     must(cluster.start_daemon("nm1"));
     must(cluster.wait_nodes(1));
