@@ -1,0 +1,143 @@
+//! What can be done with a container that runs.
+
+use std::path::Path;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+use yarn_native::scheduler::{Ask, Request, Update, UpdateKind};
+use yarn_native::types::{ExecutionType, ExitStatus, LaunchContext, LocalResourceKind, Visibility};
+
+use super::{cluster, local_resource};
+use crate::cluster_support::{Master, scratch, small, soon, wait_then_exit};
+
+/// Says which one it is and where, and stays until it is told to go.
+fn stays(name: &str, directory: &Path, code: i32) -> LaunchContext {
+    let directory = directory.display();
+    LaunchContext::command(format!(
+        "pwd > {directory}/place; echo {name} >> {directory}/marks; \
+         for i in {{1..2000}}; do test -e {directory}/go && exit {code}; sleep 0.1; done"
+    ))
+}
+
+/// Until the container has been begun as often as there are names, in this order.
+async fn until_marks(directory: &Path, names: &[&str]) {
+    let deadline = soon();
+    loop {
+        let marks = std::fs::read_to_string(directory.join("marks")).unwrap_or_default();
+        if marks.lines().eq(names.iter().copied()) {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{marks:?} is not {names:?}");
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_container_gets_files_and_is_begun_anew_taken_back_and_confirmed() {
+    let mut master = Master::new(cluster(), "anew").await;
+    let directory = scratch(cluster(), "anew");
+    let container = master.obtain(1, small()).await.remove(0);
+    let (node, id) = (container.node.clone(), container.id);
+    master
+        .start(&container, &stays("first", &directory, 1))
+        .await;
+    until_marks(&directory, &["first"]).await;
+    master.until_running(&container).await;
+    let nodes = master.nodes.clone();
+
+    let path = directory.join("late.txt");
+    std::fs::write(&path, "late\n").expect("a file");
+    let late = local_resource(&path, LocalResourceKind::File, Visibility::Application);
+    let told = nodes.localise(&node, id, [("late", &late)], soon()).await;
+    told.expect("a file more");
+    let place = std::fs::read_to_string(directory.join("place")).expect("a place");
+    let (link, deadline) = (Path::new(place.trim()).join("late"), soon());
+    while std::fs::read_to_string(&link).ok().as_deref() != Some("late\n") {
+        assert!(Instant::now() < deadline, "{} is not there", link.display());
+        sleep(Duration::from_millis(50)).await;
+    }
+
+    let second = stays("second", &directory, 2);
+    let begun = nodes.reinitialise(&node, id, &second, false, soon()).await;
+    begun.expect("begun anew");
+    until_marks(&directory, &["first", "second"]).await;
+    master.until_running(&container).await;
+    let back = nodes.roll_back(&node, id, soon()).await;
+    back.expect("taken back");
+    until_marks(&directory, &["first", "second", "first"]).await;
+    master.until_running(&container).await;
+
+    let third = stays("third", &directory, 3);
+    let begun = nodes.reinitialise(&node, id, &third, false, soon()).await;
+    begun.expect("begun anew");
+    until_marks(&directory, &["first", "second", "first", "third"]).await;
+    master.until_running(&container).await;
+    nodes.commit(&node, id, soon()).await.expect("confirmed");
+    let back = nodes.roll_back(&node, id, soon()).await;
+    assert!(back.is_err(), "what is confirmed stays");
+    nodes.restart(&node, id, soon()).await.expect("restarted");
+    until_marks(&directory, &["first", "second", "first", "third", "third"]).await;
+    std::fs::write(directory.join("go"), "").expect("a file");
+    let end = master.end_of(id).await;
+    assert_eq!(end.exit, ExitStatus::Exited(3), "{end:?}");
+    master.finish().await;
+}
+
+#[tokio::test]
+async fn a_container_on_what_others_leave_is_promoted() {
+    let mut master = Master::new(cluster(), "promoted").await;
+    let id = master.fresh_id();
+    let ask = Ask {
+        execution: ExecutionType::Opportunistic,
+        enforce_execution: true,
+        ..Ask::anywhere(id, small(), 1)
+    };
+    let container = master.obtain_by(vec![ask], 1).await.remove(0);
+    assert_eq!(container.execution, ExecutionType::Opportunistic);
+    let go = scratch(cluster(), "promoted").join("go");
+    master.start(&container, &wait_then_exit(&go, 9)).await;
+    master.until_running(&container).await;
+    let status = master.status(&container.node, container.id).await;
+    assert_eq!(status.execution, ExecutionType::Opportunistic);
+
+    let update = Update {
+        container: container.id,
+        version: container.version,
+        kind: UpdateKind::Promote,
+        resource: None,
+    };
+    let request = Request {
+        updates: vec![update],
+        ..Request::default()
+    };
+    master.beat(request).await.expect("a beat");
+    let promoted = master
+        .until("the promotion", |master| {
+            let refused = master
+                .answers
+                .iter()
+                .flat_map(|answer| &answer.update_errors);
+            assert_eq!(refused.collect::<Vec<_>>(), Vec::<&_>::new());
+            let mut updated = master.answers.iter().flat_map(|answer| &answer.updated);
+            updated.next().cloned()
+        })
+        .await;
+    assert_eq!(promoted.kind, UpdateKind::Promote);
+    let promoted = promoted.container;
+    assert_eq!(promoted.execution, ExecutionType::Guaranteed);
+    assert_eq!(promoted.version, container.version + 1);
+    let told = master
+        .nodes
+        .update(&promoted.node, &[&promoted], soon())
+        .await;
+    told.expect("an answer")[0].1.as_ref().expect("taken");
+    let deadline = soon();
+    while master.status(&promoted.node, promoted.id).await.execution != ExecutionType::Guaranteed {
+        assert!(Instant::now() < deadline, "the node did not take it");
+        sleep(Duration::from_millis(50)).await;
+    }
+    std::fs::write(go, "").expect("a file");
+    let end = master.end_of(container.id).await;
+    assert_eq!(end.exit, ExitStatus::Exited(9), "{end:?}");
+    master.finish().await;
+}
