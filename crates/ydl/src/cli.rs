@@ -15,7 +15,7 @@ use std::path::PathBuf;
 Examples:
   ydl submit job.yaml                          run a job and follow it
   ydl submit --instances 4 -- python train.py  the same without a job file
-  ydl ls                                       the jobs of this machine
+  ydl ls                                       the jobs there are
   ydl logs -f worker:0                         what one task prints, as it comes
   ydl kill mnist                               stop the newest job of that name
 
@@ -46,7 +46,7 @@ pub struct Manners {
         default_value = "auto"
     )]
     pub color: When,
-    /// Where jobs run; on this machine if left out
+    /// Where jobs run; on a cluster if a Hadoop configuration is found, else on this machine
     #[arg(long, global = true, value_enum, value_name = "CLUSTER")]
     pub cluster: Option<Cluster>,
 }
@@ -76,7 +76,7 @@ impl Manners {
 /// Where jobs run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Cluster {
-    /// A Hadoop cluster (not in this version).
+    /// The Hadoop cluster that `HADOOP_CONF_DIR` leads to.
     Yarn,
     /// This machine.
     Local,
@@ -87,7 +87,7 @@ pub enum Cluster {
 pub enum Verb {
     /// Run a job, and follow it until it is over
     Submit(Box<Submit>),
-    /// List the jobs of this machine
+    /// List jobs
     Ls(Ls),
     /// Show how a job stands, and why
     Status(Status),
@@ -99,6 +99,10 @@ pub enum Verb {
     Scale(Scale),
     /// Use a job's key-value store and events
     Kv(Kv),
+    /// Show the nodes of the cluster, and what is free on each
+    Nodes(Nodes),
+    /// Show the queues of the cluster, and what they may use
+    Queues,
     /// Print a completion script for a shell
     Completions {
         /// The shell
@@ -128,6 +132,7 @@ Examples:
   ydl submit job.yaml
   ydl submit job.yaml --set roles.worker.instances=4 --set env.SEED=7
   ydl submit --show job.yaml                   the job as understood, defaults filled in
+  ydl submit --dry-run job.yaml                whether the cluster could run it
   ydl submit --detach job.yaml                 print the job's id and leave it running
   ydl submit --instances 4 --memory 2GiB --file train.py -- python train.py
   ydl submit --framework mxnet --workers 2 --servers 2 --file train.py -- python train.py
@@ -143,6 +148,9 @@ pub struct Submit {
     /// Print the job as understood, and run nothing
     #[arg(long)]
     pub show: bool,
+    /// Check whether the job could run, and leave no trace
+    #[arg(long)]
+    pub dry_run: bool,
     /// Print the job's id and leave it running
     #[arg(long, short)]
     pub detach: bool,
@@ -269,6 +277,14 @@ pub struct Scale {
     /// The role and its new number of tasks
     #[arg(value_name = "ROLE=N")]
     pub size: String,
+}
+
+/// `ydl nodes`.
+#[derive(Debug, Args)]
+pub struct Nodes {
+    /// Also those that are lost or out of service
+    #[arg(long, short)]
+    pub all: bool,
 }
 
 /// `ydl kv`.

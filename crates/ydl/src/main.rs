@@ -9,7 +9,7 @@ use std::{
 };
 use ydl::{
     agent,
-    cli::{Cli, Cluster, Verb},
+    cli::{Cli, Verb},
     commands, master,
     report::{Exit, Report},
     show,
@@ -83,12 +83,6 @@ impl Write for Diary {
 }
 
 fn run(cli: Cli) -> Result<Exit, Report> {
-    if cli.manners.cluster == Some(Cluster::Yarn) {
-        return Err(
-            Report::bad_input("this version runs jobs on one machine only")
-                .hint("leave out `--cluster yarn`"),
-        );
-    }
     match cli.verb {
         Verb::Submit(args) => commands::submit::run(*args, cli.manners),
         Verb::Ls(args) => commands::ls::run(args, cli.manners),
@@ -97,6 +91,8 @@ fn run(cli: Cli) -> Result<Exit, Report> {
         Verb::Kill(args) => commands::kill::run(args, cli.manners),
         Verb::Scale(args) => commands::scale::run(args, cli.manners),
         Verb::Kv(args) => commands::kv::run(args, cli.manners),
+        Verb::Nodes(args) => commands::nodes::run(args, cli.manners),
+        Verb::Queues => commands::queues::run(cli.manners),
         Verb::Completions { shell } => commands::completions::run(shell),
         Verb::Master { .. } | Verb::Agent { .. } | Verb::Keep => Ok(Exit::BadInput),
     }

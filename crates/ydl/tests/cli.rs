@@ -141,11 +141,11 @@ fn a_cluster_that_is_not_there_is_said_so() {
     check(
         &["submit", "--cluster", "yarn", "--", "true"],
         expect![[r#"
-        error: this version runs jobs on one machine only
+            error: there is no Hadoop configuration that leads to a cluster
 
-        hint: leave out `--cluster yarn`
-        exit 2
-    "#]],
+            hint: set `HADOOP_CONF_DIR` to the directory with `core-site.xml` and `yarn-site.xml`
+            exit 2
+        "#]],
     );
 }
 

@@ -9,12 +9,26 @@ use std::{
 const COMMON: [&str; 5] = ["env", "report", "os", "talk", "wire"];
 
 /// A room, and the others it may use beside [`COMMON`] and itself.
-const ROOMS: [(&str, &[&str]); 13] = [
+const ROOMS: &[(&str, &[&str])] = &[
     // What every door to a job needs.
     (
         "commands",
-        &["backend", "cli", "hdfs", "jobfile", "jobs", "logs", "show"],
+        &[
+            "backend",
+            "cli",
+            "hdfs",
+            "jobfile",
+            "jobs",
+            "logs",
+            "mirror",
+            "preflight",
+            "show",
+            "stage",
+        ],
     ),
+    // Jobs on a cluster, seen from here; and whether one can run there.
+    ("mirror", &["hdfs", "jobs"]),
+    ("preflight", &[]),
     ("cli", &[]),
     ("jobfile", &["jobs"]),
     ("jobs", &[]),

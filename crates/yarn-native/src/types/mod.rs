@@ -30,6 +30,8 @@ pub use label::{Attribute, AttributeName, BadAttribute, NodeLabel, ResourceKind}
 pub use launch::{Access, LaunchContext, Retry, RetryAfter};
 pub use local_resource::{BadLocation, LocalResource, LocalResourceKind, Location, Visibility};
 pub use named::BadName;
-pub use queue::{Queue, QueuePermission, QueuePermissions, QueueState, QueueStatistics};
+pub use queue::{
+    Queue, QueuePermission, QueuePermissions, QueueShare, QueueState, QueueStatistics,
+};
 pub use resource::Resource;
 pub(crate) use unfit::Unfit;

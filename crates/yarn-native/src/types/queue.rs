@@ -1,5 +1,7 @@
 //! Queues, and what may be done with them.
 
+use std::collections::BTreeMap;
+
 use crate::proto::yarn::{
     QueueAclProto, QueueInfoProto, QueueStateProto, QueueStatisticsProto, QueueUserAclInfoProto,
 };
@@ -54,6 +56,19 @@ pub struct Queue {
     pub applications: Vec<ApplicationReport>,
     /// Its numbers, where the server counts them.
     pub statistics: Option<QueueStatistics>,
+    /// Its share of the nodes of each label, where the server tells; those without label are under the
+    /// empty name.
+    pub shares: BTreeMap<String, QueueShare>,
+}
+
+/// A queue's share of the nodes of one label, of the whole cluster and not of the queue above it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct QueueShare {
+    /// What is its own, from 0 to 1.
+    pub capacity: f32,
+    /// What it may grow to, from 0 to 1.
+    pub capacity_max: f32,
 }
 
 /// A queue in numbers.
@@ -99,6 +114,18 @@ impl Queue {
             children: children.collect::<Result<_, _>>()?,
             applications: applications.collect::<Result<_, _>>()?,
             statistics: proto.queue_statistics.as_ref().map(QueueStatistics::of),
+            shares: proto
+                .queue_configurations_map
+                .iter()
+                .filter_map(|entry| {
+                    let of = entry.queue_configurations.as_ref()?;
+                    let share = QueueShare {
+                        capacity: of.absolute_capacity(),
+                        capacity_max: of.absolute_max_capacity(),
+                    };
+                    Some((entry.partition_name.clone(), share))
+                })
+                .collect(),
         })
     }
 }

@@ -1,6 +1,7 @@
 //! The verbs, one file each, and what several of them need.
 //!
-//! * `submit`, `ls`, `status`, `logs`, `kill`, `scale`, `kv`, `completions`: the verbs.
+//! * `submit`, `ls`, `status`, `logs`, `kill`, `scale`, `kv`, `nodes`, `queues`, `completions`: the verbs.
+//! * `cluster`: where a job runs.
 //! * `offer`, `start`: what `submit` needs. * `reach`: talking to a master. * `changes`, `tails`, `follow`, `sink`: watching a job.
 //! * `ending`: how a job ended, for people and for the shell.
 
@@ -9,11 +10,14 @@ pub mod kill;
 pub mod kv;
 pub mod logs;
 pub mod ls;
+pub mod nodes;
+pub mod queues;
 pub mod scale;
 pub mod status;
 pub mod submit;
 
 mod changes;
+mod cluster;
 mod ending;
 mod follow;
 mod offer;

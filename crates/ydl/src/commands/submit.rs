@@ -1,7 +1,7 @@
 //! `ydl submit`: from a job file to a job that runs.
 
 use super::{
-    ending,
+    cluster, ending,
     follow::{Follower, Left, OnInterrupt, Signals},
     offer::offer,
     reach::{Reach, block_on, left},
@@ -14,6 +14,8 @@ use crate::{
     cli::{self, Manners},
     jobfile::{self, Flags, Source, Wrongs},
     jobs::{self, JobDir, Known, Offer, Submitted},
+    mirror::Gateway,
+    preflight::Findings,
     report::{Exit, Report},
     show::{self, Paint},
 };
@@ -31,10 +33,14 @@ use ydl_core::JobSpec;
 
 /// Reads, checks, starts and follows a job.
 pub fn run(args: cli::Submit, manners: Manners) -> Result<Exit, Report> {
-    let source = match source(&args)? {
+    let gateway = cluster::gateway(manners)?;
+    let mut source = match source(&args)? {
         Ok(source) => source,
         Err(wrongs) => return Ok(refuse(&wrongs)),
     };
+    if gateway.is_some() {
+        source.for_cluster();
+    }
     let from = source.base().to_path_buf();
     let spec = match source.job() {
         Ok(spec) => spec,
@@ -47,7 +53,54 @@ pub fn run(args: cli::Submit, manners: Manners) -> Result<Exit, Report> {
         }
         return Ok(Exit::Success);
     }
-    block_on(begin(args, manners, spec, &from))
+    block_on(async {
+        match gateway {
+            Some(gateway) => afar(args, manners, spec, &gateway).await,
+            None => begin(args, manners, spec, &from).await,
+        }
+    })
+}
+
+/// A job on a cluster.
+async fn afar(
+    args: cli::Submit,
+    manners: Manners,
+    spec: JobSpec,
+    gateway: &Gateway,
+) -> Result<Exit, Report> {
+    if args.offer.is_some() {
+        return Err(Report::bad_input("`--offer` is for a job on this machine")
+            .hint("leave it out, or use `--cluster local`"));
+    }
+    let findings = cluster::preflight(gateway, &spec, None).await?;
+    if args.dry_run {
+        return dry(&spec, &findings, manners);
+    }
+    if let Some(exit) = cluster::tell(&findings) {
+        return Ok(exit);
+    }
+    Err(
+        Report::bad_input("jobs on a cluster cannot be submitted yet")
+            .hint("use `--cluster local`"),
+    )
+}
+
+/// Says whether the job could run, and touches nothing.
+fn dry(spec: &JobSpec, findings: &Findings, manners: Manners) -> Result<Exit, Report> {
+    let exit = cluster::tell(findings).unwrap_or(Exit::Success);
+    if manners.json {
+        let refusals = findings.refusals.iter();
+        let refusals: Vec<_> = refusals
+            .map(|c| serde_json::json!({ "what": c.what, "hint": c.hint }))
+            .collect();
+        show::json(&serde_json::json!({ "refusals": refusals, "notes": findings.notes }))?;
+    } else if exit == Exit::Success {
+        show::tell(format!(
+            "the job could run: {} tasks and its master; nothing was submitted",
+            spec.tasks()
+        ));
+    }
+    Ok(exit)
 }
 
 fn source(args: &cli::Submit) -> Result<Result<Source, Wrongs>, Report> {
@@ -139,6 +192,10 @@ async fn begin(
     let offer = offer(args.offer.as_deref())?;
     if let Some(misfit) = complaint(&spec, &offer) {
         return Err(refuse_size(misfit, args.offer.is_some()));
+    }
+    if args.dry_run {
+        show::tell("the job could run on this machine; nothing was started");
+        return Ok(Exit::Success);
     }
     // Before the master starts: Ctrl-C must not leave it running alone.
     let mut signals = Signals::listen()?;

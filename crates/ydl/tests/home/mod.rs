@@ -48,7 +48,10 @@ impl Home {
         command
             .current_dir(self.path())
             .env("XDG_STATE_HOME", self.path().join("state"));
-        command.env_remove("HADOOP_CONF_DIR").stdin(Stdio::null());
+        for name in ["HADOOP_CONF_DIR", "YARN_CONF_DIR", "HADOOP_HOME"] {
+            command.env_remove(name);
+        }
+        command.stdin(Stdio::null());
         command
     }
 

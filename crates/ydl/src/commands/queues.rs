@@ -1,0 +1,80 @@
+//! `ydl queues`: the queues of the cluster, and what they may use.
+
+use super::{cluster, reach::block_on};
+use crate::{
+    cli::Manners,
+    preflight::{self, Queue},
+    report::{Exit, Report},
+    show::{self, Cell, Paint},
+};
+use std::io;
+
+/// Prints the table.
+pub fn run(manners: Manners) -> Result<Exit, Report> {
+    let gateway = cluster::required(manners)?;
+    let asked = async {
+        let (client, config) = (&gateway.client, &gateway.config);
+        let has = preflight::gather(client, config, &gateway.user, gateway.deadline()).await;
+        has.map_err(|error| gateway.report(error))
+    };
+    let has = block_on(asked)?;
+    if manners.json {
+        for queue in &has.queues {
+            show::json(&object(queue))?;
+        }
+        return Ok(Exit::Success);
+    }
+    let paint = Paint::of(manners.colours(), &io::stdout());
+    let head = ["QUEUE", "STATE", "YOURS", "LABEL", "SHARE", "MOST"];
+    let mut rows = Vec::new();
+    for queue in &has.queues {
+        for (n, (label, share)) in queue.shares.iter().enumerate() {
+            // A label that the queue cannot use says nothing.
+            if !label.is_empty() && share.most <= 0.0 {
+                continue;
+            }
+            let first = |text: String| if n == 0 { text } else { String::new() };
+            let state = first(queue.state.to_lowercase());
+            let yours = match queue.open_to_user {
+                _ if queue.has_children => "-",
+                Some(true) => "yes",
+                Some(false) => "no",
+                None => "?",
+            };
+            let percent = |part: f64| format!("{:.0}%", part * 100.0);
+            rows.push(vec![
+                Cell::from(first(queue.path.clone())),
+                Cell::painted(&state, |word| match word {
+                    "running" | "" => word.to_owned(),
+                    _ => paint.red(word),
+                }),
+                first(yours.to_owned()).into(),
+                label.as_str().into(),
+                percent(share.own).into(),
+                percent(share.most).into(),
+            ]);
+        }
+    }
+    show::print(show::table(&head, rows, None).join("\n") + "\n")?;
+    Ok(Exit::Success)
+}
+
+fn object(queue: &Queue) -> serde_json::Value {
+    let shares: std::collections::BTreeMap<_, _> = queue
+        .shares
+        .iter()
+        .map(|(label, share)| {
+            let share = serde_json::json!({ "own": share.own, "most": share.most });
+            (label.as_str(), share)
+        })
+        .collect();
+    serde_json::json!({
+        "queue": queue.path,
+        "state": queue.state,
+        "leaf": queue.is_leaf(),
+        "open_to_you": queue.open_to_user,
+        "labels": queue.labels,
+        "label": queue.label,
+        "shares": shares,
+    })
+}

@@ -1,0 +1,168 @@
+//! The way to a cluster: its configuration, its ResourceManager, and who we are there.
+
+use crate::report::{Exit, Report};
+use std::time::Duration;
+use tokio::time::Instant;
+use yarn_native::{
+    client::Client,
+    config::{Config, ConfigError, Environment, SetupError},
+    rpc::{ExceptionKind, RpcError},
+    security::Identity,
+};
+
+/// What a ResourceManager may take to answer.
+const ANSWER_MAX: Duration = Duration::from_secs(30);
+/// How long a ResourceManager that refuses connections is tried. Hadoop's own programs try for a quarter of an
+/// hour; whoever types a command wants to know sooner.
+const PATIENCE_MS: &str = "8000";
+
+/// A way to one cluster.
+#[derive(Clone, Debug)]
+pub struct Gateway {
+    /// As it was read, without changes.
+    pub config: Config,
+    /// The ResourceManager.
+    pub client: Client,
+    /// Who asks.
+    pub user: String,
+}
+
+/// The Hadoop configuration that this process's variables name, if there is one.
+pub fn configuration() -> Result<Option<Config>, Report> {
+    let environment = Environment::of_process();
+    if Config::directories(&environment).is_empty() {
+        return Ok(None);
+    }
+    let config = Config::load(environment).map_err(|error| unreadable(&error))?;
+    Ok((!config.files().is_empty()).then_some(config))
+}
+
+fn unreadable(error: &ConfigError) -> Report {
+    Report::bad_input(format!("the Hadoop configuration cannot be used: {error}")).hint(
+        "look at `HADOOP_CONF_DIR` and `YARN_CONF_DIR`, or use this machine with `--cluster local`",
+    )
+}
+
+impl Gateway {
+    /// The cluster that this process's variables name.
+    pub fn open() -> Result<Gateway, Report> {
+        match configuration()? {
+            Some(config) => Gateway::with(config),
+            None => Err(Report::bad_input(
+                "there is no Hadoop configuration that leads to a cluster",
+            )
+            .hint(
+                "set `HADOOP_CONF_DIR` to the directory with `core-site.xml` and `yarn-site.xml`",
+            )),
+        }
+    }
+
+    /// The cluster of that configuration.
+    pub fn with(config: Config) -> Result<Gateway, Report> {
+        let mut patient = config.clone();
+        let key = "yarn.resourcemanager.connect.max-wait.ms";
+        patient.set(key, PATIENCE_MS, "a person waits");
+        let made = || {
+            let identity = Identity::from_config(&patient)?;
+            Client::from_config(&patient, identity)
+        };
+        let client = made().map_err(|error: SetupError| match error {
+            SetupError::Config(error) => unreadable(&error),
+            error => Report::trouble(format!("cannot call the ResourceManager: {error}")),
+        })?;
+        let user = match config.proxy_user() {
+            Some(user) => user,
+            None => config.user().map_err(|error| unreadable(&error))?,
+        };
+        Ok(Gateway {
+            config,
+            client,
+            user,
+        })
+    }
+
+    /// When an answer comes too late.
+    pub fn deadline(&self) -> Instant {
+        Instant::now() + ANSWER_MAX
+    }
+
+    /// What a person is told when the ResourceManager does not answer, or says no.
+    pub fn report(&self, error: RpcError) -> Report {
+        match &error {
+            RpcError::Unreachable { reason, .. } => {
+                let what = format!(
+                    "no ResourceManager can be reached at {}: {reason}",
+                    self.addresses()
+                );
+                Report::new(Exit::Unreachable, what).hint(self.hint())
+            }
+            RpcError::NoneActive { reason, .. } => {
+                let what = format!(
+                    "no ResourceManager at {} is active: {}",
+                    self.addresses(),
+                    first_line(reason)
+                );
+                let hint = "all of them are standing by; an administrator makes one active, or wait for the failover to end";
+                Report::new(Exit::Unreachable, what).hint(hint)
+            }
+            RpcError::DeadlinePassed { .. } | RpcError::Unanswered { .. } => {
+                let what = format!("the ResourceManager at {}: {error}", self.addresses());
+                Report::new(Exit::Unreachable, what).hint(self.hint())
+            }
+            RpcError::Denied { exception, .. } => {
+                let what = format!(
+                    "the ResourceManager denies that: {}",
+                    first_line(&exception.message)
+                );
+                Report::bad_input(what)
+            }
+            RpcError::Rejected { exception, .. } => {
+                let what = format!(
+                    "the ResourceManager refuses: {}",
+                    first_line(&exception.message)
+                );
+                match exception.kind() {
+                    ExceptionKind::ApplicationNotFound => Report::bad_input(what)
+                        .hint("`ydl ls` shows the jobs that the ResourceManager remembers"),
+                    _ => Report::bad_input(what),
+                }
+            }
+            _ => {
+                let report = Report::new(
+                    Exit::Unreachable,
+                    format!("the ResourceManager at {}: {error}", self.addresses()),
+                );
+                match error.hint() {
+                    Some(hint) => report.hint(hint),
+                    None => report,
+                }
+            }
+        }
+    }
+
+    /// Every address that is tried.
+    fn addresses(&self) -> String {
+        let managers = self.config.resource_managers().unwrap_or_default();
+        let all: Vec<_> = managers
+            .iter()
+            .map(|manager| format!("`{}`", manager.client))
+            .collect();
+        all.join(", ")
+    }
+
+    fn hint(&self) -> String {
+        let mut files = self.config.files().iter();
+        let site = files.find(|path| path.ends_with("yarn-site.xml"));
+        match site {
+            Some(path) => format!(
+                "is it up, and is `{}` its configuration? `--cluster local` uses this machine instead",
+                path.display()
+            ),
+            None => "the configuration has no `yarn-site.xml`, so this address is a guess; set `HADOOP_CONF_DIR`".to_owned(),
+        }
+    }
+}
+
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
+}

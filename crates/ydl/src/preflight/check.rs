@@ -1,0 +1,226 @@
+//! From a job and a cluster to complaints.
+
+use super::{
+    has::{Amount, Constraints, Has, Node, Queue},
+    queue, room, sizes,
+};
+use std::{collections::BTreeMap, fmt};
+use ydl_core::JobSpec;
+
+/// Something the cluster cannot do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Complaint {
+    /// One sentence, with the number asked and the number there.
+    pub what: String,
+    /// What to do about it.
+    pub hint: String,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Findings {
+    /// Why the job cannot run; none if it can.
+    pub refusals: Vec<Complaint>,
+    /// What is worth knowing all the same.
+    pub notes: Vec<String>,
+}
+
+impl Findings {
+    pub(super) fn refuse(&mut self, what: impl Into<String>, hint: impl Into<String>) {
+        self.refusals.push(Complaint {
+            what: what.into(),
+            hint: hint.into(),
+        });
+    }
+
+    pub(super) fn note(&mut self, what: impl Into<String>) {
+        self.notes.push(what.into());
+    }
+}
+
+impl fmt::Display for Findings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, Complaint { what, hint }) in self.refusals.iter().enumerate() {
+            let before = if n > 0 { "\n\n" } else { "" };
+            write!(f, "{before}error: {what}")?;
+            if !hint.is_empty() {
+                write!(f, "\n\nhint: {hint}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Containers that are alike: those of a role, or the master's.
+#[derive(Debug)]
+pub(super) struct Want<'a> {
+    /// As a sentence names it: `role `worker``.
+    pub who: String,
+    /// Where in the job file it is: `roles.worker`.
+    pub key: String,
+    pub count: u64,
+    pub each: Amount,
+    /// The label of its nodes; empty for none.
+    pub label: String,
+    /// The key that says so.
+    pub label_key: String,
+    pub most_per_node: Option<u32>,
+    pub attributes: Option<&'a BTreeMap<String, String>>,
+    pub is_master: bool,
+}
+
+impl Want<'_> {
+    /// Whether the node could be one of its own.
+    pub fn takes(&self, node: &Node, has: &Has) -> bool {
+        let label = node.label == self.label
+            // Nodes of a label that is not exclusive are lent to asks without one.
+            || self.label.is_empty()
+                && has
+                    .labels
+                    .iter()
+                    .any(|label| label.name == node.label && !label.exclusive);
+        let attributes = self.attributes.into_iter().flatten().all(|(name, value)| {
+            let whole = whole_attribute(name);
+            node.attributes.get(&whole) == Some(value)
+        });
+        label && attributes
+    }
+}
+
+/// A name without a prefix is one that was given centrally.
+fn whole_attribute(name: &str) -> String {
+    match name.contains('/') {
+        true => name.to_owned(),
+        false => format!("rm.yarn.io/{name}"),
+    }
+}
+
+/// Everything that keeps the job from running there, and what else is worth knowing.
+pub fn check(spec: &JobSpec, has: &Has) -> Findings {
+    let mut found = Findings::default();
+    let queue = queue::check(spec, has, &mut found);
+    let wants = wants(spec, queue, has);
+    if let Some(queue) = queue {
+        queue::labels(&wants, queue, has, &mut found);
+    }
+    constraints(spec, has, &mut found);
+    sizes::kinds(&wants, has, &mut found);
+    // What a label or a kind does not exist for has no place to be counted in.
+    let wants: Vec<_> = wants
+        .into_iter()
+        .filter(|want| {
+            let known = want.label.is_empty() || has.labels.iter().any(|l| l.name == want.label);
+            known && sizes::are_counted(&want.each, has)
+        })
+        .collect();
+    sizes::largest(&wants, has, &mut found);
+    room::check(&wants, queue, has, &mut found);
+    wishes(spec, has, &mut found);
+    found
+}
+
+/// All containers of the job, the master's first.
+fn wants<'a>(spec: &'a JobSpec, queue: Option<&Queue>, has: &Has) -> Vec<Want<'a>> {
+    let on = &spec.on_cluster;
+    let usual = queue.and_then(|queue| queue.label.clone());
+    let round = |mut each: Amount| {
+        if let Some(step) = has.step_mib.filter(|step| *step > 0) {
+            each.memory_mib = each.memory_mib.div_ceil(step).saturating_mul(step);
+        }
+        each
+    };
+    let label = |own: &Option<String>, key: &str| {
+        let (label, key) = match (own, &on.node_label) {
+            (Some(own), _) => (Some(own.clone()), format!("{key}.node_label")),
+            (None, Some(jobs)) => (Some(jobs.clone()), "node_label".to_owned()),
+            (None, None) => (usual.clone(), "queue".to_owned()),
+        };
+        (label.unwrap_or_default(), key)
+    };
+    let (master_label, master_key) = label(&on.master.node_label, "master");
+    let master = Want {
+        who: "the master".into(),
+        key: "master".into(),
+        count: 1,
+        each: round(Amount::new(
+            on.master.memory_mib,
+            u64::from(on.master.vcores),
+        )),
+        label: master_label,
+        label_key: master_key,
+        most_per_node: None,
+        attributes: None,
+        is_master: true,
+    };
+    let roles = spec.roles.iter().map(|role| {
+        let key = format!("roles.{}", role.name);
+        let (label, label_key) = label(&role.placement.node_label, &key);
+        Want {
+            who: format!("role `{}`", role.name),
+            key,
+            count: u64::from(role.instances),
+            each: round(Amount::of(&role.resources)),
+            label,
+            label_key,
+            most_per_node: role.placement.most_per_node,
+            attributes: Some(&role.placement.attributes),
+            is_master: false,
+        }
+    });
+    std::iter::once(master).chain(roles).collect()
+}
+
+fn constraints(spec: &JobSpec, has: &Has, found: &mut Findings) {
+    for role in &spec.roles {
+        let placement = &role.placement;
+        let asks = match (placement.most_per_node, placement.attributes.is_empty()) {
+            (Some(most), _) => format!("at most {most} tasks on a node"),
+            (None, false) => "nodes by their attributes".to_owned(),
+            (None, true) => continue,
+        };
+        let what = format!("role `{}` asks for {asks}", role.name);
+        let hint = format!("leave `roles.{}.placement` out", role.name);
+        let handler = "`yarn.resourcemanager.placement-constraints.handler`";
+        match has.constraints {
+            Constraints::Yes => {}
+            Constraints::TooOld => found.refuse(
+                format!("{what}, which this Hadoop is too old for: that came with 3.1 and 3.2"),
+                hint,
+            ),
+            Constraints::Off => found.refuse(
+                format!("{what}, and {handler} of this cluster is `disabled`"),
+                format!("{hint}, or have an administrator set it to `scheduler`"),
+            ),
+            Constraints::Unknown => found.note(format!(
+                "{what}: that works only where the ResourceManager's {handler} is set, which the configuration here does not say"
+            )),
+        }
+    }
+}
+
+/// Nodes and racks that tasks would best run on, and that are not there.
+fn wishes(spec: &JobSpec, has: &Has, found: &mut Findings) {
+    for role in &spec.roles {
+        let missing = |names: &[String], there: &dyn Fn(&Node) -> &str| -> Vec<String> {
+            let absent = |name: &&String| !has.nodes.iter().any(|node| there(node) == *name);
+            let absent = names.iter().filter(absent);
+            absent.map(|name| format!("`{name}`")).collect()
+        };
+        let nodes = missing(&role.placement.nodes, &|node| &node.host);
+        let racks = missing(&role.placement.racks, &|node| &node.rack);
+        for (kind, names) in [("node", nodes), ("rack", racks)] {
+            if !names.is_empty() {
+                found.note(format!(
+                    "role `{}` would best run on {} {}, which the cluster does not have",
+                    role.name,
+                    if names.len() == 1 {
+                        kind.to_owned()
+                    } else {
+                        format!("{kind}s")
+                    },
+                    names.join(", ")
+                ));
+            }
+        }
+    }
+}

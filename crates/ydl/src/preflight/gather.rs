@@ -1,0 +1,228 @@
+//! Asking a ResourceManager what its cluster has.
+
+use super::has::{Amount, Constraints, Has, Label, Node, Queue, Share};
+use std::collections::{BTreeMap, BTreeSet};
+use tokio::time::Instant;
+use yarn_native::{
+    client::Client,
+    config::{Config, Origin, PlacementHandler},
+    rpc::RpcError,
+    types::{self, NodeReport, NodeState, QueuePermission, QueuePermissions, Resource},
+};
+
+/// Everything a check needs. Nothing of the cluster is changed by it, and no id of an application is taken.
+pub async fn gather(
+    client: &Client,
+    config: &Config,
+    user: &str,
+    deadline: Instant,
+) -> Result<Has, RpcError> {
+    let (queues, permissions, nodes, labels, kinds, attributes) = tokio::try_join!(
+        client.queues(deadline),
+        client.queue_permissions(deadline),
+        client.nodes(&[], deadline),
+        known(client.labels(deadline)),
+        known(client.resource_kinds(deadline)),
+        known(client.attributes(deadline)),
+    )?;
+    let mut all = Vec::new();
+    flatten(
+        &queues,
+        "",
+        Share {
+            own: 1.0,
+            most: 1.0,
+        },
+        &mut all,
+    );
+    permit(&mut all, &permissions);
+    let labels = labels.unwrap_or_default().into_iter();
+    let kinds = kinds.map(|kinds| -> Vec<String> {
+        let names = kinds.into_iter().map(|kind| kind.name);
+        let names = names.filter(|name| name != "memory-mb" && name != "vcores");
+        names.collect()
+    });
+    let largest = largest(config, kinds.as_deref().unwrap_or_default());
+    Ok(Has {
+        user: user.to_owned(),
+        queues: all,
+        nodes: nodes
+            .iter()
+            .filter(|node| may_work(node))
+            .map(node)
+            .collect(),
+        labels: labels
+            .map(|label| Label {
+                name: label.name,
+                exclusive: label.exclusive,
+            })
+            .collect(),
+        kinds,
+        constraints: match attributes {
+            None => Constraints::TooOld,
+            Some(_) => constraints(config),
+        },
+        largest,
+        step_mib: stated(config, "yarn.scheduler.minimum-allocation-mb")
+            .then(|| config.memory_mib_min().ok())
+            .flatten(),
+    })
+}
+
+/// Nothing where the server is too old to know the question.
+async fn known<T>(asked: impl Future<Output = Result<T, RpcError>>) -> Result<Option<T>, RpcError> {
+    match asked.await {
+        Ok(answer) => Ok(Some(answer)),
+        Err(RpcError::Unsupported { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// What nobody has written down is this machine's guess, and the ResourceManager's files may say otherwise.
+fn stated(config: &Config, key: &str) -> bool {
+    config
+        .origin(key)
+        .is_some_and(|origin| !matches!(origin, Origin::Default))
+}
+
+fn largest(config: &Config, kinds: &[String]) -> Option<Amount> {
+    if !stated(config, "yarn.scheduler.maximum-allocation-mb") {
+        return None;
+    }
+    let vcores = match stated(config, "yarn.scheduler.maximum-allocation-vcores") {
+        true => config.vcores_max().ok()?,
+        false => u64::MAX,
+    };
+    let mut largest = Amount::new(config.memory_mib_max().ok()?, vcores);
+    // Where nobody has limited a thing, a node's own number counts.
+    for name in kinds {
+        largest.others.insert(name.clone(), u64::MAX);
+    }
+    for kind in config.resource_types().unwrap_or_default() {
+        let most = kind.maximum.unwrap_or(u64::MAX);
+        largest.others.insert(kind.name, most);
+    }
+    Some(largest)
+}
+
+fn constraints(config: &Config) -> Constraints {
+    if !stated(config, "yarn.resourcemanager.placement-constraints.handler") {
+        return Constraints::Unknown;
+    }
+    match config.placement_handler() {
+        Ok(PlacementHandler::Disabled) => Constraints::Off,
+        Ok(PlacementHandler::Processor | PlacementHandler::Scheduler) => Constraints::Yes,
+        Err(_) => Constraints::Unknown,
+    }
+}
+
+/// The queue and all below it. A queue's share is told of the queue above it, or of the whole by label.
+fn flatten(queue: &types::Queue, above: &str, share: Share, all: &mut Vec<Queue>) {
+    let own_name = queue.name.rsplit('.').next().unwrap_or(&queue.name);
+    let path = match (&queue.path, above) {
+        (Some(path), _) => path.clone(),
+        (None, "") => own_name.to_owned(),
+        (None, above) => format!("{above}.{own_name}"),
+    };
+    let of = |whole: f64, part: f32| match part {
+        // Without a limit of its own it has that of the queue above.
+        part if part < 0.0 => whole,
+        part => whole * f64::from(part),
+    };
+    let share = Share {
+        own: of(share.own, queue.capacity),
+        most: of(share.most, queue.capacity_max),
+    };
+    let mut shares: BTreeMap<String, Share> = queue
+        .shares
+        .iter()
+        .map(|(label, share)| {
+            let share = Share {
+                own: f64::from(share.capacity),
+                most: f64::from(share.capacity_max),
+            };
+            (label.clone(), share)
+        })
+        .collect();
+    shares.entry(String::new()).or_insert(share);
+    all.push(Queue {
+        path: path.clone(),
+        state: queue.state.to_string(),
+        has_children: !queue.children.is_empty(),
+        open_to_user: None,
+        labels: queue.labels.clone(),
+        label: queue.label.clone().filter(|label| !label.trim().is_empty()),
+        shares,
+    });
+    for child in &queue.children {
+        flatten(child, &path, share, all);
+    }
+}
+
+/// Permissions name queues by their whole path or by the last part of it, depending on the version.
+fn permit(queues: &mut [Queue], permissions: &[QueuePermissions]) {
+    let mut open: BTreeMap<&str, bool> = BTreeMap::new();
+    for entry in permissions {
+        let may = entry.permissions.contains(&QueuePermission::Submit)
+            || entry.permissions.contains(&QueuePermission::Administer);
+        *open.entry(&entry.queue).or_default() |= may;
+    }
+    let twice: BTreeSet<String> = {
+        let mut seen = BTreeSet::new();
+        let names = queues.iter().map(|queue| queue.name().to_owned());
+        names.filter(|name| !seen.insert(name.clone())).collect()
+    };
+    for queue in queues {
+        let by_name = || match twice.contains(queue.name()) {
+            true => None,
+            false => open.get(queue.name()),
+        };
+        queue.open_to_user = open.get(queue.path.as_str()).or_else(by_name).copied();
+    }
+}
+
+/// Whether the node works, or may do so again without anybody deciding it.
+fn may_work(node: &NodeReport) -> bool {
+    matches!(
+        node.state,
+        NodeState::Running | NodeState::New | NodeState::Unhealthy | NodeState::Rebooted
+    )
+}
+
+fn node(report: &NodeReport) -> Node {
+    let mut free = amount(&report.capability);
+    free.take(&amount(&report.used));
+    Node {
+        host: report.id.host.clone(),
+        rack: report.rack.clone(),
+        label: report.labels.first().cloned().unwrap_or_default(),
+        attributes: report
+            .attributes
+            .iter()
+            .map(|attribute| (attribute.name.to_string(), attribute.value.clone()))
+            .collect(),
+        running: report.state == NodeState::Running,
+        all: amount(&report.capability),
+        free,
+    }
+}
+
+/// What a report says, which is never below 0.
+pub(super) fn amount(resource: &Resource) -> Amount {
+    let count = |n: i64| u64::try_from(n).unwrap_or(0);
+    Amount {
+        memory_mib: count(resource.memory_mib),
+        vcores: count(i64::from(resource.vcores)),
+        others: resource
+            .others
+            .iter()
+            .map(|(name, n)| (name.clone(), count(*n)))
+            .collect(),
+    }
+}
+
+impl From<&Resource> for Amount {
+    fn from(resource: &Resource) -> Amount {
+        amount(resource)
+    }
+}

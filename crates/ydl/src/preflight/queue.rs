@@ -1,0 +1,128 @@
+//! The job's queue, and the labels it may use.
+
+use super::{
+    check::{Findings, Want},
+    has::{Has, Queue},
+};
+use std::collections::BTreeSet;
+use ydl_core::JobSpec;
+
+/// Where jobs go that name no queue.
+const USUAL: &str = "default";
+/// Names listed in a hint.
+const NAMED_MAX: usize = 8;
+
+/// The queue of the job, if it exists.
+pub fn check<'a>(spec: &JobSpec, has: &'a Has, found: &mut Findings) -> Option<&'a Queue> {
+    let name = spec.on_cluster.queue.as_deref().unwrap_or(USUAL);
+    let Some(queue) = find(name, has) else {
+        let all = has.queues.iter().filter(|queue| queue.is_leaf()).count();
+        let what = format!("there is no queue `{name}` among the {all} of the cluster");
+        found.refuse(what, format!("set `queue` to one of {}", open(has)));
+        return None;
+    };
+    if queue.has_children {
+        let below = format!("{}.", queue.path);
+        let below: Vec<_> = has
+            .queues
+            .iter()
+            .filter(|other| other.is_leaf() && other.path.starts_with(&below))
+            .map(|other| other.path.as_str())
+            .collect();
+        let what = format!(
+            "queue `{name}` takes no jobs itself: it holds {} other queues",
+            below.len()
+        );
+        found.refuse(what, format!("set `queue` to one of {}", list(below)));
+    } else if queue.state != "RUNNING" {
+        let what = format!("queue `{name}` takes no jobs: it is {}", queue.state);
+        found.refuse(what, format!("set `queue` to another: {}", open(has)));
+    } else if queue.open_to_user == Some(false) {
+        let what = format!("queue `{name}` takes no jobs of user `{}`", has.user);
+        found.refuse(what, format!("set `queue` to another: {}", open(has)));
+    }
+    Some(queue)
+}
+
+/// By its whole path, or by its own name where only one has it.
+fn find<'a>(name: &str, has: &'a Has) -> Option<&'a Queue> {
+    let path = match name.starts_with("root.") || name == "root" {
+        true => name.to_owned(),
+        false => format!("root.{name}"),
+    };
+    let exact = has.queues.iter().find(|queue| queue.path == path);
+    exact.or_else(|| has.queues.iter().find(|queue| queue.name() == name))
+}
+
+/// The queues that would take this user's job.
+fn open(has: &Has) -> String {
+    let open = has.queues.iter().filter(|queue| {
+        queue.is_leaf() && queue.state == "RUNNING" && queue.open_to_user != Some(false)
+    });
+    list(open.map(Queue::name))
+}
+
+fn list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    let names: BTreeSet<_> = names.into_iter().collect();
+    if names.is_empty() {
+        return "none".to_owned();
+    }
+    let more = if names.len() > NAMED_MAX { ", …" } else { "" };
+    let some: Vec<_> = names.into_iter().take(NAMED_MAX).collect();
+    format!("`{}`{more}", some.join("`, `"))
+}
+
+/// Whether each label exists, and whether the queue may use it.
+pub fn labels(wants: &[Want], queue: &Queue, has: &Has, found: &mut Findings) {
+    let mut told = BTreeSet::new();
+    for want in wants.iter().filter(|want| !want.label.is_empty()) {
+        // One label of the whole job is one mistake.
+        if !told.insert((&want.label, &want.label_key)) {
+            continue;
+        }
+        let (who, label, key) = (&want.who, &want.label, &want.label_key);
+        if !has.labels.iter().any(|known| known.name == *label) {
+            let what = format!(
+                "{who} asks for nodes with label `{label}`, which is none of the cluster's {}",
+                has.labels.len()
+            );
+            let hint = match has.labels.is_empty() {
+                true => format!("leave `{key}` out: the cluster has no labels"),
+                false => {
+                    let names = has.labels.iter().map(|label| label.name.as_str());
+                    format!("set `{key}` to one of {}", list(names))
+                }
+            };
+            found.refuse(what, hint);
+            continue;
+        }
+        if !may_use(queue, label) {
+            let may = has.queues.iter().filter(|queue| queue.is_leaf());
+            let may = may.filter(|queue| may_use(queue, label));
+            let own = match queue.labels.iter().any(|own| own == "*") {
+                true => "has 0% of its nodes".to_owned(),
+                false => format!(
+                    "may use {} labels: {}",
+                    queue.labels.len(),
+                    list(queue.labels.iter().map(String::as_str))
+                ),
+            };
+            let what = format!(
+                "{who} asks for nodes with label `{label}`, and queue `{}` {own}",
+                queue.name()
+            );
+            let hint = format!(
+                "set `queue` to one that may use it: {}",
+                list(may.map(Queue::name))
+            );
+            found.refuse(what, hint);
+        }
+    }
+}
+
+/// A queue that has no share of a label's nodes waits for ever, whatever it may name.
+fn may_use(queue: &Queue, label: &str) -> bool {
+    let named = queue.labels.iter().any(|own| own == "*" || own == label);
+    let share = queue.shares.get(label);
+    named && share.is_none_or(|share| share.most > 0.0)
+}

@@ -1,0 +1,280 @@
+//! Clusters and jobs, and what is said about each pair.
+
+use expect_test::{Expect, expect};
+use std::collections::BTreeMap;
+use ydl::{
+    jobfile::load,
+    preflight::{Amount, Constraints, Has, Label, Node, Queue, Share, check},
+};
+use ydl_core::JobSpec;
+
+/// Two plain nodes and one with a label and GPUs; the queue `gpu` alone has the label.
+fn cluster() -> Has {
+    let node = |host: &str, label: &str, gpus: u64| {
+        let mut all = Amount::new(8192, 8);
+        all.others.insert("yarn.io/gpu".into(), gpus);
+        Node {
+            host: host.into(),
+            rack: "/default-rack".into(),
+            label: label.into(),
+            attributes: BTreeMap::from([("rm.yarn.io/os".to_owned(), host.to_owned())]),
+            running: true,
+            free: all.clone(),
+            all,
+        }
+    };
+    let queue = |path: &str, labels: &[&str], shares: &[(&str, f64, f64)]| Queue {
+        path: path.into(),
+        state: "RUNNING".into(),
+        has_children: path == "root",
+        open_to_user: Some(path != "root.closed"),
+        labels: labels.iter().map(|l| l.to_string()).collect(),
+        label: None,
+        shares: shares
+            .iter()
+            .map(|(label, own, most)| {
+                let share = Share {
+                    own: *own,
+                    most: *most,
+                };
+                (label.to_string(), share)
+            })
+            .collect(),
+    };
+    Has {
+        user: "alice".into(),
+        queues: vec![
+            queue("root", &["*"], &[("", 1.0, 1.0)]),
+            queue("root.default", &[], &[("", 0.5, 1.0)]),
+            queue("root.small", &[], &[("", 0.1, 0.25)]),
+            queue("root.gpu", &["gpu"], &[("", 0.2, 1.0), ("gpu", 1.0, 1.0)]),
+            queue("root.star", &["*"], &[("", 0.1, 1.0), ("gpu", 0.0, 0.0)]),
+            queue("root.closed", &[], &[("", 0.1, 1.0)]),
+            Queue {
+                state: "STOPPED".into(),
+                ..queue("root.stopped", &[], &[("", 0.1, 1.0)])
+            },
+        ],
+        nodes: vec![node("a", "", 0), node("b", "", 0), node("c", "gpu", 2)],
+        labels: vec![Label {
+            name: "gpu".into(),
+            exclusive: true,
+        }],
+        kinds: Some(vec!["yarn.io/gpu".into()]),
+        constraints: Constraints::Yes,
+        largest: Some(Amount {
+            memory_mib: 6144,
+            vcores: 8,
+            others: BTreeMap::from([("yarn.io/gpu".to_owned(), 8)]),
+        }),
+        step_mib: Some(256),
+    }
+}
+
+fn job(yaml: &str) -> JobSpec {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("job.yaml");
+    std::fs::write(&file, yaml).unwrap();
+    let mut source = load(&file).unwrap();
+    source.for_cluster();
+    source.job().unwrap_or_else(|wrongs| panic!("{wrongs}"))
+}
+
+fn said(yaml: &str, has: &Has) -> String {
+    let found = check(&job(yaml), has);
+    let refusals = found.refusals.iter();
+    let refusals = refusals.map(|c| format!("error: {}\nhint: {}", c.what, c.hint));
+    let notes = found.notes.iter().map(|note| format!("note: {note}"));
+    let all: Vec<_> = refusals.chain(notes).collect();
+    all.join("\n")
+}
+
+fn check_said(yaml: &str, expected: Expect) {
+    expected.assert_eq(&said(yaml, &cluster()));
+}
+
+#[test]
+fn a_job_that_fits_is_let_through() {
+    check_said("roles: {worker: {instances: 4, run: sleep 1}}", expect![""]);
+    check_said(
+        "{queue: root.gpu, roles: {worker: {gpus: 2, node_label: gpu, run: sleep 1}}}",
+        expect![""],
+    );
+}
+
+#[test]
+fn a_queue_must_be_there_and_take_jobs_of_this_user() {
+    check_said(
+        "{queue: nowhere, roles: {w: {run: sleep 1}}}",
+        expect![[r#"
+            error: there is no queue `nowhere` among the 6 of the cluster
+            hint: set `queue` to one of `default`, `gpu`, `small`, `star`"#]],
+    );
+    check_said(
+        "{queue: root, roles: {w: {run: sleep 1}}}",
+        expect![[r#"
+        error: queue `root` takes no jobs itself: it holds 6 other queues
+        hint: set `queue` to one of `root.closed`, `root.default`, `root.gpu`, `root.small`, `root.star`, `root.stopped`"#]],
+    );
+    check_said(
+        "{queue: stopped, roles: {w: {run: sleep 1}}}",
+        expect![[r#"
+            error: queue `stopped` takes no jobs: it is STOPPED
+            hint: set `queue` to another: `default`, `gpu`, `small`, `star`"#]],
+    );
+    check_said(
+        "{queue: root.closed, roles: {w: {run: sleep 1}}}",
+        expect![[r#"
+            error: queue `root.closed` takes no jobs of user `alice`
+            hint: set `queue` to another: `default`, `gpu`, `small`, `star`"#]],
+    );
+}
+
+#[test]
+fn a_label_must_be_there_and_be_the_queues() {
+    check_said(
+        "{node_label: fast, roles: {w: {run: sleep 1}}}",
+        expect![[r#"
+            error: the master asks for nodes with label `fast`, which is none of the cluster's 1
+            hint: set `node_label` to one of `gpu`"#]],
+    );
+    check_said(
+        "roles: {w: {node_label: gpu, run: sleep 1}}",
+        expect![[r#"
+        error: role `w` asks for nodes with label `gpu`, and queue `default` may use 0 labels: none
+        hint: set `queue` to one that may use it: `gpu`"#]],
+    );
+    check_said(
+        "{queue: star, roles: {w: {node_label: gpu, run: sleep 1}}}",
+        expect![[r#"
+            error: role `w` asks for nodes with label `gpu`, and queue `star` has 0% of its nodes
+            hint: set `queue` to one that may use it: `gpu`"#]],
+    );
+    check_said(
+        "{queue: gpu, master: {node_label: odd}, roles: {w: {run: sleep 1}}}",
+        expect![[r#"
+            error: the master asks for nodes with label `odd`, which is none of the cluster's 1
+            hint: set `master.node_label` to one of `gpu`"#]],
+    );
+}
+
+#[test]
+fn a_container_must_not_be_larger_than_the_largest() {
+    check_said(
+        "roles: {w: {memory: 7 GiB, run: sleep 1}}",
+        expect![[r#"
+        error: role `w` asks for containers of 7 GiB, and the largest the cluster gives has 6 GiB
+        hint: lower `roles.w.memory`, or have an administrator raise the scheduler's maximum"#]],
+    );
+    check_said(
+        "roles: {w: {vcores: 9, run: sleep 1}}",
+        expect![[r#"
+            error: role `w` asks for containers of 9 vcores, and the largest the cluster gives has 8
+            hint: lower `roles.w.vcores`, or have an administrator raise the scheduler's maximum"#]],
+    );
+    check_said(
+        "roles: {w: {gpus: 1, run: sleep 1}}",
+        expect![[r#"
+            error: role `w` asks for containers of 1 `yarn.io/gpu`, and the largest of 2 nodes has 0
+            hint: lower `roles.w.gpus`"#]],
+    );
+    check_said(
+        "roles: {w: {gpus: 9, run: sleep 1}}",
+        expect![[r#"
+            error: role `w` asks for containers of 9 `yarn.io/gpu`, and the largest the cluster gives has 8
+            hint: lower `roles.w.gpus`, or have an administrator raise the scheduler's maximum"#]],
+    );
+    check_said(
+        "roles: {w: {resources: {fpga: 1}, run: sleep 1}}",
+        expect![[r#"
+            error: role `w` asks for 1 `fpga`, which the cluster does not count
+            hint: leave `roles.w.resources` out: the cluster counts memory, vcores, `yarn.io/gpu`"#]],
+    );
+    check_said(
+        "{master: {memory: 10 GiB}, roles: {w: {run: sleep 1}}}",
+        expect![[r#"
+            error: the master asks for containers of 10 GiB, and the largest the cluster gives has 6 GiB
+            hint: lower `master.memory`, or have an administrator raise the scheduler's maximum"#]],
+    );
+}
+
+#[test]
+fn all_containers_must_have_a_place_at_some_time() {
+    check_said(
+        "roles: {w: {instances: 20, memory: 1 GiB, run: sleep 1}}",
+        expect![[r#"
+            error: role `w` needs 20 containers of 1 GiB, 1 vcore, and at most 16 fit on 2 nodes; the job needs 21 in all, for 20 tasks and its master
+            hint: lower `roles.w.instances`, or ask for less in each"#]],
+    );
+    // 16 fit, and the master with them does not.
+    check_said(
+        "roles: {w: {instances: 16, memory: 1 GiB, run: sleep 1}}",
+        expect![[r#"
+            error: 17 containers (16 tasks and the master) need 16.2 GiB together, and 2 nodes have 16 GiB
+            hint: lower `instances` or the size of a role"#]],
+    );
+    check_said(
+        "{queue: small, roles: {w: {instances: 5, memory: 1 GiB, run: sleep 1}}}",
+        expect![[r#"
+            error: 6 containers (5 tasks and the master) need 5.2 GiB together, and queue `small` may have 4 GiB: 25% of 2 nodes
+            hint: lower `instances` or the size of a role, or set `queue` to a larger one"#]],
+    );
+    check_said(
+        "roles: {w: {instances: 10, memory: 1 GiB, run: sleep 1}}",
+        expect![
+            "note: 11 containers (10 tasks and the master) need 10.2 GiB together; queue `default` has 8 GiB of its own, the rest is borrowed and may be taken back"
+        ],
+    );
+    check_said(
+        "roles: {w: {instances: 3, placement: {most_per_node: 1}, run: sleep 1}}",
+        expect![[r#"
+            error: role `w` has 3 tasks with at most 1 on a node, and 2 nodes take 2
+            hint: lower `roles.w.instances` to 2, or raise `roles.w.placement.most_per_node`"#]],
+    );
+    check_said(
+        "roles: {w: {placement: {attributes: {os: z}}, run: sleep 1}}",
+        expect![[r#"
+            error: role `w` asks for nodes with `os=z`, and 0 have that
+            hint: `ydl nodes` shows what each node has"#]],
+    );
+    check_said(
+        "roles: {w: {placement: {attributes: {os: a}, nodes: [a, x], racks: [/r]}, run: sleep 1}}",
+        expect![[r#"
+            note: role `w` would best run on node `x`, which the cluster does not have
+            note: role `w` would best run on rack `/r`, which the cluster does not have"#]],
+    );
+}
+
+#[test]
+fn what_is_in_use_makes_a_job_wait_and_no_more() {
+    let mut has = cluster();
+    has.nodes[0].free = Amount::new(1024, 8);
+    has.nodes[1].running = false;
+    expect!["note: 1 of 5 containers fit on what is free now; the rest will wait: 3 of role `w`, the master"].assert_eq(&said("roles: {w: {instances: 4, run: sleep 1}}", &has));
+    has.nodes.clear();
+    expect![[r#"
+        error: the master needs a node, and the cluster has 0 that it may use
+        hint: `ydl nodes` shows what each node has
+        error: role `w` needs a node, and the cluster has 0 that it may use
+        hint: `ydl nodes` shows what each node has"#]]
+    .assert_eq(&said("roles: {w: {run: sleep 1}}", &has));
+}
+
+#[test]
+fn what_an_old_cluster_lacks_is_said() {
+    let mut has = cluster();
+    (has.kinds, has.constraints) = (None, Constraints::TooOld);
+    let yaml = "roles: {w: {gpus: 1, placement: {most_per_node: 1}, run: sleep 1}}";
+    expect![[r#"
+        error: role `w` asks for at most 1 tasks on a node, which this Hadoop is too old for: that came with 3.1 and 3.2
+        hint: leave `roles.w.placement` out
+        error: role `w` asks for 1 `yarn.io/gpu`, and this Hadoop is too old to count anything but memory and cores
+        hint: leave `roles.w.gpus` out; `node_label` may lead to nodes that have it"#]].assert_eq(&said(yaml, &has));
+    (has.kinds, has.constraints) = (Some(Vec::new()), Constraints::Off);
+    let yaml = "roles: {w: {placement: {attributes: {os: a}}, run: sleep 1}}";
+    expect![[r#"
+        error: role `w` asks for nodes by their attributes, and `yarn.resourcemanager.placement-constraints.handler` of this cluster is `disabled`
+        hint: leave `roles.w.placement` out, or have an administrator set it to `scheduler`"#]].assert_eq(&said(yaml, &has));
+    has.constraints = Constraints::Unknown;
+    expect!["note: role `w` asks for nodes by their attributes: that works only where the ResourceManager's `yarn.resourcemanager.placement-constraints.handler` is set, which the configuration here does not say"].assert_eq(&said(yaml, &has));
+}

@@ -1,0 +1,218 @@
+//! A user of a real cluster: the binary with its configuration, and eyes for what it does there.
+#![allow(dead_code)] // Each test binary uses its own part of this.
+
+use std::{
+    fs,
+    io::Read,
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+use testbed::{Cluster, Options, Version};
+use yarn_native::{
+    client::{ApplicationFilter, Client},
+    config::{Config, Environment},
+    security::Identity,
+    types::{ApplicationReport, ApplicationState},
+};
+
+/// How long a fact may take to become true before a test fails: more than anything takes on a busy machine.
+pub const PATIENCE: Duration = Duration::from_secs(180);
+
+/// The Hadoop to test with.
+pub fn version() -> Version {
+    match std::env::var("HADOOP_VERSION") {
+        Ok(name) => name.parse().unwrap_or_else(|failure| panic!("{failure}")),
+        Err(_) => Version::NEWEST,
+    }
+}
+
+/// The cluster that the tests of a binary share.
+pub fn shared(options: Options) -> &'static Cluster {
+    Cluster::shared(options).unwrap_or_else(|failure| panic!("{failure}"))
+}
+
+pub fn config(cluster: &Cluster) -> Config {
+    let environment = Environment::of_process();
+    let environment = environment.with_variable("HADOOP_USER_NAME", cluster.own_user());
+    Config::from_directories(&[cluster.configuration()], environment).expect("a configuration")
+}
+
+pub fn client(cluster: &Cluster) -> Client {
+    let config = config(cluster);
+    let identity = Identity::from_config(&config).expect("an identity");
+    Client::from_config(&config, identity).expect("a client")
+}
+
+/// Runs something that waits for others.
+pub fn block_on<T>(what: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build();
+    runtime.expect("a runtime").block_on(what)
+}
+
+/// When a call comes too late.
+pub fn soon() -> tokio::time::Instant {
+    tokio::time::Instant::now() + Duration::from_secs(60)
+}
+
+/// Every application the ResourceManager knows.
+pub fn applications(cluster: &Cluster) -> Vec<ApplicationReport> {
+    block_on(async {
+        let client = client(cluster);
+        let all = ApplicationFilter::default();
+        client.applications(&all, soon()).await.expect("a list")
+    })
+}
+
+/// The application of that id.
+pub fn application(cluster: &Cluster, id: &str) -> ApplicationReport {
+    let id = id.parse().expect("an application's id");
+    block_on(async {
+        client(cluster)
+            .application(id, soon())
+            .await
+            .expect("a report")
+    })
+}
+
+/// Waits until the application is over; its last report.
+pub fn wait_over(cluster: &Cluster, id: &str) -> ApplicationReport {
+    wait_for(&format!("the end of {id}"), || {
+        let report = application(cluster, id);
+        report.state.is_over().then_some(report)
+    })
+}
+
+/// Waits until the application's master has registered.
+pub fn wait_running(cluster: &Cluster, id: &str) -> ApplicationReport {
+    wait_for(&format!("the master of {id}"), || {
+        let report = application(cluster, id);
+        assert!(!report.state.is_over(), "{report:?}");
+        (report.state == ApplicationState::Running).then_some(report)
+    })
+}
+
+/// Every file and directory below that place in HDFS, as `FsShell` lists them.
+pub fn hdfs_files(cluster: &Cluster, place: &str) -> Vec<String> {
+    let listed = cluster.fs(&["-ls", "-R", place]).unwrap_or_default();
+    let paths = listed
+        .lines()
+        .filter_map(|line| line.split_whitespace().nth(7));
+    paths.map(str::to_owned).collect()
+}
+
+/// Waits until this is true, and fails with the words if it never is.
+pub fn wait_for<T>(what: &str, mut fact: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = fact() {
+            return found;
+        }
+        assert!(Instant::now() < end, "{what} did not happen");
+        // Looked at again and again: nobody tells us when something happens on a cluster.
+        std::thread::park_timeout(Duration::from_millis(100));
+    }
+}
+
+/// A user's directory on the machine from which jobs are submitted.
+pub struct Desk<'a> {
+    dir: tempfile::TempDir,
+    pub cluster: &'a Cluster,
+}
+
+impl<'a> Desk<'a> {
+    pub fn at(cluster: &'a Cluster) -> Desk<'a> {
+        Desk {
+            dir: tempfile::tempdir().expect("a temporary directory"),
+            cluster,
+        }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.path().join(name);
+        fs::write(&path, text).expect("a file can be written");
+        path
+    }
+
+    /// The binary with the cluster's configuration, as the user the daemons run as.
+    pub fn ydl(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ydl"));
+        for name in ["YARN_CONF_DIR", "HADOOP_HOME", "HADOOP_PROXY_USER"] {
+            command.env_remove(name);
+        }
+        command
+            .current_dir(self.path())
+            .env("XDG_STATE_HOME", self.path().join("state"))
+            .env("HADOOP_CONF_DIR", self.cluster.configuration())
+            .env("HADOOP_USER_NAME", self.cluster.own_user())
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Runs `ydl` with these words to its end.
+    pub fn run(&self, words: &[&str]) -> Ran {
+        Ran::from(self.ydl().args(words).output().expect("ydl can be started"))
+    }
+
+    /// Submits this job file and waits for its end.
+    pub fn submit(&self, yaml: &str) -> Ran {
+        self.write("job.yaml", yaml);
+        self.run(&["submit", "job.yaml"])
+    }
+
+    /// Submits this job file and leaves it running; the id comes back.
+    pub fn detach(&self, yaml: &str) -> String {
+        self.write("job.yaml", yaml);
+        let ran = self.run(&["submit", "--detach", "job.yaml"]);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        ran.out.trim().to_owned()
+    }
+
+    /// Starts `ydl` with these words and comes back at once.
+    pub fn start(&self, words: &[&str]) -> Child {
+        let mut command = self.ydl();
+        command
+            .args(words)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command.spawn().expect("ydl can be started")
+    }
+}
+
+/// How a command ended and what it said.
+#[derive(Debug)]
+pub struct Ran {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Ran {
+        Ran {
+            code: output.status.code().unwrap_or(-1),
+            out: String::from_utf8_lossy(&output.stdout).into_owned(),
+            err: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+}
+
+/// Waits for a child that was started with pipes.
+pub fn finish(mut child: Child) -> Ran {
+    let mut stderr = child.stderr.take().expect("a pipe");
+    let reader = std::thread::spawn(move || {
+        let mut all = Vec::new();
+        stderr.read_to_end(&mut all).expect("stderr can be read");
+        all
+    });
+    let mut output = child.wait_with_output().expect("a child can be waited for");
+    output.stderr = reader.join().expect("the reader's end");
+    Ran::from(output)
+}
