@@ -20,6 +20,9 @@ const BYTES: usize = 32;
 /// What MACs are made for, so that no other use of the secret can give one that is a token.
 const PURPOSE: &[u8] = b"ydl token 1\0";
 
+/// The name under which [`Secret::to_hex`] travels among the credentials of a master on a cluster.
+pub const CREDENTIAL: &str = "ydl.secret";
+
 /// A token is at most this long; a header with more is not looked at.
 pub const TOKEN_BYTES_MAX: usize = 512;
 

@@ -22,6 +22,9 @@ use super::text;
 /// The name in the certificate. Nobody checks it; TLS wants one.
 const NAME: &str = "ydl";
 
+/// The name under which [`Identity::to_pem`] travels among the credentials of a master on a cluster.
+pub const CREDENTIAL: &str = "ydl.identity";
+
 /// An identity file is at most this long.
 const FILE_BYTES_MAX: usize = 16 << 10;
 
@@ -59,10 +62,22 @@ impl Identity {
         })
     }
 
+    /// Certificate and key in the clear, for the credentials that carry them. Never for a log or an argument.
+    pub fn to_pem(&self) -> String {
+        self.certificate_pem() + &pem("PRIVATE KEY", self.key.secret_pkcs8_der())
+    }
+
+    /// What [`Identity::to_pem`] wrote.
+    pub fn from_pem(bytes: &[u8]) -> Option<Self> {
+        Some(Self {
+            certificate: CertificateDer::from_pem_slice(bytes).ok()?,
+            key: PrivatePkcs8KeyDer::from_pem_slice(bytes).ok()?,
+        })
+    }
+
     /// Writes certificate and key to a file that only its owner can read.
     pub fn write(&self, path: &Path) -> Result<(), PrivateError> {
-        let key = pem("PRIVATE KEY", self.key.secret_pkcs8_der());
-        private::write(path, (self.certificate_pem() + &key).as_bytes())
+        private::write(path, self.to_pem().as_bytes())
     }
 
     /// Reads what [`Identity::write`] wrote; refuses a file that others can read.
