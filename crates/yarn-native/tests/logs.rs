@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use expect_test::{Expect, expect};
-use yarn_native::logs::{Checksum, LogError, LogFile, LogFormat, Source};
+use yarn_native::logs::{Checksum, LogError, LogFile, LogFormat, Source, is_archive};
 
 #[path = "ledger/random.rs"]
 mod random;
@@ -383,6 +383,16 @@ fn what_is_no_log_is_refused() {
         open_error(&INDEXED[..1000]),
         "not an aggregated log, neither TFile nor indexed"
     );
+}
+
+#[test]
+fn an_archive_of_logs_is_told_from_a_damaged_one() {
+    let index = b"%2Fnode1_1234 file part-0 0 2071 1700000000000+416+alice+hadoop \n";
+    let refused = open_error(index);
+    assert!(refused.contains("a Hadoop archive (`.har`)"), "{refused}");
+    assert!(is_archive("application_1700000000000_0007.har"));
+    assert!(is_archive("application_1700000000000_0007.har/"));
+    assert!(!is_archive("node1_1234"));
 }
 
 #[test]

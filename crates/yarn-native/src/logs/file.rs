@@ -8,6 +8,12 @@ use super::tfile::{self, TFile};
 /// Bytes of a name in a checksum file.
 const NAME_BYTES_MAX: usize = 4096;
 
+/// Whether a name in a directory of logs is that of a Hadoop archive, a directory into which the files of an
+/// application have been packed. There is no reading from it: [`LogError::Archive`].
+pub fn is_archive(name: &str) -> bool {
+    name.trim_end_matches('/').ends_with(".har")
+}
+
 /// How a node wrote the logs of an application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
@@ -71,6 +77,9 @@ impl<S: Source> LogFile<S> {
                 next: 0,
                 current: None,
             }
+        } else if head.starts_with(b"%2F") {
+            // The index of an archive: paths, each written as in a URL.
+            return Err(LogError::Archive);
         } else {
             return Err(LogError::Unknown);
         };

@@ -8,7 +8,8 @@
 //! * `file`: both of them as one: entries, and the bytes of an entry.
 //!
 //! Nothing is read that is not asked for, and never more than a piece of it is in memory. Where the files lie
-//! is said by [`Config::log_directories`](crate::config::Config::log_directories).
+//! is said by [`Config::log_directories`](crate::config::Config::log_directories). Hadoop archives of them
+//! ([`is_archive`]) are not read.
 //!
 //! ```
 //! use yarn_native::logs::{LogError, LogFile, Source};
@@ -38,5 +39,5 @@ mod tfile;
 
 mod file;
 
-pub use file::{Checksum, Entry, LogFile, LogFormat};
+pub use file::{Checksum, Entry, LogFile, LogFormat, is_archive};
 pub use source::{LogError, Source};

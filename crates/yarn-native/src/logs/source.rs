@@ -46,6 +46,12 @@ pub enum LogError {
     /// It begins as neither format does.
     #[error("not an aggregated log, neither TFile nor indexed")]
     Unknown,
+    /// It is part of a Hadoop archive (`.har`), into which an administrator has packed the logs. Hadoop's own
+    /// tools unpack it (`hadoop fs -cp har:///…`), and then the files in it can be read.
+    #[error(
+        "the logs have been packed into a Hadoop archive (`.har`), which has to be unpacked first"
+    )]
+    Archive,
     /// A compression that is not supported.
     #[error("the logs are compressed with `{name}`, and only `gz` and `none` can be read")]
     Compression {
