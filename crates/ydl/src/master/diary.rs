@@ -2,6 +2,13 @@
 //!
 //! A diary is a journal somebody can become the master from: on this machine a file, on a cluster segments in HDFS.
 
+mod parts;
+mod segments;
+mod take_over;
+
+pub use segments::Segments;
+pub use take_over::{Unreadable, take_over};
+
 use super::{journal::Journal, kv::Op};
 use crate::backend::Deposed;
 use serde::{Deserialize, Serialize};
@@ -18,14 +25,18 @@ pub enum Record {
     Happened(Time, Event),
     /// Somebody changed the key-value store.
     Changed(Op),
+    /// There was no room for more. What happened later is not known, and nobody can go on from here.
+    Full,
 }
 
 /// Where a master writes down what happened, before it does what follows from it.
 pub trait Diary {
     /// Adds an entry, which is safe after the next flush.
     fn note(&mut self, record: &Record);
-    /// Returns when every entry is safe. May be dropped and called again without losing anything. A master whose
-    /// diary cannot be written, or is another's by now, is deposed: nothing may follow from what is not written down.
+    /// How much is not safe yet.
+    fn waiting_bytes(&self) -> usize;
+    /// Returns when every entry is safe. A master whose diary cannot be written, or is another's by now, is deposed:
+    /// nothing may follow from what is not written down.
     fn flush(&mut self) -> impl Future<Output = Result<(), Deposed>>;
 }
 
@@ -43,6 +54,10 @@ impl Diary for Option<Journal> {
             tracing::error!("the journal is no longer written: {error}");
             *self = None;
         }
+    }
+
+    fn waiting_bytes(&self) -> usize {
+        self.as_ref().map_or(0, Journal::waiting_bytes)
     }
 
     async fn flush(&mut self) -> Result<(), Deposed> {

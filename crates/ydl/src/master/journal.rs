@@ -13,17 +13,16 @@
 //! So neither a record of another journal nor one that a payload happens to quote is ever taken for
 //! a record of this one.
 
-use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io;
+use std::io::BufReader;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use ring::rand::{SecureRandom, SystemRandom};
+mod error;
+pub(super) mod format;
 
-mod format;
-
-use format::{FRAME_BYTES, HEADER_BYTES, VERSION, checksum, header, scan};
+pub use error::JournalError;
+use format::{FRAME_BYTES, HEADER_BYTES, header};
 
 /// One record's payload. A key-value store's largest value fits, written as base64.
 pub const RECORD_BYTES_MAX: usize = 4 << 20;
@@ -83,11 +82,7 @@ impl Journal {
 
     fn begin(path: &Path, file: File, sync: Sync) -> Result<Self, JournalError> {
         let failed = |source| JournalError::io("create", path, source);
-        let mut salt = [0; 8];
-        SystemRandom::new()
-            .fill(&mut salt)
-            .map_err(|_| failed(io::Error::other("the system gives no random bytes")))?;
-        let salt = u64::from_le_bytes(salt);
+        let salt = format::salt().map_err(failed)?;
         file.set_len(0).map_err(failed)?;
         file.write_all_at(&header(salt), 0).map_err(failed)?;
         if sync == Sync::EachFlush {
@@ -167,11 +162,7 @@ impl Journal {
                 path: self.path.clone(),
             });
         }
-        let checksum = checksum(self.salt, place, payload);
-        self.batch
-            .extend_from_slice(&(payload.len() as u32).to_le_bytes());
-        self.batch.extend_from_slice(&checksum.to_le_bytes());
-        self.batch.extend_from_slice(payload);
+        format::add(&mut self.batch, self.salt, self.length, payload);
         Ok(())
     }
 
@@ -195,10 +186,19 @@ impl Journal {
         Ok(())
     }
 
+    /// How much the next flush will write.
+    pub fn waiting_bytes(&self) -> usize {
+        self.batch.len()
+    }
+
     /// How long the file is, with what is still to be written.
     pub fn length(&self) -> u64 {
         self.length + self.batch.len() as u64
     }
+}
+
+fn scan(path: &Path, file: &File, each: impl FnMut(&[u8])) -> Result<format::Scan, JournalError> {
+    format::scan(path, BufReader::with_capacity(64 << 10, file), each)
 }
 
 fn lock(file: &File, path: &Path) -> Result<(), JournalError> {
@@ -208,111 +208,6 @@ fn lock(file: &File, path: &Path) -> Result<(), JournalError> {
             path: path.to_owned(),
         }),
         Err(TryLockError::Error(source)) => Err(JournalError::io("lock", path, source)),
-    }
-}
-
-/// Why a journal cannot be used.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum JournalError {
-    Io {
-        doing: &'static str,
-        path: PathBuf,
-        source: io::Error,
-    },
-    /// Another process appends to it.
-    Held {
-        path: PathBuf,
-    },
-    NotAJournal {
-        path: PathBuf,
-    },
-    Version {
-        path: PathBuf,
-        version: u32,
-    },
-    /// Good records follow a bad one, or the header is bad.
-    Damaged {
-        path: PathBuf,
-        offset: u64,
-    },
-    /// A record that is empty or too long.
-    Length {
-        path: PathBuf,
-        length: usize,
-    },
-    Full {
-        path: PathBuf,
-    },
-}
-
-impl JournalError {
-    fn io(doing: &'static str, path: &Path, source: io::Error) -> Self {
-        Self::Io {
-            doing,
-            path: path.to_owned(),
-            source,
-        }
-    }
-}
-
-impl fmt::Display for JournalError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Io {
-                doing,
-                path,
-                source,
-            } => {
-                write!(
-                    f,
-                    "cannot {doing} the journal `{}`: {source}",
-                    path.display()
-                )
-            }
-            Self::Held { path } => {
-                write!(
-                    f,
-                    "cannot use the journal `{}`: another master has it",
-                    path.display()
-                )
-            }
-            Self::NotAJournal { path } => {
-                write!(f, "cannot use `{}`: it is not a journal", path.display())
-            }
-            Self::Version { path, version } => write!(
-                f,
-                "cannot use the journal `{}`: it has version {version}, and this is ydl for {VERSION}",
-                path.display()
-            ),
-            Self::Damaged { path, offset } => {
-                write!(
-                    f,
-                    "the journal `{}` is damaged at byte {offset}",
-                    path.display()
-                )
-            }
-            Self::Length { path, length } => write!(
-                f,
-                "cannot append {length} bytes to the journal `{}`: a record has 1 to \
-                 {RECORD_BYTES_MAX}",
-                path.display()
-            ),
-            Self::Full { path } => write!(
-                f,
-                "cannot append to the journal `{}`: it is at its limit of {JOURNAL_BYTES_MAX} bytes",
-                path.display()
-            ),
-        }
-    }
-}
-
-impl std::error::Error for JournalError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Io { source, .. } => Some(source),
-            _ => None,
-        }
     }
 }
 

@@ -35,34 +35,6 @@ impl Past {
         }
     }
 
-    /// The job that these entries have made. Nothing if there are none: then it has not begun.
-    ///
-    /// All its facts are written to that file, as the master before had done or would have.
-    pub fn read<E>(
-        spec: JobSpec,
-        records: impl IntoIterator<Item = Result<Record, E>>,
-        events: Option<File>,
-    ) -> Result<Option<Past>, E> {
-        let mut past = None;
-        let mut beginning = Some((spec, events));
-        for record in records {
-            match (record?, beginning.take()) {
-                (Record::Began(at), Some((spec, events))) => {
-                    let (mut begun, first) = Past::begun(spec, at, events);
-                    begun.follow(first);
-                    past = Some(begun);
-                }
-                (record, still) => {
-                    beginning = still;
-                    if let Some(past) = &mut past {
-                        past.take(record);
-                    }
-                }
-            }
-        }
-        Ok(past)
-    }
-
     fn begun(spec: JobSpec, at: Time, events: Option<File>) -> (Past, Vec<Action>) {
         let (job, first) = Job::new(spec, at);
         let past = Past {
@@ -82,7 +54,7 @@ impl Past {
     fn take(&mut self, record: Record) {
         self.entries += 1;
         match record {
-            Record::Began(_) => {}
+            Record::Began(_) | Record::Full => {}
             Record::Happened(now, event) => {
                 self.last = self.last.max(now);
                 // Nobody waits for anything yet.
@@ -118,6 +90,43 @@ impl Past {
     /// A clock that goes on where the last entry was written.
     pub(super) fn clock(&self) -> Clock {
         Clock::starting(self.last)
+    }
+}
+
+/// A diary while it is read.
+#[derive(Debug)]
+pub enum Reading {
+    /// Nothing is known but what to run, and where facts are written.
+    Before(JobSpec, Option<File>),
+    /// So far it has come.
+    Begun(Box<Past>),
+}
+
+impl Reading {
+    /// The diary of that job. All its facts are written to that file, as the master before had done or would have.
+    pub fn new(spec: JobSpec, events: Option<File>) -> Reading {
+        Reading::Before(spec, events)
+    }
+
+    /// Takes the next entry in. The first must be the job's beginning.
+    pub fn take(&mut self, record: Record) {
+        match (&mut *self, record) {
+            (Reading::Before(spec, events), Record::Began(at)) => {
+                let (mut past, first) = Past::begun(spec.clone(), at, events.take());
+                past.follow(first);
+                *self = Reading::Begun(Box::new(past));
+            }
+            (Reading::Before(..), _) => {}
+            (Reading::Begun(past), record) => past.take(record),
+        }
+    }
+
+    /// What the job has come to. Without any entry it begins now.
+    pub fn end(self) -> Past {
+        match self {
+            Reading::Before(spec, events) => Past::none(spec, events),
+            Reading::Begun(past) => *past,
+        }
     }
 }
 

@@ -32,6 +32,7 @@ use ydl_core::{Action, Asks, ContainerId, Event, Job, JobView, Outcome, RoleName
 const LOOK: Duration = Duration::from_secs(1);
 /// So much is taken in before it is written down together.
 const TURN_MAX: usize = 256;
+const TURN_BYTES_MAX: usize = 1 << 20;
 
 /// The master of one job.
 #[derive(Debug)]
@@ -139,6 +140,9 @@ impl<B: Backend, D: Diary> Master<B, D> {
     /// Takes in what is there already: the more that is written down together, the less each waits.
     async fn take_ready(&mut self, inbox: &mut mpsc::Receiver<Letter>) -> Result<(), Deposed> {
         for _ in 0..TURN_MAX {
+            if self.diary.waiting_bytes() > TURN_BYTES_MAX {
+                break;
+            }
             tokio::select! {
                 biased;
                 event = self.backend.next() => self.feed(event?),

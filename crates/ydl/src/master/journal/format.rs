@@ -1,20 +1,21 @@
 //! The bytes of a journal: how they are written, and what is believed when they are read.
 
-use std::fs::File;
-use std::io::{self, BufReader, ErrorKind, Read};
+use std::io::{self, ErrorKind, Read};
 use std::path::Path;
+
+use ring::rand::{SecureRandom, SystemRandom};
 
 use super::{JournalError, RECORD_BYTES_MAX, Tail};
 
 const MAGIC: &[u8; 8] = b"ydl-jrnl";
 pub(super) const VERSION: u32 = 1;
-pub(super) const HEADER_BYTES: usize = 24;
+pub(in crate::master) const HEADER_BYTES: usize = 24;
 pub(super) const FRAME_BYTES: usize = 8;
 
 /// How many bytes are looked at to find out whether damage is only a torn tail.
 const SEARCH_BYTES_MAX: usize = 256 << 20;
 
-pub(super) fn header(salt: u64) -> [u8; HEADER_BYTES] {
+pub(in crate::master) fn header(salt: u64) -> [u8; HEADER_BYTES] {
     let mut header = [0; HEADER_BYTES];
     header[..8].copy_from_slice(MAGIC);
     header[8..12].copy_from_slice(&VERSION.to_le_bytes());
@@ -25,22 +26,21 @@ pub(super) fn header(salt: u64) -> [u8; HEADER_BYTES] {
 }
 
 /// What a journal was found to be.
-pub(super) struct Scan {
+pub(in crate::master) struct Scan {
     /// None where not even the header was written to its end.
-    pub(super) salt: Option<u64>,
+    pub(in crate::master) salt: Option<u64>,
     /// Up to where the file is good.
     pub(super) length: u64,
     pub(super) tail: Tail,
 }
 
-/// Reads a journal from its first byte to its last.
-pub(super) fn scan(
+/// Reads a journal from its first byte to its last. The path is what it is called if something is wrong with it.
+pub(in crate::master) fn scan(
     path: &Path,
-    file: &File,
+    mut reader: impl Read,
     mut each: impl FnMut(&[u8]),
 ) -> Result<Scan, JournalError> {
     let failed = |source| JournalError::io("read", path, source);
-    let mut reader = BufReader::with_capacity(64 << 10, file);
     let mut head = Vec::with_capacity(HEADER_BYTES);
     reader
         .by_ref()
@@ -208,7 +208,24 @@ fn goes_on(salt: u64, place: u64, rest: &[u8]) -> bool {
     rest.len() > SEARCH_BYTES_MAX
 }
 
-pub(super) fn checksum(salt: u64, place: u64, payload: &[u8]) -> u32 {
+/// A salt that no other journal has.
+pub(in crate::master) fn salt() -> io::Result<u64> {
+    let mut salt = [0; 8];
+    SystemRandom::new()
+        .fill(&mut salt)
+        .map_err(|_| io::Error::other("the system gives no random bytes"))?;
+    Ok(u64::from_le_bytes(salt))
+}
+
+/// Adds a record to a batch that will be written at `place`.
+pub(in crate::master) fn add(batch: &mut Vec<u8>, salt: u64, place: u64, payload: &[u8]) {
+    let checksum = checksum(salt, place + batch.len() as u64, payload);
+    batch.extend_from_slice(&(payload.len() as u32).to_le_bytes());
+    batch.extend_from_slice(&checksum.to_le_bytes());
+    batch.extend_from_slice(payload);
+}
+
+fn checksum(salt: u64, place: u64, payload: &[u8]) -> u32 {
     let length = (payload.len() as u32).to_le_bytes();
     crc32c(&[&salt.to_le_bytes(), &place.to_le_bytes(), &length, payload])
 }

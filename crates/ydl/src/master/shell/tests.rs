@@ -1,7 +1,10 @@
 //! The shell against a diary that is slow, or dies: nothing may follow from what is not written down.
 
 use super::*;
-use crate::{master::inbox::inbox, talk::Synced};
+use crate::{
+    master::{inbox::inbox, past::Reading},
+    talk::Synced,
+};
 use std::{
     cell::RefCell,
     collections::{BTreeMap, VecDeque},
@@ -96,6 +99,10 @@ struct Slow {
 impl Diary for Slow {
     fn note(&mut self, record: &Record) {
         self.batch.push(record.clone());
+    }
+
+    fn waiting_bytes(&self) -> usize {
+        0
     }
 
     async fn flush(&mut self) -> Result<(), Deposed> {
@@ -217,8 +224,9 @@ impl Scene {
         };
         let records = world.kept.clone();
         let past = |events| {
-            let records = records.into_iter().map(Ok::<_, Deposed>);
-            Past::read(spec(), records, Some(events)).unwrap().unwrap()
+            let mut reading = Reading::new(spec(), Some(events));
+            records.into_iter().for_each(|record| reading.take(record));
+            reading.end()
         };
         let live = world.live.keys().cloned().collect();
         let mut heir = Scene::new(usize::MAX, past, world);
