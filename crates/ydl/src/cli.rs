@@ -111,8 +111,8 @@ pub enum Verb {
     /// Be the master of a job
     #[command(hide = true)]
     Master {
-        /// The job's directory
-        dir: PathBuf,
+        /// The job's directory; in a container of a cluster it is not said
+        dir: Option<PathBuf>,
     },
     /// Be the agent of a container
     #[command(hide = true)]

@@ -35,6 +35,8 @@ pub const PORT_PREFIX: &str = "YDL_PORT_";
 pub const HADOOP_TOKEN_FILE_LOCATION: &str = "HADOOP_TOKEN_FILE_LOCATION";
 /// Who a program is to a cluster that believes everybody.
 pub const HADOOP_USER_NAME: &str = "HADOOP_USER_NAME";
+/// The container that a NodeManager has started.
+pub const CONTAINER_ID: &str = "CONTAINER_ID";
 /// What a NodeManager calls its node.
 pub const NM_HOST: &str = "NM_HOST";
 /// The user of a container, whoever its processes belong to.

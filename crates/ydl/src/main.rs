@@ -35,7 +35,7 @@ fn start(cli: Cli) -> ExitCode {
     match cli.verb {
         Verb::Master { dir } => {
             log();
-            master::run(dir)
+            dir.map_or_else(master::run_in_container, master::run)
         }
         Verb::Agent { dir } => {
             log();

@@ -11,12 +11,14 @@ use crate::{
         messages::Blob,
         request::{Head, Reply, Request},
         secret::{Scope, Secret},
+        server::{self, Limits},
     },
 };
 use hyper::Method;
 use serde::de::DeserializeOwned;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 use tokio::{
+    net::TcpListener,
     sync::{mpsc, oneshot},
     time::timeout,
 };
@@ -28,6 +30,25 @@ const WAIT_MAX: Duration = Duration::from_secs(60);
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 /// Entries or events in one answer, unless the asker says otherwise.
 const PAGE: usize = 1000;
+
+/// Opens the master's doors until `stop`.
+pub async fn serve(
+    listener: TcpListener,
+    tls: Arc<rustls::ServerConfig>,
+    secret: Arc<Secret>,
+    letters: mpsc::Sender<Letter>,
+    stop: impl Future<Output = ()>,
+) {
+    server::serve(
+        listener,
+        tls,
+        Limits::default(),
+        stop,
+        move |head| admit(&secret, head),
+        move |scope, request| answer(scope, request, letters.clone()),
+    )
+    .await;
+}
 
 /// Who asks, found by the token alone.
 pub(super) fn admit(secret: &Secret, head: &Head) -> Result<Scope, Reply> {

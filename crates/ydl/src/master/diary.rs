@@ -7,7 +7,7 @@ mod segments;
 mod take_over;
 
 pub use segments::Segments;
-pub use take_over::{Unreadable, take_over};
+pub use take_over::{Unreadable, is_replaced, take_over};
 
 use super::{journal::Journal, kv::Op};
 use crate::backend::Deposed;

@@ -1,7 +1,7 @@
 //! A master of a job on this machine, from its directory to its end.
 
 use super::{
-    api,
+    api::serve,
     inbox::{Kept, Letter, Question, inbox},
     journal::{self, Journal},
     past::Past,
@@ -15,7 +15,7 @@ use crate::{
     talk::Kill,
     wire::{
         secret::{Scope, Secret},
-        server::{self, Limits},
+        server,
         tls::Identity as Certificate,
     },
 };
@@ -29,7 +29,6 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    net::TcpListener,
     signal::unix::{Signal, SignalKind, signal},
     sync::{mpsc, oneshot},
     time::{MissedTickBehavior, interval},
@@ -192,25 +191,6 @@ async fn kill(letters: &mpsc::Sender<Letter>, by: String, now: bool) -> bool {
         kept: Kept::default(),
     };
     letters.send(letter).await.is_ok()
-}
-
-/// Opens the master's doors until `stop`.
-pub async fn serve(
-    listener: TcpListener,
-    tls: Arc<rustls::ServerConfig>,
-    secret: Arc<Secret>,
-    letters: mpsc::Sender<Letter>,
-    stop: impl Future<Output = ()>,
-) {
-    server::serve(
-        listener,
-        tls,
-        Limits::default(),
-        stop,
-        move |head| api::admit(&secret, head),
-        move |scope, request| api::answer(scope, request, letters.clone()),
-    )
-    .await;
 }
 
 /// Says where this master is; whole or not at all.

@@ -4,10 +4,12 @@
 //!   follows from it. * `past`: how a new master becomes the old one.
 //! * `agents`, `watchers`, `store`: those it answers. * `api`: the doors they come through. * `kv`: the store itself.
 //! * `clock`: time. * `facts`, `result`: what it leaves behind.
-//! * `local`: a master of a job on this machine, from its directory to its end.
+//! * `local`: a master of a job on this machine, from its directory to its end. * `yarn`: the same in a container of
+//!   a cluster. * `ashore`: what it leaves in HDFS.
 
 mod agents;
 mod api;
+mod ashore;
 mod clock;
 pub mod diary;
 mod facts;
@@ -21,5 +23,8 @@ mod result;
 pub mod shell;
 pub mod store;
 mod watchers;
+mod yarn;
 
-pub use local::{run, serve};
+pub use api::serve;
+pub use local::run;
+pub use yarn::run as run_in_container;

@@ -4,7 +4,7 @@ use super::{
     clock::Clock, diary::Record, facts::Facts, outbox::Outbox, store::Shelf, watchers::Watchers,
 };
 use std::fs::File;
-use ydl_core::{Action, Event, Job, JobSpec, Outcome, Time};
+use ydl_core::{Action, ContainerId, Event, Job, JobSpec, Outcome, Time};
 
 /// Everything of a master that follows from its diary alone.
 #[derive(Debug)]
@@ -81,6 +81,11 @@ impl Past {
         }
     }
 
+    /// The containers it held.
+    pub(super) fn containers(&self) -> Vec<ContainerId> {
+        self.job.containers().cloned().collect()
+    }
+
     /// A number that no order of an earlier master has: it began to count at its own time, and went up with its
     /// entries at most.
     pub(super) fn first_order(&self, now: Time) -> u64 {
@@ -97,7 +102,7 @@ impl Past {
 #[derive(Debug)]
 pub enum Reading {
     /// Nothing is known but what to run, and where facts are written.
-    Before(JobSpec, Option<File>),
+    Before(Box<JobSpec>, Option<File>),
     /// So far it has come.
     Begun(Box<Past>),
 }
@@ -105,14 +110,14 @@ pub enum Reading {
 impl Reading {
     /// The diary of that job. All its facts are written to that file, as the master before had done or would have.
     pub fn new(spec: JobSpec, events: Option<File>) -> Reading {
-        Reading::Before(spec, events)
+        Reading::Before(Box::new(spec), events)
     }
 
     /// Takes the next entry in. The first must be the job's beginning.
     pub fn take(&mut self, record: Record) {
         match (&mut *self, record) {
             (Reading::Before(spec, events), Record::Began(at)) => {
-                let (mut past, first) = Past::begun(spec.clone(), at, events.take());
+                let (mut past, first) = Past::begun(JobSpec::clone(spec), at, events.take());
                 past.follow(first);
                 *self = Reading::Begun(Box::new(past));
             }
@@ -124,7 +129,7 @@ impl Reading {
     /// What the job has come to. Without any entry it begins now.
     pub fn end(self) -> Past {
         match self {
-            Reading::Before(spec, events) => Past::none(spec, events),
+            Reading::Before(spec, events) => Past::none(*spec, events),
             Reading::Begun(past) => *past,
         }
     }

@@ -5,10 +5,7 @@
 //! first begins a file of its own, then shuts the writers of all earlier files out, then reads. So whoever begins
 //! a file, writes to it, and then sees no file of a later master, has been read by every later one.
 
-use super::{
-    Diary, Record,
-    parts::{Beginning, Part},
-};
+use super::{Diary, Record, parts::Beginning, take_over::is_replaced};
 use crate::{
     backend::Deposed,
     hdfs::{Hdfs, HdfsError, JobPlace, Kind, Writer},
@@ -155,13 +152,7 @@ impl Segments {
         open.length += length;
         self.bytes += length;
         if !open.ours {
-            let entries = self.hdfs.list(self.place.dir(), deadline).await?;
-            let later = |part: Part| part.attempt > self.attempt;
-            if entries
-                .iter()
-                .filter_map(|it| Part::parse(it.name()))
-                .any(later)
-            {
+            if is_replaced(&self.hdfs, &self.place, self.attempt, deadline).await? {
                 return Err(Trouble::Replaced);
             }
             open.ours = true;

@@ -59,6 +59,18 @@ impl From<JournalError> for Unreadable {
     }
 }
 
+/// Whether a later master has begun.
+pub async fn is_replaced(
+    hdfs: &Hdfs,
+    place: &JobPlace,
+    attempt: u32,
+    deadline: Instant,
+) -> Result<bool, HdfsError> {
+    let entries = hdfs.list(place.dir(), deadline).await?;
+    let mut parts = entries.iter().filter_map(|it| Part::parse(it.name()));
+    Ok(parts.any(|part| part.attempt > attempt))
+}
+
 /// Begins the diary of that master and reads those of all before it.
 pub async fn take_over(
     hdfs: &Hdfs,

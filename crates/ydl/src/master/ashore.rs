@@ -1,0 +1,230 @@
+//! What a master on a cluster leaves in HDFS, where it outlives its node: where it is, the facts as they come, and the
+//! result.
+//!
+//! Facts are written to a file of the container first, and carried from there: a file system that is away for a while
+//! holds nobody up. A new master writes the same facts again from its diary, so that it only has to go on where
+//! the file in HDFS ends.
+
+use super::diary::is_replaced;
+use crate::{
+    hdfs::{Hdfs, HdfsError, JobPlace, Writer},
+    jobs::JobDir,
+};
+use serde::Serialize;
+use std::{fs::File, io, os::unix::fs::FileExt, time::Duration};
+use tokio::{
+    sync::oneshot,
+    task::JoinHandle,
+    time::{Instant, timeout},
+};
+
+/// Facts are this old at most when they can be read.
+const LAG: Duration = Duration::from_secs(1);
+/// After a failure, the next try.
+const PAUSE: Duration = Duration::from_secs(5);
+/// One try may take so long.
+const STEP_MAX: Duration = Duration::from_secs(30);
+/// What the end of a job may wait for its last facts and its result.
+const LAST_MAX: Duration = Duration::from_secs(90);
+const PIECE_BYTES: usize = 1 << 20;
+/// Those whom the job's directory lets in read what is in it.
+const PERMISSION: u32 = 0o640;
+
+/// Where a master on a cluster is.
+#[derive(Debug, Serialize)]
+pub(super) struct Whereabouts {
+    /// `host:port`.
+    pub(super) address: String,
+    /// Which attempt it is, from 1.
+    pub(super) attempt: u32,
+    /// Its process, on its node.
+    pub(super) pid: u32,
+    /// When that process began.
+    pub(super) pid_started: u64,
+}
+
+/// Carries what a master leaves.
+#[derive(Debug)]
+pub(super) struct Ashore {
+    hdfs: Hdfs,
+    place: JobPlace,
+    stop: oneshot::Sender<()>,
+    carrying: JoinHandle<()>,
+}
+
+impl Ashore {
+    /// Begins to carry the facts of the job in that directory.
+    pub(super) fn begin(hdfs: Hdfs, place: JobPlace, attempt: u32, dir: &JobDir) -> Ashore {
+        let (stop, stopped) = oneshot::channel();
+        let facts = Facts {
+            hdfs: hdfs.clone(),
+            place: place.clone(),
+            attempt,
+            file: File::open(dir.events_file()),
+            writer: None,
+            carried: 0,
+        };
+        Ashore {
+            hdfs,
+            place,
+            stop,
+            carrying: tokio::spawn(facts.carry(stopped)),
+        }
+    }
+
+    /// Says where this master is.
+    pub(super) async fn announce(
+        hdfs: &Hdfs,
+        place: &JobPlace,
+        whereabouts: &Whereabouts,
+    ) -> Result<(), HdfsError> {
+        let bytes = serde_json::to_vec_pretty(whereabouts).unwrap_or_default();
+        let deadline = Instant::now() + STEP_MAX;
+        hdfs.write_whole(&place.master(), bytes, PERMISSION, deadline)
+            .await
+    }
+
+    /// The job is over: its last facts and its result are brought over before anybody is told.
+    pub(super) async fn end(self, dir: &JobDir) {
+        // Nobody listens only where carrying has failed.
+        let _ = self.stop.send(());
+        let deadline = Instant::now() + LAST_MAX;
+        if tokio::time::timeout_at(deadline, self.carrying)
+            .await
+            .is_err()
+        {
+            tracing::error!("the last facts could not be kept in time");
+        }
+        let result = match std::fs::read(dir.result_file()) {
+            Ok(result) => result,
+            Err(error) => {
+                tracing::error!("there is no result to be kept: {error}");
+                return;
+            }
+        };
+        let place = self.place.result();
+        loop {
+            let step = (Instant::now() + STEP_MAX).min(deadline);
+            let kept = self
+                .hdfs
+                .write_whole(&place, result.clone(), PERMISSION, step);
+            match kept.await {
+                Ok(()) => return,
+                Err(error) if error.may_pass() && Instant::now() + LAG < deadline => {
+                    tracing::warn!("the result cannot be kept yet: {error}");
+                    tokio::time::sleep(LAG).await;
+                }
+                Err(error) => {
+                    tracing::error!("the result cannot be kept: {error}");
+                    return;
+                }
+            }
+        }
+    }
+}
+
+struct Facts {
+    hdfs: Hdfs,
+    place: JobPlace,
+    attempt: u32,
+    file: io::Result<File>,
+    writer: Option<Writer>,
+    /// So many bytes are there already.
+    carried: u64,
+}
+
+impl Facts {
+    async fn carry(mut self, mut stopped: oneshot::Receiver<()>) {
+        let mut pause = LAG;
+        loop {
+            let last = timeout(pause, &mut stopped).await.is_ok();
+            pause = LAG;
+            match self.carry_new().await {
+                Ok(()) if last => break,
+                Ok(()) => {}
+                Err(why) => {
+                    tracing::warn!("the facts cannot be kept: {why}");
+                    self.writer = None;
+                    if last {
+                        // Once more, from wherever the file ends.
+                        if let Err(why) = self.carry_new().await {
+                            tracing::error!("the last facts cannot be kept: {why}");
+                        }
+                        break;
+                    }
+                    pause = PAUSE;
+                }
+            }
+        }
+        if let Some(writer) = self.writer
+            && let Err(error) = writer.close(Instant::now() + STEP_MAX).await
+        {
+            tracing::warn!("the facts are there, but not closed: {error}");
+        }
+    }
+
+    async fn carry_new(&mut self) -> Result<(), String> {
+        let file = match &self.file {
+            Ok(file) => file,
+            Err(error) => return Err(error.to_string()),
+        };
+        let length = file.metadata().map_err(|e| e.to_string())?.len();
+        if length == self.carried && self.writer.is_some() {
+            return Ok(());
+        }
+        let deadline = Instant::now() + STEP_MAX;
+        if self.writer.is_none() {
+            let (writer, carried) = self.open(length, deadline).await?;
+            (self.writer, self.carried) = (Some(writer), carried);
+        }
+        let (Some(writer), Ok(file)) = (&mut self.writer, &self.file) else {
+            return Ok(());
+        };
+        let mut piece = vec![0; PIECE_BYTES];
+        while self.carried < length {
+            let got = file
+                .read_at(&mut piece, self.carried)
+                .map_err(|e| e.to_string())?;
+            if got == 0 {
+                break;
+            }
+            let bytes = piece[..got].to_vec();
+            writer.write(bytes, deadline).await.map_err(|e| e.what)?;
+            self.carried += got as u64;
+        }
+        writer.sync(deadline).await.map_err(|e| e.what)
+    }
+
+    /// Goes on where the file ends, whoever has written it; begins it if there is none.
+    async fn open(&self, length: u64, deadline: Instant) -> Result<(Writer, u64), String> {
+        let failed = |error: HdfsError| error.what;
+        let Facts { hdfs, place, .. } = self;
+        let there = place.events();
+        if hdfs.stat(&there, deadline).await.map_err(failed)?.is_some() {
+            // Another master's facts are the same, but it must not be shut out from them.
+            if is_replaced(hdfs, place, self.attempt, deadline)
+                .await
+                .map_err(failed)?
+            {
+                return Err("another master has taken over".to_owned());
+            }
+            hdfs.recover(&there, deadline).await.map_err(failed)?;
+            let written = hdfs
+                .stat(&there, deadline)
+                .await
+                .map_err(failed)?
+                .map_or(0, |it| it.bytes);
+            if written <= length
+                && let Ok(writer) = hdfs.append(&there, deadline).await
+            {
+                return Ok((writer, written));
+            }
+            hdfs.delete(&there, deadline).await.map_err(failed)?;
+        }
+        let writer = hdfs
+            .create(&there, PERMISSION, deadline)
+            .await
+            .map_err(failed)?;
+        Ok((writer, 0))
+    }
+}

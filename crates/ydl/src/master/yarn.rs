@@ -1,0 +1,255 @@
+//! A master in a container of a cluster, from its credentials to its end.
+//!
+//! The container's working directory is the job's directory on this node; what must outlive the node is in HDFS. A master
+//! that dies is followed by another one, which goes on from the diary.
+
+mod setting;
+
+use super::{
+    api::serve,
+    ashore::{Ashore, Whereabouts},
+    diary::{Segments, Unreadable, take_over},
+    inbox::inbox,
+    past::{Past, Reading},
+    shell::Master,
+};
+use crate::{
+    backend::yarn::{Yarn, YarnSetting},
+    hdfs::Hdfs,
+    os::process,
+    report::{Exit, Report},
+    wire::server,
+};
+use setting::Setting;
+use std::{fs::File, net::SocketAddr, process::ExitCode, time::Duration};
+use tokio::{
+    net::{TcpListener, lookup_host},
+    signal::unix::{SignalKind, signal},
+    sync::oneshot,
+    time::{Instant, sleep, timeout},
+};
+use ydl_core::Outcome;
+
+/// The longest that a name may be looked up, or a server be asked something small.
+const ASK_MAX: Duration = Duration::from_secs(30);
+/// How long a file system that is away is waited for at the beginning.
+const HDFS_MAX: Duration = Duration::from_secs(300);
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// Why a master ends before its job does.
+enum End {
+    /// No other master could do better: the job has failed.
+    Hopeless(Report),
+    /// Another master goes on, or has taken over.
+    Left(Report),
+}
+
+impl From<Report> for End {
+    fn from(report: Report) -> End {
+        End::Left(report)
+    }
+}
+
+/// Runs the master of the job in this container.
+pub fn run() -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let ran = match &runtime {
+        Ok(runtime) => runtime.block_on(live()),
+        Err(error) => Err(Report::trouble(format!("cannot start the master: {error}"))),
+    };
+    if let Ok(runtime) = runtime {
+        // What still hangs in the file system is not waited for.
+        runtime.shutdown_background();
+    }
+    match ran {
+        Ok(outcome) => {
+            tracing::info!("the job {outcome}");
+            ExitCode::SUCCESS
+        }
+        Err(report) => {
+            tracing::error!("{}", report.what);
+            report.exit.into()
+        }
+    }
+}
+
+async fn live() -> Result<Outcome, Report> {
+    let setting = Setting::find()?;
+    let mut terminations = signal(SignalKind::terminate())
+        .map_err(|e| Report::trouble(format!("cannot listen to signals: {e}")))?;
+    let led = tokio::select! {
+        led = lead(&setting) => led,
+        // The application was killed, this node goes down, or this container is wanted for another job. Whatever
+        // comes next, it is not this master's to end the job: what it did is written down.
+        _ = terminations.recv() => {
+            let what = "this container is being ended".to_owned();
+            return Err(Report::new(Exit::Interrupted, what));
+        }
+    };
+    match led {
+        Ok(outcome) => Ok(outcome),
+        Err(End::Left(report)) => Err(report),
+        Err(End::Hopeless(report)) => {
+            setting.give_up(&report.what).await;
+            Err(report)
+        }
+    }
+}
+
+/// Leads the job from here to its end.
+async fn lead(setting: &Setting) -> Result<Outcome, End> {
+    let hdfs = connected(setting).await?;
+    let (past, diary) = taken_over(setting, &hdfs).await?;
+    let listener = listen(setting.host.as_deref()).await?;
+    let address = announced(setting.host.as_deref(), &listener)?;
+
+    let tls = setting.identity.server();
+    let tls = tls.map_err(|e| End::Hopeless(Report::trouble(e.to_string())))?;
+    let held = past.containers();
+    let yarn = yarn_setting(setting, &hdfs, &address, held).await?;
+    let this = process::Identity::this().ok_or_else(|| Report::trouble("cannot read `/proc`"))?;
+    let whereabouts = Whereabouts {
+        address,
+        attempt: setting.attempt,
+        pid: this.pid,
+        pid_started: this.started,
+    };
+    let (registered, announced) = tokio::join!(
+        Yarn::register(yarn),
+        Ashore::announce(&hdfs, &setting.place, &whereabouts)
+    );
+    let (backend, live) = registered?;
+    if let Err(error) = announced {
+        // Agents that this master starts know where it is, and clients ask the ResourceManager.
+        tracing::error!("only new agents will find this master: {error}");
+    }
+
+    let (place, attempt) = (setting.place.clone(), setting.attempt);
+    let ashore = Ashore::begin(hdfs, place, attempt, &setting.dir);
+    let mut master = Master::new(past, setting.dir.clone(), backend, diary);
+    if setting.attempt > 1 {
+        master.recover(live);
+    }
+    let (letters, mut inbox) = inbox();
+    let (over, ended) = oneshot::channel::<()>();
+    let secret = setting.secret.clone();
+    let mut serving = tokio::spawn(serve(listener, tls, secret, letters, async {
+        // Dropped or sent, it means the same.
+        let _ = ended.await;
+    }));
+    let outcome = tokio::select! {
+        outcome = master.attend(&mut inbox) => {
+            outcome.map_err(|deposed| Report::trouble(deposed.why))?
+        }
+        // Another master, on another node perhaps, can be reached.
+        ended = &mut serving => {
+            let why = ended.map_or_else(|error| error.to_string(), |()| "they closed".to_owned());
+            return Err(Report::trouble(format!("the master's doors are broken: {why}")).into());
+        }
+    };
+    // Whoever hears of the end from the ResourceManager looks for the result next.
+    master.leave_result();
+    ashore.end(&setting.dir).await;
+    master.give_back(&outcome).await;
+    drop(over);
+    if let Err(error) = serving.await {
+        tracing::error!("the master's doors were broken: {error}");
+    }
+    Ok(outcome)
+}
+
+async fn connected(setting: &Setting) -> Result<Hdfs, End> {
+    let connect = Hdfs::connect(
+        &setting.config,
+        Some(setting.place.dir()),
+        &setting.hdfs_identity,
+        Instant::now() + ASK_MAX,
+    );
+    connect.await.map_err(|error| End::Hopeless(error.into()))
+}
+
+/// The diary of this master, and what those before it have come to.
+async fn taken_over(setting: &Setting, hdfs: &Hdfs) -> Result<(Past, Segments), End> {
+    let path = setting.dir.events_file();
+    let events = File::create(&path)
+        .map_err(|e| Report::trouble(format!("cannot create `{}`: {e}", path.display())))?;
+    let mut reading = Reading::new(setting.submitted.spec.clone(), Some(events));
+    let taken = take_over(hdfs, &setting.place, setting.attempt, &mut reading).await;
+    let diary = taken.map_err(|unreadable| match unreadable {
+        Unreadable::Replaced => End::Left(Report::trouble(unreadable.to_string())),
+        // A file system that is away may be there for the next one.
+        Unreadable::Hdfs(error) if error.may_pass() => End::Left(error.into()),
+        Unreadable::Hdfs(error) => End::Hopeless(error.into()),
+        Unreadable::Journal(_) | Unreadable::Entries(_) => {
+            End::Hopeless(Report::trouble(unreadable.to_string()))
+        }
+    })?;
+    Ok((reading.end(), diary))
+}
+
+/// A socket at the address that others know this node by.
+async fn listen(host: Option<&str>) -> Result<TcpListener, Report> {
+    let any = SocketAddr::from(([0, 0, 0, 0], 0));
+    let mut found = Vec::new();
+    if let Some(host) = host
+        && let Ok(Ok(addresses)) = timeout(ASK_MAX, lookup_host((host, 0))).await
+    {
+        found.extend(addresses);
+    }
+    // A name that leads to another machine, or nowhere, is still how others may reach this one.
+    found.push(any);
+    let mut last = None;
+    for address in found {
+        match server::listen(address) {
+            Ok(listener) => return Ok(listener),
+            Err(error) => last = Some(error),
+        }
+    }
+    let why = last.map_or_else(String::new, |error| error.to_string());
+    Err(Report::trouble(format!("cannot listen on {any}: {why}")))
+}
+
+fn announced(host: Option<&str>, listener: &TcpListener) -> Result<String, Report> {
+    let local = listener
+        .local_addr()
+        .map_err(|e| Report::trouble(e.to_string()))?;
+    Ok(match host {
+        Some(host) => format!("{host}:{}", local.port()),
+        None => local.to_string(),
+    })
+}
+
+async fn yarn_setting(
+    setting: &Setting,
+    hdfs: &Hdfs,
+    address: &str,
+    held: Vec<ydl_core::ContainerId>,
+) -> Result<YarnSetting, End> {
+    let end = Instant::now() + HDFS_MAX;
+    let own = loop {
+        match setting.own_files(hdfs, Instant::now() + ASK_MAX).await {
+            Ok(own) => break own,
+            Err(error) if error.may_pass() && Instant::now() < end => {
+                tracing::warn!("waiting for the job's files: {error}");
+                sleep(PAUSE).await;
+            }
+            Err(error) if error.may_pass() => return Err(End::Left(error.into())),
+            Err(error) => return Err(End::Hopeless(error.into())),
+        }
+    };
+    Ok(YarnSetting {
+        config: setting.config.clone(),
+        token: setting.token.clone(),
+        identity: setting.rm_identity.clone(),
+        spec: setting.submitted.spec.clone(),
+        staged: setting.staged.clone(),
+        own,
+        secret: setting.secret.clone(),
+        agent_credentials: setting.agent_credentials.clone(),
+        address: address.to_owned(),
+        tracking_url: String::new(),
+        held,
+    })
+}

@@ -1,0 +1,217 @@
+//! What a master finds in its container.
+
+use crate::{
+    env,
+    hdfs::{self, Hdfs, HdfsError, JobPlace},
+    jobs::{Content, JobDir, Place, Staged, Submitted},
+    report::Report,
+    wire::{
+        secret::{self, Secret},
+        tls,
+    },
+};
+use serde::de::DeserializeOwned;
+use std::{collections::BTreeMap, fs::File, io::Read, path::Path, sync::Arc, time::Duration};
+use tokio::time::Instant;
+use yarn_native::{
+    Token,
+    config::{Authentication, Config, Environment},
+    credentials::Credentials,
+    scheduler::{Finish, Registration, Scheduler},
+    security::Identity,
+    types::{ContainerId, FinalStatus},
+};
+
+/// The token with which a master speaks to the ResourceManager as one.
+const MASTER_TOKEN: &str = "YARN_AM_RM_TOKEN";
+/// The token with which anybody speaks to it for the job's owner.
+const RM_TOKEN: &str = "RM_DELEGATION_TOKEN";
+/// The name of a keytab among the credentials.
+const KEYTAB: &str = "ydl.keytab";
+/// What containers have of the job's own directory.
+const OWN: [&str; 3] = ["job.json", "certificate.pem", "hadoop.json"];
+/// Longer files are not what they should be.
+const FILE_BYTES_MAX: u64 = 64 << 20;
+/// How long the ResourceManager may take to hear that nothing will come of the job.
+const GIVE_UP_MAX: Duration = Duration::from_secs(60);
+
+/// What a master finds in its container.
+pub(super) struct Setting {
+    pub(super) dir: JobDir,
+    pub(super) submitted: Submitted,
+    pub(super) staged: Staged,
+    /// The job's directory in HDFS.
+    pub(super) place: JobPlace,
+    pub(super) config: Config,
+    /// What this node is called.
+    pub(super) host: Option<String>,
+    /// Which master of the job this is, from 1.
+    pub(super) attempt: u32,
+    pub(super) token: Token,
+    /// As whom the ResourceManager is asked about its cluster.
+    pub(super) rm_identity: Option<Identity>,
+    pub(super) hdfs_identity: Identity,
+    /// Tokens for the agents, without what is the master's own.
+    pub(super) agent_credentials: Credentials,
+    pub(super) secret: Arc<Secret>,
+    pub(super) identity: tls::Identity,
+}
+
+impl Setting {
+    /// What there is in this container.
+    pub(super) fn find() -> Result<Setting, Report> {
+        let missing = |name: &str| {
+            let what = format!("this is no container of a cluster: `{name}` is not set");
+            Report::bad_input(what).hint("a master on this machine is given its job's directory")
+        };
+        let variable = |name| std::env::var(name).map_err(|_| missing(name));
+        let cwd = std::env::current_dir()
+            .map_err(|e| Report::trouble(format!("cannot see where this is: {e}")))?;
+        let container = variable(env::CONTAINER_ID)?;
+        let file = variable(env::HADOOP_TOKEN_FILE_LOCATION)?;
+        let credentials = Credentials::read(Path::new(&file));
+        let credentials = credentials.map_err(|e| Report::trouble(e.to_string()))?;
+        let user = std::env::var(env::USER).ok();
+        let host = std::env::var(env::NM_HOST).ok();
+        Setting::read(JobDir::at(cwd), &container, credentials, user, host)
+    }
+
+    fn read(
+        dir: JobDir,
+        container: &str,
+        mut credentials: Credentials,
+        user: Option<String>,
+        host: Option<String>,
+    ) -> Result<Setting, Report> {
+        let trouble = |what: String| Report::trouble(what);
+        let container: ContainerId = container
+            .parse()
+            .map_err(|e: yarn_native::types::BadId| trouble(e.to_string()))?;
+        let attempt = u32::try_from(container.attempt.number).unwrap_or(1);
+
+        let submitted: Submitted = read_json(&dir.submitted_file())?;
+        let Place::Yarn(staged) = submitted.place.clone() else {
+            let what = format!("`{}` is not a job of a cluster", submitted.id);
+            return Err(trouble(what));
+        };
+        let pairs: BTreeMap<String, String> = read_json(&dir.path().join("hadoop.json"))?;
+        let config = hdfs::config(&pairs, Environment::of_process());
+
+        let mut take = |name: &str| {
+            credentials
+                .take_secret(name)
+                .ok_or_else(|| trouble(format!("the container's credentials hold no `{name}`")))
+        };
+        // What is wrong with a secret is not told: it would show a part of it.
+        let malformed = |name: &str| trouble(format!("`{name}` in the credentials is malformed"));
+        let name = secret::CREDENTIAL;
+        let secret = take(name)?;
+        let secret = std::str::from_utf8(secret.expose()).ok();
+        let secret = secret.and_then(|hex| Secret::from_hex(hex.trim()));
+        let secret = Arc::new(secret.ok_or_else(|| malformed(name))?);
+        let name = tls::CREDENTIAL;
+        let identity = tls::Identity::from_pem(take(name)?.expose());
+        let identity = identity.ok_or_else(|| malformed(name))?;
+        // An agent has no use for it.
+        drop(credentials.take_secret(KEYTAB));
+
+        let token = credentials.of_kind(MASTER_TOKEN).cloned();
+        let token = token.ok_or_else(|| {
+            trouble(format!(
+                "the container's credentials hold no `{MASTER_TOKEN}`"
+            ))
+        })?;
+        let secure = config.authentication().ok() == Some(Authentication::Kerberos);
+        let user = match user {
+            Some(user) => user,
+            None => config.user().map_err(|e| trouble(e.to_string()))?,
+        };
+        // To a cluster that believes everybody a container is whoever submitted the job, whoever runs it.
+        let simple = || Identity::simple(user.clone());
+        let by_token = |kind: &str| credentials.of_kind(kind).cloned().map(Identity::token);
+        let rm_identity = match secure {
+            true => by_token(RM_TOKEN),
+            false => Some(simple()),
+        };
+        let hdfs_identity = by_token("HDFS_DELEGATION_TOKEN").filter(|_| secure);
+        let hdfs_identity = hdfs_identity.unwrap_or_else(simple);
+        let mut agent_credentials = credentials;
+        agent_credentials.remove_kind(MASTER_TOKEN);
+        agent_credentials.remove_kind(RM_TOKEN);
+        Ok(Setting {
+            place: JobPlace::at(staged.dir.clone()),
+            dir,
+            submitted,
+            staged,
+            config,
+            host,
+            attempt,
+            token,
+            rm_identity,
+            hdfs_identity,
+            agent_credentials,
+            secret,
+            identity,
+        })
+    }
+
+    /// The job's own files, as a NodeManager wants them described.
+    pub(super) async fn own_files(
+        &self,
+        hdfs: &Hdfs,
+        deadline: Instant,
+    ) -> Result<BTreeMap<String, Content>, HdfsError> {
+        let mut own = BTreeMap::new();
+        for name in OWN {
+            let url = format!("{}/{name}", self.place.dir());
+            // One that is not there is missed by whoever needs it.
+            if let Some(entry) = hdfs.stat(&url, deadline).await? {
+                let content = Content {
+                    url,
+                    bytes: entry.bytes,
+                    modified_ms: entry.modified_ms,
+                    unpack: false,
+                    own: true,
+                };
+                own.insert(name.to_owned(), content);
+            }
+        }
+        Ok(own)
+    }
+
+    /// Tells the ResourceManager that the job has failed before it could be led, so that no other master tries.
+    pub(super) async fn give_up(&self, why: &str) {
+        let deadline = Instant::now() + GIVE_UP_MAX;
+        let told = async {
+            let mut scheduler = Scheduler::from_config(&self.config, self.token.clone())
+                .map_err(|e| e.to_string())?;
+            let host = self.host.clone().unwrap_or_default();
+            let registration = Registration::new(host);
+            let registered = scheduler.register(&registration, deadline).await;
+            registered.map_err(|e| e.to_string())?;
+            let finish = Finish {
+                diagnostics: why.to_owned(),
+                ..Finish::new(FinalStatus::Failed)
+            };
+            scheduler
+                .finish(&finish, deadline)
+                .await
+                .map_err(|e| e.to_string())
+        };
+        if let Err(error) = told.await {
+            tracing::error!("the ResourceManager could not be told: {error}");
+        }
+    }
+}
+
+fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, Report> {
+    let failed = |why: &dyn std::fmt::Display| {
+        Report::trouble(format!("cannot read `{}`: {why}", path.display()))
+    };
+    let file = File::open(path).map_err(|e| failed(&e))?;
+    let mut bytes = Vec::new();
+    file.take(FILE_BYTES_MAX)
+        .read_to_end(&mut bytes)
+        .map_err(|e| failed(&e))?;
+    serde_json::from_slice(&bytes).map_err(|e| failed(&e))
+}
