@@ -649,6 +649,30 @@ fn entities_do_no_harm() {
 }
 
 #[test]
+fn what_would_keep_the_parser_busy_for_ever_is_refused() {
+    let attributes: String = (0..100_000).map(|n| format!(" a{n}=\"=>\"")).collect();
+    let many = format!("<configuration>\n<property{attributes}/></configuration>");
+    check_error(
+        &[("core-site.xml", &many)],
+        expect!["cannot use `DIR/core-site.xml`, line 2: an element has too many attributes"],
+    );
+    let nested: String = (0..20_000)
+        .map(|n| format!("<a xmlns:n{n}='u{n}'>"))
+        .collect();
+    let nested = format!("<configuration>{nested}");
+    check_error(
+        &[("core-site.xml", &nested)],
+        expect!["cannot use `DIR/core-site.xml`, line 1: too many name spaces"],
+    );
+    let rule = "=".repeat(1000);
+    let honest = format!(
+        "<configuration>\n<!-- {rule}> -->\n<?x {rule}?>\n{}</configuration>",
+        { property("a", &format!("-D{rule}\"'")) }
+    );
+    assert!(read(&[("core-site.xml", &honest)]).is_ok());
+}
+
+#[test]
 fn a_large_file_is_read_in_reasonable_time() {
     let properties: String = (0..50_000)
         .map(|n| property(&format!("k{n}"), "v"))

@@ -5,12 +5,13 @@ use super::environment::Environment;
 /// Replacements in one value, as in Hadoop: enough for every honest file, and an end for one that
 /// refers to itself.
 const REPLACEMENTS_MAX: usize = 20;
+/// A value that has become longer than this is looked at no more.
+const VALUE_BYTES_MAX: usize = 1 << 20;
 
 /// Replaces the variables of a value, innermost first. One that nobody knows stays as it is, and so
 /// does what follows it: that is what Hadoop does, and a value must mean the same to both.
 ///
-/// Each replacement puts in a value as it stands in its file, so the result is never longer than the
-/// value and twenty others.
+/// Each replacement puts in a value as it stands in its file, and looks through the whole from its beginning.
 pub(super) fn expand<'a>(
     value: &str,
     environment: &Environment,
@@ -34,6 +35,13 @@ pub(super) fn expand<'a>(
             return Ok(value.to_owned());
         }
         text.replace_range(start..=end, &found);
+        if text.len() > VALUE_BYTES_MAX {
+            let why = format!(
+                "its variables make it longer than {} MiB",
+                VALUE_BYTES_MAX >> 20
+            );
+            return Err(why);
+        }
     }
     Err(format!(
         "{REPLACEMENTS_MAX} or more variables are replaced in it"
@@ -130,11 +138,13 @@ mod tests {
 
     #[test]
     fn a_value_that_refers_to_itself_comes_to_an_end() {
+        let long = "x".repeat(600_000);
         let keys = |key: &str| match key {
             "self" => Some("x${self}"),
             "here" => Some("${there}"),
             "there" => Some("${here}"),
             "one" => Some("1"),
+            "long" => Some(long.as_str()),
             _ => None,
         };
         let expand = |value: &str| expand(value, &Environment::default(), keys);
@@ -145,5 +155,8 @@ mod tests {
             expand(&"${one}".repeat(20)).is_err(),
             "Hadoop's limit, to the letter"
         );
+        assert_eq!(expand("${long}").map(|value| value.len()), Ok(600_000));
+        let why = "its variables make it longer than 1 MiB";
+        assert_eq!(expand("${long}${long}"), Err(why.into()));
     }
 }

@@ -19,6 +19,10 @@ const DEPTH_MAX: usize = 8;
 const FILES_MAX: usize = 128;
 /// What entities declared in the file may add to it at most.
 const ENTITY_BYTES_MAX: usize = 4 << 20;
+/// Attributes of one element; a property has three.
+const ATTRIBUTES_MAX: usize = 256;
+/// Declarations of name spaces in one file; XInclude needs one.
+const NAMESPACES_MAX: usize = 64;
 
 /// A `<property>`, as it stands.
 #[derive(Clone, Debug)]
@@ -83,7 +87,8 @@ impl<'a> Reader<'a> {
         if text.trim().is_empty() {
             return Err(place.malformed(0, "the file is empty"));
         }
-        check_entities(text).map_err(|(at, why)| place.malformed(at, why))?;
+        let checked = check_entities(text).and_then(|()| check_elements(text));
+        checked.map_err(|(at, why)| place.malformed(at, why))?;
         let options = ParsingOptions {
             allow_dtd: true,
             nodes_limit: NODES_MAX,
@@ -334,6 +339,33 @@ fn check_entities(text: &str) -> Result<(), (usize, String)> {
     let uses = text.matches('&').count();
     if uses.saturating_mul(declared.len()) > ENTITY_BYTES_MAX {
         return Err((first, "entities make the file too large".into()));
+    }
+    Ok(())
+}
+
+/// The parser compares each attribute of an element with all others, and each name space with all others that
+/// are declared around it: of many it would never come back.
+fn check_elements(text: &str) -> Result<(), (usize, String)> {
+    if text.matches("xmlns").count() > NAMESPACES_MAX {
+        return Err((0, "too many name spaces".into()));
+    }
+    for (at, _) in text.match_indices('<') {
+        // In quotes there may be anything but the beginning of the next element.
+        let (mut quote, mut attributes) = (None, 0);
+        for &byte in &text.as_bytes()[at + 1..] {
+            match (quote, byte) {
+                (_, b'<') | (None, b'>') => break,
+                // Neither comments nor declarations nor instructions have attributes.
+                (None, b'!' | b'?') if attributes == 0 => break,
+                (None, b'"' | b'\'') => quote = Some(byte),
+                (None, b'=') => attributes += 1,
+                (Some(open), _) if open == byte => quote = None,
+                _ => {}
+            }
+        }
+        if attributes > ATTRIBUTES_MAX {
+            return Err((at, "an element has too many attributes".into()));
+        }
     }
     Ok(())
 }
