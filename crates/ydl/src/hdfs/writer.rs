@@ -9,7 +9,8 @@ use hdfs_native::{WriteOptions, file::FileWriter};
 use std::{fmt, future::Future};
 use tokio::time::Instant;
 
-/// A file that grows. After an error nothing more can be written to it: what was synced stays, the rest may be lost.
+/// A file that grows. Until it is closed, readers see its full blocks alone, whatever was synced; [`Hdfs::recover`] closes
+/// one whose writer has died. After an error nothing more can be written to it: what was synced stays, the rest may be lost.
 pub struct Writer {
     hdfs: Hdfs,
     place: String,
@@ -119,8 +120,43 @@ impl Writer {
             return Err(about.failed(Kind::Other, "an earlier write to it has failed"));
         };
         let (file, done) = self.hdfs.contained(&about, deadline, step(file)).await?;
-        done.map_err(|error| about.understood(error))?;
+        if let Err(error) = done {
+            let error = about.understood(error);
+            return Err(match error.kind {
+                Kind::Unreachable if !self.is_ours(deadline).await => {
+                    about.failed(Kind::LeaseLost, "somebody else has taken it over")
+                }
+                _ => error,
+            });
+        }
         self.file = Some(file);
         Ok(())
+    }
+
+    /// Whether a file that can no longer be written is still this process's to write. DataNodes do not say why they let a
+    /// writer go, but the NameNode refuses to create a file anew in different words to whoever is writing it.
+    async fn is_ours(&self, deadline: Instant) -> bool {
+        let Ok(path) = self.hdfs.path(&self.place) else {
+            return true;
+        };
+        let client = self.hdfs.client.clone();
+        let options = WriteOptions::default().create_parent(false);
+        let call = async move {
+            let answer = client.create(&path, &options).await;
+            if answer.is_ok() {
+                // It was deleted meanwhile, and is now there again, empty.
+                let _ = client.delete(&path, false).await;
+            }
+            answer.map(|_| ())
+        };
+        let about = self.hdfs.about("write", &self.place);
+        match self.hdfs.contained(&about, deadline, call).await {
+            Ok(Ok(())) => false,
+            Ok(Err(hdfs_native::HdfsError::AlreadyExists(words))) => {
+                words.contains("current leaseholder")
+            }
+            // Nobody knows; the first failure stands.
+            _ => true,
+        }
     }
 }
