@@ -17,5 +17,6 @@ pub mod os;
 pub mod preflight;
 pub mod report;
 pub mod show;
+pub mod stage;
 pub mod talk;
 pub mod wire;

@@ -45,6 +45,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("os", &[]),
     // Files in HDFS; whoever talks to a cluster may use it.
     ("hdfs", &[]),
+    ("stage", &["hdfs", "jobs"]),
 ];
 
 /// Of the agent's room others may use only what is made to be shared.

@@ -196,38 +196,84 @@ impl Hdfs {
             .await
     }
 
-    /// Lets others read a directory and what will lie in it, beside its owner. Not every cluster can: see
-    /// `dfs.namenode.acls.enabled`.
+    /// Lets others read a directory and what will lie in it, as far as each file's permission gives its group. Not every
+    /// cluster can: see `dfs.namenode.acls.enabled`.
     pub async fn allow_reading(
         &self,
-        place: &str,
+        dir: &str,
+        whom: &[Grant],
+        deadline: Instant,
+    ) -> Result<(), HdfsError> {
+        let both = [AclEntryScope::Access, AclEntryScope::Default];
+        self.allow(dir, whom, &both, FsAction::ReadExecute, deadline)
+            .await
+    }
+
+    /// Lets these others read a file and nobody else, whatever its directory says.
+    pub async fn allow_reading_file(
+        &self,
+        file: &str,
         whom: &[Grant],
         deadline: Instant,
     ) -> Result<(), HdfsError> {
         if whom.is_empty() {
             return Ok(());
         }
-        let (client, path) = (self.client.clone(), self.path(place)?);
-        let both = [AclEntryScope::Access, AclEntryScope::Default];
-        let entries = both.iter().flat_map(|scope| {
-            whom.iter()
-                .map(|one| one.entry(scope.clone(), FsAction::ReadExecute))
-        });
-        let entries: Vec<_> = entries.collect();
-        let call = async move { client.modify_acl_entries(&path, entries).await };
-        self.call(self.about("let others read", place), deadline, call)
+        let (client, path) = (self.client.clone(), self.path(file)?);
+        let own = |kind, permissions| AclEntry {
+            r#type: kind,
+            scope: AclEntryScope::Access,
+            permissions,
+            name: None,
+        };
+        let mut entries = vec![
+            own(AclEntryType::User, FsAction::ReadWrite),
+            own(AclEntryType::Group, FsAction::None),
+        ];
+        if !whom.contains(&Grant::Everybody) {
+            entries.push(own(AclEntryType::Other, FsAction::None));
+        }
+        for one in whom {
+            entries.push(one.entry(AclEntryScope::Access, FsAction::Read));
+        }
+        let call = async move { client.set_acl(&path, entries).await };
+        let about = self.about("open to others", file);
+        self.call(about, deadline, call).await
+    }
+
+    /// Lets others through a directory, if they know where they are going.
+    pub async fn allow_passing(
+        &self,
+        dir: &str,
+        whom: &[Grant],
+        deadline: Instant,
+    ) -> Result<(), HdfsError> {
+        let here = [AclEntryScope::Access];
+        self.allow(dir, whom, &here, FsAction::Execute, deadline)
             .await
     }
 
-    /// Keeps a file to its owner although its directory lets others read.
-    pub async fn keep_private(&self, place: &str, deadline: Instant) -> Result<(), HdfsError> {
+    async fn allow(
+        &self,
+        place: &str,
+        whom: &[Grant],
+        scopes: &[AclEntryScope],
+        what: FsAction,
+        deadline: Instant,
+    ) -> Result<(), HdfsError> {
+        if whom.is_empty() {
+            return Ok(());
+        }
         let (client, path) = (self.client.clone(), self.path(place)?);
-        let call = async move {
-            client.remove_acl(&path).await?;
-            client.set_permission(&path, 0o600).await
-        };
-        self.call(self.about("set the permission of", place), deadline, call)
-            .await
+        let mut entries: Vec<AclEntry> = Vec::new();
+        for scope in scopes {
+            for one in whom {
+                entries.push(one.entry(scope.clone(), what.clone()));
+            }
+        }
+        let call = async move { client.modify_acl_entries(&path, entries).await };
+        let about = self.about("open to others", place);
+        self.call(about, deadline, call).await
     }
 
     /// Shuts the writer of a file out, and waits until the file is closed: what was synced can then be read, and nothing

@@ -12,7 +12,19 @@
 //!     logs/<role>/<index>/<attempt>/stdout.0 …
 //! ```
 
+use super::{error::HdfsError, whole::random};
 use ydl_core::TaskId;
+
+/// The permission of directories below a job's own. Nobody else gets there unless the job's owner let them in; then the
+/// bits of the group say what they may at most.
+pub const DIRECTORY: u32 = 0o750;
+/// The permission of files that those who may look at a job may read.
+pub const FILE: u32 = 0o640;
+/// The permission of what is the owner's alone.
+pub const PRIVATE: u32 = 0o600;
+
+/// How the names of files begin that are being written.
+pub(super) const ASIDE: &str = ".aside-";
 
 /// Where a user's jobs are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +65,16 @@ impl Layout {
     /// A shared file by the name it has among them.
     pub fn content(&self, name: &str) -> String {
         format!("{}/content/{name}", self.root)
+    }
+
+    /// A shared file while it is written and its name is not known.
+    pub fn aside(&self) -> Result<String, HdfsError> {
+        Ok(format!("{}/content/{ASIDE}{}", self.root, random()?))
+    }
+
+    /// Whether a file among those that jobs share is only half there, by its name.
+    pub fn is_aside(&self, name: &str) -> bool {
+        name.starts_with(ASIDE)
     }
 
     /// There while somebody cleans.

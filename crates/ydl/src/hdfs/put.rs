@@ -9,7 +9,8 @@ use crate::os::reason;
 use bytes::{Bytes, BytesMut};
 use std::{
     fs::{self, File},
-    io::{self, Read},
+    io::{self, Read, Write},
+    mem,
     path::Path,
     time::Duration,
 };
@@ -47,8 +48,9 @@ impl Hdfs {
     ) -> Result<u64, HdfsError> {
         let aside = beside(place)?;
         let sent = async {
-            let bytes = self
-                .send(source, &aside, permission, progress, deadline)
+            let produce = |out: &mut Pieces| out.take_from(source, |_| {});
+            let (bytes, _) = self
+                .send(produce, &aside, permission, progress, deadline)
                 .await?;
             self.replace(&aside, place, deadline).await?;
             Ok(bytes)
@@ -112,68 +114,116 @@ impl Hdfs {
         Ok(sent)
     }
 
-    /// Sends everything that `source` gives to a file of that very name, which must not exist. An error leaves a part
-    /// of it behind.
-    pub async fn send(
+    /// Sends everything that `produce` writes to a file of that very name, which must not exist. An error leaves a part
+    /// of it behind. `produce` runs where blocking disturbs nobody.
+    pub async fn send<T: Send + 'static>(
         &self,
-        source: impl Read + Send + 'static,
+        produce: impl FnOnce(&mut Pieces) -> io::Result<T> + Send + 'static,
         place: &str,
         permission: u32,
         progress: &(dyn Fn(u64) + Sync),
         deadline: Instant,
-    ) -> Result<u64, HdfsError> {
+    ) -> Result<(u64, T), HdfsError> {
         let mut writer = self.create(place, permission, deadline).await?;
-        let (pieces, mut ready) = mpsc::channel(PIECES_AHEAD);
-        let reading = spawn_blocking(move || read_ahead(source, &pieces));
+        let (out, mut ready) = mpsc::channel(PIECES_AHEAD);
+        let producing = spawn_blocking(move || {
+            let mut pieces = Pieces::new(out);
+            let made = produce(&mut pieces)?;
+            pieces.flush()?;
+            Ok(made)
+        });
         while let Some(piece) = ready.recv().await {
-            let piece: Bytes = piece.map_err(|error: io::Error| {
-                self.about("send", place)
-                    .failed(Kind::Other, reason(&error))
-            })?;
             let length = piece.len() as u64;
-            writer
-                .write(piece, deadline.min(Instant::now() + PIECE_MAX))
-                .await?;
+            let until = deadline.min(Instant::now() + PIECE_MAX);
+            writer.write(piece, until).await?;
             progress(length);
         }
-        if reading.await.is_err() {
-            return Err(self
-                .about("send", place)
-                .failed(Kind::Other, "its source failed"));
-        }
+        let about = self.about("send", place);
+        let made = match producing.await {
+            Ok(Ok(made)) => made,
+            Ok(Err(error)) => return Err(about.failed(Kind::BadInput, reason(&error))),
+            Err(_) => return Err(about.failed(Kind::Other, "its source failed")),
+        };
         let bytes = writer.written();
-        writer
-            .close(deadline.min(Instant::now() + PIECE_MAX))
-            .await?;
-        Ok(bytes)
+        let until = deadline.min(Instant::now() + PIECE_MAX);
+        writer.close(until).await?;
+        Ok((bytes, made))
     }
 }
 
-fn read_ahead(mut source: impl Read, pieces: &mpsc::Sender<io::Result<Bytes>>) {
-    loop {
-        let mut piece = BytesMut::zeroed(PIECE_BYTES);
-        let mut filled = 0;
-        let result = loop {
-            match source.read(&mut piece[filled..]) {
-                Ok(0) => break Ok(()),
-                Ok(more) => filled += more,
+/// Where bytes to be sent are written: they go on in large pieces, and wait when the network is slower than the disk.
+#[derive(Debug)]
+pub struct Pieces {
+    out: mpsc::Sender<Bytes>,
+    piece: BytesMut,
+    filled: usize,
+}
+
+impl Pieces {
+    fn new(out: mpsc::Sender<Bytes>) -> Pieces {
+        Pieces {
+            out,
+            piece: BytesMut::new(),
+            filled: 0,
+        }
+    }
+
+    /// Takes in all that a source gives; `seen` is shown every part of it.
+    pub fn take_from(
+        &mut self,
+        mut source: impl Read,
+        mut seen: impl FnMut(&[u8]),
+    ) -> io::Result<u64> {
+        let mut taken = 0;
+        loop {
+            let room = self.room();
+            match source.read(room) {
+                Ok(0) => return Ok(taken),
+                Ok(more) => {
+                    seen(&room[..more]);
+                    taken += more as u64;
+                    self.filled += more;
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => break Err(error),
+                Err(error) => return Err(error),
             }
-            if filled == PIECE_BYTES {
-                break Ok(());
-            }
-        };
-        if let Err(error) = result {
-            // Nobody listens when the sending has failed already.
-            let _ = pieces.blocking_send(Err(error));
-            return;
+            self.pass_on_full()?;
         }
-        let last = filled < PIECE_BYTES;
-        piece.truncate(filled);
-        if filled > 0 && pieces.blocking_send(Ok(piece.freeze())).is_err() || last {
-            return;
+    }
+
+    fn room(&mut self) -> &mut [u8] {
+        if self.piece.is_empty() {
+            self.piece = BytesMut::zeroed(PIECE_BYTES);
         }
+        &mut self.piece[self.filled..]
+    }
+
+    fn pass_on_full(&mut self) -> io::Result<()> {
+        match self.filled == PIECE_BYTES {
+            true => self.flush(),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Write for Pieces {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let room = self.room();
+        let length = room.len().min(bytes.len());
+        room[..length].copy_from_slice(&bytes[..length]);
+        self.filled += length;
+        self.pass_on_full()?;
+        Ok(length)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let mut piece = mem::take(&mut self.piece);
+        piece.truncate(mem::take(&mut self.filled));
+        if piece.is_empty() {
+            return Ok(());
+        }
+        let gone = |_| io::Error::other("the sending was given up");
+        self.out.blocking_send(piece.freeze()).map_err(gone)
     }
 }
 

@@ -3,6 +3,7 @@
 use super::{
     connect::Hdfs,
     error::{HdfsError, Kind},
+    layout::ASIDE,
 };
 use bytes::Bytes;
 use ring::rand::{SecureRandom, SystemRandom};
@@ -71,7 +72,7 @@ impl Hdfs {
 /// A name beside a file that nobody else uses.
 pub(super) fn beside(place: &str) -> Result<String, HdfsError> {
     let (dir, name) = place.rsplit_once('/').unwrap_or(("", place));
-    Ok(format!("{dir}/.aside-{name}-{}", random()?))
+    Ok(format!("{dir}/{ASIDE}{name}-{}", random()?))
 }
 
 /// Sixteen letters that nobody guesses.

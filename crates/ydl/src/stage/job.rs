@@ -1,0 +1,132 @@
+//! The files of one job alone.
+
+use super::place::Place;
+use crate::{
+    hdfs::{Grant, Hdfs, HdfsError, JobPlace, Kind, layout, pairs},
+    jobs::{Content, Submitted},
+    report::Report,
+};
+use bytes::Bytes;
+use std::{collections::BTreeMap, fmt};
+use tokio::time::Instant;
+use yarn_native::config::Config;
+
+/// What a container finds beside the binary, by the names it has there.
+const CARRIED: [&str; 3] = ["job.json", "certificate.pem", "hadoop.json"];
+
+/// What is written for a job before it is submitted.
+#[derive(Clone, Copy)]
+pub struct JobFiles<'a> {
+    /// What was submitted.
+    pub submitted: &'a Submitted,
+    /// The certificate of its masters, as PEM.
+    pub certificate: &'a str,
+    /// What opens its masters to its owner.
+    pub client_token: &'a str,
+    /// The cluster, as the submitter knows it.
+    pub config: &'a Config,
+}
+
+impl fmt::Debug for JobFiles<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "JobFiles({})", self.submitted.id)
+    }
+}
+
+/// Writes the files of a job. Returns what its containers need of them, by name, and what could not be done and is not
+/// worth failing for.
+pub async fn write_job(
+    place: &Place,
+    files: JobFiles<'_>,
+    deadline: Instant,
+) -> Result<(BTreeMap<String, Content>, Vec<String>), Report> {
+    let hdfs = &place.hdfs;
+    let job = place.job(&files.submitted.id);
+    place.make(deadline).await?;
+    hdfs.mkdirs(job.dir(), 0o700, deadline).await?;
+    let on_cluster = &files.submitted.spec.on_cluster;
+    let read = |list: &Option<String>| list.as_deref().map(Grant::parse).unwrap_or_default();
+    let (viewers, modifiers) = (read(&on_cluster.viewers), read(&on_cluster.modifiers));
+    let let_in = let_in(place, &job, &viewers, &modifiers, deadline).await;
+    let submitted = json(files.submitted)?;
+    let hadoop = json(&pairs(files.config))?;
+    let write = |place: String, bytes: Bytes, permission: u32| async move {
+        hdfs.write_whole(&place, bytes, permission, deadline).await
+    };
+    let own = |text: &str| Bytes::copy_from_slice(text.as_bytes());
+    let (one, two, three, four) = tokio::join!(
+        write(job.submitted(), submitted, layout::FILE),
+        write(job.hadoop(), hadoop, layout::FILE),
+        write(job.certificate(), own(files.certificate), layout::FILE),
+        write(job.token(), own(files.client_token), layout::PRIVATE),
+    );
+    for written in [one, two, three, four] {
+        written?;
+    }
+    let mut notes = Vec::new();
+    let let_in = match let_in {
+        Ok(()) => {
+            hdfs.allow_reading_file(&job.token(), &modifiers, deadline)
+                .await
+        }
+        Err(error) => Err(error),
+    };
+    match let_in {
+        Ok(()) => {}
+        Err(error) if matches!(error.kind, Kind::Unreachable | Kind::NoProof) => {
+            return Err(error.into());
+        }
+        // Their cluster has no such lists; the job itself needs none.
+        Err(error) => notes.push(format!(
+            "viewers and modifiers can see the job in YARN, but not its files: {error}"
+        )),
+    }
+    Ok((carried(hdfs, &job, deadline).await?, notes))
+}
+
+async fn let_in(
+    place: &Place,
+    job: &JobPlace,
+    viewers: &[Grant],
+    modifiers: &[Grant],
+    deadline: Instant,
+) -> Result<(), HdfsError> {
+    let all: Vec<Grant> = viewers.iter().chain(modifiers).cloned().collect();
+    if all.is_empty() {
+        return Ok(());
+    }
+    let hdfs = &place.hdfs;
+    hdfs.allow_passing(place.layout.root(), &all, deadline)
+        .await?;
+    hdfs.allow_passing(&place.layout.jobs(), &all, deadline)
+        .await?;
+    hdfs.allow_reading(job.dir(), &all, deadline).await
+}
+
+/// What the containers of a job need of its own files, by the names they have there: a master looks it up for its agents.
+pub async fn carried(
+    hdfs: &Hdfs,
+    job: &JobPlace,
+    deadline: Instant,
+) -> Result<BTreeMap<String, Content>, HdfsError> {
+    let mut contents = BTreeMap::new();
+    for entry in hdfs.list(job.dir(), deadline).await? {
+        if CARRIED.contains(&entry.name()) {
+            let content = Content {
+                url: entry.url.clone(),
+                bytes: entry.bytes,
+                modified_ms: entry.modified_ms,
+                unpack: false,
+                own: true,
+            };
+            contents.insert(entry.name().to_owned(), content);
+        }
+    }
+    Ok(contents)
+}
+
+fn json(value: &impl serde::Serialize) -> Result<Bytes, Report> {
+    let bytes = serde_json::to_vec_pretty(value);
+    let bytes = bytes.map_err(|error| Report::trouble(format!("cannot write JSON: {error}")))?;
+    Ok(bytes.into())
+}

@@ -1,0 +1,22 @@
+//! From a submitter's disk into HDFS: what a job's containers need, sent once.
+//!
+//! Files that jobs share lie under the hash of what is in them, so that a second job with the same binary, files and
+//! environment sends nothing. They are written aside and renamed: what has its name is whole.
+//!
+//! * `place`: where a user's jobs are kept.
+//! * `source` and `pack`: what is sent; directories travel as archives that are always the same for the same content.
+//! * `send`: what is missing goes there, several at a time.
+//! * `job`: the files of one job alone.
+//! * `clean`: what no job uses any more goes, and submitting never races with it.
+
+mod clean;
+mod job;
+mod pack;
+mod place;
+mod send;
+mod source;
+
+pub use clean::{AGE, Cleaned, clean, clean_if_due};
+pub use job::{JobFiles, carried, write_job};
+pub use place::Place;
+pub use send::{Progress, Request, Upload, stage};

@@ -1,0 +1,83 @@
+//! Where a user's jobs are kept.
+
+use crate::{
+    hdfs::{Hdfs, HdfsError, JobPlace, Layout},
+    report::Report,
+};
+use tokio::time::Instant;
+use yarn_native::{config::Config, security::Identity};
+
+/// Where a user's jobs are kept.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// The file system.
+    pub hdfs: Hdfs,
+    /// The names in it.
+    pub layout: Layout,
+    /// The user's home directory, as a URL.
+    pub home: String,
+}
+
+impl Place {
+    /// The directory that `staging` names, or the one in the user's home directory.
+    pub async fn find(
+        config: &Config,
+        identity: &Identity,
+        staging: Option<&str>,
+        deadline: Instant,
+    ) -> Result<Place, HdfsError> {
+        let elsewhere = staging.filter(|text| text.contains("://"));
+        let hdfs = Hdfs::connect(config, elsewhere, identity, deadline).await?;
+        let home = hdfs.home(deadline).await?;
+        let layout = match staging {
+            None => Layout::in_home(&home),
+            Some(path) if path.contains("://") || path.starts_with('/') => {
+                Layout::at(hdfs.url(path))
+            }
+            Some(path) => Layout::at(format!("{home}/{path}")),
+        };
+        Ok(Place { hdfs, layout, home })
+    }
+
+    /// A job's own directory.
+    pub fn job(&self, id: &str) -> JobPlace {
+        self.layout.job(id)
+    }
+
+    /// Makes the directories that all jobs share, closed to everybody else.
+    pub(super) async fn make(&self, deadline: Instant) -> Result<(), Report> {
+        let (hdfs, layout) = (&self.hdfs, &self.layout);
+        match hdfs.stat(layout.root(), deadline).await? {
+            Some(entry) => {
+                let user = hdfs.user(deadline).await?;
+                let why = if !entry.directory {
+                    "is not a directory".to_owned()
+                } else if entry.owner != user {
+                    format!("belongs to `{}`, not to `{user}`", entry.owner)
+                } else if entry.permission & 0o022 != 0 {
+                    format!("can be written by others ({:o})", entry.permission)
+                } else {
+                    String::new()
+                };
+                if !why.is_empty() {
+                    // Whoever can write there decides what the job's containers run.
+                    let what = format!("`{}` {why}", layout.root());
+                    let hint = "name another directory with `staging:`, or set its owner and permission right";
+                    return Err(Report::bad_input(what).hint(hint));
+                }
+            }
+            None => {
+                hdfs.mkdirs(layout.root(), 0o700, deadline).await?;
+                hdfs.set_permission(layout.root(), 0o700, deadline).await?;
+            }
+        }
+        let (contents, jobs) = (layout.contents(), layout.jobs());
+        let (contents, jobs) = tokio::join!(
+            hdfs.mkdirs(&contents, 0o700, deadline),
+            hdfs.mkdirs(&jobs, 0o700, deadline),
+        );
+        contents?;
+        jobs?;
+        Ok(())
+    }
+}

@@ -1,0 +1,135 @@
+//! What is sent: a file, or a directory packed.
+
+use super::pack::{Plan, Same, Stamp};
+use crate::{hdfs::Pieces, os::reason, report::Report};
+use ring::digest::{Context, SHA256};
+use std::{
+    fs,
+    io::{self, Read, Write},
+    path::{Path, PathBuf},
+};
+
+/// Read at once while hashing.
+const READ_BYTES: usize = 1 << 20;
+
+/// Something on this machine that goes to the cluster.
+#[derive(Debug)]
+pub(super) enum Source {
+    File { path: PathBuf, was: Stamp },
+    Directory(Plan),
+}
+
+/// A hash in hexadecimal, and how many bytes it is of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Hashed {
+    pub hash: String,
+    pub bytes: u64,
+}
+
+impl Source {
+    /// What is at that path.
+    pub fn of(path: &Path) -> Result<Source, Report> {
+        let unread = |error: &io::Error| {
+            let what = format!("cannot read `{}`: {}", path.display(), reason(error));
+            Report::bad_input(what)
+        };
+        let about = fs::metadata(path).map_err(|error| unread(&error))?;
+        if about.is_dir() {
+            return Plan::of(path).map(Source::Directory);
+        }
+        if !about.is_file() {
+            let what = format!("`{}` is neither a file nor a directory", path.display());
+            return Err(Report::bad_input(what));
+        }
+        let was = Stamp::of(&about);
+        let path = path.to_path_buf();
+        Ok(Source::File { path, was })
+    }
+
+    /// How long it is, where that is known without reading it.
+    pub fn bytes(&self) -> Option<u64> {
+        match self {
+            Source::File { was, .. } => Some(was.bytes),
+            Source::Directory(_) => None,
+        }
+    }
+
+    /// Reads all of it, to know what is in it.
+    pub fn hash(&self) -> io::Result<Hashed> {
+        let mut hasher = Hasher::new(io::sink());
+        match self {
+            Source::Directory(plan) => plan.write(&mut hasher)?,
+            Source::File { path, was } => {
+                let mut file = Same::open(path, *was)?;
+                let mut buffer = vec![0; READ_BYTES];
+                loop {
+                    match file.read(&mut buffer)? {
+                        0 => break,
+                        read => hasher.see(&buffer[..read]),
+                    }
+                }
+            }
+        }
+        Ok(hasher.hashed())
+    }
+
+    /// Sends all of it, and says what it was.
+    pub fn send(&self, out: &mut Pieces) -> io::Result<Hashed> {
+        match self {
+            Source::Directory(plan) => {
+                let mut hasher = Hasher::new(out);
+                plan.write(&mut hasher)?;
+                Ok(hasher.hashed())
+            }
+            Source::File { path, was } => {
+                let mut hasher = Hasher::new(io::sink());
+                let file = Same::open(path, *was)?;
+                out.take_from(file, |part| hasher.see(part))?;
+                Ok(hasher.hashed())
+            }
+        }
+    }
+}
+
+struct Hasher<W> {
+    out: W,
+    context: Context,
+    bytes: u64,
+}
+
+impl<W> Hasher<W> {
+    fn new(out: W) -> Hasher<W> {
+        let context = Context::new(&SHA256);
+        Hasher {
+            out,
+            context,
+            bytes: 0,
+        }
+    }
+
+    fn see(&mut self, part: &[u8]) {
+        self.context.update(part);
+        self.bytes += part.len() as u64;
+    }
+
+    fn hashed(self) -> Hashed {
+        let digest = self.context.finish();
+        let hash = digest.as_ref().iter().map(|byte| format!("{byte:02x}"));
+        Hashed {
+            hash: hash.collect(),
+            bytes: self.bytes,
+        }
+    }
+}
+
+impl<W: Write> Write for Hasher<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.out.write(bytes)?;
+        self.see(&bytes[..written]);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
