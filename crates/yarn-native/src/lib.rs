@@ -33,6 +33,61 @@
 //! * [`rpc`] carries the calls: many at once over one connection, each with its deadline, moved to
 //!   the server that is active, repeated only where that is safe.
 //!
+//! # From a submission to a running container
+//!
+//! A master need not run on the cluster: an unmanaged one is any process, this one too. It registers with the
+//! token that the ResourceManager has for it, asks, and starts what it is granted:
+//!
+//! ```no_run
+//! # use tokio::time::{Duration, Instant, sleep};
+//! # use yarn_native::client::{Client, Submission};
+//! # use yarn_native::config::Config;
+//! # use yarn_native::node::{NodeOptions, Nodes, Start};
+//! # use yarn_native::scheduler::{Ask, Finish, Registration, Request, Scheduler};
+//! # use yarn_native::types::{FinalStatus, LaunchContext, Resource};
+//! # async fn run(config: Config, client: Client) -> Result<(), Box<dyn std::error::Error>> {
+//! # let soon = || Instant::now() + Duration::from_secs(30);
+//! let mut submission = Submission::new(client.new_application(soon()).await?.id, "hello");
+//! submission.unmanaged = true;
+//! client.submit(&submission, soon()).await?;
+//! let token = loop {
+//!     match client.master_token(submission.id, soon()).await? {
+//!         Some(token) => break token,
+//!         None => sleep(Duration::from_millis(50)).await,
+//!     }
+//! };
+//! let mut scheduler = Scheduler::from_config(&config, token)?;
+//! let nodes = Nodes::new(NodeOptions::from_config(&config)?);
+//! scheduler.register(&Registration::new("localhost"), soon()).await?;
+//!
+//! let launch = LaunchContext::command("echo hello 1><LOG_DIR>/stdout");
+//! let mut asks = vec![Ask::anywhere(1, Resource::new(128, 1), 1)];
+//! let exit = loop {
+//!     let asks = std::mem::take(&mut asks); // said once; the ledger does it for masters that want more
+//!     let answer = scheduler.allocate(|| Request { asks, ..Request::default() }, soon()).await?;
+//!     nodes.learn(answer.node_tokens);
+//!     for container in answer.granted {
+//!         let node = container.node.clone();
+//!         nodes.start(&node, &[Start { container: &container, launch: &launch }], soon()).await?;
+//!     }
+//!     if let Some(ended) = answer.completed.first() {
+//!         break ended.exit;
+//!     }
+//!     sleep(Duration::from_millis(100)).await;
+//! };
+//! println!("{exit}");
+//! scheduler.finish(&Finish::new(FinalStatus::Succeeded), soon()).await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What to do about an error
+//!
+//! Each part has an error of its own, cut by what a caller can do: [`RpcError`](rpc::RpcError) says whether a call may
+//! have been carried out, [`SchedulerError`](scheduler::SchedulerError) whether to register again, to ask for something
+//! else or to end, [`NodeError`](node::NodeError) and [`Refusal`](node::Refusal) whether a container can still be
+//! started, [`ConfigError`](config::ConfigError) which line of which file to mend.
+//!
 //! The examples are whole programs: `applications` lists, `run` starts a command in containers, `token`
 //! fetches delegation tokens into a file.
 //!
