@@ -147,3 +147,6 @@ fn bytes(text: &str) -> Option<u64> {
     let unit = 1_u64 << shift;
     whole.checked_mul(unit)?.checked_add(tenths * unit / 10)
 }
+
+#[cfg(test)]
+mod tests;

@@ -64,10 +64,6 @@ impl Hosts {
         self.nodes.insert(report.id.host.clone(), host);
     }
 
-    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
-        self.nodes.keys().map(String::as_str)
-    }
-
     /// A container was granted for an ask.
     pub(super) fn on_grant(&mut self, key: Key, host: &str, size: &Resource) {
         if let Some(node) = self.nodes.get_mut(host) {
@@ -250,7 +246,7 @@ mod tests {
         assert_eq!(planned(&mut three, 5, None, &[]), "a=2 b=1 c=2");
         three.on_grant(KEY, "elsewhere", &size);
         assert_eq!(planned(&mut three, 4, None, &[]), "a=2 b=1 c=1");
-        assert_eq!(planned(&mut three, 2, None, &[]), "b=1 c=1");
+        assert_eq!(planned(&mut three, 2, None, &[]), "a=1 b=1");
         assert_eq!(planned(&mut three, 4, None, &["c"]), "a=2 b=2");
     }
 
