@@ -6,12 +6,10 @@
 
 mod begin;
 mod doing;
-mod reach;
 mod ready;
 mod save;
 
 use super::{
-    carry::Carrier,
     exec::Refusal,
     ports::Hold,
     program::{Program, StartError},
@@ -20,16 +18,14 @@ use super::{
 };
 use crate::{
     agent::measure::{Meter, Usage},
-    hdfs::JobPlace,
     jobs::Submitted,
     talk::{AgentReport, Sync, Synced, beat},
-    wire::client::{CallError, Payload},
+    wire::client::{CallError, Client, Payload},
 };
 use doing::{Running, Starting};
 use hyper::{Method, StatusCode};
-use reach::Reach;
 use ready::Readiness;
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::oneshot,
@@ -41,8 +37,6 @@ use ydl_core::Order;
 const CALL_MAX: Duration = Duration::from_secs(10);
 /// Between two tries to reach a master that does not answer, at first and at most.
 const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
-/// How long the last of the logs may take when an agent must go.
-const LEAVE_MAX: Duration = Duration::from_secs(5);
 /// Reports that wait for a master. An agent has no more than a handful to say in its life.
 const REPORTS_MAX: usize = 64;
 
@@ -52,10 +46,7 @@ pub(super) struct Agent {
     setting: Setting,
     submitted: Submitted,
     surroundings: Surroundings,
-    reach: Reach,
-    /// The job's directory in HDFS, and who carries things there.
-    staging: Option<JobPlace>,
-    carrier: Option<Arc<Carrier>>,
+    client: Client,
     order: Option<Order>,
     seen: u64,
     reports: Vec<AgentReport>,
@@ -86,7 +77,6 @@ enum Woken {
     Exited(super::program::Exit),
     KillIsDue,
     Saved(Option<String>),
-    Moved(String),
     Signalled,
     CutOff,
 }
@@ -112,7 +102,6 @@ impl Agent {
                     // The master counts from when it heard the question, which was after it left and perhaps long
                     // before its answer came.
                     heard = asked;
-                    self.reach.heard(self.beat());
                     patience = silence;
                     retry = RETRY.0;
                     let news = self.on_answer(synced);
@@ -133,10 +122,7 @@ impl Agent {
                         && *status < 500
                     {
                         tracing::warn!("the master does not want this agent: {error}");
-                        self.end();
-                    }
-                    if !matches!(error, CallError::Refused { .. }) {
-                        self.reach.missed();
+                        self.signalled = true;
                     }
                     tracing::debug!("no answer: {error}");
                     not_before = Instant::now() + retry;
@@ -157,27 +143,19 @@ impl Agent {
                     self.report(AgentReport::Saved { error });
                     not_before = Instant::now();
                 }
-                Woken::Moved(address) => {
-                    tracing::info!("the master is at `{address}` now");
-                    self.reach.go(address.clone())?;
-                    self.setting.master = address;
-                    retry = RETRY.0;
-                    not_before = Instant::now();
-                }
                 Woken::Signalled => {
                     tracing::info!("told to end");
-                    self.end();
+                    self.signalled = true;
                 }
                 Woken::CutOff => {
                     tracing::warn!("no master for {patience:?}; leaving");
-                    self.end();
+                    self.signalled = true;
                     self.cut_off = true;
                 }
             }
             self.reconcile();
             if self.signalled && !self.is_busy() {
-                let logs = self.finish_logs(LEAVE_MAX);
-                tokio::join!(self.say_last_words(), logs);
+                self.say_last_words().await;
                 return match self.cut_off {
                     true => Err("cut off from its master".to_owned()),
                     false => Ok(()),
@@ -186,23 +164,12 @@ impl Agent {
         }
     }
 
-    /// There may be little time left: what was printed last is carried first.
-    fn end(&mut self) {
-        self.signalled = true;
-        if let Some(carrier) = &self.carrier {
-            carrier.hurry();
-        }
-    }
-
     /// Said once: there may be nobody left to hear them.
     async fn say_last_words(&mut self) {
         let last = self.sync();
         if let Some(last) = last.filter(|_| !self.reports.is_empty()) {
             let path = "/v1/sync?wait_ms=0";
-            let call = self
-                .reach
-                .client
-                .call(Method::POST, path, last, CALL_MAX / 10);
+            let call = self.client.call(Method::POST, path, last, CALL_MAX / 10);
             if let Err(error) = call.await {
                 tracing::debug!("nobody hears the last words: {error}");
             }
@@ -213,7 +180,7 @@ impl Agent {
         let question = self.sync();
         let beat = self.beat();
         let path = format!("/v1/sync?wait_ms={}", beat.as_millis());
-        let (client, mut moved) = self.reach.split();
+        let client = &self.client;
         let ask = async {
             sleep_until(not_before).await;
             let Some(question) = question else {
@@ -267,7 +234,6 @@ impl Agent {
             saved = saved => Woken::Saved(saved.unwrap_or_else(|_| Some("copying them failed".into()))),
             Some(()) = term.recv() => Woken::Signalled,
             () = sleep_until(cut_off), if !self.signalled => Woken::CutOff,
-            address = Reach::moved(&mut moved) => Woken::Moved(address),
             woken = ask => woken,
         }
     }

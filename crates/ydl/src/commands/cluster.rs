@@ -3,11 +3,10 @@
 use crate::{
     cli::{Cluster, Manners},
     mirror::{Gateway, configuration},
-    preflight::{self, Findings},
+    preflight::Findings,
     report::{Exit, Report},
     show,
 };
-use yarn_native::types::Resource;
 use ydl_core::JobSpec;
 
 /// The cluster, where one is meant: asked for by `--cluster yarn`, or found and not declined.
@@ -28,22 +27,6 @@ pub fn required(manners: Manners) -> Result<Gateway, Report> {
     Gateway::open()
 }
 
-/// Asks the cluster whether it can run the job. Where its largest container is known, that counts, too.
-pub async fn preflight(
-    gateway: &Gateway,
-    spec: &JobSpec,
-    largest: Option<&Resource>,
-) -> Result<Findings, Report> {
-    let deadline = gateway.deadline();
-    let (client, config) = (&gateway.client, &gateway.config);
-    let has = preflight::gather(client, config, &gateway.user, deadline).await;
-    let mut has = has.map_err(|error| gateway.report(error))?;
-    if let Some(largest) = largest {
-        has.largest = Some(largest.into());
-    }
-    Ok(preflight::check(spec, &has))
-}
-
 /// Every complaint at once, and the notes where there is none.
 pub fn tell(findings: &Findings) -> Option<Exit> {
     if !findings.refusals.is_empty() {
@@ -54,4 +37,22 @@ pub fn tell(findings: &Findings) -> Option<Exit> {
         show::tell(format!("note: {note}"));
     }
     None
+}
+
+/// Says whether the job could run, and touches nothing.
+pub fn dry(spec: &JobSpec, findings: &Findings, manners: Manners) -> Result<Exit, Report> {
+    let exit = tell(findings).unwrap_or(Exit::Success);
+    if manners.json {
+        let refusals = findings.refusals.iter();
+        let refusals: Vec<_> = refusals
+            .map(|c| serde_json::json!({ "what": c.what, "hint": c.hint }))
+            .collect();
+        show::json(&serde_json::json!({ "refusals": refusals, "notes": findings.notes }))?;
+    } else if exit == Exit::Success {
+        show::tell(format!(
+            "the job could run: {} tasks and its master; nothing was submitted",
+            spec.tasks()
+        ));
+    }
+    Ok(exit)
 }

@@ -1,16 +1,23 @@
 //! How a job ended: as a code for the shell, and in words.
 
+use super::{
+    follow::{Follower, Left},
+    reach,
+};
 use crate::{
-    jobs::Known,
-    report::Exit,
+    cli::Manners,
+    jobs::{Ended, Known},
+    report::{Exit, Report},
     show::{self, Paint, clean},
     talk::Viewed,
 };
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, io};
 use ydl_core::{Cause, Ending, Outcome, TaskId, spec::Memory};
 
 /// What ends a task above its memory limit.
 const SIGKILL: i32 = 9;
+/// Lines of a cluster's words that are shown.
+const WHY_LINES_MAX: usize = 20;
 
 /// The code that tells a shell how the job ended.
 pub fn exit(outcome: &Outcome) -> Exit {
@@ -36,6 +43,93 @@ pub fn exit(outcome: &Outcome) -> Exit {
         },
         Outcome::Failed(Cause::NoContainers { .. } | Cause::RanTooLong { .. }) => Exit::JobFailed,
     }
+}
+
+/// Says how following a job ended; the code for the shell.
+pub async fn conclude(
+    left: Left,
+    follower: &mut Follower,
+    manners: Manners,
+) -> Result<Exit, Report> {
+    let job = follower.job.clone();
+    let paint = Paint::of(manners.colours(), &io::stderr());
+    match left {
+        Left::Over(last) => {
+            reach::left(&job).await;
+            if manners.json {
+                let result = serde_json::json!({ "result": last.view });
+                // Whoever does not read the result has the exit code.
+                let _ = follower.sink.object(&result);
+            } else {
+                tell(&job, &last, &follower.peaks, paint);
+                tell_usage(follower);
+            }
+            Ok(last.view.outcome.as_ref().map_or(Exit::Trouble, exit))
+        }
+        Left::Ended(ended) => {
+            if manners.json {
+                let result =
+                    serde_json::json!({ "ended": { "state": ended.state, "why": ended.why } });
+                let _ = follower.sink.object(&result);
+            }
+            Ok(tell_ended(&job, &ended, paint))
+        }
+        Left::Lost => {
+            let what = format!("the master of `{}` died", job.id());
+            let hint = format!(
+                "its last words may be in `{}`",
+                job.dir.master_log().display()
+            );
+            Err(Report::new(Exit::Unreachable, what).hint(hint))
+        }
+        Left::Interrupted => {
+            show::tell(format!(
+                "{0} is still stopping; `ydl status {0}` shows how far",
+                job.id()
+            ));
+            Ok(Exit::Interrupted)
+        }
+        Left::Gone => Ok(Exit::Success),
+    }
+}
+
+/// A job that has left no result: what its cluster says is all there is.
+fn tell_ended(job: &Known, ended: &Ended, paint: Paint) -> Exit {
+    let id = job.id();
+    let why = ended
+        .why
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty());
+    let why: Vec<_> = why.map(clean).take(WHY_LINES_MAX).collect();
+    match ended.state {
+        "killed" => show::tell(format!("{id} was killed: {}", why.join("\n  "))),
+        state => show::tell(format!(
+            "{} {id} {state} and left no result: {}",
+            paint.red("error:"),
+            why.join("\n  ")
+        )),
+    }
+    show::tell(format!(
+        "\nhint: `ydl logs {id}` shows what its containers have left behind\n"
+    ));
+    match ended.state {
+        "killed" => Exit::JobKilled,
+        _ => Exit::JobFailed,
+    }
+}
+
+/// What the job has cost its cluster.
+fn tell_usage(follower: &Follower) {
+    let report = follower.mirror.as_ref().and_then(|mirror| mirror.last());
+    let Some(usage) = report.and_then(|report| report.usage) else {
+        return;
+    };
+    show::tell(format!(
+        "used:    {:.1} GiB·hours, {:.2} vcore·hours",
+        usage.memory_mib_seconds as f64 / 1024.0 / 3600.0,
+        usage.vcore_seconds as f64 / 3600.0
+    ));
 }
 
 /// Says how the job ended and where to look next.
@@ -72,10 +166,7 @@ pub fn tell(job: &Known, last: &Viewed, peaks: &BTreeMap<TaskId, u64>, paint: Pa
             tell_cause(job, cause);
         }
     }
-    show::tell(format!(
-        "logs:    ydl logs {id}    ({})",
-        job.dir.logs().display()
-    ));
+    show::tell(format!("logs:    ydl logs {id}    ({})", job.logs()));
     // What a failed task has not written cannot be there.
     let part = match outcome {
         Outcome::Succeeded => "",
@@ -85,7 +176,7 @@ pub fn tell(job: &Known, last: &Viewed, peaks: &BTreeMap<TaskId, u64>, paint: Pa
         show::tell(format!(
             "output:  {} → {}{part}",
             clean(&output.from),
-            clean(&output.to)
+            clean(&job.destination(&output.to))
         ));
     }
 }
@@ -110,7 +201,7 @@ fn tell_cause(job: &Known, cause: &Cause) {
         }
     }
     let hint = match (ending, container) {
-        (Ending::AgentDied { .. }, Some(container)) => format!(
+        (Ending::AgentDied { .. }, Some(container)) if job.far.is_none() => format!(
             "its agent's last words may be in `{}`",
             job.dir.container(container).join("agent.log").display()
         ),

@@ -6,7 +6,8 @@ use super::{
     tails::Tails,
 };
 use crate::{
-    jobs::{EVENTS_BYTES_MAX, Known, Standing},
+    jobs::{EVENTS_BYTES_MAX, Ended, Known, Standing},
+    mirror::Mirror,
     os::reason,
     report::{Exit, Report},
     talk::{Facts, Viewed},
@@ -32,10 +33,15 @@ const WAIT: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_secs(1);
 /// How long a master that runs may be out of reach, and how long one that ends may take to be gone.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// The same on a cluster, which may need long to see that a node is lost and to start a master elsewhere.
+const FAR_PATIENCE: Duration = Duration::from_secs(30 * 60);
 /// After so long a person is told why nothing comes.
 const SILENCE: Duration = Duration::from_secs(3);
 /// The pause before a question is asked again.
 const AGAIN: Duration = Duration::from_millis(20);
+
+/// The same for a master that may have to be started on another node first.
+const FAR_AGAIN: Duration = Duration::from_millis(200);
 
 /// How following ended.
 #[derive(Debug)]
@@ -44,6 +50,8 @@ pub enum Left {
     Over(Box<Viewed>),
     /// The job's master died.
     Lost,
+    /// The job is over, and the cluster's words are all there is.
+    Ended(Ended),
     /// The person left; the job is being stopped.
     Interrupted,
     /// Nobody reads what is printed.
@@ -83,6 +91,8 @@ pub struct Follower {
     /// The number of the next fact to come.
     pub next: u64,
     pub signals: Signals,
+    /// Where the job is on a cluster.
+    pub mirror: Option<Arc<Mirror>>,
 }
 
 /// The signals by which a person ends a program. From the moment this exists they no longer end this one.
@@ -141,7 +151,12 @@ impl Follower {
                         self.deaf |= self.sink.viewed(view).is_err();
                         continue;
                     }
-                    Some(News::Ended(standing)) => return self.on_end(standing),
+                    Some(News::Ended(standing)) => {
+                        if let Some(mirror) = &self.mirror {
+                            mirror.bring_logs(&self.tails.wanted()).await;
+                        }
+                        return self.on_end(standing);
+                    }
                     Some(News::NoAnswer(error)) => {
                         self.sink.note(&format!("waiting for the job's master: {error}"));
                         continue;
@@ -175,12 +190,20 @@ impl Follower {
         self.sink.note(&format!(
             "{by}: the job is asked to stop; waiting for it ({by} again leaves at once)"
         ));
-        let (job, reach) = (self.job.clone(), self.reach.clone());
+        let (job, reach, mirror) = (self.job.clone(), self.reach.clone(), self.mirror.clone());
         tokio::spawn(async move {
-            let asked = reach.kill(by, false).await;
-            if let (Err(_), Standing::Live(place)) = (asked, job.standing()) {
-                // A master that cannot be reached is reported by those who watch it.
-                let _ = signal_master(&place, false);
+            let Err(_) = reach.kill(by, false).await else {
+                return;
+            };
+            // A master that cannot be reached is reported by those who watch it.
+            match (mirror, job.standing()) {
+                (Some(mirror), Standing::Live(_) | Standing::Starting) => {
+                    let _ = mirror.kill(by).await;
+                }
+                (None, Standing::Live(place)) => {
+                    let _ = signal_master(&place, false);
+                }
+                _ => {}
             }
         });
     }
@@ -249,6 +272,7 @@ impl Follower {
         }
         match standing {
             Standing::Over(last) => Ok(Left::Over(last)),
+            Standing::Ended(ended) => Ok(Left::Ended(ended)),
             Standing::Lost | Standing::Starting | Standing::Live(_) => Ok(Left::Lost),
         }
     }
@@ -300,9 +324,19 @@ async fn watch_facts(job: Arc<Known>, reach: Arc<Reach>, tell: mpsc::Sender<News
             Ok(None) => None,
             Err(error) => Some(error),
         };
-        // The master is ending, or gone, or cannot answer.
+        // The master is ending, or gone, or cannot answer; or it has moved.
+        if let Some(far) = &job.far {
+            far.nudge();
+        }
+        if let Standing::Live(place) = job.standing() {
+            reach.point(&place.address);
+        }
+        let patience = match job.far {
+            Some(_) => FAR_PATIENCE,
+            None => PATIENCE,
+        };
         let last = match (job.standing(), error) {
-            (Standing::Live(_) | Standing::Starting, Some(error)) if heard.elapsed() > PATIENCE => {
+            (Standing::Live(_) | Standing::Starting, Some(error)) if heard.elapsed() > patience => {
                 Some(News::OutOfReach(error))
             }
             (Standing::Live(_) | Standing::Starting, Some(error))
@@ -322,7 +356,7 @@ async fn watch_facts(job: Arc<Known>, reach: Arc<Reach>, tell: mpsc::Sender<News
             let _ = tell.send(last).await;
             return;
         }
-        sleep(AGAIN).await;
+        sleep(if job.far.is_some() { FAR_AGAIN } else { AGAIN }).await;
     }
 }
 

@@ -56,9 +56,10 @@ async fn print(
             deaf: false,
             next: 0,
             signals: Signals::listen()?,
+            mirror: None,
         };
         return match follower.run().await? {
-            Left::Over(_) | Left::Gone | Left::Lost => Ok(Exit::Success),
+            Left::Over(_) | Left::Ended(_) | Left::Gone | Left::Lost => Ok(Exit::Success),
             Left::Interrupted => Ok(Exit::Interrupted),
         };
     }

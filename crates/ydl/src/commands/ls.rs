@@ -88,6 +88,7 @@ async fn row(job: Known) -> Row {
     let (state, viewed) = match job.standing() {
         Standing::Starting => ("starting", None),
         Standing::Lost => ("lost", None),
+        Standing::Ended(ended) => (ended.state, None),
         Standing::Over(last) => (state_of(&last), Some(last)),
         Standing::Live(at) => {
             let asked = async {

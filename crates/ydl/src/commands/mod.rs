@@ -1,7 +1,7 @@
 //! The verbs, one file each, and what several of them need.
 //!
 //! * `submit`, `ls`, `status`, `logs`, `kill`, `scale`, `kv`, `nodes`, `queues`, `completions`: the verbs.
-//! * `cluster`: where a job runs.
+//! * `cluster`: where a job runs. * `afar`, `waiting`: a job on a cluster.
 //! * `offer`, `start`: what `submit` needs. * `reach`: talking to a master. * `changes`, `tails`, `follow`, `sink`: watching a job.
 //! * `ending`: how a job ended, for people and for the shell.
 
@@ -16,6 +16,7 @@ pub mod scale;
 pub mod status;
 pub mod submit;
 
+mod afar;
 mod changes;
 mod cluster;
 mod ending;
@@ -25,3 +26,4 @@ mod reach;
 mod sink;
 mod start;
 mod tails;
+mod waiting;

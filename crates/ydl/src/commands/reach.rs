@@ -20,6 +20,7 @@ use serde::de::DeserializeOwned;
 use std::{
     fs, io,
     path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 use tokio::time::{Instant, sleep};
@@ -37,14 +38,20 @@ const LEAVING_MAX: Duration = Duration::from_secs(10);
 /// A way to one master.
 #[derive(Debug)]
 pub struct Reach {
-    client: Client,
+    client: Mutex<Arc<Client>>,
+    pin: Pin,
+    token: Token,
 }
 
 impl Reach {
     /// The master of the job in that directory, which is at that place.
     pub fn to(dir: &JobDir, place: &MasterPlace) -> Result<Reach, Report> {
-        let (token, certificate) = (dir.token_file(), dir.certificate_file());
-        Reach::new(place.address.clone(), &token, &certificate)
+        Reach::at(dir, place.address.clone())
+    }
+
+    /// The master of the job in that directory, which is at that address.
+    pub fn at(dir: &JobDir, address: String) -> Result<Reach, Report> {
+        Reach::new(address, &dir.token_file(), &dir.certificate_file())
     }
 
     /// The master of the task in whose program we run, if we do.
@@ -77,7 +84,28 @@ impl Reach {
         let pin = Pin::of_pem(&pem).ok_or_else(|| unreadable(&"it holds none"))?;
         let client = Client::new(address, pin, &token)
             .map_err(|error| Report::trouble(format!("cannot set up TLS: {error}")))?;
-        Ok(Reach { client })
+        Ok(Reach {
+            client: Mutex::new(Arc::new(client)),
+            pin,
+            token,
+        })
+    }
+
+    /// The master is there now; on a cluster it moves.
+    pub fn point(&self, address: &str) {
+        let mut client = self.client.lock().unwrap_or_else(PoisonError::into_inner);
+        if client.address() == address {
+            return;
+        }
+        // What could be set up once can be set up again.
+        if let Ok(moved) = Client::new(address.to_owned(), self.pin, &self.token) {
+            *client = Arc::new(moved);
+        }
+    }
+
+    fn client(&self) -> Arc<Client> {
+        let client = self.client.lock();
+        client.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The job as it is, when it is newer than `seen`; nothing if that takes longer than `wait`.
@@ -119,7 +147,7 @@ impl Reach {
         wait: Duration,
     ) -> Result<Answer, CallError> {
         let deadline = ANSWER_MAX + wait;
-        self.client.call(method, path, payload, deadline).await
+        self.client().call(method, path, payload, deadline).await
     }
 
     async fn asked<T: DeserializeOwned>(

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     cli::{self, Manners},
-    jobs::{self, Known, Standing},
+    jobs::{self, Ended, Known, Standing},
     report::{Exit, Report},
     show::{self, Paint, clean},
     talk::Viewed,
@@ -77,6 +77,13 @@ impl Seen {
         }
     }
 
+    fn ended(ended: Ended) -> Seen {
+        Seen {
+            unreachable: None,
+            ..Seen::only(ended.state)
+        }
+    }
+
     fn only(state: &'static str) -> Seen {
         Seen {
             state,
@@ -90,6 +97,7 @@ async fn look(job: &Known) -> Result<Seen, Report> {
     let place = match settled(job).await {
         Standing::Over(last) => return Ok(Seen::view(last)),
         Standing::Lost => return Ok(Seen::only("lost")),
+        Standing::Ended(ended) => return Ok(Seen::ended(ended)),
         Standing::Starting => return Ok(Seen::only("starting")),
         Standing::Live(place) => place,
     };
@@ -103,6 +111,7 @@ async fn look(job: &Known) -> Result<Seen, Report> {
     Ok(match job.standing() {
         Standing::Over(last) => Seen::view(last),
         Standing::Lost => Seen::only("lost"),
+        Standing::Ended(ended) => Seen::ended(ended),
         Standing::Starting | Standing::Live(_) => Seen {
             unreachable: Some(why),
             ..Seen::only("no-answer")

@@ -1,10 +1,11 @@
 //! `ydl submit`: from a job file to a job that runs.
 
 use super::{
-    cluster, ending,
-    follow::{Follower, Left, OnInterrupt, Signals},
+    afar, cluster,
+    ending::conclude,
+    follow::{Follower, OnInterrupt, Signals},
     offer::offer,
-    reach::{Reach, block_on, left},
+    reach::{Reach, block_on},
     sink::Sink,
     start::start,
     tails::{Select, Tails},
@@ -14,14 +15,11 @@ use crate::{
     cli::{self, Manners},
     jobfile::{self, Flags, Source, Wrongs},
     jobs::{self, JobDir, Known, Offer, Submitted},
-    mirror::Gateway,
-    preflight::Findings,
     report::{Exit, Report},
-    show::{self, Paint},
+    show,
 };
 use std::{
     collections::BTreeMap,
-    io,
     path::Path,
     sync::{
         Arc,
@@ -55,52 +53,10 @@ pub fn run(args: cli::Submit, manners: Manners) -> Result<Exit, Report> {
     }
     block_on(async {
         match gateway {
-            Some(gateway) => afar(args, manners, spec, &gateway).await,
+            Some(gateway) => afar::run(args, manners, spec, &from, &gateway).await,
             None => begin(args, manners, spec, &from).await,
         }
     })
-}
-
-/// A job on a cluster.
-async fn afar(
-    args: cli::Submit,
-    manners: Manners,
-    spec: JobSpec,
-    gateway: &Gateway,
-) -> Result<Exit, Report> {
-    if args.offer.is_some() {
-        return Err(Report::bad_input("`--offer` is for a job on this machine")
-            .hint("leave it out, or use `--cluster local`"));
-    }
-    let findings = cluster::preflight(gateway, &spec, None).await?;
-    if args.dry_run {
-        return dry(&spec, &findings, manners);
-    }
-    if let Some(exit) = cluster::tell(&findings) {
-        return Ok(exit);
-    }
-    Err(
-        Report::bad_input("jobs on a cluster cannot be submitted yet")
-            .hint("use `--cluster local`"),
-    )
-}
-
-/// Says whether the job could run, and touches nothing.
-fn dry(spec: &JobSpec, findings: &Findings, manners: Manners) -> Result<Exit, Report> {
-    let exit = cluster::tell(findings).unwrap_or(Exit::Success);
-    if manners.json {
-        let refusals = findings.refusals.iter();
-        let refusals: Vec<_> = refusals
-            .map(|c| serde_json::json!({ "what": c.what, "hint": c.hint }))
-            .collect();
-        show::json(&serde_json::json!({ "refusals": refusals, "notes": findings.notes }))?;
-    } else if exit == Exit::Success {
-        show::tell(format!(
-            "the job could run: {} tasks and its master; nothing was submitted",
-            spec.tasks()
-        ));
-    }
-    Ok(exit)
 }
 
 fn source(args: &cli::Submit) -> Result<Result<Source, Wrongs>, Report> {
@@ -201,7 +157,11 @@ async fn begin(
     let mut signals = Signals::listen()?;
     let (dir, submitted) = create(spec, offer, from, &mut signals).await?;
     let (_child, place) = start(&dir).await?;
-    let job = Arc::new(Known { dir, submitted });
+    let job = Arc::new(Known {
+        dir,
+        submitted,
+        far: None,
+    });
     let about = serde_json::json!({ "job": { "id": job.id(), "directory": job.dir.path() } });
     if args.detach {
         match manners.json {
@@ -227,43 +187,8 @@ async fn begin(
         deaf,
         next: 0,
         signals,
+        mirror: None,
     };
-    match follower.run().await? {
-        Left::Over(last) => {
-            left(&job).await;
-            if manners.json {
-                let result = serde_json::json!({ "result": last.view });
-                // Whoever does not read the result has the exit code.
-                let _ = follower.sink.object(&result);
-            } else {
-                ending::tell(
-                    &job,
-                    &last,
-                    &follower.peaks,
-                    Paint::of(manners.colours(), &io::stderr()),
-                );
-            }
-            Ok(last
-                .view
-                .outcome
-                .as_ref()
-                .map_or(Exit::Trouble, ending::exit))
-        }
-        Left::Lost => {
-            let what = format!("the master of `{}` died", job.id());
-            let hint = format!(
-                "its last words may be in `{}`",
-                job.dir.master_log().display()
-            );
-            Err(Report::new(Exit::Unreachable, what).hint(hint))
-        }
-        Left::Interrupted => {
-            show::tell(format!(
-                "{0} is still stopping; `ydl status {0}` shows how far",
-                job.id()
-            ));
-            Ok(Exit::Interrupted)
-        }
-        Left::Gone => Ok(Exit::Success),
-    }
+    let left = follower.run().await?;
+    conclude(left, &mut follower, manners).await
 }

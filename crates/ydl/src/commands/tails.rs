@@ -7,6 +7,7 @@ use super::changes::{Changed, Changes};
 use crate::{
     jobs::JobDir,
     logs::{Chunk, LinePrefixer, LogReader},
+    mirror::Wanted,
     show::Paint,
 };
 use std::{
@@ -124,6 +125,16 @@ impl Tails {
             watcher: Changes::new().ok(),
             watched: BTreeMap::new(),
             changed: BTreeSet::new(),
+        }
+    }
+
+    /// Which logs these are, for whoever brings them here.
+    pub fn wanted(&self) -> Wanted {
+        Wanted {
+            role: self.select.role.clone(),
+            index: self.select.index,
+            attempt: self.select.attempt,
+            last_only: false,
         }
     }
 

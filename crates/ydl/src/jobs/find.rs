@@ -1,6 +1,9 @@
 //! Which jobs there are, and how each of them stands.
 
-use super::dir::{JobDir, MasterPlace, Submitted};
+use super::{
+    dir::{JobDir, MasterPlace, Place, Submitted},
+    far::{Ended, Far},
+};
 use crate::{
     env,
     os::{process::Identity, reason},
@@ -22,13 +25,15 @@ const STARTING_MAX: Duration = Duration::from_secs(15);
 /// Jobs named when a word fits several.
 const NAMED_MAX: usize = 8;
 
-/// A job on this machine.
+/// A job.
 #[derive(Debug)]
 pub struct Known {
-    /// Where it keeps its files.
+    /// Where it keeps its files; of a job on a cluster, where copies of them are kept.
     pub dir: JobDir,
     /// What was submitted.
     pub submitted: Submitted,
+    /// What was last seen of it, if it is on a cluster.
+    pub far: Option<Far>,
 }
 
 /// How a job stands, as far as its files and the table of processes tell.
@@ -42,13 +47,19 @@ pub enum Standing {
     Over(Box<Viewed>),
     /// Its master is gone and has left no result.
     Lost,
+    /// Its cluster says that it is over, and it has left no result.
+    Ended(Ended),
 }
 
 impl Known {
     /// The job in that directory, if there is one.
     pub fn at(dir: JobDir) -> Option<Known> {
         let submitted = read_json(&dir.submitted_file())?;
-        Some(Known { dir, submitted })
+        Some(Known {
+            dir,
+            submitted,
+            far: None,
+        })
     }
 
     /// The job's id.
@@ -58,6 +69,12 @@ impl Known {
 
     /// How it stands now.
     pub fn standing(&self) -> Standing {
+        if let Some(far) = &self.far {
+            return match read_json(&self.dir.result_file()) {
+                Some(last) => Standing::Over(last),
+                None => far.standing(),
+            };
+        }
         // A result comes before the master goes, so looking again after it has gone misses nothing.
         for _ in 0..2 {
             if let Some(last) = read_json(&self.dir.result_file()) {
@@ -73,9 +90,28 @@ impl Known {
         Standing::Lost
     }
 
+    /// Where people find its logs.
+    pub fn logs(&self) -> String {
+        match &self.submitted.place {
+            Place::Local(_) => self.dir.logs().display().to_string(),
+            Place::Yarn(staged) => format!("{}/logs", staged.dir),
+        }
+    }
+
+    /// Where people find an output.
+    pub fn destination(&self, to: &str) -> String {
+        match &self.submitted.place {
+            Place::Yarn(staged) if !to.contains("://") && !to.starts_with('/') => {
+                format!("{}/{to}", staged.home)
+            }
+            Place::Yarn(_) | Place::Local(_) => to.to_owned(),
+        }
+    }
+
     /// Whether its master still runs, be it only to leave.
     pub fn has_master(&self) -> bool {
-        read_json(&self.dir.master_file()).is_some_and(|place| is_alive(&place))
+        self.far.is_none()
+            && read_json(&self.dir.master_file()).is_some_and(|place| is_alive(&place))
     }
 
     fn is_young(&self) -> bool {

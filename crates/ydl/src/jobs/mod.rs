@@ -1,11 +1,13 @@
-//! Jobs on this machine: where each keeps its files, which there are, and how a new one begins.
+//! Jobs: where each keeps its files, which there are on this machine, and how a new one begins there.
 
 mod create;
 mod dir;
+mod far;
 mod find;
 
 pub use create::create;
 pub use dir::{
     Content, EVENTS_BYTES_MAX, JobDir, MasterPlace, Offer, Place, Staged, Submitted, write_json,
 };
+pub use far::{Ended, Far, Seen};
 pub use find::{Known, Standing, find, list, newest, root};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use yarn_native::{
     client::Client,
-    config::{Config, ConfigError, Environment, SetupError},
+    config::{Authentication, Config, ConfigError, Environment, SetupError},
     rpc::{ExceptionKind, RpcError},
     security::Identity,
 };
@@ -23,8 +23,10 @@ pub struct Gateway {
     pub config: Config,
     /// The ResourceManager.
     pub client: Client,
-    /// Who asks.
+    /// Who asks, as far as this machine knows.
     pub user: String,
+    /// How that is proven.
+    pub identity: Identity,
 }
 
 /// The Hadoop configuration that this process's variables name, if there is one.
@@ -64,9 +66,10 @@ impl Gateway {
         patient.set(key, PATIENCE_MS, "a person waits");
         let made = || {
             let identity = Identity::from_config(&patient)?;
-            Client::from_config(&patient, identity)
+            let client = Client::from_config(&patient, identity.clone())?;
+            Ok((client, identity))
         };
-        let client = made().map_err(|error: SetupError| match error {
+        let (client, identity) = made().map_err(|error: SetupError| match error {
             SetupError::Config(error) => unreadable(&error),
             error => Report::trouble(format!("cannot call the ResourceManager: {error}")),
         })?;
@@ -78,7 +81,13 @@ impl Gateway {
             config,
             client,
             user,
+            identity,
         })
+    }
+
+    /// Whether who calls must be proven, and calls from containers need tokens.
+    pub fn is_secure(&self) -> bool {
+        matches!(self.config.authentication(), Ok(Authentication::Kerberos))
     }
 
     /// When an answer comes too late.

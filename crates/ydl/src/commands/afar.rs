@@ -1,0 +1,348 @@
+//! A job on a cluster, from what was typed to its end.
+
+use super::{
+    cluster,
+    ending::conclude,
+    follow::{Follower, OnInterrupt, Signals},
+    reach::Reach,
+    sink::Sink,
+    tails::{Select, Tails},
+    waiting::{Arrived, wait_for_master},
+};
+use crate::{
+    cli::{self, Manners},
+    jobs::{Known, Place, Submitted},
+    mirror::{self, Gateway, Mirror, papers, submission},
+    os::reason,
+    preflight,
+    report::{Exit, Report},
+    show::{self, counted_bytes},
+    stage::{self, JobFiles, Progress, Request},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::{self, IsTerminal, Write},
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+use yarn_native::types::{ApplicationId, ApplicationState};
+use ydl_core::JobSpec;
+
+/// The longest that everything may take to get to HDFS.
+const UPLOAD_MAX: Duration = Duration::from_secs(6 * 60 * 60);
+/// What small calls to HDFS may take.
+const CALL_MAX: Duration = Duration::from_secs(120);
+/// What the ResourceManager may take to accept.
+const ACCEPT_MAX: Duration = Duration::from_secs(120);
+/// How often the bar moves.
+const FRAME: Duration = Duration::from_millis(200);
+/// How long somebody who wants to leave waits for that to be cleaned which no job uses any more.
+const CLEAN_MAX: Duration = Duration::from_secs(20);
+/// What removing the files of a job that was not submitted may take.
+const TIDY_MAX: Duration = Duration::from_secs(10);
+
+/// Checks, stages, submits and follows.
+pub async fn run(
+    args: cli::Submit,
+    manners: Manners,
+    spec: JobSpec,
+    from: &Path,
+    gateway: &Gateway,
+) -> Result<Exit, Report> {
+    if args.offer.is_some() {
+        return Err(Report::bad_input("`--offer` is for a job on this machine")
+            .hint("leave it out, or use `--cluster local`"));
+    }
+    let has = preflight::gather(
+        &gateway.client,
+        &gateway.config,
+        &gateway.user,
+        gateway.deadline(),
+    );
+    let mut has = has.await.map_err(|error| gateway.report(error))?;
+    let findings = preflight::check(&spec, &has);
+    if args.dry_run {
+        return cluster::dry(&spec, &findings, manners);
+    }
+    if let Some(exit) = cluster::tell(&findings) {
+        return Ok(exit);
+    }
+    // Before anything is touched: Ctrl-C must not leave half a job.
+    let mut signals = Signals::listen()?;
+    let new = gateway.client.new_application(gateway.deadline()).await;
+    let new = new.map_err(|error| gateway.report(error))?;
+    has.largest = Some((&new.capability_max).into());
+    let findings = preflight::check(&spec, &has);
+    if !findings.refusals.is_empty() {
+        show::tell(findings.to_string());
+        return Ok(Exit::BadInput);
+    }
+    let mut job = Begun {
+        gateway,
+        id: new.id,
+        place: None,
+    };
+    let begun = tokio::select! {
+        begun = job.begin(spec, from) => begun,
+        by = signals.next() => {
+            let what = format!("{by}: nothing was submitted");
+            Err(Report::new(Exit::Interrupted, what))
+        }
+    };
+    let (known, mirror) = match begun {
+        Ok(begun) => begun,
+        Err(report) => {
+            job.tidy().await;
+            return Err(report);
+        }
+    };
+    let about = serde_json::json!({ "job": { "id": known.id(), "directory": mirror.place.dir() } });
+    let cleaning = tokio::spawn(clean(gateway.clone(), job.place));
+    if args.detach {
+        match manners.json {
+            true => show::json(&about)?,
+            false => show::print(format!("{}\n", known.id()))?,
+        }
+        let _ = timeout(CLEAN_MAX, cleaning).await;
+        return Ok(Exit::Success);
+    }
+    follow(known, mirror, manners, signals, &about).await
+}
+
+/// Once a day, what no job uses any more goes. That it could not be done is no matter: the next day comes.
+async fn clean(gateway: Gateway, place: Option<stage::Place>) {
+    let (Some(place), Ok(all)) = (place, mirror::list(&gateway).await) else {
+        return;
+    };
+    let live = all.iter().filter(|report| !report.state.is_over());
+    let live: BTreeSet<_> = live.map(|report| report.id.to_string()).collect();
+    let is_running = |id: &str| live.contains(id);
+    let _ = stage::clean_if_due(&place, stage::AGE, is_running, Instant::now() + CALL_MAX).await;
+}
+
+/// A job on its way to the cluster.
+struct Begun<'a> {
+    gateway: &'a Gateway,
+    id: ApplicationId,
+    /// Where its files are, once there may be some.
+    place: Option<stage::Place>,
+}
+
+impl Begun<'_> {
+    /// Stages and submits. Dropped half-way, it has submitted nothing, unless it was about to return.
+    async fn begin(&mut self, spec: JobSpec, from: &Path) -> Result<(Known, Arc<Mirror>), Report> {
+        let Gateway {
+            config,
+            identity,
+            client,
+            ..
+        } = self.gateway;
+        let deadline = Instant::now() + CALL_MAX;
+        let staging = spec.on_cluster.staging.as_deref();
+        let place = stage::Place::find(config, identity, staging, deadline).await?;
+        self.place = Some(place.clone());
+        let id = self.id.to_string();
+        let staged = upload(self.gateway, &place, &id, &spec).await?;
+        let papers = papers(self.gateway, &spec, &staged.dir).await?;
+        let submitted = Submitted {
+            id: id.clone(),
+            at: show::now(),
+            from: from.to_path_buf(),
+            spec,
+            place: Place::Yarn(staged.clone()),
+        };
+        let files = JobFiles {
+            submitted: &submitted,
+            certificate: &papers.certificate,
+            client_token: papers.client_token.as_str(),
+            config,
+        };
+        let deadline = Instant::now() + CALL_MAX;
+        let (own, notes) = stage::write_job(&place, files, deadline).await?;
+        for note in notes {
+            show::tell(format!("note: {note}"));
+        }
+        let user = (!self.gateway.is_secure()).then_some(self.gateway.user.as_str());
+        let asked = submission(self.id, &submitted.spec, &staged, &own, &papers, user)?;
+        let (known, mirror) = Mirror::begun(
+            self.gateway,
+            self.id,
+            place.hdfs.clone(),
+            place.job(&id),
+            submitted,
+            &papers.certificate,
+            &papers.client_token,
+        )?;
+        let deadline = Instant::now() + ACCEPT_MAX;
+        let report = client.submit_and_see(&asked, deadline).await;
+        let report = report.map_err(|error| self.gateway.report(error))?;
+        if matches!(
+            report.state,
+            ApplicationState::Failed | ApplicationState::Killed
+        ) {
+            let what = format!(
+                "the cluster does not take the job: {}",
+                report.diagnostics.trim()
+            );
+            return Err(Report::bad_input(what));
+        }
+        Ok((known, mirror))
+    }
+
+    /// Takes back what was begun. What cannot be taken back is cleaned up by age.
+    async fn tidy(&self) {
+        let deadline = Instant::now() + TIDY_MAX;
+        let reached = self.gateway.client.application(self.id, deadline).await;
+        if reached.is_ok_and(|report| !report.state.is_over()) {
+            // It was interrupted in the moment between submitting and knowing it.
+            let why = "ended by whoever submitted it";
+            let _ = self.gateway.client.end(self.id, why, deadline).await;
+        }
+        if let Some(place) = &self.place {
+            let dir = place.job(&self.id.to_string());
+            let _ = place.hdfs.delete(dir.dir(), deadline).await;
+        }
+    }
+}
+
+/// Brings everything to HDFS, with a bar on a terminal.
+async fn upload(
+    gateway: &Gateway,
+    place: &stage::Place,
+    id: &str,
+    spec: &JobSpec,
+) -> Result<crate::jobs::Staged, Report> {
+    let binary = std::env::current_exe().map_err(|error| {
+        Report::trouble(format!("cannot find this very program: {}", reason(&error)))
+    })?;
+    let far = Arc::new(Mutex::new(Progress::default()));
+    let heard = far.clone();
+    let tell = move |progress| *heard.lock().unwrap_or_else(PoisonError::into_inner) = progress;
+    let request = Request {
+        place,
+        config: &gateway.config,
+        identity: &gateway.identity,
+        id,
+        spec,
+        binary: &binary,
+    };
+    let began = Instant::now();
+    let mut staging = std::pin::pin!(stage::stage(request, tell, began + UPLOAD_MAX));
+    let mut bar = Bar::new();
+    let mut frame = interval(FRAME);
+    frame.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let upload = loop {
+        tokio::select! {
+            done = &mut staging => break done,
+            _ = frame.tick() => bar.draw(*far.lock().unwrap_or_else(PoisonError::into_inner)),
+        }
+    };
+    bar.clear();
+    let upload = upload?;
+    if upload.sent.files > 0 {
+        show::tell(format!(
+            "uploaded {} in {:.1}s",
+            counted_bytes(upload.sent.bytes),
+            began.elapsed().as_secs_f64()
+        ));
+    }
+    Ok(upload.staged)
+}
+
+/// How far the upload is, on the last line of a terminal.
+struct Bar {
+    on: bool,
+    drawn: bool,
+}
+
+impl Bar {
+    const WIDTH: u64 = 30;
+
+    fn new() -> Bar {
+        Bar {
+            on: io::stderr().is_terminal(),
+            drawn: false,
+        }
+    }
+
+    fn draw(&mut self, progress: Progress) {
+        if !self.on || progress.total == 0 {
+            return;
+        }
+        self.drawn = true;
+        let sent = progress.sent.min(progress.total);
+        let full = (sent.saturating_mul(Bar::WIDTH) / progress.total) as usize;
+        let rest = Bar::WIDTH as usize - full;
+        let text = format!(
+            "\r\x1b[Kuploading [{}{}] {} of {}",
+            "#".repeat(full),
+            " ".repeat(rest),
+            counted_bytes(sent),
+            counted_bytes(progress.total)
+        );
+        // A terminal that is gone needs no bar.
+        let _ = io::stderr().lock().write_all(text.as_bytes());
+    }
+
+    fn clear(&mut self) {
+        if std::mem::take(&mut self.drawn) {
+            let _ = io::stderr().lock().write_all(b"\r\x1b[K");
+        }
+    }
+}
+
+/// Waits for the master, then follows the job to its end.
+async fn follow(
+    known: Known,
+    mirror: Arc<Mirror>,
+    manners: Manners,
+    mut signals: Signals,
+    about: &serde_json::Value,
+) -> Result<Exit, Report> {
+    let job = Arc::new(known);
+    let mut sink = Sink::following(job.id(), manners);
+    let deaf = sink.object(about).is_err();
+    if !manners.json {
+        let queue = job.submitted.spec.on_cluster.queue.as_deref();
+        let queue = queue.unwrap_or("default");
+        sink.note(&format!("{} submitted to queue `{queue}`", job.id()));
+    }
+    let watching = mirror.watch();
+    let arrived = wait_for_master(&job, &mirror, &mut sink, &mut signals).await?;
+    let address = match arrived {
+        Arrived::Live(address) => address,
+        Arrived::Over => {
+            // A short job may be over before its master was seen.
+            mirror.bring_logs(&mirror::Wanted::default()).await;
+            String::new()
+        }
+        Arrived::Interrupted => {
+            sink.close();
+            show::tell(format!(
+                "{0} is still being stopped; `ydl status {0}` shows how far",
+                job.id()
+            ));
+            return Ok(Exit::Interrupted);
+        }
+    };
+    let tails = Tails::new(&job.dir, Select::default(), sink.prefix(manners));
+    let reach = Arc::new(Reach::at(&job.dir, address)?);
+    let mut follower = Follower {
+        job: job.clone(),
+        reach,
+        sink,
+        tails,
+        on_interrupt: OnInterrupt::StopJob,
+        peaks: BTreeMap::new(),
+        deaf,
+        next: 0,
+        signals,
+        mirror: Some(mirror.clone()),
+    };
+    let left = follower.run().await;
+    watching.abort();
+    let left = left?;
+    conclude(left, &mut follower, manners).await
+}

@@ -1,0 +1,73 @@
+//! What was last seen of a job on a cluster. Whoever asks the cluster writes it down here.
+
+use super::{dir::MasterPlace, find::Standing};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::Notify;
+
+/// What was last seen of a job on a cluster; shared by whoever looks and whoever asks.
+#[derive(Clone, Debug, Default)]
+pub struct Far {
+    seen: Arc<Mutex<Seen>>,
+    nudge: Arc<Notify>,
+}
+
+/// How a job on a cluster stands, as its ResourceManager says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Seen {
+    /// Nobody has looked yet.
+    #[default]
+    Nothing,
+    /// Its master does not run yet, or not any more and soon again: why, in YARN's words.
+    Waiting(String),
+    /// Its master listens there.
+    Live(String),
+    /// It is over.
+    Ended(Ended),
+}
+
+/// The end of a job, as its cluster tells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// `succeeded`, `failed` or `killed`.
+    pub state: &'static str,
+    /// Why.
+    pub why: String,
+}
+
+impl Far {
+    /// What was last seen.
+    pub fn seen(&self) -> Seen {
+        self.lock().clone()
+    }
+
+    /// Writes down what was seen.
+    pub fn see(&self, seen: Seen) {
+        *self.lock() = seen;
+    }
+
+    /// Somebody has reason to believe that it stands otherwise by now.
+    pub fn nudge(&self) {
+        self.nudge.notify_one();
+    }
+
+    /// Waits for that.
+    pub async fn nudged(&self) {
+        self.nudge.notified().await;
+    }
+
+    pub(super) fn standing(&self) -> Standing {
+        match self.seen() {
+            Seen::Nothing | Seen::Waiting(_) => Standing::Starting,
+            Seen::Live(address) => Standing::Live(MasterPlace {
+                address,
+                pid: 0,
+                pid_started: 0,
+            }),
+            Seen::Ended(ended) => Standing::Ended(ended),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

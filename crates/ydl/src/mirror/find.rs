@@ -1,0 +1,52 @@
+//! Which jobs a cluster has.
+
+use super::{
+    gateway::Gateway,
+    submission::{KIND, staged_at},
+};
+use crate::report::Report;
+use yarn_native::{
+    client::{ApplicationFilter, Scope},
+    rpc::{ExceptionKind, RpcError},
+    types::{ApplicationId, ApplicationReport},
+};
+
+/// This user's jobs, newest first.
+pub async fn list(gateway: &Gateway) -> Result<Vec<ApplicationReport>, Report> {
+    let filter = ApplicationFilter {
+        kinds: vec![KIND.into()],
+        scope: Some(Scope::Own),
+        ..ApplicationFilter::default()
+    };
+    let listed = gateway.client.applications(&filter, gateway.deadline());
+    let mut all = listed.await.map_err(|error| gateway.report(error))?;
+    all.sort_by_key(|report| std::cmp::Reverse((report.start_time, report.id)));
+    Ok(all)
+}
+
+/// This user's newest job.
+pub async fn newest(gateway: &Gateway) -> Result<Option<ApplicationReport>, Report> {
+    Ok(list(gateway).await?.into_iter().next())
+}
+
+/// The job that a person means: by the id of its application, anybody's; or by its name, the newest of one's own.
+pub async fn find(gateway: &Gateway, word: &str) -> Result<Option<ApplicationReport>, Report> {
+    if let Ok(id) = word.parse::<ApplicationId>() {
+        return match gateway.client.application(id, gateway.deadline()).await {
+            Ok(report) => Ok(Some(report)),
+            Err(RpcError::Rejected { exception, .. })
+                if exception.kind() == ExceptionKind::ApplicationNotFound =>
+            {
+                Ok(None)
+            }
+            Err(error) => Err(gateway.report(error)),
+        };
+    }
+    let mut all = list(gateway).await?.into_iter();
+    Ok(all.find(|report| report.name == word))
+}
+
+/// Where an application says that it is staged, if not in its owner's home directory.
+pub fn staging_of(report: &ApplicationReport) -> Option<String> {
+    staged_at(&report.tags)
+}

@@ -1,0 +1,274 @@
+//! One job on a cluster, with copies of its files in a directory of ours, so that whoever shows jobs finds them where
+//! they are of a job on this machine.
+
+use super::{find::staging_of, gateway::Gateway, scratch::Scratch};
+use crate::{
+    hdfs::{Hdfs, JobPlace, Layout},
+    jobs::{EVENTS_BYTES_MAX, Ended, Far, JobDir, Known, Seen, Submitted},
+    os::reason,
+    report::Report,
+    wire::{private, secret::Token},
+};
+use std::{
+    fs,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, sleep, timeout},
+};
+use yarn_native::{
+    rpc::RpcError,
+    types::{ApplicationId, ApplicationReport, ApplicationState, FinalStatus},
+};
+
+/// How often the ResourceManager is asked while nothing is known to happen.
+const LOOK: Duration = Duration::from_secs(1);
+/// And how often at most.
+const LOOK_LEAST: Duration = Duration::from_millis(100);
+/// What a file in HDFS may take to be read.
+const READ_MAX: Duration = Duration::from_secs(30);
+/// A view of the largest job is far below this.
+const FILE_BYTES_MAX: u64 = 64 << 20;
+/// What the ResourceManager may take to end an application.
+const KILL_MAX: Duration = Duration::from_secs(30);
+
+/// A job on a cluster.
+#[derive(Debug)]
+pub struct Mirror {
+    /// The way to its cluster.
+    pub gateway: Gateway,
+    /// Its id there.
+    pub id: ApplicationId,
+    /// The file system its files are in.
+    pub hdfs: Hdfs,
+    /// Where they are.
+    pub place: JobPlace,
+    /// What was last seen of it.
+    pub far: Far,
+    /// Copies of them.
+    pub dir: JobDir,
+    last: Mutex<Option<ApplicationReport>>,
+    _scratch: Scratch,
+}
+
+/// What could be had of a job.
+#[derive(Debug)]
+pub enum Opened {
+    /// All of it.
+    Whole(Box<Known>, Arc<Mirror>),
+    /// What the ResourceManager tells, and why that is all.
+    Only(Box<ApplicationReport>, String),
+}
+
+impl Opened {
+    /// The job of that application.
+    pub async fn of(gateway: &Gateway, report: ApplicationReport) -> Result<Opened, Report> {
+        let (hdfs, place) = match place(gateway, &report).await {
+            Ok(found) => found,
+            Err(why) => return Ok(Opened::Only(Box::new(report), why)),
+        };
+        let deadline = Instant::now() + READ_MAX;
+        let read = |file: String| {
+            let hdfs = hdfs.clone();
+            async move { hdfs.read_whole(&file, FILE_BYTES_MAX, deadline).await }
+        };
+        let (submitted, certificate, token) = tokio::join!(
+            read(place.submitted()),
+            read(place.certificate()),
+            read(place.token())
+        );
+        let submitted = match submitted {
+            Ok(bytes) => serde_json::from_slice::<Submitted>(&bytes)
+                .map_err(|error| format!("cannot understand `{}`: {error}", place.submitted())),
+            Err(error) => Err(error.to_string()),
+        };
+        let submitted = match submitted {
+            Ok(submitted) => submitted,
+            Err(why) => return Ok(Opened::Only(Box::new(report), why)),
+        };
+        let mirror = Mirror::new(gateway, report.id, hdfs, place)?;
+        if let Ok(certificate) = certificate {
+            mirror.keep(mirror.dir.certificate_file(), &certificate)?;
+        }
+        // Whoever may only look has no token; that is said when one is needed.
+        if let Ok(token) = token {
+            mirror.keep_private(mirror.dir.token_file(), &token)?;
+        }
+        mirror.note(report).await;
+        let known = Box::new(mirror.known(submitted));
+        Ok(Opened::Whole(known, Arc::new(mirror)))
+    }
+}
+
+/// Where an application's files are.
+async fn place(gateway: &Gateway, report: &ApplicationReport) -> Result<(Hdfs, JobPlace), String> {
+    let deadline = Instant::now() + READ_MAX;
+    let staging = staging_of(report);
+    let elsewhere = staging.as_deref().filter(|path| path.contains("://"));
+    let hdfs = Hdfs::connect(&gateway.config, elsewhere, &gateway.identity, deadline).await;
+    let hdfs = hdfs.map_err(|error| error.to_string())?;
+    let layout = match &staging {
+        Some(path) => Layout::at(hdfs.url(path)),
+        None => {
+            let home = gateway.config.home_directory(&report.user);
+            let home = home.map_err(|error| error.to_string())?;
+            Layout::in_home(&hdfs.url(&home))
+        }
+    };
+    Ok((hdfs, layout.job(&report.id.to_string())))
+}
+
+impl Mirror {
+    fn new(
+        gateway: &Gateway,
+        id: ApplicationId,
+        hdfs: Hdfs,
+        place: JobPlace,
+    ) -> Result<Mirror, Report> {
+        let scratch = Scratch::new(&id.to_string())?;
+        let dir = JobDir::at(scratch.path());
+        Ok(Mirror {
+            gateway: gateway.clone(),
+            id,
+            hdfs,
+            place,
+            far: Far::default(),
+            dir,
+            last: Mutex::default(),
+            _scratch: scratch,
+        })
+    }
+
+    /// A job that was submitted by us a moment ago.
+    pub fn begun(
+        gateway: &Gateway,
+        id: ApplicationId,
+        hdfs: Hdfs,
+        place: JobPlace,
+        submitted: Submitted,
+        certificate: &str,
+        token: &Token,
+    ) -> Result<(Known, Arc<Mirror>), Report> {
+        let mirror = Mirror::new(gateway, id, hdfs, place)?;
+        mirror.keep(mirror.dir.certificate_file(), certificate.as_bytes())?;
+        mirror.keep_private(mirror.dir.token_file(), token.as_str().as_bytes())?;
+        Ok((mirror.known(submitted), Arc::new(mirror)))
+    }
+
+    fn known(&self, submitted: Submitted) -> Known {
+        Known {
+            dir: self.dir.clone(),
+            submitted,
+            far: Some(self.far.clone()),
+        }
+    }
+
+    fn keep(&self, path: PathBuf, bytes: &[u8]) -> Result<(), Report> {
+        let aside = path.with_extension("aside");
+        let kept = fs::write(&aside, bytes).and_then(|()| fs::rename(&aside, &path));
+        kept.map_err(|error| {
+            Report::trouble(format!(
+                "cannot write `{}`: {}",
+                path.display(),
+                reason(&error)
+            ))
+        })
+    }
+
+    fn keep_private(&self, path: PathBuf, bytes: &[u8]) -> Result<(), Report> {
+        private::write(&path, bytes).map_err(|error| Report::trouble(error.to_string()))
+    }
+
+    /// What the ResourceManager last told.
+    pub fn last(&self) -> Option<ApplicationReport> {
+        let last = self.last.lock();
+        last.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Asks the ResourceManager once, and writes down what it says. Of a job that is over everything is brought.
+    pub async fn look(&self) -> Result<ApplicationReport, RpcError> {
+        let deadline = self.gateway.deadline();
+        let report = self.gateway.client.application(self.id, deadline).await?;
+        self.note(report.clone()).await;
+        Ok(report)
+    }
+
+    async fn note(&self, report: ApplicationReport) {
+        let seen = seen(&report);
+        if matches!(seen, Seen::Ended(_)) && !matches!(self.far.seen(), Seen::Ended(_)) {
+            // Whoever is told that it is over finds everything in its place.
+            self.bring_result().await;
+        }
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(report);
+        self.far.see(seen);
+    }
+
+    /// Copies of what a job leaves at its end. What is not there, nobody has written.
+    async fn bring_result(&self) {
+        let deadline = Instant::now() + READ_MAX;
+        let (events, result) = (self.place.events(), self.place.result());
+        let (events, result) = tokio::join!(
+            self.hdfs.read_whole(&events, EVENTS_BYTES_MAX, deadline),
+            self.hdfs.read_whole(&result, FILE_BYTES_MAX, deadline),
+        );
+        if let Ok(bytes) = events {
+            let _ = self.keep(self.dir.events_file(), &bytes);
+        }
+        if let Ok(bytes) = result {
+            let _ = self.keep(self.dir.result_file(), &bytes);
+        }
+    }
+
+    /// Goes on looking until the job is over.
+    pub fn watch(self: &Arc<Self>) -> JoinHandle<()> {
+        let mirror = self.clone();
+        tokio::spawn(async move {
+            while !matches!(mirror.far.seen(), Seen::Ended(_)) {
+                // A ResourceManager that does not answer now may do so later; whoever follows is told elsewhere.
+                let _ = mirror.look().await;
+                sleep(LOOK_LEAST).await;
+                let _ = timeout(LOOK - LOOK_LEAST, mirror.far.nudged()).await;
+            }
+        })
+    }
+
+    /// Has the ResourceManager end the application, and waits until it has.
+    pub async fn kill(&self, by: &str) -> Result<bool, Report> {
+        let why = format!("ended by {by}");
+        let deadline = Instant::now() + KILL_MAX;
+        let ended = self.gateway.client.end(self.id, &why, deadline).await;
+        ended.map_err(|error| self.gateway.report(error))
+    }
+}
+
+fn seen(report: &ApplicationReport) -> Seen {
+    match report.state {
+        ApplicationState::Running if report.rpc_port > 0 => {
+            Seen::Live(format!("{}:{}", report.host, report.rpc_port))
+        }
+        state if state.is_over() => Seen::Ended(Ended {
+            state: state_of(report),
+            why: report.diagnostics.trim().to_owned(),
+        }),
+        _ => Seen::Waiting(report.diagnostics.trim().to_owned()),
+    }
+}
+
+/// One word for how an application stands.
+pub fn state_of(report: &ApplicationReport) -> &'static str {
+    match (report.state, report.final_status) {
+        (ApplicationState::New | ApplicationState::NewSaving | ApplicationState::Submitted, _) => {
+            "submitted"
+        }
+        (ApplicationState::Accepted, _) => "accepted",
+        (ApplicationState::Running, _) => "running",
+        (ApplicationState::Finished, FinalStatus::Succeeded) => "succeeded",
+        (ApplicationState::Finished, FinalStatus::Killed) => "killed",
+        (ApplicationState::Finished | ApplicationState::Failed, _) => "failed",
+        (ApplicationState::Killed, _) => "killed",
+        _ => "unknown",
+    }
+}

@@ -1,0 +1,149 @@
+//! What a ResourceManager is given to start a job's master.
+
+use super::tokens::Papers;
+use crate::{
+    jobs::{Content, Staged},
+    report::Report,
+};
+use std::{collections::BTreeMap, time::Duration};
+use yarn_native::{
+    client::Submission,
+    credentials::Format,
+    types::{
+        Access, ApplicationId, LaunchContext, LocalResource, LocalResourceKind, Resource,
+        Visibility,
+    },
+};
+use ydl_core::JobSpec;
+
+/// The type that all jobs have among the applications of a cluster.
+pub const KIND: &str = "YDL";
+/// What the master's container runs. `<LOG_DIR>` is put in by its node.
+const COMMAND: &str = "exec ./ydl master 1><LOG_DIR>/master.out 2><LOG_DIR>/master.log";
+/// A master that failed longer ago than this has lived; its failure does not count towards the last.
+const FAILURE_WINDOW: Duration = Duration::from_secs(10 * 60);
+/// Where jobs go that name no queue.
+const QUEUE: &str = "default";
+/// Begins the tag that says where a job is staged, if not in its owner's home directory.
+pub(super) const STAGING_TAG: &str = "ydl-staging:";
+/// What a ResourceManager takes.
+const TAG_LETTERS_MAX: usize = 100;
+
+/// The application that is the job. `own` are files of its own directory, by the names they have in containers.
+pub fn submission(
+    id: ApplicationId,
+    spec: &JobSpec,
+    staged: &Staged,
+    own: &BTreeMap<String, Content>,
+    papers: &Papers,
+    user: Option<&str>,
+) -> Result<Submission, Report> {
+    let on = &spec.on_cluster;
+    let mut launch = LaunchContext::command(COMMAND);
+    launch
+        .resources
+        .insert("ydl".into(), local(&staged.binary)?);
+    for (name, content) in own {
+        launch.resources.insert(name.clone(), local(content)?);
+    }
+    // An insecure cluster believes what it is told, and containers may run as somebody else.
+    if let Some(user) = user {
+        launch
+            .environment
+            .insert("HADOOP_USER_NAME".into(), user.to_owned());
+    }
+    let credentials = papers.credentials.to_bytes(Format::Writable).to_vec();
+    launch.credentials = Some(credentials.into());
+    launch.credentials_conf = papers.renewal.clone();
+    for (access, list) in [(Access::View, &on.viewers), (Access::Modify, &on.modifiers)] {
+        if let Some(list) = list {
+            launch.access.insert(access, list.clone());
+        }
+    }
+    let mut tags = on.tags.clone();
+    tags.extend(on.staging.as_deref().map(staging_tag).transpose()?);
+    let mib = i64::try_from(on.master.memory_mib).unwrap_or(i64::MAX);
+    let vcores = i32::try_from(on.master.vcores).unwrap_or(i32::MAX);
+    Ok(Submission {
+        kind: KIND.into(),
+        queue: on.queue.clone().unwrap_or_else(|| QUEUE.into()),
+        priority: on.priority,
+        tags,
+        resource: Resource::new(mib, vcores),
+        launch,
+        label: on.node_label.clone(),
+        master_label: on.master.node_label.clone(),
+        attempts_max: Some(on.master.attempts),
+        failure_window: Some(FAILURE_WINDOW),
+        keep_containers: true,
+        ..Submission::new(id, spec.name.clone())
+    })
+}
+
+fn local(content: &Content) -> Result<LocalResource, Report> {
+    let location = content.url.parse();
+    Ok(LocalResource {
+        location: location.map_err(|error| Report::trouble(format!("{error}")))?,
+        bytes: content.bytes,
+        modified: i64::try_from(content.modified_ms).unwrap_or(i64::MAX),
+        kind: match content.unpack {
+            true => LocalResourceKind::Archive,
+            false => LocalResourceKind::File,
+        },
+        visibility: match content.own {
+            true => Visibility::Application,
+            false => Visibility::Private,
+        },
+    })
+}
+
+/// Tags become lower case, so that everything else is written as its number.
+fn staging_tag(staging: &str) -> Result<String, Report> {
+    let mut tag = STAGING_TAG.to_owned();
+    for byte in staging.bytes() {
+        match byte {
+            b'a'..=b'z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' | b':' => tag.push(byte.into()),
+            _ => tag += &format!("%{byte:02x}"),
+        }
+    }
+    if tag.len() > TAG_LETTERS_MAX {
+        let what =
+            format!("the path `{staging}` of `staging` is too long to be told to the cluster");
+        return Err(Report::bad_input(what).hint("name a directory with a shorter path"));
+    }
+    Ok(tag)
+}
+
+/// What [`staging_tag`] wrote.
+pub(super) fn staged_at(tags: &[String]) -> Option<String> {
+    let tag = tags.iter().find_map(|tag| tag.strip_prefix(STAGING_TAG))?;
+    let mut bytes = Vec::new();
+    let mut rest = tag.as_bytes();
+    while let Some((first, others)) = rest.split_first() {
+        rest = others;
+        if *first != b'%' {
+            bytes.push(*first);
+            continue;
+        }
+        let digits = std::str::from_utf8(rest.get(..2)?).ok()?;
+        bytes.push(u8::from_str_radix(digits, 16).ok()?);
+        rest = &rest[2..];
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_survives_as_a_tag() {
+        for place in ["/data/Stage", "hdfs://nn:8020/a,b c/ü"] {
+            let tag = staging_tag(place).unwrap();
+            assert_eq!(tag, tag.to_lowercase());
+            assert_eq!(staged_at(&["x".into(), tag]).as_deref(), Some(place));
+        }
+        assert!(staging_tag(&"/long".repeat(30)).is_err());
+        assert_eq!(staged_at(&["ydl-staging:%f".into()]), None);
+    }
+}

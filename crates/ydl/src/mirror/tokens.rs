@@ -1,0 +1,209 @@
+//! What lets a master act for its user: tokens of the ResourceManager and of every file system, and the job's secret.
+
+use super::gateway::Gateway;
+use crate::{
+    os::reason,
+    report::{Exit, Report},
+    wire::{
+        secret::{self, Scope, Secret, Token},
+        tls,
+    },
+};
+use std::{collections::BTreeSet, fs};
+use yarn_native::{
+    config::Config,
+    credentials::Credentials,
+    namenode::{TokensError, fetch_tokens},
+};
+use ydl_core::{JobSpec, spec::Environment};
+
+/// The name under which a keytab travels among a master's credentials.
+const KEYTAB: &str = "ydl.keytab";
+/// No keytab of a person comes near this.
+const KEYTAB_BYTES_MAX: u64 = 1 << 20;
+
+/// What a job's masters and clients prove themselves with.
+#[derive(Debug)]
+pub struct Papers {
+    /// For the master's container.
+    pub credentials: Credentials,
+    /// With which the ResourceManager finds the servers that renew the tokens, in Hadoop's form.
+    pub renewal: Vec<u8>,
+    /// The certificate of its masters, as PEM.
+    pub certificate: String,
+    /// What opens its masters to its owner.
+    pub client_token: Token,
+}
+
+/// Makes a job's secret and certificate, and fetches the tokens that its master needs.
+pub async fn papers(gateway: &Gateway, spec: &JobSpec, staging: &str) -> Result<Papers, Report> {
+    let secret =
+        Secret::random().ok_or_else(|| Report::trouble("the system gives no random bytes"))?;
+    let identity = tls::Identity::generate().map_err(|e| Report::trouble(e.to_string()))?;
+    let client_token = secret
+        .token(&Scope::Client)
+        .ok_or_else(|| Report::trouble("no token can be made"))?;
+    let mut credentials = Credentials::default();
+    let mut renewal = Vec::new();
+    if gateway.is_secure() {
+        let systems = file_systems(spec, staging);
+        credentials = fetch(gateway, &systems).await?;
+        renewal = renewal_of(&gateway.config, &systems);
+    }
+    if let Some(keytab) = &spec.on_cluster.keytab {
+        credentials.set_secret(KEYTAB, read_keytab(&keytab.path)?);
+    }
+    credentials.set_secret(secret::CREDENTIAL, secret.to_hex().into_bytes());
+    credentials.set_secret(tls::CREDENTIAL, identity.to_pem().into_bytes());
+    Ok(Papers {
+        credentials,
+        renewal,
+        certificate: identity.certificate_pem(),
+        client_token,
+    })
+}
+
+fn read_keytab(path: &str) -> Result<Vec<u8>, Report> {
+    let cannot = |why: String| {
+        Report::bad_input(format!("cannot read the keytab `{path}`: {why}"))
+            .hint("look at `keytab.path`")
+    };
+    let length = fs::metadata(path).map(|about| about.len());
+    match length {
+        Ok(length) if length > KEYTAB_BYTES_MAX => Err(cannot("it is too large".to_owned())),
+        _ => fs::read(path).map_err(|error| cannot(reason(&error))),
+    }
+}
+
+/// Every file system the job touches: where it is staged, what it names, and where its files and outputs are.
+fn file_systems(spec: &JobSpec, staging: &str) -> Vec<String> {
+    let mut all = BTreeSet::new();
+    let mut add = |url: &str| {
+        if let Some(rest) = url.strip_prefix("hdfs://") {
+            let name = rest.split('/').next().unwrap_or_default();
+            if !name.is_empty() {
+                all.insert(format!("hdfs://{name}"));
+            }
+        }
+    };
+    add(staging);
+    spec.on_cluster.file_systems.iter().for_each(|url| add(url));
+    spec.files.iter().for_each(|file| add(&file.source));
+    spec.outputs.iter().for_each(|output| add(&output.to));
+    match &spec.environment {
+        Environment::Archive(url) | Environment::Directory(url) => add(url),
+        Environment::System => {}
+    }
+    all.into_iter().collect()
+}
+
+async fn fetch(gateway: &Gateway, systems: &[String]) -> Result<Credentials, Report> {
+    let (config, deadline) = (&gateway.config, gateway.deadline());
+    let unclear = |error: yarn_native::config::ConfigError| Report::bad_input(error.to_string());
+    let renewer = config.renewer().map_err(unclear)?.unwrap_or_default();
+    let fetched = fetch_tokens(config, systems, &gateway.identity, &renewer, deadline);
+    let mut credentials = fetched.await.map_err(|error| match &error {
+        TokensError::Rpc { source, .. } => {
+            let hint = source.hint().map(str::to_owned);
+            let hint =
+                hint.unwrap_or_else(|| "is there a Kerberos ticket? `kinit` gets one".into());
+            Report::new(Exit::Unreachable, error.to_string()).hint(hint)
+        }
+        _ => Report::bad_input(error.to_string()).hint("look at `file_systems`"),
+    })?;
+    let token = gateway.client.delegation_token(&renewer, deadline).await;
+    let token = token.map_err(|error| gateway.report(error))?;
+    credentials.add(token.service.clone(), token);
+    Ok(credentials)
+}
+
+/// The part of the configuration that tells a ResourceManager who the NameNodes behind a name are. Its own files
+/// may know nothing of file systems that a job names.
+fn renewal_of(config: &Config, systems: &[String]) -> Vec<u8> {
+    let mut pairs: Vec<(String, String)> = Vec::new();
+    let mut names = Vec::new();
+    for system in systems {
+        let name = system.trim_start_matches("hdfs://");
+        if !config.is_highly_available(name).unwrap_or(false) {
+            continue;
+        }
+        names.push(name.to_owned());
+        let wanted = [
+            format!("dfs.ha.namenodes.{name}"),
+            format!("dfs.client.failover.proxy.provider.{name}"),
+        ];
+        let mut keys: Vec<String> = wanted.into();
+        let addresses = format!("dfs.namenode.rpc-address.{name}.");
+        keys.extend(config.keys_under(&addresses).map(str::to_owned));
+        for key in keys {
+            if let Ok(Some(value)) = config.value(&key) {
+                pairs.push((key, value.text));
+            }
+        }
+    }
+    if names.is_empty() {
+        return Vec::new();
+    }
+    pairs.push(("dfs.nameservices".to_owned(), names.join(",")));
+    let mut bytes = Vec::new();
+    write_number(&mut bytes, pairs.len());
+    for (key, value) in &pairs {
+        for text in [key, value] {
+            write_number(&mut bytes, text.len());
+            bytes.extend_from_slice(text.as_bytes());
+        }
+        // Where it was set: nowhere that matters.
+        bytes.extend_from_slice(&(-1i32).to_be_bytes());
+    }
+    bytes
+}
+
+/// A count in Hadoop's form of variable length: small ones are themselves, others follow their negative length.
+fn write_number(bytes: &mut Vec<u8>, number: usize) {
+    if number <= 127 {
+        bytes.push(number as u8);
+        return;
+    }
+    let all = (number as u64).to_be_bytes();
+    let first = all.iter().position(|byte| *byte != 0).unwrap_or(7);
+    let length = (8 - first) as i8;
+    bytes.push((-112i8 - length) as u8);
+    bytes.extend_from_slice(&all[first..]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use yarn_native::config::Environment;
+
+    #[test]
+    fn counts_have_hadoops_form() {
+        let written = |number| {
+            let mut bytes = Vec::new();
+            write_number(&mut bytes, number);
+            bytes
+        };
+        assert_eq!(written(0), [0]);
+        assert_eq!(written(127), [127]);
+        assert_eq!(written(128), [0x8f, 128]);
+        assert_eq!(written(300), [0x8e, 1, 44]);
+    }
+
+    #[test]
+    fn only_names_that_stand_for_several_servers_need_explaining() {
+        let mut config = Config::defaults(Environment::default());
+        for (key, value) in [
+            ("dfs.nameservices", "far"),
+            ("dfs.ha.namenodes.far", "a,b"),
+            ("dfs.namenode.rpc-address.far.a", "one:8020"),
+            ("dfs.namenode.rpc-address.far.b", "two:8020"),
+        ] {
+            config.set(key, value, "a test");
+        }
+        assert!(renewal_of(&config, &["hdfs://plain:8020".to_owned()]).is_empty());
+        let bytes = renewal_of(&config, &["hdfs://far".to_owned()]);
+        let text = String::from_utf8_lossy(&bytes);
+        assert!(text.contains("two:8020") && text.contains("dfs.nameservices"));
+        assert_eq!(bytes[0], 4);
+    }
+}
