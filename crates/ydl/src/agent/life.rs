@@ -6,10 +6,12 @@
 
 mod begin;
 mod doing;
+mod reach;
 mod ready;
 mod save;
 
 use super::{
+    carry::Carrier,
     exec::Refusal,
     ports::Hold,
     program::{Program, StartError},
@@ -18,14 +20,16 @@ use super::{
 };
 use crate::{
     agent::measure::{Meter, Usage},
+    hdfs::JobPlace,
     jobs::Submitted,
     talk::{AgentReport, Sync, Synced, beat},
-    wire::client::{CallError, Client, Payload},
+    wire::client::{CallError, Payload},
 };
 use doing::{Running, Starting};
 use hyper::{Method, StatusCode};
+use reach::Reach;
 use ready::Readiness;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::oneshot,
@@ -37,6 +41,8 @@ use ydl_core::Order;
 const CALL_MAX: Duration = Duration::from_secs(10);
 /// Between two tries to reach a master that does not answer, at first and at most.
 const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+/// How long the last of the logs may take when an agent must go.
+const LEAVE_MAX: Duration = Duration::from_secs(5);
 /// Reports that wait for a master. An agent has no more than a handful to say in its life.
 const REPORTS_MAX: usize = 64;
 
@@ -46,7 +52,10 @@ pub(super) struct Agent {
     setting: Setting,
     submitted: Submitted,
     surroundings: Surroundings,
-    client: Client,
+    reach: Reach,
+    /// The job's directory in HDFS, and who carries things there.
+    staging: Option<JobPlace>,
+    carrier: Option<Arc<Carrier>>,
     order: Option<Order>,
     seen: u64,
     reports: Vec<AgentReport>,
@@ -77,6 +86,7 @@ enum Woken {
     Exited(super::program::Exit),
     KillIsDue,
     Saved(Option<String>),
+    Moved(String),
     Signalled,
     CutOff,
 }
@@ -102,6 +112,7 @@ impl Agent {
                     // The master counts from when it heard the question, which was after it left and perhaps long
                     // before its answer came.
                     heard = asked;
+                    self.reach.heard(self.beat());
                     patience = silence;
                     retry = RETRY.0;
                     let news = self.on_answer(synced);
@@ -122,7 +133,10 @@ impl Agent {
                         && *status < 500
                     {
                         tracing::warn!("the master does not want this agent: {error}");
-                        self.signalled = true;
+                        self.end();
+                    }
+                    if !matches!(error, CallError::Refused { .. }) {
+                        self.reach.missed();
                     }
                     tracing::debug!("no answer: {error}");
                     not_before = Instant::now() + retry;
@@ -143,19 +157,27 @@ impl Agent {
                     self.report(AgentReport::Saved { error });
                     not_before = Instant::now();
                 }
+                Woken::Moved(address) => {
+                    tracing::info!("the master is at `{address}` now");
+                    self.reach.go(address.clone())?;
+                    self.setting.master = address;
+                    retry = RETRY.0;
+                    not_before = Instant::now();
+                }
                 Woken::Signalled => {
                     tracing::info!("told to end");
-                    self.signalled = true;
+                    self.end();
                 }
                 Woken::CutOff => {
                     tracing::warn!("no master for {patience:?}; leaving");
-                    self.signalled = true;
+                    self.end();
                     self.cut_off = true;
                 }
             }
             self.reconcile();
             if self.signalled && !self.is_busy() {
-                self.say_last_words().await;
+                let logs = self.finish_logs(LEAVE_MAX);
+                tokio::join!(self.say_last_words(), logs);
                 return match self.cut_off {
                     true => Err("cut off from its master".to_owned()),
                     false => Ok(()),
@@ -164,12 +186,23 @@ impl Agent {
         }
     }
 
+    /// There may be little time left: what was printed last is carried first.
+    fn end(&mut self) {
+        self.signalled = true;
+        if let Some(carrier) = &self.carrier {
+            carrier.hurry();
+        }
+    }
+
     /// Said once: there may be nobody left to hear them.
     async fn say_last_words(&mut self) {
         let last = self.sync();
         if let Some(last) = last.filter(|_| !self.reports.is_empty()) {
             let path = "/v1/sync?wait_ms=0";
-            let call = self.client.call(Method::POST, path, last, CALL_MAX / 10);
+            let call = self
+                .reach
+                .client
+                .call(Method::POST, path, last, CALL_MAX / 10);
             if let Err(error) = call.await {
                 tracing::debug!("nobody hears the last words: {error}");
             }
@@ -180,7 +213,7 @@ impl Agent {
         let question = self.sync();
         let beat = self.beat();
         let path = format!("/v1/sync?wait_ms={}", beat.as_millis());
-        let client = &self.client;
+        let (client, mut moved) = self.reach.split();
         let ask = async {
             sleep_until(not_before).await;
             let Some(question) = question else {
@@ -234,6 +267,7 @@ impl Agent {
             saved = saved => Woken::Saved(saved.unwrap_or_else(|_| Some("copying them failed".into()))),
             Some(()) = term.recv() => Woken::Signalled,
             () = sleep_until(cut_off), if !self.signalled => Woken::CutOff,
+            address = Reach::moved(&mut moved) => Woken::Moved(address),
             woken = ask => woken,
         }
     }

@@ -1,5 +1,6 @@
 //! The agent: what runs in every container, and the hands that run a program there.
 
+mod carry;
 mod container;
 pub mod exec;
 pub mod keeper;
@@ -10,6 +11,7 @@ pub mod output;
 pub mod outputs;
 pub mod ports;
 pub mod program;
+mod record;
 mod segments;
 pub mod setting;
 mod surroundings;

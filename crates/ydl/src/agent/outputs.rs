@@ -3,6 +3,11 @@
 //! A file appears at its destination whole or not at all: it is written beside it, made durable and
 //! renamed. Failures do not stop the other copies, so that one bad link does not cost the model.
 
+mod gather;
+mod send;
+
+pub(super) use send::send;
+
 use std::fmt;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
@@ -48,6 +53,18 @@ impl fmt::Display for OutputError {
 }
 
 impl std::error::Error for OutputError {}
+
+impl OutputError {
+    fn new(mut failures: Vec<String>, copied: Copied) -> OutputError {
+        let more = failures.len().saturating_sub(FAILURES_MAX) as u64;
+        failures.truncate(FAILURES_MAX);
+        OutputError {
+            failures,
+            more,
+            copied,
+        }
+    }
+}
 
 /// Copies each `from`, relative to `work_dir`, to its `to`. Blocks: call it from a blocking thread.
 ///
@@ -322,6 +339,10 @@ fn failure(from: &Path, to: &Path, error: &io::Error) -> String {
         to.display(),
         reason(error)
     )
+}
+
+fn failure_of(from: &Path, why: &str) -> String {
+    format!("cannot copy `{}`: {why}", from.display())
 }
 
 fn outside(link: &Path, target: &Path) -> String {

@@ -172,7 +172,7 @@ impl Surroundings {
     }
 
     /// Where this task's outputs go.
-    pub(super) fn outputs(&self, submitted: &Submitted) -> Vec<(String, PathBuf)> {
+    pub(super) fn outputs(&self, submitted: &Submitted) -> Vec<(String, Destination)> {
         let Some(task) = &self.task else {
             return Vec::new();
         };
@@ -181,12 +181,43 @@ impl Surroundings {
                 .replace("{role}", task.role.as_str())
                 .replace("{index}", &task.index.to_string())
         };
-        let place = |to: &str| submitted.from.join(Path::new(&fill(to)));
         let outputs = &submitted.spec.outputs;
         outputs
             .iter()
-            .map(|output| (output.from.clone(), place(&output.to)))
+            .map(|output| {
+                (
+                    output.from.clone(),
+                    destination(submitted, &fill(&output.to)),
+                )
+            })
             .collect()
+    }
+
+    /// The logs of an attempt on this disk.
+    pub(super) fn logs(&self, task: &TaskId, attempt: u32) -> PathBuf {
+        self.job.attempt_logs(task, attempt)
+    }
+}
+
+/// Where an output goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Destination {
+    /// On this node.
+    Local(PathBuf),
+    /// A URL in HDFS.
+    Hdfs(String),
+}
+
+fn destination(submitted: &Submitted, to: &str) -> Destination {
+    if let Some(path) = to.strip_prefix("file://") {
+        return Destination::Local(path.into());
+    }
+    match &submitted.place {
+        _ if to.contains("://") => Destination::Hdfs(to.to_owned()),
+        Place::Yarn(staged) if !to.starts_with('/') => {
+            Destination::Hdfs(format!("{}/{to}", staged.home.trim_end_matches('/')))
+        }
+        Place::Yarn(_) | Place::Local(_) => Destination::Local(submitted.from.join(to)),
     }
 }
 

@@ -1,16 +1,18 @@
 //! How an agent begins: with what it finds in its container's directory.
 
-use super::Agent;
+use super::{Agent, reach::Reach};
 use crate::{
     agent::{
+        carry::Carrier,
         measure::Meter,
         setting::{self, Setting},
         surroundings::Surroundings,
     },
+    hdfs::JobPlace,
     jobs::{JobDir, Submitted},
-    wire::{client::Client, secret::Token, tls::Pin},
+    wire::{secret::Token, tls::Pin},
 };
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
 impl Agent {
     pub(in crate::agent) fn new(dir: PathBuf) -> Result<Agent, String> {
@@ -24,14 +26,25 @@ impl Agent {
         let pin = Pin::of_pem(&pem).ok_or("the master's certificate is malformed")?;
         let token =
             Token::read(&dir.join(setting::AGENT_TOKEN)).map_err(|e| told("the token", &e))?;
-        let client = Client::new(setting.master.clone(), pin, &token).map_err(|e| e.to_string())?;
+        let mut reach = Reach::new(&setting, pin, token)?;
+        // Where a cluster keeps the job, its logs are carried to, and its master may move.
+        let staging = setting.staging.as_deref().map(JobPlace::at);
+        let mut carrier = None;
+        if let Some(staging) = &staging {
+            let started = Carrier::start(job.clone()).map_err(|e| format!("cannot start: {e}"))?;
+            let started = Arc::new(started);
+            reach.look_out(Arc::clone(&started), staging.clone());
+            carrier = Some(started);
+        }
         let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
         Ok(Agent {
             surroundings: Surroundings::new(dir, job),
             meter: Meter::new(std::process::id(), visible.as_deref()),
             setting,
             submitted,
-            client,
+            reach,
+            staging,
+            carrier,
             order: None,
             seen: 0,
             reports: Vec::new(),

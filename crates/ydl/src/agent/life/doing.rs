@@ -2,18 +2,23 @@
 
 use super::Agent;
 use crate::{
-    agent::program::{self, Program, StartError},
+    agent::{
+        carry::Followed,
+        program::{self, Program, StartError},
+        record::{self, ExitRecord},
+    },
+    jobs::write_json,
     talk::AgentReport,
 };
 use std::time::Duration;
 use tokio::{task::JoinHandle, time::Instant};
-use ydl_core::{Exit, Run, Span};
+use ydl_core::{Exit, Run, Span, TaskId};
 
 /// A program on its way: its file may lie on a slow disk.
 #[derive(Debug)]
 pub(super) struct Starting {
     pub(super) program: JoinHandle<Result<Program, StartError>>,
-    pub(super) round: u32,
+    doing: Doing,
     /// When it is given up, once it should no longer run.
     pub(super) give_up_at: Option<Instant>,
 }
@@ -21,10 +26,20 @@ pub(super) struct Starting {
 #[derive(Debug)]
 pub(super) struct Running {
     pub(super) program: Program,
-    pub(super) round: u32,
+    doing: Doing,
     pub(super) since: Instant,
     /// When SIGTERM is followed by SIGKILL.
     pub(super) kill_at: Option<Instant>,
+}
+
+/// Whose program it is.
+#[derive(Debug)]
+struct Doing {
+    task: TaskId,
+    attempt: u32,
+    round: u32,
+    /// Where its logs are carried to.
+    followed: Option<Followed>,
 }
 
 impl Agent {
@@ -40,12 +55,12 @@ impl Agent {
         if let Some(starting) = self.starting.take() {
             // Dropped on its way, it does not run.
             starting.program.abort();
-            self.report_not_started(starting.round, "it was told to stop before it ran".into());
+            self.report_not_started(starting.doing, "it was told to stop before it ran".into());
         }
     }
 
     pub(super) fn on_exited(&mut self, exit: program::Exit) {
-        let Some(running) = self.running.take().filter(|_| !self.cut_off) else {
+        let Some(running) = self.running.take() else {
             return;
         };
         let mut stderr_tail = exit.stderr_tail;
@@ -67,10 +82,34 @@ impl Agent {
             ran: Span(running.since.elapsed().as_millis() as u64),
             stderr_tail,
         };
-        self.report(AgentReport::Exited {
-            round: running.round,
-            exit,
-        });
+        self.on_ended(running.doing, exit);
+    }
+
+    /// Leaves a record of how it ended, and reports it.
+    fn on_ended(&mut self, doing: Doing, exit: Exit) {
+        let record = ExitRecord {
+            task: &doing.task,
+            attempt: doing.attempt,
+            round: doing.round,
+            container: &self.setting.container,
+            host: &self.setting.host,
+            at_ms: record::now_ms(),
+            exit: &exit,
+        };
+        let dir = self.surroundings.logs(&doing.task, doing.attempt);
+        let kept = std::fs::create_dir_all(&dir)
+            .and_then(|()| write_json(&dir.join(record::FILE), &record));
+        if let Err(error) = kept {
+            tracing::warn!("how the program ended is not kept: {error}");
+        }
+        if let Some(followed) = doing.followed {
+            followed.over(serde_json::to_vec_pretty(&record).ok());
+        }
+        // Cut off from its master, an agent has ended its program itself, and that is no news.
+        if !self.cut_off {
+            let round = doing.round;
+            self.report(AgentReport::Exited { round, exit });
+        }
     }
 
     pub(super) fn stop_program(&mut self, grace: Span) {
@@ -88,36 +127,47 @@ impl Agent {
     }
 
     pub(super) fn start(&mut self, run: Run) {
-        let round = run.round;
-        self.ran = round;
+        self.ran = run.round;
         self.meter.begin();
         let prepared = self
             .surroundings
             .prepare(&self.setting, &self.submitted, &run);
+        let mut doing = Doing {
+            task: run.task,
+            attempt: run.attempt,
+            round: run.round,
+            followed: None,
+        };
         match prepared {
             Ok((program, output)) => {
+                if let (Some(carrier), Some(staging)) = (&self.carrier, &self.staging) {
+                    let remote = staging.attempt_logs(&doing.task, doing.attempt);
+                    let (dir, rotation) = (output.dir.clone(), output.rotation);
+                    doing.followed = Some(carrier.follow(dir, remote, rotation));
+                }
                 if let Some(hold) = &mut self.hold {
                     hold.release_for_start();
                 }
                 self.starting = Some(Starting {
                     program: tokio::spawn(Program::start(program, output)),
-                    round,
+                    doing,
                     give_up_at: None,
                 });
             }
-            Err(why) => self.report_not_started(round, why),
+            Err(why) => self.report_not_started(doing, why),
         }
     }
 
     pub(super) fn on_started(&mut self, started: Result<Program, StartError>) {
-        let Some(Starting { round, .. }) = self.starting.take() else {
+        let Some(Starting { doing, .. }) = self.starting.take() else {
             return;
         };
         match started {
             Ok(program) => {
+                let round = doing.round;
                 self.running = Some(Running {
                     program,
-                    round,
+                    doing,
                     since: Instant::now(),
                     kill_at: None,
                 });
@@ -126,17 +176,17 @@ impl Agent {
             Err(error) => {
                 let hint = error.hint().map(|hint| format!(" ({hint})"));
                 let hint = hint.unwrap_or_default();
-                self.report_not_started(round, format!("{error}{hint}"));
+                self.report_not_started(doing, format!("{error}{hint}"));
             }
         }
     }
 
-    pub(super) fn report_not_started(&mut self, round: u32, why: String) {
+    fn report_not_started(&mut self, doing: Doing, why: String) {
         let exit = Exit {
             not_started: Some(why),
             container_signalled: self.signalled,
             ..Exit::default()
         };
-        self.report(AgentReport::Exited { round, exit });
+        self.on_ended(doing, exit);
     }
 }

@@ -1,8 +1,14 @@
-//! What is left to do when a task is over: its outputs go where its user wants them.
+//! What is left to do when a task is over: its outputs go where its user wants them, and the last of its logs.
 
 use super::Agent;
-use crate::agent::outputs;
-use tokio::sync::oneshot;
+use crate::agent::{outputs, surroundings::Destination};
+use std::{future::Future, path::PathBuf, time::Duration};
+use tokio::{sync::oneshot, time::Instant};
+
+/// How long the last of the logs may take: HDFS may be away for a moment, and somebody waits.
+const LOGS_MAX: Duration = Duration::from_secs(30);
+/// The same when outputs are not wanted, which is when something went wrong or somebody is in a hurry.
+const LOGS_MAX_UNSAVED: Duration = Duration::from_secs(10);
 
 impl Agent {
     /// Copies the outputs beside the loop: it may take minutes, and the agent must go on beating.
@@ -13,17 +19,68 @@ impl Agent {
             (Some(_), true) => self.surroundings.outputs(&self.submitted),
             _ => Vec::new(),
         };
-        if outputs.is_empty() {
-            // The receiver is in our hands.
-            let _ = done.send(None);
-            return;
+        let (mut near, mut far) = (Vec::new(), Vec::new());
+        for (from, to) in outputs {
+            match to {
+                Destination::Local(path) => near.push((from, path)),
+                Destination::Hdfs(url) => far.push((from, url)),
+            }
         }
+        let logs = self.finish_logs(if wanted { LOGS_MAX } else { LOGS_MAX_UNSAVED });
+        let deadline = Duration::from_millis(self.submitted.spec.deadlines.save.0);
+        let deadline = Instant::now() + deadline;
         let work = self.surroundings.work();
-        tokio::task::spawn_blocking(move || {
-            let copied = outputs::copy(&work, &outputs);
-            let error = copied.err().map(|error| error.to_string());
+        let far = match (&self.carrier, far.is_empty()) {
+            (_, true) => None,
+            (Some(carrier), false) => Some(carrier.send(far, work.clone(), deadline)),
+            (None, false) => {
+                let why = "outputs cannot go to HDFS from one machine".to_owned();
+                // The receiver is in our hands.
+                let _ = done.send(Some(why));
+                return;
+            }
+        };
+        tokio::spawn(async move {
+            let far = async {
+                match far?.await {
+                    Some(sent) => sent.err().map(|error| error.to_string()),
+                    None => Some("copying them failed".to_owned()),
+                }
+            };
+            let (near, far, ()) = tokio::join!(copy(work, near), far, logs);
             // Nobody listens only when the agent is ending anyway.
-            let _ = done.send(error);
+            let _ = done.send(near.or(far));
         });
+    }
+
+    /// Waits until what programs have printed is where it outlives this container, for so long at most.
+    pub(super) fn finish_logs(
+        &self,
+        patience: Duration,
+    ) -> impl Future<Output = ()> + Send + use<> {
+        let deadline = Instant::now() + patience;
+        let finish = self
+            .carrier
+            .as_ref()
+            .map(|carrier| carrier.finish(deadline));
+        async {
+            if let Some(finish) = finish
+                && !finish.await
+            {
+                tracing::warn!("the last of the logs is not in HDFS");
+            }
+        }
+    }
+}
+
+/// Copies on this node; says what went wrong.
+async fn copy(work: PathBuf, outputs: Vec<(String, PathBuf)>) -> Option<String> {
+    if outputs.is_empty() {
+        return None;
+    }
+    let copying = tokio::task::spawn_blocking(move || outputs::copy(&work, &outputs));
+    match copying.await {
+        Ok(copied) => copied.err().map(|error| error.to_string()),
+        Err(_) => Some("copying them failed".to_owned()),
     }
 }

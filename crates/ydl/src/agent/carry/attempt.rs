@@ -1,0 +1,181 @@
+//! One attempt: its streams while they grow, then how it ended.
+
+use super::{stream::Stream, ways::Ways};
+use crate::{
+    agent::{output::Rotation, record},
+    hdfs::{Hdfs, HdfsError},
+};
+use bytes::Bytes;
+use std::{path::PathBuf, sync::Arc, time::Duration};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep},
+};
+
+/// How far behind the logs in HDFS are while a program prints.
+const LAG: Duration = Duration::from_secs(1);
+/// The same when the container is about to be killed.
+const HURRIED_LAG: Duration = Duration::from_millis(20);
+/// Between two tries while HDFS is away, at most.
+const RETRY_MAX: Duration = Duration::from_secs(5);
+/// How long connecting and small calls may take.
+const CALL_MAX: Duration = Duration::from_secs(30);
+
+/// An attempt that is being carried, as its agent sees it. Dropped, it is over without a word on how it ended.
+#[derive(Debug)]
+pub(in crate::agent) struct Followed {
+    over: watch::Sender<Over>,
+}
+
+/// Whether the program prints no more, and the record of its end.
+#[derive(Clone, Debug, Default)]
+struct Over {
+    is_over: bool,
+    record: Option<Bytes>,
+}
+
+impl Followed {
+    /// The program has ended, and everything it printed is on the disk.
+    pub(in crate::agent) fn over(self, record: Option<Vec<u8>>) {
+        let record = record.map(Bytes::from);
+        // Nobody listens when it was given up.
+        let _ = self.over.send(Over {
+            is_over: true,
+            record,
+        });
+    }
+}
+
+/// What is to be carried from where to where.
+#[derive(Debug)]
+pub(super) struct Attempt {
+    ways: Arc<Ways>,
+    remote: String,
+    streams: [Stream; 2],
+    over: watch::Receiver<Over>,
+    hurry: watch::Receiver<bool>,
+    /// Whether the directory is there, and empty at first.
+    made: bool,
+    hurried: bool,
+}
+
+impl Attempt {
+    pub(super) fn new(
+        ways: Arc<Ways>,
+        local: PathBuf,
+        remote: String,
+        rotation: Rotation,
+        hurry: watch::Receiver<bool>,
+    ) -> (Attempt, Followed) {
+        let (over, told) = watch::channel(Over::default());
+        let stream = |name| Stream::new(local.clone(), name, remote.clone(), rotation);
+        let attempt = Attempt {
+            ways,
+            streams: [stream("stdout"), stream("stderr")],
+            remote,
+            over: told,
+            hurry,
+            made: false,
+            hurried: false,
+        };
+        (attempt, Followed { over })
+    }
+
+    /// Carries until everything is there, however often HDFS goes away meanwhile.
+    pub(super) async fn carry(mut self) {
+        let mut retry = LAG / 4;
+        let mut told = None;
+        loop {
+            // Looked at before, so that what was printed before the end is carried after it.
+            let is_over = self.over.borrow().is_over || self.over.has_changed().is_err();
+            let pause = match self.turn(is_over).await {
+                Ok(Turn::Complete) => return,
+                Ok(Turn::More) => Duration::ZERO,
+                Ok(Turn::Rest) => {
+                    if told.take().is_some() {
+                        tracing::info!("logs are written to `{}` again", self.remote);
+                    }
+                    retry = LAG / 4;
+                    LAG
+                }
+                Err(error) => {
+                    if told != Some(error.kind) {
+                        tracing::warn!("logs are not written: {error}");
+                    }
+                    told = Some(error.kind);
+                    if is_over && !error.may_pass() && retry == RETRY_MAX {
+                        tracing::warn!("logs stay incomplete: {error}");
+                        return;
+                    }
+                    retry = (retry * 2).min(RETRY_MAX);
+                    retry
+                }
+            };
+            let pause = match *self.hurry.borrow() {
+                true => pause.min(HURRIED_LAG),
+                false => pause,
+            };
+            tokio::select! {
+                () = sleep(pause) => {}
+                () = changed(&mut self.over), if !is_over => {}
+                () = changed(&mut self.hurry) => {}
+            }
+        }
+    }
+
+    async fn turn(&mut self, is_over: bool) -> Result<Turn, HdfsError> {
+        let hdfs = self.ways.to(&self.remote, soon()).await?;
+        self.make_directory(&hdfs).await?;
+        if *self.hurry.borrow() && !std::mem::replace(&mut self.hurried, true) {
+            self.streams.iter_mut().for_each(Stream::hurry);
+        }
+        let [stdout, stderr] = &mut self.streams;
+        // Both at once: when time is short, neither must wait for the other.
+        let (first, second) = tokio::join!(stdout.carry(&hdfs), stderr.carry(&hdfs));
+        match (first? && second?, is_over) {
+            (false, _) => Ok(Turn::More),
+            (true, false) => Ok(Turn::Rest),
+            (true, true) => {
+                let record = self.over.borrow().record.clone();
+                if let Some(bytes) = record {
+                    let place = format!("{}/{}", self.remote, record::FILE);
+                    hdfs.write_whole(&place, bytes, 0o640, soon()).await?;
+                }
+                for stream in &mut self.streams {
+                    stream.close().await?;
+                }
+                Ok(Turn::Complete)
+            }
+        }
+    }
+
+    /// The attempt's directory, without what an earlier program of the same attempt has left.
+    async fn make_directory(&mut self, hdfs: &Hdfs) -> Result<(), HdfsError> {
+        if !self.made {
+            hdfs.delete(&self.remote, soon()).await?;
+            hdfs.mkdirs(&self.remote, 0o750, soon()).await?;
+            self.made = true;
+        }
+        Ok(())
+    }
+}
+
+enum Turn {
+    /// There is more to carry already.
+    More,
+    /// Nothing for now.
+    Rest,
+    /// Nothing will come any more.
+    Complete,
+}
+
+/// Waits for a change, for ever if none can come.
+async fn changed<T>(of: &mut watch::Receiver<T>) {
+    if of.changed().await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+fn soon() -> Instant {
+    Instant::now() + CALL_MAX
+}

@@ -1,0 +1,185 @@
+//! The thread that carries, and what it can be asked to do.
+
+use super::{
+    attempt::{Attempt, Followed},
+    ways::Ways,
+};
+use crate::{
+    agent::{
+        output::Rotation,
+        outputs::{Copied, OutputError, send},
+    },
+    hdfs::{HdfsError, JobPlace},
+    jobs::{JobDir, MasterPlace},
+};
+use std::{path::PathBuf, sync::Arc, thread, time::Duration};
+use tokio::{
+    sync::{mpsc, oneshot, watch},
+    task::JoinSet,
+    time::{Instant, timeout_at},
+};
+
+/// Errands that wait to be begun. An agent has a handful.
+const ERRANDS_MAX: usize = 64;
+/// Attempts under way at once: those that HDFS has not taken yet. Older ones are given up.
+const ATTEMPTS_MAX: usize = 16;
+/// How long a look for the master may take.
+const LOOK_MAX: Duration = Duration::from_secs(5);
+/// The largest `master.json` that is read.
+const PLACE_BYTES_MAX: u64 = 64 << 10;
+
+enum Errand {
+    Follow(Box<Attempt>),
+    Find(JobPlace, oneshot::Sender<Option<String>>),
+    Send(
+        Vec<(String, String)>,
+        PathBuf,
+        Instant,
+        oneshot::Sender<Result<Copied, OutputError>>,
+    ),
+    Finish(oneshot::Sender<()>),
+}
+
+/// The agent's end of the thread. When it is dropped the thread ends, whatever it is doing.
+#[derive(Debug)]
+pub(in crate::agent) struct Carrier {
+    ways: Arc<Ways>,
+    errands: mpsc::Sender<Errand>,
+    hurry: watch::Sender<bool>,
+}
+
+impl Carrier {
+    pub(in crate::agent) fn start(job: JobDir) -> std::io::Result<Carrier> {
+        let ways = Arc::new(Ways::new(job));
+        let (errands, told) = mpsc::channel(ERRANDS_MAX);
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let own = Arc::clone(&ways);
+        thread::Builder::new()
+            .name("carrier".into())
+            .spawn(move || runtime.block_on(work(&own, told)))?;
+        Ok(Carrier {
+            ways,
+            errands,
+            hurry: watch::Sender::new(false),
+        })
+    }
+
+    /// Carries what a program prints to the directory `remote`, from now until it is over.
+    pub(in crate::agent) fn follow(
+        &self,
+        local: PathBuf,
+        remote: String,
+        rotation: Rotation,
+    ) -> Followed {
+        let hurry = self.hurry.subscribe();
+        let (attempt, followed) =
+            Attempt::new(Arc::clone(&self.ways), local, remote, rotation, hurry);
+        self.tell(Errand::Follow(Box::new(attempt)));
+        followed
+    }
+
+    /// Where the master says it is, if that can be found out.
+    pub(in crate::agent) fn find_master(
+        &self,
+        place: JobPlace,
+    ) -> impl Future<Output = Option<String>> + Send + use<> {
+        let (answer, answered) = oneshot::channel();
+        self.tell(Errand::Find(place, answer));
+        async { answered.await.ok().flatten() }
+    }
+
+    /// Copies outputs of the directory `work` to their URLs.
+    pub(in crate::agent) fn send(
+        &self,
+        outputs: Vec<(String, String)>,
+        work: PathBuf,
+        deadline: Instant,
+    ) -> impl Future<Output = Option<Result<Copied, OutputError>>> + Send + use<> {
+        let (answer, answered) = oneshot::channel();
+        self.tell(Errand::Send(outputs, work, deadline, answer));
+        async { answered.await.ok() }
+    }
+
+    /// The container is about to be killed: what was printed last goes first, and at once.
+    pub(in crate::agent) fn hurry(&self) {
+        self.hurry.send_replace(true);
+    }
+
+    /// Waits until all that was printed by programs that are over is where it belongs, for so long at most.
+    pub(in crate::agent) fn finish(
+        &self,
+        deadline: Instant,
+    ) -> impl Future<Output = bool> + Send + use<> {
+        let (answer, answered) = oneshot::channel();
+        self.tell(Errand::Finish(answer));
+        async move { matches!(timeout_at(deadline, answered).await, Ok(Ok(()))) }
+    }
+
+    fn tell(&self, errand: Errand) {
+        if self.errands.try_send(errand).is_err() {
+            tracing::warn!("nothing can be carried to HDFS: there is too much to do");
+        }
+    }
+}
+
+async fn work(ways: &Arc<Ways>, mut errands: mpsc::Receiver<Errand>) {
+    let mut attempts = JoinSet::new();
+    let mut handles = std::collections::VecDeque::new();
+    let mut others = JoinSet::new();
+    let mut finishing: Vec<oneshot::Sender<()>> = Vec::new();
+    loop {
+        if attempts.is_empty() {
+            for answer in finishing.drain(..) {
+                // Whoever asked may have stopped waiting.
+                let _ = answer.send(());
+            }
+        }
+        let errand = tokio::select! {
+            errand = errands.recv() => errand,
+            Some(_) = attempts.join_next() => continue,
+            Some(_) = others.join_next() => continue,
+        };
+        match errand {
+            None => return,
+            Some(Errand::Follow(attempt)) => {
+                handles.push_back(attempts.spawn(attempt.carry()));
+                handles.retain(|handle: &tokio::task::AbortHandle| !handle.is_finished());
+                if handles.len() > ATTEMPTS_MAX
+                    && let Some(oldest) = handles.pop_front()
+                {
+                    tracing::warn!("the logs of an attempt stay incomplete: HDFS is away too long");
+                    oldest.abort();
+                }
+            }
+            Some(Errand::Find(place, answer)) => {
+                let ways = Arc::clone(ways);
+                others.spawn(async move {
+                    let found = find(&ways, &place).await;
+                    if let Err(error) = &found {
+                        tracing::debug!("the master is not found: {error}");
+                    }
+                    let _ = answer.send(found.ok().flatten());
+                });
+            }
+            Some(Errand::Send(outputs, work, deadline, answer)) => {
+                let ways = Arc::clone(ways);
+                others.spawn(async move {
+                    let _ = answer.send(send(&ways, &work, &outputs, deadline).await);
+                });
+            }
+            Some(Errand::Finish(answer)) => finishing.push(answer),
+        }
+    }
+}
+
+async fn find(ways: &Ways, place: &JobPlace) -> Result<Option<String>, HdfsError> {
+    let deadline = Instant::now() + LOOK_MAX;
+    let hdfs = ways.to(place.dir(), deadline).await?;
+    let found = hdfs
+        .read_if_there(&place.master(), PLACE_BYTES_MAX, deadline)
+        .await?;
+    let place = found.and_then(|bytes| serde_json::from_slice::<MasterPlace>(&bytes).ok());
+    Ok(place.map(|place| place.address))
+}

@@ -1,0 +1,153 @@
+//! The way to the master, who may move.
+//!
+//! When a job's master dies, another takes its place on another node and says where it is in the job's directory in
+//! HDFS. The certificate and the tokens stay the same.
+
+use crate::{
+    agent::{carry::Carrier, setting::Setting},
+    hdfs::JobPlace,
+    wire::{client::Client, secret::Token, tls::Pin},
+};
+use std::{sync::Arc, time::Duration};
+use tokio::{
+    sync::{mpsc, watch},
+    time::{Instant, sleep_until},
+};
+
+/// An answer so late is reason enough to look elsewhere, though nothing has failed.
+const OVERDUE: Duration = Duration::from_secs(3);
+/// Between two looks, at first and after so many of them.
+const LOOKS: (Duration, u32, Duration) = (Duration::from_secs(1), 15, Duration::from_secs(5));
+
+/// The way to the master.
+#[derive(Debug)]
+pub(super) struct Reach {
+    pub(super) client: Arc<Client>,
+    pin: Pin,
+    token: Token,
+    lookout: Option<Lookout>,
+}
+
+/// Looks for the master elsewhere while it does not answer. It goes on beside the agent's loop, and says a word only
+/// when the master has moved.
+#[derive(Debug)]
+struct Lookout {
+    told: watch::Sender<Told>,
+    found: mpsc::Receiver<String>,
+}
+
+#[derive(Clone, Debug)]
+struct Told {
+    address: String,
+    /// When to look, unless something is heard before.
+    due: Instant,
+}
+
+impl Reach {
+    pub(super) fn new(setting: &Setting, pin: Pin, token: Token) -> Result<Reach, String> {
+        let client = Client::new(setting.master.clone(), pin, &token).map_err(|e| e.to_string())?;
+        Ok(Reach {
+            client: Arc::new(client),
+            pin,
+            token,
+            lookout: None,
+        })
+    }
+
+    /// From now on the master may move.
+    pub(super) fn look_out(&mut self, carrier: Arc<Carrier>, place: JobPlace) {
+        let (told, hears) = watch::channel(Told {
+            address: self.client.address().to_owned(),
+            due: Instant::now() + OVERDUE,
+        });
+        let (says, found) = mpsc::channel(1);
+        tokio::spawn(look(carrier, place, hears, says));
+        self.lookout = Some(Lookout { told, found });
+    }
+
+    /// The master has answered; the next answer is expected within `beat`.
+    pub(super) fn heard(&self, beat: Duration) {
+        self.expect(Instant::now() + beat + OVERDUE);
+    }
+
+    /// The master cannot be reached.
+    pub(super) fn missed(&self) {
+        let now = Instant::now();
+        if let Some(lookout) = &self.lookout
+            && lookout.told.borrow().due > now
+        {
+            self.expect(now);
+        }
+    }
+
+    fn expect(&self, due: Instant) {
+        if let Some(lookout) = &self.lookout {
+            lookout.told.send_modify(|told| told.due = due);
+        }
+    }
+
+    /// Waits until the master is found elsewhere, and goes there.
+    pub(super) async fn moved(found: &mut Found<'_>) -> String {
+        match found {
+            Some(found) => match found.recv().await {
+                Some(address) => address,
+                None => std::future::pending().await,
+            },
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Both halves of it, for whoever asks and listens at once.
+    pub(super) fn split(&mut self) -> (&Client, Found<'_>) {
+        let found = self.lookout.as_mut().map(|lookout| &mut lookout.found);
+        (&self.client, found)
+    }
+
+    pub(super) fn go(&mut self, address: String) -> Result<(), String> {
+        let client = Client::new(address.clone(), self.pin, &self.token);
+        self.client = Arc::new(client.map_err(|e| e.to_string())?);
+        if let Some(lookout) = &self.lookout {
+            let due = Instant::now() + OVERDUE;
+            lookout.told.send_replace(Told { address, due });
+        }
+        Ok(())
+    }
+}
+
+/// Where news of a move comes from.
+pub(super) type Found<'a> = Option<&'a mut mpsc::Receiver<String>>;
+
+async fn look(
+    carrier: Arc<Carrier>,
+    place: JobPlace,
+    mut told: watch::Receiver<Told>,
+    says: mpsc::Sender<String>,
+) {
+    let mut looks = 0;
+    let mut not_before = Instant::now();
+    loop {
+        let Told { address, due } = told.borrow_and_update().clone();
+        tokio::select! {
+            changed = told.changed() => match changed {
+                Ok(()) => {
+                    // Heard again: the next time it is looked for often again.
+                    if told.borrow().due > Instant::now() {
+                        looks = 0;
+                    }
+                    continue;
+                }
+                Err(_) => return,
+            },
+            () = sleep_until(due.max(not_before)) => {}
+        }
+        let found = carrier.find_master(place.clone()).await;
+        looks += 1;
+        let pause = if looks > LOOKS.1 { LOOKS.2 } else { LOOKS.0 };
+        not_before = Instant::now() + pause;
+        if let Some(found) = found.filter(|found| *found != address)
+            && says.send(found).await.is_err()
+        {
+            return;
+        }
+    }
+}

@@ -1,0 +1,324 @@
+//! Copying outputs to HDFS: written aside, and put in place when all of it is there.
+
+use super::{
+    Copied, OutputError,
+    gather::{Found, Item, gather},
+};
+use crate::agent::carry::Ways;
+use crate::hdfs::{Hdfs, HdfsError, Kind};
+use crate::os::reason;
+use bytes::Bytes;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+/// Files on their way at once.
+const SIDE_BY_SIDE: usize = 4;
+/// What is read and sent at once.
+const PIECE_BYTES: usize = 256 << 10;
+/// How long one call or piece may take.
+const STEP_MAX: Duration = Duration::from_secs(60);
+/// How long an output is tried again while HDFS is away.
+const AWAY_MAX: Duration = Duration::from_secs(90);
+/// Between two such tries.
+const RETRY: Duration = Duration::from_secs(2);
+
+/// Copies each `from`, relative to `work_dir`, to its URL. The rules are those of [`copy`](super::copy); an output of
+/// several files appears in one moment, or is merged file by file into a directory that was there before.
+pub(in crate::agent) async fn send(
+    ways: &Ways,
+    work_dir: &Path,
+    outputs: &[(String, String)],
+    deadline: Instant,
+) -> Result<Copied, OutputError> {
+    let mut sent = Sent::default();
+    match work_dir.canonicalize() {
+        Ok(work_dir) => {
+            for (from, to) in outputs {
+                sent.output(ways, &work_dir, from, to, deadline).await;
+            }
+        }
+        Err(error) => sent.failures.push(format!(
+            "cannot copy from `{}`: {}",
+            work_dir.display(),
+            reason(&error)
+        )),
+    }
+    sent.result()
+}
+
+#[derive(Default)]
+struct Sent {
+    copied: Copied,
+    failures: Vec<String>,
+}
+
+impl Sent {
+    async fn output(&mut self, ways: &Ways, work: &Path, from: &str, to: &str, deadline: Instant) {
+        let mut found = match gather(work, from) {
+            Ok(Some(found)) => found,
+            Ok(None) => return self.copied.absent.push(from.to_owned()),
+            Err(sentence) => return self.failures.push(sentence),
+        };
+        self.failures.append(&mut found.failures);
+        let away = Instant::now() + AWAY_MAX;
+        loop {
+            let trouble = match place(ways, &found, to, deadline).await {
+                Ok((files, bytes)) => {
+                    self.copied.files += files;
+                    self.copied.bytes += bytes;
+                    return;
+                }
+                Err(trouble) => trouble,
+            };
+            let now = Instant::now();
+            if !trouble.may_pass || now + RETRY > away.min(deadline) {
+                let Trouble { file, why, .. } = trouble;
+                let file = file.as_deref().unwrap_or(from);
+                let sentence = format!("cannot copy `{file}` to `{to}`: {why}");
+                return self.failures.push(sentence);
+            }
+            tracing::warn!("`{from}` is not copied yet: {}", trouble.why);
+            sleep(RETRY).await;
+        }
+    }
+
+    fn result(self) -> Result<Copied, OutputError> {
+        let Sent { copied, failures } = self;
+        match failures.is_empty() {
+            true => Ok(copied),
+            false => Err(OutputError::new(failures, copied)),
+        }
+    }
+}
+
+/// Why an output is not in its place.
+struct Trouble {
+    /// The file it happened to.
+    file: Option<String>,
+    why: String,
+    may_pass: bool,
+}
+
+impl From<HdfsError> for Trouble {
+    fn from(error: HdfsError) -> Trouble {
+        let may_pass = error.may_pass();
+        // The sentence begins with the name a file has while it is written, which helps nobody.
+        let why = match error.what.split_once("`: ") {
+            Some((_, why)) => why.to_owned(),
+            None => error.what,
+        };
+        Trouble {
+            file: None,
+            why,
+            may_pass,
+        }
+    }
+}
+
+impl Trouble {
+    fn with(self, file: &str) -> Trouble {
+        Trouble {
+            file: Some(file.to_owned()),
+            ..self
+        }
+    }
+
+    fn lasting(why: impl Into<String>) -> Trouble {
+        Trouble {
+            file: None,
+            why: why.into(),
+            may_pass: false,
+        }
+    }
+}
+
+/// Sends one output and puts it in its place; says how many files and bytes it has.
+async fn place(
+    ways: &Ways,
+    found: &Found,
+    to: &str,
+    deadline: Instant,
+) -> Result<(u64, u64), Trouble> {
+    let hdfs = ways.to(to, soon(deadline)).await?;
+    let (base, slash) = (to.trim_end_matches('/'), to.ends_with('/'));
+    let there = hdfs.stat(base, soon(deadline)).await?;
+    let directory_there = there.as_ref().is_some_and(|entry| entry.directory);
+    let (dir, _) = base.rsplit_once('/').unwrap_or((base, ""));
+    if let (true, [item]) = (found.single, &found.files[..]) {
+        let (dir, target) = match slash || directory_there {
+            true => (base, format!("{base}/{}", item.name)),
+            false => (dir, base.to_owned()),
+        };
+        hdfs.mkdirs(dir, 0o755, soon(deadline)).await?;
+        let aside = aside(dir)?;
+        let sent = async {
+            let bytes = send_file(&hdfs, item, &aside, deadline).await?;
+            put(&hdfs, &aside, &target, deadline).await?;
+            Ok((1, bytes))
+        };
+        return swept(&hdfs, &aside, sent.await).await;
+    }
+    if there.is_some() && !directory_there {
+        return Err(Trouble::lasting("a file is there"));
+    }
+    // In the directory itself where there is one: to write beside it may not be allowed.
+    let aside = aside(if directory_there { base } else { dir })?;
+    if !directory_there {
+        hdfs.mkdirs(dir, 0o755, soon(deadline)).await?;
+    }
+    let sent = async {
+        let bytes = send_all(&hdfs, found, &aside, deadline).await?;
+        let renamed = match directory_there {
+            true => false,
+            // Another task may have been quicker: then this one's files go into the same directory.
+            false => match hdfs.rename(&aside, base, soon(deadline)).await {
+                Ok(()) => true,
+                Err(error) if error.kind == Kind::Exists => false,
+                Err(error) => return Err(error.into()),
+            },
+        };
+        if !renamed {
+            merge(&hdfs, found, &aside, base, deadline).await?;
+        }
+        Ok((found.files.len() as u64, bytes))
+    };
+    swept(&hdfs, &aside, sent.await).await
+}
+
+/// A name for what is not whole yet.
+fn aside(dir: &str) -> Result<String, Trouble> {
+    let random = crate::wire::secret::Secret::random()
+        .ok_or_else(|| Trouble::lasting("the system gives no random bytes"))?;
+    Ok(format!("{dir}/.aside-{}", &random.to_hex()[..16]))
+}
+
+/// Whatever came of it, nothing is left aside.
+async fn swept<T>(hdfs: &Hdfs, aside: &str, sent: Result<T, Trouble>) -> Result<T, Trouble> {
+    let deleted = hdfs.delete(aside, Instant::now() + STEP_MAX).await;
+    if let (Err(error), Err(_)) = (deleted, &sent) {
+        tracing::warn!("something is left behind: {error}");
+    }
+    sent
+}
+
+async fn send_all(
+    hdfs: &Hdfs,
+    found: &Found,
+    aside: &str,
+    deadline: Instant,
+) -> Result<u64, Trouble> {
+    hdfs.mkdirs(aside, 0o755, soon(deadline)).await?;
+    for (name, mode) in &found.dirs {
+        let place = format!("{aside}/{name}");
+        let made = hdfs.mkdirs(&place, *mode, soon(deadline)).await;
+        made.map_err(|error| Trouble::from(error).with(name))?;
+    }
+    let mut bytes = 0;
+    let mut sending = JoinSet::new();
+    for item in &found.files {
+        while sending.len() >= SIDE_BY_SIDE {
+            bytes += joined(sending.join_next().await)?;
+        }
+        let (hdfs, place) = (hdfs.clone(), format!("{aside}/{}", item.name));
+        let item = Item {
+            from: item.from.clone(),
+            name: item.name.clone(),
+            mode: item.mode,
+        };
+        sending.spawn(async move { send_file(&hdfs, &item, &place, deadline).await });
+    }
+    while let Some(sent) = sending.join_next().await {
+        bytes += joined(Some(sent))?;
+    }
+    Ok(bytes)
+}
+
+fn joined(
+    sent: Option<Result<Result<u64, Trouble>, tokio::task::JoinError>>,
+) -> Result<u64, Trouble> {
+    match sent {
+        Some(Ok(sent)) => sent,
+        Some(Err(_)) => Err(Trouble::lasting("sending it failed")),
+        None => Ok(0),
+    }
+}
+
+/// Puts files into a directory that may hold others.
+async fn merge(
+    hdfs: &Hdfs,
+    found: &Found,
+    aside: &str,
+    base: &str,
+    deadline: Instant,
+) -> Result<(), Trouble> {
+    for (name, mode) in &found.dirs {
+        let made = hdfs
+            .mkdirs(&format!("{base}/{name}"), *mode, soon(deadline))
+            .await;
+        made.map_err(|error| Trouble::from(error).with(name))?;
+    }
+    let mut first = Ok(());
+    for item in &found.files {
+        let (from, target) = (
+            format!("{aside}/{}", item.name),
+            format!("{base}/{}", item.name),
+        );
+        match put(hdfs, &from, &target, deadline).await {
+            Err(trouble) if trouble.may_pass => return Err(trouble.with(&item.name)),
+            // One name that is taken does not cost the other files.
+            Err(trouble) => first = first.and(Err(trouble.with(&item.name))),
+            Ok(()) => {}
+        }
+    }
+    first
+}
+
+/// Gives a file its name; the file that had it is gone in the same moment.
+async fn put(hdfs: &Hdfs, aside: &str, target: &str, deadline: Instant) -> Result<(), Trouble> {
+    let Err(error) = hdfs.replace(aside, target, soon(deadline)).await else {
+        return Ok(());
+    };
+    match hdfs.stat(target, soon(deadline)).await {
+        Ok(Some(entry)) if entry.directory => Err(Trouble::lasting("a directory is there")),
+        _ => Err(error.into()),
+    }
+}
+
+async fn send_file(
+    hdfs: &Hdfs,
+    item: &Item,
+    place: &str,
+    deadline: Instant,
+) -> Result<u64, Trouble> {
+    let unreadable = |error: std::io::Error| Trouble::lasting(reason(&error)).with(&item.name);
+    let failed = |error: HdfsError| Trouble::from(error).with(&item.name);
+    let mut file = File::open(&item.from).map_err(unreadable)?;
+    let mut writer = hdfs
+        .create(place, item.mode, soon(deadline))
+        .await
+        .map_err(failed)?;
+    loop {
+        // A piece of a local file: it is read faster than another thread would be told to.
+        let mut piece = Vec::with_capacity(PIECE_BYTES);
+        let read = file
+            .by_ref()
+            .take(PIECE_BYTES as u64)
+            .read_to_end(&mut piece);
+        if read.map_err(unreadable)? == 0 {
+            break;
+        }
+        let wrote = writer.write(Bytes::from(piece), soon(deadline)).await;
+        wrote.map_err(failed)?;
+    }
+    let bytes = writer.written();
+    writer.close(soon(deadline)).await.map_err(failed)?;
+    Ok(bytes)
+}
+
+fn soon(deadline: Instant) -> Instant {
+    deadline.min(Instant::now() + STEP_MAX)
+}

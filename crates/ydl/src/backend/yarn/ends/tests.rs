@@ -1,0 +1,164 @@
+//! Ends as real NodeManagers and ResourceManagers told them.
+
+use super::{ExitStatus, end_of, telling};
+use ydl_core::ContainerEnd;
+
+const DUMP: &str = "Dump of the process-tree for container_1794778261818_0005_01_000004 :\n\t|- PID PPID PGRPID \
+    SESSID CMD_NAME USER_MODE_TIME(MILLIS) SYSTEM_TIME(MILLIS) VMEM_USAGE(BYTES) RSSMEM_USAGE(PAGES) FULL_CMD_LINE\n\
+    \t|- 32067 31987 31987 31987 (tail) 0 13 152113152 36873 tail \n\n[2026-11-15 21:31:12.710]Container killed on \
+    request. Exit code is 143\n[2026-11-15 21:31:12.710]Container exited with a non-zero exit code 143. \n";
+
+/// A kill for memory, as it was told: the sentence, then the processes.
+fn killed(status: i32, sentence: &str, had_mib: u64) -> ContainerEnd {
+    let words = format!("[2026-11-15 21:31:12.599]{sentence}\n{DUMP}");
+    end_of(ExitStatus::from(status), &words, had_mib)
+}
+
+fn limit(used_mib: u64, limit_mib: u64) -> ContainerEnd {
+    ContainerEnd::MemoryLimit {
+        used_mib,
+        limit_mib,
+    }
+}
+
+#[test]
+fn kills_for_memory_say_how_much_was_used_and_allowed_in_every_version() {
+    // Hadoop 2.10.2.
+    let old = "Container [pid=31014,containerID=container_1794777967850_0003_01_000004] is running beyond physical \
+               memory limits. Current usage: 167.0 MB of 128 MB physical memory used; 173.7 MB of 268.8 MB virtual \
+               memory used. Killing container.";
+    assert_eq!(killed(-104, old, 128), limit(167, 128));
+    let old = "Container [pid=7,containerID=container_1794777967850_0003_01_000004] is running beyond virtual memory \
+               limits. Current usage: 10.0 MB of 128 MB physical memory used; 1.5 GB of 268.8 MB virtual memory \
+               used. Killing container.";
+    assert_eq!(killed(-103, old, 128), limit(1536, 268));
+    // 3.3.6, 3.4.2, 3.5.0: how much was too much is told to the byte.
+    let news = [
+        (
+            24_481_792,
+            "151.3 MB of 128 MB physical memory used; 157.7 MB of 268.8 MB",
+            152,
+        ),
+        (
+            83_660_800,
+            "207.8 MB of 128 MB physical memory used; 211.5 MB of 268.8 MB",
+            208,
+        ),
+        (
+            81_768_448,
+            "206.0 MB of 128 MB physical memory used; 212.4 MB of 268.8 MB",
+            206,
+        ),
+    ];
+    for (excess, figures, used) in news {
+        let sentence = format!(
+            "Container [pid=31987,containerID=container_1794778261818_0005_01_000004] is running {excess}B beyond \
+             the 'PHYSICAL' memory limit. Current usage: {figures} virtual memory used. Killing container."
+        );
+        assert_eq!(killed(-104, &sentence, 128), limit(used, 128), "{sentence}");
+    }
+    // What would look alike once rounded is not.
+    let close = "Container [pid=1,containerID=container_1_0001_01_000002] is running 4096B beyond the 'PHYSICAL' \
+                 memory limit. Current usage: 2.0 GB of 2 GB physical memory used; 3.1 GB of 4.2 GB virtual memory \
+                 used. Killing container.";
+    assert_eq!(killed(-104, close, 2048), limit(2049, 2048));
+    // Words that nobody knows are no reason to say nothing.
+    assert_eq!(
+        killed(-104, "Container was too hungry.", 512),
+        limit(512, 512)
+    );
+    let strange = "Current usage: lots of 128 MB physical memory used";
+    assert_eq!(killed(-104, strange, 64), limit(64, 64));
+    let huge = "Current usage: 99999999999999999 PB of 9 PB physical memory used";
+    assert_eq!(killed(-104, huge, 64), limit(64, 64));
+}
+
+#[test]
+fn every_status_has_its_meaning() {
+    let completed = |status| ContainerEnd::Completed { status };
+    let fault = |why: &str| ContainerEnd::NodeFault {
+        why: why.to_owned(),
+    };
+    let launch = "[2026-11-15 21:24:47.111]Exception from container-launch.\nContainer id: \
+                  container_1794777875415_0003_01_000002\nExit code: 7\n\n[2026-11-15 21:24:47.276]Container exited \
+                  with a non-zero exit code 7. Error file: prelaunch.err.\nLast 4096 bytes of prelaunch.err :\n\n";
+    let signal = "[2026-11-15 21:24:46.994]Container killed on request. Exit code is 137\n[2026-11-15 21:24:47.002]\
+                  Container exited with a non-zero exit code 137. \n[2026-11-15 21:24:47.003]Killed by external \
+                  signal\n";
+    let table = [
+        (0, "", completed(0)),
+        (7, launch, completed(7)),
+        (137, signal, completed(137)),
+        (143, "", completed(143)),
+        (
+            126,
+            launch,
+            fault(
+                "its node cannot execute `ydl` (code 126): it is made for another kind of processor, or its \
+                 directory is mounted `noexec`",
+            ),
+        ),
+        (
+            127,
+            "bash: ./ydl: No such file or directory",
+            fault("bash: ./ydl: No such file or directory"),
+        ),
+        (154, "", ContainerEnd::NodeLost),
+        (
+            -100,
+            "Container released by application",
+            ContainerEnd::Released,
+        ),
+        (
+            -100,
+            "Container released on a *lost* node",
+            ContainerEnd::NodeLost,
+        ),
+        (
+            -100,
+            "Container of a completed application",
+            ContainerEnd::Released,
+        ),
+        (
+            -100,
+            "Container expired since it was unused",
+            ContainerEnd::Released,
+        ),
+        (-101, "", fault("its disks have failed")),
+        (
+            -101,
+            "1/1 local-dirs have errors: [ /data : Directory is not writable ]",
+            fault("1/1 local-dirs have errors: [ /data : Directory is not writable ]"),
+        ),
+        (
+            -102,
+            "Container preempted by scheduler",
+            ContainerEnd::Preempted,
+        ),
+        (-105, "", ContainerEnd::Released),
+        (-106, "", ContainerEnd::Released),
+        (-107, "", ContainerEnd::Released),
+        (-108, "", ContainerEnd::Preempted),
+        (-109, "", completed(-109)),
+        (-1000, "", fault("its node could not prepare it")),
+        (-77, "", fault("its node ended it with status -77")),
+    ];
+    for (status, words, expected) in table {
+        let end = end_of(ExitStatus::from(status), words, 64);
+        assert_eq!(end, expected, "{status} {words}");
+    }
+}
+
+#[test]
+fn a_file_that_could_not_be_fetched_is_named_in_one_line() {
+    let words = "[2026-11-15 21:24:44.371]Resource hdfs://nn:8020/user/ada/.ydl/content/12.txt changed on src \
+                 filesystem - expected: \"2026-11-15T21:24:41.689+0000\", was: \"2026-11-15T21:24:41.688+0000\"\n\
+                 java.io.IOException: Resource hdfs://nn:8020/user/ada/.ydl/content/12.txt changed on src \
+                 filesystem\n\tat org.apache.hadoop.yarn.util.FSDownload.verifyAndCopy(FSDownload.java:290)\n\n";
+    let said = telling(words).expect("a line");
+    let begins = "Resource hdfs://nn:8020/user/ada/.ydl/content/12.txt changed on src filesystem";
+    assert!(said.starts_with(begins), "{said}");
+    assert!(!said.contains('\n'), "{said}");
+    assert_eq!(telling("\n\tat org.apache.Hadoop\n"), None);
+    assert!(telling(&"x".repeat(100_000)).is_some_and(|said| said.len() < 1000));
+}

@@ -1,0 +1,176 @@
+//! A master's first words to the ResourceManager, and what it is told of an earlier master's containers.
+
+use super::{
+    News, Yarn,
+    constrained::Constrained,
+    hosts::Hosts,
+    launch::Launcher,
+    line::{Held, Line, QUESTION_MAX, Verdict},
+    pace::Pace,
+    setting::YarnSetting,
+    size::Largest,
+    wants::Wants,
+};
+use crate::report::{Exit, Report};
+use std::{collections::BTreeSet, fmt, time::Duration};
+use tokio::{
+    sync::mpsc::{UnboundedSender, unbounded_channel},
+    time::{Instant, sleep_until},
+};
+use yarn_native::{
+    client::Client,
+    config::PlacementHandler,
+    credentials::Identifier,
+    ledger::Ledger,
+    node::{NodeOptions, Nodes},
+    scheduler::{Registered, Registration, Scheduler},
+    types::{ContainerId, NodeState},
+};
+use ydl_core::spec::Deadlines;
+
+/// How long a ResourceManager that is away is waited for at the beginning.
+const REGISTER_MAX: Duration = Duration::from_secs(300);
+/// How long a ResourceManager that was started again may need until all nodes have told it of their containers.
+/// Longer than this agents should not be without their master.
+const RECOVER_MAX: Duration = Duration::from_secs(20);
+
+impl Yarn {
+    /// Registers the master with the ResourceManager. The containers are those of earlier attempts that are still
+    /// the job's, and those that have ended since: their ends follow as events.
+    pub async fn register(
+        setting: YarnSetting,
+    ) -> Result<(Yarn, Vec<ydl_core::ContainerId>), Report> {
+        let (news, heard) = unbounded_channel();
+        let (mut line, registered) = registered(&setting, news.clone()).await?;
+        let live = recovered(&mut line, &registered, &setting).await?;
+        let launcher = Launcher::new(&setting, line.nodes.clone(), news)?;
+        let logs = format!("{}/logs", setting.staged.dir);
+        Ok((Yarn::begin(line, launcher, heard, logs), live))
+    }
+}
+
+async fn registered(
+    setting: &YarnSetting,
+    news: UnboundedSender<News>,
+) -> Result<(Line, Registered), Report> {
+    let config = &setting.config;
+    let wrong = |error: &dyn fmt::Display| {
+        Report::trouble(format!("the Hadoop configuration is of no use: {error}"))
+    };
+    let token = setting.token.clone();
+    let attempt = match Identifier::of(&token) {
+        Ok(Identifier::Master { attempt, .. }) => attempt.parse().ok(),
+        _ => None,
+    };
+    let mut scheduler = Scheduler::from_config(config, token).map_err(|e| wrong(&e))?;
+    let options = NodeOptions::from_config(config).map_err(|e| wrong(&e))?;
+    let client = match setting.identity.clone() {
+        Some(identity) => Some(Client::from_config(config, identity).map_err(|e| wrong(&e))?),
+        None => None,
+    };
+    let expiry = config.master_expiry().map_err(|e| wrong(&e))?;
+    let handler = config.placement_handler().map_err(|e| wrong(&e))?;
+    let (host, port) = match setting.address.rsplit_once(':') {
+        Some((host, port)) => (host, port.parse().ok()),
+        None => (setting.address.as_str(), None),
+    };
+    let registration = Registration {
+        port,
+        tracking_url: setting.tracking_url.clone(),
+        ..Registration::new(host)
+    };
+    let deadline = Instant::now() + REGISTER_MAX;
+    let registered = scheduler.register(&registration, deadline).await;
+    let registered = registered.map_err(|error| {
+        let what = format!("the ResourceManager does not take this master: {error}");
+        let report = Report::new(Exit::Unreachable, what);
+        match error.hint() {
+            Some(hint) => report.hint(hint),
+            None => report,
+        }
+    })?;
+    let nodes = Nodes::new(options);
+    nodes.learn(registered.node_tokens.iter().cloned());
+    let line = Line {
+        scheduler,
+        registration,
+        ledger: Ledger::new(),
+        constrained: Constrained::new(handler == PlacementHandler::Processor),
+        wants: Wants::new(&setting.spec),
+        hosts: hosts(client.as_ref()).await,
+        nodes,
+        client,
+        attempt,
+        held: Default::default(),
+        largest: Largest::of(&registered),
+        pace: Pace::new(expiry, Instant::now()),
+        news,
+        counted: 0,
+        trouble: None,
+    };
+    Ok((line, registered))
+}
+
+/// The nodes, if they can be had quickly: they are a hint.
+async fn hosts(client: Option<&Client>) -> Hosts {
+    let mut hosts = Hosts::default();
+    if let Some(client) = client {
+        let deadline = Instant::now() + QUESTION_MAX;
+        match client.nodes(&[NodeState::Running], deadline).await {
+            Ok(nodes) => hosts.refresh(&nodes),
+            Err(error) => tracing::warn!("the nodes are not known: {error}"),
+        }
+    }
+    hosts
+}
+
+/// What has become of an earlier master's containers. Usually the ResourceManager says so at once; one that was
+/// started again has to hear of them from their nodes first.
+async fn recovered(
+    line: &mut Line,
+    registered: &Registered,
+    setting: &YarnSetting,
+) -> Result<Vec<ydl_core::ContainerId>, Report> {
+    let told = setting
+        .held
+        .iter()
+        .filter_map(|id| id.as_str().parse().ok());
+    let expected: BTreeSet<ContainerId> = told.collect();
+    for id in &expected {
+        line.held.insert(*id, Held::default());
+    }
+    for container in &registered.kept {
+        line.ledger.adopt(container.id);
+        line.hold(container);
+    }
+    let Deadlines { silence, .. } = setting.spec.deadlines;
+    let patience = RECOVER_MAX.min(Duration::from_millis(silence.0) / 2);
+    let end = Instant::now() + patience;
+    let is_untold = |held: &Held| held.node.is_none();
+    while line.held.values().any(is_untold) && Instant::now() < end {
+        sleep_until(line.pace.due()).await;
+        match line.beat().await {
+            None => {}
+            Some(Verdict::Deposed(why)) => return Err(Report::trouble(why)),
+            Some(Verdict::Finished | Verdict::Ended) => {
+                return Err(Report::trouble("the cluster has ended the job"));
+            }
+        }
+    }
+    let untold: BTreeSet<ContainerId> = line
+        .held
+        .iter()
+        .filter(|(_, held)| is_untold(held))
+        .map(|(id, _)| *id)
+        .collect();
+    if !untold.is_empty() {
+        tracing::warn!(
+            "{} containers of an earlier master are not known any more",
+            untold.len()
+        );
+    }
+    line.held.retain(|id, _| !untold.contains(id));
+    let live = line.held.keys().chain(&expected);
+    let live: BTreeSet<&ContainerId> = live.filter(|id| !untold.contains(id)).collect();
+    Ok(live.into_iter().map(|id| id.to_string().into()).collect())
+}

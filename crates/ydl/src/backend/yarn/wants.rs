@@ -1,0 +1,193 @@
+//! From what the core asks for to what is said to the scheduler.
+
+use super::{
+    constrained::Lot,
+    hosts::{Hosts, Wish},
+    size,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use yarn_native::{
+    ledger::{Execution, Key, Places, RackPlace, Want},
+    scheduler::{Constraint, Scope},
+    types::Resource,
+};
+use ydl_core::{
+    Asks, JobSpec, RoleName,
+    spec::{Placement, Resources},
+};
+
+/// All roles are served alike: what tells them apart is their number.
+const PRIORITY: i32 = 1;
+/// Numbers of sizes below that of their role.
+const SIZES_BITS: u32 = 20;
+
+/// What each number stands for, and where each role goes.
+#[derive(Debug)]
+pub(super) struct Wants {
+    roles: Vec<Role>,
+}
+
+#[derive(Debug)]
+struct Role {
+    name: RoleName,
+    label: Option<String>,
+    placement: Placement,
+    /// Sizes that were asked for, in the order of their numbers: a grown task is asked for beside the others.
+    sizes: Vec<Resources>,
+}
+
+/// What is wanted: of the ledger, and with constraints.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Wanted {
+    pub(super) plain: BTreeMap<Key, Want>,
+    pub(super) lots: BTreeMap<Key, Lot>,
+}
+
+impl Wants {
+    pub(super) fn new(spec: &JobSpec) -> Wants {
+        let role = |role: &ydl_core::spec::RoleSpec| {
+            let own = role.placement.node_label.clone();
+            Role {
+                name: role.name.clone(),
+                label: own.or_else(|| spec.on_cluster.node_label.clone()),
+                placement: role.placement.clone(),
+                sizes: Vec::new(),
+            }
+        };
+        Wants {
+            roles: spec.roles.iter().map(role).collect(),
+        }
+    }
+
+    /// The role that containers under this key are for.
+    pub(super) fn role_of(&self, key: Key) -> Option<&RoleName> {
+        let index = usize::try_from(key.allocation >> SIZES_BITS).ok()?;
+        let role = self.roles.get(index.checked_sub(1)?);
+        role.map(|role| &role.name)
+    }
+
+    pub(super) fn wanted(&mut self, asks: &Asks, hosts: &mut Hosts) -> Wanted {
+        let mut wanted = Wanted::default();
+        let avoid: BTreeSet<String> = asks.avoid.iter().map(ToString::to_string).collect();
+        let mut keys = BTreeSet::new();
+        for ask in asks.asks.iter().filter(|ask| ask.count > 0) {
+            let Some((key, role)) = self.key(&ask.role, &ask.resources) else {
+                continue;
+            };
+            let resource = size::to_yarn(&ask.resources);
+            if let Some(constraint) = role.constraint() {
+                let lot = Lot {
+                    count: ask.count,
+                    resource,
+                    tag: role.name.to_string(),
+                    constraint,
+                };
+                wanted.lots.insert(key, lot);
+                continue;
+            }
+            keys.insert(key);
+            let places = role.places(key, ask.count, &resource, &avoid, hosts);
+            let want = Want {
+                count: ask.count,
+                resource,
+                places,
+                label: role.label.clone(),
+                execution: Execution::Guaranteed,
+            };
+            wanted.plain.insert(key, want);
+        }
+        hosts.keep(&keys);
+        wanted
+    }
+
+    /// The number of a size of a role, which it keeps.
+    fn key(&mut self, name: &RoleName, size: &Resources) -> Option<(Key, &Role)> {
+        let index = self.roles.iter().position(|role| role.name == *name)?;
+        let role = &mut self.roles[index];
+        let known = role.sizes.iter().position(|one| one == size);
+        let number = known.unwrap_or_else(|| {
+            role.sizes.push(size.clone());
+            role.sizes.len() - 1
+        });
+        let allocation = ((index as i64 + 1) << SIZES_BITS) | number as i64;
+        let key = Key {
+            priority: PRIORITY,
+            allocation,
+        };
+        Some((key, &self.roles[index]))
+    }
+}
+
+impl Role {
+    /// What cannot be said by naming places.
+    fn constraint(&self) -> Option<Constraint> {
+        let mut all = Vec::new();
+        if let Some(most) = self.placement.most_per_node {
+            // It counts those that are there already.
+            let beside = most.saturating_sub(1);
+            let tag = self.name.to_string();
+            all.push(Constraint::count(Scope::Node, [tag], 0, Some(beside)));
+        }
+        let attributes = self.placement.attributes.iter();
+        all.extend(attributes.map(|(name, value)| attribute(name, value)));
+        if all.is_empty() {
+            return None;
+        }
+        if let Some(label) = &self.label {
+            all.push(Constraint::Label(vec![label.clone()]));
+        }
+        match all.len() {
+            1 => all.pop(),
+            _ => Some(Constraint::All(all)),
+        }
+    }
+
+    fn places(
+        &self,
+        key: Key,
+        count: u32,
+        resource: &Resource,
+        avoid: &BTreeSet<String>,
+        hosts: &mut Hosts,
+    ) -> Places {
+        let racks = self.placement.racks.iter().map(|rack| RackPlace {
+            rack: match rack.starts_with('/') {
+                true => rack.clone(),
+                false => format!("/{rack}"),
+            },
+            count,
+        });
+        let racks: Vec<RackPlace> = racks.collect();
+        let wish = Wish {
+            size: resource,
+            label: self.label.as_deref(),
+            only: &self.placement.nodes,
+            avoid,
+        };
+        let nodes = match racks.is_empty() || !self.placement.nodes.is_empty() {
+            true => hosts.plan(key, count, &wish),
+            false => Vec::new(),
+        };
+        Places {
+            nodes,
+            racks,
+            strict: false,
+        }
+    }
+}
+
+/// Nodes report attributes themselves or have them from an administrator; a bare name means either.
+fn attribute(name: &str, value: &str) -> Constraint {
+    let one = |name: String| Constraint::Attribute {
+        name,
+        value: value.to_owned(),
+        equal: true,
+    };
+    match name.contains('/') {
+        true => one(name.to_owned()),
+        false => Constraint::Any(vec![
+            one(format!("nm.yarn.io/{name}")),
+            one(format!("rm.yarn.io/{name}")),
+        ]),
+    }
+}

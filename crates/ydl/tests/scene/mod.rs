@@ -1,0 +1,406 @@
+//! One real agent, and a master that a test plays.
+
+#![allow(dead_code, reason = "each test uses a part of it")]
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use tempfile::TempDir;
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::AbortHandle,
+    time::{sleep, timeout},
+};
+use yarn_native::credentials::{Credentials, Format};
+use ydl::{
+    agent::setting::{DELIVERED, Delivered, Setting},
+    jobfile,
+    jobs::{Content, JobDir, Offer, Place, Staged, Submitted},
+    talk::{AgentReport, Sync, Synced},
+    wire::{
+        request::{Head, Reply, Request},
+        secret::{Scope, Secret, Token},
+        server::{Limits, listen, serve},
+        tls::Identity,
+    },
+};
+use ydl_core::{
+    Cluster, ContainerId, Exit, JobSpec, Order, Run, Span, TaskId, Time,
+    spec::{Draft, Environment, Output},
+};
+
+/// Far more than anything here takes; reached only when something is wrong.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A question of the agent, and where its answer goes.
+pub struct Asked {
+    pub sync: Sync,
+    /// How long a master without news keeps it.
+    pub hold: Duration,
+    answer: oneshot::Sender<Reply>,
+}
+
+impl Asked {
+    pub fn answer(self, reply: Reply) {
+        // It asks anew when something happens meanwhile, and then nobody waits for this any more.
+        drop(self.answer.send(reply));
+    }
+
+    pub fn order(self, number: u64, order: &Order) {
+        let order = order.clone();
+        self.answer(Reply::json(&Synced { number, order }));
+    }
+}
+
+/// A file system for an agent in a container of a cluster.
+pub struct Store {
+    /// The job's directory.
+    pub dir: String,
+    /// The user's.
+    pub home: String,
+    /// Hadoop's configuration.
+    pub config: BTreeMap<String, String>,
+    pub user: String,
+    /// What is copied where.
+    pub outputs: Vec<(String, String)>,
+}
+
+impl Store {
+    /// Nobody listens at port 1.
+    pub fn none() -> Store {
+        let root = "hdfs://127.0.0.1:1";
+        Store {
+            dir: format!("{root}/user/me/.ydl/jobs/t-aaaaaa"),
+            home: format!("{root}/user/me"),
+            config: BTreeMap::from([("fs.defaultFS".to_owned(), root.to_owned())]),
+            user: "me".to_owned(),
+            outputs: Vec::new(),
+        }
+    }
+}
+
+/// An agent of a job of one task that runs this script.
+pub struct Scene {
+    pub dir: TempDir,
+    pub agent: Child,
+    pub questions: mpsc::Receiver<Asked>,
+    ask: mpsc::Sender<Asked>,
+    tls: Arc<rustls::ServerConfig>,
+    secret: Arc<Secret>,
+    master: AbortHandle,
+}
+
+impl Scene {
+    /// On this machine.
+    pub fn new(script: &str, more: &str) -> Scene {
+        Scene::at(script, more, None)
+    }
+
+    /// As a NodeManager starts it.
+    pub fn in_container(script: &str, more: &str, store: Store) -> Scene {
+        Scene::at(script, more, Some(store))
+    }
+
+    fn at(script: &str, more: &str, store: Option<Store>) -> Scene {
+        let dir = tempfile::tempdir().expect("a directory");
+        let job = JobDir::at(dir.path());
+        let file = dir.path().join("job.yaml");
+        let script = serde_json::to_string(script).expect("a string");
+        let yaml = format!("name: t\nroles: {{worker: {{shell: {script}}}}}\n{more}\n");
+        std::fs::write(&file, yaml).expect("a job file");
+        let job_file = jobfile::load(&file).and_then(|file| file.job());
+        let mut draft = Draft::from(job_file.expect("a job"));
+        if let Some(store) = &store {
+            let output = |(from, to): &(String, String)| Output {
+                from: from.clone(),
+                to: to.clone(),
+            };
+            draft.outputs = store.outputs.iter().map(output).collect();
+            draft.environment = Environment::Archive("env.tar.gz".to_owned());
+            std::fs::create_dir_all(dir.path().join("environment/venv/bin")).expect("a directory");
+        }
+        let submitted = Submitted {
+            id: "t-aaaaaa".to_owned(),
+            at: Time(0),
+            from: dir.path().to_owned(),
+            spec: JobSpec::new(draft).expect("a job"),
+            place: place(store.as_ref()),
+        };
+        let json = serde_json::to_vec(&submitted).expect("json");
+        std::fs::write(job.submitted_file(), json).expect("job.json");
+
+        let (identity, secret) = (Identity::generate().unwrap(), Secret::random().unwrap());
+        std::fs::write(job.certificate_file(), identity.certificate_pem()).unwrap();
+        let (tls, secret) = (identity.server().unwrap(), Arc::new(secret));
+        let (ask, questions) = mpsc::channel::<Asked>(16);
+        let (address, master) = open_doors(ask.clone(), Arc::clone(&tls), Arc::clone(&secret));
+        let container = ContainerId::from("container_1");
+        let place = job.container(&container);
+        let setting = Setting {
+            job: dir.path().to_owned(),
+            container,
+            master: address,
+            host: "127.0.0.1".to_owned(),
+            staging: None,
+        };
+        let log = std::fs::File::create(dir.path().join("agent.log")).expect("a log");
+        let mut agent = Command::new(env!("CARGO_BIN_EXE_ydl"));
+        agent.arg("agent").stdin(Stdio::null()).stderr(log);
+        match store {
+            None => {
+                let token = |scope: Scope| secret.token(&scope);
+                setting.write(&place, token).expect("a setting");
+                agent.arg(&place);
+            }
+            Some(store) => {
+                let tokens = dir.path().join("container_tokens");
+                agent
+                    .current_dir(dir.path())
+                    .env("HADOOP_TOKEN_FILE_LOCATION", tokens)
+                    .env("NM_HOST", "127.0.0.1")
+                    .env("USER", &store.user)
+                    .env("CUDA_VISIBLE_DEVICES", "3,5");
+                deliver(dir.path(), setting, store, &secret);
+            }
+        }
+        let agent = agent.spawn().expect("an agent");
+        Scene {
+            dir,
+            agent,
+            questions,
+            ask,
+            tls,
+            secret,
+            master,
+        }
+    }
+
+    /// The master is gone, and another is at the address that is returned.
+    pub fn another_master(&mut self) -> String {
+        self.master.abort();
+        let (ask, tls) = (self.ask.clone(), Arc::clone(&self.tls));
+        let (address, master) = open_doors(ask, tls, Arc::clone(&self.secret));
+        self.master = master;
+        address
+    }
+
+    /// What the agent itself has to say.
+    pub fn words(&self) -> String {
+        std::fs::read_to_string(self.dir.path().join("agent.log")).unwrap_or_default()
+    }
+
+    /// Orders the program to run. What comes of it is reported next, and may be its end already.
+    pub async fn start(&mut self) {
+        self.next().await.order(1, &wait(1));
+        self.report().await.order(2, &run(1));
+    }
+
+    /// Keeps the agent content until `done`.
+    pub async fn until(&mut self, what: &str, mut done: impl AsyncFnMut(&mut Scene) -> bool) {
+        let end = Instant::now() + 2 * PATIENCE;
+        while !done(self).await {
+            assert!(Instant::now() < end, "no {what}; {}", self.words());
+            if let Ok(Some(asked)) = timeout(Duration::from_millis(50), self.questions.recv()).await
+            {
+                asked.answer(Reply::empty());
+            }
+        }
+    }
+
+    /// Waits for the program's end, then has everything saved; what could not be is returned.
+    pub async fn end(&mut self) -> (Exit, Option<String>) {
+        let exited = |it: &AgentReport| match it {
+            AgentReport::Exited { exit, .. } => Some(exit.clone()),
+            _ => None,
+        };
+        let patience = Instant::now() + 2 * PATIENCE;
+        let exit = loop {
+            assert!(Instant::now() < patience, "no end; {}", self.words());
+            let asked = self.report().await;
+            let exit = asked.sync.reports.iter().find_map(exited);
+            match exit {
+                Some(exit) => {
+                    asked.order(9, &stop());
+                    break exit;
+                }
+                None => asked.answer(Reply::empty()),
+            }
+        };
+        let saved = |it: &AgentReport| match it {
+            AgentReport::Saved { error } => Some(error.clone()),
+            _ => None,
+        };
+        loop {
+            let asked = self.report().await;
+            let error = asked.sync.reports.iter().find_map(saved);
+            asked.answer(Reply::empty());
+            if let Some(error) = error {
+                return (exit, error);
+            }
+        }
+    }
+
+    pub async fn next(&mut self) -> Asked {
+        let next = timeout(PATIENCE, self.questions.recv()).await;
+        next.expect("the agent asks").expect("the server lives")
+    }
+
+    /// The first question that says something; others are told that nothing is new, after a while.
+    pub async fn report(&mut self) -> Asked {
+        let end = Instant::now() + 2 * PATIENCE;
+        loop {
+            assert!(Instant::now() < end, "nothing to say; {}", self.words());
+            let asked = self.next().await;
+            if !asked.sync.reports.is_empty() {
+                return asked;
+            }
+            asked.answer(Reply::empty());
+        }
+    }
+
+    pub async fn left(&mut self) -> ExitStatus {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            // Questions that nobody will answer are thrown away.
+            while self.questions.try_recv().is_ok() {}
+            if let Some(status) = self.agent.try_wait().expect("a child") {
+                return status;
+            }
+            assert!(Instant::now() < end, "the agent does not leave");
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    pub fn log(&self) -> PathBuf {
+        self.dir.path().join("logs/worker/0/1/stdout.0")
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        // It may have left already.
+        let _ = self.agent.kill();
+        let _ = self.agent.wait();
+    }
+}
+
+fn place(store: Option<&Store>) -> Place {
+    let Some(store) = store else {
+        return Place::Local(Offer {
+            memory_mib: 1024,
+            vcores: 1,
+            gpus: Vec::new(),
+        });
+    };
+    let binary = Content {
+        url: format!("{}/ydl", store.home),
+        bytes: 1,
+        modified_ms: 1,
+        unpack: false,
+        own: false,
+    };
+    Place::Yarn(Staged {
+        dir: store.dir.clone(),
+        home: store.home.clone(),
+        binary,
+        files: BTreeMap::new(),
+        environment: None,
+    })
+}
+
+/// What an agent on a cluster finds: credentials with its setting in them, and the client's configuration.
+fn deliver(dir: &Path, setting: Setting, store: Store, secret: &Secret) {
+    let name = setting.container.as_str().to_owned();
+    let token = |scope: Scope| secret.token(&scope).expect("a token").as_str().to_owned();
+    let delivered = Delivered {
+        agent_token: token(Scope::Agent(name.clone())),
+        program_token: token(Scope::Program(name)),
+        setting: Setting {
+            job: PathBuf::new(),
+            host: String::new(),
+            staging: Some(store.dir),
+            ..setting
+        },
+    };
+    let mut credentials = Credentials::default();
+    let json = serde_json::to_vec(&delivered).expect("json");
+    credentials.set_secret(DELIVERED, json);
+    let file = dir.join("container_tokens");
+    credentials.write(&file, Format::Writable).expect("a file");
+    let config = serde_json::to_vec(&store.config).expect("json");
+    std::fs::write(dir.join("hadoop.json"), config).expect("a configuration");
+}
+
+/// A master at a new address, whose questions the test answers.
+fn open_doors(
+    ask: mpsc::Sender<Asked>,
+    tls: Arc<rustls::ServerConfig>,
+    secret: Arc<Secret>,
+) -> (String, AbortHandle) {
+    let listener = listen("127.0.0.1:0".parse().unwrap()).expect("a socket");
+    let address = listener.local_addr().unwrap().to_string();
+    let admit = move |head: &Head| {
+        let bearer = head.bearer.as_ref().map_or("", Token::as_str);
+        secret.verify(bearer).ok_or_else(Reply::empty)
+    };
+    let answer = move |_: Scope, request: Request| {
+        let ask = ask.clone();
+        async move {
+            let sync = serde_json::from_slice(&request.body).expect("a question");
+            let hold = request.head.query["wait_ms"].parse().expect("a number");
+            let hold = Duration::from_millis(hold);
+            let (answer, answered) = oneshot::channel();
+            // The test may be over.
+            let _ = ask.send(Asked { sync, hold, answer }).await;
+            match answered.await {
+                Ok(reply) => reply,
+                // Thrown away: it is never answered.
+                Err(_) => std::future::pending().await,
+            }
+        }
+    };
+    let never = std::future::pending();
+    let serving = tokio::spawn(serve(
+        listener,
+        tls,
+        Limits::default(),
+        never,
+        admit,
+        answer,
+    ));
+    (address, serving.abort_handle())
+}
+
+pub fn wait(round: u32) -> Order {
+    Order::Wait {
+        round,
+        task: task(),
+        ports: Vec::new(),
+        slot: (0, 1),
+        grace: Span::seconds(1),
+    }
+}
+
+pub fn run(round: u32) -> Order {
+    Order::Run(Run {
+        task: task(),
+        round,
+        attempt: 1,
+        cluster: Arc::new(Cluster::default()),
+    })
+}
+
+pub fn stop() -> Order {
+    Order::Stop {
+        grace: Span::seconds(1),
+        save: true,
+    }
+}
+
+pub fn task() -> TaskId {
+    "worker:0".parse().expect("a task")
+}

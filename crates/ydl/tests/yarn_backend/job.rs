@@ -1,0 +1,420 @@
+//! A job of a test: the backend, driven as a master's loop drives it, with a script in the place of the agent.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::unix::fs::{MetadataExt, PermissionsExt},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+use testbed::Cluster;
+use tokio::time::{Instant, sleep, timeout};
+use yarn_native::{
+    Token,
+    client::{Client, Submission},
+    config::{Config, Environment},
+    credentials::Credentials,
+    security::Identity,
+    types::{ApplicationId, ApplicationReport},
+};
+use ydl::{
+    backend::{
+        Backend, Launch,
+        yarn::{Yarn, YarnSetting},
+    },
+    jobs::{Content, Staged},
+    wire::secret::Secret,
+};
+use ydl_core::{
+    Ask, Asks, ContainerEnd, ContainerId, Draft, Event, Framework, Grant, JobSpec, NodeName,
+    Outcome, RoleName, TaskId,
+    spec::{
+        self, Backoff, Blame, Command, Completion, Deadlines, Gang, OnCluster, Placement,
+        PortRange, Resources, Restart, RoleSpec, Scope,
+    },
+    time::Span,
+};
+
+pub const WAIT: Duration = Duration::from_secs(60);
+
+pub fn soon() -> Instant {
+    Instant::now() + WAIT
+}
+
+/// What stands in the place of the agent: it does what a file named like its container says, once there is one.
+/// Bounded, so that nothing is left behind by a test that fails.
+const SCRIPT: &str = "#!/bin/bash\nfor i in {1..2400}; do\n\
+    test -e SCRATCH/$CONTAINER_ID && . SCRATCH/$CONTAINER_ID\nsleep 0.05\ndone\nexit 99\n";
+
+pub struct Job {
+    pub yarn: Yarn,
+    pub client: Client,
+    pub id: ApplicationId,
+    pub secret: Arc<Secret>,
+    scratch: PathBuf,
+    /// Everything that happened.
+    pub events: Vec<Event>,
+    /// What is still wanted, by role and size.
+    wanted: BTreeMap<(RoleName, Resources), u32>,
+    avoid: Vec<NodeName>,
+    said: Asks,
+    /// Grants that were not handed out yet.
+    granted: Vec<Grant>,
+}
+
+/// What a test may want to be otherwise.
+pub struct Plan {
+    pub name: &'static str,
+    pub queue: &'static str,
+    pub roles: Vec<(&'static str, Placement)>,
+    pub on_cluster: OnCluster,
+    pub script: Option<&'static str>,
+    pub files: BTreeMap<String, Content>,
+}
+
+impl Plan {
+    pub fn new(name: &'static str) -> Plan {
+        Plan {
+            name,
+            queue: "default",
+            roles: vec![("worker", Placement::default())],
+            on_cluster: OnCluster::default(),
+            script: None,
+            files: BTreeMap::new(),
+        }
+    }
+}
+
+pub fn size(memory_mib: u64) -> Resources {
+    Resources {
+        memory_mib,
+        vcores: 1,
+        ..Resources::default()
+    }
+}
+
+pub fn small() -> Resources {
+    size(64)
+}
+
+fn job_spec(plan: &Plan) -> JobSpec {
+    let backoff = Backoff {
+        first: Span::seconds(1),
+        most: Span::minutes(1),
+    };
+    let role = |(name, placement): &(&str, Placement)| RoleSpec {
+        name: RoleName::from(*name),
+        instances: 1,
+        resources: small(),
+        command: Command::Program(vec!["true".to_owned()]),
+        env: BTreeMap::new(),
+        restart: Restart {
+            scope: Scope::Task,
+            limit: 0,
+            backoff,
+            window: None,
+        },
+        completion: Completion::All,
+        tolerate: 0,
+        memory_growth: None,
+        ports: Vec::new(),
+        placement: placement.clone(),
+    };
+    let draft = Draft {
+        name: plan.name.to_owned(),
+        framework: Framework::None,
+        environment: spec::Environment::System,
+        files: Vec::new(),
+        roles: plan.roles.iter().map(role).collect(),
+        outputs: Vec::new(),
+        env: BTreeMap::new(),
+        gang: Gang {
+            together: false,
+            hold: Span::minutes(5),
+            retries: 0,
+            backoff,
+        },
+        deadlines: Deadlines::default(),
+        blame: Blame::default(),
+        ports: PortRange::default(),
+        on_cluster: plan.on_cluster.clone(),
+    };
+    JobSpec::new(draft).expect("a valid job")
+}
+
+pub fn content(path: &Path) -> Content {
+    let about = fs::metadata(path).expect("a file");
+    let modified = about.mtime() * 1000 + about.mtime_nsec() / 1_000_000;
+    Content {
+        url: format!("file://{}", path.display()),
+        bytes: about.len(),
+        modified_ms: modified as u64,
+        unpack: false,
+        own: true,
+    }
+}
+
+pub fn client(cluster: &Cluster) -> (Config, Client) {
+    let directory = [cluster.configuration()];
+    let config = Config::from_directories(&directory, Environment::of_process());
+    let config = config.expect("a configuration");
+    let client = Client::from_config(&config, Identity::simple(cluster.own_user()));
+    (config, client.expect("a client"))
+}
+
+async fn submit(client: &Client, plan: &Plan) -> (ApplicationId, Token) {
+    let id = client.new_application(soon()).await.expect("an id").id;
+    let submission = Submission {
+        unmanaged: true,
+        keep_containers: true,
+        queue: plan.queue.into(),
+        ..Submission::new(id, plan.name)
+    };
+    client.submit(&submission, soon()).await.expect("submitted");
+    let deadline = soon();
+    loop {
+        // It is there until the master registers.
+        if let Some(token) = client.master_token(id, deadline).await.expect("a report") {
+            return (id, token);
+        }
+        assert!(Instant::now() < deadline, "no token came");
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// What a job begins with; what an application needs to begin again is kept.
+pub struct Begin {
+    config: Config,
+    pub client: Client,
+    pub id: ApplicationId,
+    token: Token,
+    user: String,
+    spec: JobSpec,
+    staged: Staged,
+    secret: Arc<Secret>,
+    scratch: PathBuf,
+}
+
+impl Begin {
+    pub async fn new(cluster: &Cluster, plan: Plan) -> Begin {
+        let scratch = cluster.directory().join("scratch").join(plan.name);
+        fs::create_dir_all(&scratch).expect("a directory");
+        let binary = scratch.join("ydl");
+        let script = plan.script.unwrap_or(SCRIPT);
+        let script = script.replace("SCRATCH", &scratch.display().to_string());
+        fs::write(&binary, script).expect("a script");
+        fs::set_permissions(&binary, fs::Permissions::from_mode(0o755)).expect("a mode");
+        fs::write(scratch.join("job.json"), "{}").expect("a file");
+        let (config, client) = client(cluster);
+        let (id, token) = submit(&client, &plan).await;
+        Begin {
+            config,
+            client,
+            id,
+            token,
+            user: cluster.own_user(),
+            spec: job_spec(&plan),
+            staged: Staged {
+                dir: format!("hdfs://nowhere/jobs/{id}"),
+                home: "hdfs://nowhere/".to_owned(),
+                binary: content(&binary),
+                files: plan.files,
+                environment: None,
+            },
+            secret: Arc::new(Secret::random().expect("random bytes")),
+            scratch,
+        }
+    }
+
+    /// A master that knows of these containers, and those that it is told to be alive.
+    pub async fn register(&self, held: Vec<ContainerId>) -> (Job, Vec<ContainerId>) {
+        let own = self.scratch.join("job.json");
+        let setting = YarnSetting {
+            config: self.config.clone(),
+            token: self.token.clone(),
+            identity: Some(Identity::simple(self.user.clone())),
+            spec: self.spec.clone(),
+            staged: self.staged.clone(),
+            own: BTreeMap::from([("job.json".to_owned(), content(&own))]),
+            secret: self.secret.clone(),
+            agent_credentials: Credentials::default(),
+            address: "127.0.0.1:4711".to_owned(),
+            tracking_url: String::new(),
+            held,
+        };
+        let (yarn, live) = Yarn::register(setting).await.expect("registered");
+        let job = Job {
+            yarn,
+            client: self.client.clone(),
+            id: self.id,
+            secret: self.secret.clone(),
+            scratch: self.scratch.clone(),
+            events: Vec::new(),
+            wanted: BTreeMap::new(),
+            avoid: Vec::new(),
+            said: Asks::default(),
+            granted: Vec::new(),
+        };
+        (job, live)
+    }
+}
+
+impl Job {
+    pub async fn new(cluster: &Cluster, plan: Plan) -> Job {
+        let begin = Begin::new(cluster, plan).await;
+        begin.register(Vec::new()).await.0
+    }
+
+    pub fn scratch(&self) -> &Path {
+        &self.scratch
+    }
+
+    fn say(&mut self) {
+        let asks = self.wanted.iter().filter(|(_, count)| **count > 0);
+        let ask = |((role, resources), count): (&(RoleName, Resources), &u32)| Ask {
+            role: role.clone(),
+            resources: resources.clone(),
+            count: *count,
+        };
+        let asks = Asks {
+            asks: asks.map(ask).collect(),
+            avoid: self.avoid.clone(),
+        };
+        // A master says what it wants when it has changed.
+        if asks != self.said {
+            self.said = asks.clone();
+            self.yarn.want(asks);
+        }
+    }
+
+    pub fn want(&mut self, role: &str, count: u32, size: &Resources) {
+        let key = (RoleName::from(role), size.clone());
+        *self.wanted.entry(key).or_default() += count;
+        self.say();
+    }
+
+    pub fn forgo(&mut self) {
+        self.wanted.clear();
+        self.say();
+    }
+
+    pub fn avoid(&mut self, hosts: &[&str]) {
+        self.avoid = hosts.iter().map(|host| NodeName::from(*host)).collect();
+        self.say();
+    }
+
+    /// What happens next, within reason.
+    pub async fn next(&mut self) -> Event {
+        let event = timeout(WAIT, self.yarn.next()).await;
+        let event = event.unwrap_or_else(|_| panic!("nothing happened; before: {:?}", self.events));
+        let event = event.expect("not deposed");
+        if let Event::Granted { grants } = &event {
+            for grant in grants {
+                // Grants may be larger than what was asked.
+                let mut asks = self.wanted.iter_mut();
+                let ask = asks.find(|((role, size), count)| {
+                    *role == grant.role
+                        && size.memory_mib <= grant.resources.memory_mib
+                        && **count > 0
+                });
+                match ask {
+                    Some((_, count)) => {
+                        *count -= 1;
+                        self.granted.push(grant.clone());
+                    }
+                    None => panic!("not asked for: {grant:?}; before: {:?}", self.events),
+                }
+            }
+            self.say();
+        }
+        self.events.push(event.clone());
+        event
+    }
+
+    pub async fn until<T>(&mut self, what: &str, fact: impl Fn(&Job) -> Option<T>) -> T {
+        let deadline = soon();
+        loop {
+            if let Some(value) = fact(self) {
+                return value;
+            }
+            assert!(
+                Instant::now() < deadline,
+                "no {what}; events: {:?}",
+                self.events
+            );
+            self.next().await;
+        }
+    }
+
+    /// Containers, once they are there.
+    pub async fn granted(&mut self, count: usize) -> Vec<Grant> {
+        self.until("grants", |job| (job.granted.len() >= count).then_some(()))
+            .await;
+        self.granted.drain(..count).collect()
+    }
+
+    pub async fn obtain(&mut self, role: &str, count: u32, size: &Resources) -> Vec<Grant> {
+        self.want(role, count, size);
+        self.granted(count as usize).await
+    }
+
+    pub fn launch(&mut self, grant: &Grant) {
+        let launch = Launch {
+            task: TaskId {
+                role: grant.role.clone(),
+                index: 0,
+            },
+            resources: grant.resources.clone(),
+        };
+        self.yarn.launch(grant.container.clone(), launch);
+    }
+
+    /// Starts them all, and waits until that is known.
+    pub async fn start(&mut self, grants: &[Grant]) {
+        for grant in grants {
+            self.launch(grant);
+        }
+        for grant in grants {
+            let container = grant.container.clone();
+            let launched = Event::Launched { container };
+            self.until("launch", |job| job.events.contains(&launched).then_some(()))
+                .await;
+        }
+    }
+
+    /// Tells a container what to do.
+    pub fn tell(&self, container: &ContainerId, what: &str) {
+        let aside = self.scratch.join("aside");
+        fs::write(&aside, format!("{what}\n")).expect("a file");
+        fs::rename(&aside, self.scratch.join(container.as_str())).expect("a name");
+    }
+
+    pub fn ended(&self, container: &ContainerId) -> Option<ContainerEnd> {
+        self.events.iter().find_map(|event| match event {
+            Event::Ended { containers } => containers
+                .iter()
+                .find(|(id, _)| id == container)
+                .map(|(_, end)| end.clone()),
+            _ => None,
+        })
+    }
+
+    pub async fn end_of(&mut self, container: &ContainerId) -> ContainerEnd {
+        self.until("end", |job| job.ended(container)).await
+    }
+
+    pub async fn close(mut self, outcome: Outcome) -> ApplicationReport {
+        self.yarn.close(&outcome).await;
+        let deadline = soon();
+        loop {
+            let report = self.client.application(self.id, deadline).await;
+            let report = report.expect("a report");
+            if report.state.is_over() {
+                return report;
+            }
+            assert!(Instant::now() < deadline, "{report:?}");
+            sleep(Duration::from_millis(50)).await;
+        }
+    }
+}
