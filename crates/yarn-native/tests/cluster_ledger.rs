@@ -58,6 +58,7 @@ impl Wanting<'_> {
             other => other?,
         };
         self.master.nodes.learn(answer.node_tokens.iter().cloned());
+        assert_eq!(answer.granted.len(), taken.wanted.len());
         self.surplus += taken.surplus.len();
         for container in &answer.granted {
             self.held.insert(container.id, container.clone());

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use cluster_support::{
-    Master, line, options, registration, scratch, small, soon, version, wait_then_exit,
+    Master, begun, line, options, registration, scratch, small, soon, version, wait_then_exit,
 };
 use testbed::{Cluster, Version};
 use tokio::time::sleep;
@@ -79,7 +79,7 @@ async fn each_way_to_end_a_container_has_its_status() {
         master.start(container, &stay).await;
     }
     for container in [stopped, signalled] {
-        master.until_running(container).await;
+        begun(&never, container.id).await;
     }
     let stop = [stopped.id];
     let each = master.nodes.stop(&stopped.node, &stop, soon()).await;
@@ -326,7 +326,8 @@ async fn a_placement_constraint_spreads_containers_one_for_each_node() {
         request_id: 500,
         tags: BTreeSet::from(["worker".to_owned()]),
         resource: small(),
-        count: 3,
+        // One more than there are nodes for.
+        count: 4,
         constraint: Some(Constraint::away(Scope::Node, ["worker"])),
         execution: ExecutionType::Guaranteed,
     };
@@ -343,7 +344,14 @@ async fn a_placement_constraint_spreads_containers_one_for_each_node() {
     } else {
         let containers = master.of_request(500, 3).await;
         let hosts: BTreeSet<_> = containers.iter().map(|c| &c.node.host).collect();
-        assert_eq!(hosts.len(), 3, "{hosts:?}");
+        assert_eq!((containers.len(), hosts.len()), (3, 3), "{hosts:?}");
+        // What comes after the fourth is granted, and the fourth is not.
+        let after = Ask {
+            priority: 9,
+            ..Ask::anywhere(501, small(), 1)
+        };
+        master.obtain_by(vec![after], 1).await;
+        assert_eq!(master.granted, []);
         assert!(containers.iter().all(|c| c.tags == ["worker"]));
     }
     master.finish().await;

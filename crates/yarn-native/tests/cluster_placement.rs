@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use cluster_support::{
-    Master, client, end_of, options, scratch, small, soon, turn, version, wait_then_exit,
+    Master, begun, client, end_of, options, scratch, small, soon, turn, version, wait_then_exit,
 };
 use testbed::{Cluster, Label, Options, Version};
 use yarn_native::client::{Client, Submission};
@@ -155,11 +155,12 @@ async fn each_of_three_nodes_runs_a_command(master: &mut Master, directory: &Pat
 }
 
 async fn each_end_has_its_status(master: &mut Master, directory: &Path) {
-    let stay = wait_then_exit(&directory.join("never"), 0);
+    let never = directory.join("never");
+    let stay = wait_then_exit(&never, 0);
     let containers = master.obtain(3, small()).await;
     for container in &containers {
         master.start(container, &stay).await;
-        master.until_running(container).await;
+        begun(&never, container.id).await;
     }
     let [stopped, released, lost] = &containers[..] else {
         panic!("{containers:?}");
@@ -269,7 +270,8 @@ async fn a_constraint_spreads(master: &mut Master) {
         request_id: 500,
         tags: BTreeSet::from(["worker".to_owned()]),
         resource: small(),
-        count: 3,
+        // One more than there are nodes for.
+        count: 4,
         constraint: Some(Constraint::away(Scope::Node, ["worker"])),
         execution: ExecutionType::Guaranteed,
     };
@@ -287,6 +289,13 @@ async fn a_constraint_spreads(master: &mut Master) {
     }
     let containers = master.of_request(500, 3).await;
     let hosts: BTreeSet<_> = containers.iter().map(|c| &c.node.host).collect();
-    assert_eq!(hosts.len(), 3, "{hosts:?}");
+    assert_eq!((containers.len(), hosts.len()), (3, 3), "{hosts:?}");
+    // What comes after the fourth is granted, and the fourth is not.
+    let after = Ask {
+        priority: 9,
+        ..Ask::anywhere(501, small(), 1)
+    };
+    master.obtain_by(vec![after], 1).await;
+    assert_eq!(master.granted, []);
     assert!(containers.iter().all(|c| c.tags == ["worker"]));
 }

@@ -63,13 +63,23 @@ pub fn scratch(cluster: &Cluster, name: &str) -> PathBuf {
     path
 }
 
-/// A command that waits for a file and then ends with a code.
+/// A command that waits for a file and then ends with a code. Before, it makes a file of its own.
 pub fn wait_then_exit(file: &Path, code: i32) -> LaunchContext {
     let file = file.display();
     // Bounded, so that nothing is left behind by a test that fails.
     LaunchContext::command(format!(
-        "for i in {{1..2000}}; do test -e {file} && exit {code}; sleep 0.1; done; exit 99"
+        "touch {file}.$CONTAINER_ID; for i in {{1..2000}}; do test -e {file} && exit {code}; sleep 0.1; done; exit 99"
     ))
+}
+
+/// Until the process of [`wait_then_exit`] lives. Its node says that a container runs before that, and
+/// nobody would hear a signal.
+pub async fn begun(file: &Path, id: ContainerId) {
+    let (path, deadline) = (format!("{}.{id}", file.display()), soon());
+    while !Path::new(&path).exists() {
+        assert!(Instant::now() < deadline, "waited in vain for {path}");
+        sleep(Duration::from_millis(50)).await;
+    }
 }
 
 pub struct Master {
@@ -280,7 +290,7 @@ impl Master {
         self.end_of(container.id).await
     }
 
-    /// Until a node says that a container runs; one that has not begun would end in another way.
+    /// Until a node says that a container runs: its process will, or does.
     pub async fn until_running(&self, container: &Container) {
         let deadline = soon();
         loop {
