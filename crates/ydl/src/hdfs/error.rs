@@ -34,6 +34,8 @@ pub enum Kind {
     NoProof,
     /// Somebody else has taken the file over; what was not synced is lost, and nothing more can be written.
     LeaseLost,
+    /// The servers are behind with what was written already; a little later they take more.
+    Behind,
     /// Nobody answered, or not in time. Trying again later may help.
     Unreachable,
     /// What the user or the configuration says makes no sense.
@@ -60,7 +62,7 @@ impl HdfsError {
     pub fn may_pass(&self) -> bool {
         matches!(
             self.kind,
-            Kind::Unreachable | Kind::SafeMode | Kind::NoSpace
+            Kind::Unreachable | Kind::SafeMode | Kind::NoSpace | Kind::Behind
         )
     }
 }

@@ -105,6 +105,9 @@ impl About {
                     .hint("ask its owner for access, or name another directory with `staging:`")
             }
             "SafeModeException" => self.safe_mode(),
+            "NotReplicatedYetException" => {
+                self.failed(Kind::Behind, "the DataNodes are behind with what came before")
+            }
             "RetriableException" if line.contains("safe mode") => self.safe_mode(),
             "StandbyException" => self
                 .failed(

@@ -4,10 +4,13 @@ use super::{
     connect::Hdfs,
     error::{HdfsError, Kind},
 };
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use hdfs_native::{WriteOptions, file::FileWriter};
 use std::{fmt, future::Future};
 use tokio::time::Instant;
+
+/// How often one write goes on after the servers were behind.
+const RESUMES_MAX: usize = 16;
 
 /// A file that grows. Until it is closed, readers see its full blocks alone, whatever was synced; [`Hdfs::recover`] closes
 /// one whose writer has died. After an error nothing more can be written to it: what was synced stays, the rest may be lost.
@@ -15,6 +18,8 @@ pub struct Writer {
     hdfs: Hdfs,
     place: String,
     file: Option<FileWriter>,
+    /// How long the file is, as far as the DataNodes have taken it.
+    length: u64,
     written: u64,
 }
 
@@ -38,6 +43,7 @@ impl Hdfs {
             hdfs: self.clone(),
             place: place.to_owned(),
             file: Some(file),
+            length: 0,
             written: 0,
         })
     }
@@ -45,6 +51,7 @@ impl Hdfs {
     /// A file that exists and is closed, to be written on.
     pub async fn append(&self, place: &str, deadline: Instant) -> Result<Writer, HdfsError> {
         let (client, path) = (self.client.clone(), self.path(place)?);
+        let before = self.stat(place, deadline).await?;
         let call = async move { client.append(&path).await };
         let file = self
             .call(self.about("write to", place), deadline, call)
@@ -53,6 +60,7 @@ impl Hdfs {
             hdfs: self.clone(),
             place: place.to_owned(),
             file: Some(file),
+            length: before.map_or(0, |entry| entry.bytes),
             written: 0,
         })
     }
@@ -65,20 +73,53 @@ impl fmt::Debug for Writer {
 }
 
 impl Writer {
-    /// Adds bytes. They reach readers, and survive this process, with the next [`Writer::sync`].
+    /// Adds bytes. They survive this process with the next [`Writer::sync`].
     pub async fn write(
         &mut self,
         bytes: impl Into<Bytes>,
         deadline: Instant,
     ) -> Result<(), HdfsError> {
-        let bytes = bytes.into();
-        let length = bytes.len() as u64;
-        self.step(deadline, |mut file| async move {
-            let done = file.write_bytes(bytes).await.map(|_| ());
-            (file, done)
-        })
-        .await?;
-        self.written += length;
+        let mut rest = bytes.into();
+        let length = rest.len() as u64;
+        for _ in 0..RESUMES_MAX {
+            let some = rest.clone();
+            let step = self.step(deadline, |mut file| async move {
+                let done = file.write_bytes(some).await.map(|_| ());
+                (file, done)
+            });
+            match step.await {
+                Ok(()) => {
+                    self.length += rest.len() as u64;
+                    self.written += length;
+                    return Ok(());
+                }
+                Err(error) if error.kind == Kind::Behind => {
+                    self.resume(&mut rest, deadline).await?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let about = self.hdfs.about("write", &self.place);
+        Err(about.failed(Kind::Behind, "the DataNodes stay behind"))
+    }
+
+    /// Goes on where a new block was refused because the NameNode had not yet heard of the one before. Hadoop's own client
+    /// asks again; the library below forgets what it needs for that, so that the file is closed as far as it is and
+    /// written on. `rest` becomes what is still to be written.
+    async fn resume(&mut self, rest: &mut Bytes, deadline: Instant) -> Result<(), HdfsError> {
+        let about = self.hdfs.about("write", &self.place);
+        if !self.is_ours(deadline).await {
+            return Err(about.failed(Kind::LeaseLost, "somebody else has taken it over"));
+        }
+        self.hdfs.recover(&self.place, deadline).await?;
+        let again = self.hdfs.append(&self.place, deadline).await?;
+        let taken = again.length.checked_sub(self.length);
+        match taken.and_then(|taken| usize::try_from(taken).ok()) {
+            Some(taken) if taken <= rest.len() => rest.advance(taken),
+            _ => return Err(about.failed(Kind::Other, "a part of it was lost")),
+        }
+        self.length = again.length;
+        self.file = again.file;
         Ok(())
     }
 
