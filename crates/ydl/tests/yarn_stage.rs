@@ -789,6 +789,43 @@ async fn what_was_synced_survives_its_writer_and_shuts_it_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_datanode_that_is_away_is_not_mistaken_for_a_newer_writer() {
+    let (place, quiet) = playground("away").await;
+    let hdfs = hdfs("alice").await;
+    let file = format!("{place}/journal.1");
+    let mut writer = hdfs.create(&file, 0o600, soon()).await.expect("a file");
+    writer.write("one\n", soon()).await.expect("written");
+    writer.sync(soon()).await.expect("synced");
+    drop(quiet);
+    let alone = QUIET.write().await;
+    cluster().kill("dn").expect("killed");
+    let mut failed = writer.write("two\n", soon()).await;
+    if failed.is_ok() {
+        failed = writer.sync(soon()).await;
+    }
+    let error = failed.expect_err("nobody takes it");
+    assert_eq!(error.kind, Kind::Unreachable, "{error}");
+    let again = writer
+        .write("three\n", soon())
+        .await
+        .expect_err("broken for good");
+    assert!(again.what.contains("an earlier write"), "{again}");
+    cluster().start_daemon("dn").expect("started");
+    cluster().wait_hdfs().expect("ready");
+    hdfs.recover(&file, soon()).await.expect("closed");
+    let kept = hdfs.read_whole(&file, 100, soon()).await.expect("read");
+    assert!(
+        kept.starts_with(b"one\n"),
+        "what was synced is there: {kept:?}"
+    );
+    let next = format!("{place}/journal.1.1");
+    hdfs.write_whole(&next, "two\n", 0o600, soon())
+        .await
+        .expect("written");
+    drop(alone);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_directory_of_outputs_arrives_whole() {
     let (place, _quiet) = playground("outputs").await;
     let hdfs = hdfs("alice").await;

@@ -194,7 +194,7 @@ impl Writer {
         match self.hdfs.contained(&about, deadline, call).await {
             Ok(Ok(())) => false,
             Ok(Err(hdfs_native::HdfsError::AlreadyExists(words))) => {
-                words.contains("current leaseholder")
+                words.contains("current lease")
             }
             // Nobody knows; the first failure stands.
             _ => true,
