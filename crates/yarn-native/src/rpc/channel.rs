@@ -168,7 +168,9 @@ impl Inner {
         }
         // The sign is for what is no call.
         let id = self.next_call.fetch_add(1, Ordering::Relaxed) & i32::MAX.cast_unsigned();
-        let give_up = deadline.min(Instant::now() + self.caller.options.patience);
+        // Patience without end ends with the deadline.
+        let patient_until = Instant::now().checked_add(self.caller.options.patience);
+        let give_up = patient_until.map_or(deadline, |until| until.min(deadline));
         let mut pauses = Pauses::new(self.caller.options.pause_max, self.links.len());
         let mut last: Option<(usize, Failure)> = None;
         let mut retry = 0;

@@ -26,6 +26,8 @@ const QUEUE: usize = 64;
 const UNWRITTEN_MAX: usize = 1 << 20;
 /// How long a connection that takes nothing more is read for the reason.
 const LAST_WORDS: Duration = Duration::from_secs(2);
+/// The longest time that is counted; more is as good as without end, and too much for a clock.
+const TIME_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// Why a connection cannot be used any more.
 #[derive(Clone, Debug)]
@@ -169,7 +171,7 @@ struct Times {
 impl Times {
     fn of(options: &Options) -> Self {
         // A timer that is always due would keep the task busy.
-        let sane = |duration: Duration| duration.max(Duration::from_millis(1));
+        let sane = |duration: Duration| duration.clamp(Duration::from_millis(1), TIME_MAX);
         Self {
             silence_max: sane(options.silence_max),
             ping_interval: sane(options.ping_interval),

@@ -8,6 +8,9 @@ use crate::rpc::{Exception, ExceptionKind, Safety};
 
 /// Java waits at most this long when a server thinks it has seen a ticket before.
 const REPLAY_PAUSE_MAX: Duration = Duration::from_secs(5);
+/// Whatever is configured, nobody is called without a pause for ever, nor not at all any more.
+const PAUSE_MIN: Duration = Duration::from_millis(10);
+const PAUSE_MAX: Duration = Duration::from_secs(60 * 60);
 
 /// What a failed try leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,8 +105,9 @@ pub(crate) struct Pauses {
 
 impl Pauses {
     pub(crate) fn new(max: Duration, servers: usize) -> Self {
+        let max = max.clamp(PAUSE_MIN, PAUSE_MAX);
         // Ten tries in quick succession are as many as a slow network needs to show itself.
-        let next = (max / 10).max(Duration::from_millis(10)).min(max);
+        let next = (max / 10).max(PAUSE_MIN);
         Self {
             max,
             next,
@@ -128,7 +132,7 @@ impl Pauses {
             // Once is bad luck; more often it is something else.
             Verdict::AtOnce if !std::mem::replace(&mut self.reopened, true) => Duration::ZERO,
             Verdict::AtOnce | Verdict::Later => self.grow(random),
-            Verdict::Scattered => REPLAY_PAUSE_MAX.mul_f64(random),
+            Verdict::Scattered => REPLAY_PAUSE_MAX.mul_f64(random).max(PAUSE_MIN),
             Verdict::GiveUp => Duration::ZERO,
         }
     }
@@ -203,6 +207,19 @@ mod tests {
         assert_eq!(pauses.after(Verdict::Scattered, 0.5).as_millis(), 2500);
         assert_eq!(pauses.after(Verdict::AtOnce, 1.0).as_millis(), 0);
         assert_eq!(pauses.after(Verdict::AtOnce, 1.0).as_millis(), 1000);
+    }
+
+    #[test]
+    fn nobody_is_called_without_a_pause_for_ever() {
+        for max in [Duration::ZERO, Duration::MAX] {
+            let mut pauses = Pauses::new(max, 1);
+            for _ in 0..100 {
+                for verdict in [Verdict::Elsewhere, Verdict::Later, Verdict::Scattered] {
+                    let pause = pauses.after(verdict, 0.0);
+                    assert!(pause > Duration::ZERO && pause <= PAUSE_MAX, "{pause:?}");
+                }
+            }
+        }
     }
 
     #[test]

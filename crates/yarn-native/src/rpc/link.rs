@@ -60,7 +60,7 @@ impl Link {
     async fn connection(&self, caller: &Caller, badge: &Badge) -> Result<Connection, Broken> {
         let mut current = self.current.lock().await;
         if let Some((connection, edition)) = &*current
-            && *edition == badge.edition
+            && *edition >= badge.edition
             && connection.is_open()
         {
             return Ok(connection.clone());

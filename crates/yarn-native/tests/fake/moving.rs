@@ -215,6 +215,40 @@ async fn a_server_that_cannot_be_reached_is_tried_until_patience_or_the_deadline
 }
 
 #[tokio::test(start_paused = true)]
+async fn patience_ends_also_where_no_pause_is_configured() {
+    let fake = Fake::picky(|_| None);
+    let options = Options {
+        patience: Duration::from_secs(5),
+        pause_max: Duration::ZERO,
+        ..Options::default()
+    };
+    let channel = fake.channel(&["rm1", "rm2"], alice(), options);
+    let began = Instant::now();
+    let error = call(&channel, b"").await.expect_err("nobody is there");
+    assert!(matches!(error, RpcError::Unreachable { .. }), "{error}");
+    assert!(began.elapsed() <= Duration::from_secs(5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn times_without_end_are_only_long() {
+    let endless = || Options {
+        connect_timeout: Duration::MAX,
+        silence_max: Duration::MAX,
+        ping_interval: Duration::MAX,
+        idle_max: Duration::MAX,
+        patience: Duration::MAX,
+        pause_max: Duration::MAX,
+        ..Options::default()
+    };
+    let fake = Fake::new(async |peer| accepted(peer).await.echo().await);
+    let channel = fake.channel(&["rm"], alice(), endless());
+    assert_eq!(call(&channel, b"x").await, Ok(b"x".to_vec()));
+    let nobody = Fake::picky(|_| None).channel(&["rm"], alice(), endless());
+    let error = call(&nobody, b"").await.expect_err("nobody is there");
+    assert!(matches!(error, RpcError::Unreachable { .. }), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_server_that_accepts_and_says_nothing_is_left_for_another() {
     let fake = Fake::new(async |mut peer| match peer.host.as_str() {
         "rm1" => {
