@@ -155,6 +155,10 @@ impl Credentials {
             doing: "read",
             source,
         };
+        // Looked at first: opening a pipe waits for somebody to write into it.
+        if !path.metadata().map_err(unreadable)?.is_file() {
+            return Err(unreadable(io::Error::other("not a file")));
+        }
         let file = File::open(path).map_err(unreadable)?;
         let length = file.metadata().map_err(unreadable)?.len();
         if length > FILE_BYTES_MAX {

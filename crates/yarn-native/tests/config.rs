@@ -489,6 +489,31 @@ fn a_directory_that_is_named_must_exist() {
 }
 
 #[test]
+fn a_file_that_cannot_be_looked_at_is_not_taken_for_none() {
+    let place = directory(&[]);
+    let path = place.path().join("yarn-site.xml");
+    std::os::unix::fs::symlink(&path, &path).unwrap();
+    let error = Config::from_directories(&[place.path().into()], Environment::default());
+    let ConfigError::Unreadable { path: named, .. } = error.unwrap_err() else {
+        panic!("a link to itself is no file");
+    };
+    assert_eq!(named, path);
+}
+
+#[test]
+fn a_pipe_is_not_waited_for() {
+    let place = directory(&[]);
+    let path = place.path().join("core-site.xml");
+    let made = std::process::Command::new("mkfifo").arg(&path).status();
+    assert!(made.unwrap().success());
+    let error = Config::from_files(&[path], Environment::default()).unwrap_err();
+    assert!(
+        error.to_string().ends_with("core-site.xml`: not a file"),
+        "{error}"
+    );
+}
+
+#[test]
 fn includes_are_followed() {
     let main = r#"<configuration xmlns:xi="http://www.w3.org/2001/XInclude">
         <property><name>a</name><value>before</value></property>

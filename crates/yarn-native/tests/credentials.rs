@@ -233,6 +233,19 @@ fn a_file_is_private_and_takes_the_place_of_the_one_before() {
 }
 
 #[test]
+fn a_pipe_is_not_waited_for() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("tokens");
+    let made = std::process::Command::new("mkfifo").arg(&path).status();
+    assert!(made.unwrap().success());
+    let error = Credentials::read(&path).unwrap_err();
+    assert!(
+        error.to_string().ends_with("tokens`: not a file"),
+        "{error}"
+    );
+}
+
+#[test]
 fn passwords_and_secrets_are_not_shown() {
     let mut credentials = small();
     credentials.set_secret("password", b"hunter2".to_vec());

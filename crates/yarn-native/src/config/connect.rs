@@ -116,7 +116,7 @@ impl Config {
             .or(reconnect.attempts_max.map(tries));
         Ok(Options {
             security: self.policy(server)?,
-            connect_timeout: rpc.connect_timeout,
+            connect_timeout: rpc.connect_timeout.unwrap_or(default.connect_timeout),
             silence_max: rpc.call_timeout.unwrap_or(SILENCE_MAX),
             ping_interval: rpc.ping_interval.unwrap_or(default.ping_interval),
             idle_max: rpc.idle_max,
@@ -192,6 +192,21 @@ mod tests {
         let policy = options(&config(&[kerberos, allowed])).security;
         assert_eq!(policy.fallback_to_simple.as_deref(), Some("alice"));
         assert!(policy.protection.is_empty(), "the strongest is best");
+    }
+
+    #[test]
+    fn times_without_end_become_the_usual_ones() {
+        for endless in ["0", "-1"] {
+            let options = options(&config(&[
+                ("ipc.client.connect.timeout", endless),
+                ("ipc.client.rpc-timeout.ms", endless),
+                ("ipc.ping.interval", endless),
+            ]));
+            let usual = Options::default();
+            assert_eq!(options.connect_timeout, usual.connect_timeout);
+            assert_eq!(options.silence_max, SILENCE_MAX);
+            assert_eq!(options.ping_interval, usual.ping_interval);
+        }
     }
 
     #[test]

@@ -55,15 +55,19 @@ impl Config {
                 source,
             })?;
         }
-        let files: Vec<PathBuf> = FILES
-            .iter()
-            .filter_map(|name| {
-                directories
-                    .iter()
-                    .map(|directory| directory.join(name))
-                    .find(|path| path.exists())
-            })
-            .collect();
+        let mut files = Vec::new();
+        for name in FILES {
+            for directory in directories {
+                let path = directory.join(name);
+                // One that may not be looked at is not taken for one that is not there.
+                match path.try_exists() {
+                    Ok(false) => continue,
+                    Ok(true) => files.push(path),
+                    Err(source) => return Err(ConfigError::Unreadable { path, source }),
+                }
+                break;
+            }
+        }
         Self::read(&files, directories, environment)
     }
 

@@ -22,8 +22,8 @@ pub struct RpcSettings {
     pub request_bytes_max: u64,
     /// The largest response we take, in bytes.
     pub response_bytes_max: u64,
-    /// How long connecting may take.
-    pub connect_timeout: Duration,
+    /// How long connecting may take; `None` is without end.
+    pub connect_timeout: Option<Duration>,
     /// How often connecting is tried again when it is refused.
     pub connect_retries: u32,
     /// How often connecting is tried again when it takes too long.
@@ -108,18 +108,21 @@ impl Config {
                 u32::try_from(value::count(text)?).map_err(|_| "too large".into())
             })
         };
-        let call_timeout = self.millis("ipc.client.rpc-timeout.ms")?;
+        // Hadoop takes 0, and what is below it, for "without end".
+        let limit = |key: &str| -> Result<Option<Duration>, ConfigError> {
+            Ok(self.millis_or_endless(key)?.filter(|time| !time.is_zero()))
+        };
         let pings = self.flag("ipc.client.ping")?;
         Ok(RpcSettings {
             request_bytes_max: self.bytes("ipc.maximum.data.length")?,
             response_bytes_max: self.bytes("ipc.maximum.response.length")?,
-            connect_timeout: self.millis("ipc.client.connect.timeout")?,
+            connect_timeout: limit("ipc.client.connect.timeout")?,
             connect_retries: small("ipc.client.connect.max.retries")?,
             connect_retries_on_timeout: small("ipc.client.connect.max.retries.on.timeouts")?,
             connect_pause: self.millis("ipc.client.connect.retry.interval")?,
-            call_timeout: (!call_timeout.is_zero()).then_some(call_timeout),
+            call_timeout: limit("ipc.client.rpc-timeout.ms")?,
             ping_interval: match pings {
-                true => Some(self.millis("ipc.ping.interval")?),
+                true => limit("ipc.ping.interval")?,
                 false => None,
             },
             idle_max: self.millis("ipc.client.connection.maxidletime")?,

@@ -293,10 +293,11 @@ fn text_of(path: &Path) -> Result<String, ConfigError> {
         path: path.to_owned(),
         source,
     };
-    let file = File::open(path).map_err(unreadable)?;
-    if !file.metadata().map_err(unreadable)?.is_file() {
+    // Looked at first: opening a pipe waits for somebody to write into it.
+    if !path.metadata().map_err(unreadable)?.is_file() {
         return Err(unreadable(io::Error::other("not a file")));
     }
+    let file = File::open(path).map_err(unreadable)?;
     let mut bytes = Vec::new();
     file.take(FILE_BYTES_MAX + 1)
         .read_to_end(&mut bytes)
