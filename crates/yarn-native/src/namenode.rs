@@ -2,7 +2,7 @@
 //!
 //! Files themselves are a file system client's business; this is what lets containers use one.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use prost::Message;
 use tokio::task::JoinSet;
@@ -23,6 +23,8 @@ use crate::types::moment;
 
 /// What the service of a token begins with that is for several NameNodes.
 const SEVERAL: &str = "ha-hdfs:";
+/// How long the addresses of NameNodes are looked for where nobody set a deadline.
+const LOOKUP_MAX: Duration = Duration::from_secs(20);
 
 /// The NameNodes of one file system: one, or several of which one is active. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -119,15 +121,21 @@ impl NameNodes {
             return Ok(None);
         };
         let mut token = Token::of(token);
-        token.service = self.token_service().await;
+        token.service = self.token_service_by(deadline).await;
         Ok(Some(token))
     }
 
     /// What tokens for this file system name as their service: `ha-hdfs:name`, or `10.0.0.1:8020`.
+    /// A host whose address is not found within twenty seconds keeps its name.
     pub async fn token_service(&self) -> String {
+        self.token_service_by(Instant::now() + LOOKUP_MAX).await
+    }
+
+    async fn token_service_by(&self, deadline: Instant) -> String {
+        let addresses = self.channel.addresses();
         match &self.name {
             Some(name) => format!("{SEVERAL}{name}"),
-            None => service_names(self.channel.addresses(), self.services_by_ip).await,
+            None => service_names(addresses, self.services_by_ip, deadline).await,
         }
     }
 
@@ -136,10 +144,12 @@ impl NameNodes {
     /// that compare a token's service with the authority of a URL letter by letter, as `hdfs-native`
     /// does, need a copy of the token for the spelling they use ([`Credentials::copy_for`]).
     pub async fn token_spellings(&self) -> Vec<String> {
-        let mut spellings = vec![self.token_service().await];
+        let deadline = Instant::now() + LOOKUP_MAX;
+        let mut spellings = vec![self.token_service_by(deadline).await];
         for address in self.channel.addresses() {
             for by_ip in [true, false] {
-                spellings.push(service_names(std::iter::once(address), by_ip).await);
+                let address = std::iter::once(address);
+                spellings.push(service_names(address, by_ip, deadline).await);
             }
         }
         spellings.sort();

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use subtle::ConstantTimeEq;
 use tokio::net::lookup_host;
+use tokio::time::{Instant, timeout_at};
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 use crate::address::Address;
@@ -69,16 +70,17 @@ impl fmt::Debug for Secret {
 }
 
 /// What a token names as its service that is for all these servers: each as `10.0.0.1:8032`, or by its
-/// host's name, with commas between. A host that has no address now keeps its name: the token is still
-/// good for the others.
+/// host's name, with commas between. A host whose address is not found before the deadline keeps its
+/// name: the token is still good for the others.
 pub(crate) async fn service_names(
     addresses: impl Iterator<Item = &Address>,
     by_ip: bool,
+    deadline: Instant,
 ) -> String {
     let mut names = Vec::new();
     for address in addresses {
         let ip = match by_ip {
-            true => first_ip(address).await,
+            true => timeout_at(deadline, first_ip(address)).await.ok().flatten(),
             false => None,
         };
         let host = ip.map_or_else(|| address.host.to_lowercase(), |ip| ip.to_string());
@@ -118,7 +120,8 @@ mod tests {
     #[tokio::test]
     async fn services_are_named_as_hadoop_names_them() {
         let addresses = [Address::new("LocalHost", 8032), Address::new("::1", 1)];
-        let names = |by_ip| service_names(addresses.iter(), by_ip);
+        let soon = Instant::now() + std::time::Duration::from_secs(30);
+        let names = |by_ip| service_names(addresses.iter(), by_ip, soon);
         assert_eq!(names(true).await, "127.0.0.1:8032,::1:1");
         assert_eq!(names(false).await, "localhost:8032,::1:1");
     }

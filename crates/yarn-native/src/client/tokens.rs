@@ -30,8 +30,8 @@ impl Client {
         let token = self.read(call.name, answer.token.ok_or(Unfit("the token")))?;
         let mut token = Token::of(token);
         // The ResourceManager leaves to the caller what it is called.
-        let names = service_names(self.channel.addresses(), self.services_by_ip);
-        token.service = names.await;
+        let addresses = self.channel.addresses();
+        token.service = service_names(addresses, self.services_by_ip, deadline).await;
         Ok(token)
     }
 
