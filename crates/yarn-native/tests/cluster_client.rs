@@ -154,7 +154,10 @@ async fn a_container_hears_a_signal() {
         .await
         .unwrap();
     let master = attempt.master.expect("a container");
-    client.signal(master, Signal::Stop, soon()).await.unwrap();
+    client
+        .signal(master, Signal::Terminate, soon())
+        .await
+        .unwrap();
     let report = until(&client, submission.id, "its end", |r| r.state.is_over()).await;
     assert!(report.diagnostics.contains("exitCode: 143"), "{report:?}");
 }

@@ -12,13 +12,13 @@ use cluster_support::{
 use testbed::{Cluster, Version};
 use tokio::time::sleep;
 use yarn_native::client::Submission;
-use yarn_native::node::{NodeError, NodeOptions, Nodes, RefusalKind, Signal, Start};
+use yarn_native::node::{NodeError, NodeOptions, Nodes, RefusalKind, Start};
 use yarn_native::scheduler::{
     Ask, Constraint, PlacementAsk, Request, SchedulerError, Scope, Update, UpdateKind,
 };
 use yarn_native::types::{
     ApplicationState, ContainerState, ExecutionType, ExitStatus, FinalStatus, LaunchContext,
-    LocalResource, LocalResourceKind, Resource, Retry, RetryAfter, Visibility,
+    LocalResource, LocalResourceKind, Resource, Retry, RetryAfter, Signal, Visibility,
 };
 
 fn cluster() -> &'static Cluster {
@@ -238,9 +238,10 @@ async fn a_launch_context_arrives_whole() {
     launch.credentials = Some(credentials.into());
     let container = master.obtain(1, small()).await.remove(0);
     master.start(&container, &launch).await;
+    let deadline = soon();
     let names = loop {
         let (node, ids) = (&container.node, [container.id]);
-        let files = master.nodes.localisation(node, &ids, soon()).await;
+        let files = master.nodes.localisation(node, &ids, deadline).await;
         if version() == Version::V2_10_2 {
             assert!(
                 matches!(files, Err(NodeError::Unsupported { .. })),

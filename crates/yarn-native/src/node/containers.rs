@@ -8,29 +8,16 @@ use crate::proto::yarn::{
     ContainerExceptionMapProto, ContainerUpdateRequestProto, GetContainerStatusesRequestProto,
     GetLocalizationStatusesRequestProto, LocalizationStateProto, LocalizationStatusProto,
     ReInitializeContainerRequestProto, ResourceLocalizationRequestProto,
-    SignalContainerCommandProto, SignalContainerRequestProto, StopContainersRequestProto,
-    StringLocalResourceMapProto,
+    SignalContainerRequestProto, StopContainersRequestProto, StringLocalResourceMapProto,
 };
 use crate::rpc::Safety;
 use crate::types::named::named;
 use crate::types::{
-    Container, ContainerId, ContainerStatus, LaunchContext, LocalResource, NodeId, Unfit,
+    Container, ContainerId, ContainerStatus, LaunchContext, LocalResource, NodeId, Signal, Unfit,
 };
 
 /// For each container what came of it, in the order in which they were named.
 pub type Each<T> = Vec<(ContainerId, Result<T, Refusal>)>;
-
-named! {
-    /// A signal for a container's process.
-    pub enum Signal: SignalContainerCommandProto, "signal" {
-        /// SIGQUIT: a JVM writes down what its threads do.
-        Quit = OutputThreadDump "OUTPUT_THREAD_DUMP",
-        /// SIGTERM. The container then ends with 143, if it ends.
-        Terminate = GracefulShutdown "GRACEFUL_SHUTDOWN",
-        /// SIGKILL.
-        Kill = ForcefulShutdown "FORCEFUL_SHUTDOWN",
-    }
-}
 
 named! {
     /// How far the fetching of a file has come.

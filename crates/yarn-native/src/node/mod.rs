@@ -14,7 +14,7 @@ mod start;
 #[cfg(test)]
 mod tests;
 
-pub use containers::{Each, Localisation, LocalisationState, Signal};
+pub use containers::{Each, Localisation, LocalisationState};
 pub use error::NodeError;
 pub use nodes::{NodeOptions, Nodes};
 pub use refusal::{Refusal, RefusalKind};

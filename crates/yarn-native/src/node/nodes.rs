@@ -15,6 +15,9 @@ use crate::types::{NodeId, NodeToken, Unfit};
 
 /// Pause before a node that is not ready, or did not answer, is called again.
 const PAUSE: Duration = Duration::from_millis(200);
+/// The longest answer of a node, which speaks of some hundred containers at most. Read, it takes many
+/// times its length, and any of a thousand nodes may be in bad hands.
+const RESPONSE_BYTES_MAX: usize = 16 << 20;
 
 /// How many nodes are spoken to, and how.
 #[derive(Clone, Debug)]
@@ -35,6 +38,7 @@ impl Default for NodeOptions {
                 // `yarn.client.nodemanager-connect.max-wait-ms`
                 patience: Duration::from_secs(3 * 60),
                 calls_max: 16,
+                response_bytes_max: RESPONSE_BYTES_MAX,
                 ..Options::default()
             },
             channels_max: 512,
@@ -47,10 +51,12 @@ impl NodeOptions {
     /// How a configuration wants NodeManagers to be called.
     pub fn from_config(config: &Config) -> Result<Self, ConfigError> {
         let default = Self::default();
+        let rpc = config.node_manager_options()?;
         Ok(Self {
             rpc: Options {
                 calls_max: default.rpc.calls_max,
-                ..config.node_manager_options()?
+                response_bytes_max: rpc.response_bytes_max.min(RESPONSE_BYTES_MAX),
+                ..rpc
             },
             ..default
         })
@@ -169,5 +175,22 @@ impl Nodes {
             let address = node.to_string();
             NodeError::new(node, RpcError::Protocol { address, reason })
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Environment;
+
+    #[test]
+    fn a_node_says_no_more_than_a_node_can_have_to_say() {
+        let environment = Environment::default().with_variable("USER", "alice");
+        let mut config = Config::defaults(environment);
+        let limit =
+            |config: &Config| NodeOptions::from_config(config).map(|o| o.rpc.response_bytes_max);
+        assert_eq!(limit(&config).unwrap(), RESPONSE_BYTES_MAX);
+        config.set("ipc.maximum.response.length", "1m", "a test");
+        assert_eq!(limit(&config).unwrap(), 1 << 20);
     }
 }

@@ -72,7 +72,7 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// The exception, or the innermost cause that says something where it says nothing itself.
+/// The exception, or the first of its causes that says something where it says nothing itself.
 fn exception_of(proto: &SerializedExceptionProto) -> Exception {
     let causes = std::iter::successors(Some(proto), |one| one.cause.as_deref());
     let telling = causes

@@ -156,6 +156,71 @@ async fn a_start_whose_answer_is_lost_is_known_to_have_happened() {
     assert_eq!(*running.lock().unwrap(), [1, 2]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn of_a_start_whose_answer_was_lost_with_its_node_nobody_says_that_it_was_nothing() {
+    let options = NodeOptions {
+        rpc: crate::rpc::Options {
+            patience: Duration::ZERO,
+            ..Fake::options()
+        },
+        ..NodeOptions::default()
+    };
+    let vanishing = Vanishing {
+        fake: Fake::new(|_, _| Reply::Cut),
+        dialled: AtomicU32::new(0),
+    };
+    let nodes = Nodes::over(Arc::new(vanishing), options);
+    nodes.learn([token(1, 1)]);
+    let (container, launch) = (container(1), LaunchContext::command("true"));
+    let start = [Start {
+        container: &container,
+        launch: &launch,
+    }];
+    let outcome = nodes.start(&node(1), &start, soon()).await;
+    assert!(
+        matches!(outcome, Err(NodeError::Unanswered { .. })),
+        "{outcome:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_not_ready_holds_up_nobody_else() {
+    let fake = Fake::new(|method, _| match method {
+        "startContainers" => Reply::Exception("NMNotYetReadyException", "no".into()),
+        _ => Reply::message(&GetContainerStatusesResponseProto::default()),
+    });
+    let options = NodeOptions {
+        rpc: Fake::options(),
+        calls_max: 1,
+        ..NodeOptions::default()
+    };
+    let nodes = Nodes::over(Arc::new(fake.clone()), options);
+    nodes.learn([token(1, 1), token(2, 1)]);
+    let waiting = tokio::spawn({
+        let nodes = nodes.clone();
+        async move {
+            let (container, launch) = (container(1), LaunchContext::command("true"));
+            let start = [Start {
+                container: &container,
+                launch: &launch,
+            }];
+            nodes.start(&node(1), &start, soon()).await
+        }
+    });
+    while fake.seen().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    // Less than the pause that is made before a node is called again.
+    let at_once = Instant::now() + Duration::from_millis(100);
+    let status = nodes.status(&node(2), &[], at_once).await;
+    status.expect("its turn comes while the other node is waited for");
+    let waited = waiting.await.expect("no panic");
+    assert!(
+        matches!(waited, Err(NodeError::Refused { .. })),
+        "{waited:?}"
+    );
+}
+
 #[tokio::test]
 async fn a_node_that_is_not_ready_is_called_again() {
     let mut calls = 0;
@@ -286,5 +351,25 @@ impl crate::rpc::Dial for Silence {
     ) -> std::pin::Pin<Box<dyn Future<Output = std::io::Result<crate::rpc::Dialed>> + Send + 'a>>
     {
         Box::pin(std::future::pending())
+    }
+}
+
+/// A node that takes one connection, and then none.
+#[derive(Debug)]
+struct Vanishing {
+    fake: Fake,
+    dialled: AtomicU32,
+}
+
+impl crate::rpc::Dial for Vanishing {
+    fn dial<'a>(
+        &'a self,
+        address: &'a crate::rpc::Address,
+    ) -> std::pin::Pin<Box<dyn Future<Output = std::io::Result<crate::rpc::Dialed>> + Send + 'a>>
+    {
+        match self.dialled.fetch_add(1, Ordering::Relaxed) {
+            0 => self.fake.dial(address),
+            _ => Box::pin(async { Err(std::io::ErrorKind::ConnectionRefused.into()) }),
+        }
     }
 }

@@ -38,13 +38,13 @@ named! {
 }
 
 named! {
-    /// What a container can be told.
+    /// A signal for a container's process.
     pub enum Signal: SignalContainerCommandProto, "signal" {
-        /// Show where all threads are (SIGQUIT to a JVM).
-        ThreadDump = OutputThreadDump "OUTPUT_THREAD_DUMP",
-        /// End (SIGTERM).
-        Stop = GracefulShutdown "GRACEFUL_SHUTDOWN",
-        /// Be ended (SIGKILL).
+        /// SIGQUIT: a JVM writes down what its threads do.
+        Quit = OutputThreadDump "OUTPUT_THREAD_DUMP",
+        /// SIGTERM. The container then ends with 143, if it ends.
+        Terminate = GracefulShutdown "GRACEFUL_SHUTDOWN",
+        /// SIGKILL.
         Kill = ForcefulShutdown "FORCEFUL_SHUTDOWN",
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::proto::yarn::{
     ContainerProto, ContainerStateProto, ContainerStatusProto, ContainerSubStateProto,
-    ExecutionTypeProto, NmTokenProto, NodeIdProto, StringStringMapProto,
+    ExecutionTypeProto, NmTokenProto, StringStringMapProto,
 };
 use crate::token::Token;
 use crate::types::named::named;
@@ -171,21 +171,20 @@ impl NodeToken {
     }
 }
 
-impl NodeId {
-    // For tests, and for tokens' identifiers.
-    #[allow(dead_code)]
-    pub(crate) fn proto(&self) -> NodeIdProto {
-        NodeIdProto {
-            host: Some(self.host.clone()),
-            port: Some(self.port.into()),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::proto::common::TokenProto;
+    use crate::proto::yarn::NodeIdProto;
+
+    impl NodeId {
+        pub(crate) fn proto(&self) -> NodeIdProto {
+            NodeIdProto {
+                host: Some(self.host.clone()),
+                port: Some(self.port.into()),
+            }
+        }
+    }
 
     pub(crate) fn container() -> ContainerProto {
         let id: ContainerId = "container_1_0001_01_000002".parse().expect("an id");
