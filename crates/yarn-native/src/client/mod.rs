@@ -13,6 +13,9 @@ mod attempts;
 mod cluster;
 mod tokens;
 
+#[cfg(test)]
+mod tests;
+
 pub use applications::{ApplicationFilter, Scope};
 pub use cluster::QueueDetail;
 pub use submit::{LogCollection, NewApplication, Submission};

@@ -297,6 +297,35 @@ async fn a_ledger_says_its_ask_once_and_gives_back_what_it_did_not_want() {
 }
 
 #[tokio::test]
+async fn a_container_that_was_kept_is_no_new_one_when_it_is_granted_again() {
+    let fake = Fake::new(|method, body| {
+        if method != "allocate" {
+            return registered();
+        }
+        let request = AllocateRequestProto::decode(body).expect("a request");
+        let (mut kept, mut new) = (Vec::new(), Vec::new());
+        match request.response_id() {
+            0 => kept.push(granted(2)),
+            _ => new.push(granted(2)),
+        }
+        Reply::message(&AllocateResponseProto {
+            containers_from_previous_attempts: kept,
+            allocated_containers: new,
+            ..beat(request.response_id() + 1)
+        })
+    });
+    let mut scheduler = register(&fake).await;
+    let mut ledger = two();
+    for kept in [1, 0] {
+        let heard = scheduler.exchange(&mut ledger, Request::default, soon());
+        let (answer, taken) = heard.await.expect("an answer");
+        assert_eq!((answer.kept.len(), answer.granted.len()), (kept, 0));
+        assert!(taken.wanted.is_empty() && taken.surplus.is_empty());
+    }
+    assert_eq!(ledger.outstanding(), 2);
+}
+
+#[tokio::test]
 async fn a_ledger_says_all_again_to_whoever_forgot_it_and_nothing_twice_to_whoever_was_not_heard() {
     let state = Arc::new(Mutex::new((false, Counting::default())));
     let script = state.clone();
@@ -444,6 +473,18 @@ async fn an_end_is_said_until_it_is_complete_and_survives_a_restart() {
         [register, finish, register, finish, finish, finish]
     );
     assert!(!scheduler.is_registered());
+}
+
+#[tokio::test]
+async fn an_end_that_nobody_heard_is_not_taken_for_done() {
+    let fake = Fake::new(|method, _| match method {
+        "registerApplicationMaster" => registered(),
+        _ => Reply::Exception("ApplicationAttemptNotFoundException", "gone".into()),
+    });
+    let mut scheduler = register(&fake).await;
+    let finish = Finish::new(FinalStatus::Succeeded);
+    let told = scheduler.finish(&finish, soon()).await;
+    assert!(matches!(told, Err(SchedulerError::Over { .. })), "{told:?}");
 }
 
 /// With something in every list.

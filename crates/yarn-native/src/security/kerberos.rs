@@ -217,6 +217,14 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn messages_stay_modest_whatever_the_server_takes() {
+        let mut client = established(&[]);
+        client.respond(b"i\x07\xff\xff\xff").expect("an answer");
+        let layer = client.finish().expect("success").expect("a layer");
+        assert_eq!(layer.plain_max(), PLAIN_MAX - 1);
+    }
+
+    #[test]
     fn authentication_alone_leaves_no_layer() {
         let mut client = established(&[Quality::Authentication]);
         assert_eq!(
