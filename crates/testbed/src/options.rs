@@ -233,7 +233,8 @@ impl Options {
                 self.nodes
             ));
         }
-        let total: u32 = self.queues.iter().map(|queue| queue.percent).sum();
+        let percents = self.queues.iter().map(|queue| u64::from(queue.percent));
+        let total: u64 = percents.sum();
         if total != 100 {
             return wrong(format!("the queues have {total} percent together, not 100"));
         }
@@ -283,6 +284,10 @@ mod tests {
             },
             Options {
                 queues: vec![Queue::new("a", 60)],
+                ..new()
+            },
+            Options {
+                queues: vec![Queue::new("a", u32::MAX), Queue::new("b", 101)],
                 ..new()
             },
             Options {

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 use testbed::{
-    Failover, Failure, Hdfs, Kind, Label, Options, Protection, Queue, Scheduling, Version,
+    Failover, Failure, Hdfs, Kind, Label, NODES_MAX, Options, Protection, Queue, Scheduling,
+    Version,
 };
 
 pub const HELP: &str = "\
@@ -140,7 +141,8 @@ fn read_up(words: &mut Words) -> Result<Options, Failure> {
         options.queues = queues;
     }
     options.gpus = match gpus[..] {
-        [every] => vec![every; options.nodes],
+        // How many nodes are too many is said later; here it must only not fill the memory.
+        [every] => vec![every; options.nodes.min(NODES_MAX)],
         _ => gpus,
     };
     if options.kerberos.is_some() && options.users.is_empty() {
@@ -237,6 +239,8 @@ mod tests {
             Some(Failover::Automatic)
         );
         assert_eq!(up("--gpus 0,2").unwrap().gpus, [0, 2]);
+        let many = up("--nodes 1000000000000 --gpus 1").unwrap();
+        assert_eq!(many.gpus.len(), NODES_MAX, "they are refused later");
     }
 
     #[test]

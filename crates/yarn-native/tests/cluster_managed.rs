@@ -101,9 +101,7 @@ async fn a_second_attempt_gets_the_containers_of_the_first_and_the_ends_it_misse
     let token = token_of(&cluster, &directory, attempt(2));
     fs::write(go("ends"), "").expect("a file");
     // Nobody holds a line to the ResourceManager now, and the nodes still listen.
-    while first.status(&ends.node, ends.id).await.state != ContainerState::Complete {
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    }
+    first.until_node_says(&ends, ContainerState::Complete).await;
 
     let mut second = Master::with_token(&cluster, client, id, token).await;
     let kept = &second.registered.kept;

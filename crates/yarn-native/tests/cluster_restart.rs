@@ -4,9 +4,9 @@ mod cluster_support;
 
 use std::time::Duration;
 
-use cluster_support::{Master, options, scratch, small, soon, turn, wait_then_exit};
+use cluster_support::{Master, options, scratch, small, turn, wait_then_exit};
 use testbed::{Cluster, Failover, Options};
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 use yarn_native::scheduler::{Request, SchedulerError};
 use yarn_native::types::{Container, ContainerState, ExitStatus, LaunchContext, NodeState};
 
@@ -38,19 +38,6 @@ async fn three_running(master: &mut Master, cluster: &Cluster) -> Vec<Container>
 fn let_go(cluster: &Cluster, container: &Container) {
     let file = scratch(cluster, "go").join(&container.node.host);
     std::fs::write(file, "").expect("a file");
-}
-
-/// Containers that have ended, as their nodes know it: the first without a ResourceManager to tell.
-async fn wait_complete(master: &Master, container: &Container) {
-    let deadline = soon();
-    loop {
-        let status = master.status(&container.node, container.id).await;
-        if status.state == ContainerState::Complete {
-            return;
-        }
-        assert!(Instant::now() < deadline, "{status:?}");
-        sleep(Duration::from_millis(50)).await;
-    }
 }
 
 /// What must hold however the ResourceManager went and came back.
@@ -96,7 +83,9 @@ async fn a_resource_manager_that_is_killed_and_comes_back_finds_master_and_conta
     let containers = three_running(&mut master, &cluster).await;
     must(cluster.kill("rm"));
     let_go(&cluster, &containers[0]);
-    wait_complete(&master, &containers[0]).await;
+    master
+        .until_node_says(&containers[0], ContainerState::Complete)
+        .await;
     let deadline = Instant::now() + Duration::from_secs(2);
     let unheard = master.scheduler.allocate(Request::default, deadline).await;
     assert!(
@@ -118,7 +107,9 @@ async fn another_resource_manager_that_takes_over_finds_master_and_containers() 
     let containers = three_running(&mut master, &cluster).await;
     must(cluster.kill("rm"));
     let_go(&cluster, &containers[0]);
-    wait_complete(&master, &containers[0]).await;
+    master
+        .until_node_says(&containers[0], ContainerState::Complete)
+        .await;
     must(cluster.fail_over("rm2"));
     goes_on_after(&mut master, &cluster, &containers).await;
 }

@@ -4,28 +4,13 @@
 mod cluster_support;
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use cluster_support::{Master, options, scratch, small, soon, wait_then_exit};
+use cluster_support::{Master, options, scratch, small, wait_then_exit};
 use testbed::{Cluster, Failover, Options};
-use tokio::time::{Instant, sleep};
 use yarn_native::types::{Container, ContainerState, ExitStatus, LaunchContext};
 
 fn must<T>(outcome: Result<T, testbed::Failure>) -> T {
     outcome.unwrap_or_else(|failure| panic!("{failure}"))
-}
-
-/// Until the container's node says so: while no ResourceManager is active, nobody else can.
-async fn until_node_says(master: &Master, container: &Container, state: ContainerState) {
-    let deadline = soon();
-    loop {
-        let status = master.status(&container.node, container.id).await;
-        if status.state == state {
-            return;
-        }
-        assert!(Instant::now() < deadline, "{status:?}");
-        sleep(Duration::from_millis(50)).await;
-    }
 }
 
 fn let_go(directory: &Path, name: &str) {
@@ -35,7 +20,9 @@ fn let_go(directory: &Path, name: &str) {
 async fn started(master: &mut Master, file: PathBuf, code: i32) -> Container {
     let container = master.obtain(1, small()).await.remove(0);
     master.start(&container, &wait_then_exit(&file, code)).await;
-    until_node_says(master, &container, ContainerState::Running).await;
+    master
+        .until_node_says(&container, ContainerState::Running)
+        .await;
     container
 }
 
@@ -63,7 +50,9 @@ async fn a_resource_manager_that_dies_is_followed_by_the_other_and_no_end_is_los
     must(cluster.kill(active));
     // This end happens while nobody is there to be told.
     let_go(&directory, "missed");
-    until_node_says(&master, &missed, ContainerState::Complete).await;
+    master
+        .until_node_says(&missed, ContainerState::Complete)
+        .await;
 
     master
         .until("a registration with the other", |master| {
@@ -73,7 +62,7 @@ async fn a_resource_manager_that_dies_is_followed_by_the_other_and_no_end_is_los
     assert_eq!(must(cluster.pid(active)), None, "it is still dead");
     let end = master.end_of(missed.id).await;
     assert_eq!(end.exit, ExitStatus::Exited(21));
-    until_node_says(&master, &kept, ContainerState::Running).await;
+    master.until_node_says(&kept, ContainerState::Running).await;
     assert_eq!(master.ended.get(&kept.id), None);
 
     must(cluster.wait_nodes(2));

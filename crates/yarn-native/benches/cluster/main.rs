@@ -63,8 +63,9 @@ async fn master(cluster: &Cluster, dial: Arc<dyn Dial>) -> Scheduler {
         ..Submission::new(id, "bench")
     };
     client.submit(&submission, soon()).await.expect("submitted");
+    let deadline = soon();
     let token = loop {
-        match client.master_token(id, soon()).await.expect("a report") {
+        match client.master_token(id, deadline).await.expect("a report") {
             Some(token) => break token,
             None => sleep(Duration::from_millis(50)).await,
         }

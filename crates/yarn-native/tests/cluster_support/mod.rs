@@ -292,10 +292,16 @@ impl Master {
 
     /// Until a node says that a container runs: its process will, or does.
     pub async fn until_running(&self, container: &Container) {
+        self.until_node_says(container, ContainerState::Running)
+            .await;
+    }
+
+    /// Until a container's node says so: without an active ResourceManager nobody else can.
+    pub async fn until_node_says(&self, container: &Container, state: ContainerState) {
         let deadline = soon();
         loop {
             let status = self.status(&container.node, container.id).await;
-            if status.state == ContainerState::Running {
+            if status.state == state {
                 return;
             }
             assert!(Instant::now() < deadline, "{status:?}");
