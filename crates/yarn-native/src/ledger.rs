@@ -32,6 +32,7 @@ mod belief;
 mod mutant;
 mod want;
 
+#[doc(hidden)]
 pub use mutant::Mutant;
 pub use want::{
     Beat, Execution, Grant, Key, NodePlace, OutOfTurn, Places, RackPlace, Reply, Request, Row,
@@ -91,6 +92,7 @@ impl<C: Clone + Ord> Ledger<C> {
     }
 
     /// A ledger with a deliberate mistake in it. Without the feature `mutants` there are none.
+    #[doc(hidden)]
     pub fn with_mutant(mutant: Mutant) -> Self {
         Self {
             wants: BTreeMap::new(),
