@@ -81,6 +81,11 @@ impl Past {
         }
     }
 
+    /// How many entries came after its beginning.
+    pub fn entries(&self) -> u64 {
+        self.entries
+    }
+
     /// The containers it held.
     pub(super) fn containers(&self) -> Vec<ContainerId> {
         self.job.containers().cloned().collect()
