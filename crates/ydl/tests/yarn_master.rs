@@ -1,0 +1,165 @@
+//! The master in a container of a real cluster, and its death at any moment: the same containers and the same programs
+//! afterwards, and the job ends right.
+
+mod yarn_support;
+
+use std::{fs, path::PathBuf, process::Command};
+use testbed::{Cluster, File, Options};
+use yarn_native::{
+    security::Identity,
+    types::{ApplicationReport, FinalStatus},
+};
+use yarn_support::{Desk, block_on, config, shared, soon, version, wait_for, wait_over};
+use ydl::hdfs::{Hdfs, JobPlace, Layout};
+
+fn cluster() -> &'static Cluster {
+    let options = Options {
+        nodes: 2,
+        ..Options::new(version())
+    };
+    // Masters die often here.
+    let attempts = "yarn.resourcemanager.am.max-attempts";
+    shared(options.set(File::Yarn, attempts, "100"))
+}
+
+async fn hdfs(cluster: &Cluster) -> Hdfs {
+    let identity = Identity::simple(cluster.own_user());
+    let hdfs = Hdfs::connect(&config(cluster), None, &identity, soon()).await;
+    hdfs.expect("a file system")
+}
+
+/// A job on the cluster, and a directory that its programs share with the test.
+struct Job {
+    cluster: &'static Cluster,
+    id: String,
+    place: JobPlace,
+    desk: Desk<'static>,
+}
+
+impl Job {
+    /// Submits a job of two workers that run this script; `$SHARED` is the shared directory.
+    fn submit(script: &str, more: &str) -> Job {
+        let cluster = cluster();
+        let desk = Desk::at(cluster);
+        let script = format!("SHARED={}; {script}", desk.path().display());
+        let script = serde_json::to_string(&script).expect("a string");
+        let yaml = format!(
+            "roles: {{worker: {{instances: 2, memory: 128 MiB, shell: {script}}}}}\n{more}\n"
+        );
+        let id = desk.detach(&yaml);
+        let home = block_on(async { hdfs(cluster).await.home(soon()).await });
+        let place = Layout::in_home(&home.expect("a home")).job(&id);
+        Job {
+            cluster,
+            id,
+            place,
+            desk,
+        }
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.desk.path().join(name)
+    }
+
+    /// What the programs have written to that file, one line each; waits for so many.
+    fn lines(&self, name: &str, count: usize) -> Vec<String> {
+        let what = format!("{count} lines in `{name}`: {}", self.words());
+        wait_for(&what, || {
+            let text = fs::read_to_string(self.file(name)).unwrap_or_default();
+            let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+            lines.sort();
+            (lines.len() >= count).then_some(lines)
+        })
+    }
+
+    fn read(&self, place: &str) -> Option<String> {
+        block_on(async {
+            let hdfs = hdfs(self.cluster).await;
+            let read = hdfs.read_if_there(place, 64 << 20, soon()).await;
+            let bytes = read.expect("an answer")?;
+            Some(String::from_utf8(bytes.to_vec()).expect("text"))
+        })
+    }
+
+    /// The process of the master of that attempt, once it has said where it is.
+    fn master(&self, attempt: u64) -> i32 {
+        wait_for(&format!("master {attempt} of {}", self.words()), || {
+            let text = self.read(&self.place.master())?;
+            let place: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+            let pid = place["pid"].as_i64()?;
+            (place["attempt"] == attempt).then_some(pid as i32)
+        })
+    }
+
+    fn kill_master(&self, attempt: u64) {
+        let pid = self.master(attempt).to_string();
+        let killed = Command::new("kill").args(["-9", &pid]).status();
+        assert!(killed.expect("it can be killed").success());
+    }
+
+    fn end(&self) -> ApplicationReport {
+        wait_over(self.cluster, &self.id)
+    }
+
+    /// Where to look when something is wrong.
+    fn words(&self) -> String {
+        format!("{} in {}", self.id, self.cluster.directory().display())
+    }
+
+    fn facts(&self) -> String {
+        self.read(&self.place.events()).unwrap_or_default()
+    }
+}
+
+/// Writes its pid down and waits for the file `go`.
+const WAITS: &str =
+    "echo $YDL_INDEX $$ >> $SHARED/pids; until [ -e $SHARED/go ]; do sleep 0.1; done";
+
+#[test]
+fn a_job_runs_to_its_end() {
+    let job = Job::submit("echo done >> $SHARED/done", "");
+    let report = job.end();
+    assert_eq!(
+        report.final_status,
+        FinalStatus::Succeeded,
+        "{}: {report:?}",
+        job.words()
+    );
+    assert_eq!(job.lines("done", 2).len(), 2);
+    let result = job.read(&job.place.result()).expect("a result");
+    assert!(result.contains("succeeded"), "{result}");
+    let facts = job.facts();
+    assert!(facts.contains("job-finished"), "{facts}");
+    assert!(
+        report.diagnostics.contains("succeeded"),
+        "{}",
+        report.diagnostics
+    );
+}
+
+#[test]
+fn a_masters_death_changes_nothing_for_its_programs() {
+    let job = Job::submit(WAITS, "");
+    let before = job.lines("pids", 2);
+    job.kill_master(1);
+    job.master(2);
+    job.kill_master(2);
+    job.master(3);
+    fs::write(job.file("go"), "").expect("a file");
+    let report = job.end();
+    assert_eq!(
+        report.final_status,
+        FinalStatus::Succeeded,
+        "{}: {report:?}",
+        job.words()
+    );
+    assert_eq!(job.lines("pids", 2), before, "the same programs");
+    let facts = job.facts();
+    assert_eq!(
+        facts.matches(r#""master-recovered":{"live":2}"#).count(),
+        2,
+        "{facts}"
+    );
+    assert_eq!(facts.matches("attempt-started").count(), 2, "{facts}");
+    assert_eq!(facts.matches("job-started").count(), 1, "{facts}");
+}
