@@ -3,34 +3,123 @@
 use super::{
     ls::state_of,
     reach::{Reach, block_on, left, report, settled, signal_master},
+    which::{Which, which},
 };
 use crate::{
     cli::{self, Manners},
-    jobs::{self, Known, Standing},
+    jobs::{Known, Standing},
+    mirror::{self, Gateway, Mirror},
     report::{Exit, Report},
     show,
     wire::client::CallError,
 };
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 use tokio::time::{Instant, sleep};
+use yarn_native::types::{ApplicationId, ApplicationReport};
 use ydl_core::Span;
 
 /// What giving everything back may take beyond the job's own deadlines.
 const MARGIN: Duration = Duration::from_secs(30);
 /// How often the job is looked at.
 const LOOK: Duration = Duration::from_millis(20);
+/// The same on a cluster, whose ResourceManager has other things to do.
+const FAR_LOOK: Duration = Duration::from_millis(300);
 
 /// Asks the job to end and waits.
 pub fn run(args: cli::Kill, manners: Manners) -> Result<Exit, Report> {
-    let job = jobs::find(&args.job)?;
-    block_on(kill(job, args.now, manners))
+    block_on(async {
+        match which(Some(&args.job), manners).await? {
+            Which::Whole(job, None) => kill(*job, args.now, manners).await,
+            Which::Whole(job, Some(mirror)) => {
+                let (id, gateway) = (mirror.id, mirror.gateway.clone());
+                kill_afar(id, &gateway, Some((*job, mirror)), args.now, manners).await
+            }
+            Which::Only {
+                report, gateway, ..
+            } => kill_afar(report.id, &gateway, None, args.now, manners).await,
+        }
+    })
+}
+
+/// Asks the master, and the ResourceManager where there is no master that answers.
+async fn kill_afar(
+    id: ApplicationId,
+    gateway: &Gateway,
+    job: Option<(Known, Arc<Mirror>)>,
+    now: bool,
+    manners: Manners,
+) -> Result<Exit, Report> {
+    let by = if now {
+        "`ydl kill --now`"
+    } else {
+        "`ydl kill`"
+    };
+    let look = async || {
+        let report = gateway.client.application(id, gateway.deadline()).await;
+        report.map_err(|error| gateway.report(error))
+    };
+    let over = |report: &ApplicationReport, killed: bool| -> Result<Exit, Report> {
+        let state = mirror::state_of(report);
+        let before = if killed { "is" } else { "was" };
+        let already = if killed { "" } else { " already" };
+        match manners.json {
+            true => {
+                let id = id.to_string();
+                show::json(&serde_json::json!({ "id": id, "state": state, "stopped": killed }))?;
+            }
+            false => show::tell(format!("{id} {before} over{already}: {state}")),
+        }
+        Ok(Exit::Success)
+    };
+    let report = look().await?;
+    if report.state.is_over() {
+        return over(&report, false);
+    }
+    let mut patience = MARGIN;
+    let asked = match &job {
+        Some((job, _)) => match job.standing() {
+            Standing::Live(place) => {
+                let deadlines = &job.submitted.spec.deadlines;
+                let Span(ms) = deadlines.grace + deadlines.stop + deadlines.save;
+                patience += Duration::from_millis(ms);
+                match Reach::to(&job.dir, &place) {
+                    Ok(reach) => reach.kill(by, now).await.map_err(|e| e.to_string()),
+                    Err(report) => Err(report.what),
+                }
+            }
+            _ => Err("it does not run yet".to_owned()),
+        },
+        None => Err("its files cannot be had".to_owned()),
+    };
+    if let Err(why) = asked {
+        show::tell(format!(
+            "the master of {id} cannot be asked ({why}); the ResourceManager is"
+        ));
+        let why = format!("ended by {by}");
+        let ended = gateway.client.end(id, &why, gateway.deadline()).await;
+        ended.map_err(|error| gateway.report(error))?;
+    }
+    let end = Instant::now() + patience;
+    loop {
+        let report = look().await?;
+        if report.state.is_over() {
+            return over(&report, true);
+        }
+        if Instant::now() > end {
+            let what = format!("`{id}` has not ended after {}s", patience.as_secs());
+            let hint = format!("`ydl status {id}` shows what it waits for");
+            return Err(Report::new(Exit::Unreachable, what).hint(hint));
+        }
+        sleep(FAR_LOOK).await;
+    }
 }
 
 async fn kill(job: Known, now: bool, manners: Manners) -> Result<Exit, Report> {
     let over = |standing: Standing, killed: bool| -> Result<Exit, Report> {
         let state = match &standing {
             Standing::Over(last) => state_of(last),
-            _ => "lost",
+            Standing::Ended(ended) => ended.state,
+            Standing::Starting | Standing::Live(_) | Standing::Lost => "lost",
         };
         if manners.json {
             show::json(&serde_json::json!({ "id": job.id(), "state": state, "stopped": killed }))?;

@@ -1,10 +1,13 @@
 //! `ydl kv`: a job's key-value store and events, from inside a task or by the job's owner.
 
-use super::reach::{self, Reach, block_on, settled};
+use super::{
+    reach::{self, Reach, block_on, settled},
+    which::which,
+};
 use crate::{
     cli::{self, KvVerb, Manners},
     jobfile::span,
-    jobs::{self, Standing},
+    jobs::Standing,
     report::{Exit, Report},
     show::{self, clean},
     wire::{
@@ -33,7 +36,7 @@ const NO: Exit = Exit::Program(1);
 pub fn run(args: cli::Kv, manners: Manners) -> Result<Exit, Report> {
     block_on(async {
         let store = Store {
-            reach: reach_to(args.job.as_deref()).await?,
+            reach: reach_to(args.job.as_deref(), manners).await?,
             json: manners.json,
         };
         match args.verb {
@@ -73,17 +76,21 @@ pub fn run(args: cli::Kv, manners: Manners) -> Result<Exit, Report> {
 }
 
 /// The job that is named; without a name the one in whose task we run.
-async fn reach_to(job: Option<&str>) -> Result<Reach, Report> {
+async fn reach_to(job: Option<&str>, manners: Manners) -> Result<Reach, Report> {
     let Some(word) = job else {
         return Reach::of_this_task()?.ok_or_else(|| {
             Report::bad_input("no job is named, and this is not a task of one")
                 .hint("write `ydl kv --job JOB …`; `ydl ls` shows the jobs there are")
         });
     };
-    let job = jobs::find(word)?;
+    let (job, _mirror) = which(Some(word), manners).await?.whole()?;
     match settled(&job).await {
         Standing::Live(place) => Reach::to(&job.dir, &place),
-        _ => {
+        Standing::Starting => {
+            let what = format!("the master of `{}` does not run yet", job.id());
+            Err(Report::new(Exit::Unreachable, what))
+        }
+        Standing::Over(_) | Standing::Lost | Standing::Ended(_) => {
             let what = format!("`{}` is over, and its store went with it", job.id());
             Err(Report::new(Exit::Unreachable, what))
         }

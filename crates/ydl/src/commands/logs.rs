@@ -1,37 +1,49 @@
 //! `ydl logs`: what tasks have printed.
 
 use super::{
+    aggregated,
     follow::{Follower, Left, OnInterrupt, Signals},
     reach::{Reach, block_on, settled},
     sink::Sink,
     tails::{Prefix, Select, Stream, Tails, attempts},
+    which::{Which, which},
 };
 use crate::{
     cli::{self, Manners},
-    jobs::{self, Known, Standing},
+    jobs::{Known, Standing},
+    mirror::{Gateway, Mirror, Wanted},
     report::{Exit, Report},
     show,
 };
 use std::{collections::BTreeMap, sync::Arc};
+use yarn_native::types::ApplicationReport;
 use ydl_core::TaskId;
 
 /// Prints, and goes on printing where that is asked for.
 pub fn run(args: cli::Logs, manners: Manners) -> Result<Exit, Report> {
-    let (job, mut select) = chosen(&args)?;
-    select.attempt = args.attempt;
-    select.tail = args.tail;
-    select.stream = match (args.stdout, args.stderr) {
-        (true, _) => Some(Stream::Stdout),
-        (_, true) => Some(Stream::Stderr),
-        (false, false) => None,
-    };
-    block_on(print(args, manners, job, select))
+    block_on(async {
+        let (job, mirror, mut select) = match chosen(&args, manners).await? {
+            Chosen::Part(job, mirror, select) => (job, mirror, select),
+            Chosen::Only { report, gateway } => {
+                return aggregated::print(&gateway, &report, manners).await;
+            }
+        };
+        select.attempt = args.attempt;
+        select.tail = args.tail;
+        select.stream = match (args.stdout, args.stderr) {
+            (true, _) => Some(Stream::Stdout),
+            (_, true) => Some(Stream::Stderr),
+            (false, false) => None,
+        };
+        print(args, manners, *job, mirror, select).await
+    })
 }
 
 async fn print(
     args: cli::Logs,
     manners: Manners,
     job: Known,
+    mirror: Option<Arc<Mirror>>,
     select: Select,
 ) -> Result<Exit, Report> {
     let sink = Sink::output_only(job.id(), manners);
@@ -42,6 +54,15 @@ async fn print(
     };
     let standing = settled(&job).await;
     let mut tails = Tails::new(&job.dir, select.clone(), prefix);
+    if let Some(mirror) = &mirror {
+        let wanted = Wanted {
+            last_only: !args.all_attempts,
+            ..tails.wanted()
+        };
+        for failure in mirror.bring_logs(&wanted).await {
+            show::tell(format!("note: {failure}"));
+        }
+    }
     tails.scan(args.all_attempts);
     let live = matches!(standing, Standing::Live(_));
     if let (true, Standing::Live(place)) = (args.follow, standing) {
@@ -56,8 +77,9 @@ async fn print(
             deaf: false,
             next: 0,
             signals: Signals::listen()?,
-            mirror: None,
+            mirror: mirror.clone(),
         };
+        let _watching = mirror.map(|mirror| mirror.watch());
         return match follower.run().await? {
             Left::Over(_) | Left::Ended(_) | Left::Gone | Left::Lost => Ok(Exit::Success),
             Left::Interrupted => Ok(Exit::Interrupted),
@@ -74,6 +96,11 @@ async fn print(
         return Err(trouble);
     }
     if !any && printed.is_ok() {
+        if let Some(mirror) = mirror.filter(|_| !live)
+            && let Some(report) = mirror.last()
+        {
+            return aggregated::print(&mirror.gateway, &report, manners).await;
+        }
         nothing(&job, &select, live)?;
     }
     Ok(Exit::Success)
@@ -111,19 +138,44 @@ fn nothing(job: &Known, select: &Select, live: bool) -> Result<(), Report> {
     Ok(())
 }
 
+/// What is meant.
+enum Chosen {
+    /// A part of a job.
+    Part(Box<Known>, Option<Arc<Mirror>>, Select),
+    /// A job of which only its cluster knows.
+    Only {
+        report: Box<ApplicationReport>,
+        gateway: Box<Gateway>,
+    },
+}
+
 /// The job and the part of it that is meant. One word alone may be either; a job is tried first.
-fn chosen(args: &cli::Logs) -> Result<(Known, Select), Report> {
-    match args.which.as_slice() {
-        [] => Ok((jobs::newest()?, Select::default())),
-        [word] => match part(word) {
-            (_, Some(_)) => with_part(jobs::newest()?, word),
-            (_, None) => match (jobs::find(word), jobs::newest()) {
-                (Ok(job), _) => Ok((job, Select::default())),
-                (Err(_), Ok(newest)) if has_role(&newest, word) => with_part(newest, word),
-                (Err(unknown), _) => Err(unknown),
+async fn chosen(args: &cli::Logs, manners: Manners) -> Result<Chosen, Report> {
+    let (found, word) = match args.which.as_slice() {
+        [] => (which(None, manners).await?, None),
+        [word] if part(word).1.is_some() => (which(None, manners).await?, Some(word)),
+        [word] => match which(Some(word), manners).await {
+            Ok(found) => (found, None),
+            Err(unknown) => match which(None, manners).await {
+                Ok(Which::Whole(job, mirror)) if has_role(&job, word) => {
+                    (Which::Whole(job, mirror), Some(word))
+                }
+                Ok(_) | Err(_) => return Err(unknown),
             },
         },
-        [job, word, ..] => with_part(jobs::find(job)?, word),
+        [job, word, ..] => (which(Some(job), manners).await?, Some(word)),
+    };
+    match found {
+        Which::Whole(job, mirror) => {
+            let select = match word {
+                Some(word) => with_part(&job, word)?,
+                None => Select::default(),
+            };
+            Ok(Chosen::Part(job, mirror, select))
+        }
+        Which::Only {
+            report, gateway, ..
+        } => Ok(Chosen::Only { report, gateway }),
     }
 }
 
@@ -143,18 +195,17 @@ fn has_role(job: &Known, role: &str) -> bool {
         .any(|known| known.name.as_str() == role)
 }
 
-fn with_part(job: Known, word: &str) -> Result<(Known, Select), Report> {
+fn with_part(job: &Known, word: &str) -> Result<Select, Report> {
     let (role, index) = part(word);
-    if !has_role(&job, &role) {
+    if !has_role(job, &role) {
         let roles = job.submitted.spec.roles.iter();
         let roles: Vec<_> = roles.map(|role| format!("`{}`", role.name)).collect();
         let what = format!("`{}` has no role `{role}`", job.id());
         return Err(Report::bad_input(what).hint(format!("it has {}", roles.join(", "))));
     }
-    let select = Select {
+    Ok(Select {
         role: Some(role),
         index,
         ..Select::default()
-    };
-    Ok((job, select))
+    })
 }

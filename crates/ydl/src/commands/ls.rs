@@ -1,16 +1,21 @@
-//! `ydl ls`: the jobs of this machine.
+//! `ydl ls`: the jobs of this machine, and one's own on the cluster.
 
-use super::reach::{Reach, block_on};
+use super::{
+    cluster,
+    reach::{Reach, block_on},
+};
 use crate::{
-    cli::{self, Manners},
+    cli::{self, Cluster, Manners},
     jobs::{self, Known, Standing},
+    mirror,
     report::{Exit, Report},
     show::{self, Cell, Paint},
     talk::Viewed,
 };
 use std::{io, time::Duration};
 use tokio::task::JoinSet;
-use ydl_core::{Outcome, view::Phase};
+use yarn_native::types::{ApplicationReport, ApplicationState};
+use ydl_core::{Outcome, Time, view::Phase};
 
 /// Jobs shown unless all are asked for.
 const SHOWN: usize = 20;
@@ -21,27 +26,126 @@ const ASKED_MAX: usize = 32;
 
 /// A job in the list.
 struct Row {
-    job: Known,
+    id: String,
+    name: String,
+    submitted: Time,
     state: &'static str,
-    viewed: Option<Box<Viewed>>,
+    tasks: String,
+    outcome: String,
+    object: serde_json::Value,
+}
+
+impl Row {
+    /// A job on a cluster, as its ResourceManager tells.
+    fn afar(report: ApplicationReport) -> Row {
+        let state = mirror::state_of(&report);
+        let containers = report.usage.as_ref().map(|usage| usage.containers);
+        // One of them is the master's.
+        let tasks = match (report.state, containers) {
+            (ApplicationState::Running, Some(n)) => (n - 1).max(0).to_string(),
+            _ => String::new(),
+        };
+        let outcome = match state {
+            "failed" | "killed" | "accepted" => report
+                .diagnostics
+                .trim()
+                .lines()
+                .next()
+                .unwrap_or_default()
+                .to_owned(),
+            _ => String::new(),
+        };
+        let submitted = Time(u64::try_from(report.start_time).unwrap_or(0));
+        let id = report.id.to_string();
+        Row {
+            object: serde_json::json!({
+                "id": id,
+                "name": report.name,
+                "state": state,
+                "submitted": submitted,
+                "queue": report.queue,
+                "diagnostics": report.diagnostics,
+                "cluster": "yarn",
+            }),
+            id,
+            name: report.name,
+            submitted,
+            state,
+            tasks,
+            outcome,
+        }
+    }
+
+    /// A job on this machine.
+    fn here(job: Known, state: &'static str, viewed: Option<Box<Viewed>>) -> Row {
+        let spec = &job.submitted.spec;
+        let tasks = match &viewed {
+            Some(viewed) if viewed.view.outcome.is_none() => {
+                let running: u32 = viewed.view.roles.iter().map(|role| role.running).sum();
+                format!("{running}/{}", viewed.view.tasks.len())
+            }
+            _ => spec.tasks().to_string(),
+        };
+        let outcome = match (&viewed, state) {
+            (_, "lost") => "its master died".to_string(),
+            (Some(viewed), _) => viewed.view.outcome.as_ref().map_or(String::new(), short),
+            (None, _) => String::new(),
+        };
+        Row {
+            object: object(&job, state, viewed.as_deref()),
+            id: job.id().to_owned(),
+            name: spec.name.clone(),
+            submitted: job.submitted.at,
+            state,
+            tasks,
+            outcome,
+        }
+    }
 }
 
 /// Prints the table.
 pub fn run(args: cli::Ls, manners: Manners) -> Result<Exit, Report> {
-    let mut jobs = jobs::list()?;
-    let all = jobs.len();
+    let mut jobs = match manners.cluster {
+        Some(Cluster::Yarn) => Vec::new(),
+        Some(Cluster::Local) | None => jobs::list()?,
+    };
+    let mut all = jobs.len();
     if !args.all {
         jobs.truncate(SHOWN);
     }
-    let rows = block_on(look(jobs))?;
+    let gateway = cluster::gateway(manners)?;
+    let rows = block_on(async {
+        let mut rows = look(jobs).await?;
+        let afar = match &gateway {
+            Some(gateway) => mirror::list(gateway).await,
+            None => Ok(Vec::new()),
+        };
+        match afar {
+            Ok(afar) => {
+                all += afar.len();
+                rows.extend(afar.into_iter().map(Row::afar));
+            }
+            // The jobs of this machine are there, whatever the cluster does.
+            Err(report) if !rows.is_empty() => show::tell(report.to_string()),
+            Err(report) => return Err(report),
+        }
+        rows.sort_by_key(|row| std::cmp::Reverse(row.submitted));
+        if !args.all {
+            rows.truncate(SHOWN);
+        }
+        Ok(rows)
+    })?;
     if manners.json {
         for row in &rows {
-            show::json(&object(row))?;
+            show::json(&row.object)?;
         }
         return Ok(Exit::Success);
     }
     if rows.is_empty() {
-        show::tell("there is no job on this machine");
+        show::tell(match gateway {
+            Some(_) => "there is no job",
+            None => "there is no job on this machine",
+        });
         return Ok(Exit::Success);
     }
     let paint = Paint::of(manners.colours(), &io::stdout());
@@ -104,7 +208,7 @@ async fn row(job: Known) -> Row {
             }
         }
     };
-    Row { job, state, viewed }
+    Row::here(job, state, viewed)
 }
 
 /// One word for how a job stands.
@@ -127,27 +231,14 @@ fn cells(row: &Row, paint: Paint) -> Vec<Cell> {
         "failed" | "lost" => paint.red(word),
         _ => word.to_string(),
     });
-    let spec = &row.job.submitted.spec;
-    let tasks = match &row.viewed {
-        Some(viewed) if viewed.view.outcome.is_none() => {
-            let running: u32 = viewed.view.roles.iter().map(|role| role.running).sum();
-            format!("{running}/{}", viewed.view.tasks.len())
-        }
-        _ => spec.tasks().to_string(),
-    };
-    let outcome = match (&row.viewed, row.state) {
-        (_, "lost") => "its master died".to_string(),
-        (Some(viewed), _) => viewed.view.outcome.as_ref().map_or(String::new(), short),
-        (None, _) => String::new(),
-    };
-    let age = show::span_since(row.job.submitted.at).to_string();
+    let age = show::span_since(row.submitted).to_string();
     vec![
-        row.job.id().into(),
-        spec.name.as_str().into(),
+        row.id.as_str().into(),
+        row.name.as_str().into(),
         state,
-        tasks.into(),
+        row.tasks.as_str().into(),
         age.into(),
-        outcome.into(),
+        row.outcome.as_str().into(),
     ]
 }
 
@@ -160,19 +251,16 @@ fn short(outcome: &Outcome) -> String {
     }
 }
 
-fn object(row: &Row) -> serde_json::Value {
-    let submitted = &row.job.submitted;
-    let outcome = row
-        .viewed
-        .as_ref()
-        .and_then(|viewed| viewed.view.outcome.as_ref());
+fn object(job: &Known, state: &str, viewed: Option<&Viewed>) -> serde_json::Value {
+    let submitted = &job.submitted;
+    let outcome = viewed.and_then(|viewed| viewed.view.outcome.as_ref());
     serde_json::json!({
         "id": submitted.id,
         "name": submitted.spec.name,
-        "state": row.state,
+        "state": state,
         "tasks": submitted.spec.tasks(),
         "submitted": submitted.at,
         "outcome": outcome,
-        "directory": row.job.dir.path(),
+        "directory": job.dir.path(),
     })
 }

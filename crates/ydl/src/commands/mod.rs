@@ -1,7 +1,8 @@
 //! The verbs, one file each, and what several of them need.
 //!
 //! * `submit`, `ls`, `status`, `logs`, `kill`, `scale`, `kv`, `nodes`, `queues`, `completions`: the verbs.
-//! * `cluster`: where a job runs. * `afar`, `waiting`: a job on a cluster.
+//! * `cluster`: where a job runs. * `afar`, `waiting`: a job on a cluster. * `which`: the job that is meant.
+//! * `aggregated`: what YARN itself has collected of containers' logs.
 //! * `offer`, `start`: what `submit` needs. * `reach`: talking to a master. * `changes`, `tails`, `follow`, `sink`: watching a job.
 //! * `ending`: how a job ended, for people and for the shell.
 
@@ -17,6 +18,7 @@ pub mod status;
 pub mod submit;
 
 mod afar;
+mod aggregated;
 mod changes;
 mod cluster;
 mod ending;
@@ -27,3 +29,4 @@ mod sink;
 mod start;
 mod tails;
 mod waiting;
+mod which;

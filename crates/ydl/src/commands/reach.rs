@@ -176,6 +176,8 @@ pub async fn settled(job: &Known) -> Standing {
     let end = Instant::now() + STARTING_MAX;
     loop {
         match job.standing() {
+            // A cluster has been asked; a master in a queue may take hours.
+            standing if job.far.is_some() => return standing,
             Standing::Starting if Instant::now() < end => sleep(LOOK).await,
             standing => return standing,
         }

@@ -1,9 +1,12 @@
 //! `ydl scale`: another number of tasks for a role.
 
-use super::reach::{Reach, block_on, report, settled};
+use super::{
+    reach::{Reach, block_on, report, settled},
+    which::which,
+};
 use crate::{
     cli::{self, Manners},
-    jobs::{self, Standing},
+    jobs::Standing,
     report::{Exit, Report},
     show,
 };
@@ -16,10 +19,17 @@ pub fn run(args: cli::Scale, manners: Manners) -> Result<Exit, Report> {
         let what = format!("`{}` is not a role and its size", args.size);
         return Err(Report::bad_input(what).hint("write `worker=4`"));
     };
-    let job = jobs::find(&args.job)?;
     block_on(async {
-        let Standing::Live(place) = settled(&job).await else {
-            return Err(Report::bad_input(format!("`{}` is over", job.id())));
+        let (job, _mirror) = which(Some(&args.job), manners).await?.whole()?;
+        let place = match settled(&job).await {
+            Standing::Live(place) => place,
+            Standing::Starting => {
+                let what = format!("the master of `{}` does not run yet", job.id());
+                return Err(Report::new(Exit::Unreachable, what));
+            }
+            Standing::Over(_) | Standing::Lost | Standing::Ended(_) => {
+                return Err(Report::bad_input(format!("`{}` is over", job.id())));
+            }
         };
         let asked = Reach::to(&job.dir, &place)?.scale(role, instances).await;
         asked.map_err(report)?;

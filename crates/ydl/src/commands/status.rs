@@ -4,19 +4,27 @@ use super::{
     follow::written_facts,
     ls::state_of,
     reach::{Reach, block_on, settled},
+    which::{Which, which},
 };
 use crate::{
     cli::{self, Manners},
-    jobs::{self, Ended, Known, Standing},
+    jobs::{Ended, Known, Place, Standing},
+    mirror::{self, Mirror},
     report::{Exit, Report},
     show::{self, Paint, clean},
     talk::Viewed,
 };
 use std::{collections::VecDeque, io, time::Duration};
+use yarn_native::types::{ApplicationReport, ApplicationState};
 use ydl_core::Fact;
 
 /// How long a master may take to show its job.
 const WAIT: Duration = Duration::from_secs(5);
+
+/// Lines of YARN's diagnostics that are shown.
+const DIAGNOSTICS_MAX: usize = 12;
+/// More than this is read of no live master.
+const FACTS_BYTES_MAX: usize = 64 << 20;
 
 /// Agents end their programs with grace when their master is gone, so this may take a moment to become true.
 const LOST: &str =
@@ -24,26 +32,39 @@ const LOST: &str =
 
 /// Prints what is known. That a job failed is no failure of this command.
 pub fn run(args: cli::Status, manners: Manners) -> Result<Exit, Report> {
-    let job = match &args.job {
-        Some(word) => jobs::find(word)?,
-        None => jobs::newest()?,
-    };
+    block_on(async {
+        match which(args.job.as_deref(), manners).await? {
+            Which::Whole(job, mirror) => show_job(&args, manners, &job, mirror.as_deref()).await,
+            Which::Only { report, why, .. } => only(&report, &why, manners),
+        }
+    })
+}
+
+async fn show_job(
+    args: &cli::Status,
+    manners: Manners,
+    job: &Known,
+    mirror: Option<&Mirror>,
+) -> Result<Exit, Report> {
     let Seen {
         state,
         viewed,
         unreachable,
-    } = block_on(look(&job))?;
+        ended,
+    } = look(job).await?;
+    let report = mirror.and_then(Mirror::last);
     let exit = match &unreachable {
         Some(_) => Exit::Unreachable,
         None => Exit::Success,
     };
-    let facts = last_facts(&job, args.facts);
+    let facts = last_facts(job, args.facts);
     if manners.json {
         show::json(&serde_json::json!({
             "id": job.id(),
             "state": state,
             "submitted": job.submitted.at,
-            "directory": job.dir.path(),
+            "directory": directory(job),
+            "application": report.as_ref().map(application),
             "view": viewed.as_ref().map(|viewed| &viewed.view),
             "usage": viewed.as_ref().map(|viewed| &viewed.usage),
             "unreachable": unreachable,
@@ -54,10 +75,91 @@ pub fn run(args: cli::Status, manners: Manners) -> Result<Exit, Report> {
     let paint = Paint::of(manners.colours(), &io::stdout());
     let why = match (state, unreachable) {
         ("lost", _) => Some(LOST.to_owned()),
-        (_, why) => why.map(|why| format!("its master runs and does not answer: {why}")),
+        (_, None) => ended,
+        (_, Some(why)) => Some(format!("its master runs and does not answer: {why}")),
     };
-    show::print(text(&job, state, viewed.as_deref(), why, &facts, paint))?;
+    let page = text(
+        job,
+        state,
+        viewed.as_deref(),
+        why,
+        &facts,
+        report.as_ref(),
+        paint,
+    );
+    show::print(page)?;
     Ok(exit)
+}
+
+/// What the cluster knows, where the job's own files cannot be had.
+fn only(report: &ApplicationReport, why: &str, manners: Manners) -> Result<Exit, Report> {
+    if manners.json {
+        show::json(&serde_json::json!({
+            "id": report.id.to_string(),
+            "state": mirror::state_of(report),
+            "application": application(report),
+            "unreachable": why,
+        }))?;
+        return Ok(Exit::Success);
+    }
+    let paint = Paint::of(manners.colours(), &io::stdout());
+    let mut lines = Vec::new();
+    let mut line = |name: &str, value: &str| lines.push(entry(name, value, paint));
+    line("job", &report.id.to_string());
+    line("name", &report.name);
+    line("state", mirror::state_of(report));
+    line("files", &format!("cannot be had: {why}"));
+    told(report, &mut line);
+    show::print(lines.join("\n") + "\n")?;
+    Ok(Exit::Success)
+}
+
+/// What a ResourceManager tells of a job.
+fn told(report: &ApplicationReport, line: &mut dyn FnMut(&str, &str)) {
+    line("user", &report.user);
+    line("queue", &report.queue);
+    if let Some(attempt) = &report.attempt {
+        line("master", &format!("attempt {}", attempt.number));
+    }
+    if report.state == ApplicationState::Running {
+        line("address", &format!("{}:{}", report.host, report.rpc_port));
+    }
+    if let Some(usage) = report.usage.as_ref().filter(|_| !report.state.is_over()) {
+        let (n, used) = (usage.containers, &usage.used);
+        line("containers", &format!("{n}, with {used}"));
+    }
+    line("page", &report.tracking_url);
+    let diagnostics = report.diagnostics.trim();
+    for (n, text) in diagnostics.lines().take(DIAGNOSTICS_MAX).enumerate() {
+        line(if n == 0 { "yarn says" } else { "" }, text);
+    }
+}
+
+fn application(report: &ApplicationReport) -> serde_json::Value {
+    serde_json::json!({
+        "state": report.state.to_string(),
+        "final_status": report.final_status.to_string(),
+        "user": report.user,
+        "queue": report.queue,
+        "attempt": report.attempt.map(|attempt| attempt.number),
+        "tracking_url": report.tracking_url,
+        "diagnostics": report.diagnostics,
+        "containers": report.usage.as_ref().map(|usage| usage.containers),
+        "memory_mib_seconds": report.usage.as_ref().map(|usage| usage.memory_mib_seconds),
+        "vcore_seconds": report.usage.as_ref().map(|usage| usage.vcore_seconds),
+    })
+}
+
+/// Where the job keeps its files.
+fn directory(job: &Known) -> String {
+    match &job.submitted.place {
+        Place::Local(_) => job.dir.path().display().to_string(),
+        Place::Yarn(staged) => staged.dir.clone(),
+    }
+}
+
+fn entry(name: &str, value: &str, paint: Paint) -> String {
+    format!("{}{}", paint.dim(&format!("{name:<11}")), clean(value))
 }
 
 /// What could be seen of a job.
@@ -66,6 +168,8 @@ struct Seen {
     viewed: Option<Box<Viewed>>,
     /// Why its master, which runs, could not be asked.
     unreachable: Option<String>,
+    /// Why it has not begun, or how it ended, where only its cluster knows.
+    ended: Option<String>,
 }
 
 impl Seen {
@@ -74,13 +178,24 @@ impl Seen {
             state: state_of(&viewed),
             viewed: Some(viewed),
             unreachable: None,
+            ended: None,
         }
     }
 
     fn ended(ended: Ended) -> Seen {
         Seen {
-            unreachable: None,
+            ended: Some("it has left no result; what its cluster says is below".to_owned()),
             ..Seen::only(ended.state)
+        }
+    }
+
+    fn starting(job: &Known) -> Seen {
+        match job.far {
+            Some(_) => Seen {
+                ended: Some("it waits for its master's container".to_owned()),
+                ..Seen::only("accepted")
+            },
+            None => Seen::only("starting"),
         }
     }
 
@@ -89,6 +204,7 @@ impl Seen {
             state,
             viewed: None,
             unreachable: None,
+            ended: None,
         }
     }
 }
@@ -98,12 +214,27 @@ async fn look(job: &Known) -> Result<Seen, Report> {
         Standing::Over(last) => return Ok(Seen::view(last)),
         Standing::Lost => return Ok(Seen::only("lost")),
         Standing::Ended(ended) => return Ok(Seen::ended(ended)),
-        Standing::Starting => return Ok(Seen::only("starting")),
+        Standing::Starting => return Ok(Seen::starting(job)),
         Standing::Live(place) => place,
     };
-    let asked = Reach::to(&job.dir, &place)?.view(0, WAIT).await;
-    let why = match asked {
-        Ok(Some(viewed)) => return Ok(Seen::view(Box::new(viewed))),
+    let reach = match Reach::to(&job.dir, &place) {
+        Ok(reach) => reach,
+        // Whoever may only look at a job of others has no token for its master.
+        Err(report) if job.far.is_some() => {
+            return Ok(Seen {
+                unreachable: Some(report.what),
+                ..Seen::only("running")
+            });
+        }
+        Err(report) => return Err(report),
+    };
+    let why = match reach.view(0, WAIT).await {
+        Ok(Some(viewed)) => {
+            if job.far.is_some() {
+                bring_facts(job, &reach).await;
+            }
+            return Ok(Seen::view(Box::new(viewed)));
+        }
         Ok(None) => format!("nothing came within {}s", WAIT.as_secs()),
         Err(error) => error.to_string(),
     };
@@ -117,6 +248,23 @@ async fn look(job: &Known) -> Result<Seen, Report> {
             ..Seen::only("no-answer")
         },
     })
+}
+
+/// Writes the facts of a live master where those of a job on this machine are. Without them the view says enough.
+async fn bring_facts(job: &Known, reach: &Reach) {
+    let (mut lines, mut after) = (Vec::new(), 0);
+    while let Ok(Some(facts)) = reach.facts(after, Duration::ZERO).await {
+        for fact in &facts.facts {
+            if serde_json::to_writer(&mut lines, fact).is_ok() {
+                lines.push(b'\n');
+            }
+        }
+        if facts.facts.is_empty() || facts.next <= after || lines.len() > FACTS_BYTES_MAX {
+            break;
+        }
+        after = facts.next;
+    }
+    let _ = std::fs::write(job.dir.events_file(), lines);
 }
 
 /// The last facts that were written down.
@@ -137,21 +285,18 @@ fn text(
     viewed: Option<&Viewed>,
     why: Option<String>,
     facts: &[Fact],
+    report: Option<&ApplicationReport>,
     paint: Paint,
 ) -> String {
     let mut lines = Vec::new();
-    let mut line = |name: &str, value: &str| {
-        lines.push(format!(
-            "{}{}",
-            paint.dim(&format!("{name:<11}")),
-            clean(value)
-        ));
-    };
+    let mut line = |name: &str, value: &str| lines.push(entry(name, value, paint));
     line("job", job.id());
     line("state", state);
     if let Some(why) = why {
         line("why", &why);
-        line("master log", &job.dir.master_log().display().to_string());
+        if job.far.is_none() {
+            line("master log", &job.dir.master_log().display().to_string());
+        }
     }
     if let Some(viewed) = viewed {
         line("why", &viewed.view.why);
@@ -162,9 +307,13 @@ fn text(
         "submitted",
         &format!("{} ago", show::span_since(job.submitted.at)),
     );
-    line("directory", &job.dir.path().display().to_string());
+    line("directory", &directory(job));
     for output in &job.submitted.spec.outputs {
-        line("output", &format!("{} → {}", output.from, output.to));
+        let to = job.destination(&output.to);
+        line("output", &format!("{} → {to}", output.from));
+    }
+    if let Some(report) = report {
+        told(report, &mut line);
     }
     if let Some(viewed) = viewed {
         lines.push(String::new());

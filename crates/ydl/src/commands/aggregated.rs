@@ -1,0 +1,157 @@
+//! What YARN itself has collected of containers' logs: all there is of those that failed before an agent lived.
+
+use crate::{
+    cli::Manners,
+    hdfs::{Hdfs, Reader},
+    logs::LinePrefixer,
+    mirror::Gateway,
+    report::{Exit, Report},
+    show,
+};
+use std::{io, time::Duration};
+use tokio::time::{Instant, sleep};
+use yarn_native::{
+    logs::{Entry, LogFile, Source},
+    types::{ApplicationReport, LogState},
+};
+
+/// How long collecting is waited for: it begins when an application ends.
+const COLLECT_MAX: Duration = Duration::from_secs(20);
+/// How often it is looked whether that has been done.
+const LOOK: Duration = Duration::from_millis(500);
+/// What one call to HDFS may take.
+const CALL_MAX: Duration = Duration::from_secs(30);
+/// So much of the end of each file is printed.
+const TAIL_BYTES: u64 = 1 << 20;
+/// What nodes write themselves and says nothing about a program.
+const DULL: [&str; 3] = ["prelaunch.out", "launch_container.sh", "directory.info"];
+
+/// Prints everything that was collected.
+pub async fn print(
+    gateway: &Gateway,
+    report: &ApplicationReport,
+    manners: Manners,
+) -> Result<Exit, Report> {
+    let id = report.id.to_string();
+    if !report.state.is_over() {
+        show::tell(format!("nothing of {id} has been printed yet"));
+        return Ok(Exit::Success);
+    }
+    let files = collected(gateway, report).await?;
+    if files.is_empty() {
+        show::tell(format!("no logs of {id} are kept: nobody printed anything"));
+        let logs = report.logs;
+        if matches!(logs, Some(LogState::Disabled) | None) {
+            show::tell(
+                "hint: the cluster does not collect the logs of containers; they may still be on their nodes",
+            );
+        }
+        return Ok(Exit::Success);
+    }
+    for (name, reader) in files {
+        if let Err(why) = one(Collected(reader), manners).await? {
+            show::tell(format!("note: cannot read `{name}`: {why}"));
+        }
+    }
+    Ok(Exit::Success)
+}
+
+/// The files of all nodes, once there are any.
+async fn collected(
+    gateway: &Gateway,
+    report: &ApplicationReport,
+) -> Result<Vec<(String, Reader)>, Report> {
+    let end = Instant::now() + COLLECT_MAX;
+    let deadline = || Instant::now() + CALL_MAX;
+    let directories = gateway
+        .config
+        .log_directories(&report.user, &report.id.to_string())
+        .map_err(|error| Report::bad_input(error.to_string()))?;
+    let hdfs = Hdfs::connect(&gateway.config, None, &gateway.identity, deadline()).await?;
+    loop {
+        let now = gateway.client.application(report.id, deadline()).await;
+        let state = now.ok().and_then(|report| report.logs);
+        let goes_on = matches!(
+            state,
+            Some(LogState::NotStarted | LogState::Running | LogState::RunningWithFailure)
+        );
+        if !goes_on || Instant::now() > end {
+            break;
+        }
+        sleep(LOOK).await;
+    }
+    let mut files = Vec::new();
+    for directory in directories {
+        // Most of these places do not exist: versions have changed them.
+        for entry in hdfs.list(&directory, deadline()).await.unwrap_or_default() {
+            if entry.directory || entry.name().ends_with(".tmp") {
+                continue;
+            }
+            files.push((entry.url.clone(), hdfs.open(&entry.url, deadline()).await?));
+        }
+    }
+    Ok(files)
+}
+
+/// A collected file as its reader wants it.
+struct Collected(Reader);
+
+impl Source for Collected {
+    fn length(&self) -> u64 {
+        self.0.length()
+    }
+
+    async fn read(&self, offset: u64, length: usize) -> io::Result<Vec<u8>> {
+        let read = self.0.read_at(offset, length, Instant::now() + CALL_MAX);
+        let bytes = read.await.map_err(io::Error::other)?;
+        Ok(bytes.to_vec())
+    }
+}
+
+/// Prints one node's file; the inner failure is one of its bytes.
+async fn one(source: Collected, manners: Manners) -> Result<Result<(), String>, Report> {
+    let mut file = match LogFile::open(source).await {
+        Ok(file) => file,
+        Err(error) => return Ok(Err(error.to_string())),
+    };
+    loop {
+        let entry = match file.next().await {
+            Ok(Some(entry)) => entry,
+            Ok(None) => return Ok(Ok(())),
+            Err(error) => return Ok(Err(error.to_string())),
+        };
+        if entry.length == 0 || DULL.contains(&entry.file.as_str()) {
+            continue;
+        }
+        if let Err(error) = file.skip(entry.length.saturating_sub(TAIL_BYTES)).await {
+            return Ok(Err(error.to_string()));
+        }
+        let mut lines = LinePrefixer::new(format!("{}/{}", entry.container, entry.file));
+        let mut out = Vec::new();
+        loop {
+            match file.piece().await {
+                Ok(Some(piece)) => match manners.json {
+                    true => out.extend(piece),
+                    false => lines.push(&piece, &mut out),
+                },
+                Ok(None) => break,
+                Err(error) => return Ok(Err(error.to_string())),
+            }
+        }
+        if manners.json {
+            objects(&entry, &out)?;
+        } else {
+            lines.finish(&mut out);
+            show::print(out)?;
+        }
+    }
+}
+
+fn objects(entry: &Entry, text: &[u8]) -> Result<(), Report> {
+    for line in String::from_utf8_lossy(text).lines() {
+        show::json(&serde_json::json!({ "output": {
+            "container": entry.container, "file": entry.file, "line": line,
+        }}))?;
+    }
+    Ok(())
+}
