@@ -108,3 +108,62 @@ pub struct Scale {
     /// How many tasks it should have.
     pub instances: u32,
 }
+
+/// What the answer to a read of logs says beside the bytes: how long the file is now.
+pub const LENGTH_HEADER: &str = "ydl-length";
+/// And whether it will stay so.
+pub const ENDED_HEADER: &str = "ydl-ended";
+/// The most that one read of logs brings.
+pub const LOG_BYTES_MAX: u64 = 128 << 10;
+
+/// Somebody wants to see what a live task prints. An agent that waits for its order is told by an answer of status 202
+/// with a list of these, and says what it finds by `POST /v1/logged?wish=ID`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogWish {
+    /// Under which the answer is expected.
+    pub id: u64,
+    /// Whose logs.
+    pub task: TaskId,
+    /// What of them.
+    pub want: LogWant,
+}
+
+/// What of a task's logs is wanted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LogWant {
+    /// `GET /v1/logs?task=worker:0`: which files there are, as a list of [`LogAttempt`].
+    List,
+    /// `GET /v1/logs?task=worker:0&attempt=1&file=stdout.0&offset=N&wait_ms=M`: bytes from there on. Answered when there
+    /// are some, when there will be none, or after the wait.
+    Read {
+        /// Of which attempt.
+        attempt: u32,
+        /// Of which file.
+        file: String,
+        /// The first byte wanted.
+        offset: u64,
+        /// How many at most.
+        bytes_max: u64,
+        /// How long to wait for the first.
+        wait_ms: u64,
+    },
+}
+
+/// The logs of an attempt that an agent has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogAttempt {
+    /// Which one.
+    pub attempt: u32,
+    /// Its files.
+    pub files: Vec<LogFile>,
+}
+
+/// A file of logs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogFile {
+    /// As `stdout.0`.
+    pub name: String,
+    /// How long it is.
+    pub bytes: u64,
+}

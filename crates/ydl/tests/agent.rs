@@ -1,15 +1,22 @@
 //! One real agent, and a master that a test plays: answers late, lost, repeated, or none at all.
 
+mod home;
 mod scene;
 
-use scene::{Scene, Store, run, stop, wait};
+use home::Home;
+use scene::{Scene, Store, run, stop, task, wait};
 use std::{
     os::unix::fs::PermissionsExt,
     process::Command,
     time::{Duration, Instant},
 };
 use tokio::time::sleep;
-use ydl::{talk::AgentReport, wire::request::Reply};
+use ydl::{
+    jobs::{JobDir, MasterPlace},
+    logs::live,
+    talk::{AgentReport, LogAttempt, LogWant, LogWish},
+    wire::{client::Client, request::Reply, secret::Token, tls::Pin},
+};
 
 #[tokio::test]
 async fn what_was_said_is_said_again_until_it_was_heard() {
@@ -191,4 +198,123 @@ async fn a_program_in_a_container_finds_the_clusters_tokens_and_none_of_its_agen
     assert!(log.contains("HDTS"), "its tokens: {log}");
     assert!(!log.contains("agent_token"), "{log}");
     assert!(!log.contains("agent.container_1."), "{log}");
+}
+
+fn read(id: u64, file: &str, offset: u64, wait_ms: u64) -> LogWish {
+    let file = file.to_owned();
+    LogWish {
+        id,
+        task: task(),
+        want: LogWant::Read {
+            attempt: 1,
+            file,
+            offset,
+            bytes_max: 1 << 20,
+            wait_ms,
+        },
+    }
+}
+
+#[tokio::test]
+async fn an_agent_shows_what_its_program_prints_while_it_runs_and_until_it_leaves() {
+    let script = "echo one; until [ -e go ]; do sleep 0.02; done; echo two";
+    let mut scene = Scene::new(script, "");
+    scene.start().await;
+    scene
+        .until("line", async |scene| {
+            std::fs::metadata(scene.log()).is_ok_and(|log| log.len() == 4)
+        })
+        .await;
+    let list = LogWish {
+        id: 7,
+        task: task(),
+        want: LogWant::List,
+    };
+    let wishes = [
+        list,
+        read(8, "stdout.0", 0, 0),
+        read(9, "../../../../job.json", 0, 0),
+        read(10, "none.0", 0, 0),
+        read(11, "stdout.0", 4, 20_000),
+    ];
+    scene.next().await.wish(&wishes);
+    for _ in 0..4 {
+        let (id, query, body) = scene.found().await;
+        match id {
+            7 => {
+                let list: Vec<LogAttempt> = serde_json::from_slice(&body).expect("a list");
+                assert_eq!(list[0].attempt, 1);
+                let names: Vec<_> = list[0]
+                    .files
+                    .iter()
+                    .map(|file| file.name.as_str())
+                    .collect();
+                assert_eq!(names, ["stderr.0", "stdout.0"]);
+            }
+            8 => assert_eq!((&body[..], query["length"].as_str()), (&b"one\n"[..], "4")),
+            9 | 10 => assert!(query.contains_key("absent"), "{query:?}"),
+            other => panic!("{other} was not waited for"),
+        }
+    }
+    let work = scene.dir.path().join("containers/container_1/work");
+    std::fs::write(work.join("go"), "").expect("a file");
+    let (id, _, body) = scene.found().await;
+    assert_eq!((id, &body[..]), (11, &b"two\n"[..]));
+    // It stays to be asked after its program has ended.
+    scene
+        .until("end", async |scene| {
+            scene.dir.path().join("logs/worker/0/1/exit.json").exists()
+        })
+        .await;
+    scene.next().await.wish(&[read(12, "stdout.0", 8, 20_000)]);
+    let (id, query, body) = scene.found().await;
+    assert_eq!((id, body.len()), (12, 0));
+    assert!(query.contains_key("ended"), "{query:?}");
+}
+
+#[tokio::test]
+async fn a_master_lets_people_see_what_tasks_print() {
+    let home = Home::new();
+    let script =
+        "echo hello $YDL_INDEX; until [ -e $YDL_CHECKPOINT/go ]; do sleep 0.05; done; echo bye";
+    let yaml = format!(
+        "name: t\nroles: {{worker: {{instances: 2, memory: 100 MiB, shell: '{script}'}}}}\n"
+    );
+    home.detach(&yaml);
+    let job = JobDir::at(home.job());
+    let log = |home: &Home| home.job().join("logs/worker/1/1/stdout.0");
+    home.wait_for_text(log, "hello 1");
+    let place = std::fs::read(job.master_file()).expect("a place");
+    let place: MasterPlace = serde_json::from_slice(&place).expect("json");
+    let pin = Pin::of_pem(&std::fs::read(job.certificate_file()).expect("a file")).expect("a pin");
+    let token = Token::read(&job.token_file()).expect("a token");
+    let client = Client::new(place.address, pin, &token).expect("a client");
+    let task = "worker:1".parse().expect("a task");
+    let list = live::attempts(&client, &task).await.expect("an answer");
+    let list = list.expect("an agent");
+    assert_eq!((list.len(), list[0].attempt), (1, 1));
+    let wait = Duration::from_secs(10);
+    let piece = live::read(&client, &task, 1, "stdout.0", 0, wait).await;
+    let piece = piece.expect("an answer").expect("an agent");
+    assert_eq!(&piece.bytes[..], b"hello 1\n");
+    assert!(!piece.ended);
+    for (task, file) in [
+        ("worker:1", "stdout.9"),
+        ("worker:7", "stdout.0"),
+        ("ps:0", "stdout.0"),
+    ] {
+        let task = task.parse().expect("a task");
+        let piece = live::read(&client, &task, 1, file, 0, Duration::ZERO).await;
+        assert_eq!(piece.expect("an answer"), None, "{task} {file}");
+    }
+    // What is waited for is shown when it is printed.
+    let go = job.checkpoint().join("go");
+    let began = Instant::now();
+    let (piece, ()) = tokio::join!(live::read(&client, &task, 1, "stdout.0", 8, wait), async {
+        sleep(Duration::from_millis(300)).await;
+        std::fs::write(go, "").expect("a file");
+    });
+    let piece = piece.expect("an answer").expect("an agent");
+    assert_eq!(&piece.bytes[..], b"bye\n");
+    assert!(began.elapsed() < wait, "{:?}", began.elapsed());
 }

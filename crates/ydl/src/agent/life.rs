@@ -9,6 +9,7 @@ mod doing;
 mod reach;
 mod ready;
 mod save;
+mod wishes;
 
 use super::{
     carry::Carrier,
@@ -22,7 +23,7 @@ use crate::{
     agent::measure::{Meter, Usage},
     hdfs::JobPlace,
     jobs::Submitted,
-    talk::{AgentReport, Sync, Synced, beat},
+    talk::{AgentReport, LogWish, Sync, Synced, beat},
     wire::client::{CallError, Payload},
 };
 use doing::{Running, Starting};
@@ -35,6 +36,7 @@ use tokio::{
     sync::oneshot,
     time::{Instant, sleep_until},
 };
+use wishes::Turns;
 use ydl_core::Order;
 
 /// How long one question to the master may take, beyond the beat it is held for.
@@ -56,6 +58,8 @@ pub(super) struct Agent {
     /// The job's directory in HDFS, and who carries things there.
     staging: Option<JobPlace>,
     carrier: Option<Arc<Carrier>>,
+    /// Of those who show logs to people elsewhere.
+    turns: Turns,
     order: Option<Order>,
     seen: u64,
     reports: Vec<AgentReport>,
@@ -76,11 +80,18 @@ pub(super) struct Agent {
     usage: Option<Usage>,
 }
 
+/// What a master answers.
+enum Told {
+    Nothing,
+    Order(Synced),
+    Wishes(Vec<LogWish>),
+}
+
 enum Woken {
     Answered {
         /// When the question left.
         asked: Instant,
-        answer: Result<Option<Synced>, CallError>,
+        answer: Result<Told, CallError>,
     },
     Started(Result<Program, StartError>),
     Exited(super::program::Exit),
@@ -107,7 +118,7 @@ impl Agent {
             match self.wake(&mut term, not_before, heard + patience).await {
                 Woken::Answered {
                     asked,
-                    answer: Ok(synced),
+                    answer: Ok(told),
                 } => {
                     // The master counts from when it heard the question, which was after it left and perhaps long
                     // before its answer came.
@@ -115,7 +126,7 @@ impl Agent {
                     self.reach.heard(self.beat());
                     patience = silence;
                     retry = RETRY.0;
-                    let news = self.on_answer(synced);
+                    let news = self.on_answer(told);
                     // That it is saved was said, and heard with everything else.
                     if self.saved {
                         return Ok(());
@@ -222,8 +233,11 @@ impl Agent {
             let asked = Instant::now();
             let call = client.call(Method::POST, &path, question, beat + CALL_MAX);
             let answer = match call.await {
-                Ok(answer) if answer.status == StatusCode::NO_CONTENT => Ok(None),
-                Ok(answer) => answer.json().map(Some),
+                Ok(answer) if answer.status == StatusCode::NO_CONTENT => Ok(Told::Nothing),
+                Ok(answer) if answer.status == StatusCode::ACCEPTED => {
+                    answer.json().map(Told::Wishes)
+                }
+                Ok(answer) => answer.json().map(Told::Order),
                 Err(error) => Err(error),
             };
             Woken::Answered { asked, answer }
@@ -297,14 +311,21 @@ impl Agent {
     }
 
     /// True if there was something new in it.
-    fn on_answer(&mut self, synced: Option<Synced>) -> bool {
+    fn on_answer(&mut self, told: Told) -> bool {
         // An answer of any kind means that everything said was heard.
         self.reports.clear();
-        let Some(Synced { number, order }) = synced else {
-            return false;
-        };
-        self.order = Some(order);
-        std::mem::replace(&mut self.seen, number) != number
+        match told {
+            Told::Nothing => false,
+            Told::Order(Synced { number, order }) => {
+                self.order = Some(order);
+                std::mem::replace(&mut self.seen, number) != number
+            }
+            Told::Wishes(wishes) => {
+                let any = !wishes.is_empty();
+                self.grant(wishes);
+                any
+            }
+        }
     }
 
     /// Acts on the difference between what should be and what is.

@@ -38,6 +38,10 @@ impl Surroundings {
         }
     }
 
+    pub(super) fn job(&self) -> &JobDir {
+        &self.job
+    }
+
     pub(super) fn work(&self) -> PathBuf {
         self.dir.join("work")
     }

@@ -3,7 +3,7 @@
 use super::inbox::Answer;
 use crate::{
     agent::measure::Usage,
-    talk::{Synced, beat},
+    talk::{LogWish, Synced, beat},
 };
 use std::collections::BTreeMap;
 use tokio::{sync::oneshot, time::Instant};
@@ -97,6 +97,20 @@ impl Agents {
             // It asks again if this does not reach it.
             let _ = answer.send(Answer::Order(synced));
         }
+    }
+
+    /// Whether an agent is there and answers.
+    pub(super) fn is_live(&self, container: &ContainerId) -> bool {
+        self.agents.get(container).is_some_and(|known| !known.quiet)
+    }
+
+    /// Tells an agent that waits what is wished of it; false if it does not wait.
+    pub(super) fn wish(&mut self, container: &ContainerId, wishes: Vec<LogWish>) -> bool {
+        let known = self.agents.get_mut(container);
+        let Some((_, answer)) = known.and_then(|known| known.waiting.take()) else {
+            return false;
+        };
+        answer.send(Answer::Wishes(wishes)).is_ok()
     }
 
     pub(super) fn forget(&mut self, container: &ContainerId) {

@@ -1,5 +1,7 @@
 //! The master's doors: who may ask what, and how long an answer may be waited for.
 
+mod logs;
+
 use super::{
     inbox::{Kept, Letter, Question},
     kv::{OnlyIf, Op, Wait},
@@ -66,9 +68,11 @@ pub(super) fn admit(secret: &Secret, head: &Head) -> Result<Scope, Reply> {
     };
     let path = head.path();
     let allowed = match scope {
-        Scope::Agent(_) => ["sync"].as_slice(),
+        Scope::Agent(_) => ["sync", "logged"].as_slice(),
         Scope::Program(_) => &["kv", "watch", "events"],
-        Scope::Client => &["kv", "watch", "events", "view", "facts", "kill", "scale"],
+        Scope::Client => &[
+            "kv", "watch", "events", "view", "facts", "kill", "scale", "logs",
+        ],
     };
     let allowed = path.get(1).is_some_and(|door| allowed.contains(door));
     if path.first() != Some(&"v1") || !allowed {
@@ -160,6 +164,14 @@ fn read(scope: Scope, request: Request) -> Result<(Question, Option<Duration>), 
         (&Method::GET, ["facts"]) => Question::Facts {
             after: number("after", 0)?,
         },
+        (&Method::GET, ["logs"]) => {
+            let (question, wait) = logs::wish(&head, wait)?;
+            return Ok((question, Some(wait)));
+        }
+        (&Method::POST, ["logged"]) => {
+            let container = ContainerId::from(by.unwrap_or_default());
+            logs::found(container, &head, body)?
+        }
         (&Method::POST, ["kill"]) => Question::Kill(parse(&body)?),
         (&Method::POST, ["scale"]) => {
             let talk::Scale { role, instances } = parse(&body)?;

@@ -1,12 +1,13 @@
 //! What comes to the master from outside: one bounded inbox, each question with the place its answer goes to.
 
 use crate::{talk, wire::request::Reply};
+use hyper::StatusCode;
 use std::sync::{
     Arc,
     atomic::{AtomicBool, Ordering},
 };
 use tokio::sync::{mpsc, oneshot};
-use ydl_core::{ContainerId, RoleName};
+use ydl_core::{ContainerId, RoleName, TaskId};
 
 /// Questions that wait to be looked at. When it is full, those who ask wait.
 const ROOM: usize = 1024;
@@ -46,6 +47,8 @@ pub enum Answer {
     /// An agent's order. It is written out only when its turn comes: a round of a thousand tells each of its
     /// members about all of them, and a thousand such texts at once would be most of the master's memory.
     Order(talk::Synced),
+    /// What is wished of an agent, which then asks for its order again.
+    Wishes(Vec<talk::LogWish>),
 }
 
 impl From<Reply> for Answer {
@@ -59,6 +62,10 @@ impl From<Answer> for Reply {
         match answer {
             Answer::Reply(reply) => reply,
             Answer::Order(synced) => Reply::json(&synced),
+            Answer::Wishes(wishes) => Reply {
+                status: StatusCode::ACCEPTED,
+                ..Reply::json(&wishes)
+            },
         }
     }
 }
@@ -94,6 +101,22 @@ pub enum Question {
         /// What.
         wish: super::store::Wish,
     },
+    /// Somebody wants to see what a task prints.
+    Logs {
+        /// Which task.
+        task: TaskId,
+        /// What of it.
+        want: talk::LogWant,
+    },
+    /// An agent has found what was wished.
+    Logged {
+        /// The agent's.
+        container: ContainerId,
+        /// The wish.
+        id: u64,
+        /// What was found.
+        found: super::relay::Logged,
+    },
 }
 
 impl Question {
@@ -101,11 +124,14 @@ impl Question {
     pub fn may_wait(&self) -> bool {
         use super::store::Wish;
         match self {
-            Question::Sync(..) | Question::View { .. } | Question::Facts { .. } => true,
+            Question::Sync(..)
+            | Question::View { .. }
+            | Question::Facts { .. }
+            | Question::Logs { .. } => true,
             Question::Store { wish, .. } => {
                 matches!(wish, Wish::Watch(_) | Wish::Get { wait: true, .. })
             }
-            Question::Kill(_) | Question::Scale { .. } => false,
+            Question::Kill(_) | Question::Scale { .. } | Question::Logged { .. } => false,
         }
     }
 

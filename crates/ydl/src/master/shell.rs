@@ -11,6 +11,7 @@ use super::{
     inbox::{Answer, Kept, Letter, Question},
     outbox::{Effect, Outbox},
     past::{self, Past},
+    relay::Relay,
     result,
     store::{Shelf, Wish},
     watchers::Watchers,
@@ -24,7 +25,7 @@ use crate::{
 use std::time::Duration;
 use tokio::{
     sync::{mpsc, oneshot},
-    time::{MissedTickBehavior, interval, sleep_until},
+    time::{Instant, MissedTickBehavior, interval, sleep_until},
 };
 use ydl_core::{Action, Asks, ContainerId, Event, Job, JobView, Outcome, RoleName, Time};
 
@@ -47,6 +48,7 @@ pub struct Master<B, D> {
     facts: Facts,
     shelf: Shelf,
     agents: Agents,
+    relay: Relay,
     watchers: Watchers,
     /// What the backend was last told.
     asked: Asks,
@@ -73,6 +75,7 @@ impl<B: Backend, D: Diary> Master<B, D> {
             outbox,
             facts: past.facts,
             shelf: past.shelf,
+            relay: Relay::default(),
             watchers: past.watchers,
             asked: Asks::default(),
             outcome: past.outcome,
@@ -183,6 +186,7 @@ impl<B: Backend, D: Diary> Master<B, D> {
                 } => {
                     kept.set();
                     self.agents.answer(&container, seen, answer, &self.job);
+                    self.relay.hand(&container, &mut self.agents);
                 }
             }
         }
@@ -245,6 +249,18 @@ impl<B: Backend, D: Diary> Master<B, D> {
             } if self.job.task_of(&container).is_none() => {
                 let what = format!("`{container}` is gone and can change nothing");
                 self.outbox.answer(answer, Reply::error(410, what, None));
+            }
+            Question::Logs { task, want } => {
+                let (job, agents) = (&self.job, &mut self.agents);
+                self.relay.wish(task, want, answer, job, agents);
+            }
+            Question::Logged {
+                container,
+                id,
+                found,
+            } => {
+                let reply = self.relay.logged(&container, id, found);
+                self.outbox.answer(answer, reply);
             }
             Question::Store { wish, .. } => {
                 if let Some(op) = self.shelf.grant(wish, answer, &mut self.outbox) {
@@ -318,6 +334,7 @@ impl<B: Backend, D: Diary> Master<B, D> {
             self.feed(Event::Quieted { container });
         }
         self.shelf.sweep();
+        self.relay.sweep(&self.agents, Instant::now());
     }
 
     fn show(&mut self) {
@@ -338,7 +355,7 @@ fn viewed(number: u64, job: &Job, agents: &Agents, now: Time) -> Viewed {
 }
 
 /// Waits for that moment, or for ever.
-async fn at(moment: Option<tokio::time::Instant>) {
+async fn at(moment: Option<Instant>) {
     match moment {
         Some(moment) => sleep_until(moment).await,
         None => std::future::pending().await,
@@ -346,4 +363,4 @@ async fn at(moment: Option<tokio::time::Instant>) {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+use hyper::StatusCode;
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
@@ -20,7 +21,7 @@ use ydl::{
     agent::setting::{DELIVERED, Delivered, Setting},
     jobfile,
     jobs::{Content, JobDir, Offer, Place, Staged, Submitted},
-    talk::{AgentReport, Sync, Synced},
+    talk::{AgentReport, LogWish, Sync, Synced},
     wire::{
         request::{Head, Reply, Request},
         secret::{Scope, Secret, Token},
@@ -45,6 +46,13 @@ pub struct Asked {
 }
 
 impl Asked {
+    pub fn wish(self, wishes: &[LogWish]) {
+        self.answer(Reply {
+            status: StatusCode::ACCEPTED,
+            ..Reply::json(wishes)
+        });
+    }
+
     pub fn answer(self, reply: Reply) {
         // It asks anew when something happens meanwhile, and then nobody waits for this any more.
         drop(self.answer.send(reply));
@@ -88,10 +96,19 @@ pub struct Scene {
     pub dir: TempDir,
     pub agent: Child,
     pub questions: mpsc::Receiver<Asked>,
+    /// What the agent has found in its logs.
+    pub logged: mpsc::Receiver<Request>,
+    doors: Doors,
+    master: AbortHandle,
+}
+
+/// Where a master hands on what it is asked.
+#[derive(Clone)]
+struct Doors {
     ask: mpsc::Sender<Asked>,
+    logged: mpsc::Sender<Request>,
     tls: Arc<rustls::ServerConfig>,
     secret: Arc<Secret>,
-    master: AbortHandle,
 }
 
 impl Scene {
@@ -137,7 +154,14 @@ impl Scene {
         std::fs::write(job.certificate_file(), identity.certificate_pem()).unwrap();
         let (tls, secret) = (identity.server().unwrap(), Arc::new(secret));
         let (ask, questions) = mpsc::channel::<Asked>(16);
-        let (address, master) = open_doors(ask.clone(), Arc::clone(&tls), Arc::clone(&secret));
+        let (found, logged) = mpsc::channel(16);
+        let doors = Doors {
+            ask,
+            logged: found,
+            tls,
+            secret: Arc::clone(&secret),
+        };
+        let (address, master) = doors.clone().open();
         let container = ContainerId::from("container_1");
         let place = job.container(&container);
         let setting = Setting {
@@ -172,9 +196,8 @@ impl Scene {
             dir,
             agent,
             questions,
-            ask,
-            tls,
-            secret,
+            logged,
+            doors,
             master,
         }
     }
@@ -182,8 +205,7 @@ impl Scene {
     /// The master is gone, and another is at the address that is returned.
     pub fn another_master(&mut self) -> String {
         self.master.abort();
-        let (ask, tls) = (self.ask.clone(), Arc::clone(&self.tls));
-        let (address, master) = open_doors(ask, tls, Arc::clone(&self.secret));
+        let (address, master) = self.doors.clone().open();
         self.master = master;
         address
     }
@@ -275,6 +297,22 @@ impl Scene {
         }
     }
 
+    /// What the agent has found, by the wish's number.
+    pub async fn found(&mut self) -> (u64, BTreeMap<String, String>, Vec<u8>) {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            assert!(Instant::now() < end, "nothing found; {}", self.words());
+            tokio::select! {
+                Some(request) = self.logged.recv() => {
+                    let query = request.head.query;
+                    return (query["wish"].parse().expect("a number"), query, request.body);
+                }
+                Some(asked) = self.questions.recv() => asked.answer(Reply::empty()),
+                () = sleep(Duration::from_millis(100)) => {}
+            }
+        }
+    }
+
     pub fn log(&self) -> PathBuf {
         self.dir.path().join("logs/worker/0/1/stdout.0")
     }
@@ -335,44 +373,41 @@ fn deliver(dir: &Path, setting: Setting, store: Store, secret: &Secret) {
     std::fs::write(dir.join("hadoop.json"), config).expect("a configuration");
 }
 
-/// A master at a new address, whose questions the test answers.
-fn open_doors(
-    ask: mpsc::Sender<Asked>,
-    tls: Arc<rustls::ServerConfig>,
-    secret: Arc<Secret>,
-) -> (String, AbortHandle) {
-    let listener = listen("127.0.0.1:0".parse().unwrap()).expect("a socket");
-    let address = listener.local_addr().unwrap().to_string();
-    let admit = move |head: &Head| {
-        let bearer = head.bearer.as_ref().map_or("", Token::as_str);
-        secret.verify(bearer).ok_or_else(Reply::empty)
-    };
-    let answer = move |_: Scope, request: Request| {
-        let ask = ask.clone();
-        async move {
-            let sync = serde_json::from_slice(&request.body).expect("a question");
-            let hold = request.head.query["wait_ms"].parse().expect("a number");
-            let hold = Duration::from_millis(hold);
-            let (answer, answered) = oneshot::channel();
-            // The test may be over.
-            let _ = ask.send(Asked { sync, hold, answer }).await;
-            match answered.await {
-                Ok(reply) => reply,
-                // Thrown away: it is never answered.
-                Err(_) => std::future::pending().await,
+impl Doors {
+    /// A master at a new address, whose questions the test answers.
+    fn open(self) -> (String, AbortHandle) {
+        let listener = listen("127.0.0.1:0".parse().unwrap()).expect("a socket");
+        let address = listener.local_addr().unwrap().to_string();
+        let secret = self.secret;
+        let admit = move |head: &Head| {
+            let bearer = head.bearer.as_ref().map_or("", Token::as_str);
+            secret.verify(bearer).ok_or_else(Reply::empty)
+        };
+        let answer = move |_: Scope, request: Request| {
+            let (ask, logged) = (self.ask.clone(), self.logged.clone());
+            async move {
+                if request.head.path() == ["v1", "logged"] {
+                    // The test may be over.
+                    let _ = logged.send(request).await;
+                    return Reply::empty();
+                }
+                let sync = serde_json::from_slice(&request.body).expect("a question");
+                let hold = request.head.query["wait_ms"].parse().expect("a number");
+                let hold = Duration::from_millis(hold);
+                let (answer, answered) = oneshot::channel();
+                let _ = ask.send(Asked { sync, hold, answer }).await;
+                match answered.await {
+                    Ok(reply) => reply,
+                    // Thrown away: it is never answered.
+                    Err(_) => std::future::pending().await,
+                }
             }
-        }
-    };
-    let never = std::future::pending();
-    let serving = tokio::spawn(serve(
-        listener,
-        tls,
-        Limits::default(),
-        never,
-        admit,
-        answer,
-    ));
-    (address, serving.abort_handle())
+        };
+        let never = std::future::pending();
+        let limits = Limits::default();
+        let serving = tokio::spawn(serve(listener, self.tls, limits, never, admit, answer));
+        (address, serving.abort_handle())
+    }
 }
 
 pub fn wait(round: u32) -> Order {

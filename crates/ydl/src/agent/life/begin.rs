@@ -1,6 +1,6 @@
 //! How an agent begins: with what it finds in its container's directory.
 
-use super::{Agent, reach::Reach};
+use super::{Agent, reach::Reach, wishes::Turns};
 use crate::{
     agent::{
         carry::Carrier,
@@ -45,6 +45,7 @@ impl Agent {
             reach,
             staging,
             carrier,
+            turns: Turns::default(),
             order: None,
             seen: 0,
             reports: Vec::new(),

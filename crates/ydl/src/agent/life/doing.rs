@@ -102,6 +102,7 @@ impl Agent {
         if let Err(error) = kept {
             tracing::warn!("how the program ended is not kept: {error}");
         }
+        self.turns.wake();
         if let Some(followed) = doing.followed {
             followed.over(serde_json::to_vec_pretty(&record).ok());
         }

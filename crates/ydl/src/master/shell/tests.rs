@@ -131,7 +131,7 @@ impl Diary for Slow {
     }
 }
 
-fn spec() -> JobSpec {
+pub(in crate::master) fn spec() -> JobSpec {
     let backoff = Backoff {
         first: Span::seconds(1),
         most: Span::minutes(1),
@@ -312,7 +312,7 @@ fn first() -> ContainerId {
 fn order(answer: &mut Receiver<Answer>) -> Option<Order> {
     match answer.try_recv().ok()? {
         Answer::Order(Synced { order, .. }) => Some(order),
-        Answer::Reply(_) => None,
+        Answer::Reply(_) | Answer::Wishes(_) => None,
     }
 }
 
@@ -399,7 +399,8 @@ impl Puppet {
             }
             match answer.try_recv() {
                 Ok(Answer::Order(synced)) => self.on_order(synced),
-                Ok(Answer::Reply(_)) | Err(oneshot::error::TryRecvError::Closed) => {}
+                Ok(Answer::Reply(_) | Answer::Wishes(_))
+                | Err(oneshot::error::TryRecvError::Closed) => {}
                 Err(oneshot::error::TryRecvError::Empty) => return,
             }
         }

@@ -1,0 +1,72 @@
+//! What a task prints, from its own agent by way of the master.
+
+use crate::{
+    talk::{ENDED_HEADER, LENGTH_HEADER, LogAttempt},
+    wire::client::{Answer, CallError, Client, Payload},
+};
+use hyper::{Method, StatusCode, body::Bytes};
+use std::time::Duration;
+use ydl_core::TaskId;
+
+/// How long an answer may take beyond what its agent was asked to wait.
+const CALL_MAX: Duration = Duration::from_secs(20);
+
+/// A piece of a file that may still grow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Its bytes; none if nothing came within the wait.
+    pub bytes: Bytes,
+    /// How long the file is.
+    pub length: u64,
+    /// Whether it stays so.
+    pub ended: bool,
+}
+
+/// Which logs a live agent has of a task; `None` where there is no such agent: they are in HDFS then.
+pub async fn attempts(
+    client: &Client,
+    task: &TaskId,
+) -> Result<Option<Vec<LogAttempt>>, CallError> {
+    let answer = ask(client, &format!("/v1/logs?task={task}"), Duration::ZERO).await?;
+    match answer {
+        Some(answer) if answer.status == StatusCode::OK => answer.json().map(Some),
+        Some(_) => Ok(Some(Vec::new())),
+        None => Ok(None),
+    }
+}
+
+/// Bytes of a file such as `stdout.0` from `offset` on, waited for at most so long; `None` where no live agent has it.
+pub async fn read(
+    client: &Client,
+    task: &TaskId,
+    attempt: u32,
+    file: &str,
+    offset: u64,
+    wait: Duration,
+) -> Result<Option<Piece>, CallError> {
+    let wait_ms = wait.as_millis();
+    let path = format!(
+        "/v1/logs?task={task}&attempt={attempt}&file={file}&offset={offset}&wait_ms={wait_ms}"
+    );
+    let Some(answer) = ask(client, &path, wait).await? else {
+        return Ok(None);
+    };
+    let length = answer
+        .header(LENGTH_HEADER)
+        .and_then(|text| text.parse().ok());
+    Ok(Some(Piece {
+        // Without a length nothing was answered in time.
+        length: length.unwrap_or(offset),
+        ended: answer.header(ENDED_HEADER) == Some("1"),
+        bytes: answer.body,
+    }))
+}
+
+async fn ask(client: &Client, path: &str, wait: Duration) -> Result<Option<Answer>, CallError> {
+    let asked = client.call(Method::GET, path, Payload::Nothing, wait + CALL_MAX);
+    match asked.await {
+        Ok(answer) => Ok(Some(answer)),
+        Err(CallError::Refused { status: 404, .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}

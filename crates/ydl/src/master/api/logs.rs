@@ -1,0 +1,64 @@
+//! The doors for logs: one for whoever wants to see them, one for agents who have them.
+
+use super::bad;
+use crate::{
+    master::{
+        inbox::Question,
+        relay::{GRACE, Logged},
+    },
+    talk::{LOG_BYTES_MAX, LogWant},
+    wire::request::{Head, Reply},
+};
+use std::{str::FromStr, time::Duration};
+use ydl_core::{ContainerId, TaskId};
+
+/// The longest that an agent waits for something to be printed.
+const WAIT_MAX: Duration = Duration::from_secs(30);
+
+/// A wish, and how long its answer may be waited for.
+pub(super) fn wish(head: &Head, wait: Option<Duration>) -> Result<(Question, Duration), Reply> {
+    let task = head.query.get("task").map_or("", String::as_str);
+    let task = TaskId::from_str(task)
+        .map_err(|_| bad(format!("which task? `{task}` is none, as `worker:0` is")))?;
+    let wait = wait.unwrap_or_default().min(WAIT_MAX);
+    let want = match head.query.get("file") {
+        None => LogWant::List,
+        Some(file) => LogWant::Read {
+            attempt: number(head, "attempt")?.unwrap_or(1),
+            file: file.clone(),
+            offset: number(head, "offset")?.unwrap_or(0),
+            bytes_max: LOG_BYTES_MAX,
+            wait_ms: wait.as_millis() as u64,
+        },
+    };
+    Ok((Question::Logs { task, want }, wait + GRACE))
+}
+
+/// What an agent has found.
+pub(super) fn found(container: ContainerId, head: &Head, body: Vec<u8>) -> Result<Question, Reply> {
+    let id = number(head, "wish")?.ok_or_else(|| bad("which `wish`?"))?;
+    if body.len() as u64 > LOG_BYTES_MAX {
+        return Err(bad(format!("more than {LOG_BYTES_MAX} bytes of logs")));
+    }
+    let found = match (head.query.contains_key("absent"), number(head, "length")?) {
+        (true, _) => Logged::Absent,
+        (false, None) => Logged::List(body),
+        (false, Some(length)) => Logged::Piece {
+            bytes: body,
+            length,
+            ended: head.query.contains_key("ended"),
+        },
+    };
+    Ok(Question::Logged {
+        container,
+        id,
+        found,
+    })
+}
+
+fn number<T: FromStr>(head: &Head, name: &str) -> Result<Option<T>, Reply> {
+    let text = head.query.get(name);
+    text.map(|text| text.parse())
+        .transpose()
+        .map_err(|_| bad(format!("`{name}` is not a number")))
+}

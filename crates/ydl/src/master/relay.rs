@@ -1,0 +1,275 @@
+//! Between people who want to see what tasks print, and agents who have it.
+//!
+//! Agents listen to nobody: they ask. So a wish waits here until the agent asks for its order, is handed to it then, and
+//! what the agent finds is passed on. Everything here is forgotten when its time is over; whoever wished asks again.
+
+use super::{agents::Agents, inbox::Answer};
+use crate::{
+    talk::{ENDED_HEADER, LENGTH_HEADER, LogWant, LogWish},
+    wire::request::Reply,
+};
+use std::{collections::BTreeMap, time::Duration};
+use tokio::{sync::oneshot, time::Instant};
+use ydl_core::{ContainerId, Job, TaskId};
+
+/// Wishes that wait at once, and those of them for one agent.
+const WISHES_MAX: usize = 256;
+const PER_AGENT_MAX: usize = 32;
+/// How long an agent may take beyond what it was asked to wait.
+pub(super) const GRACE: Duration = Duration::from_secs(8);
+
+/// The wishes that wait.
+#[derive(Debug, Default)]
+pub(super) struct Relay {
+    wishes: BTreeMap<u64, Waiting>,
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    container: ContainerId,
+    wish: LogWish,
+    /// Whether the agent knows of it.
+    told: bool,
+    due: Instant,
+    answer: oneshot::Sender<Answer>,
+}
+
+/// What an agent found.
+#[derive(Debug)]
+pub enum Logged {
+    /// Nothing under that name.
+    Absent,
+    /// A list, as JSON.
+    List(Vec<u8>),
+    /// A piece of a file.
+    Piece {
+        /// Its bytes.
+        bytes: Vec<u8>,
+        /// How long the file is.
+        length: u64,
+        /// Whether it stays so.
+        ended: bool,
+    },
+}
+
+impl Relay {
+    /// Takes a wish in and hands it to the agent if it listens. Without an agent that has it, the answer is a refusal.
+    pub(super) fn wish(
+        &mut self,
+        task: TaskId,
+        want: LogWant,
+        answer: oneshot::Sender<Answer>,
+        job: &Job,
+        agents: &mut Agents,
+    ) {
+        let mut live = job.containers().filter(|it| agents.is_live(it));
+        let container = live.find(|it| job.task_of(it).as_ref() == Some(&task));
+        let Some(container) = container.cloned() else {
+            let what = format!("no live agent has the logs of `{task}`");
+            return refuse(answer, 404, &what);
+        };
+        let of_agent = |it: &&Waiting| it.container == container;
+        if self.wishes.len() >= WISHES_MAX
+            || self.wishes.values().filter(of_agent).count() >= PER_AGENT_MAX
+        {
+            return refuse(answer, 503, "too many look at logs at once");
+        }
+        let wait_ms = match &want {
+            LogWant::List => 0,
+            LogWant::Read { wait_ms, .. } => *wait_ms,
+        };
+        self.next += 1;
+        let id = self.next;
+        let waiting = Waiting {
+            container: container.clone(),
+            wish: LogWish { id, task, want },
+            told: false,
+            due: Instant::now() + Duration::from_millis(wait_ms) + GRACE,
+            answer,
+        };
+        self.wishes.insert(id, waiting);
+        self.hand(&container, agents);
+    }
+
+    /// Hands an agent what is wished of it, if it listens.
+    pub(super) fn hand(&mut self, container: &ContainerId, agents: &mut Agents) {
+        let new = |it: &&mut Waiting| !it.told && it.container == *container;
+        let mut new: Vec<_> = self.wishes.values_mut().filter(new).collect();
+        if new.is_empty() {
+            return;
+        }
+        let wishes = new.iter().map(|it| it.wish.clone()).collect();
+        if agents.wish(container, wishes) {
+            new.iter_mut().for_each(|it| it.told = true);
+        }
+    }
+
+    /// Passes on what an agent found. What nobody wished of that agent changes nothing.
+    pub(super) fn logged(&mut self, container: &ContainerId, id: u64, found: Logged) -> Reply {
+        let own = |it: &Waiting| it.container == *container;
+        let waiting = match self.wishes.get(&id).is_some_and(own) {
+            true => self.wishes.remove(&id),
+            false => None,
+        };
+        let Some(waiting) = waiting else {
+            return Reply::error(404, "nobody waits for this any more", None);
+        };
+        let reply = match found {
+            Logged::Absent => {
+                let task = &waiting.wish.task;
+                Reply::error(404, format!("the agent of `{task}` has no such log"), None)
+            }
+            Logged::List(json) => Reply::new("application/json", json),
+            Logged::Piece {
+                bytes,
+                length,
+                ended,
+            } => Reply::new("application/octet-stream", bytes)
+                .with_header(LENGTH_HEADER, &length.to_string())
+                .with_header(ENDED_HEADER, &u8::from(ended).to_string()),
+        };
+        // Whoever wished may have gone.
+        let _ = waiting.answer.send(reply.into());
+        Reply::empty()
+    }
+
+    /// Forgets wishes whose time is over, and answers those whose agent is gone.
+    pub(super) fn sweep(&mut self, agents: &Agents, now: Instant) {
+        let over =
+            |it: &Waiting| it.due < now || it.answer.is_closed() || !agents.is_live(&it.container);
+        for (_, waiting) in self.wishes.extract_if(.., |_, it| over(it)) {
+            if !agents.is_live(&waiting.container) {
+                let what = format!("the agent of `{}` is gone", waiting.wish.task);
+                refuse(waiting.answer, 404, &what);
+            }
+        }
+    }
+}
+
+fn refuse(answer: oneshot::Sender<Answer>, status: u16, what: &str) {
+    // Whoever asked may have gone.
+    let _ = answer.send(Reply::error(status, what, None).into());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::master::shell::tests::spec;
+    use tokio::sync::oneshot::Receiver;
+    use ydl_core::{Event, Grant, NodeName, Time};
+
+    struct Scene {
+        job: Job,
+        agents: Agents,
+        relay: Relay,
+    }
+
+    impl Scene {
+        /// A job whose only task is in the container `c0`, and an agent there.
+        fn new() -> Scene {
+            let (mut job, _) = Job::new(spec(), Time(0));
+            let ask = job.asks().asks[0].clone();
+            let grant = Grant {
+                container: c0(),
+                role: ask.role,
+                node: NodeName::from("here"),
+                resources: ask.resources,
+            };
+            let grants = vec![grant];
+            job.handle(Time(1), Event::Granted { grants });
+            let mut agents = Agents::new(0, []);
+            agents.heard(&c0(), None);
+            let relay = Relay::default();
+            Scene { job, agents, relay }
+        }
+
+        fn wish(&mut self, task: &str) -> Receiver<Answer> {
+            let (answer, answered) = oneshot::channel();
+            let Scene { job, agents, relay } = self;
+            let task = task.parse().expect("a task");
+            relay.wish(task, LogWant::List, answer, job, agents);
+            answered
+        }
+
+        /// The agent asks for its order, which it knows already.
+        fn listen(&mut self) -> Receiver<Answer> {
+            let (first, mut order) = oneshot::channel();
+            self.agents.answer(&c0(), 0, first, &self.job);
+            let seen = match order.try_recv() {
+                Ok(Answer::Order(synced)) => synced.number,
+                other => panic!("{other:?}"),
+            };
+            let (answer, answered) = oneshot::channel();
+            self.agents.answer(&c0(), seen, answer, &self.job);
+            self.relay.hand(&c0(), &mut self.agents);
+            answered
+        }
+    }
+
+    fn c0() -> ContainerId {
+        ContainerId::from("c0")
+    }
+
+    fn ids(told: &mut Receiver<Answer>) -> Vec<u64> {
+        match told.try_recv() {
+            Ok(Answer::Wishes(wishes)) => wishes.iter().map(|wish| wish.id).collect(),
+            Ok(other) => panic!("{other:?}"),
+            Err(_) => Vec::new(),
+        }
+    }
+
+    fn status(answered: &mut Receiver<Answer>) -> Option<u16> {
+        match answered.try_recv().ok()? {
+            Answer::Reply(reply) => Some(reply.status.as_u16()),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_wish_reaches_its_agent_once_and_its_answer_whoever_wished() {
+        let mut scene = Scene::new();
+        let mut early = scene.wish("worker:0");
+        let mut told = scene.listen();
+        assert_eq!(ids(&mut told), [1]);
+        let mut told = scene.listen();
+        assert!(ids(&mut told).is_empty());
+        let mut late = scene.wish("worker:0");
+        assert_eq!(ids(&mut told), [2]);
+        let found = scene.relay.logged(&c0(), 1, Logged::List(b"[]".to_vec()));
+        assert_eq!(found.status, 204);
+        assert_eq!((status(&mut early), status(&mut late)), (Some(200), None));
+        scene.relay.logged(&c0(), 2, Logged::Absent);
+        assert_eq!(status(&mut late), Some(404));
+        let again = scene.relay.logged(&c0(), 2, Logged::Absent);
+        assert_eq!(again.status, 404);
+    }
+
+    #[tokio::test]
+    async fn nobody_answers_for_another_agent_and_nobody_waits_for_one_that_is_gone() {
+        let mut scene = Scene::new();
+        let mut wished = scene.wish("worker:0");
+        let other = ContainerId::from("c9");
+        let found = scene.relay.logged(&other, 1, Logged::List(b"[]".to_vec()));
+        assert_eq!(found.status, 404);
+        assert_eq!(status(&mut wished), None);
+        assert_eq!(status(&mut scene.wish("worker:5")), Some(404));
+        scene.agents.forget(&c0());
+        scene.relay.sweep(&scene.agents, Instant::now());
+        assert_eq!(status(&mut wished), Some(404));
+        assert_eq!(status(&mut scene.wish("worker:0")), Some(404));
+    }
+
+    #[tokio::test]
+    async fn wishes_are_few_and_forgotten_in_time() {
+        let mut scene = Scene::new();
+        let mut waiting: Vec<_> = (0..PER_AGENT_MAX).map(|_| scene.wish("worker:0")).collect();
+        assert_eq!(status(&mut scene.wish("worker:0")), Some(503));
+        waiting.pop();
+        scene.relay.sweep(&scene.agents, Instant::now());
+        assert_eq!(scene.relay.wishes.len(), PER_AGENT_MAX - 1);
+        let later = Instant::now() + GRACE + Duration::from_secs(1);
+        scene.relay.sweep(&scene.agents, later);
+        assert!(scene.relay.wishes.is_empty());
+    }
+}
