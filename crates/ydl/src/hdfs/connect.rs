@@ -12,6 +12,7 @@ use yarn_native::{
     config::{Authentication, Config, ConfigError, NameNode},
     credentials::Credentials,
     namenode::NameNodes,
+    rpc::RpcError,
     security::{Identity, Proof, Tickets},
 };
 
@@ -76,6 +77,7 @@ impl Hdfs {
             _ => "its URL".to_owned(),
         };
         let named = format!("{scheme}://{authority}");
+        let tokens = tokens(config);
         let mut settings = pairs(config);
         // Trying for long is up to the caller, who has a deadline and hears the reason meanwhile.
         let key = "dfs.client.failover.max.attempts";
@@ -89,7 +91,10 @@ impl Hdfs {
             settings.insert(key.into(), tries.to_string());
             let target = match several {
                 true => named.clone(),
-                false => format!("hdfs://{}", spelling(config, &found, deadline).await),
+                false => format!(
+                    "hdfs://{}",
+                    spelling(tokens.as_ref(), &found, deadline).await
+                ),
             };
             let servers = found.iter().map(|one| format!("`{}`", one.rpc));
             (target, servers.collect::<Vec<_>>().join(", "))
@@ -111,7 +116,10 @@ impl Hdfs {
             servers,
             origin,
             home_prefix,
-            user: known_user(identity),
+            user: known_user(identity).or_else(|| {
+                let tokens = tokens.as_ref()?;
+                owner(tokens.of_kind(KIND)?)
+            }),
             config: config.clone(),
             identity: identity.clone(),
         };
@@ -139,15 +147,16 @@ impl Hdfs {
         if let Some(user) = &self.about.user {
             return Ok(user.clone());
         }
-        let about = self.about("ask who this user is", self.root());
+        let about = self.about("learn who this user is from", self.root());
         let namenodes =
             NameNodes::from_config(&self.about.config, self.root(), self.about.identity.clone());
         let namenodes =
             namenodes.map_err(|error| about.failed(Kind::BadInput, error.to_string()))?;
-        let refused = |error: yarn_native::rpc::RpcError| {
-            about
+        let refused = |error: RpcError| match error {
+            RpcError::Security { .. } | RpcError::Denied { .. } => about
                 .failed(Kind::NoProof, error.to_string())
-                .hint("renew the Kerberos ticket with `kinit`")
+                .hint("renew the Kerberos ticket with `kinit`"),
+            _ => about.unreached(error.to_string()),
         };
         let token = namenodes
             .delegation_token("", deadline)
@@ -214,21 +223,24 @@ fn namenodes(config: &Config, authority: &str) -> Result<Vec<NameNode>, HdfsErro
     .map_err(unclear)
 }
 
+/// The tokens that this process was started with, where tokens count.
+fn tokens(config: &Config) -> Option<Credentials> {
+    if config.authentication().ok() != Some(Authentication::Kerberos) {
+        return None;
+    }
+    let file = std::env::var_os(TOKEN_FILE)?;
+    // A file that cannot be read is no proof; that is said when proof is asked for.
+    Credentials::read(Path::new(&file)).ok()
+}
+
 /// The NameNode's address as its token spells it: the library below compares letters, and Hadoop writes an address where
 /// URLs have a name.
-async fn spelling(config: &Config, found: &[NameNode], deadline: Instant) -> String {
+async fn spelling(tokens: Option<&Credentials>, found: &[NameNode], deadline: Instant) -> String {
     let Some(one) = found.first() else {
         return String::new();
     };
     let named = one.rpc.to_string();
-    if config.authentication().ok() != Some(Authentication::Kerberos) {
-        return named;
-    }
-    let Some(file) = std::env::var_os(TOKEN_FILE) else {
-        return named;
-    };
-    // A file that cannot be read is no proof; that is said when proof is asked for.
-    let Ok(credentials) = Credentials::read(Path::new(&file)) else {
+    let Some(tokens) = tokens else {
         return named;
     };
     let address = (one.rpc.host.as_str(), one.rpc.port);
@@ -237,7 +249,7 @@ async fn spelling(config: &Config, found: &[NameNode], deadline: Instant) -> Str
     if let Ok(Ok(addresses)) = looked_up {
         spellings.extend(addresses.take(ADDRESSES_MAX).map(|at| at.to_string()));
     }
-    let known = |spelled: &&String| credentials.for_service(KIND, spelled).is_some();
+    let known = |spelled: &&String| tokens.for_service(KIND, spelled).is_some();
     spellings.iter().find(known).cloned().unwrap_or(named)
 }
 

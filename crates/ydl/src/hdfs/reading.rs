@@ -33,6 +33,11 @@ impl About {
     /// Nobody answered until the deadline.
     pub fn silent(&self) -> HdfsError {
         let why = format!("no answer in time from the NameNode at {}", self.servers);
+        self.unreached(why)
+    }
+
+    /// Somebody could not be reached, for that reason.
+    pub fn unreached(&self, why: impl AsRef<str>) -> HdfsError {
         self.failed(Kind::Unreachable, why).hint(self.reach())
     }
 
@@ -60,7 +65,7 @@ impl About {
                     self.servers,
                     reason(&error)
                 );
-                self.failed(Kind::Unreachable, why).hint(self.reach())
+                self.unreached(why)
             }
             Native::DataTransferError(words) => {
                 let why = format!("a DataNode failed: {}", first_line(&words));
