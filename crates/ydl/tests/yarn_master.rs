@@ -3,7 +3,7 @@
 
 mod yarn_support;
 
-use std::{fs, path::PathBuf, process::Command};
+use std::{fs, path::PathBuf, process::Command, time::Duration};
 use testbed::{Cluster, File, Options};
 use yarn_native::{
     security::Identity,
@@ -162,4 +162,68 @@ fn a_masters_death_changes_nothing_for_its_programs() {
     );
     assert_eq!(facts.matches("attempt-started").count(), 2, "{facts}");
     assert_eq!(facts.matches("job-started").count(), 1, "{facts}");
+}
+
+/// The process of the job's first master, from the moment there is one.
+fn first_master(id: &str) -> i32 {
+    let digits = id.strip_prefix("application").expect("an id");
+    let first = format!("CONTAINER_ID=container{digits}_01_000001");
+    wait_for(&format!("the master of {id}"), || {
+        let processes = fs::read_dir("/proc").expect("processes");
+        processes.flatten().find_map(|process| {
+            let pid: i32 = process.file_name().to_str()?.parse().ok()?;
+            let words = fs::read(process.path().join("cmdline")).ok()?;
+            let variables = fs::read(process.path().join("environ")).ok()?;
+            let mut variables = variables.split(|byte| *byte == 0);
+            let ours = words.starts_with(b"./ydl\0master")
+                && variables.any(|variable| variable == first.as_bytes());
+            ours.then_some(pid)
+        })
+    })
+}
+
+/// Runs a job whose first master is killed so long after its process began; whether it was still there.
+fn with_a_death_after(moment: Duration) -> bool {
+    let script = "echo $YDL_INDEX $$ >> $SHARED/pids; sleep 1.5; echo $YDL_INDEX >> $SHARED/ends";
+    let job = Job::submit(script, "");
+    let pid = first_master(&job.id);
+    // Not to wait for anything: any moment will do, and each death has another.
+    std::thread::sleep(moment);
+    let killed = Command::new("kill").args(["-9", &pid.to_string()]).status();
+    let killed = killed.expect("it can be tried").success();
+    let report = job.end();
+    let words = format!("killed after {moment:?}: {}: {report:?}", job.words());
+    assert_eq!(report.final_status, FinalStatus::Succeeded, "{words}");
+    let facts = job.facts();
+    let (pids, ends) = (job.lines("pids", 2), job.lines("ends", 2));
+    // What YARN itself drops with a master that dies at such a moment is started again, and nothing else is.
+    let dropped = facts.matches(r#""ending":"lost""#).count();
+    assert!(pids.len() <= 2 + dropped, "{words}: {pids:?}\n{facts}");
+    assert!(ends.len() <= 2 + dropped, "{words}: {ends:?}\n{facts}");
+    assert_eq!(facts.matches("job-started").count(), 1, "{words}: {facts}");
+    assert_eq!(facts.matches("job-finished").count(), 1, "{words}: {facts}");
+    println!(
+        "{moment:?}: killed {killed}, dropped {dropped}, ran {}",
+        pids.len()
+    );
+    killed
+}
+
+#[test]
+fn a_master_may_die_at_any_moment() {
+    let deaths = std::thread::scope(|scope| {
+        // Four jobs at a time.
+        let threads: Vec<_> = (0..4)
+            .map(|one| {
+                let mine = (0..20_u64).filter(move |n| n % 4 == one);
+                let moments = mine.map(|n| Duration::from_millis(20 + n * 180));
+                scope.spawn(move || moments.filter(|at| with_a_death_after(*at)).count())
+            })
+            .collect();
+        let deaths = threads
+            .into_iter()
+            .map(|thread| thread.join().expect("no failure"));
+        deaths.sum::<usize>()
+    });
+    assert!(deaths >= 10, "most of them lived: {deaths}");
 }

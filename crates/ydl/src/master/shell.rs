@@ -97,6 +97,8 @@ impl<B: Backend, D: Diary> Master<B, D> {
 
     /// The containers that are still alive after a master's death, as the first thing a new one is told.
     pub fn recover(&mut self, live: Vec<ContainerId>) {
+        // An earlier master has shown fewer views than milliseconds have passed since 1970.
+        self.watchers.number_from(self.clock.now().0);
         self.feed(Event::Recovered { live });
     }
 

@@ -43,6 +43,12 @@ impl Default for Watchers {
 }
 
 impl Watchers {
+    /// Numbers views from there on, if that is later: those who have seen an earlier master's must not take ours for
+    /// older.
+    pub(super) fn number_from(&mut self, number: u64) {
+        self.number = self.number.max(number);
+    }
+
     /// The job is no longer what was shown.
     pub(super) fn changed(&mut self) {
         self.number += 1;

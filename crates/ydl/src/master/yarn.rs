@@ -21,7 +21,12 @@ use crate::{
     wire::server,
 };
 use setting::Setting;
-use std::{fs::File, net::SocketAddr, process::ExitCode, time::Duration};
+use std::{
+    fs::File,
+    net::{IpAddr, SocketAddr},
+    process::ExitCode,
+    time::Duration,
+};
 use tokio::{
     net::{TcpListener, lookup_host},
     signal::unix::{SignalKind, signal},
@@ -76,7 +81,13 @@ pub fn run() -> ExitCode {
 }
 
 async fn live() -> Result<Outcome, Report> {
-    let setting = Setting::find()?;
+    let setting = match Setting::find() {
+        Ok(setting) => setting,
+        Err(report) => {
+            setting::give_up_from_here(&report.what).await;
+            return Err(report);
+        }
+    };
     let mut terminations = signal(SignalKind::terminate())
         .map_err(|e| Report::trouble(format!("cannot listen to signals: {e}")))?;
     let led = tokio::select! {
@@ -196,19 +207,20 @@ async fn listen(host: Option<&str>) -> Result<TcpListener, Report> {
     if let Some(host) = host
         && let Ok(Ok(addresses)) = timeout(ASK_MAX, lookup_host((host, 0))).await
     {
-        found.extend(addresses);
+        // A node often knows its own name as an address that leads nowhere else.
+        let is_literal = host.parse::<IpAddr>().is_ok();
+        found.extend(addresses.filter(|it| is_literal || !it.ip().is_loopback()));
     }
     // A name that leads to another machine, or nowhere, is still how others may reach this one.
     found.push(any);
-    let mut last = None;
+    let mut last = String::new();
     for address in found {
         match server::listen(address) {
             Ok(listener) => return Ok(listener),
-            Err(error) => last = Some(error),
+            Err(error) => last = format!("cannot listen on {address}: {error}"),
         }
     }
-    let why = last.map_or_else(String::new, |error| error.to_string());
-    Err(Report::trouble(format!("cannot listen on {any}: {why}")))
+    Err(Report::trouble(last))
 }
 
 fn announced(host: Option<&str>, listener: &TcpListener) -> Result<String, Report> {

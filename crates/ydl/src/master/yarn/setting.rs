@@ -29,7 +29,9 @@ const RM_TOKEN: &str = "RM_DELEGATION_TOKEN";
 /// The name of a keytab among the credentials.
 const KEYTAB: &str = "ydl.keytab";
 /// What containers have of the job's own directory.
-const OWN: [&str; 3] = ["job.json", "certificate.pem", "hadoop.json"];
+const OWN: [&str; 3] = ["job.json", "certificate.pem", HADOOP];
+/// The cluster's configuration as the submitter knew it.
+const HADOOP: &str = "hadoop.json";
 /// Longer files are not what they should be.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 /// How long the ResourceManager may take to hear that nothing will come of the job.
@@ -94,7 +96,7 @@ impl Setting {
             let what = format!("`{}` is not a job of a cluster", submitted.id);
             return Err(trouble(what));
         };
-        let pairs: BTreeMap<String, String> = read_json(&dir.path().join("hadoop.json"))?;
+        let pairs: BTreeMap<String, String> = read_json(&dir.path().join(HADOOP))?;
         let config = hdfs::config(&pairs, Environment::of_process());
 
         let mut take = |name: &str| {
@@ -179,28 +181,42 @@ impl Setting {
         Ok(own)
     }
 
-    /// Tells the ResourceManager that the job has failed before it could be led, so that no other master tries.
+    /// Tells the ResourceManager that nothing will come of this job, so that no other master tries.
     pub(super) async fn give_up(&self, why: &str) {
-        let deadline = Instant::now() + GIVE_UP_MAX;
-        let told = async {
-            let mut scheduler = Scheduler::from_config(&self.config, self.token.clone())
-                .map_err(|e| e.to_string())?;
-            let host = self.host.clone().unwrap_or_default();
-            let registration = Registration::new(host);
-            let registered = scheduler.register(&registration, deadline).await;
-            registered.map_err(|e| e.to_string())?;
-            let finish = Finish {
-                diagnostics: why.to_owned(),
-                ..Finish::new(FinalStatus::Failed)
-            };
-            scheduler
-                .finish(&finish, deadline)
-                .await
-                .map_err(|e| e.to_string())
+        give_up(&self.config, self.token.clone(), self.host.clone(), why).await;
+    }
+}
+
+/// The same where not everything was found that a master needs, with what there is.
+pub(super) async fn give_up_from_here(why: &str) {
+    let found = || {
+        let file = std::env::var_os(env::HADOOP_TOKEN_FILE_LOCATION)?;
+        let credentials = Credentials::read(Path::new(&file)).ok()?;
+        let token = credentials.of_kind(MASTER_TOKEN)?.clone();
+        let pairs: BTreeMap<String, String> = read_json(Path::new(HADOOP)).ok()?;
+        Some((hdfs::config(&pairs, Environment::of_process()), token))
+    };
+    if let Some((config, token)) = found() {
+        give_up(&config, token, std::env::var(env::NM_HOST).ok(), why).await;
+    }
+}
+
+async fn give_up(config: &Config, token: Token, host: Option<String>, why: &str) {
+    let deadline = Instant::now() + GIVE_UP_MAX;
+    let told = async {
+        let mut scheduler = Scheduler::from_config(config, token).map_err(|e| e.to_string())?;
+        let registration = Registration::new(host.unwrap_or_default());
+        let registered = scheduler.register(&registration, deadline).await;
+        registered.map_err(|e| e.to_string())?;
+        let finish = Finish {
+            diagnostics: why.to_owned(),
+            ..Finish::new(FinalStatus::Failed)
         };
-        if let Err(error) = told.await {
-            tracing::error!("the ResourceManager could not be told: {error}");
-        }
+        let finished = scheduler.finish(&finish, deadline).await;
+        finished.map_err(|e| e.to_string())
+    };
+    if let Err(error) = told.await {
+        tracing::error!("the ResourceManager could not be told: {error}");
     }
 }
 
