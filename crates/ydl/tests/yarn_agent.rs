@@ -216,6 +216,18 @@ async fn logs_are_whole_though_the_namenode_was_away() {
     scene
         .until("lines", async |_| world.bytes(&out).await > 50)
         .await;
+    // One that hangs holds up nothing but the carrying.
+    world.cluster.pause("nn").expect("a pause");
+    let mut beats = 0;
+    while beats < 4 {
+        scene.next().await.answer(Reply::empty());
+        beats += 1;
+    }
+    world.cluster.resume("nn").expect("an end of it");
+    let before = world.bytes(&out).await;
+    scene
+        .until("more lines", async |_| world.bytes(&out).await > before)
+        .await;
     let began = Instant::now();
     let cluster = world.cluster;
     let away = tokio::task::spawn_blocking(move || {
