@@ -4,8 +4,11 @@
 mod job;
 
 use job::{Begin, Job, Plan, content, size, small, soon};
-use std::{collections::BTreeSet, time::Duration};
-use testbed::{Cluster, File, Hdfs, Label, Options, Version};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
+use testbed::{Cluster, File, Hdfs, Label, Options, Queue, Version};
 use yarn_native::{
     credentials::Credentials,
     types::{ApplicationState, FinalStatus},
@@ -16,7 +19,7 @@ use ydl::{
     wire::secret::Scope,
 };
 use ydl_core::{
-    Cause, ContainerEnd, Event, Outcome,
+    Cause, ContainerEnd, ContainerId, Event, Outcome,
     spec::{Placement, Resources},
 };
 
@@ -61,6 +64,10 @@ fn cluster() -> &'static Cluster {
         ..options()
     };
     Cluster::shared(options).unwrap_or_else(|failure| panic!("{failure}"))
+}
+
+fn must<T>(outcome: Result<T, testbed::Failure>) -> T {
+    outcome.unwrap_or_else(|failure| panic!("{failure}"))
 }
 
 fn host(cluster: &Cluster, number: usize) -> String {
@@ -351,5 +358,154 @@ async fn a_new_master_gets_the_containers_of_the_one_before() {
     let more = second.obtain("worker", 1, &small()).await;
     assert!(!held.contains(&more[0].container));
     let report = second.close(Outcome::Succeeded).await;
+    assert_eq!(report.final_status, FinalStatus::Succeeded);
+}
+
+#[tokio::test]
+async fn three_hundred_short_containers_come_and_go() {
+    let mut plan = Plan::new("many");
+    plan.script = Some("#!/bin/sh\nexit 0\n");
+    let mut job = Job::new(cluster(), plan).await;
+    let began = Instant::now();
+    job.want("worker", 300, &small());
+    let mut launched = 0;
+    let mut ended = 0;
+    while ended < 300 {
+        match job.next().await {
+            Event::Granted { grants } => {
+                launched += grants.len();
+                grants.iter().for_each(|grant| job.launch(grant));
+            }
+            Event::Ended { containers } => {
+                ended += containers.len();
+                let fine = ContainerEnd::Completed { status: 0 };
+                assert!(
+                    containers.iter().all(|(_, end)| *end == fine),
+                    "{containers:?}"
+                );
+            }
+            Event::Launched { .. } | Event::Counted { .. } => {}
+            other => panic!("{other:?}"),
+        }
+        assert!(began.elapsed() < Duration::from_secs(120), "{ended} ended");
+    }
+    assert_eq!(launched, 300);
+    println!("300 containers took {:?}", began.elapsed());
+    job.close(Outcome::Succeeded).await;
+}
+
+#[tokio::test]
+async fn a_queue_that_takes_back_its_share_warns_first() {
+    let cluster = must(Cluster::start(Options {
+        nodes: 1,
+        queues: vec![Queue::new("default", 50), Queue::new("other", 50)],
+        preemption: Some(Duration::from_secs(1)),
+        ..options()
+    }));
+    let mut rich = Job::new(&cluster, Plan::new("rich")).await;
+    let grants = rich.obtain("worker", 8, &size(1024)).await;
+    rich.start(&grants).await;
+    let mut plan = Plan::new("poor");
+    plan.queue = "other";
+    let mut poor = Job::new(&cluster, plan).await;
+    poor.want("worker", 1, &size(1024));
+    let warned = rich
+        .until("warning", |job| {
+            job.events.iter().find_map(|event| match event {
+                Event::Warned { container } => Some(container.clone()),
+                _ => None,
+            })
+        })
+        .await;
+    assert_eq!(rich.end_of(&warned).await, ContainerEnd::Preempted);
+    assert_eq!(poor.granted(1).await.len(), 1);
+    poor.close(Outcome::Succeeded).await;
+    rich.close(Outcome::Succeeded).await;
+}
+
+/// A container on each node, in their order.
+async fn one_on_each(job: &mut Job, cluster: &Cluster) -> Vec<ContainerId> {
+    let mut there = Vec::new();
+    for number in 1..=3 {
+        let others = (1..=3).filter(|other| *other != number);
+        let others: Vec<_> = others.map(|other| host(cluster, other)).collect();
+        let others: Vec<_> = others.iter().map(String::as_str).collect();
+        job.avoid(&others);
+        let grant = job.obtain("worker", 1, &small()).await.remove(0);
+        assert_eq!(grant.node.as_str(), host(cluster, number));
+        job.start(std::slice::from_ref(&grant)).await;
+        there.push(grant.container);
+    }
+    job.avoid(&[]);
+    there
+}
+
+fn nodes(job: &Job) -> Option<u32> {
+    let counted = |event: &Event| match event {
+        Event::Counted { nodes } => Some(*nodes),
+        _ => None,
+    };
+    job.events.iter().rev().find_map(counted)
+}
+
+#[tokio::test]
+async fn a_job_goes_on_while_daemons_die_and_nodes_are_taken_away() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let excluded = scratch.path().join("excluded");
+    std::fs::write(&excluded, "").expect("a file");
+    let options = Options {
+        expiry: Duration::from_secs(8),
+        ..options()
+    };
+    let key = "yarn.resourcemanager.nodes.exclude-path";
+    let path = excluded.display().to_string();
+    let cluster = must(Cluster::start(options.set(File::Yarn, key, &path)));
+    let mut job = Job::new(&cluster, Plan::new("restarts")).await;
+    let containers = one_on_each(&mut job, &cluster).await;
+    let [first, second, third] = &containers[..] else {
+        panic!("{containers:?}");
+    };
+
+    // The ResourceManager dies and comes back; what ended meanwhile is told, the rest runs on.
+    must(cluster.kill("rm"));
+    job.tell(first, "exit 11");
+    must(cluster.start_daemon("rm"));
+    let end = ContainerEnd::Completed { status: 11 };
+    assert_eq!(job.end_of(first).await, end);
+    let more = job.obtain("worker", 2, &small()).await;
+    job.start(&more).await;
+    for grant in &more {
+        job.tell(&grant.container, "exit 12");
+        let end = ContainerEnd::Completed { status: 12 };
+        assert_eq!(job.end_of(&grant.container).await, end);
+    }
+    assert_eq!((job.ended(second), job.ended(third)), (None, None));
+
+    // A node dies for good.
+    must(cluster.wait_nodes(3));
+    must(cluster.kill("nm2"));
+    assert_eq!(job.end_of(second).await, ContainerEnd::NodeLost);
+    job.tell(second, "exit 0");
+    job.until("count", |job| (nodes(job) == Some(2)).then_some(()))
+        .await;
+
+    // Another is drained: first a warning, then its containers go.
+    std::fs::write(&excluded, host(&cluster, 3)).expect("a file");
+    must(cluster.rm_admin(&["-refreshNodes", "-g", "60", "-server"]));
+    let warned = Event::Warned {
+        container: third.clone(),
+    };
+    job.until("warning", |job| job.events.contains(&warned).then_some(()))
+        .await;
+    assert_eq!(job.ended(third), None);
+    must(cluster.rm_admin(&["-refreshNodes"]));
+    assert_eq!(job.end_of(third).await, ContainerEnd::NodeLost);
+
+    // And a job's end is told to a ResourceManager that comes back in time.
+    must(cluster.kill("rm"));
+    let back = async {
+        must(cluster.start_daemon("rm"));
+    };
+    let (report, ()) = tokio::join!(job.close(Outcome::Succeeded), back);
     assert_eq!(report.final_status, FinalStatus::Succeeded);
 }
