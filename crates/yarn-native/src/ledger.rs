@@ -140,6 +140,12 @@ impl<C: Clone + Ord> Ledger<C> {
         self.avoid = hosts;
     }
 
+    /// Hosts that an earlier attempt may have had avoided. The ResourceManager hands its list on to the next
+    /// attempt, so that what is not avoided any more has to be said.
+    pub fn inherit_avoided(&mut self, hosts: impl IntoIterator<Item = String>) {
+        self.avoided.extend(hosts);
+    }
+
     /// Gives a container back. It is said until the container's end is seen.
     pub fn release(&mut self, container: C) {
         self.releases.entry(container).or_default();

@@ -403,3 +403,13 @@ fn the_number_of_a_reply_wraps_around() {
         ledger.on_reply(reply(number)).unwrap();
     }
 }
+
+#[test]
+fn what_an_earlier_attempt_avoided_and_this_one_does_not_is_allowed_again() {
+    let mut ledger: Ledger<u64> = Ledger::new();
+    ledger.inherit_avoided(["a", "b"].map(str::to_owned));
+    ledger.set_avoided(BTreeSet::from(["b".to_owned(), "c".to_owned()]));
+    let request = ledger.request();
+    assert_eq!(request.allow, ["a"]);
+    assert_eq!(request.avoid, ["c"]);
+}

@@ -9,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 use testbed::{Cluster, File, Hdfs, Label, Options, Queue, Version};
+use tokio::sync::{Mutex, MutexGuard};
 use yarn_native::{
     credentials::Credentials,
     types::{ApplicationState, FinalStatus},
@@ -64,6 +65,12 @@ fn cluster() -> &'static Cluster {
         ..options()
     };
     Cluster::shared(options).unwrap_or_else(|failure| panic!("{failure}"))
+}
+
+/// A turn for a test that has a cluster of its own: one of those is enough at a time.
+async fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::const_new(());
+    TURN.lock().await
 }
 
 fn must<T>(outcome: Result<T, testbed::Failure>) -> T {
@@ -252,11 +259,17 @@ async fn constraints_spread_a_role_and_choose_its_nodes() {
         attributes: [("disk".to_owned(), "fast".to_owned())].into(),
         ..Placement::default()
     };
-    plan.roles = vec![("alone", alone), ("fast", fast)];
+    let labelled = Placement {
+        node_label: Some("gpu".to_owned()),
+        most_per_node: Some(2),
+        ..Placement::default()
+    };
+    plan.roles = vec![("alone", alone), ("fast", fast), ("labelled", labelled)];
     let mut job = Job::new(cluster(), plan).await;
     job.want("alone", 2, &small());
     job.want("fast", 3, &small());
-    let grants = job.granted(5).await;
+    job.want("labelled", 2, &small());
+    let grants = job.granted(7).await;
     let on = |role: &str| {
         let mine = grants.iter().filter(|grant| grant.role.as_str() == role);
         mine.map(|grant| grant.node.to_string()).collect::<Vec<_>>()
@@ -265,6 +278,7 @@ async fn constraints_spread_a_role_and_choose_its_nodes() {
     let spread: BTreeSet<_> = on("alone").into_iter().collect();
     assert_eq!(spread, BTreeSet::from([first.clone(), second]));
     assert_eq!(on("fast"), [first.clone(), first.clone(), first]);
+    assert_eq!(on("labelled"), [host(cluster(), 3), host(cluster(), 3)]);
     // One that ends makes room for another, and what is not wanted any more does not come.
     job.want("alone", 2, &small());
     job.want("fast", 1, &small());
@@ -345,9 +359,14 @@ async fn a_new_master_gets_the_containers_of_the_one_before() {
     let grants = first.obtain("worker", 3, &small()).await;
     first.start(&grants).await;
     let [one, two, three] = [0, 1, 2].map(|index| grants[index].container.clone());
+    let (good, bad) = (host(cluster(), 1), host(cluster(), 2));
+    first.avoid(&[&bad]);
+    first.obtain("worker", 1, &small()).await;
     drop(first);
     let held = vec![one.clone(), two.clone(), three.clone()];
     let (mut second, live) = begin.register(held.clone()).await;
+    // One was granted and not started; it is nobody's, or is not there any more.
+    let live: Vec<_> = live.into_iter().filter(|id| held.contains(id)).collect();
     assert_eq!(live, held);
     second.tell(&one, "exit 21");
     let end = ContainerEnd::Completed { status: 21 };
@@ -355,8 +374,11 @@ async fn a_new_master_gets_the_containers_of_the_one_before() {
     second.yarn.release(two.clone());
     assert_eq!(second.end_of(&two).await, ContainerEnd::Released);
     assert_eq!(second.ended(&three), None);
+    // What the one before avoided has been forgiven.
+    second.avoid(&[&good]);
     let more = second.obtain("worker", 1, &small()).await;
     assert!(!held.contains(&more[0].container));
+    assert_eq!(more[0].node.as_str(), bad);
     let report = second.close(Outcome::Succeeded).await;
     assert_eq!(report.final_status, FinalStatus::Succeeded);
 }
@@ -396,6 +418,7 @@ async fn three_hundred_short_containers_come_and_go() {
 
 #[tokio::test]
 async fn a_queue_that_takes_back_its_share_warns_first() {
+    let _turn = turn().await;
     let cluster = must(Cluster::start(Options {
         nodes: 1,
         queues: vec![Queue::new("default", 50), Queue::new("other", 50)],
@@ -450,6 +473,7 @@ fn nodes(job: &Job) -> Option<u32> {
 
 #[tokio::test]
 async fn a_job_goes_on_while_daemons_die_and_nodes_are_taken_away() {
+    let _turn = turn().await;
     let scratch = tempfile::tempdir().expect("a directory");
     let excluded = scratch.path().join("excluded");
     std::fs::write(&excluded, "").expect("a file");

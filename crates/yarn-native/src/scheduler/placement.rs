@@ -95,6 +95,15 @@ pub enum Constraint {
     },
     /// On nodes with one of these labels; none stands for the nodes without label.
     Label(Vec<String>),
+    /// On nodes with this label, where another constraint holds too. The capacity scheduler looks for a
+    /// label in a constraint that stands alone, and not within [`All`](Self::All): so the other one has
+    /// to be of one of the kinds above.
+    Labelled {
+        /// The label.
+        label: String,
+        /// What has to hold there.
+        also: Box<Constraint>,
+    },
     /// Where all of these hold.
     All(Vec<Constraint>),
     /// Where one of these holds.
@@ -163,6 +172,17 @@ impl Constraint {
             Self::Label(labels) => {
                 let target = target(TargetType::NodeAttribute, PARTITION.to_owned(), labels);
                 return simple(counted(Scope::Node, target, 1, i32::MAX));
+            }
+            Self::Labelled { label, also } => {
+                let mut proto = also.proto();
+                let Some(simple) = &mut proto.simple_constraint else {
+                    let label = Self::Label(vec![label.clone()]);
+                    return Self::All(vec![label, (**also).clone()]).proto();
+                };
+                let label = std::slice::from_ref(label);
+                let target = target(TargetType::NodeAttribute, PARTITION.to_owned(), label);
+                simple.target_expressions.push(target);
+                return proto;
             }
             Self::Attribute { name, value, equal } => {
                 let value = std::slice::from_ref(value);
@@ -375,6 +395,15 @@ mod tests {
         let both = both.composite_constraint.expect("a composite one");
         assert_eq!(both.composite_type(), CompositeType::And);
         assert_eq!(both.child_constraints.len(), 2);
+        let labelled = |also: &Constraint| Constraint::Labelled {
+            label: "gpu".into(),
+            also: Box::new(also.clone()),
+        };
+        let targets = simple(&labelled(&away)).target_expressions;
+        let keys: Vec<_> = targets.iter().map(|target| target.target_key()).collect();
+        assert_eq!(keys, ["self", PARTITION]);
+        let composite = labelled(&Constraint::Any(vec![away.clone()])).proto();
+        assert!(composite.composite_constraint.is_some());
         let turns = Constraint::InTurn(vec![
             (away, Delay::Time(Duration::from_secs(2))),
             (label, Delay::Chances(3)),

@@ -64,6 +64,11 @@ impl Hosts {
         self.nodes.insert(report.id.host.clone(), host);
     }
 
+    /// All hosts that are known.
+    pub(super) fn names(&self) -> impl Iterator<Item = String> {
+        self.nodes.keys().cloned()
+    }
+
     /// A container was granted for an ask.
     pub(super) fn on_grant(&mut self, key: Key, host: &str, size: &Resource) {
         if let Some(node) = self.nodes.get_mut(host) {

@@ -125,9 +125,11 @@ impl Line {
     }
 
     fn want(&mut self, mut asks: Asks, seen: Beat) {
-        let mut complaints = asks.asks.iter();
-        let complaint =
-            complaints.find_map(|ask| self.largest.complaint(&ask.role, &ask.resources));
+        let mut complaints = asks.asks.iter().filter_map(|ask| {
+            let too_large = self.largest.complaint(&ask.role, &ask.resources);
+            too_large.or_else(|| self.wants.complaint(&ask.role))
+        });
+        let complaint = complaints.next();
         if let Some(why) = complaint {
             asks.asks.clear();
             self.tell(Event::Impossible { why });

@@ -139,6 +139,9 @@ async fn recovered(
     for id in &expected {
         line.held.insert(*id, Held::default());
     }
+    if !expected.is_empty() || !registered.kept.is_empty() {
+        line.ledger.inherit_avoided(line.hosts.names());
+    }
     for container in &registered.kept {
         line.ledger.adopt(container.id);
         line.hold(container);

@@ -66,6 +66,22 @@ impl Wants {
         role.map(|role| &role.name)
     }
 
+    /// Why the places of a role cannot be asked for.
+    pub(super) fn complaint(&self, name: &RoleName) -> Option<String> {
+        let role = self.roles.iter().find(|role| role.name == *name)?;
+        let Some(Constraint::Labelled { label, also }) = role.constraint() else {
+            return None;
+        };
+        // Schedulers heed a label beside one constraint and forget it beside several.
+        let several = matches!(*also, Constraint::All(_) | Constraint::Any(_));
+        several.then(|| {
+            format!(
+                "role `{name}` wants nodes with label `{label}` and more than one thing beside: `most_per_node`, or \
+                 one attribute with its prefix, as `rm.yarn.io/zone`"
+            )
+        })
+    }
+
     pub(super) fn wanted(&mut self, asks: &Asks, hosts: &mut Hosts) -> Wanted {
         let mut wanted = Wanted::default();
         let avoid: BTreeSet<String> = asks.avoid.iter().map(ToString::to_string).collect();
@@ -130,16 +146,18 @@ impl Role {
         }
         let attributes = self.placement.attributes.iter();
         all.extend(attributes.map(|(name, value)| attribute(name, value)));
-        if all.is_empty() {
-            return None;
-        }
-        if let Some(label) = &self.label {
-            all.push(Constraint::Label(vec![label.clone()]));
-        }
-        match all.len() {
-            1 => all.pop(),
-            _ => Some(Constraint::All(all)),
-        }
+        let constraint = match all.len() {
+            0 => return None,
+            1 => all.swap_remove(0),
+            _ => Constraint::All(all),
+        };
+        Some(match self.label.clone() {
+            Some(label) => Constraint::Labelled {
+                label,
+                also: Box::new(constraint),
+            },
+            None => constraint,
+        })
     }
 
     fn places(
