@@ -202,6 +202,36 @@ async fn a_server_that_takes_nothing_does_not_hold_a_caller_beyond_its_deadline(
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_server_does_not_take_is_not_heaped_up_for_it() {
+    let fake = Fake::new(async |peer| {
+        let _taking_nothing = accepted(peer).await;
+        pending().await
+    });
+    let channel = simple(&fake);
+    let deadline = Instant::now() + Duration::from_secs(5);
+    let calls: Vec<_> = (0..200)
+        .map(|_| {
+            let channel = channel.clone();
+            let body = [0; 64 << 10];
+            tokio::spawn(async move {
+                channel
+                    .call_raw("aMethod", &body, deadline, Safety::Once)
+                    .await
+            })
+        })
+        .collect();
+    let mut kept_back = 0;
+    for call in calls {
+        let outcome = call.await.expect("no panic");
+        let Err(RpcError::DeadlinePassed { sent, .. }) = outcome else {
+            panic!("{outcome:?}");
+        };
+        kept_back += usize::from(!sent);
+    }
+    assert!(kept_back > 50, "{kept_back} of 200 were kept back");
+}
+
+#[tokio::test(start_paused = true)]
 async fn pings_are_sent_while_a_call_waits() {
     let fake = Fake::new(async |peer| {
         let mut peer = accepted(peer).await;

@@ -124,6 +124,52 @@ async fn a_server_that_proves_nothing_is_not_believed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn nothing_is_taken_beside_the_protection_that_was_agreed() {
+    let plain = wire::success(0, b"answered");
+    let success = digest::message(0, &wire::bytes(3, b"once more"));
+    for (said, why) in [
+        (plain, "it sent something unprotected"),
+        (success, "it went back to the handshake"),
+    ] {
+        let fake = Fake::new(move |mut peer: Peer| {
+            let said = said.clone();
+            async move {
+                peer.accept_token("auth-int").await;
+                peer.call().await;
+                // Past the protection, unlike everything else it says.
+                let _ = peer.stream.write_all(&said).await;
+                pending().await
+            }
+        });
+        match call(&by_token(&fake), b"").await {
+            Err(RpcError::Protocol { reason, .. }) => assert_eq!(reason, why),
+            other => panic!("{why}: {other:?}"),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_says_more_than_its_handshake_is_not_understood() {
+    let fake = Fake::new(async |mut peer: Peer| {
+        let challenge = digest::challenge("auth");
+        peer.negotiate(&digest::offer("TOKEN", "DIGEST-MD5", Some(&challenge)))
+            .await;
+        let answer = peer.answer().await.expect("an answer");
+        let session = digest::Session::new(&answer, IDENTIFIER, PASSWORD).expect("a sound answer");
+        let success = digest::message(0, &wire::bytes(3, &session.rspauth));
+        let both = [success, wire::success(0, b"too early")].concat();
+        peer.write(&both).await;
+        pending().await
+    });
+    match call(&by_token(&fake), b"").await {
+        Err(RpcError::Protocol { reason, .. }) => {
+            assert_eq!(reason, "it said more than its handshake");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn bad_realms_and_challenges_are_refused() {
     for (challenge, why) in [
         (

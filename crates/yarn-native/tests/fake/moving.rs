@@ -289,6 +289,31 @@ async fn after_a_deadline_in_silence_the_next_call_goes_to_the_other_server() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_call_that_left_once_may_have_been_carried_out_although_it_did_not_leave_again() {
+    let fake = Fake::new(async |mut peer| {
+        match peer.number {
+            0 => {
+                peer.accept_token("auth").await;
+                peer.call().await;
+            }
+            // It listens and is stopped.
+            _ => pending().await,
+        }
+    });
+    let identity = Identity::token(token());
+    let channel = fake.channel(&["rm"], identity, Options::default());
+    let deadline = Instant::now() + Duration::from_secs(5);
+    let outcome = channel
+        .call_raw("aMethod", b"", deadline, Safety::Idempotent)
+        .await;
+    let Err(RpcError::DeadlinePassed { sent, reason, .. }) = outcome else {
+        panic!("{outcome:?}");
+    };
+    assert!(sent);
+    assert_eq!(reason.as_deref(), Some("the server closed the connection"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_channel_without_addresses_says_so() {
     let fake = Fake::picky(|_| None);
     let channel = fake.channel(&[], alice(), Options::default());

@@ -3,6 +3,7 @@ use prost::Message;
 use super::*;
 use crate::noise::Noise;
 use crate::security::identity::{Kerberos, Tickets};
+use crate::security::kerberos::Progress;
 use crate::security::text::from_hex;
 
 const CHALLENGE: &str =
@@ -228,6 +229,55 @@ fn messages_out_of_turn_are_refused() {
     failed(again);
     // What has failed stays failed.
     failed(handshake.on_message(message(SaslState::Success, None), false));
+}
+
+#[test]
+fn a_name_that_would_end_its_quotes_is_refused() {
+    for name in ["a\"b", "a\\b", "a b", "a\nb", "\u{e9}"] {
+        for part in 0..2 {
+            let mut offers = offers(&[("TOKEN", "DIGEST-MD5")]);
+            match part {
+                0 => offers.auths[0].protocol = Some(name.into()),
+                _ => offers.auths[0].server_id = Some(name.into()),
+            }
+            let error = failed(first(token(), Policy::default(), offers));
+            assert!(error.to_string().contains("no name"), "{name}: {error}");
+        }
+    }
+}
+
+#[test]
+fn a_dialogue_without_end_is_ended() {
+    /// A library that always wants to hear more.
+    struct Endless;
+
+    impl crate::security::kerberos::Context for Endless {
+        fn step(&mut self, _: Option<&[u8]>) -> Result<Progress, SecurityError> {
+            Ok(Progress {
+                token: Vec::new(),
+                complete: false,
+            })
+        }
+        fn wrap(&mut self, _: &[u8], _: bool) -> Result<Vec<u8>, SecurityError> {
+            Err(SecurityError::broken("nothing is agreed"))
+        }
+        fn unwrap(&mut self, _: &[u8]) -> Result<(Vec<u8>, bool), SecurityError> {
+            Err(SecurityError::broken("nothing is agreed"))
+        }
+        fn plain_max(&mut self, _: bool, _: usize) -> Result<usize, SecurityError> {
+            Ok(0)
+        }
+    }
+
+    let (client, _) = KerberosClient::start(Box::new(Endless), &[]).expect("a start");
+    let mut handshake = Handshake::new(kerberos(), Policy::default(), "rm".into());
+    handshake.state = State::Kerberos(client);
+    let challenge = || message(SaslState::Challenge, Some(vec![1]));
+    for _ in 0..ROUNDS_MAX {
+        sent(handshake.on_message(challenge(), false));
+    }
+    let error = failed(handshake.on_message(challenge(), false));
+    assert!(error.to_string().contains("does not end"), "{error}");
 }
 
 #[test]
