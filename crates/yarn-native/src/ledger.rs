@@ -334,7 +334,7 @@ impl<C: Clone + Ord> Ledger<C> {
         if self.is_outdated(key, &grant, changed) {
             return self.on_surplus(grant, taken);
         }
-        if let Some(lane) = self.lane_of(key, &grant)
+        if let Some(lane) = self.lane_of(key)
             && !self.mutant.is(Mutant::ForgetsCountdown)
         {
             self.count_down(&lane, &grant.host, travelled);
@@ -402,15 +402,10 @@ impl<C: Clone + Ord> Ledger<C> {
         }
     }
 
-    /// Which of our lines it was granted for.
-    fn lane_of(&self, key: Key, grant: &Grant<C>) -> Option<Lane> {
-        let lanes: Vec<&Lane> = self.beliefs.keys().filter(|lane| lane.key == key).collect();
-        let fits = |lane: &&&Lane| lane.is_opportunistic() == grant.opportunistic;
-        let best = lanes.iter().filter(fits).max_by_key(|lane| {
-            let belief = self.beliefs.get(lane);
-            belief.is_some_and(|belief| belief.resource == grant.resource)
-        });
-        best.or(lanes.first()).map(|lane| (*lane).clone())
+    /// Which of our lines it was granted for. When grants are looked at the request has arrived, and that
+    /// has left each key with the one lane in which something is wanted.
+    fn lane_of(&self, key: Key) -> Option<Lane> {
+        self.beliefs.keys().find(|lane| lane.key == key).cloned()
     }
 }
 

@@ -566,14 +566,15 @@ fn includes_that_cannot_be_followed_are_errors() {
 #[test]
 fn many_includes_come_to_an_end() {
     let mut files = Vec::new();
-    for level in 0..7 {
+    // Not deep, and a hundred thousand in all.
+    for level in 0..5 {
         let next = format!("<include href=\"{}.xml\"/>", level + 1).repeat(10);
         files.push((
             format!("{level}.xml"),
             format!("<configuration>{next}</configuration>"),
         ));
     }
-    files.push(("7.xml".into(), site(&[])));
+    files.push(("5.xml".into(), site(&[])));
     files.push((
         "core-site.xml".into(),
         "<configuration><include href=\"0.xml\"/></configuration>".into(),
@@ -583,10 +584,7 @@ fn many_includes_come_to_an_end() {
         .map(|(n, t)| (n.as_str(), t.as_str()))
         .collect();
     let error = read(&files).unwrap_err().to_string();
-    assert!(
-        error.contains("files deep") || error.contains("files read"),
-        "{error}"
-    );
+    assert!(error.contains("more than 128 files read"), "{error}");
 }
 
 #[test]

@@ -172,6 +172,10 @@ fn identifiers_are_read_to_the_last_field() {
         key: 2,
     };
     assert_eq!(of("ha-hdfs:cluster"), hdfs);
+    // ResourceManagers wrote theirs in the same way once.
+    let mut old = credentials.token("ha-hdfs:cluster").unwrap().clone();
+    old.kind = text("RM_DELEGATION_TOKEN");
+    assert_eq!(Identifier::of(&old), Ok(hdfs));
 }
 
 #[test]
@@ -230,6 +234,16 @@ fn a_file_is_private_and_takes_the_place_of_the_one_before() {
         small().write(&nowhere, Format::Writable),
         Err(CredentialsError::File { .. })
     ));
+}
+
+#[test]
+fn a_file_that_is_far_too_large_is_not_read() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("tokens");
+    let file = std::fs::File::create(&path).unwrap();
+    file.set_len((16 << 20) + 1).unwrap();
+    let error = Credentials::read(&path).unwrap_err().to_string();
+    assert!(error.ends_with("it is larger than 16 MiB"), "{error}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use expect_test::{Expect, expect};
 use yarn_native::ledger::{
-    Beat, Execution, Grant, Key, Ledger, Mutant, NodePlace, Places, Reply, Request, Want,
+    Beat, Execution, Grant, Key, Ledger, Mutant, NodePlace, Places, RackPlace, Reply, Request, Want,
 };
 use yarn_native::types::Resource;
 
@@ -278,6 +278,27 @@ fn hosts_are_named_with_their_racks() {
         #3; 7 a 0x1024; 7 b 2x1024
         #4
         #5"#]]);
+}
+
+#[test]
+fn a_grant_on_a_named_host_leaves_what_its_rack_may_have() {
+    let mut life = Life::default();
+    let mut want = Want::anywhere(3, resource(1024));
+    want.places = on(&[("a", 1)], false);
+    want.places.racks.push(RackPlace {
+        rack: "/r".into(),
+        count: 2,
+    });
+    life.want(vec![(7, want)]);
+    life.beat(vec![], vec![]);
+    life.beat(vec![grant(1, 7, "a")], vec![]);
+    life.beat(vec![grant(2, 7, "a")], vec![]);
+    life.beat(vec![], vec![]);
+    life.check(expect![[r#"
+        #0; 7 * 3x1024; 7 /r 3x1024; 7 a 1x1024
+        #1
+        #2
+        #3"#]]);
 }
 
 #[test]

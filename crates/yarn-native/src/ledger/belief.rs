@@ -29,10 +29,6 @@ impl Lane {
         };
         Self { key, opportunistic }
     }
-
-    pub fn is_opportunistic(&self) -> bool {
-        self.opportunistic.is_some()
-    }
 }
 
 /// What the ResourceManager believes about one lane.

@@ -164,14 +164,15 @@ mod tests {
         .concat()
     }
 
-    /// A file with one log that is listed so many times, in a container with a name of that length.
-    fn repeated(times: usize, name: usize) -> Vec<u8> {
+    /// A file with one log of so many bytes that is listed so many times, in a container with a name of
+    /// that length.
+    fn repeated(times: usize, name: usize, stored: u64) -> Vec<u8> {
         let number = |value: u64| value.to_be_bytes().to_vec();
         let log = object(
             b'm',
             &[
                 (b'J', "startIndex", number(32)),
-                (b'J', "fileCompressedSize", number(0)),
+                (b'J', "fileCompressedSize", number(stored)),
                 (b'J', "fileSize", number(0)),
                 (b'J', "lastModifiedTime", number(1)),
                 (b'L', "fileName", text("stdout")),
@@ -197,10 +198,21 @@ mod tests {
 
     #[tokio::test]
     async fn an_index_that_unfolds_to_more_than_it_is_is_refused() {
-        assert_eq!(open(&repeated(1, 10)).await, Ok(1));
-        assert_eq!(open(&repeated(2, 10)).await, Ok(2));
+        assert_eq!(open(&repeated(1, 10, 0)).await, Ok(1));
+        assert_eq!(open(&repeated(2, 10, 0)).await, Ok(2));
         let too_far = "the file is damaged at byte 32: its index unfolds too far";
-        assert_eq!(open(&repeated(10, 60_000)).await, Err(too_far.into()));
-        assert_eq!(open(&repeated(10_000, 0)).await, Err(too_far.into()));
+        assert_eq!(open(&repeated(10, 60_000, 0)).await, Err(too_far.into()));
+        assert_eq!(open(&repeated(10_000, 0, 0)).await, Err(too_far.into()));
+    }
+
+    #[tokio::test]
+    async fn logs_that_overlap_or_lie_outside_are_refused() {
+        assert_eq!(open(&repeated(1, 10, 100)).await, Ok(1));
+        let overlap = "the file is damaged at byte 32: parts of it overlap";
+        assert_eq!(open(&repeated(10, 10, 100)).await, Err(overlap.into()));
+        let outside = "the file is damaged at byte 32: a part of it would lie outside of it";
+        for stored in [1_000_000, i64::MAX as u64] {
+            assert_eq!(open(&repeated(1, 10, stored)).await, Err(outside.into()));
+        }
     }
 }

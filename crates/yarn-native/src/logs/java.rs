@@ -453,6 +453,18 @@ mod tests {
     }
 
     #[test]
+    fn a_stream_of_too_many_values_is_refused() {
+        let mut bytes = vec![0xac, 0xed, 0, 5, 0x75, 0x72, 0, 2, b'[', b'L'];
+        bytes.extend([0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0x78, 0x70]);
+        bytes.extend((VALUES_MAX as u32).to_be_bytes());
+        bytes.resize(bytes.len() + VALUES_MAX, 0x70);
+        assert_eq!(
+            Graph::read(&bytes).unwrap_err(),
+            Broken("its index is too large")
+        );
+    }
+
+    #[test]
     fn promises_of_size_are_not_believed() {
         let header = [0xac, 0xed, 0, 5];
         let long_text = [0x7c, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff];

@@ -223,3 +223,22 @@ impl Plain {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_was_not_compressed_is_no_longer_than_it_is_stored() {
+        let run = Run {
+            offset: 1,
+            stored: 3,
+            length: u64::MAX,
+        };
+        let source = &b"abcdef"[..];
+        let mut plain = Plain::new(run, Compression::None);
+        let bytes = plain.some(&source, u64::MAX).await;
+        assert_eq!(bytes.expect("a piece"), b"bcd");
+        assert_eq!(plain.left(), 0);
+    }
+}

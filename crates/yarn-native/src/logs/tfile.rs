@@ -385,6 +385,18 @@ impl<'a> Cursor<'a> {
 mod tests {
     use super::*;
 
+    #[tokio::test]
+    async fn an_index_that_promises_too_much_is_not_read() {
+        let run = Run {
+            offset: 0,
+            stored: 0,
+            length: INDEX_BYTES_MAX + 1,
+        };
+        let read = whole(&&b""[..], run, Compression::Zlib).await;
+        let error = read.expect_err("seventeen megabytes").to_string();
+        assert!(error.ends_with("its index is too large"), "{error}");
+    }
+
     #[test]
     fn numbers_are_read_as_hadoop_writes_them() {
         for (bytes, value) in [

@@ -7,7 +7,7 @@ use std::time::Duration;
 use prost::Message;
 use tokio::time::Instant;
 
-use crate::node::{Each, NodeError, NodeOptions, Nodes, RefusalKind, Start};
+use crate::node::{Each, NodeError, NodeOptions, Nodes, RefusalKind, Start, Started};
 use crate::proto::common::TokenProto;
 use crate::proto::yarn::{
     ContainerExceptionMapProto, ContainerProto, GetContainerStatusesResponseProto,
@@ -132,6 +132,19 @@ async fn some_of_several_containers_can_be_refused() {
             (id(14), RefusalKind::Other),
         ]
     );
+}
+
+#[test]
+fn what_a_node_says_of_containers_nobody_asked_about_is_passed_over() {
+    let told = StartContainersResponseProto {
+        succeeded_requests: vec![id(1).proto(), id(1).proto(), id(98).proto()],
+        failed_requests: vec![refusal(id(2), "no"), refusal(id(99), "no")],
+        ..StartContainersResponseProto::default()
+    };
+    let told = Started::of(&told, &[id(1), id(2), id(3)], false).expect("an answer");
+    assert_eq!(told.started, [id(1)]);
+    let refused: Vec<_> = told.refused.iter().map(|(id, _)| *id).collect();
+    assert_eq!(refused, [id(2), id(3)]);
 }
 
 #[tokio::test]

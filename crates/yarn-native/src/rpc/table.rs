@@ -55,18 +55,14 @@ impl CallTable {
             return false;
         };
         waiting.answers -= 1;
-        if waiting.answers > 0 && waiting.reply.is_closed() {
+        // The same call, asked again: its first answer is as good as its second.
+        let (nobody, _) = oneshot::channel();
+        let reply = std::mem::replace(&mut waiting.reply, nobody);
+        if waiting.answers > 0 {
             self.calls.insert(call, waiting);
-        } else if waiting.answers > 0 {
-            // The same call, asked again: its first answer is as good as its second.
-            let (nobody, _) = oneshot::channel();
-            let reply = std::mem::replace(&mut waiting.reply, nobody);
-            self.calls.insert(call, waiting);
-            // A caller that has gone needs no answer.
-            let _ = reply.send(outcome);
-        } else {
-            let _ = waiting.reply.send(outcome);
         }
+        // A caller that has gone needs no answer.
+        let _ = reply.send(outcome);
         true
     }
 

@@ -32,6 +32,8 @@ pub(crate) enum Reply {
     Exception(&'static str, String),
     /// Hangs up without an answer.
     Cut,
+    /// Says nothing, and goes on.
+    Silence,
 }
 
 impl Reply {
@@ -130,10 +132,11 @@ impl Fake {
                         let mut script = self.script.lock().expect("nobody panicked");
                         script(&request.method_name, rest)
                     };
-                    if let Reply::Cut = reply {
-                        return Ok(());
+                    match reply {
+                        Reply::Cut => return Ok(()),
+                        Reply::Silence => {}
+                        reply => respond(&mut stream, call.cast_unsigned(), reply).await?,
                     }
-                    respond(&mut stream, call.cast_unsigned(), reply).await?;
                 }
             }
         }
@@ -201,7 +204,7 @@ async fn respond(stream: &mut DuplexStream, call: u32, reply: Reply) -> io::Resu
             header.error_msg = Some(message);
             header.encode_length_delimited(&mut bytes)?;
         }
-        Reply::Cut => unreachable!("nothing is sent"),
+        Reply::Cut | Reply::Silence => unreachable!("nothing is sent"),
     }
     let length = u32::try_from(bytes.len()).expect("tests are short");
     stream.write_u32(length).await?;

@@ -487,6 +487,26 @@ async fn an_end_that_nobody_heard_is_not_taken_for_done() {
     assert!(matches!(told, Err(SchedulerError::Over { .. })), "{told:?}");
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_end_whose_answer_never_came_is_done_once_the_attempt_is_gone() {
+    let mut ends = 0;
+    let fake = Fake::new(move |method, _| {
+        if method == "registerApplicationMaster" {
+            return registered();
+        }
+        ends += 1;
+        match ends {
+            1 => Reply::Silence,
+            _ => Reply::Exception("ApplicationAttemptNotFoundException", "gone".into()),
+        }
+    });
+    let mut scheduler = register(&fake).await;
+    let finish = Finish::new(FinalStatus::Succeeded);
+    let late = scheduler.finish(&finish, soon()).await;
+    assert!(matches!(late, Err(SchedulerError::NoAnswer(_))), "{late:?}");
+    scheduler.finish(&finish, soon()).await.expect("the end");
+}
+
 /// With something in every list.
 fn full_answer(id: ContainerId, node: &NodeId) -> AllocateResponseProto {
     let status = ContainerStatusProto {
