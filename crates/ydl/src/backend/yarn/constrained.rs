@@ -167,3 +167,73 @@ impl Constrained {
         self.told.retain(|_, told| *told > 0);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: Key = Key {
+        priority: 1,
+        allocation: 7,
+    };
+
+    fn lots(count: u32) -> BTreeMap<Key, Lot> {
+        let lot = Lot {
+            count,
+            resource: Resource::new(64, 1),
+            tag: "worker".to_owned(),
+            constraint: Constraint::Label(Vec::new()),
+        };
+        BTreeMap::from([(KEY, lot)])
+    }
+
+    /// The numbers of what is said in a beat that is heard.
+    fn said(asks: &mut Constrained, now: Instant) -> Vec<u32> {
+        let said = asks.request(now);
+        asks.on_answer();
+        said.into_iter().map(|ask| ask.count).collect()
+    }
+
+    #[test]
+    fn a_number_is_said_once_and_replaced_when_it_changes() {
+        let now = Instant::now();
+        let mut asks = Constrained::new(false);
+        asks.set(lots(3), Beat(0));
+        assert!(asks.has_news(now));
+        assert_eq!(said(&mut asks, now), [3]);
+        assert!(said(&mut asks, now).is_empty(), "it is known");
+        assert!(asks.on_grant(KEY, Beat(1)));
+        assert!(said(&mut asks, now).is_empty(), "both have counted it");
+        // Whoever wants three has not heard of the grant.
+        asks.set(lots(3), Beat(0));
+        assert_eq!(asks.outstanding(), 2);
+        assert!(said(&mut asks, now).is_empty());
+        asks.set(BTreeMap::new(), Beat(1));
+        assert_eq!(said(&mut asks, now), [0], "it is taken back");
+        assert!(!asks.on_grant(KEY, Beat(2)), "nobody wants it any more");
+    }
+
+    #[test]
+    fn what_was_not_heard_or_is_forgotten_is_said_again() {
+        let now = Instant::now();
+        let mut asks = Constrained::new(false);
+        asks.set(lots(2), Beat(0));
+        asks.request(now);
+        asks.on_refused();
+        assert_eq!(said(&mut asks, now), [2]);
+        asks.on_resync();
+        assert_eq!(said(&mut asks, now), [2]);
+    }
+
+    #[test]
+    fn a_step_before_the_scheduler_is_told_what_is_wanted_more() {
+        let now = Instant::now();
+        let mut asks = Constrained::new(true);
+        asks.set(lots(3), Beat(0));
+        assert_eq!(said(&mut asks, now), [3]);
+        asks.set(lots(5), Beat(0));
+        assert_eq!(said(&mut asks, now), [2]);
+        asks.set(lots(1), Beat(0));
+        assert!(said(&mut asks, now).is_empty(), "nothing can be taken back");
+    }
+}

@@ -209,3 +209,94 @@ fn attribute(name: &str, value: &str) -> Constraint {
         ]),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ydl_core::Ask;
+
+    fn role(name: &str, placement: Placement) -> Role {
+        Role {
+            name: RoleName::from(name),
+            label: placement.node_label.clone(),
+            placement,
+            sizes: Vec::new(),
+        }
+    }
+
+    fn ask(role: &str, memory_mib: u64, count: u32) -> Ask {
+        let resources = Resources {
+            memory_mib,
+            vcores: 1,
+            ..Resources::default()
+        };
+        Ask {
+            role: RoleName::from(role),
+            resources,
+            count,
+        }
+    }
+
+    #[test]
+    fn each_role_and_size_has_a_number_that_it_keeps() {
+        let roles = ["worker", "server"].map(|name| role(name, Placement::default()));
+        let mut wants = Wants {
+            roles: roles.into(),
+        };
+        let mut hosts = Hosts::default();
+        let mut keys = |asks: Vec<Ask>| {
+            let asks = Asks {
+                asks,
+                avoid: Vec::new(),
+            };
+            let wanted = wants.wanted(&asks, &mut hosts);
+            wanted.plain.into_keys().collect::<Vec<_>>()
+        };
+        let first = keys(vec![ask("worker", 64, 1), ask("server", 64, 1)]);
+        let grown = keys(vec![ask("worker", 128, 1), ask("worker", 64, 2)]);
+        assert_eq!(first.len(), 2);
+        assert!(grown.contains(&first[0]), "{grown:?}");
+        assert!(!grown.contains(&first[1]), "{grown:?}");
+        assert!(keys(vec![ask("stranger", 64, 1), ask("worker", 64, 0)]).is_empty());
+        let named = |key: Key| wants.role_of(key).map(RoleName::as_str);
+        assert_eq!(named(first[0]), Some("worker"));
+        assert_eq!(named(first[1]), Some("server"));
+        assert!(grown.iter().all(|key| named(*key) == Some("worker")));
+        for allocation in [-1, 0, 5 << SIZES_BITS] {
+            let priority = PRIORITY;
+            let strange = Key {
+                priority,
+                allocation,
+            };
+            assert_eq!(named(strange), None);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_said_by_places_is_a_constraint() {
+        let labelled = |placement: Placement| Placement {
+            node_label: Some("gpu".to_owned()),
+            ..placement
+        };
+        let alone = Placement {
+            most_per_node: Some(1),
+            ..Placement::default()
+        };
+        let zone = |name: &str| Placement {
+            attributes: [(name.to_owned(), "a".to_owned())].into(),
+            ..Placement::default()
+        };
+        assert_eq!(role("w", Placement::default()).constraint(), None);
+        let away = Constraint::away(Scope::Node, ["w"]);
+        assert_eq!(role("w", alone.clone()).constraint(), Some(away));
+        let any = role("w", zone("zone")).constraint();
+        assert!(matches!(any, Some(Constraint::Any(_))), "{any:?}");
+        let complaint = |placement: Placement| {
+            let roles = vec![role("w", labelled(placement))];
+            Wants { roles }.complaint(&RoleName::from("w"))
+        };
+        assert_eq!(complaint(alone), None);
+        assert_eq!(complaint(zone("rm.yarn.io/zone")), None);
+        assert!(complaint(zone("zone")).is_some());
+    }
+}
