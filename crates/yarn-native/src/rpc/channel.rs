@@ -139,10 +139,10 @@ impl Channel {
     /// The error for an answer that cannot be what a server means.
     pub(crate) fn unfit(&self, method: &str, why: &str) -> RpcError {
         let reason = format!("its answer to `{method}` cannot be read: {why}");
-        RpcError::Protocol {
-            address: self.inner.addresses(),
-            reason,
-        }
+        // Who was called last is the one that answered, unless others have moved on since.
+        let answered = self.inner.links.get(self.inner.active.index());
+        let address = answered.map_or_else(|| "no address".into(), |link| link.address.to_string());
+        RpcError::Protocol { address, reason }
     }
 }
 

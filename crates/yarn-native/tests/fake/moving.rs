@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
+use yarn_native::client::Client;
 use yarn_native::rpc::{Options, RpcError, Safety};
 use yarn_native::security::Identity;
 
@@ -35,6 +36,20 @@ async fn a_server_that_refuses_connections_is_passed_over() {
         ["rm1", "rm2"],
         "the second call begins where the first ended"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_makes_no_sense_is_blamed_on_whoever_gave_it() {
+    let fake = Fake::picky(|peer| match peer.host.as_str() {
+        "rm2" => Some(Box::pin(async { accepted(peer).await.echo().await })),
+        _ => None,
+    });
+    let client = Client::on(fake.channel(&["rm1", "rm2"], alice(), Options::default()));
+    let outcome = client.cluster_metrics(soon()).await;
+    let Err(RpcError::Protocol { address, .. }) = outcome else {
+        panic!("{outcome:?}");
+    };
+    assert_eq!(address, "rm2:8032");
 }
 
 #[tokio::test(start_paused = true)]
