@@ -2,7 +2,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test check sim fuzz cluster proto bench
+.PHONY: help demo demo-yarn test check sim fuzz cluster proto bench
 
 # The dev profile builds sooner than release, and Cargo.toml has it optimise the parts that matter.
 PROFILE ?= dev
@@ -15,7 +15,7 @@ SECONDS ?= 60
 TARGETS ?=
 
 help: ## what can be made
-	@sed -n 's/^\([a-z]*\):.* ## /  make \1\t/p' Makefile | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.* ## /  make \1\t/p' Makefile | expand -t 18
 	@echo
 	@echo "  make demo PROFILE=release    with the binary that ships"
 	@echo "  make sim SEEDS=100000        more schedules; SEED=17 runs that one again"
@@ -24,6 +24,9 @@ help: ## what can be made
 
 demo: ## train a real MXNet job on this machine, set-up included
 	@PROFILE=$(PROFILE) scripts/demo
+
+demo-yarn: ## the same on a real Hadoop with three nodes, gone afterwards
+	@PROFILE=$(PROFILE) VERSION=$(VERSION) scripts/demo-yarn
 
 test: ## everything that must hold; what the CI runs
 	@scripts/steps test

@@ -125,10 +125,15 @@ fn tell_usage(follower: &Follower) {
     let Some(usage) = report.and_then(|report| report.usage) else {
         return;
     };
+    // Hours for what took hours.
+    let (seconds, unit) = match usage.vcore_seconds {
+        ..7200 => (60.0, "minutes"),
+        _ => (3600.0, "hours"),
+    };
     show::tell(format!(
-        "used:    {:.1} GiB·hours, {:.2} vcore·hours",
-        usage.memory_mib_seconds as f64 / 1024.0 / 3600.0,
-        usage.vcore_seconds as f64 / 3600.0
+        "used:    {:.1} GiB·{unit}, {:.1} vcore·{unit}",
+        usage.memory_mib_seconds as f64 / 1024.0 / seconds,
+        usage.vcore_seconds as f64 / seconds
     ));
 }
 
