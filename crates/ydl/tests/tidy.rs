@@ -27,7 +27,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         ],
     ),
     // Jobs on a cluster, seen from here; and whether one can run there.
-    ("mirror", &["hdfs", "jobs"]),
+    ("mirror", &["hdfs", "jobs", "logs"]),
     ("preflight", &[]),
     ("cli", &[]),
     ("jobfile", &["jobs"]),

@@ -3,7 +3,7 @@
 use super::{
     cluster,
     ending::conclude,
-    follow::{Follower, OnInterrupt, Signals},
+    follow::{Afar, Follower, OnInterrupt, Signals},
     reach::Reach,
     sink::Sink,
     tails::{Select, Tails},
@@ -339,7 +339,7 @@ async fn follow(
         deaf,
         next: 0,
         signals,
-        mirror: Some(mirror.clone()),
+        mirror: Some(Afar::new(mirror.clone())),
     };
     let left = follower.run().await;
     watching.abort();

@@ -121,7 +121,7 @@ fn tell_ended(job: &Known, ended: &Ended, paint: Paint) -> Exit {
 
 /// What the job has cost its cluster.
 fn tell_usage(follower: &Follower) {
-    let report = follower.mirror.as_ref().and_then(|mirror| mirror.last());
+    let report = follower.mirror.as_ref().and_then(|afar| afar.mirror.last());
     let Some(usage) = report.and_then(|report| report.usage) else {
         return;
     };

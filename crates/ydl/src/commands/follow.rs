@@ -14,7 +14,7 @@ use crate::{
     wire::client::CallError,
 };
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs::File,
     io::{BufRead, BufReader, Read},
     sync::Arc,
@@ -23,6 +23,7 @@ use std::{
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::mpsc,
+    task::JoinSet,
     time::{Instant, MissedTickBehavior, interval, sleep},
 };
 use ydl_core::{Fact, TaskId, fact::What};
@@ -92,7 +93,55 @@ pub struct Follower {
     pub next: u64,
     pub signals: Signals,
     /// Where the job is on a cluster.
-    pub mirror: Option<Arc<Mirror>>,
+    pub mirror: Option<Afar>,
+}
+
+/// Copies of what a job on a cluster prints, on their way.
+#[derive(Debug)]
+pub struct Afar {
+    pub mirror: Arc<Mirror>,
+    coming: JoinSet<(TaskId, u32)>,
+    known: BTreeSet<(TaskId, u32)>,
+}
+
+impl Afar {
+    pub fn new(mirror: Arc<Mirror>) -> Afar {
+        Afar {
+            mirror,
+            coming: JoinSet::new(),
+            known: BTreeSet::new(),
+        }
+    }
+
+    /// Has the wanted streams of an attempt copied, unless they are already.
+    fn follow(&mut self, task: &TaskId, attempt: u32, tails: &Tails, reach: &Arc<Reach>) {
+        let streams = tails.streams(task, attempt);
+        if streams.is_empty() || !self.known.insert((task.clone(), attempt)) {
+            return;
+        }
+        let (mirror, reach) = (self.mirror.clone(), reach.clone());
+        let client = move || reach.client();
+        let copying = mirror.follow_attempt(task.clone(), attempt, streams, client);
+        self.coming.spawn(copying);
+    }
+
+    /// The next attempt of which everything has come.
+    async fn came(&mut self) -> (TaskId, u32) {
+        loop {
+            match self.coming.join_next().await {
+                Some(Ok(attempt)) => return attempt,
+                Some(Err(_)) => {}
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    /// The job is over: whatever is still on its way is fetched whole.
+    async fn finish(&mut self, tails: &Tails) {
+        // Two who write to one copy would write everything twice.
+        self.coming.shutdown().await;
+        self.mirror.bring_logs(&tails.wanted()).await;
+    }
 }
 
 /// The signals by which a person ends a program. From the moment this exists they no longer end this one.
@@ -152,8 +201,8 @@ impl Follower {
                         continue;
                     }
                     Some(News::Ended(standing)) => {
-                        if let Some(mirror) = &self.mirror {
-                            mirror.bring_logs(&self.tails.wanted()).await;
+                        if let Some(afar) = &mut self.mirror {
+                            afar.finish(&self.tails).await;
                         }
                         return self.on_end(standing);
                     }
@@ -164,6 +213,13 @@ impl Follower {
                     Some(News::OutOfReach(error)) => return Err(out_of_reach(&self.job, &error)),
                     None => return self.on_end(self.job.standing()),
                 },
+                (task, attempt) = came(&mut self.mirror) => {
+                    self.tails.end(&task, attempt);
+                    if self.drain().is_err() && self.leaves() {
+                        return Ok(Left::Gone);
+                    }
+                    continue;
+                }
                 () = self.tails.wait() => {
                     if self.drain().is_err() && self.leaves() {
                         return Ok(Left::Gone);
@@ -190,7 +246,8 @@ impl Follower {
         self.sink.note(&format!(
             "{by}: the job is asked to stop; waiting for it ({by} again leaves at once)"
         ));
-        let (job, reach, mirror) = (self.job.clone(), self.reach.clone(), self.mirror.clone());
+        let (job, reach) = (self.job.clone(), self.reach.clone());
+        let mirror = self.mirror.as_ref().map(|afar| afar.mirror.clone());
         tokio::spawn(async move {
             let Err(_) = reach.kill(by, false).await else {
                 return;
@@ -216,7 +273,12 @@ impl Follower {
 
     fn on_fact(&mut self, fact: &Fact) -> Result<(), Gone> {
         match &fact.what {
-            What::AttemptStarted { task, attempt, .. } => self.tails.add_newer(task, *attempt),
+            What::AttemptStarted { task, attempt, .. } => {
+                self.tails.add_newer(task, *attempt);
+                if let Some(afar) = &mut self.mirror {
+                    afar.follow(task, *attempt, &self.tails, &self.reach);
+                }
+            }
             What::AttemptEnded {
                 task,
                 attempt,
@@ -227,7 +289,11 @@ impl Follower {
                 *peak = (*peak).max(*peak_memory_mib);
                 // Its output comes before the news of its end. One that could not be started was never announced.
                 self.tails.add_newer(task, *attempt);
-                self.tails.end(task, *attempt);
+                match &mut self.mirror {
+                    // Its last lines are on their way.
+                    Some(afar) => afar.follow(task, *attempt, &self.tails, &self.reach),
+                    None => self.tails.end(task, *attempt),
+                }
                 self.drain()?;
             }
             _ => {}
@@ -299,6 +365,14 @@ fn out_of_reach(job: &Known, error: &CallError) -> Report {
         "the job may go on; `ydl status {}` tells",
         job.id()
     ))
+}
+
+/// The next attempt on a cluster of which everything has come.
+async fn came(afar: &mut Option<Afar>) -> (TaskId, u32) {
+    match afar {
+        Some(afar) => afar.came().await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Tells the facts, and at last how the job ended.

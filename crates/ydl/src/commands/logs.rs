@@ -2,7 +2,7 @@
 
 use super::{
     aggregated,
-    follow::{Follower, Left, OnInterrupt, Signals},
+    follow::{Afar, Follower, Left, OnInterrupt, Signals},
     reach::{Reach, block_on, settled},
     sink::Sink,
     tails::{Prefix, Select, Stream, Tails, attempts},
@@ -77,7 +77,7 @@ async fn print(
             deaf: false,
             next: 0,
             signals: Signals::listen()?,
-            mirror: mirror.clone(),
+            mirror: mirror.clone().map(Afar::new),
         };
         let _watching = mirror.map(|mirror| mirror.watch());
         return match follower.run().await? {

@@ -103,7 +103,8 @@ impl Reach {
         }
     }
 
-    fn client(&self) -> Arc<Client> {
+    /// Who asks the master.
+    pub fn client(&self) -> Arc<Client> {
         let client = self.client.lock();
         client.unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -138,6 +138,14 @@ impl Tails {
         }
     }
 
+    /// The streams of an attempt that are wanted.
+    pub fn streams(&self, task: &TaskId, attempt: u32) -> Vec<&'static str> {
+        match self.select.wants(task, attempt) {
+            true => self.select.streams().map(Stream::name).collect(),
+            false => Vec::new(),
+        }
+    }
+
     /// Follows an attempt, if it is wanted and not followed already.
     pub fn add(&mut self, task: &TaskId, attempt: u32) {
         if !self.select.wants(task, attempt) {

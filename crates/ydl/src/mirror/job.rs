@@ -1,7 +1,7 @@
 //! One job on a cluster, with copies of its files in a directory of ours, so that whoever shows jobs finds them where
 //! they are of a job on this machine.
 
-use super::{find::staging_of, gateway::Gateway, scratch::Scratch};
+use super::{find::staging_of, gateway::Gateway, live::Turns, scratch::Scratch};
 use crate::{
     hdfs::{Hdfs, JobPlace, Layout},
     jobs::{EVENTS_BYTES_MAX, Ended, Far, JobDir, Known, Seen, Submitted},
@@ -50,6 +50,7 @@ pub struct Mirror {
     pub far: Far,
     /// Copies of them.
     pub dir: JobDir,
+    pub(super) turns: Turns,
     last: Mutex<Option<ApplicationReport>>,
     _scratch: Scratch,
 }
@@ -137,6 +138,7 @@ impl Mirror {
             place,
             far: Far::default(),
             dir,
+            turns: Turns::default(),
             last: Mutex::default(),
             _scratch: scratch,
         })

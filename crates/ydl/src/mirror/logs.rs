@@ -115,7 +115,7 @@ impl Mirror {
 
     /// Copies the streams of one attempt, each segment after the other: readers take every segment but the newest
     /// for whole.
-    async fn bring_attempt(&self, task: &TaskId, attempt: u32) -> Result<(), String> {
+    pub(super) async fn bring_attempt(&self, task: &TaskId, attempt: u32) -> Result<(), String> {
         let here = self.dir.attempt_logs(task, attempt);
         let there = self.place.attempt_logs(task, attempt);
         let mut files: Vec<(String, u64, Entry)> = self
@@ -168,7 +168,7 @@ impl Mirror {
     }
 }
 
-fn append(path: &Path, bytes: &[u8]) -> io::Result<()> {
+pub(super) fn append(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new().create(true).append(true).open(path)?;
     file.write_all(bytes)
 }

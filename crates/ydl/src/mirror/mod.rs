@@ -3,7 +3,7 @@
 //! * `gateway`: the way to a ResourceManager, and what a person is told where there is none.
 //! * `submission`, `tokens`: what a ResourceManager is given to start a master.
 //! * `find`: which jobs there are. * `job`: one of them, with copies of its files in a directory of ours.
-//! * `logs`: what its tasks print. * `scratch`: that directory.
+//! * `logs`, `live`: what its tasks print. * `scratch`: that directory.
 
 mod gateway;
 
@@ -12,6 +12,7 @@ mod tokens;
 
 mod find;
 mod job;
+mod live;
 mod logs;
 mod scratch;
 
