@@ -1,9 +1,17 @@
-//! What a client does on a real cluster before a job runs there: it looks, refuses with numbers, and leaves no trace.
+//! What a client does on a real cluster: it looks, refuses with numbers, leaves no trace where it should not, submits,
+//! follows, and finds jobs again from elsewhere.
 
 mod yarn_support;
 
+use std::{
+    io::{BufRead, BufReader},
+    process::Command,
+};
 use testbed::{Cluster, Label, Options, Queue};
-use yarn_support::{Desk, applications, hdfs_files, shared, version};
+use yarn_native::types::FinalStatus;
+use yarn_support::{
+    Desk, applications, hdfs_files, shared, version, wait_for, wait_over, wait_running,
+};
 
 /// Three nodes of 4 GiB, the third with the label `gpu` and two GPUs, which the queue `gpu` alone may use.
 fn cluster() -> &'static Cluster {
@@ -91,24 +99,30 @@ fn what_the_cluster_cannot_give_is_refused_with_numbers() {
 fn a_dry_run_leaves_no_trace() {
     let cluster = cluster();
     let desk = Desk::at(cluster);
-    let before = (applications(cluster).len(), hdfs_files(cluster, "/"));
+    // A user of its own, because other tests are at work on the same cluster.
+    let run = |words: &[&str]| {
+        let mut command = desk.ydl();
+        command.env("HADOOP_USER_NAME", "ghost").args(words);
+        yarn_support::Ran::from(command.output().expect("ydl can be started"))
+    };
     desk.write("train.py", "print(1)\n");
     desk.write(
         "job.yaml",
         "{files: [train.py], roles: {worker: {instances: 2, memory: 256 MiB, run: python train.py}}}",
     );
-    let ran = desk.run(&["submit", "--dry-run", "job.yaml"]);
+    let ran = run(&["submit", "--dry-run", "job.yaml"]);
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(
         ran.err
             .contains("the job could run: 2 tasks and its master"),
         "{ran:?}"
     );
-    let json = desk.run(&["submit", "--dry-run", "--json", "job.yaml"]);
+    let json = run(&["submit", "--dry-run", "--json", "job.yaml"]);
     let told: serde_json::Value = serde_json::from_str(&json.out).expect("an object");
     assert_eq!(told["refusals"], serde_json::json!([]), "{told}");
-    let after = (applications(cluster).len(), hdfs_files(cluster, "/"));
-    assert_eq!(before, after);
+    let applications = applications(cluster);
+    assert!(applications.iter().all(|report| report.user != "ghost"));
+    assert_eq!(hdfs_files(cluster, "/user/ghost"), Vec::<String>::new());
     assert!(!desk.path().join("state").exists(), "nor here");
 }
 
@@ -156,7 +170,7 @@ fn a_resource_manager_out_of_reach_is_told_with_its_addresses() {
         property("yarn.resourcemanager.address", "127.0.0.1:9")
     );
     std::fs::write(dir.path().join("yarn-site.xml"), site).expect("a file");
-    let ran = std::process::Command::new(env!("CARGO_BIN_EXE_ydl"))
+    let ran = Command::new(env!("CARGO_BIN_EXE_ydl"))
         .env("HADOOP_CONF_DIR", dir.path())
         .env_remove("YARN_CONF_DIR")
         .arg("nodes")
@@ -167,4 +181,177 @@ fn a_resource_manager_out_of_reach_is_told_with_its_addresses() {
     let expected = "no ResourceManager can be reached at `127.0.0.1:9`: ";
     assert!(said.contains(expected), "{said}");
     assert!(said.contains("hint: is it up, and is `"), "{said}");
+}
+
+/// A job whose tasks print, wait for a file to be killed by, and leave something.
+const SHORT: &str = "\
+name: short
+files: [note.txt]
+outputs: {out/: 'left/{role}-{index}'}
+roles:
+  worker:
+    instances: 2
+    memory: 256 MiB
+    shell: mkdir out; cat note.txt > out/note; echo hello from $YDL_INDEX; echo oops >&2
+";
+
+#[test]
+fn a_job_is_submitted_followed_and_found_again() {
+    let cluster = cluster();
+    let desk = Desk::at(cluster);
+    desk.write("note.txt", "a note\n");
+    let ran = desk.submit(SHORT);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    for line in ["worker:0 | hello from 0", "worker:1 | hello from 1"] {
+        assert!(ran.out.contains(line), "{ran:?}");
+    }
+    let id = ran
+        .err
+        .lines()
+        .find_map(|line| line.strip_suffix(" submitted to queue `default`"))
+        .unwrap_or_else(|| panic!("{ran:?}"));
+    assert!(
+        ran.err.contains(&format!("{id} succeeded after ")),
+        "{ran:?}"
+    );
+    assert!(ran.err.contains("output:  out/ → hdfs://"), "{ran:?}");
+
+    // From elsewhere, by whoever has the configuration.
+    let other = Desk::at(cluster);
+    let status = other.run(&["status", "--json", id]);
+    let status: serde_json::Value = serde_json::from_str(&status.out).expect("an object");
+    assert_eq!(status["state"], "succeeded", "{status}");
+    assert_eq!(
+        status["application"]["final_status"], "SUCCEEDED",
+        "{status}"
+    );
+    let logs = other.run(&["logs", id, "worker:1", "--stdout"]);
+    assert_eq!(logs.out, "hello from 1\n", "{logs:?}");
+    let logs = other.run(&["logs", "short", "worker", "--stderr"]);
+    assert!(logs.out.contains("worker:0 | oops"), "{logs:?}");
+    let listed = other.run(&["ls"]);
+    let row = listed.out.lines().find(|line| line.starts_with(id));
+    assert!(
+        row.is_some_and(|row| row.contains("succeeded")),
+        "{listed:?}"
+    );
+    let killed = other.run(&["kill", id]);
+    assert!(
+        killed.err.contains("was over already: succeeded"),
+        "{killed:?}"
+    );
+    let home = format!("/user/{}/left/worker-1/note", cluster.own_user());
+    assert_eq!(
+        cluster.fs(&["-cat", &home]).expect("the output"),
+        "a note\n"
+    );
+
+    // What has been sent is not sent again.
+    let again = desk.submit(SHORT);
+    assert_eq!(again.code, 0, "{again:?}");
+    assert!(!again.err.contains("uploaded"), "{again:?}");
+}
+
+#[test]
+fn a_running_job_is_shown_scaled_and_ended_from_elsewhere() {
+    let cluster = cluster();
+    let id = Desk::at(cluster).detach(
+        "{name: lasting, roles: {worker: {memory: 256 MiB, shell: 'echo begun; sleep 600'}}}",
+    );
+    let other = Desk::at(cluster);
+    let status = || {
+        let ran = other.run(&["status", "--json", &id]);
+        serde_json::from_str::<serde_json::Value>(&ran.out).expect("an object")
+    };
+    let running = |count: usize| {
+        move |status: serde_json::Value| {
+            let tasks = status["view"]["tasks"].as_array()?;
+            let runs = |task: &&serde_json::Value| task.to_string().contains("running");
+            (tasks.iter().filter(runs).count() == count).then_some(())
+        }
+    };
+    wait_for("a running task", || running(1)(status()));
+    let scaled = other.run(&["scale", &id, "worker=2"]);
+    assert_eq!(scaled.code, 0, "{scaled:?}");
+    wait_for("a second task", || running(2)(status()));
+    let put = other.run(&["kv", "--job", &id, "put", "key", "value"]);
+    assert_eq!(put.code, 0, "{put:?}");
+    assert_eq!(other.run(&["kv", "--job", &id, "get", "key"]).out, "value");
+    // Whoever follows sees what is printed while it is.
+    let mut follower = other.start(&["logs", "-f", &id, "worker:0"]);
+    let mut line = String::new();
+    let out = follower.stdout.take().expect("a pipe");
+    BufReader::new(out).read_line(&mut line).expect("a line");
+    assert_eq!(line, "begun\n");
+    let killed = other.run(&["kill", &id]);
+    assert_eq!(killed.code, 0, "{killed:?}");
+    assert!(
+        killed.err.contains(&format!("{id} is over: killed")),
+        "{killed:?}"
+    );
+    assert_eq!(finish_quietly(follower), Some(0));
+    assert_eq!(status()["state"], "killed");
+}
+
+/// The end of a child whose output nobody reads any more.
+fn finish_quietly(mut child: std::process::Child) -> Option<i32> {
+    child.wait().expect("a child can be waited for").code()
+}
+
+#[test]
+fn interrupted_while_it_waits_a_job_is_ended() {
+    let cluster = cluster();
+    let desk = Desk::at(cluster);
+    desk.write(
+        "job.yaml",
+        "{name: stopped, roles: {worker: {memory: 256 MiB, run: sleep 600}}}",
+    );
+    let mut child = desk.start(&["submit", "job.yaml"]);
+    let mut said = BufReader::new(child.stderr.take().expect("a pipe")).lines();
+    let mut next = || said.next().expect("a line").expect("text");
+    let id = loop {
+        if let Some(id) = next().strip_suffix(" submitted to queue `default`") {
+            break id.to_owned();
+        }
+    };
+    let pid = child.id().to_string();
+    let sent = Command::new("kill").args(["-INT", &pid]).status();
+    assert!(sent.expect("kill can be started").success());
+    assert_eq!(child.wait().expect("its end").code(), Some(121));
+    let report = wait_over(cluster, &id);
+    assert_eq!(report.final_status, FinalStatus::Killed, "{report:?}");
+}
+
+#[test]
+fn a_program_that_is_not_there_is_told_with_its_name() {
+    let desk = Desk::at(cluster());
+    let ran = desk.submit("{name: broken, roles: {worker: {memory: 256 MiB, run: ./nothing}}}");
+    assert_eq!(ran.code, 120, "{ran:?}");
+    assert!(ran.err.contains("failed after"), "{ran:?}");
+    assert!(ran.err.contains("`./nothing`"), "{ran:?}");
+}
+
+#[test]
+fn what_failed_before_any_agent_lived_is_in_the_logs_that_yarn_collected() {
+    let cluster = cluster();
+    let desk = Desk::at(cluster);
+    let id = desk.detach("{name: stillborn, roles: {worker: {memory: 256 MiB, run: sleep 600}}}");
+    wait_running(cluster, &id);
+    // Its files go, and with them everything but what YARN itself knows.
+    let home = format!("/user/{}/.ydl/jobs/{id}", cluster.own_user());
+    let killed = desk.run(&["kill", "--now", &id]);
+    assert_eq!(killed.code, 0, "{killed:?}");
+    cluster
+        .fs(&["-rm", "-r", &home])
+        .expect("it can be removed");
+    let status = desk.run(&["status", &id]);
+    assert_eq!(status.code, 0, "{status:?}");
+    assert!(
+        status.out.contains("files      cannot be had"),
+        "{status:?}"
+    );
+    assert!(status.out.contains("state      killed"), "{status:?}");
+    let logs = desk.run(&["logs", &id]);
+    assert_eq!(logs.code, 0, "{logs:?}");
+    assert!(logs.out.contains("_000001/master.log | "), "{logs:?}");
 }

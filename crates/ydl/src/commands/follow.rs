@@ -15,7 +15,7 @@ use crate::{
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs::File,
+    fs::{self, File},
     io::{BufRead, BufReader, Read},
     sync::Arc,
     time::Duration,
@@ -272,6 +272,10 @@ impl Follower {
     }
 
     fn on_fact(&mut self, fact: &Fact) -> Result<(), Gone> {
+        if let (What::AttemptStarted { task, attempt, .. }, Some(_)) = (&fact.what, &self.mirror) {
+            // What is not there cannot be watched. Without it, all are looked at once a second.
+            let _ = fs::create_dir_all(self.job.dir.attempt_logs(task, *attempt));
+        }
         match &fact.what {
             What::AttemptStarted { task, attempt, .. } => {
                 self.tails.add_newer(task, *attempt);
