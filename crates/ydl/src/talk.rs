@@ -15,6 +15,10 @@ pub fn beat(silence: Span) -> Duration {
     Duration::from_millis((silence.0 / 8).min(BEAT_MS))
 }
 
+/// The status of an answer to an agent whose master has its question, but could not write down yet what it says: its disks
+/// are away. The agent is not cut off, and says it again.
+pub const UNWRITTEN: u16 = 504;
+
 /// `POST /v1/sync?wait_ms=M`: an agent says what happened and asks for its order. Answered at once when the order is
 /// not the one it has seen, otherwise when it changes or after the wait, which is a beat at most.
 #[derive(Debug, Serialize, Deserialize)]

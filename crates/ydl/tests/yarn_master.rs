@@ -3,11 +3,17 @@
 
 mod yarn_support;
 
-use std::{fs, path::PathBuf, process::Command, time::Duration};
+use std::{
+    fs,
+    path::PathBuf,
+    process::Command,
+    sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    time::Duration,
+};
 use testbed::{Cluster, File, Options};
 use yarn_native::{
     security::Identity,
-    types::{ApplicationReport, FinalStatus},
+    types::{ApplicationReport, ApplicationState, FinalStatus},
 };
 use yarn_support::{Desk, block_on, config, shared, soon, version, wait_for, wait_over};
 use ydl::hdfs::{Hdfs, JobPlace, Layout};
@@ -20,6 +26,17 @@ fn cluster() -> &'static Cluster {
     // Masters die often here.
     let attempts = "yarn.resourcemanager.am.max-attempts";
     shared(options.set(File::Yarn, attempts, "100"))
+}
+
+/// Held for writing by whoever disturbs the cluster.
+static PEACE: RwLock<()> = RwLock::new(());
+
+fn among_others() -> RwLockReadGuard<'static, ()> {
+    PEACE.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn alone() -> RwLockWriteGuard<'static, ()> {
+    PEACE.write().unwrap_or_else(PoisonError::into_inner)
 }
 
 async fn hdfs(cluster: &Cluster) -> Hdfs {
@@ -92,9 +109,7 @@ impl Job {
     }
 
     fn kill_master(&self, attempt: u64) {
-        let pid = self.master(attempt).to_string();
-        let killed = Command::new("kill").args(["-9", &pid]).status();
-        assert!(killed.expect("it can be killed").success());
+        assert!(kill(self.master(attempt)), "it was there");
     }
 
     fn end(&self) -> ApplicationReport {
@@ -111,12 +126,19 @@ impl Job {
     }
 }
 
+/// Ends a process without asking it; whether it was there.
+fn kill(pid: i32) -> bool {
+    let killed = Command::new("kill").args(["-9", &pid.to_string()]).status();
+    killed.expect("it can be tried").success()
+}
+
 /// Writes its pid down and waits for the file `go`.
 const WAITS: &str =
     "echo $YDL_INDEX $$ >> $SHARED/pids; until [ -e $SHARED/go ]; do sleep 0.1; done";
 
 #[test]
 fn a_job_runs_to_its_end() {
+    let _peace = among_others();
     let job = Job::submit("echo done >> $SHARED/done", "");
     let report = job.end();
     assert_eq!(
@@ -139,6 +161,7 @@ fn a_job_runs_to_its_end() {
 
 #[test]
 fn a_masters_death_changes_nothing_for_its_programs() {
+    let _peace = among_others();
     let job = Job::submit(WAITS, "");
     let before = job.lines("pids", 2);
     job.kill_master(1);
@@ -189,8 +212,7 @@ fn with_a_death_after(moment: Duration) -> bool {
     let pid = first_master(&job.id);
     // Not to wait for anything: any moment will do, and each death has another.
     std::thread::sleep(moment);
-    let killed = Command::new("kill").args(["-9", &pid.to_string()]).status();
-    let killed = killed.expect("it can be tried").success();
+    let killed = kill(pid);
     let report = job.end();
     let words = format!("killed after {moment:?}: {}: {report:?}", job.words());
     assert_eq!(report.final_status, FinalStatus::Succeeded, "{words}");
@@ -211,6 +233,7 @@ fn with_a_death_after(moment: Duration) -> bool {
 
 #[test]
 fn a_master_may_die_at_any_moment() {
+    let _peace = among_others();
     let deaths = std::thread::scope(|scope| {
         // Four jobs at a time.
         let threads: Vec<_> = (0..4)
@@ -226,4 +249,54 @@ fn a_master_may_die_at_any_moment() {
         deaths.sum::<usize>()
     });
     assert!(deaths >= 10, "most of them lived: {deaths}");
+}
+
+#[test]
+fn a_master_that_dies_with_the_resource_manager_is_followed_by_another() {
+    let _alone = alone();
+    let job = Job::submit(WAITS, "");
+    let before = job.lines("pids", 2);
+    job.master(1);
+    job.cluster.kill("rm").expect("it can be killed");
+    job.kill_master(1);
+    job.cluster.start_daemon("rm").expect("it can be started");
+    job.cluster.wait_nodes(2).expect("all nodes are back");
+    job.master(2);
+    fs::write(job.file("go"), "").expect("a file");
+    let report = job.end();
+    let words = job.words();
+    assert_eq!(
+        report.final_status,
+        FinalStatus::Succeeded,
+        "{words}: {report:?}"
+    );
+    assert_eq!(job.lines("pids", 2), before, "{words}: {}", job.facts());
+}
+
+#[test]
+fn a_master_that_dies_while_there_is_no_file_system_is_followed_by_another() {
+    let _alone = alone();
+    let job = Job::submit(WAITS, "");
+    let before = job.lines("pids", 2);
+    let pid = job.master(1);
+    job.cluster.kill("nn").expect("it can be killed");
+    kill(pid);
+    // The time that a NameNode is away, not one that is waited for.
+    std::thread::sleep(Duration::from_secs(20));
+    job.cluster.start_daemon("nn").expect("it can be started");
+    job.cluster.wait_hdfs().expect("files can be written");
+    wait_for(&format!("the second master of {}", job.words()), || {
+        let report = yarn_support::application(job.cluster, &job.id);
+        let attempt = report.attempt?.number;
+        (attempt > 1 && report.state == ApplicationState::Running).then_some(())
+    });
+    fs::write(job.file("go"), "").expect("a file");
+    let report = job.end();
+    let words = job.words();
+    assert_eq!(
+        report.final_status,
+        FinalStatus::Succeeded,
+        "{words}: {report:?}"
+    );
+    assert_eq!(job.lines("pids", 2), before, "{words}: {}", job.facts());
 }

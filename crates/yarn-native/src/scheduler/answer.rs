@@ -112,7 +112,7 @@ impl Answer {
             response_id: proto.response_id() & i32::MAX,
             granted: all(proto.allocated_containers, Container::of)?,
             completed: all(proto.completed_container_statuses, ContainerStatus::of)?,
-            kept: all(proto.containers_from_previous_attempts, Container::of)?,
+            kept: all(proto.containers_from_previous_attempts, Container::kept)?,
             node_tokens: all(proto.nm_tokens, NodeToken::of)?,
             // A state that a later version has invented is no reason to lose the containers above.
             nodes: proto

@@ -93,7 +93,7 @@ impl Registered {
         Ok(Self {
             capability_max: Resource::of(proto.maximum_capability.as_ref())?,
             queue: proto.queue.unwrap_or_default(),
-            kept: all(proto.containers_from_previous_attempts, Container::of)?,
+            kept: all(proto.containers_from_previous_attempts, Container::kept)?,
             node_tokens: all(proto.nm_tokens_from_previous_attempts, NodeToken::of)?,
             resource_types: types.collect(),
             counts_vcores: proto.scheduler_resource_types.contains(&cpu),

@@ -72,11 +72,18 @@ pub struct Container {
     pub version: i32,
     /// The tags of the request it answers (Hadoop 3).
     pub tags: Vec<String>,
-    /// Shown to its NodeManager to start it. It expires, usually ten minutes after the grant.
+    /// Shown to its NodeManager to start it. It expires, usually ten minutes after the grant. Of a kept container that
+    /// a ResourceManager knows from its node alone, because it was started again meanwhile, it is empty.
     pub token: Token,
 }
 
 impl Container {
+    /// A container of an earlier attempt. It was started long ago, so that nobody misses its token.
+    pub(crate) fn kept(mut proto: ContainerProto) -> Result<Self, Unfit> {
+        proto.container_token.get_or_insert_default();
+        Self::of(proto)
+    }
+
     pub(crate) fn of(proto: ContainerProto) -> Result<Self, Unfit> {
         Ok(Self {
             id: ContainerId::of(proto.id.as_ref())?,
@@ -198,6 +205,17 @@ mod tests {
             container_token: Some(TokenProto::default()),
             ..ContainerProto::default()
         }
+    }
+
+    #[test]
+    fn a_kept_container_may_be_without_a_token_and_a_new_one_may_not() {
+        let proto = ContainerProto {
+            container_token: None,
+            ..container()
+        };
+        assert!(Container::of(proto.clone()).is_err());
+        let kept = Container::kept(proto).expect("a container");
+        assert_eq!(kept.id.to_string(), "container_1_0001_01_000002");
     }
 
     #[test]

@@ -23,7 +23,7 @@ use crate::{
     agent::measure::{Meter, Usage},
     hdfs::JobPlace,
     jobs::Submitted,
-    talk::{AgentReport, LogWish, Sync, Synced, beat},
+    talk::{AgentReport, LogWish, Sync, Synced, UNWRITTEN, beat},
     wire::client::{CallError, Payload},
 };
 use doing::{Running, Starting};
@@ -138,13 +138,16 @@ impl Agent {
                     };
                 }
                 Woken::Answered {
-                    answer: Err(error), ..
+                    asked,
+                    answer: Err(error),
                 } => {
-                    if let CallError::Refused { status, error, .. } = &error
-                        && *status < 500
-                    {
-                        tracing::warn!("the master does not want this agent: {error}");
-                        self.end();
+                    match &error {
+                        CallError::Refused { status, error, .. } if *status < 500 => {
+                            tracing::warn!("the master does not want this agent: {error}");
+                            self.end();
+                        }
+                        CallError::Refused { status, .. } if *status == UNWRITTEN => heard = asked,
+                        _ => {}
                     }
                     if !matches!(error, CallError::Refused { .. }) {
                         self.reach.missed();

@@ -8,7 +8,7 @@ use super::{
     store::Wish,
 };
 use crate::{
-    talk::{self, BEAT_MS},
+    talk::{self, BEAT_MS, UNWRITTEN},
     wire::{
         messages::Blob,
         request::{Head, Reply, Request},
@@ -108,7 +108,7 @@ pub(super) async fn answer(scope: Scope, request: Request, inbox: mpsc::Sender<L
         Ok(Ok(answer)) => answer.into(),
         // Whoever was told "nothing new" would not say it again.
         Ok(Err(_)) | Err(_) if says_something && !kept.is_set() => {
-            Reply::error(503, "the master has not written it down in time", None)
+            Reply::error(UNWRITTEN, "the master has not written it down yet", None)
         }
         // Nothing has changed, or the master is ending: ask again.
         Ok(Err(_)) | Err(_) if may_wait => Reply::empty(),
