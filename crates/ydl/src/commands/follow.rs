@@ -26,7 +26,7 @@ use tokio::{
     task::JoinSet,
     time::{Instant, MissedTickBehavior, interval, sleep},
 };
-use ydl_core::{Fact, TaskId, fact::What};
+use ydl_core::{Fact, TaskId, fact::What, view::Phase};
 
 /// How long a question may wait for news.
 const WAIT: Duration = Duration::from_secs(20);
@@ -144,6 +144,28 @@ impl Afar {
     }
 }
 
+/// What a job waits for before it runs, said now and then where no table shows it.
+#[derive(Debug, Default)]
+struct Gathering {
+    said: Option<(Instant, String)>,
+}
+
+impl Gathering {
+    fn tell(&mut self, viewed: &Viewed, sink: &mut Sink) {
+        let view = &viewed.view;
+        if sink.is_live() || view.phase != Phase::Gathering {
+            return;
+        }
+        let (when, what) = self
+            .said
+            .get_or_insert_with(|| (Instant::now(), String::new()));
+        if when.elapsed() > SILENCE && *what != view.why {
+            sink.note(&view.why);
+            self.said = Some((Instant::now(), view.why.clone()));
+        }
+    }
+}
+
 /// The signals by which a person ends a program. From the moment this exists they no longer end this one.
 #[derive(Debug)]
 pub struct Signals {
@@ -177,11 +199,13 @@ impl Follower {
             self.reach.clone(),
             tell.clone(),
         ));
-        if self.sink.is_live() {
+        // A cluster gives containers when it has some; whoever waits wants to know how many it has.
+        if self.sink.is_live() || self.job.far.is_some() {
             tokio::spawn(watch_views(self.reach.clone(), tell.clone()));
         }
         drop(tell);
         let mut asked = false;
+        let mut gathering = Gathering::default();
         let mut look = interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -197,6 +221,7 @@ impl Follower {
                         continue;
                     }
                     Some(News::View(view)) => {
+                        gathering.tell(&view, &mut self.sink);
                         self.deaf |= self.sink.viewed(view).is_err();
                         continue;
                     }
