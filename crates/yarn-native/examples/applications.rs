@@ -13,7 +13,14 @@ use yarn_native::config::{Config, Environment};
 use yarn_native::security::Identity;
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Box<dyn Error>> {
+async fn main() {
+    if let Err(error) = list().await {
+        eprintln!("error: {error}");
+        std::process::exit(1);
+    }
+}
+
+async fn list() -> Result<(), Box<dyn Error>> {
     let states = std::env::args().skip(1).map(|word| word.parse());
     let filter = ApplicationFilter {
         states: states.collect::<Result<_, _>>()?,

@@ -1,8 +1,8 @@
-//! Runs a command in N containers, through a master that is this very process.
+//! Runs a command in N containers; this process is their master. What it prints is in their logs.
 //!
 //!     HADOOP_CONF_DIR=/etc/hadoop cargo run --example run -- 3 'hostname; exit 3'
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::time::Duration;
 
@@ -14,84 +14,81 @@ use yarn_native::node::{NodeOptions, Nodes, Start};
 use yarn_native::scheduler::{Finish, Registration, Request, Scheduler};
 use yarn_native::security::Identity;
 use yarn_native::token::Token;
-use yarn_native::types::{ApplicationId, Container, FinalStatus, LaunchContext, NodeId, Resource};
+use yarn_native::types::{ApplicationId, FinalStatus, LaunchContext, Resource};
 
+type Outcome<T> = Result<T, Box<dyn Error>>;
 fn soon() -> Instant {
     Instant::now() + Duration::from_secs(30)
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Box<dyn Error>> {
+async fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let [count, command] = words.as_slice() else {
-        return Err("usage: run COUNT COMMAND".into());
-    };
-    let config = Config::load(Environment::of_process())?;
-    let client = Client::from_config(&config, Identity::from_config(&config)?)?;
-
-    let mut submission = Submission::new(client.new_application(soon()).await?.id, "run");
-    submission.unmanaged = true;
-    client.submit(&submission, soon()).await?;
-    let token = token(&client, submission.id).await?;
-    println!("{}", submission.id);
-
-    let mut scheduler = Scheduler::from_config(&config, token)?;
-    let registration = Registration::new("localhost");
-    scheduler.register(&registration, soon()).await?;
-    let script = format!("{{ {command}; }} 1><LOG_DIR>/stdout 2><LOG_DIR>/stderr");
-    let launch = LaunchContext::command(script);
-    let nodes = Nodes::new(NodeOptions::from_config(&config)?);
-    let failed = run(&mut scheduler, &nodes, count.parse()?, &launch).await?;
-    let finish = Finish::new(match failed {
-        0 => FinalStatus::Succeeded,
-        _ => FinalStatus::Failed,
-    });
-    scheduler.finish(&finish, soon()).await?;
-    match failed {
-        0 => Ok(()),
-        _ => Err(format!("{failed} of {count} containers failed").into()),
+    if let Err(error) = submit(&words).await {
+        eprintln!("error: {error}");
+        std::process::exit(1);
     }
 }
 
-/// Asks for containers, starts what is granted, and waits for their ends; how many failed.
-async fn run(
-    scheduler: &mut Scheduler,
-    nodes: &Nodes,
-    count: u32,
-    launch: &LaunchContext,
-) -> Result<u32, Box<dyn Error>> {
+async fn submit(words: &[String]) -> Outcome<()> {
+    let [count, command] = words else {
+        return Err("usage: run COUNT COMMAND".into());
+    };
+    let count = count
+        .parse()
+        .map_err(|_| format!("`{count}` is no COUNT"))?;
+    let config = Config::load(Environment::of_process())?;
+    let client = Client::from_config(&config, Identity::from_config(&config)?)?;
+    let id = client.new_application(soon()).await?.id;
+    let mut submission = Submission::new(id, "run");
+    submission.unmanaged = true;
+    client.submit(&submission, soon()).await?;
+    println!("{id}");
+    let failed = tokio::select! {
+        failed = async { run(&config, token(&client, id).await?, count, command).await } => failed,
+        _ = tokio::signal::ctrl_c() => Err("interrupted".into()),
+    };
+    if let Err(error) = &failed {
+        // It would stay, with its containers, until the ResourceManager misses the master.
+        client.end(id, &error.to_string(), soon()).await?;
+    }
+    match failed? {
+        0 => Ok(()),
+        failed => Err(format!("{failed} of {count} containers failed").into()),
+    }
+}
+
+/// Is the master: asks for containers, starts what is granted, awaits their ends; how many failed.
+async fn run(config: &Config, token: Token, count: u32, command: &str) -> Outcome<u32> {
+    let mut scheduler = Scheduler::from_config(config, token)?;
+    let registration = Registration::new("localhost");
+    scheduler.register(&registration, soon()).await?;
+    let nodes = Nodes::new(NodeOptions::from_config(config)?);
+    let script = format!("{{ {command}; }} 1><LOG_DIR>/stdout 2><LOG_DIR>/stderr");
+    let launch = &LaunchContext::command(script);
     let key = Key {
         priority: 0,
         allocation: 1,
     };
+    let wants = [(key, Want::anywhere(count, Resource::new(128, 1)))];
     let mut ledger = Ledger::new();
-    let want = Want::anywhere(count, Resource::new(128, 1));
-    ledger.set_wants(BTreeMap::from([(key, want)]), ledger.beat());
-    let mut running = BTreeSet::new();
-    let mut failed = 0;
+    ledger.set_wants(wants.into(), ledger.beat());
+    let (mut running, mut failed) = (BTreeSet::new(), 0);
     while ledger.outstanding() > 0 || !running.is_empty() {
         let beat = scheduler.exchange(&mut ledger, Request::default, soon());
         let (answer, _) = beat.await?;
         nodes.learn(answer.node_tokens);
-        let mut by_node: BTreeMap<NodeId, Vec<Container>> = BTreeMap::new();
-        for container in answer.granted {
-            let on_node = by_node.entry(container.node.clone()).or_default();
-            on_node.push(container);
-        }
-        for (node, containers) in by_node {
-            let start = |container| Start { container, launch };
-            let starts: Vec<Start> = containers.iter().map(start).collect();
-            let outcome = nodes.start(&node, &starts, soon()).await?;
+        for container in &answer.granted {
+            let starts = [Start { container, launch }];
+            let outcome = nodes.start(&container.node, &starts, soon()).await?;
             if let Some((id, refusal)) = outcome.refused.first() {
-                return Err(format!("{node} does not start {id}: {refusal}").into());
+                return Err(format!("{id} is not started: {refusal}").into());
             }
             running.extend(outcome.started);
         }
         // What was granted beyond the want and given back ends, too.
-        for status in answer.completed {
-            if !running.remove(&status.id) {
-                continue;
-            }
+        let ended = answer.completed.into_iter();
+        for status in ended.filter(|status| running.remove(&status.id)) {
             println!("{} {}", status.id, status.exit);
             failed += u32::from(!status.exit.is_success());
         }
@@ -99,10 +96,15 @@ async fn run(
         let pause = if ledger.outstanding() > 0 { 50 } else { 500 };
         sleep(Duration::from_millis(pause)).await;
     }
+    let status = match failed {
+        0 => FinalStatus::Succeeded,
+        _ => FinalStatus::Failed,
+    };
+    scheduler.finish(&Finish::new(status), soon()).await?;
     Ok(failed)
 }
 
-async fn token(client: &Client, id: ApplicationId) -> Result<Token, Box<dyn Error>> {
+async fn token(client: &Client, id: ApplicationId) -> Outcome<Token> {
     let deadline = soon();
     loop {
         if let Some(token) = client.master_token(id, deadline).await? {

@@ -17,9 +17,17 @@ use yarn_native::namenode::fetch_tokens;
 use yarn_native::security::Identity;
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Box<dyn Error>> {
+async fn main() {
+    if let Err(error) = fetch().await {
+        eprintln!("error: {error}");
+        std::process::exit(1);
+    }
+}
+
+async fn fetch() -> Result<(), Box<dyn Error>> {
     let mut words = std::env::args().skip(1);
-    let path = words.next().ok_or("usage: token FILE [FILE_SYSTEM…]")?;
+    let path = words.next().filter(|word| !word.starts_with('-'));
+    let path = path.ok_or("usage: token FILE [FILE_SYSTEM…]")?;
     let mut file_systems: Vec<String> = words.collect();
 
     let config = Config::load(Environment::of_process())?;

@@ -8,7 +8,7 @@ use crate::security::SecurityError;
 #[non_exhaustive]
 pub enum RpcError {
     /// No server could be reached. The call was not carried out.
-    #[error("no server could be reached at {addresses}: {reason}")]
+    #[error("no server could be reached at {addresses}: {reason}{}", unnamed(.addresses))]
     Unreachable {
         /// Where it was tried.
         addresses: String,
@@ -110,6 +110,14 @@ fn because(reason: &Option<String>) -> String {
         .as_ref()
         .map(|reason| format!(": {reason}"))
         .unwrap_or_default()
+}
+
+/// Hadoop's own default addresses are of no use from anywhere but the server's machine.
+fn unnamed(addresses: &str) -> &'static str {
+    match addresses.starts_with("0.0.0.0:") {
+        true => "; no configuration names a server: look at HADOOP_CONF_DIR",
+        false => "",
+    }
 }
 
 impl RpcError {
