@@ -2,19 +2,16 @@
 //!
 //!     HADOOP_CONF_DIR=/etc/hadoop cargo run --example run -- 3 'hostname; exit 3'
 
-use std::collections::BTreeSet;
-use std::error::Error;
-use std::time::Duration;
+use std::{collections::BTreeSet, error::Error, time::Duration};
 
 use tokio::time::{Instant, sleep};
 use yarn_native::client::{Client, Submission};
 use yarn_native::config::{Config, Environment};
 use yarn_native::ledger::{Key, Ledger, Want};
 use yarn_native::node::{NodeOptions, Nodes, Start};
-use yarn_native::scheduler::{Finish, Registration, Request, Scheduler};
-use yarn_native::security::Identity;
-use yarn_native::token::Token;
+use yarn_native::scheduler::{Finish, Registration, Request, Scheduler, SchedulerError};
 use yarn_native::types::{ApplicationId, FinalStatus, LaunchContext, Resource};
+use yarn_native::{security::Identity, token::Token};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 fn soon() -> Instant {
@@ -23,17 +20,16 @@ fn soon() -> Instant {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    if let Err(error) = submit(&words).await {
+    let words = std::env::args().skip(1).collect();
+    if let Err(error) = submit(words).await {
         eprintln!("error: {error}");
         std::process::exit(1);
     }
 }
 
-async fn submit(words: &[String]) -> Outcome<()> {
-    let [count, command] = words else {
-        return Err("usage: run COUNT COMMAND".into());
-    };
+async fn submit(words: Vec<String>) -> Outcome<()> {
+    let usage = |_| "usage: run COUNT COMMAND";
+    let [count, command]: [String; 2] = words.try_into().map_err(usage)?;
     let count = count
         .parse()
         .map_err(|_| format!("`{count}` is no COUNT"))?;
@@ -45,7 +41,7 @@ async fn submit(words: &[String]) -> Outcome<()> {
     client.submit(&submission, soon()).await?;
     println!("{id}");
     let failed = tokio::select! {
-        failed = async { run(&config, token(&client, id).await?, count, command).await } => failed,
+        failed = async { run(&config, token(&client, id).await?, count, &command).await } => failed,
         _ = tokio::signal::ctrl_c() => Err("interrupted".into()),
     };
     if let Err(error) = &failed {
@@ -66,17 +62,21 @@ async fn run(config: &Config, token: Token, count: u32, command: &str) -> Outcom
     let nodes = Nodes::new(NodeOptions::from_config(config)?);
     let script = format!("{{ {command}; }} 1><LOG_DIR>/stdout 2><LOG_DIR>/stderr");
     let launch = &LaunchContext::command(script);
-    let key = Key {
-        priority: 0,
-        allocation: 1,
-    };
+    #[rustfmt::skip]
+    let key = Key { priority: 0, allocation: 1 };
     let wants = [(key, Want::anywhere(count, Resource::new(128, 1)))];
     let mut ledger = Ledger::new();
     ledger.set_wants(wants.into(), ledger.beat());
     let (mut running, mut failed) = (BTreeSet::new(), 0);
     while ledger.outstanding() > 0 || !running.is_empty() {
-        let beat = scheduler.exchange(&mut ledger, Request::default, soon());
-        let (answer, _) = beat.await?;
+        let request = Request::default;
+        let beat = scheduler.exchange(&mut ledger, request, soon()).await;
+        if let Err(SchedulerError::NotRegistered) = beat {
+            // The ResourceManager was restarted; the containers run on.
+            scheduler.register(&registration, soon()).await?;
+            continue;
+        }
+        let (answer, _) = beat?;
         nodes.learn(answer.node_tokens);
         for container in &answer.granted {
             let starts = [Start { container, launch }];
@@ -92,7 +92,6 @@ async fn run(config: &Config, token: Token, count: u32, command: &str) -> Outcom
             println!("{} {}", status.id, status.exit);
             failed += u32::from(!status.exit.is_success());
         }
-        // Often while containers are awaited, less so when all run.
         let pause = if ledger.outstanding() > 0 { 50 } else { 500 };
         sleep(Duration::from_millis(pause)).await;
     }
