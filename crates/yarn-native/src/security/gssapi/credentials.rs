@@ -22,10 +22,18 @@ impl Credentials {
     /// Finds tickets, or gets them with the keytab; may wait for a Kerberos server.
     pub(super) fn acquire(gss: &Arc<Functions>, tickets: &Tickets) -> Result<Self, SecurityError> {
         match tickets {
-            Tickets::Default => Self::find(gss, None, &[]).map_err(|error| {
-                let cache = std::env::var("KRB5CCNAME");
-                name_cache(error, cache.as_deref().unwrap_or("the default cache"))
-            }),
+            Tickets::Default => {
+                let named = std::env::var("KRB5CCNAME").unwrap_or_default();
+                if is_file(&named) {
+                    return Self::acquire(gss, &Tickets::Cache(named));
+                }
+                Self::find(gss, None, &[]).map_err(|error| match error {
+                    SecurityError::TicketExpired { .. } if named.is_empty() => {
+                        name_cache(error, "the default cache")
+                    }
+                    error => name_cache(error, &named),
+                })
+            }
             Tickets::Cache(name) => Self::find(gss, None, &[(c"ccache", text(name)?)])
                 .map_err(|error| name_cache(error, name)),
             Tickets::Keytab { path, principal } => {
@@ -135,11 +143,24 @@ impl Credentials {
     }
 }
 
-/// The library says which cache holds no ticket, but not which holds an old one.
+/// Whether a cache is one file. Asked for any ticket, MIT's library up to 1.20 at least crashes on a
+/// file that is no cache; asked for this cache, it says so.
+fn is_file(cache: &str) -> bool {
+    cache.starts_with("FILE:") || (!cache.is_empty() && !cache.contains(':'))
+}
+
+/// The library does not always say which cache it means.
 fn name_cache(error: SecurityError, cache: &str) -> SecurityError {
+    let named = |reason: String| match reason.contains(cache.trim_start_matches("FILE:")) {
+        true => reason,
+        false => format!("{reason} (`{cache}`)"),
+    };
     match error {
         SecurityError::TicketExpired { reason } => SecurityError::TicketExpired {
-            reason: format!("{reason} (`{cache}`)"),
+            reason: named(reason),
+        },
+        SecurityError::NoTicket { reason } => SecurityError::NoTicket {
+            reason: named(reason),
         },
         other => other,
     }
