@@ -111,7 +111,8 @@ async fn token(client: &Client, id: ApplicationId) -> Outcome<Token> {
         }
         let report = client.application(id, deadline).await?;
         if report.state.is_over() || Instant::now() > deadline {
-            return Err(format!("{id} is {}: {}", report.state, report.diagnostics).into());
+            let hint = "with Kerberos only a HADOOP_PROXY_USER gets one";
+            return Err(format!("no token ({hint}): {}", report.diagnostics).into());
         }
         sleep(Duration::from_millis(50)).await;
     }

@@ -50,9 +50,11 @@
 //! let mut submission = Submission::new(client.new_application(soon()).await?.id, "hello");
 //! submission.unmanaged = true;
 //! client.submit(&submission, soon()).await?;
+//! let deadline = soon(); // with Kerberos, see `master_token`: not everybody gets one
 //! let token = loop {
-//!     match client.master_token(submission.id, soon()).await? {
+//!     match client.master_token(submission.id, deadline).await? {
 //!         Some(token) => break token,
+//!         None if Instant::now() > deadline => return Err("no token for the master".into()),
 //!         None => sleep(Duration::from_millis(50)).await,
 //!     }
 //! };

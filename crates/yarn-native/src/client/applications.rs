@@ -117,6 +117,10 @@ impl Client {
     }
 
     /// The token of an unmanaged master, once its attempt waits for it. It is the owner's to ask.
+    ///
+    /// With Kerberos the ResourceManager compares `alice`, the owner, with `alice@REALM`, who asks,
+    /// and never tells it to her. Whom another user stands for ([`Identity`](crate::security::Identity),
+    /// `HADOOP_PROXY_USER`) is called `alice` and gets it; else the master runs in a container.
     pub async fn master_token(
         &self,
         id: ApplicationId,
