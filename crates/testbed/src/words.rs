@@ -20,7 +20,8 @@ usage: testbed up [OPTIONS]          start a cluster and keep it until Ctrl-C
   --label L=NM[,NM…] a node label and its nodes, such as gpu=nm3
   --queue Q=PERCENT  a queue below the root; together they make 100
   --hdfs KIND        one (the default), none, two, or ha: two NameNodes for one file system
-  --ha [zk]          two ResourceManagers; with `zk`, ZooKeeper decides which is active
+  --ha [zk]          two ResourceManagers; the first is active until somebody changes it or,
+                     with `zk`, until it dies: ZooKeeper decides
   --kerberos [QOP]   a KDC, and authentication (the default), integrity or privacy
   --user NAME        a user with a home directory and, with Kerberos, a keytab
   --heartbeats       hand out containers with the nodes' beats, as up to 3.4
