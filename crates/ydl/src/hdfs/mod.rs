@@ -5,6 +5,7 @@
 //! `hdfs://namenode:8020/user/alice/file`, or by their path alone.
 //!
 //! * `settings`: the cluster's configuration, carried along as pairs of key and value.
+//! * `systems`: which file systems a job touches.
 //! * `connect`: from a configuration and an identity to a file system.
 //! * `call`: one call, with its deadline and its panics.
 //! * `error` and `reading`: what a caller can do about a failure, and how NameNodes are understood.
@@ -20,6 +21,7 @@ mod put;
 mod reader;
 mod reading;
 mod settings;
+mod systems;
 mod whole;
 mod writer;
 
@@ -30,4 +32,5 @@ pub use layout::{JobPlace, Layout};
 pub use put::{Pieces, Sent};
 pub use reader::Reader;
 pub use settings::{config, pairs};
+pub use systems::file_systems;
 pub use writer::Writer;

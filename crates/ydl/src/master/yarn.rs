@@ -4,6 +4,7 @@
 //! that dies is followed by another one, which goes on from the diary.
 
 mod setting;
+mod tokens;
 
 use super::{
     api::serve,
@@ -81,7 +82,7 @@ pub fn run() -> ExitCode {
 }
 
 async fn live() -> Result<Outcome, Report> {
-    let setting = match Setting::find() {
+    let mut setting = match Setting::find() {
         Ok(setting) => setting,
         Err(report) => {
             setting::give_up_from_here(&report.what).await;
@@ -90,6 +91,11 @@ async fn live() -> Result<Outcome, Report> {
     };
     let mut terminations = signal(SignalKind::terminate())
         .map_err(|e| Report::trouble(format!("cannot listen to signals: {e}")))?;
+    if let Some(tokens) = setting.tokens.take() {
+        tokens.refresh_if_due().await;
+        // It ends with this process.
+        tokio::spawn(tokens.keep_fresh());
+    }
     let led = tokio::select! {
         led = lead(&setting) => led,
         // The application was killed, this node goes down, or this container is wanted for another job. Whatever

@@ -2,6 +2,7 @@
 
 use super::gateway::Gateway;
 use crate::{
+    hdfs::file_systems,
     os::reason,
     report::{Exit, Report},
     wire::{
@@ -9,13 +10,13 @@ use crate::{
         tls,
     },
 };
-use std::{collections::BTreeSet, fs};
+use std::fs;
 use yarn_native::{
     config::Config,
     credentials::Credentials,
     namenode::{TokensError, fetch_tokens},
 };
-use ydl_core::{JobSpec, spec::Environment};
+use ydl_core::JobSpec;
 
 /// The name under which a keytab travels among a master's credentials.
 const KEYTAB: &str = "ydl.keytab";
@@ -73,28 +74,6 @@ fn read_keytab(path: &str) -> Result<Vec<u8>, Report> {
         Ok(length) if length > KEYTAB_BYTES_MAX => Err(cannot("it is too large".to_owned())),
         _ => fs::read(path).map_err(|error| cannot(reason(&error))),
     }
-}
-
-/// Every file system the job touches: where it is staged, what it names, and where its files and outputs are.
-fn file_systems(spec: &JobSpec, staging: &str) -> Vec<String> {
-    let mut all = BTreeSet::new();
-    let mut add = |url: &str| {
-        if let Some(rest) = url.strip_prefix("hdfs://") {
-            let name = rest.split('/').next().unwrap_or_default();
-            if !name.is_empty() {
-                all.insert(format!("hdfs://{name}"));
-            }
-        }
-    };
-    add(staging);
-    spec.on_cluster.file_systems.iter().for_each(|url| add(url));
-    spec.files.iter().for_each(|file| add(&file.source));
-    spec.outputs.iter().for_each(|output| add(&output.to));
-    match &spec.environment {
-        Environment::Archive(url) | Environment::Directory(url) => add(url),
-        Environment::System => {}
-    }
-    all.into_iter().collect()
 }
 
 async fn fetch(gateway: &Gateway, systems: &[String]) -> Result<Credentials, Report> {

@@ -1,5 +1,6 @@
 //! What a master finds in its container.
 
+use super::tokens::Tokens;
 use crate::{
     env,
     hdfs::{self, Hdfs, HdfsError, JobPlace},
@@ -11,7 +12,14 @@ use crate::{
     },
 };
 use serde::de::DeserializeOwned;
-use std::{collections::BTreeMap, fs::File, io::Read, path::Path, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::Read,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 use tokio::time::Instant;
 use yarn_native::{
     Token,
@@ -57,6 +65,8 @@ pub(super) struct Setting {
     pub(super) agent_credentials: Credentials,
     pub(super) secret: Arc<Secret>,
     pub(super) identity: tls::Identity,
+    /// With which new tokens are had, where a keytab was given.
+    pub(super) tokens: Option<Tokens>,
 }
 
 impl Setting {
@@ -72,16 +82,18 @@ impl Setting {
         let container = variable(env::CONTAINER_ID)?;
         let file = variable(env::HADOOP_TOKEN_FILE_LOCATION)?;
         let credentials = Credentials::read(Path::new(&file));
+        let file = PathBuf::from(&file);
         let credentials = credentials.map_err(|e| Report::trouble(e.to_string()))?;
         let user = std::env::var(env::USER).ok();
         let host = std::env::var(env::NM_HOST).ok();
-        Setting::read(JobDir::at(cwd), &container, credentials, user, host)
+        Setting::read(JobDir::at(cwd), &container, credentials, file, user, host)
     }
 
     fn read(
         dir: JobDir,
         container: &str,
         mut credentials: Credentials,
+        file: PathBuf,
         user: Option<String>,
         host: Option<String>,
     ) -> Result<Setting, Report> {
@@ -114,8 +126,8 @@ impl Setting {
         let name = tls::CREDENTIAL;
         let identity = tls::Identity::from_pem(take(name)?.expose());
         let identity = identity.ok_or_else(|| malformed(name))?;
-        // An agent has no use for it.
-        drop(credentials.take_secret(KEYTAB));
+        // No agent sees it.
+        let keytab = credentials.take_secret(KEYTAB);
 
         let token = credentials.of_kind(MASTER_TOKEN).cloned();
         let token = token.ok_or_else(|| {
@@ -137,6 +149,13 @@ impl Setting {
         };
         let hdfs_identity = by_token("HDFS_DELEGATION_TOKEN").filter(|_| secure);
         let hdfs_identity = hdfs_identity.unwrap_or_else(simple);
+        let tokens = match keytab.filter(|_| secure) {
+            Some(keytab) => {
+                let (spec, staging) = (&submitted.spec, staged.dir.as_str());
+                Tokens::new(&keytab, spec, staging, &config, &dir, file)?
+            }
+            None => None,
+        };
         let mut agent_credentials = credentials;
         agent_credentials.remove_kind(MASTER_TOKEN);
         agent_credentials.remove_kind(RM_TOKEN);
@@ -154,6 +173,7 @@ impl Setting {
             agent_credentials,
             secret,
             identity,
+            tokens,
         })
     }
 

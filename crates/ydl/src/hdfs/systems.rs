@@ -1,0 +1,26 @@
+//! Which file systems a job touches.
+
+use std::collections::BTreeSet;
+use ydl_core::{JobSpec, spec::Environment};
+
+/// Every file system the job touches: where it is staged, what it names, and where its files and outputs are.
+pub fn file_systems(spec: &JobSpec, staging: &str) -> Vec<String> {
+    let mut all = BTreeSet::new();
+    let mut add = |url: &str| {
+        if let Some(rest) = url.strip_prefix("hdfs://") {
+            let name = rest.split('/').next().unwrap_or_default();
+            if !name.is_empty() {
+                all.insert(format!("hdfs://{name}"));
+            }
+        }
+    };
+    add(staging);
+    spec.on_cluster.file_systems.iter().for_each(|url| add(url));
+    spec.files.iter().for_each(|file| add(&file.source));
+    spec.outputs.iter().for_each(|output| add(&output.to));
+    match &spec.environment {
+        Environment::Archive(url) | Environment::Directory(url) => add(url),
+        Environment::System => {}
+    }
+    all.into_iter().collect()
+}
