@@ -1,0 +1,272 @@
+//! Whole jobs on a real cluster of three nodes while programs die and nodes are taken away: the job ends right, and its
+//! facts say why anything was started again.
+
+#[path = "yarn_faults/job.rs"]
+mod job;
+mod yarn_support;
+
+use job::{Job, Started, WAITS, lives, signal, time_until, tree};
+use serde_json::json;
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::PathBuf,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use testbed::{Cluster, File, Options, Queue};
+use yarn_support::{shared, version, wait_for};
+
+/// After so much silence the cluster takes a node or a master for lost.
+const EXPIRY: Duration = Duration::from_secs(10);
+
+fn excluded() -> PathBuf {
+    std::env::temp_dir().join(format!("ydl-faults-{}-excluded", std::process::id()))
+}
+
+/// Three nodes of 8 GiB that two queues share. What a test breaks it mends, so that they take turns.
+fn cluster() -> (&'static Cluster, MutexGuard<'static, ()>) {
+    static TURN: Mutex<()> = Mutex::new(());
+    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    if !excluded().exists() {
+        fs::write(excluded(), "").expect("a file");
+    }
+    let options = Options {
+        nodes: 3,
+        queues: vec![Queue::new("default", 50), Queue::new("other", 50)],
+        preemption: Some(Duration::from_secs(4)),
+        expiry: EXPIRY,
+        ..Options::new(version())
+    };
+    let path = excluded().display().to_string();
+    let options = options.set(File::Yarn, "yarn.resourcemanager.nodes.exclude-path", &path);
+    let cluster = shared(options);
+    must(cluster.wait_nodes(3));
+    (cluster, turn)
+}
+
+fn must<T>(outcome: Result<T, testbed::Failure>) -> T {
+    outcome.unwrap_or_else(|failure| panic!("{failure}"))
+}
+
+fn index(task: &str) -> u32 {
+    let (_, index) = task.split_once(':').expect("a task");
+    index.parse().expect("a number")
+}
+
+/// The newest start of that task.
+fn newest(started: &[Started], task: &str) -> Started {
+    let mut mine = started.iter().rev().filter(|it| it.task == task);
+    mine.next().cloned().expect("a start")
+}
+
+#[test]
+fn a_program_that_is_killed_starts_again_and_that_counts() {
+    let (cluster, _turn) = cluster();
+    let role = "memory: 128 MiB, tolerate: 1, restart: {limit: 1, backoff: {first: 100ms}}";
+    let job = Job::submit(cluster, 3, WAITS, role, "");
+    let first = job.programs(3);
+    // One dies twice, which is once too often; one once; one never.
+    signal("-9", &[first[0].pid, first[1].pid]);
+    let second = job.program(0, 2);
+    job.program(1, 2);
+    assert!(!lives(first[0].pid));
+    signal("-9", &[second]);
+    let gone_on = job.end_of("worker:0", 2);
+    assert_eq!(gone_on.next, "tolerated");
+    let status = wait_for("the end of a task", || {
+        let status = job.status();
+        (status["view"]["roles"][0]["failed"] == 1).then_some(status)
+    });
+    job.go();
+    job.succeeded_last();
+
+    let tasks = status["view"]["tasks"].as_array().expect("tasks");
+    let shown: Vec<_> = tasks
+        .iter()
+        .map(|it| (&it["state"], &it["attempt"]))
+        .collect();
+    let [failed, running] = [json!("failed"), json!("running")];
+    let [one, two] = [json!(1), json!(2)];
+    assert_eq!(
+        shown,
+        [(&failed, &two), (&running, &two), (&running, &one)],
+        "{status:#}"
+    );
+    for task in ["worker:0", "worker:1"] {
+        let ended = job.end_of(task, 1);
+        assert_eq!(ended.ending, json!({"signalled": {"signal": 9}}));
+        assert!(ended.next.get("again").is_some(), "{ended:?}");
+    }
+    assert_eq!(job.programs(0).len(), 5);
+    assert_eq!(job.started().len(), 5);
+}
+
+#[test]
+fn a_node_where_programs_die_is_avoided_and_later_forgiven() {
+    let (cluster, _turn) = cluster();
+    // No node has room for more than two.
+    let role = "memory: 3 GiB, restart: {limit: 3, backoff: {first: 100ms}}";
+    let more = "blame: {failures: 2, forgive_after: 15s}";
+    let job = Job::submit(cluster, 4, WAITS, role, more);
+    job.programs(4);
+    let started = job.all_started(4);
+    let nodes: BTreeSet<_> = started.iter().map(|it| &it.node).collect();
+    let on = |node: &String| {
+        let there = started.iter().filter(|it| it.node == *node);
+        there.collect::<Vec<_>>()
+    };
+    let bad = nodes.into_iter().find(|node| on(node).len() == 2);
+    let bad = bad.expect("four tasks are on three nodes");
+    for start in on(bad) {
+        signal("-9", &[job.program(index(&start.task), 1)]);
+    }
+    let again = job.all_started(6);
+    assert!(again[4..].iter().all(|it| it.node != *bad), "{again:?}");
+    // There is no room for two more until the node is forgiven.
+    job.scale(6);
+    let all = job.all_started(8);
+    job.go();
+    job.succeeded_last();
+    let facts = job.facts();
+    let blamed: Vec<_> = facts
+        .iter()
+        .filter_map(|(_, what)| what.get("node-blamed"))
+        .collect();
+    let [blamed] = &blamed[..] else {
+        panic!("{facts:#?}");
+    };
+    assert_eq!(blamed["node"], *bad);
+    let until = blamed["until"].as_u64().expect("a time");
+    for start in &all[6..] {
+        assert!(
+            start.node == *bad && start.at >= until,
+            "{start:?}, {blamed}"
+        );
+    }
+    for ended in job
+        .ended()
+        .iter()
+        .filter(|it| it.next.get("again").is_some())
+    {
+        assert_eq!(
+            (&ended.node, &ended.ending),
+            (bad, &json!({"signalled": {"signal": 9}}))
+        );
+    }
+}
+
+#[test]
+fn a_node_that_is_drained_gives_its_tasks_time_and_they_go_elsewhere() {
+    let (cluster, _turn) = cluster();
+    let script = format!("trap 'sleep 0.5; echo saved >> $SHARED/saved; exit 1' TERM; {WAITS}");
+    // At most three are beside the master.
+    let role = "memory: 2 GiB";
+    let job = Job::submit(cluster, 4, &script, role, "restart: {limit: 0}");
+    let before = job.programs(4);
+    let started = job.all_started(4);
+    let (number, there) = job.crowded(1, &started);
+    let node = &there[0].node;
+    fs::write(excluded(), node).expect("a file");
+    must(cluster.rm_admin(&["-refreshNodes", "-g", "120", "-server"]));
+    let all = job.all_started(4 + there.len());
+    fs::write(excluded(), "").expect("a file");
+    must(cluster.rm_admin(&["-refreshNodes"]));
+    must(cluster.wait_node(&format!("nm{number}"), "RUNNING"));
+    job.go();
+    job.succeeded_last();
+    assert_eq!(job.lines("saved").len(), there.len());
+    for start in &there {
+        let ended = job.end_of(&start.task, 1);
+        assert_eq!(ended.ending, "preempted", "{ended:?}");
+        assert_ne!(newest(&all, &start.task).node, *node);
+    }
+    let moved: Vec<_> = there.iter().map(|it| index(&it.task)).collect();
+    let after = job.programs(4 + there.len());
+    assert_eq!(after.len(), 4 + there.len());
+    let stayed = |all: &[job::Ran]| {
+        let stayed = all.iter().filter(|it| !moved.contains(&it.index));
+        stayed.cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(stayed(&before), stayed(&after));
+}
+
+#[test]
+fn a_container_that_another_queue_takes_has_time_for_a_checkpoint() {
+    let (cluster, _turn) = cluster();
+    let script =
+        format!("trap 'sleep 0.5; echo $YDL_INDEX >> $SHARED/saved; exit 1' TERM; {WAITS}");
+    // Two fill a node, and one that of the master.
+    let role = "memory: 4 GiB";
+    let rich = Job::submit(cluster, 5, &script, role, "restart: {limit: 0}");
+    rich.programs(5);
+    let poor = Job::submit(cluster, 1, WAITS, role, "queue: other");
+    poor.programs(1);
+    let saved = rich.lines("saved");
+    let status = rich.status();
+    poor.go();
+    let taken: Vec<_> = rich.ended();
+    let all = rich.all_started(5 + taken.len());
+    rich.go();
+    poor.succeeded();
+    rich.succeeded_last();
+    assert!(!taken.is_empty());
+    let again = taken.iter().map(|ended| {
+        assert_eq!(ended.ending, "preempted", "{ended:?}");
+        assert!(ended.next.get("again").is_some(), "{ended:?}");
+        assert_eq!(newest(&all, &ended.task).attempt, 2);
+        index(&ended.task).to_string()
+    });
+    let again: BTreeSet<_> = again.collect();
+    assert_eq!(saved.into_iter().collect::<BTreeSet<_>>(), again);
+    let words = status["view"]["tasks"].to_string();
+    assert!(words.contains("was preempted by the cluster"), "{words}");
+}
+
+#[test]
+fn a_node_that_is_lost_for_good_costs_a_restart_and_no_failure() {
+    let (cluster, _turn) = cluster();
+    let role = "memory: 2 GiB, restart: {limit: 1, backoff: {first: 100ms}}";
+    let more = "deadlines: {silence: 4s, grace: 1s, stop: 2s}";
+    let job = Job::submit(cluster, 6, WAITS, role, more);
+    let before = job.programs(6);
+    let started = job.all_started(6);
+    // The master's node has room for three of them.
+    let (number, there) = job.crowded(2, &started);
+    let name = format!("nm{number}");
+    let node = &there[0].node;
+    must(cluster.kill(&name));
+    // One of its tasks is frozen with it; the others can be told that they are given up.
+    let frozen = &there[0];
+    let old = job.program(index(&frozen.task), 1);
+    let ice = tree(&frozen.container);
+    assert!(ice.contains(&old), "{ice:?}");
+    signal("-STOP", &ice);
+    let all = job.all_started(6 + there.len());
+    // It comes back when another has its place, finds that nobody has waited, and stops by itself.
+    assert!(lives(old));
+    signal("-CONT", &ice);
+    let twice = time_until("the end of the one that was frozen", || !lives(old));
+    assert!(twice < Duration::from_secs(10), "{twice:?}");
+    for start in &there {
+        assert_ne!(newest(&all, &start.task).node, *node);
+        assert!(!lives(job.program(index(&start.task), 1)));
+    }
+    for start in &there[1..] {
+        let ended = job.end_of(&start.task, 1);
+        assert_eq!(ended.ending, "lost", "{ended:?}");
+    }
+    // The one failure that is allowed has not been used up.
+    let unlucky = &there[1].task;
+    signal("-9", &[job.program(index(unlucky), 2)]);
+    job.program(index(unlucky), 3);
+    job.go();
+    job.succeeded_last();
+    let moved: Vec<_> = there.iter().map(|it| index(&it.task)).collect();
+    let stayed = |all: &[job::Ran]| {
+        let stayed = all.iter().filter(|it| !moved.contains(&it.index));
+        stayed.cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(stayed(&before), stayed(&job.programs(0)));
+    must(cluster.start_daemon(&name));
+}
