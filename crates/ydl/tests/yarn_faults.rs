@@ -20,17 +20,16 @@ use yarn_support::{shared, version, wait_for};
 /// After so much silence the cluster takes a node or a master for lost.
 const EXPIRY: Duration = Duration::from_secs(10);
 
+/// The cluster's list of nodes that are to be drained.
 fn excluded() -> PathBuf {
-    std::env::temp_dir().join(format!("ydl-faults-{}-excluded", std::process::id()))
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("faults-excluded")
 }
 
 /// Three nodes of 8 GiB that two queues share. What a test breaks it mends, so that they take turns.
 fn cluster() -> (&'static Cluster, MutexGuard<'static, ()>) {
     static TURN: Mutex<()> = Mutex::new(());
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    if !excluded().exists() {
-        fs::write(excluded(), "").expect("a file");
-    }
+    fs::write(excluded(), "").expect("a file");
     let options = Options {
         nodes: 3,
         queues: vec![Queue::new("default", 50), Queue::new("other", 50)],
@@ -41,6 +40,12 @@ fn cluster() -> (&'static Cluster, MutexGuard<'static, ()>) {
     let path = excluded().display().to_string();
     let options = options.set(File::Yarn, "yarn.resourcemanager.nodes.exclude-path", &path);
     let cluster = shared(options);
+    // A test that failed may have left its node dead.
+    for node in cluster.nodes() {
+        if must(cluster.pid(&node.daemon)).is_none() {
+            must(cluster.start_daemon(&node.daemon));
+        }
+    }
     must(cluster.wait_nodes(3));
     (cluster, turn)
 }
@@ -202,23 +207,25 @@ fn a_container_that_another_queue_takes_has_time_for_a_checkpoint() {
     rich.programs(5);
     let poor = Job::submit(cluster, 1, WAITS, role, "queue: other");
     poor.programs(1);
-    let saved = rich.lines("saved");
     let status = rich.status();
     poor.go();
-    let taken: Vec<_> = rich.ended();
-    let all = rich.all_started(5 + taken.len());
+    rich.all_started(5 + rich.ended().len());
     rich.go();
     poor.succeeded();
     rich.succeeded_last();
-    assert!(!taken.is_empty());
+    let all = rich.started();
+    let mut taken = rich.ended();
+    taken.retain(|ended| ended.ending != "succeeded");
     let again = taken.iter().map(|ended| {
         assert_eq!(ended.ending, "preempted", "{ended:?}");
         assert!(ended.next.get("again").is_some(), "{ended:?}");
-        assert_eq!(newest(&all, &ended.task).attempt, 2);
+        assert!(newest(&all, &ended.task).attempt > ended.attempt);
         index(&ended.task).to_string()
     });
     let again: BTreeSet<_> = again.collect();
-    assert_eq!(saved.into_iter().collect::<BTreeSet<_>>(), again);
+    assert!(!again.is_empty(), "{taken:?}");
+    let saved: BTreeSet<_> = rich.lines("saved").into_iter().collect();
+    assert_eq!(saved, again);
     let words = status["view"]["tasks"].to_string();
     assert!(words.contains("was preempted by the cluster"), "{words}");
 }
@@ -268,5 +275,4 @@ fn a_node_that_is_lost_for_good_costs_a_restart_and_no_failure() {
         stayed.cloned().collect::<Vec<_>>()
     };
     assert_eq!(stayed(&before), stayed(&job.programs(0)));
-    must(cluster.start_daemon(&name));
 }
