@@ -516,6 +516,7 @@ async fn the_files_of_a_job_are_read_by_those_who_may() {
         submitted: &submitted,
         certificate: "a certificate",
         client_token: "a token",
+        viewer_token: "another",
         config: &config(),
     };
     let (carried, notes) = stage::write_job(&alice.place, files, soon())

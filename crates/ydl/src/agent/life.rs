@@ -80,6 +80,14 @@ pub(super) struct Agent {
     usage: Option<Usage>,
 }
 
+/// Why an agent is not there any more.
+pub(super) enum Left {
+    /// It has nothing left to do.
+    Done,
+    /// Whoever gave it its container told it to end.
+    Told,
+}
+
 /// What a master answers.
 enum Told {
     Nothing,
@@ -104,7 +112,7 @@ enum Woken {
 
 impl Agent {
     /// Runs until there is nothing left to do here.
-    pub(super) async fn live(mut self) -> Result<(), String> {
+    pub(super) async fn live(mut self) -> Result<Left, String> {
         let mut term = signal(SignalKind::terminate()).map_err(|e| e.to_string())?;
         let deadlines = &self.submitted.spec.deadlines;
         let silence = Duration::from_millis(deadlines.silence.0);
@@ -114,6 +122,7 @@ impl Agent {
         let mut heard = Instant::now();
         let mut retry = RETRY.0;
         let mut not_before = Instant::now();
+        let mut left = Left::Done;
         loop {
             match self.wake(&mut term, not_before, heard + patience).await {
                 Woken::Answered {
@@ -129,7 +138,7 @@ impl Agent {
                     let news = self.on_answer(told);
                     // That it is saved was said, and heard with everything else.
                     if self.saved {
-                        return Ok(());
+                        return Ok(Left::Done);
                     }
                     // A master without news holds the question for a beat. One that does not is not asked in circles.
                     not_before = match news {
@@ -180,6 +189,7 @@ impl Agent {
                 }
                 Woken::Signalled => {
                     tracing::info!("told to end");
+                    left = Left::Told;
                     self.end();
                 }
                 Woken::CutOff => {
@@ -194,7 +204,7 @@ impl Agent {
                 tokio::join!(self.say_last_words(), logs);
                 return match self.cut_off {
                     true => Err("cut off from its master".to_owned()),
-                    false => Ok(()),
+                    false => Ok(left),
                 };
             }
         }

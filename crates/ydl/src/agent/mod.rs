@@ -19,6 +19,9 @@ mod tail;
 
 use std::{path::PathBuf, process::ExitCode};
 
+/// What a shell says of a process that SIGTERM has ended.
+const TERMINATED: u8 = 128 + 15;
+
 /// Runs an agent in the container whose directory this is, until it has nothing left to do. Without a directory it is in
 /// a container of a cluster, and finds there what it needs.
 ///
@@ -40,7 +43,9 @@ pub fn run(dir: Option<PathBuf>) -> ExitCode {
         Err(error) => Err(format!("cannot start: {error}")),
     };
     match lived {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(life::Left::Done) => ExitCode::SUCCESS,
+        // A NodeManager takes another status for the container's own end, and forgets why it told it to end.
+        Ok(life::Left::Told) => ExitCode::from(TERMINATED),
         Err(why) => {
             tracing::error!("{why}");
             ExitCode::FAILURE

@@ -157,6 +157,7 @@ impl Begun<'_> {
             submitted: &submitted,
             certificate: &papers.certificate,
             client_token: papers.client_token.as_str(),
+            viewer_token: papers.viewer_token.as_str(),
             config,
         };
         let deadline = Instant::now() + CALL_MAX;

@@ -136,6 +136,11 @@ impl JobPlace {
         self.file("client.token")
     }
 
+    /// The token of those who may look.
+    pub fn viewer_token(&self) -> String {
+        self.file("viewer.token")
+    }
+
     /// The cluster's configuration as the submitter knew it.
     pub fn hadoop(&self) -> String {
         self.file("hadoop.json")

@@ -73,8 +73,17 @@ pub(super) fn admit(secret: &Secret, head: &Head) -> Result<Scope, Reply> {
         Scope::Client => &[
             "kv", "watch", "events", "view", "facts", "kill", "scale", "logs",
         ],
+        Scope::Viewer => &["view", "facts", "logs"],
     };
     let allowed = path.get(1).is_some_and(|door| allowed.contains(door));
+    if scope == Scope::Viewer && !allowed {
+        let hint = "its owner can name you in `acls.modify`".to_owned();
+        return Err(Reply::error(
+            403,
+            "you may look at this job, and not change it",
+            Some(hint),
+        ));
+    }
     if path.first() != Some(&"v1") || !allowed {
         return Err(Reply::error(
             403,
@@ -143,7 +152,7 @@ fn read(scope: Scope, request: Request) -> Result<(Question, Option<Duration>), 
     let text = |name: &str| head.query.get(name).cloned();
     let by = match &scope {
         Scope::Agent(container) | Scope::Program(container) => Some(container.clone()),
-        Scope::Client => None,
+        Scope::Client | Scope::Viewer => None,
     };
     let limit = || number("limit", PAGE as u64).map(|limit| limit as usize);
     let container = by.as_deref().map(ContainerId::from);

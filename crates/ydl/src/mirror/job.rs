@@ -76,11 +76,14 @@ impl Opened {
             let hdfs = hdfs.clone();
             async move { hdfs.read_whole(&file, FILE_BYTES_MAX, deadline).await }
         };
-        let (submitted, certificate, token) = tokio::join!(
-            read(place.submitted()),
-            read(place.certificate()),
-            read(place.token())
-        );
+        let token = async {
+            match read(place.token()).await {
+                Ok(token) => Ok(token),
+                Err(_) => read(place.viewer_token()).await,
+            }
+        };
+        let (submitted, certificate, token) =
+            tokio::join!(read(place.submitted()), read(place.certificate()), token);
         let submitted = match submitted {
             Ok(bytes) => serde_json::from_slice::<Submitted>(&bytes)
                 .map_err(|error| format!("cannot understand `{}`: {error}", place.submitted())),
@@ -94,7 +97,7 @@ impl Opened {
         if let Ok(certificate) = certificate {
             mirror.keep(mirror.dir.certificate_file(), &certificate)?;
         }
-        // Whoever may only look has no token; that is said when one is needed.
+        // Whoever may only look at it in YARN has no token; that is said when one is needed.
         if let Ok(token) = token {
             mirror.keep_private(mirror.dir.token_file(), &token)?;
         }

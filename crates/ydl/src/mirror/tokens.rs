@@ -34,6 +34,8 @@ pub struct Papers {
     pub certificate: String,
     /// What opens its masters to its owner.
     pub client_token: Token,
+    /// What opens them to those who may look.
+    pub viewer_token: Token,
 }
 
 /// Makes a job's secret and certificate, and fetches the tokens that its master needs.
@@ -41,9 +43,11 @@ pub async fn papers(gateway: &Gateway, spec: &JobSpec, staging: &str) -> Result<
     let secret =
         Secret::random().ok_or_else(|| Report::trouble("the system gives no random bytes"))?;
     let identity = tls::Identity::generate().map_err(|e| Report::trouble(e.to_string()))?;
-    let client_token = secret
-        .token(&Scope::Client)
-        .ok_or_else(|| Report::trouble("no token can be made"))?;
+    let token = |scope| {
+        let token = secret.token(&scope);
+        token.ok_or_else(|| Report::trouble("no token can be made"))
+    };
+    let (client_token, viewer_token) = (token(Scope::Client)?, token(Scope::Viewer)?);
     let mut credentials = Credentials::default();
     let mut renewal = Vec::new();
     if gateway.is_secure() {
@@ -61,6 +65,7 @@ pub async fn papers(gateway: &Gateway, spec: &JobSpec, staging: &str) -> Result<
         renewal,
         certificate: identity.certificate_pem(),
         client_token,
+        viewer_token,
     })
 }
 

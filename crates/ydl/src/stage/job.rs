@@ -23,6 +23,8 @@ pub struct JobFiles<'a> {
     pub certificate: &'a str,
     /// What opens its masters to its owner.
     pub client_token: &'a str,
+    /// What opens them to those who may look.
+    pub viewer_token: &'a str,
     /// The cluster, as the submitter knows it.
     pub config: &'a Config,
 }
@@ -65,10 +67,7 @@ pub async fn write_job(
     }
     let mut notes = Vec::new();
     let let_in = match let_in {
-        Ok(()) => {
-            hdfs.allow_reading_file(&job.token(), &modifiers, deadline)
-                .await
-        }
+        Ok(()) => give_tokens(hdfs, &job, &files, &viewers, &modifiers, deadline).await,
         Err(error) => Err(error),
     };
     match let_in {
@@ -82,6 +81,26 @@ pub async fn write_job(
         )),
     }
     Ok((carried(hdfs, &job, deadline).await?, notes))
+}
+
+/// Those who may change the job get its owner's token, those who may look one of their own.
+async fn give_tokens(
+    hdfs: &Hdfs,
+    job: &JobPlace,
+    files: &JobFiles<'_>,
+    viewers: &[Grant],
+    modifiers: &[Grant],
+    deadline: Instant,
+) -> Result<(), HdfsError> {
+    if !viewers.is_empty() {
+        let token = Bytes::copy_from_slice(files.viewer_token.as_bytes());
+        let place = job.viewer_token();
+        hdfs.write_whole(&place, token, layout::PRIVATE, deadline)
+            .await?;
+        hdfs.allow_reading_file(&place, viewers, deadline).await?;
+    }
+    hdfs.allow_reading_file(&job.token(), modifiers, deadline)
+        .await
 }
 
 async fn let_in(

@@ -125,12 +125,16 @@ pub enum Scope {
     Program(String),
     /// A person's command: view, kill, scale, and the key-value store.
     Client,
+    /// A person who may look, and change nothing.
+    Viewer,
 }
 
 impl Scope {
     fn parse(text: &str) -> Option<Self> {
-        if text == "client" {
-            return Some(Self::Client);
+        match text {
+            "client" => return Some(Self::Client),
+            "viewer" => return Some(Self::Viewer),
+            _ => {}
         }
         let (kind, container) = text.split_once('.')?;
         let container = is_name(container).then(|| container.to_owned())?;
@@ -153,6 +157,7 @@ impl fmt::Display for Scope {
             Self::Agent(container) => write!(f, "agent.{container}"),
             Self::Program(container) => write!(f, "program.{container}"),
             Self::Client => f.write_str("client"),
+            Self::Viewer => f.write_str("viewer"),
         }
     }
 }

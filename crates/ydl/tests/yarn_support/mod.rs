@@ -1,7 +1,10 @@
 //! A user of a real cluster: the binary with its configuration, and eyes for what it does there.
 #![allow(dead_code)] // Each test binary uses its own part of this.
 
+pub mod example;
+
 use std::{
+    ffi::OsString,
     fs,
     io::Read,
     path::{Path, PathBuf},
@@ -121,13 +124,34 @@ pub fn wait_for<T>(what: &str, mut fact: impl FnMut() -> Option<T>) -> T {
 pub struct Desk<'a> {
     dir: tempfile::TempDir,
     pub cluster: &'a Cluster,
+    /// Who sits there, as the binary is told.
+    variables: Vec<(&'static str, OsString)>,
 }
 
 impl<'a> Desk<'a> {
+    /// The desk of the user the daemons run as.
     pub fn at(cluster: &'a Cluster) -> Desk<'a> {
+        Desk::of(cluster, &cluster.own_user())
+    }
+
+    /// The desk of that user: by name, or with a fresh ticket where the cluster asks for proof.
+    pub fn of(cluster: &'a Cluster, user: &str) -> Desk<'a> {
+        let variables = match cluster.kerberos() {
+            None => vec![("HADOOP_USER_NAME", user.into())],
+            Some(kerberos) => {
+                let ticket = kerberos.kinit(user, None).expect("a ticket");
+                let libraries = kerberos.libraries().unwrap_or(Path::new("/usr/lib"));
+                vec![
+                    ("KRB5_CONFIG", kerberos.configuration().into()),
+                    ("KRB5CCNAME", ticket.into()),
+                    ("LD_LIBRARY_PATH", libraries.into()),
+                ]
+            }
+        };
         Desk {
             dir: tempfile::tempdir().expect("a temporary directory"),
             cluster,
+            variables,
         }
     }
 
@@ -141,17 +165,18 @@ impl<'a> Desk<'a> {
         path
     }
 
-    /// The binary with the cluster's configuration, as the user the daemons run as.
+    /// The binary with the cluster's configuration, as the user of this desk.
     pub fn ydl(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ydl"));
-        for name in ["YARN_CONF_DIR", "HADOOP_HOME", "HADOOP_PROXY_USER"] {
+        let others = ["YARN_CONF_DIR", "HADOOP_HOME", "HADOOP_PROXY_USER"];
+        for name in others.into_iter().chain(["HADOOP_USER_NAME"]) {
             command.env_remove(name);
         }
         command
             .current_dir(self.path())
             .env("XDG_STATE_HOME", self.path().join("state"))
             .env("HADOOP_CONF_DIR", self.cluster.configuration())
-            .env("HADOOP_USER_NAME", self.cluster.own_user())
+            .envs(self.variables.iter().cloned())
             .stdin(Stdio::null());
         command
     }
