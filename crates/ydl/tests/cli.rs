@@ -381,7 +381,7 @@ fn a_job_is_shown_as_it_was_understood() {
         deadlines:
           allocation: 1h
           launch: 2m
-          join: 2m
+          join: 15m
           start: 2m
           run: none
           silence: 1m

@@ -84,7 +84,8 @@ pub struct Deadlines {
     pub allocation: Span,
     /// From a grant until the container is known to start.
     pub launch: Span,
-    /// From the container's start until its agent is ready.
+    /// From the container's start until its agent is ready. A node of a cluster fetches and unpacks an environment
+    /// meanwhile, and says nothing of it.
     pub join: Span,
     /// From the order to run until the program runs.
     pub start: Span,
@@ -105,7 +106,7 @@ impl Default for Deadlines {
         Deadlines {
             allocation: Span::hours(1),
             launch: Span::minutes(2),
-            join: Span::minutes(2),
+            join: Span::minutes(15),
             start: Span::minutes(2),
             run: None,
             silence: Span::seconds(60),

@@ -514,6 +514,7 @@ fn a_program_killed_with_its_container_is_not_blamed_when_nobody_says_why() {
 fn preemption_and_lost_nodes_are_not_counted() {
     check(
         "
+        deadlines silence=10s
         role worker 1
         up c1 worker
         started c1

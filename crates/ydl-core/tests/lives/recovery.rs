@@ -7,6 +7,7 @@ use expect_test::expect;
 fn a_new_master_counts_on_what_lives_and_replaces_what_is_gone() {
     check(
         "
+        deadlines silence=10s
         role worker 3
         up c1 worker
         up c2 worker

@@ -447,9 +447,10 @@ pub const KEYS: &[Key] = &[
     key(
         "deadlines.join",
         "time",
-        "`2m`",
-        "2m",
-        "From the container's start until its agent is ready.",
+        "`15m`",
+        "15m",
+        "From the container's start until its agent is ready. On a cluster its node first fetches and unpacks files and \
+         environment.",
     ),
     key(
         "deadlines.start",
