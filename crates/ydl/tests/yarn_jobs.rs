@@ -176,7 +176,9 @@ fn the_example_learns_its_digits_on_three_nodes_and_leaves_nothing() {
     example::lay_out(&desk);
     let began = Instant::now();
     let ran = desk.run(&["submit", "job.yaml"]);
-    println!("the example took {:.1} s", began.elapsed().as_secs_f64());
+    let took = began.elapsed().as_secs_f64();
+    let uploaded = ran.err.lines().find(|line| line.contains("uploaded"));
+    println!("the example took {took:.1} s: {uploaded:?}");
     assert_eq!(ran.code, 0, "{ran:#?}");
     example::learned(&ran.out);
     let id = id(&ran);

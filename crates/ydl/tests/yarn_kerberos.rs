@@ -3,7 +3,7 @@
 mod yarn_support;
 
 use std::{fs, time::Instant};
-use testbed::{Cluster, Hdfs, Options, Protection};
+use testbed::{Cluster, File, Hdfs, Options, Protection};
 use yarn_support::{
     Desk, Ran,
     example::{self, id},
@@ -12,13 +12,17 @@ use yarn_support::{
 
 /// Three nodes, and two file systems.
 fn cluster() -> &'static Cluster {
-    shared(Options {
+    let options = Options {
         nodes: 3,
         kerberos: Some(Protection::Privacy),
         hdfs: Hdfs::Two,
         users: vec!["alice".into(), "bob".into()],
         ..Options::new(version())
-    })
+    };
+    // By default the test bed and every queue let everybody end a job.
+    let queues = "yarn.scheduler.capacity.root.acl_administer_queue";
+    let options = options.set(File::Queues, queues, "yarn");
+    shared(options.set(File::Yarn, "yarn.admin.acl", "yarn"))
 }
 
 /// The second file system, with a directory for everybody.
@@ -60,7 +64,8 @@ fn the_example_runs_for_an_ordinary_user_with_two_file_systems() {
         &format!("outputs={{model/: \"{other}/data/model\"}}"),
     ]);
     let took = began.elapsed().as_secs_f64();
-    println!("the example took {took:.1} s with Kerberos");
+    let uploaded = ran.err.lines().find(|line| line.contains("uploaded"));
+    println!("the example took {took:.1} s with Kerberos: {uploaded:?}");
     assert_eq!(ran.code, 0, "{ran:#?}");
     example::learned(&ran.out);
     let metrics = cluster.fs(&["-cat", &format!("{other}/data/model/metrics.json")]);
