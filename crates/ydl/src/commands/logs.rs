@@ -24,7 +24,14 @@ pub fn run(args: cli::Logs, manners: Manners) -> Result<Exit, Report> {
     block_on(async {
         let (job, mirror, mut select) = match chosen(&args, manners).await? {
             Chosen::Part(job, mirror, select) => (job, mirror, select),
-            Chosen::Only { report, gateway } => {
+            // What a job prints is in its files until the cluster has collected it.
+            Chosen::Only { report, why, .. } if !report.state.is_over() => {
+                let what = format!("cannot see what {} prints: {why}", report.id);
+                return Err(Report::new(Exit::Unreachable, what));
+            }
+            Chosen::Only {
+                report, gateway, ..
+            } => {
                 return aggregated::print(&gateway, &report, manners).await;
             }
         };
@@ -146,6 +153,7 @@ enum Chosen {
     Only {
         report: Box<ApplicationReport>,
         gateway: Box<Gateway>,
+        why: String,
     },
 }
 
@@ -174,8 +182,14 @@ async fn chosen(args: &cli::Logs, manners: Manners) -> Result<Chosen, Report> {
             Ok(Chosen::Part(job, mirror, select))
         }
         Which::Only {
-            report, gateway, ..
-        } => Ok(Chosen::Only { report, gateway }),
+            report,
+            gateway,
+            why,
+        } => Ok(Chosen::Only {
+            report,
+            gateway,
+            why,
+        }),
     }
 }
 

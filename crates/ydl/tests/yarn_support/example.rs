@@ -48,10 +48,10 @@ pub fn lay_out(desk: &Desk) {
 /// The job's id, from what an attached submit has said.
 pub fn id(ran: &Ran) -> String {
     let words = ran.err.split_whitespace();
-    let id = words
+    let mut ids = words
         .filter(|word| word.starts_with("application_"))
         .map(|word| word.trim_end_matches(':'));
-    id.last()
+    ids.next_back()
         .unwrap_or_else(|| panic!("no id in {ran:#?}"))
         .to_owned()
 }
