@@ -201,7 +201,7 @@ fn the_example_learns_its_digits_on_three_nodes_and_leaves_nothing() {
         let other = Desk::at(cluster);
         let task = format!("{role}:{index}");
         let said = other.run(&["logs", &id, &task, "--stdout"]);
-        assert_eq!((said.code, said.out), (0, text.clone()), "{task}");
+        assert_eq!((said.code, &said.out), (0, &text), "{task}: {}", said.err);
         assert_eq!(
             text.contains("test accuracy 0.9"),
             role == "worker",

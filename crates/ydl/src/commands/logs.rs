@@ -105,6 +105,7 @@ async fn print(
     if !any && printed.is_ok() {
         if let Some(mirror) = mirror.filter(|_| !live)
             && let Some(report) = mirror.last()
+            && !mirror.has_attempts(&tails.wanted()).await
         {
             return aggregated::print(&mirror.gateway, &report, manners).await;
         }

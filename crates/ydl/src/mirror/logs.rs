@@ -35,6 +35,12 @@ pub struct Wanted {
 }
 
 impl Mirror {
+    /// Whether an agent has lived for any of it: each leaves at least a record of how its program ended.
+    pub async fn has_attempts(&self, wanted: &Wanted) -> bool {
+        let attempts = self.attempts(wanted).await;
+        attempts.is_ok_and(|attempts| !attempts.is_empty())
+    }
+
     /// Copies what is wanted and lies in HDFS, as far as it is not here. What cannot be had now is left out; a
     /// sentence says so.
     pub async fn bring_logs(self: &Arc<Self>, wanted: &Wanted) -> Vec<String> {
