@@ -53,6 +53,8 @@ fn cluster() -> &'static Cluster {
     let root = root.set(File::Yarn, &node("resource.memory.enforced"), "false");
     let root = root.set(File::Yarn, &node("container-monitor.interval-ms"), "300");
     // Who may see and end a job is asked, and by default every queue lets everybody.
+    // Off by default before 3.3.
+    let root = root.set(File::Hdfs, "dfs.namenode.acls.enabled", "true");
     let queues = "yarn.scheduler.capacity.root.acl_administer_queue";
     let root = root.set(File::Queues, queues, "root");
     let root = root.set(File::Yarn, "yarn.acl.enable", "true");
