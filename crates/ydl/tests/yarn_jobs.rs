@@ -52,13 +52,15 @@ fn cluster() -> &'static Cluster {
     // Without it 3.5 leaves memory to control groups, which the test bed does not have.
     let root = root.set(File::Yarn, &node("resource.memory.enforced"), "false");
     let root = root.set(File::Yarn, &node("container-monitor.interval-ms"), "300");
-    // Who may see and end a job is asked, and by default every queue lets everybody.
     // Off by default before 3.3.
     let root = root.set(File::Hdfs, "dfs.namenode.acls.enabled", "true");
+    // Who may see and end a job is asked; by default every queue lets everybody.
+    let own = Command::new("id").arg("-un").output().expect("a name");
+    let own = String::from_utf8(own.stdout).expect("text");
     let queues = "yarn.scheduler.capacity.root.acl_administer_queue";
-    let root = root.set(File::Queues, queues, "root");
+    let root = root.set(File::Queues, queues, own.trim());
     let root = root.set(File::Yarn, "yarn.acl.enable", "true");
-    shared(root.set(File::Yarn, "yarn.admin.acl", "root"))
+    shared(root.set(File::Yarn, "yarn.admin.acl", own.trim()))
 }
 
 async fn hdfs(cluster: &Cluster) -> Hdfs {

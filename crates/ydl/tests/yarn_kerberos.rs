@@ -22,9 +22,9 @@ fn cluster() -> &'static Cluster {
     // Nodes without the native library take minutes for this environment with the older ciphers.
     let ciphers = "dfs.encrypt.data.transfer.cipher.suites";
     let options = options.set(File::Hdfs, ciphers, "AES/CTR/NoPadding");
-    // By default the test bed and every queue let everybody end a job.
     // Off by default before 3.3.
     let options = options.set(File::Hdfs, "dfs.namenode.acls.enabled", "true");
+    // By default the test bed and every queue let everybody end a job.
     let queues = "yarn.scheduler.capacity.root.acl_administer_queue";
     let options = options.set(File::Queues, queues, "yarn");
     shared(options.set(File::Yarn, "yarn.admin.acl", "yarn"))
