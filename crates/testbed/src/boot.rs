@@ -62,6 +62,7 @@ pub(crate) fn prepare(
     scratch.leave();
 
     let logs = scratch.folder("logs")?;
+    scratch.folder("tmp")?;
     let mut kdc = None;
     let mut kerberos = None;
     if let Some(krb5) = krb5 {

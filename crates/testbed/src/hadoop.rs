@@ -58,6 +58,8 @@ impl Hadoop {
         for property in ["hadoop.home.dir", "hadoop.log.dir", "yarn.log.dir"] {
             command.arg(format!("-D{property}={place}/logs"));
         }
+        // Web servers unpack themselves here, and what a killed one leaves goes with the cluster.
+        command.arg(format!("-Djava.io.tmpdir={place}/tmp"));
         if let Some(file) = &self.krb5_conf {
             command.arg(format!("-Djava.security.krb5.conf={}", file.display()));
         }
