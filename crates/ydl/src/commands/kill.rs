@@ -83,7 +83,13 @@ async fn kill_afar(
                 let Span(ms) = deadlines.grace + deadlines.stop + deadlines.save;
                 patience += Duration::from_millis(ms);
                 match Reach::to(&job.dir, &place) {
-                    Ok(reach) => reach.kill(by, now).await.map_err(|e| e.to_string()),
+                    Ok(reach) => match reach.kill(by, now).await {
+                        // Whoever the master refuses has no business asking behind its back.
+                        Err(error @ CallError::Refused { status: 403, .. }) => {
+                            return Err(super::reach::report(error));
+                        }
+                        asked => asked.map_err(|error| error.to_string()),
+                    },
                     Err(report) => Err(report.what),
                 }
             }
