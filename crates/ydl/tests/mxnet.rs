@@ -2,32 +2,12 @@
 
 mod home;
 
-use home::{Home, finish, kill};
+use home::{Home, environment, finish, kill};
 use std::{
     fs,
-    path::{Path, PathBuf},
-    process::Command,
-    sync::OnceLock,
+    path::Path,
     time::{Duration, Instant},
 };
-
-/// The example's environment, made by the script that `make demo` uses.
-fn environment() -> &'static Path {
-    static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let output = Command::new(root.join("scripts/python-env"))
-            .arg(root.join("examples/mxnet-digits/requirements.txt"))
-            .output()
-            .expect("scripts/python-env can be started");
-        let why = String::from_utf8_lossy(&output.stderr);
-        assert!(
-            output.status.success(),
-            "the environment cannot be made: {why}"
-        );
-        PathBuf::from(String::from_utf8(output.stdout).expect("a path").trim())
-    })
-}
 
 /// The example as it is, in a home of its own, with these keys on top.
 fn example(home: &Home) -> Vec<String> {

@@ -1,13 +1,16 @@
 //! A user's home for one test: its own state directory, and eyes for whatever is left behind in it.
 #![allow(dead_code)] // Each test binary uses its own part of this.
 
+#[path = "../user/mod.rs"]
+mod user;
+
 use std::{
     fs,
-    io::Read,
     path::{Path, PathBuf},
-    process::{Child, Command, Output, Stdio},
+    process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
+pub use user::*;
 
 /// How long a fact may take to become true before a test fails.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -193,35 +196,4 @@ pub fn kill(pid: u32, signal: i32) {
         .status();
     // It may be gone already.
     drop(status);
-}
-
-/// How a command ended and what it said.
-#[derive(Debug)]
-pub struct Ran {
-    pub code: i32,
-    pub out: String,
-    pub err: String,
-}
-
-impl From<Output> for Ran {
-    fn from(output: Output) -> Ran {
-        Ran {
-            code: output.status.code().unwrap_or(-1),
-            out: String::from_utf8_lossy(&output.stdout).into_owned(),
-            err: String::from_utf8_lossy(&output.stderr).into_owned(),
-        }
-    }
-}
-
-/// Waits for a child that was started with pipes.
-pub fn finish(mut child: Child) -> Ran {
-    let mut stderr = child.stderr.take().expect("a pipe");
-    let reader = std::thread::spawn(move || {
-        let mut all = Vec::new();
-        stderr.read_to_end(&mut all).expect("stderr can be read");
-        all
-    });
-    let mut output = child.wait_with_output().expect("a child can be waited for");
-    output.stderr = reader.join().expect("the reader's end");
-    Ran::from(output)
 }

@@ -1,12 +1,7 @@
 //! The MXNet example on a cluster, and what must be gone when a job is over.
 
-use super::{Desk, Ran, application, wait_for};
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-    sync::OnceLock,
-};
+use super::{Desk, Ran, application, environment, wait_for};
+use std::{fs, path::Path};
 use testbed::Cluster;
 
 /// The tasks of the example.
@@ -17,24 +12,6 @@ pub const TASKS: [(&str, u32); 5] = [
     ("server", 1),
     ("scheduler", 0),
 ];
-
-/// The example's environment, made by the script that `make demo` uses.
-fn environment() -> &'static Path {
-    static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let output = Command::new(root.join("scripts/python-env"))
-            .arg(root.join("examples/mxnet-digits/requirements.txt"))
-            .output()
-            .expect("scripts/python-env can be started");
-        let why = String::from_utf8_lossy(&output.stderr);
-        assert!(
-            output.status.success(),
-            "the environment cannot be made: {why}"
-        );
-        PathBuf::from(String::from_utf8(output.stdout).expect("a path").trim())
-    })
-}
 
 /// Lays the example out at this desk, as `make demo` does.
 pub fn lay_out(desk: &Desk) {

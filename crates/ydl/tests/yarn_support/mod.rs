@@ -2,16 +2,18 @@
 #![allow(dead_code)] // Each test binary uses its own part of this.
 
 pub mod example;
+#[path = "../user/mod.rs"]
+mod user;
 
 use std::{
     ffi::OsString,
     fs,
-    io::Read,
     path::{Path, PathBuf},
-    process::{Child, Command, Output, Stdio},
+    process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
 use testbed::{Cluster, Options, Version};
+pub use user::*;
 use yarn_native::{
     client::{ApplicationFilter, Client},
     config::{Config, Environment},
@@ -209,35 +211,4 @@ impl<'a> Desk<'a> {
             .stderr(Stdio::piped());
         command.spawn().expect("ydl can be started")
     }
-}
-
-/// How a command ended and what it said.
-#[derive(Debug)]
-pub struct Ran {
-    pub code: i32,
-    pub out: String,
-    pub err: String,
-}
-
-impl From<Output> for Ran {
-    fn from(output: Output) -> Ran {
-        Ran {
-            code: output.status.code().unwrap_or(-1),
-            out: String::from_utf8_lossy(&output.stdout).into_owned(),
-            err: String::from_utf8_lossy(&output.stderr).into_owned(),
-        }
-    }
-}
-
-/// Waits for a child that was started with pipes.
-pub fn finish(mut child: Child) -> Ran {
-    let mut stderr = child.stderr.take().expect("a pipe");
-    let reader = std::thread::spawn(move || {
-        let mut all = Vec::new();
-        stderr.read_to_end(&mut all).expect("stderr can be read");
-        all
-    });
-    let mut output = child.wait_with_output().expect("a child can be waited for");
-    output.stderr = reader.join().expect("the reader's end");
-    Ran::from(output)
 }

@@ -1,0 +1,57 @@
+//! What a user has wherever the jobs run: commands that end and say something, and the MXNet example's environment.
+
+use std::{
+    io::Read,
+    path::{Path, PathBuf},
+    process::{Child, Command, Output},
+    sync::OnceLock,
+};
+
+/// How a command ended and what it said.
+#[derive(Debug)]
+pub struct Ran {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Ran {
+        Ran {
+            code: output.status.code().unwrap_or(-1),
+            out: String::from_utf8_lossy(&output.stdout).into_owned(),
+            err: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+}
+
+/// Waits for a child that was started with pipes.
+pub fn finish(mut child: Child) -> Ran {
+    let mut stderr = child.stderr.take().expect("a pipe");
+    let reader = std::thread::spawn(move || {
+        let mut all = Vec::new();
+        stderr.read_to_end(&mut all).expect("stderr can be read");
+        all
+    });
+    let mut output = child.wait_with_output().expect("a child can be waited for");
+    output.stderr = reader.join().expect("the reader's end");
+    Ran::from(output)
+}
+
+/// The example's environment, made by the script that `make demo` uses.
+pub fn environment() -> &'static Path {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let output = Command::new(root.join("scripts/python-env"))
+            .arg(root.join("examples/mxnet-digits/requirements.txt"))
+            .output()
+            .expect("scripts/python-env can be started");
+        let why = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.success(),
+            "the environment cannot be made: {why}"
+        );
+        PathBuf::from(String::from_utf8(output.stdout).expect("a path").trim())
+    })
+}
