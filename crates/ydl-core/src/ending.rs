@@ -104,9 +104,11 @@ impl Ending {
     /// Whether it is somebody's fault and uses up a restart.
     pub fn counts(&self) -> bool {
         match self {
-            Ending::Succeeded | Ending::Preempted | Ending::Lost | Ending::NodeFault { .. } => {
-                false
-            }
+            Ending::Succeeded
+            | Ending::Preempted
+            | Ending::Lost
+            | Ending::NodeFault { .. }
+            | Ending::Silent { .. } => false,
             Ending::TooLate { wait, .. } => match wait {
                 Wait::Launch | Wait::Join => false,
                 Wait::Start | Wait::Stop => true,
@@ -117,16 +119,20 @@ impl Ending {
             | Ending::Unready { .. }
             | Ending::AgentDied { .. }
             | Ending::MemoryLimit { .. }
-            | Ending::Silent { .. }
             | Ending::Unsaved { .. } => true,
         }
     }
 
-    /// Whether the program never had a chance: too many of these in a row are a failure all the same.
-    pub fn before_start(&self) -> bool {
+    /// Whether it is laid at the node's door and not the program's: too many of these in a row are a failure all the
+    /// same.
+    ///
+    /// Silence is one of them. A node without power is silent long before its cluster calls it lost, which should cost
+    /// a task no more than being lost; a program that takes its agent down with it does so every time.
+    pub fn charges_node(&self) -> bool {
         matches!(
             self,
             Ending::NodeFault { .. }
+                | Ending::Silent { .. }
                 | Ending::TooLate {
                     wait: Wait::Launch | Wait::Join,
                     ..

@@ -96,6 +96,13 @@ pub enum What {
         node: NodeName,
         /// Until when.
         until: Time,
+        /// What it is blamed for, in one sentence.
+        because: String,
+    },
+    /// A node is no longer avoided: its time is up, or there are too few nodes to be choosy.
+    NodeForgiven {
+        /// Which.
+        node: NodeName,
     },
     /// A task will ask for more memory.
     MemoryGrew {
@@ -205,7 +212,10 @@ impl fmt::Display for What {
                 f,
                 "gave its containers back (try {tries}) and asks again in {backoff}: {missing}"
             ),
-            What::NodeBlamed { node, .. } => write!(f, "node `{node}` is avoided for a while"),
+            What::NodeBlamed { node, because, .. } => {
+                write!(f, "node `{node}` is avoided for a while: {because}")
+            }
+            What::NodeForgiven { node } => write!(f, "node `{node}` is no longer avoided"),
             What::MemoryGrew { task, memory_mib } => {
                 write!(
                     f,

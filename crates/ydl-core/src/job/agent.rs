@@ -99,7 +99,6 @@ impl Job {
             on: on.clone(),
             since: self.now,
         };
-        self.task_mut(key).false_starts = 0;
         self.set_place(key, place);
         self.record(what, out);
     }

@@ -17,8 +17,8 @@ use alloc::{
     vec::Vec,
 };
 
-/// So many containers in a row may fail before the program's turn; then it is no longer the nodes' fault.
-const FALSE_STARTS: u32 = 5;
+/// So many attempts of a task in a row may end through their nodes; then it is no longer the nodes' fault.
+const NODE_FAULTS: u32 = 5;
 
 /// How sure we are that nothing of the attempt still runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,7 +119,7 @@ impl Job {
         };
         self.record_ended(key, &ending, next, out);
         if let Some(node) = self.task(key).node.clone() {
-            self.blame(&node, &ending, out);
+            self.blame(&node, key, &ending, out);
         }
         match verdict {
             Verdict::Again(after) => {
@@ -310,12 +310,17 @@ impl Job {
         let task = self.task_mut(key);
         let mut counted = ending.counts();
         let mut after = Span(0);
-        if ending.before_start() {
-            task.false_starts += 1;
-            after = restart.backoff.after(task.false_starts);
-            counted = task.false_starts > FALSE_STARTS;
+        if ending.charges_node() {
+            task.node_faults += 1;
+            after = restart.backoff.after(task.node_faults);
+            counted = task.node_faults > NODE_FAULTS;
+        } else {
+            task.node_faults = 0;
         }
         if *ending == Ending::Preempted && self.mutant.is(Mutant::CountsPreemption) {
+            counted = true;
+        }
+        if matches!(ending, Ending::Silent { .. }) && self.mutant.is(Mutant::CountsSilence) {
             counted = true;
         }
         if !counted {

@@ -1,9 +1,9 @@
 //! What a deadline says when it passes.
 
-use super::{Job, Mutant, Place, TaskKey, Then, attempt::Gone, timers::Timer};
+use super::{Job, Mutant, Place, Stage, TaskKey, Then, attempt::Gone, timers::Timer};
 use crate::{
     action::Action,
-    ending::{Cause, Ending, Wait},
+    ending::{Cause, Ending, TaskResult, Wait},
     time::Time,
 };
 use alloc::vec::Vec;
@@ -86,10 +86,7 @@ impl Job {
                         self.fail(Cause::RanTooLong { limit }, out);
                     }
                 }
-                Timer::Forgive => {
-                    self.nodes.forgive(self.now);
-                    self.timers.arm(Timer::Forgive, self.nodes.next_forgiven());
-                }
+                Timer::Forgive => self.on_forgiving_due(out),
             }
         }
     }
@@ -113,6 +110,10 @@ impl Job {
                 self.on_late(key, Wait::Start, out);
             }
             Place::Rewinding { .. } => self.on_late(key, Wait::Stop, out),
+            Place::Stopping {
+                then: Then::Over(TaskResult::Succeeded),
+                ..
+            } if self.cannot_save(key) => self.on_late(key, Wait::Stop, out),
             Place::Stopping { then, .. } => {
                 self.on_stopped(key, then.clone(), Gone::Unsure, None, out);
             }
@@ -128,13 +129,17 @@ impl Job {
         }
     }
 
-    /// An agent was quiet for too long, or else did not do what was waited for.
+    /// Whether outputs are wanted from an agent that is not heard. What keeps it from being heard keeps them from being
+    /// saved, and that is not the task's fault.
+    fn cannot_save(&self, key: TaskKey) -> bool {
+        let wanted = self.stage == Stage::Active && !self.spec.outputs.is_empty();
+        wanted && self.quiet_since(key).is_some()
+    }
+
+    /// An agent was quiet for too long, or else did not do what was waited for. One that is quiet when it is late
+    /// may be on a node that is off: it is not called stubborn.
     fn on_late(&mut self, key: TaskKey, wait: Wait, out: &mut Vec<Action>) {
-        let silence = self.spec.deadlines.silence;
-        let silent = self
-            .quiet_since(key)
-            .filter(|since| *since + silence <= self.now);
-        let ending = match silent {
+        let ending = match self.quiet_since(key) {
             Some(since) => Ending::Silent {
                 quiet: self.now - since,
             },

@@ -53,6 +53,8 @@ mutants! {
     IgnoresTheLimit,
     /// Preemption uses up a restart.
     CountsPreemption,
+    /// Silence uses up a restart.
+    CountsSilence,
     /// What an agent says of a program killed with its container is believed.
     TakesTheAgentsWord,
     /// A grant on a node that is avoided is taken.

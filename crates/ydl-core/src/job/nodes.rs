@@ -1,14 +1,14 @@
 //! Which nodes are avoided, and until when.
 
-use super::{Job, timers::Timer};
+use super::{Job, TaskKey, timers::Timer};
 use crate::{
     action::Action,
     ending::{Ending, NodeBlame},
-    fact::What,
+    fact::{What, counted},
     id::NodeName,
     time::Time,
 };
-use alloc::{collections::BTreeMap, vec::Vec};
+use alloc::{collections::BTreeMap, format, vec::Vec};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Nodes {
@@ -32,14 +32,16 @@ impl Nodes {
         self.avoided.values().min().copied()
     }
 
-    pub(super) fn forgive(&mut self, now: Time) {
-        self.avoided.retain(|_, until| *until > now);
+    /// Those whose time is up.
+    fn forgivable(&self, now: Time) -> Vec<NodeName> {
+        let up = self.avoided.iter().filter(|(_, until)| **until <= now);
+        up.map(|(node, _)| node.clone()).collect()
     }
 }
 
 impl Job {
     /// Where there are fewer nodes than before, those to be forgiven soonest are forgiven now.
-    pub(super) fn on_counted(&mut self, nodes: u32) {
+    pub(super) fn on_counted(&mut self, nodes: u32, out: &mut Vec<Action>) {
         self.nodes.count = nodes;
         let most = self.most_avoided();
         while self.nodes.avoided.len() > most {
@@ -47,9 +49,22 @@ impl Job {
             let Some(node) = soonest.map(|(node, _)| node.clone()) else {
                 break;
             };
-            self.nodes.avoided.remove(&node);
+            self.forgive(node, out);
         }
         self.timers.arm(Timer::Forgive, self.nodes.next_forgiven());
+    }
+
+    /// Nodes whose time is up are as good as any other.
+    pub(super) fn on_forgiving_due(&mut self, out: &mut Vec<Action>) {
+        for node in self.nodes.forgivable(self.now) {
+            self.forgive(node, out);
+        }
+        self.timers.arm(Timer::Forgive, self.nodes.next_forgiven());
+    }
+
+    fn forgive(&mut self, node: NodeName, out: &mut Vec<Action>) {
+        self.nodes.avoided.remove(&node);
+        self.record(What::NodeForgiven { node }, out);
     }
 
     fn most_avoided(&self) -> usize {
@@ -58,20 +73,27 @@ impl Job {
 
     /// Holds the node to account for an ending, within the limits: a small cluster must not be used up by blame,
     /// and the only node never is.
-    pub(super) fn blame(&mut self, node: &NodeName, ending: &Ending, out: &mut Vec<Action>) {
+    pub(super) fn blame(
+        &mut self,
+        node: &NodeName,
+        key: TaskKey,
+        ending: &Ending,
+        out: &mut Vec<Action>,
+    ) {
         let guilty = match ending.blames() {
-            NodeBlame::None => false,
-            NodeBlame::AtOnce => true,
+            NodeBlame::None => None,
+            NodeBlame::AtOnce => Some(format!("{} {ending}", self.id(key))),
             NodeBlame::AfterSeveral => {
                 let failures = self.nodes.failures.entry(node.clone()).or_default();
                 *failures += 1;
-                *failures >= self.spec.blame.failures
+                let failed = || format!("{} failed there", counted(*failures, "program"));
+                (*failures >= self.spec.blame.failures).then(failed)
             }
         };
         let full = self.nodes.avoided.len() >= self.most_avoided();
-        if !guilty || full || self.nodes.avoids(node) {
+        let Some(because) = guilty.filter(|_| !full && !self.nodes.avoids(node)) else {
             return;
-        }
+        };
         let until = self.now + self.spec.blame.forgive_after;
         self.nodes.failures.remove(node);
         self.nodes.avoided.insert(node.clone(), until);
@@ -79,6 +101,7 @@ impl Job {
         let what = What::NodeBlamed {
             node: node.clone(),
             until,
+            because,
         };
         self.record(what, out);
     }

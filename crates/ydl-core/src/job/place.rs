@@ -92,8 +92,8 @@ pub(super) struct Task {
     /// On its way out, or gone: the role was made smaller.
     pub(super) dropped: bool,
     pub(super) failures: VecDeque<Time>,
-    /// Containers in a row in which its agent never got as far as the program.
-    pub(super) false_starts: u32,
+    /// Attempts in a row that ended through their nodes.
+    pub(super) node_faults: u32,
     /// The node it is or was last on.
     pub(super) node: Option<NodeName>,
     pub(super) endpoint: Option<Endpoint>,
@@ -302,7 +302,7 @@ impl Job {
                 memory_mib,
                 dropped: false,
                 failures: VecDeque::new(),
-                false_starts: 0,
+                node_faults: 0,
                 node: None,
                 endpoint: None,
                 cluster: None,

@@ -33,13 +33,14 @@ fn a_node_is_avoided_after_several_failures_and_forgiven_later() {
             launch c2 worker:0
             tell c2: run worker:0 in round 1, attempt 2, of 1 worker
             · worker:0 exited with code 1 on `n1` (attempt 2); it starts again
-            · node `n1` is avoided for a while
+            · node `n1` is avoided for a while: 2 programs failed there
             tell c2: stop
             release c2
             asks: 1 × worker (1 GiB, 1 vcore), not on n1
             release c3
             launch c4 worker:0
             [1m]
+            · node `n1` is no longer avoided
             asks: nothing"#]],
     );
 }
@@ -58,7 +59,7 @@ fn a_fault_of_the_node_is_blamed_at_once() {
             · the job began
             launch c1 worker:0
             · worker:0 could not run on its node: its disks are full on `n1` (attempt 1); it starts again
-            · node `n1` is avoided for a while
+            · node `n1` is avoided for a while: worker:0 could not run on its node: its disks are full
             asks: 1 × worker (1 GiB, 1 vcore), not on n1"#]],
     );
 }
@@ -96,7 +97,7 @@ fn at_most_half_of_the_nodes_are_avoided() {
             launch c1 worker:0
             launch c2 worker:1
             · worker:0 could not run on its node: disk on `n1` (attempt 1); it starts again
-            · node `n1` is avoided for a while
+            · node `n1` is avoided for a while: worker:0 could not run on its node: disk
             · worker:1 could not run on its node: disk on `n2` (attempt 1); it starts again
             asks: 3 × worker (1 GiB, 1 vcore), not on n1"#]],
     );
@@ -123,12 +124,14 @@ fn nodes_are_forgiven_when_there_are_fewer() {
             launch c1 worker:0
             launch c2 worker:1
             · worker:0 could not run on its node: disk on `n1` (attempt 1); it starts again
-            · node `n1` is avoided for a while
+            · node `n1` is avoided for a while: worker:0 could not run on its node: disk
             [1s]
             · worker:1 could not run on its node: disk on `n2` (attempt 1); it starts again
-            · node `n2` is avoided for a while
+            · node `n2` is avoided for a while: worker:1 could not run on its node: disk
             asks: 3 × worker (1 GiB, 1 vcore), not on n1, not on n2
+            · node `n1` is no longer avoided
             asks: 3 × worker (1 GiB, 1 vcore), not on n2
+            · node `n2` is no longer avoided
             asks: 3 × worker (1 GiB, 1 vcore)"#]],
     );
 }

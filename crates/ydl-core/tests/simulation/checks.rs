@@ -40,7 +40,6 @@ pub struct Checks {
     /// Were told to run a program.
     ran: BTreeSet<ContainerId>,
     pub saved: BTreeSet<ContainerId>,
-    spoke: BTreeMap<ContainerId, Time>,
     quiet: BTreeMap<ContainerId, Time>,
     signalled: BTreeSet<ContainerId>,
     rounds: BTreeMap<u32, Arc<Cluster>>,
@@ -72,7 +71,6 @@ impl Checks {
             condemned: BTreeSet::new(),
             ran: BTreeSet::new(),
             saved: BTreeSet::new(),
-            spoke: BTreeMap::new(),
             quiet: BTreeMap::new(),
             signalled: BTreeSet::new(),
             rounds: BTreeMap::new(),
@@ -195,7 +193,6 @@ impl Checks {
     }
 
     fn heard(&mut self, container: &ContainerId) {
-        self.spoke.insert(container.clone(), self.now);
         self.quiet.remove(container);
     }
 
@@ -217,7 +214,6 @@ impl Checks {
                 self.decided(outcome);
             }
             What::RoleScaled { role, to, .. } => self.failures.scaled(role, *to),
-            What::AttemptStarted { task, .. } => self.failures.started(task),
             What::AttemptEnded {
                 task,
                 attempt,
@@ -240,10 +236,12 @@ impl Checks {
             }
             What::JobStarted
             | What::RoundStarted { .. }
+            | What::AttemptStarted { .. }
             | What::AttemptStopped { .. }
             | What::RoundBroken { .. }
             | What::GangGaveBack { .. }
             | What::NodeBlamed { .. }
+            | What::NodeForgiven { .. }
             | What::MemoryGrew { .. }
             | What::MasterRecovered { .. }
             | What::JobFinished { .. } => {}
@@ -251,14 +249,10 @@ impl Checks {
     }
 
     fn ending_is_true(&self, container: &ContainerId, ending: &Ending, event: &Event) {
-        let d = &self.spec.deadlines;
         match ending {
             Ending::Silent { .. } => {
-                let spoke = self.spoke.get(container).copied().unwrap_or_default();
-                assert!(
-                    spoke + d.silence <= self.now,
-                    "called silent after it spoke"
-                );
+                let quiet = self.quiet.contains_key(container);
+                assert!(quiet, "called silent after it spoke");
             }
             Ending::Exited { .. } | Ending::Signalled { .. } => {
                 if !self.signalled.contains(container) {
@@ -286,7 +280,7 @@ impl Checks {
             Outcome::Killed { .. } => assert!(self.killed, "killed by nobody"),
             Outcome::Failed(Cause::Task { ending, .. }) => {
                 assert!(
-                    counts(ending) || self.failures.false_start(ending),
+                    counts(ending) || self.failures.charges_node(ending),
                     "failed for nobody's fault: {ending}"
                 );
                 assert!(!self.blameless, "failed for nobody's fault: {ending}");

@@ -13,11 +13,11 @@ pub fn counts(ending: &Ending) -> bool {
     match ending {
         Ending::Succeeded => false,
         Ending::Preempted | Ending::Lost => false,
-        Ending::NodeFault { .. } => false,
+        Ending::NodeFault { .. } | Ending::Silent { .. } => false,
         Ending::TooLate { wait, .. } => matches!(wait, Wait::Start | Wait::Stop),
         Ending::Exited { .. } | Ending::Signalled { .. } | Ending::NotStarted { .. } => true,
         Ending::Unready { .. } | Ending::AgentDied { .. } | Ending::MemoryLimit { .. } => true,
-        Ending::Silent { .. } | Ending::Unsaved { .. } => true,
+        Ending::Unsaved { .. } => true,
     }
 }
 
@@ -26,7 +26,7 @@ pub struct Failures {
     wants: BTreeMap<RoleName, u32>,
     of_roles: BTreeMap<RoleName, Vec<Time>>,
     of_tasks: BTreeMap<TaskId, Vec<Time>>,
-    false_starts: BTreeMap<TaskId, u32>,
+    node_faults: BTreeMap<TaskId, u32>,
     lost: BTreeSet<TaskId>,
 }
 
@@ -38,7 +38,7 @@ impl Failures {
             spec: spec.clone(),
             of_roles: BTreeMap::new(),
             of_tasks: BTreeMap::new(),
-            false_starts: BTreeMap::new(),
+            node_faults: BTreeMap::new(),
             lost: BTreeSet::new(),
         }
     }
@@ -51,10 +51,11 @@ impl Failures {
         self.lost.contains(task)
     }
 
-    pub fn false_start(&self, ending: &Ending) -> bool {
+    pub fn charges_node(&self, ending: &Ending) -> bool {
         matches!(
             ending,
             Ending::NodeFault { .. }
+                | Ending::Silent { .. }
                 | Ending::TooLate {
                     wait: Wait::Launch | Wait::Join,
                     ..
@@ -73,10 +74,6 @@ impl Failures {
         }
     }
 
-    pub fn started(&mut self, task: &TaskId) {
-        self.false_starts.remove(task);
-    }
-
     /// What follows an ending is what the policy says.
     pub fn ended(&mut self, now: Time, task: &TaskId, ending: &Ending, next: &Next) {
         if *next == Next::Nothing {
@@ -87,10 +84,12 @@ impl Failures {
             return;
         }
         let mut counted = counts(ending);
-        if self.false_start(ending) {
-            let starts = self.false_starts.entry(task.clone()).or_default();
-            *starts += 1;
-            counted = *starts > 5;
+        if self.charges_node(ending) {
+            let faults = self.node_faults.entry(task.clone()).or_default();
+            *faults += 1;
+            counted = *faults > 5;
+        } else {
+            self.node_faults.remove(task);
         }
         if !counted {
             assert!(

@@ -269,6 +269,7 @@ fn is_notable(what: &What) -> bool {
         What::RoundBroken { .. }
         | What::GangGaveBack { .. }
         | What::NodeBlamed { .. }
+        | What::NodeForgiven { .. }
         | What::MemoryGrew { .. }
         | What::RoleScaled { .. }
         | What::MasterRecovered { .. } => true,

@@ -319,7 +319,7 @@ pub const KEYS: &[Key] = &[
             "count",
             "`0`",
             "3",
-            "So many failures are repaired: of one task where the scope is `task`, of the role otherwise. Preemption and lost nodes never count.",
+            "So many failures are repaired: of one task where the scope is `task`, of the role otherwise. Preemption and lost nodes never count; a task whose nodes fail it or fall silent five times in a row has failed when it happens again.",
         ),
         &["max", "attempts", "times"],
     ),
