@@ -68,6 +68,7 @@ fn cluster() -> Has {
             others: BTreeMap::from([("yarn.io/gpu".to_owned(), 8)]),
         }),
         step_mib: Some(256),
+        attempts_max: None,
     }
 }
 
@@ -128,6 +129,39 @@ fn a_queue_must_be_there_and_take_jobs_of_this_user() {
             error: queue `root.closed` takes no jobs of user `alice`
             hint: set `queue` to another: `default`, `gpu`, `small`, `star`"#]],
     );
+}
+
+#[test]
+fn a_queue_that_is_not_there_yet_may_be_made_by_the_one_above_it() {
+    check_said(
+        "{queue: root.small.alice, roles: {w: {instances: 5, memory: 1 GiB, run: sleep 1}}}",
+        expect![[r#"
+            error: 6 containers (5 tasks and the master) need 5.2 GiB together, and queue `small` may have 4 GiB: 25% of 2 nodes
+            hint: lower `instances` or the size of a role, or set `queue` to a larger one
+            note: there is no queue `root.small.alice` yet: the cluster makes it with the job if queue `root.small` may make queues, and refuses the job if not"#]],
+    );
+    check_said(
+        "{queue: root.nowhere.alice, roles: {w: {run: sleep 1}}}",
+        expect![[r#"
+            error: there is no queue `root.nowhere.alice` among the 6 of the cluster
+            hint: set `queue` to one of `default`, `gpu`, `small`, `star`"#]],
+    );
+}
+
+#[test]
+fn what_only_the_files_of_this_machine_say_is_no_reason_to_refuse() {
+    let mut has = cluster();
+    has.step_mib = Some(2048);
+    expect!["note: role `w` needs 10 containers of 2 GiB, 1 vcore, and at most 8 fit on 2 nodes; the job needs 11 in all, for 10 tasks and its master: so it is if memory is given in steps of 2 GiB, as the configuration here says"]
+        .assert_eq(&said("roles: {w: {instances: 10, memory: 256 MiB, run: sleep 1}}", &has));
+    has.attempts_max = Some(2);
+    has.step_mib = None;
+    expect!["note: `master.attempts` is 4, and the cluster starts a master 2 times at most: `yarn.resourcemanager.am.max-attempts`, which an administrator may raise"]
+        .assert_eq(&said("roles: {w: {run: sleep 1}}", &has));
+    expect![""].assert_eq(&said(
+        "{master: {attempts: 2}, roles: {w: {run: sleep 1}}}",
+        &has,
+    ));
 }
 
 #[test]

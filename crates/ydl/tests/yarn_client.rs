@@ -353,5 +353,5 @@ fn what_failed_before_any_agent_lived_is_in_the_logs_that_yarn_collected() {
     assert!(status.out.contains("state      killed"), "{status:?}");
     let logs = desk.run(&["logs", &id]);
     assert_eq!(logs.code, 0, "{logs:?}");
-    assert!(logs.out.contains("_000001/master.log | "), "{logs:?}");
+    assert!(logs.out.contains("_000001/master.stderr | "), "{logs:?}");
 }

@@ -55,13 +55,15 @@ pub async fn run(
         return Err(Report::bad_input("`--offer` is for a job on this machine")
             .hint("leave it out, or use `--cluster local`"));
     }
-    let has = preflight::gather(
-        &gateway.client,
-        &gateway.config,
-        &gateway.user,
-        gateway.deadline(),
+    let deadline = gateway.deadline();
+    // Only with an id does a ResourceManager tell the largest container it gives. An id that is not used is seen by
+    // nobody; a refusal on a guess from the files of this machine would be.
+    let asked = tokio::try_join!(
+        preflight::gather(&gateway.client, &gateway.config, &gateway.user, deadline),
+        gateway.client.new_application(deadline),
     );
-    let mut has = has.await.map_err(|error| gateway.report(error))?;
+    let (mut has, new) = asked.map_err(|error| gateway.report(error))?;
+    has.largest = Some((&new.capability_max).into());
     let findings = preflight::check(&spec, &has);
     if args.dry_run {
         return cluster::dry(&spec, &findings, manners);
@@ -71,14 +73,6 @@ pub async fn run(
     }
     // Before anything is touched: Ctrl-C must not leave half a job.
     let mut signals = Signals::listen()?;
-    let new = gateway.client.new_application(gateway.deadline()).await;
-    let new = new.map_err(|error| gateway.report(error))?;
-    has.largest = Some((&new.capability_max).into());
-    let findings = preflight::check(&spec, &has);
-    if !findings.refusals.is_empty() {
-        show::tell(findings.to_string());
-        return Ok(Exit::BadInput);
-    }
     let mut job = Begun {
         gateway,
         id: new.id,

@@ -1,6 +1,7 @@
 //! How a job ended: as a code for the shell, and in words.
 
 use super::{
+    autopsy,
     follow::{Follower, Left},
     reach,
 };
@@ -12,7 +13,7 @@ use crate::{
     talk::Viewed,
 };
 use std::{collections::BTreeMap, io};
-use ydl_core::{Cause, Ending, Outcome, TaskId, spec::Memory};
+use ydl_core::{Cause, Ending, Outcome, RoleName, TaskId, spec::Memory};
 
 /// What ends a task above its memory limit.
 const SIGKILL: i32 = 9;
@@ -96,23 +97,24 @@ pub async fn conclude(
 /// A job that has left no result: what its cluster says is all there is.
 fn tell_ended(job: &Known, ended: &Ended, paint: Paint) -> Exit {
     let id = job.id();
-    let why = ended
-        .why
-        .lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty());
-    let why: Vec<_> = why.map(clean).take(WHY_LINES_MAX).collect();
+    let hint = format!("`ydl logs {id}` shows what its containers have left behind");
+    let (why, hint) = match autopsy::cause(&ended.why) {
+        Some(found) => (clean(&found.what), format!("{}; {hint}", found.hint)),
+        None => {
+            let why = ended.why.lines().map(str::trim);
+            let why = why.filter(|line| !line.is_empty());
+            let why: Vec<_> = why.map(clean).take(WHY_LINES_MAX).collect();
+            (why.join("\n  "), hint)
+        }
+    };
     match ended.state {
-        "killed" => show::tell(format!("{id} was killed: {}", why.join("\n  "))),
+        "killed" => show::tell(format!("{id} was killed: {why}")),
         state => show::tell(format!(
-            "{} {id} {state} and left no result: {}",
+            "{} {id} {state} and left no result: {why}",
             paint.red("error:"),
-            why.join("\n  ")
         )),
     }
-    show::tell(format!(
-        "\nhint: `ydl logs {id}` shows what its containers have left behind\n"
-    ));
+    show::tell(format!("\nhint: {hint}\n"));
     match ended.state {
         "killed" => Exit::JobKilled,
         _ => Exit::JobFailed,
@@ -210,9 +212,15 @@ fn tell_cause(job: &Known, cause: &Cause) {
             "its agent's last words may be in `{}`",
             job.dir.container(container).join("agent.log").display()
         ),
-        (Ending::MemoryLimit { .. }, _) => {
+        (Ending::MemoryLimit { limit_mib, .. }, _) => {
+            let more = match is_virtual(job, &task.role, *limit_mib) {
+                true => {
+                    "; that limit is one of virtual memory, which an administrator sets with `yarn.nodemanager.vmem-pmem-ratio` and `yarn.nodemanager.vmem-check-enabled`"
+                }
+                false => "",
+            };
             format!(
-                "raise `memory` of role `{}`, or set its `memory_growth`",
+                "raise `memory` of role `{}`, or set its `memory_growth`{more}",
                 task.role
             )
         }
@@ -229,4 +237,15 @@ fn tell_cause(job: &Known, cause: &Cause) {
         _ => format!("`ydl logs {id} {task}` shows all it printed"),
     };
     show::tell(format!("\nhint: {hint}\n"));
+}
+
+/// Whether a limit is larger than the container, as it is of virtual memory alone. Containers that grow are as large as
+/// they have become, which is not known here.
+fn is_virtual(job: &Known, role: &RoleName, limit_mib: u64) -> bool {
+    let mut roles = job.submitted.spec.roles.iter();
+    let role = roles.find(|known| known.name == *role);
+    role.is_some_and(|role| {
+        let stays = role.memory_growth.is_none();
+        job.far.is_some() && stays && limit_mib > role.resources.memory_mib.saturating_mul(3) / 2
+    })
 }

@@ -64,6 +64,7 @@ async fn print(
     if let Some(mirror) = &mirror {
         let wanted = Wanted {
             last_only: !args.all_attempts,
+            tail: select.tail,
             ..tails.wanted()
         };
         for failure in mirror.bring_logs(&wanted).await {

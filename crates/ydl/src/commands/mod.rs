@@ -4,7 +4,7 @@
 //! * `cluster`: where a job runs. * `afar`, `waiting`: a job on a cluster. * `which`: the job that is meant.
 //! * `aggregated`: what YARN itself has collected of containers' logs.
 //! * `offer`, `start`: what `submit` needs. * `reach`: talking to a master. * `changes`, `tails`, `follow`, `sink`: watching a job.
-//! * `ending`: how a job ended, for people and for the shell.
+//! * `ending`, `autopsy`: how a job ended, for people and for the shell.
 
 pub mod completions;
 pub mod kill;
@@ -19,6 +19,7 @@ pub mod submit;
 
 mod afar;
 mod aggregated;
+mod autopsy;
 mod changes;
 mod cluster;
 mod ending;

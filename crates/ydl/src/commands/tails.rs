@@ -135,6 +135,7 @@ impl Tails {
             index: self.select.index,
             attempt: self.select.attempt,
             last_only: false,
+            tail: None,
         }
     }
 

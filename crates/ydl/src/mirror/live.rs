@@ -129,7 +129,7 @@ impl Mirror {
             let whole = matches!(there, Ok(Some(_)));
             if whole || Instant::now() > end {
                 // What could not be had now is had when the job is over.
-                let _ = self.bring_attempt(task, attempt).await;
+                let _ = self.bring_attempt(task, attempt, None).await;
                 return;
             }
             drop(turn);

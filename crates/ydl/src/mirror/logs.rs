@@ -32,6 +32,8 @@ pub struct Wanted {
     pub attempt: Option<u32>,
     /// The last attempt of each task, where none is named.
     pub last_only: bool,
+    /// Only so many of the last lines of each stream.
+    pub tail: Option<usize>,
 }
 
 impl Mirror {
@@ -51,10 +53,10 @@ impl Mirror {
         let turns = Arc::new(Semaphore::new(SIDE_BY_SIDE));
         let mut copying = JoinSet::new();
         for (task, attempt) in attempts {
-            let (mirror, turns) = (self.clone(), turns.clone());
+            let (mirror, turns, tail) = (self.clone(), turns.clone(), wanted.tail);
             copying.spawn(async move {
                 let _turn = turns.acquire_owned().await;
-                mirror.bring_attempt(&task, attempt).await
+                mirror.bring_attempt(&task, attempt, tail).await
             });
         }
         let mut failures = Vec::new();
@@ -120,8 +122,13 @@ impl Mirror {
     }
 
     /// Copies the streams of one attempt, each segment after the other: readers take every segment but the newest
-    /// for whole.
-    pub(super) async fn bring_attempt(&self, task: &TaskId, attempt: u32) -> Result<(), String> {
+    /// for whole. Or the last lines of each.
+    pub(super) async fn bring_attempt(
+        &self,
+        task: &TaskId,
+        attempt: u32,
+        tail: Option<usize>,
+    ) -> Result<(), String> {
         let here = self.dir.attempt_logs(task, attempt);
         let there = self.place.attempt_logs(task, attempt);
         let mut files: Vec<(String, u64, Entry)> = self
@@ -142,6 +149,13 @@ impl Mirror {
             format!("cannot keep a copy in `{}`: {why}", here.display())
         };
         fs::create_dir_all(&here).map_err(failed)?;
+        if let Some(lines) = tail {
+            for stream in files.chunk_by(|a, b| a.0 == b.0) {
+                let segments: Vec<_> = stream.iter().map(|(_, _, entry)| entry.clone()).collect();
+                self.bring_tail(&segments, &here, lines).await?;
+            }
+            return Ok(());
+        }
         for (_, _, entry) in files {
             let path = here.join(entry.name());
             let length = fs::metadata(&path).map_or(0, |about| about.len());

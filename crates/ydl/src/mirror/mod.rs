@@ -3,7 +3,7 @@
 //! * `gateway`: the way to a ResourceManager, and what a person is told where there is none.
 //! * `submission`, `tokens`: what a ResourceManager is given to start a master.
 //! * `find`: which jobs there are. * `job`: one of them, with copies of its files in a directory of ours.
-//! * `logs`, `live`: what its tasks print. * `scratch`: that directory.
+//! * `logs`, `tail`, `live`: what its tasks print. * `scratch`: that directory.
 
 mod gateway;
 
@@ -15,6 +15,7 @@ mod job;
 mod live;
 mod logs;
 mod scratch;
+mod tail;
 
 pub use find::{find, list, newest, staging_of};
 pub use gateway::{Gateway, configuration};

@@ -18,8 +18,9 @@ use ydl_core::JobSpec;
 
 /// The type that all jobs have among the applications of a cluster.
 pub const KIND: &str = "YDL";
-/// What the master's container runs. `<LOG_DIR>` is put in by its node.
-const COMMAND: &str = "exec ./ydl master 1><LOG_DIR>/master.out 2><LOG_DIR>/master.log";
+/// What the master's container runs. `<LOG_DIR>` is put in by its node. Of a container that fails, nodes tell the end of
+/// the file whose name has `stderr` in it.
+const COMMAND: &str = "exec ./ydl master 1><LOG_DIR>/master.stdout 2><LOG_DIR>/master.stderr";
 /// A master that failed longer ago than this has lived; its failure does not count towards the last.
 const FAILURE_WINDOW: Duration = Duration::from_secs(10 * 60);
 /// Where jobs go that name no queue.

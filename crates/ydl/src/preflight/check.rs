@@ -5,7 +5,7 @@ use super::{
     queue, room, sizes,
 };
 use std::{collections::BTreeMap, fmt};
-use ydl_core::JobSpec;
+use ydl_core::{JobSpec, spec::Memory};
 
 /// Something the cluster cannot do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,7 +99,8 @@ fn whole_attribute(name: &str) -> String {
 pub fn check(spec: &JobSpec, has: &Has) -> Findings {
     let mut found = Findings::default();
     let queue = queue::check(spec, has, &mut found);
-    let wants = wants(spec, queue, has);
+    attempts(spec, has, &mut found);
+    let wants = wants(spec, queue);
     if let Some(queue) = queue {
         queue::labels(&wants, queue, has, &mut found);
     }
@@ -113,22 +114,60 @@ pub fn check(spec: &JobSpec, has: &Has) -> Findings {
             known && sizes::are_counted(&want.each, has)
         })
         .collect();
-    sizes::largest(&wants, has, &mut found);
-    room::check(&wants, queue, has, &mut found);
+    places(wants, queue, has, &mut found);
     wishes(spec, has, &mut found);
     found
 }
 
+/// Whether everything has a place. What is too much only because memory is given in steps is no reason to refuse: the
+/// step is from the configuration here, and the ResourceManager's may say otherwise.
+fn places(mut wants: Vec<Want>, queue: Option<&Queue>, has: &Has, found: &mut Findings) {
+    let before = found.refusals.clone();
+    let placed = |wants: &[Want]| {
+        // What was found before decides how much of the rest is worth saying.
+        let (refusals, notes) = (before.clone(), Vec::new());
+        let mut found = Findings { refusals, notes };
+        sizes::largest(wants, has, &mut found);
+        room::check(wants, queue, has, &mut found);
+        found.refusals.drain(..before.len());
+        found
+    };
+    let mut plain = placed(&wants);
+    let fits = plain.refusals.is_empty();
+    if let Some(step) = has.step_mib.filter(|step| *step > 0 && fits) {
+        for want in &mut wants {
+            let steps = want.each.memory_mib.div_ceil(step);
+            want.each.memory_mib = steps.saturating_mul(step);
+        }
+        let rounded = placed(&wants);
+        plain.notes = rounded.notes;
+        let step = Memory(step);
+        plain.notes.extend(rounded.refusals.iter().map(|complaint| {
+            format!(
+                "{}: so it is if memory is given in steps of {step}, as the configuration here says",
+                complaint.what
+            )
+        }));
+    }
+    found.refusals.extend(plain.refusals);
+    found.notes.extend(plain.notes);
+}
+
+/// A master that fails more often than the cluster lets it is not started again, whatever the job says.
+fn attempts(spec: &JobSpec, has: &Has, found: &mut Findings) {
+    let asked = spec.on_cluster.master.attempts;
+    if let Some(most) = has.attempts_max.filter(|most| *most < asked) {
+        found.note(format!(
+            "`master.attempts` is {asked}, and the cluster starts a master {most} times at most: \
+             `yarn.resourcemanager.am.max-attempts`, which an administrator may raise"
+        ));
+    }
+}
+
 /// All containers of the job, the master's first.
-fn wants<'a>(spec: &'a JobSpec, queue: Option<&Queue>, has: &Has) -> Vec<Want<'a>> {
+fn wants<'a>(spec: &'a JobSpec, queue: Option<&Queue>) -> Vec<Want<'a>> {
     let on = &spec.on_cluster;
     let usual = queue.and_then(|queue| queue.label.clone());
-    let round = |mut each: Amount| {
-        if let Some(step) = has.step_mib.filter(|step| *step > 0) {
-            each.memory_mib = each.memory_mib.div_ceil(step).saturating_mul(step);
-        }
-        each
-    };
     let label = |own: &Option<String>, key: &str| {
         let (label, key) = match (own, &on.node_label) {
             (Some(own), _) => (Some(own.clone()), format!("{key}.node_label")),
@@ -142,10 +181,7 @@ fn wants<'a>(spec: &'a JobSpec, queue: Option<&Queue>, has: &Has) -> Vec<Want<'a
         who: "the master".into(),
         key: "master".into(),
         count: 1,
-        each: round(Amount::new(
-            on.master.memory_mib,
-            u64::from(on.master.vcores),
-        )),
+        each: Amount::new(on.master.memory_mib, u64::from(on.master.vcores)),
         label: master_label,
         label_key: master_key,
         most_per_node: None,
@@ -159,7 +195,7 @@ fn wants<'a>(spec: &'a JobSpec, queue: Option<&Queue>, has: &Has) -> Vec<Want<'a
             who: format!("role `{}`", role.name),
             key,
             count: u64::from(role.instances),
-            each: round(Amount::of(&role.resources)),
+            each: Amount::of(&role.resources),
             label,
             label_key,
             most_per_node: role.placement.most_per_node,

@@ -10,7 +10,11 @@ use yarn_native::{
     types::{self, NodeReport, NodeState, QueuePermission, QueuePermissions, Resource},
 };
 
-/// Everything a check needs. Nothing of the cluster is changed by it, and no id of an application is taken.
+/// The key of that limit which every version has.
+const ATTEMPTS: &str = "yarn.resourcemanager.am.max-attempts";
+
+/// Everything a check needs but the largest container, which a ResourceManager tells only with an application's id.
+/// Nothing of the cluster is changed by it.
 pub async fn gather(
     client: &Client,
     config: &Config,
@@ -42,7 +46,6 @@ pub async fn gather(
         let names = names.filter(|name| name != "memory-mb" && name != "vcores");
         names.collect()
     });
-    let largest = largest(config, kinds.as_deref().unwrap_or_default());
     Ok(Has {
         user: user.to_owned(),
         queues: all,
@@ -62,7 +65,8 @@ pub async fn gather(
             None => Constraints::TooOld,
             Some(_) => constraints(config),
         },
-        largest,
+        largest: None,
+        attempts_max: attempts_max(config),
         step_mib: stated(config, "yarn.scheduler.minimum-allocation-mb")
             .then(|| config.memory_mib_min().ok())
             .flatten(),
@@ -85,24 +89,11 @@ fn stated(config: &Config, key: &str) -> bool {
         .is_some_and(|origin| !matches!(origin, Origin::Default))
 }
 
-fn largest(config: &Config, kinds: &[String]) -> Option<Amount> {
-    if !stated(config, "yarn.scheduler.maximum-allocation-mb") {
-        return None;
-    }
-    let vcores = match stated(config, "yarn.scheduler.maximum-allocation-vcores") {
-        true => config.vcores_max().ok()?,
-        false => u64::MAX,
-    };
-    let mut largest = Amount::new(config.memory_mib_max().ok()?, vcores);
-    // Where nobody has limited a thing, a node's own number counts.
-    for name in kinds {
-        largest.others.insert(name.clone(), u64::MAX);
-    }
-    for kind in config.resource_types().unwrap_or_default() {
-        let most = kind.maximum.unwrap_or(u64::MAX);
-        largest.others.insert(kind.name, most);
-    }
-    Some(largest)
+/// How often a ResourceManager starts a master at most, whatever a job says.
+fn attempts_max(config: &Config) -> Option<u32> {
+    let keys = ["yarn.resourcemanager.am.global.max-attempts", ATTEMPTS];
+    let key = keys.into_iter().find(|key| stated(config, key))?;
+    config.value(key).ok()??.text.trim().parse().ok()
 }
 
 fn constraints(config: &Config) -> Constraints {

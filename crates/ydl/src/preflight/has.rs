@@ -23,8 +23,10 @@ pub struct Has {
     pub constraints: Constraints,
     /// The largest container the scheduler gives, where that is known.
     pub largest: Option<Amount>,
-    /// Memory is given in multiples of this, where that is known.
+    /// Memory is given in multiples of this, if the configuration here is the ResourceManager's.
     pub step_mib: Option<u64>,
+    /// How often a master is started at most, if the configuration here is the ResourceManager's.
+    pub attempts_max: Option<u32>,
 }
 
 /// Whether a cluster places tasks by constraints.

@@ -12,10 +12,17 @@ const USUAL: &str = "default";
 /// Names listed in a hint.
 const NAMED_MAX: usize = 8;
 
-/// The queue of the job, if it exists.
+/// The queue of the job, if it exists; or the one that may make it, whose limits hold for it, too.
 pub fn check<'a>(spec: &JobSpec, has: &'a Has, found: &mut Findings) -> Option<&'a Queue> {
     let name = spec.on_cluster.queue.as_deref().unwrap_or(USUAL);
     let Some(queue) = find(name, has) else {
+        if let Some(above) = above(name, has) {
+            found.note(format!(
+                "there is no queue `{name}` yet: the cluster makes it with the job if queue `{}` may make queues, and refuses the job if not",
+                above.path
+            ));
+            return Some(above);
+        }
         let all = has.queues.iter().filter(|queue| queue.is_leaf()).count();
         let what = format!("there is no queue `{name}` among the {all} of the cluster");
         found.refuse(what, format!("set `queue` to one of {}", open(has)));
@@ -52,6 +59,13 @@ fn find<'a>(name: &str, has: &'a Has) -> Option<&'a Queue> {
     };
     let exact = has.queues.iter().find(|queue| queue.path == path);
     exact.or_else(|| has.queues.iter().find(|queue| queue.name() == name))
+}
+
+/// The queue below which a queue of that name would be. No ResourceManager tells whether it makes queues by itself, and
+/// one that does and has made none yet looks like any other.
+fn above<'a>(name: &str, has: &'a Has) -> Option<&'a Queue> {
+    let (above, own) = name.rsplit_once('.')?;
+    find(above, has).filter(|queue| !own.is_empty() && queue.state == "RUNNING")
 }
 
 /// The queues that would take this user's job.

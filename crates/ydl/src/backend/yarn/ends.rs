@@ -45,14 +45,27 @@ fn fault(words: &str, otherwise: &str) -> ContainerEnd {
 }
 
 fn cannot_execute(code: ExitStatus, words: &str) -> String {
-    let said = words.lines().map(str::trim);
-    let mut said = said.filter(|line| line.contains("ydl: "));
-    match said.next() {
-        Some(line) => short(line),
-        None => format!(
-            "its node cannot execute `ydl` (code {code}): it is made for another kind of processor, or its \
-             directory is mounted `noexec`"
-        ),
+    let why = inexecutable(words).unwrap_or_else(|| {
+        format!("code {code}: it is made for another kind of processor, or its directory is mounted `noexec`")
+    });
+    format!("its node cannot execute `ydl`: {why}")
+}
+
+/// Why a node cannot execute this very program, if its shell or its loader has said so.
+pub(crate) fn inexecutable(words: &str) -> Option<String> {
+    let said = words.lines().map(without_time).map(str::trim);
+    let mut said = said.filter(|line| line.contains("ydl: ")).peekable();
+    let first = short(said.peek()?);
+    let all: Vec<_> = said.collect();
+    let says = |what: &str| all.iter().any(|line| line.contains(what));
+    if says("Exec format error") {
+        Some("it is made for another kind of processor".to_owned())
+    } else if says("Permission denied") {
+        Some("the node's directory is mounted `noexec`, or closed to this user".to_owned())
+    } else if says("No such file") || says("shared libraries") || says(" not found") {
+        Some(format!("the node lacks something that it needs: {first}"))
+    } else {
+        None
     }
 }
 

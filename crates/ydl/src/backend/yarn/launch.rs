@@ -28,8 +28,9 @@ use yarn_native::{
 };
 use ydl_core::Event;
 
-/// What a container runs. `<LOG_DIR>` is put in by its node.
-const COMMAND: &str = "exec ./ydl agent 1><LOG_DIR>/agent.out 2><LOG_DIR>/agent.log";
+/// What a container runs. `<LOG_DIR>` is put in by its node. Of a container that fails, nodes tell the end of the file
+/// whose name has `stderr` in it.
+const COMMAND: &str = "exec ./ydl agent 1><LOG_DIR>/agent.stdout 2><LOG_DIR>/agent.stderr";
 /// Containers in one call to a node: a call is short, and a node that is slow with it is not blamed for all.
 const TOGETHER_MAX: usize = 64;
 /// The longest that a node is tried. One that is being started again needs some seconds.

@@ -16,6 +16,7 @@ mod setting;
 mod size;
 mod wants;
 
+pub(crate) use ends::inexecutable;
 pub use setting::YarnSetting;
 
 use super::{Backend, Deposed, Launch};

@@ -1,0 +1,84 @@
+//! Copies of the last lines of what tasks have printed: whoever wants twenty lines does not wait for gigabytes.
+//!
+//! A copy is as long as the original and has a hole where nothing was fetched, so that readers find every byte where it
+//! is in the original.
+
+use super::job::Mirror;
+use crate::{
+    hdfs::{Entry, HdfsError},
+    os::reason,
+};
+use std::{
+    fs::OpenOptions,
+    io,
+    os::unix::fs::{FileExt, OpenOptionsExt},
+    path::Path,
+    time::Duration,
+};
+use tokio::time::Instant;
+
+/// What one call may take.
+const CALL_MAX: Duration = Duration::from_secs(30);
+/// Read in one call.
+const PIECE_BYTES: u64 = 256 << 10;
+/// So much of a stream is searched for its last lines.
+const TAIL_BYTES_MAX: u64 = 64 << 20;
+
+impl Mirror {
+    /// Copies the end of a stream whose segments these are, in order: the last `lines` lines and the end of the one
+    /// before.
+    pub(super) async fn bring_tail(
+        &self,
+        segments: &[Entry],
+        here: &Path,
+        lines: usize,
+    ) -> Result<(), String> {
+        for segment in segments {
+            stretch(&here.join(segment.name()), segment.bytes)
+                .map_err(|error| kept(here, &error))?;
+        }
+        let (mut ends, mut fetched) = (0, 0);
+        for segment in segments.iter().rev() {
+            let path = here.join(segment.name());
+            let told = |error: HdfsError| error.to_string();
+            let open = self.hdfs.open(&segment.url, Instant::now() + CALL_MAX);
+            let reader = open.await.map_err(told)?;
+            // Of one that is still written a part may be read.
+            let mut until = reader.length();
+            if until != segment.bytes {
+                stretch(&path, until).map_err(|error| kept(here, &error))?;
+            }
+            while until > 0 {
+                let from = until.saturating_sub(PIECE_BYTES);
+                let length = (until - from) as usize;
+                let read = reader.read_at(from, length, Instant::now() + CALL_MAX);
+                let bytes = read.await.map_err(told)?;
+                write_at(&path, &bytes, from).map_err(|error| kept(here, &error))?;
+                ends += bytes.iter().filter(|byte| **byte == b'\n').count();
+                fetched += bytes.len() as u64;
+                if ends > lines || fetched > TAIL_BYTES_MAX {
+                    return Ok(());
+                }
+                until = from;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn kept(here: &Path, error: &io::Error) -> String {
+    let why = reason(error);
+    format!("cannot keep a copy in `{}`: {why}", here.display())
+}
+
+/// Makes a file that long, without taking room for it.
+fn stretch(path: &Path, bytes: u64) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.create(true).append(true).mode(0o600);
+    options.open(path)?.set_len(bytes)
+}
+
+fn write_at(path: &Path, bytes: &[u8], offset: u64) -> io::Result<()> {
+    let file = OpenOptions::new().write(true).open(path)?;
+    file.write_all_at(bytes, offset)
+}
