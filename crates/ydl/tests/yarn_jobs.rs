@@ -4,10 +4,7 @@ mod yarn_support;
 
 use std::{
     fs,
-    io::{BufRead, BufReader, Read},
-    process::{Child, Command},
-    sync::{Arc, Mutex},
-    thread::JoinHandle,
+    process::Command,
     time::{Duration, Instant},
 };
 use testbed::{Cluster, File, Label, Options, Queue};
@@ -16,9 +13,11 @@ use yarn_native::{
     types::{ApplicationState, FinalStatus},
 };
 use yarn_support::{
-    Desk, Ran, application, block_on, config,
+    Desk, Ran, application,
+    attached::{Attached, go, wait_began, waiting},
+    block_on, config,
     example::{self, id, processes, wait_gone},
-    shared, soon, version, wait_for, wait_over, wait_running,
+    shared, soon, version, wait_over, wait_running,
 };
 use ydl::hdfs::{Hdfs, JobPlace, Layout};
 
@@ -85,92 +84,6 @@ fn place(cluster: &Cluster, id: &str) -> JobPlace {
 
 fn facts(cluster: &Cluster, id: &str) -> String {
     read(cluster, &place(cluster, id).events()).unwrap_or_default()
-}
-
-/// A job of so many tasks that write a line to `$SHARED/began` and wait for `$SHARED/go`.
-fn waiting(desk: &Desk, instances: u32, more: &str) -> String {
-    let script = format!(
-        "SHARED={}; echo $YDL_INDEX >> $SHARED/began; until [ -e $SHARED/go ]; do sleep 0.1; done",
-        desk.path().display()
-    );
-    let script = serde_json::to_string(&script).expect("a string");
-    format!(
-        "roles: {{worker: {{instances: {instances}, memory: 64 MiB, shell: {script}}}}}\n{more}\n"
-    )
-}
-
-fn wait_began(desk: &Desk, count: usize) {
-    wait_for(&format!("{count} programs"), || {
-        let text = fs::read_to_string(desk.path().join("began")).unwrap_or_default();
-        (text.lines().count() >= count).then_some(())
-    });
-}
-
-fn go(desk: &Desk) {
-    fs::write(desk.path().join("go"), "").expect("a file");
-}
-
-/// An attached submit whose words are read as they come.
-struct Attached {
-    child: Child,
-    said: Arc<Mutex<String>>,
-    reader: Option<JoinHandle<()>>,
-}
-
-impl Attached {
-    /// Submits, and waits until the job has an id.
-    fn submit(desk: &Desk, yaml: &str) -> (Attached, String) {
-        desk.write("job.yaml", yaml);
-        let mut child = desk.start(&["submit", "job.yaml"]);
-        let stderr = child.stderr.take().expect("a pipe");
-        let said = Arc::new(Mutex::new(String::new()));
-        let kept = Arc::clone(&said);
-        let reader = std::thread::spawn(move || {
-            for line in BufReader::new(stderr).lines() {
-                let line = line.expect("text");
-                *kept.lock().expect("the words") += &format!("{line}\n");
-            }
-        });
-        let attached = Attached {
-            child,
-            said,
-            reader: Some(reader),
-        };
-        let id = wait_for("that a job is submitted", || {
-            let said = attached.said.lock().expect("the words");
-            let (before, _) = said.split_once(" submitted to queue ")?;
-            before.split_whitespace().last().map(str::to_owned)
-        });
-        (attached, id)
-    }
-
-    fn signal(&self, name: &str) {
-        let pid = self.child.id().to_string();
-        let status = Command::new("kill").args([name, &pid]).status();
-        assert!(status.expect("it can be sent").success());
-    }
-
-    fn finish(mut self) -> Ran {
-        let mut out = String::new();
-        let mut stdout = self.child.stdout.take().expect("a pipe");
-        stdout.read_to_string(&mut out).expect("text");
-        let status = self.child.wait().expect("its end");
-        let reader = self.reader.take().expect("finished once");
-        reader.join().expect("all its words");
-        Ran {
-            code: status.code().unwrap_or(-1),
-            out,
-            err: self.said.lock().expect("the words").clone(),
-        }
-    }
-}
-
-/// A test that fails leaves no client that waits for a cluster which is gone.
-impl Drop for Attached {
-    fn drop(&mut self) {
-        // It is dead, or was waited for.
-        let _ = self.child.kill().and_then(|()| self.child.wait());
-    }
 }
 
 #[test]

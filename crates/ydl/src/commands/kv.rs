@@ -86,10 +86,7 @@ async fn reach_to(job: Option<&str>, manners: Manners) -> Result<Reach, Report> 
     let (job, _mirror) = which(Some(word), manners).await?.whole()?;
     match settled(&job).await {
         Standing::Live(place) => Reach::to(&job.dir, &place),
-        Standing::Starting => {
-            let what = format!("the master of `{}` does not run yet", job.id());
-            Err(Report::new(Exit::Unreachable, what))
-        }
+        Standing::Starting => Err(reach::not_now(&job)),
         Standing::Over(_) | Standing::Lost | Standing::Ended(_) => {
             let what = format!("`{}` is over, and its store went with it", job.id());
             Err(Report::new(Exit::Unreachable, what))

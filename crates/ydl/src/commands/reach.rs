@@ -211,6 +211,15 @@ pub fn signal_master(place: &MasterPlace, now: bool) -> Result<(), Report> {
     })
 }
 
+/// What a person is told whose question needs a master.
+pub fn not_now(job: &Known) -> Report {
+    let what = format!("no master of `{}` runs now", job.id());
+    Report::new(Exit::Unreachable, what).hint(format!(
+        "it waits for a container, or is being started anew; `ydl status {}` says more",
+        job.id()
+    ))
+}
+
 /// What a person is told when a call failed.
 pub fn report(error: CallError) -> Report {
     match error {

@@ -1,7 +1,7 @@
 //! `ydl scale`: another number of tasks for a role.
 
 use super::{
-    reach::{Reach, block_on, report, settled},
+    reach::{Reach, block_on, not_now, report, settled},
     which::which,
 };
 use crate::{
@@ -23,10 +23,7 @@ pub fn run(args: cli::Scale, manners: Manners) -> Result<Exit, Report> {
         let (job, _mirror) = which(Some(&args.job), manners).await?.whole()?;
         let place = match settled(&job).await {
             Standing::Live(place) => place,
-            Standing::Starting => {
-                let what = format!("the master of `{}` does not run yet", job.id());
-                return Err(Report::new(Exit::Unreachable, what));
-            }
+            Standing::Starting => return Err(not_now(&job)),
             Standing::Over(_) | Standing::Lost | Standing::Ended(_) => {
                 return Err(Report::bad_input(format!("`{}` is over", job.id())));
             }

@@ -1,11 +1,14 @@
 //! The way to a cluster: its configuration, its ResourceManager, and who we are there.
 
 use crate::report::{Exit, Report};
-use std::time::Duration;
+use std::{
+    net::{TcpStream, ToSocketAddrs},
+    time::Duration,
+};
 use tokio::time::Instant;
 use yarn_native::{
     client::Client,
-    config::{Authentication, Config, ConfigError, Environment, SetupError},
+    config::{Authentication, Config, ConfigError, Environment, ResourceManager, SetupError},
     rpc::{ExceptionKind, RpcError},
     security::Identity,
 };
@@ -15,6 +18,11 @@ const ANSWER_MAX: Duration = Duration::from_secs(30);
 /// How long a ResourceManager that refuses connections is tried. Hadoop's own programs try for a quarter of an
 /// hour; whoever types a command wants to know sooner.
 const PATIENCE_MS: &str = "8000";
+/// How long the door for administrators may take to open, and how many addresses of a host are tried.
+const DOOR_MAX: Duration = Duration::from_millis(500);
+const ADDRESSES_MAX: usize = 4;
+/// What to do where all stand by.
+const STANDBY: &str = "an administrator makes one active (`yarn rmadmin -getAllServiceState` tells), or wait for the failover to end";
 
 /// A way to one cluster.
 #[derive(Clone, Debug)]
@@ -98,21 +106,29 @@ impl Gateway {
     /// What a person is told when the ResourceManager does not answer, or says no.
     pub fn report(&self, error: RpcError) -> Report {
         match &error {
-            RpcError::Unreachable { reason, .. } => {
-                let what = format!(
-                    "no ResourceManager can be reached at {}: {reason}",
-                    self.addresses()
-                );
-                Report::new(Exit::Unreachable, what).hint(self.hint())
-            }
+            RpcError::Unreachable { reason, .. } => match self.standing_by() {
+                Some(who) => {
+                    let what = format!(
+                        "no ResourceManager at {} is active: {who}",
+                        self.addresses()
+                    );
+                    Report::new(Exit::Unreachable, what).hint(STANDBY)
+                }
+                None => {
+                    let what = format!(
+                        "no ResourceManager can be reached at {}: {reason}",
+                        self.addresses()
+                    );
+                    Report::new(Exit::Unreachable, what).hint(self.hint())
+                }
+            },
             RpcError::NoneActive { reason, .. } => {
                 let what = format!(
                     "no ResourceManager at {} is active: {}",
                     self.addresses(),
                     first_line(reason)
                 );
-                let hint = "all of them are standing by; an administrator makes one active, or wait for the failover to end";
-                Report::new(Exit::Unreachable, what).hint(hint)
+                Report::new(Exit::Unreachable, what).hint(STANDBY)
             }
             RpcError::DeadlinePassed { .. } | RpcError::Unanswered { .. } => {
                 let what = format!("the ResourceManager at {}: {error}", self.addresses());
@@ -146,6 +162,33 @@ impl Gateway {
                     None => report,
                 }
             }
+        }
+    }
+
+    /// Who of them runs without being active. One that stands by, or is not up yet, closes the door for clients and
+    /// leaves that for administrators open.
+    fn standing_by(&self) -> Option<String> {
+        let managers = self.config.resource_managers().unwrap_or_default();
+        let is_open = |manager: &&ResourceManager| {
+            let admin = &manager.admin;
+            let found = (admin.host.as_str(), admin.port).to_socket_addrs();
+            let mut found = found.into_iter().flatten().take(ADDRESSES_MAX);
+            found.any(|at| TcpStream::connect_timeout(&at, DOOR_MAX).is_ok())
+        };
+        let open: Vec<_> = managers.iter().filter(is_open).collect();
+        let names: Vec<_> = open.iter().map(|m| format!("`{}`", m.client)).collect();
+        match (open.len(), managers.len()) {
+            (0, _) => None,
+            (1, 1) => Some("it runs and takes no clients yet".to_owned()),
+            (n, all) if n == all => Some(format!("all {n} run and stand by")),
+            (1, _) => Some(format!(
+                "{} runs and stands by, the rest cannot be reached",
+                names[0]
+            )),
+            _ => Some(format!(
+                "{} run and stand by, the rest cannot be reached",
+                names.join(", ")
+            )),
         }
     }
 

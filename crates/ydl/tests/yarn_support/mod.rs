@@ -1,6 +1,7 @@
 //! A user of a real cluster: the binary with its configuration, and eyes for what it does there.
 #![allow(dead_code)] // Each test binary uses its own part of this.
 
+pub mod attached;
 pub mod example;
 #[path = "../user/mod.rs"]
 mod user;

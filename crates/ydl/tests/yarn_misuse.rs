@@ -1,0 +1,92 @@
+//! What a user sees on bad days: queues that take no jobs, a ResourceManager that stands by, HDFS that takes nothing,
+//! nodes that cannot run what they are given.
+
+#[path = "yarn_misuse/counts.rs"]
+mod counts;
+#[path = "yarn_misuse/nodes.rs"]
+mod nodes;
+#[path = "yarn_misuse/refused.rs"]
+mod refused;
+#[path = "yarn_misuse/waits.rs"]
+mod waits;
+mod yarn_support;
+
+use std::{
+    process::Command,
+    sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    time::Duration,
+};
+use testbed::{Cluster, Failover, File, Options, Queue};
+use yarn_support::{shared, version};
+
+/// Most tests disturb nobody; some take something away from everybody.
+static QUIET: RwLock<()> = RwLock::new(());
+
+/// The cluster for a test that disturbs nobody.
+fn together() -> (&'static Cluster, RwLockReadGuard<'static, ()>) {
+    let guard = QUIET.read().unwrap_or_else(PoisonError::into_inner);
+    (cluster(), guard)
+}
+
+/// The cluster for one test alone. What it takes away it brings back.
+fn alone() -> (&'static Cluster, RwLockWriteGuard<'static, ()>) {
+    let guard = QUIET.write().unwrap_or_else(PoisonError::into_inner);
+    (cluster(), guard)
+}
+
+/// Two nodes of 4 GiB and two ResourceManagers. Of the queues, `tiny` never has more than a tenth, `stopped` takes no
+/// jobs, `closed` none of ordinary users, and below `users` queues are made as they are needed.
+fn cluster() -> &'static Cluster {
+    let options = Options {
+        nodes: 2,
+        node_memory_mib: 4096,
+        node_vcores: 32,
+        queues: vec![
+            Queue::new("default", 50),
+            Queue::new("tiny", 10),
+            Queue::new("stopped", 10),
+            Queue::new("closed", 10),
+            Queue::new("users", 20),
+        ],
+        users: vec!["alice".into(), "foreign".into(), "poor".into()],
+        rm_ha: Some(Failover::Manual),
+        expiry: Duration::from_secs(120),
+        ..Options::new(version())
+    };
+    let own = Command::new("id").arg("-un").output().expect("a name");
+    let own = String::from_utf8(own.stdout).expect("text");
+    let own = own.trim();
+    let queues = [
+        ("acl_submit_applications", " "),
+        ("acl_administer_queue", own),
+        ("default.acl_submit_applications", "*"),
+        ("tiny.acl_submit_applications", "*"),
+        ("stopped.acl_submit_applications", "*"),
+        ("closed.acl_submit_applications", own),
+        ("users.acl_submit_applications", "*"),
+        ("tiny.maximum-capacity", "10"),
+        ("stopped.state", "STOPPED"),
+        ("users.auto-queue-creation-v2.enabled", "true"),
+    ];
+    let yarn = [
+        ("yarn.acl.enable", "true"),
+        ("yarn.admin.acl", own),
+        ("yarn.nodemanager.disk-health-checker.interval-ms", "1000"),
+        // Without it 3.5 leaves memory to control groups, which the test bed does not have.
+        ("yarn.nodemanager.resource.memory.enforced", "false"),
+        ("yarn.nodemanager.vmem-check-enabled", "true"),
+        ("yarn.nodemanager.vmem-pmem-ratio", "20"),
+        ("yarn.nodemanager.container-monitor.interval-ms", "300"),
+    ];
+    let options = queues.iter().fold(options, |options, (key, value)| {
+        let key = format!("yarn.scheduler.capacity.root.{key}");
+        options.set(File::Queues, &key, value)
+    });
+    shared(yarn.iter().fold(options, |options, (key, value)| {
+        options.set(File::Yarn, key, value)
+    }))
+}
+
+fn must<T>(outcome: Result<T, testbed::Failure>) -> T {
+    outcome.unwrap_or_else(|failure| panic!("{failure}"))
+}

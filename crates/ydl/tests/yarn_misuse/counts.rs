@@ -1,0 +1,109 @@
+//! What a submit sends, counted by those who receive it.
+
+use super::{alone, must};
+use crate::yarn_support::{Desk, application, block_on, config, soon, wait_for, wait_over};
+use std::{collections::BTreeMap, fs, path::Path};
+use testbed::Cluster;
+use yarn_native::security::Identity;
+use ydl::hdfs::{Entry, Hdfs, Layout};
+
+/// Blocks on the disk of the DataNode, by number, and their bytes. Numbers are given one after the other, so that one
+/// that was written and deleted is missed.
+fn blocks(dir: &Path, found: &mut BTreeMap<u64, u64>) {
+    for entry in fs::read_dir(dir).expect("a directory") {
+        let entry = entry.expect("an entry");
+        let name = entry.file_name();
+        let number = name.to_str().and_then(|name| name.strip_prefix("blk_"));
+        if entry.file_type().expect("its kind").is_dir() {
+            blocks(&entry.path(), found);
+        } else if let Some(number) = number.and_then(|number| number.parse().ok()) {
+            let bytes = entry.metadata().expect("its size").len();
+            found.insert(number, bytes);
+        }
+    }
+}
+
+/// What a DataNode has received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Received {
+    bytes: u64,
+    blocks: u64,
+}
+
+/// What was received after `last`, which is the number of the last block before; the number of the last one now.
+fn received(cluster: &Cluster, last: u64) -> (Received, u64) {
+    let mut found = BTreeMap::new();
+    blocks(&cluster.directory().join("dn"), &mut found);
+    let newest = found.keys().next_back().copied().unwrap_or(last);
+    let later = found.range(last + 1..).map(|(_, bytes)| bytes);
+    let received = Received {
+        bytes: later.sum(),
+        blocks: newest - last,
+    };
+    (received, newest)
+}
+
+/// The files of one job's own directory, and all that jobs share.
+fn staged(cluster: &Cluster, id: &str) -> (Vec<Entry>, Vec<Entry>) {
+    block_on(async {
+        let identity = Identity::simple(cluster.own_user());
+        let hdfs = Hdfs::connect(&config(cluster), None, &identity, soon()).await;
+        let hdfs = hdfs.expect("a file system");
+        let layout = Layout::in_home(&hdfs.home(soon()).await.expect("a home"));
+        let own = hdfs.list(layout.job(id).dir(), soon()).await;
+        let shared = hdfs.list(&layout.contents(), soon()).await;
+        (own.expect("a listing"), shared.expect("a listing"))
+    })
+}
+
+#[test]
+fn a_second_submit_sends_nothing_that_is_there_and_a_changed_script_only_itself() {
+    let (cluster, _alone) = alone();
+    let desk = Desk::at(cluster);
+    desk.write("train.py", "print('one')\n");
+    desk.write("data.txt", &"0123456789".repeat(100_000));
+    let yaml = "{files: [train.py, data.txt], roles: {worker: {memory: 128 MiB, run: 'true'}}}";
+    let first = desk.submit(yaml);
+    assert_eq!(first.code, 0, "{first:#?}");
+    wait_for("that everything is collected", || {
+        let id = crate::yarn_support::example::id(&first);
+        let logs = application(cluster, &id).logs;
+        matches!(logs, Some(yarn_native::types::LogState::Succeeded)).then_some(())
+    });
+    // While no node does anything, whatever is written is the client's.
+    for node in cluster.nodes() {
+        must(cluster.pause(&node.daemon));
+    }
+    let (_, mut last) = received(cluster, 0);
+    let mut counted = |yaml: &str| {
+        let id = desk.detach(yaml);
+        let (sent, newest) = received(cluster, last);
+        last = newest;
+        (id, sent)
+    };
+    let again = counted(yaml);
+    let (own, shared_before) = staged(cluster, &again.0);
+    desk.write("train.py", "print('second')\n");
+    let changed = counted(yaml);
+    let (own_changed, shared_after) = staged(cluster, &changed.0);
+    for node in cluster.nodes() {
+        must(cluster.resume(&node.daemon));
+    }
+    // A job's own files: what it is, its certificate, its token, the cluster's configuration, the names of what it uses.
+    let sum = |entries: &[Entry]| Received {
+        bytes: entries.iter().map(|entry| entry.bytes).sum(),
+        blocks: entries.len() as u64,
+    };
+    println!("a job's own files: {:?}", sum(&own));
+    assert_eq!(again.1, sum(&own), "{own:?}");
+    assert!(again.1.bytes < 64 << 10, "{again:?}");
+    let mut expected = sum(&own_changed);
+    expected.bytes += "print('second')\n".len() as u64;
+    expected.blocks += 1;
+    assert_eq!(changed.1, expected, "{own_changed:?}");
+    assert_eq!(shared_after.len(), shared_before.len() + 1);
+    for (id, _) in [again, changed] {
+        let report = wait_over(cluster, &id);
+        assert_eq!(report.final_status.to_string(), "SUCCEEDED", "{report:?}");
+    }
+}

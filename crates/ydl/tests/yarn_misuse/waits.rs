@@ -1,0 +1,111 @@
+//! Jobs that wait, and masters that do not answer.
+
+use super::together;
+use crate::yarn_support::{
+    Desk,
+    attached::{Attached, go, wait_began, waiting},
+    example::{processes, wait_gone},
+    wait_for, wait_over,
+};
+use std::process::Command;
+
+#[test]
+fn who_waits_in_a_full_queue_hears_its_place_and_a_master_without_its_files_says_which() {
+    let (cluster, _quiet) = together();
+    let desk = Desk::at(cluster);
+    // 819 MiB is a tenth of two nodes; a master takes 256.
+    let full = waiting(&desk, 1, "queue: tiny").replace("64 MiB", "384 MiB");
+    let holder = desk.detach(&full);
+    wait_began(&desk, 1);
+    let next = "{queue: tiny, roles: {worker: {memory: 128 MiB, run: 'true'}}}";
+    let (second, gone) = Attached::submit(&Desk::at(cluster), next);
+    wait_for("that the second waits", || {
+        second.said().contains("waiting: ").then_some(())
+    });
+    let (third, late) = Attached::submit(&Desk::at(cluster), next);
+    wait_for("that the third hears its place", || {
+        let said = third.said();
+        said.contains("waiting, behind 1 other job of its queue: ")
+            .then_some(())
+    });
+    // Before the second's master has a node, somebody takes a file of it away.
+    let file = format!("/user/{}/.ydl/jobs/{gone}/job.json", cluster.own_user());
+    cluster.fs(&["-rm", "-skipTrash", &file]).expect("it goes");
+    go(&desk);
+    let ran = second.finish();
+    assert_eq!(ran.code, 120, "{ran:#?}");
+    let what = format!(
+        "error: {gone} failed and left no result: its master's node could not fetch `{}{file}`: there is no such file any more\n",
+        cluster.default_fs()
+    );
+    assert!(ran.err.contains(&what), "{ran:#?}");
+    assert!(
+        ran.err
+            .contains("hint: somebody has deleted it; submit the job again; `ydl logs "),
+        "{ran:#?}"
+    );
+    let ran = third.finish();
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    wait_over(cluster, &holder);
+    for id in [&holder, &gone, &late] {
+        wait_gone(cluster, id);
+    }
+}
+
+#[test]
+fn of_a_master_that_does_not_answer_the_resource_manager_tells() {
+    let (cluster, _quiet) = together();
+    let desk = Desk::at(cluster);
+    let id = desk.detach(&waiting(&desk, 1, "name: deaf"));
+    wait_began(&desk, 1);
+    let master = processes(&id)
+        .into_iter()
+        .find(|(_, words)| words.starts_with("./ydl master"));
+    let (pid, _) = master.expect("a master");
+    let signal = |name: &str| {
+        let sent = Command::new("kill").args([name, &pid.to_string()]).status();
+        assert!(sent.expect("kill can be started").success());
+    };
+    signal("-STOP");
+    let status = desk.run(&["status", &id]);
+    let scale = desk.run(&["scale", &id, "worker=2"]);
+    signal("-CONT");
+    assert_eq!(status.code, 122, "{status:#?}");
+    for part in [
+        "state      no-answer",
+        "why        its master runs and does not answer: ",
+        "queue      root.default",
+        "master     attempt 1",
+        "containers 2, with ",
+        "page       http",
+    ] {
+        assert!(status.out.contains(part), "{part}: {status:#?}");
+    }
+    assert_eq!(scale.code, 122, "{scale:#?}");
+    assert!(
+        scale.err.contains("error: the job's master: "),
+        "{scale:#?}"
+    );
+    go(&desk);
+    wait_over(cluster, &id);
+    wait_gone(cluster, &id);
+}
+
+#[test]
+fn a_task_over_its_virtual_memory_is_told_which_limit_that_is() {
+    let (cluster, _quiet) = together();
+    let desk = Desk::at(cluster);
+    desk.write(
+        "vast.py",
+        "import mmap, time\nMAP_NORESERVE = 0x4000\n\
+         m = mmap.mmap(-1, 16 << 30, flags=mmap.MAP_PRIVATE | MAP_NORESERVE)\ntime.sleep(600)\n",
+    );
+    let ran =
+        desk.submit("{files: [vast.py], roles: {worker: {memory: 128 MiB, run: python3 vast.py}}}");
+    assert_eq!(ran.code, 137, "{ran:#?}");
+    assert!(ran.err.contains(" of 2.5 GiB"), "{ran:#?}");
+    assert!(
+        ran.err.contains("hint: raise `memory` of role `worker`, or set its `memory_growth`; that limit is one of virtual memory"),
+        "{ran:#?}"
+    );
+}
