@@ -5,13 +5,16 @@ mod yarn_support;
 
 use std::{
     io::{BufRead, BufReader},
+    os::unix::fs::MetadataExt,
     process::Command,
 };
 use testbed::{Cluster, Label, Options, Queue};
 use yarn_native::types::FinalStatus;
 use yarn_support::{
-    Desk, applications, hdfs_files, shared, version, wait_for, wait_over, wait_running,
+    Desk, applications, block_on, config, hdfs_files, shared, version, wait_for, wait_over,
+    wait_running,
 };
+use ydl::mirror::{self, Gateway, Opened, Wanted};
 
 /// Three nodes of 4 GiB, the third with the label `gpu` and two GPUs, which the queue `gpu` alone may use.
 fn cluster() -> &'static Cluster {
@@ -214,7 +217,28 @@ fn a_job_is_submitted_followed_and_found_again() {
         ran.err.contains(&format!("{id} succeeded after ")),
         "{ran:?}"
     );
-    assert!(ran.err.contains("output:  out/ → hdfs://"), "{ran:?}");
+    // Each phase has its line, and the end says where everything is and what it has cost.
+    let home = format!("{}/user/{}", cluster.default_fs(), cluster.own_user());
+    let mut rest = ran.err.as_str();
+    for line in [
+        "uploaded ".to_owned(),
+        format!("{id} submitted to queue `default`\n"),
+        "the job began\n".to_owned(),
+        "worker:".to_owned(),
+        " runs on `127.0.0.1".to_owned(),
+        format!("{id} succeeded after "),
+        "; peak memory ".to_owned(),
+        format!("logs:    ydl logs {id}    ({home}/.ydl/jobs/{id}/logs)\n"),
+        format!("output:  out/ → {home}/left/{{role}}-{{index}}\n"),
+        "used:    ".to_owned(),
+        " GiB·minutes, ".to_owned(),
+        " vcore·minutes\n".to_owned(),
+    ] {
+        let Some((_, after)) = rest.split_once(line.as_str()) else {
+            panic!("no `{line}` in {ran:#?}");
+        };
+        rest = after;
+    }
 
     // From elsewhere, by whoever has the configuration.
     let other = Desk::at(cluster);
@@ -250,6 +274,46 @@ fn a_job_is_submitted_followed_and_found_again() {
     let again = desk.submit(SHORT);
     assert_eq!(again.code, 0, "{again:?}");
     assert!(!again.err.contains("uploaded"), "{again:?}");
+}
+
+#[test]
+fn the_last_lines_of_a_long_log_are_fetched_alone() {
+    let cluster = cluster();
+    let desk = Desk::at(cluster);
+    let ran = desk.submit(
+        "{name: chatty, roles: {worker: {memory: 256 MiB, shell: 'seq 1 600000; printf end'}}}",
+    );
+    assert_eq!(ran.code, 0, "{:?}", ran.err);
+    let logs = desk.run(&["logs", "chatty", "worker:0", "--stdout", "--tail", "3"]);
+    assert_eq!(logs.out, "599999\n600000\nend", "{:?}", logs.err);
+    let logs = desk.run(&["logs", "chatty", "worker:0", "--stdout", "--tail", "100000"]);
+    assert_eq!(logs.out.lines().count(), 100_000);
+    assert!(logs.out.starts_with("500002\n"));
+    block_on(async {
+        let gateway = Gateway::with(config(cluster)).expect("a way to it");
+        let report = mirror::find(&gateway, "chatty").await;
+        let report = report.expect("an answer").expect("the job");
+        let opened = Opened::of(&gateway, report).await.expect("the job");
+        let Opened::Whole(known, mirror) = opened else {
+            panic!("{opened:?}");
+        };
+        let wanted = Wanted {
+            tail: Some(3),
+            ..Wanted::default()
+        };
+        assert_eq!(mirror.bring_logs(&wanted).await, Vec::<String>::new());
+        let task = "worker:0".parse().expect("a task");
+        let copy = known.dir.attempt_logs(&task, 1).join("stdout.0");
+        let about = std::fs::metadata(copy).expect("a copy");
+        assert!(
+            about.len() > 4_000_000,
+            "as long as the original: {about:?}"
+        );
+        assert!(
+            about.blocks() * 512 < 1_000_000,
+            "and mostly a hole: {about:?}"
+        );
+    });
 }
 
 #[test]

@@ -150,6 +150,36 @@ fn gpus_and_labels_are_had_where_they_are() {
 }
 
 #[test]
+fn what_an_old_hadoop_lacks_is_said_before_anything_is_submitted() {
+    let cluster = cluster();
+    let desk = Desk::at(cluster);
+    let dry = |placement: &str| {
+        let role = format!("memory: 64 MiB, placement: {placement}, run: 'true'");
+        desk.write("job.yaml", &format!("roles: {{worker: {{{role}}}}}"));
+        desk.run(&["submit", "--dry-run", "job.yaml"])
+    };
+    let spread = dry("{most_per_node: 1}");
+    let by_attribute = dry("{attributes: {os: odd}}");
+    if version().has_placement_constraints() {
+        assert_eq!(spread.code, 0, "{spread:#?}");
+        let what = "error: role `worker` asks for nodes with `os=odd`, and 0 have that\n";
+        assert!(by_attribute.err.contains(what), "{by_attribute:#?}");
+        return;
+    }
+    for (ran, what) in [
+        (spread, "at most 1 tasks on a node"),
+        (by_attribute, "nodes by their attributes"),
+    ] {
+        assert_eq!(ran.code, 2, "{ran:#?}");
+        let said = format!(
+            "error: role `worker` asks for {what}, which this Hadoop is too old for: that came with 3.1 and 3.2\n\n\
+             hint: leave `roles.worker.placement` out\n"
+        );
+        assert!(ran.err.contains(&said), "{ran:#?}");
+    }
+}
+
+#[test]
 fn three_hundred_tasks_end_well() {
     let cluster = cluster();
     let desk = Desk::at(cluster);
@@ -181,6 +211,7 @@ fn three_hundred_tasks_end_well() {
     assert_eq!(ran.code, 0, "{ran:#?}");
     let facts = facts(cluster, &id);
     assert_eq!(facts.matches("attempt-started").count(), 300);
+    assert_eq!(facts.matches("attempt-ended").count(), 300);
     assert!(peak_kib > 0 && peak_kib < 256 << 10, "{peak_kib} KiB");
     wait_gone(cluster, &id);
 }
@@ -281,6 +312,9 @@ fn a_full_queue_is_waited_for_until_the_deadline() {
         ),
         "{ran:#?}"
     );
+    let told =
+        "0 of 1 containers allocated; 0 of 1 task ready; waiting: 1 × `worker` for a container\n";
+    assert!(ran.err.contains(told), "{ran:#?}");
     // There is no room for the master either.
     let ran = other.submit(
         "{queue: narrow, deadlines: {allocation: 5s}, master: {memory: 600 MiB}, \

@@ -246,28 +246,39 @@ async fn upload(
     Ok(upload.staged)
 }
 
-/// How far the upload is, on the last line of a terminal.
+/// How far the upload is: on the last line of a terminal, or in a line now and then.
 struct Bar {
     on: bool,
     drawn: bool,
+    told: Instant,
 }
 
 impl Bar {
     const WIDTH: u64 = 30;
+    const TOLD_EVERY: Duration = Duration::from_secs(10);
 
     fn new() -> Bar {
         Bar {
             on: io::stderr().is_terminal(),
             drawn: false,
+            told: Instant::now(),
         }
     }
 
     fn draw(&mut self, progress: Progress) {
-        if !self.on || progress.total == 0 {
+        if progress.total == 0 {
+            return;
+        }
+        let sent = progress.sent.min(progress.total);
+        if !self.on {
+            if self.told.elapsed() > Bar::TOLD_EVERY {
+                self.told = Instant::now();
+                let (sent, total) = (counted_bytes(sent), counted_bytes(progress.total));
+                show::tell(format!("uploading: {sent} of {total}"));
+            }
             return;
         }
         self.drawn = true;
-        let sent = progress.sent.min(progress.total);
         let full = (sent.saturating_mul(Bar::WIDTH) / progress.total) as usize;
         let rest = Bar::WIDTH as usize - full;
         let text = format!(

@@ -160,7 +160,16 @@ impl Gathering {
             .said
             .get_or_insert_with(|| (Instant::now(), String::new()));
         if when.elapsed() > SILENCE && *what != view.why {
-            sink.note(&view.why);
+            let (mut all, mut missing) = (0, 0);
+            for role in &view.roles {
+                all += role.instances;
+                missing += role.waiting;
+            }
+            let have = all.saturating_sub(missing);
+            sink.note(&format!(
+                "{have} of {all} containers allocated; {}",
+                view.why
+            ));
             self.said = Some((Instant::now(), view.why.clone()));
         }
     }

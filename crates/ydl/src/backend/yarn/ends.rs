@@ -48,7 +48,7 @@ fn cannot_execute(code: ExitStatus, words: &str) -> String {
     let why = inexecutable(words).unwrap_or_else(|| {
         format!("code {code}: it is made for another kind of processor, or its directory is mounted `noexec`")
     });
-    format!("its node cannot execute `ydl`: {why}")
+    format!("it cannot execute `ydl`: {why}")
 }
 
 /// Why a node cannot execute this very program, if its shell or its loader has said so.

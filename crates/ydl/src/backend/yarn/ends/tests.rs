@@ -94,7 +94,7 @@ fn every_status_has_its_meaning() {
             126,
             launch,
             fault(
-                "its node cannot execute `ydl`: code 126: it is made for another kind of processor, or its \
+                "it cannot execute `ydl`: code 126: it is made for another kind of processor, or its \
                  directory is mounted `noexec`",
             ),
         ),
@@ -102,21 +102,21 @@ fn every_status_has_its_meaning() {
             126,
             "Last 4096 bytes of agent.stderr :\n/bin/bash: line 1: /nm/c/ydl: cannot execute binary file: Exec format error\n\
              /bin/bash: line 1: /nm/c/ydl: Success",
-            fault("its node cannot execute `ydl`: it is made for another kind of processor"),
+            fault("it cannot execute `ydl`: it is made for another kind of processor"),
         ),
         (
             126,
             "/bin/bash: line 1: /nm/c/ydl: Permission denied\n/bin/bash: line 1: exec: /nm/c/ydl: cannot execute: \
              Permission denied",
             fault(
-                "its node cannot execute `ydl`: the node's directory is mounted `noexec`, or closed to this user",
+                "it cannot execute `ydl`: the node's directory is mounted `noexec`, or closed to this user",
             ),
         ),
         (
             127,
             "bash: ./ydl: No such file or directory",
             fault(
-                "its node cannot execute `ydl`: the node lacks something that it needs: bash: ./ydl: No such \
+                "it cannot execute `ydl`: the node lacks something that it needs: bash: ./ydl: No such \
                  file or directory",
             ),
         ),

@@ -1,0 +1,277 @@
+//! What a job needs is sent once, arrives whole, and is read by those who may.
+
+use super::{Submitter, cluster, config, hdfs, playground, soon};
+use std::{
+    collections::BTreeMap,
+    fs,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+use yarn_native::security::Identity;
+use ydl::{
+    hdfs::{Entry, Hdfs, Kind, layout},
+    jobs::{self, Submitted},
+    stage::{self, JobFiles, Request, Upload},
+};
+use ydl_core::{JobSpec, Time};
+
+fn submitted(spec: JobSpec, upload: &Upload) -> Submitted {
+    Submitted {
+        id: "application_1_0001".into(),
+        at: Time(0),
+        from: "/".into(),
+        spec,
+        place: jobs::Place::Yarn(upload.staged.clone()),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_submit_sends_nothing_and_a_changed_script_only_itself() {
+    let (staging, _quiet) = playground("twice").await;
+    let alice = Submitter::new("alice", &format!("{staging}/.ydl")).await;
+    let spec = alice.spec("environment: venv\n");
+    let told = Arc::new(AtomicU64::new(0));
+    let first = alice
+        .submit("application_1_0001", &spec)
+        .await
+        .expect("staged");
+    assert_eq!(first.sent.files, 4, "binary, script, code, environment");
+    let there = alice.contents().await;
+    assert_eq!(there.len(), 4, "{there:?}");
+    assert_eq!(
+        there.iter().map(|entry| entry.bytes).sum::<u64>(),
+        first.sent.bytes
+    );
+    assert!(
+        there.iter().all(|entry| entry.permission == 0o600),
+        "{there:?}"
+    );
+
+    let again = told.clone();
+    let config = config();
+    let binary = alice.path("ydl");
+    let request = Request {
+        place: &alice.place,
+        config: &config,
+        identity: &alice.identity,
+        id: "application_1_0002",
+        spec: &spec,
+        binary: &binary,
+    };
+    let tell = move |progress: stage::Progress| again.store(progress.sent, Ordering::Relaxed);
+    let second = stage::stage(request, tell, soon()).await.expect("staged");
+    assert_eq!(second.sent, ydl::hdfs::Sent::default());
+    assert_eq!(told.load(Ordering::Relaxed), 0);
+    assert_eq!(
+        alice.contents().await,
+        there,
+        "the NameNode has seen no write either"
+    );
+    assert_eq!(second.staged.binary, first.staged.binary);
+    assert_eq!(second.staged.files, first.staged.files);
+    assert_eq!(second.staged.environment, first.staged.environment);
+
+    alice.write("train.py", b"print(2)");
+    let third = alice
+        .submit("application_1_0003", &spec)
+        .await
+        .expect("staged");
+    assert_eq!(
+        (third.sent.files, third.sent.bytes),
+        (1, 8),
+        "of the same length, too"
+    );
+    alice.write("train.py", b"print(12345)");
+    let fourth = alice
+        .submit("application_1_0004", &spec)
+        .await
+        .expect("staged");
+    assert_eq!((fourth.sent.files, fourth.sent.bytes), (1, 12));
+    let files = &fourth.staged.files;
+    assert!(files["code"].unpack && !files["train.py"].unpack && !fourth.staged.binary.unpack);
+    assert_eq!(files["code"], first.staged.files["code"]);
+    let hdfs = &alice.place.hdfs;
+    let script = hdfs.read_whole(&files["train.py"].url, 100, soon()).await;
+    assert_eq!(script.expect("the script"), "print(12345)");
+    let packed = hdfs
+        .read_whole(&files["code"].url, 1 << 20, soon())
+        .await
+        .expect("an archive");
+    let out = alice.path("unpacked");
+    tar::Archive::new(&packed[..])
+        .unpack(&out)
+        .expect("unpacked");
+    assert_eq!(
+        fs::read(out.join("model.py")).expect("a file"),
+        b"layers = 3"
+    );
+    let whole = hdfs
+        .read_whole(&first.staged.binary.url, 4 << 20, soon())
+        .await;
+    assert_eq!(
+        whole.expect("the binary"),
+        vec![7; 3 << 20],
+        "over several blocks"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_that_are_in_hdfs_stay_where_they_are() {
+    let (staging, _quiet) = playground("remote").await;
+    let alice = Submitter::new("alice", &format!("{staging}/.ydl")).await;
+    let hdfs = &alice.place.hdfs;
+    let big = hdfs.url(&format!("{staging}/big.tar.gz"));
+    hdfs.write_whole(&big, "a big archive", 0o644, soon())
+        .await
+        .expect("written");
+    let entry = hdfs
+        .stat(&big, soon())
+        .await
+        .expect("an answer")
+        .expect("a file");
+    let spec = |source: &str| {
+        let mut draft = ydl_core::spec::Draft::from(alice.spec(""));
+        draft.files = vec![ydl_core::spec::File {
+            name: "data".into(),
+            source: source.into(),
+            unpack: true,
+        }];
+        JobSpec::new(draft).expect("a job")
+    };
+    for source in [big.clone(), format!("hdfs://{staging}/big.tar.gz")] {
+        let upload = alice
+            .submit("application_1_0001", &spec(&source))
+            .await
+            .expect("staged");
+        let data = &upload.staged.files["data"];
+        assert_eq!(
+            (data.url.as_str(), data.bytes),
+            (big.as_str(), 13),
+            "{source}"
+        );
+        assert_eq!(data.modified_ms, entry.modified_ms);
+        assert!(data.unpack && !data.own);
+        assert_eq!(alice.contents().await.len(), 1, "the binary alone");
+    }
+    let refused = async |source: String| {
+        let report = alice.submit("application_1_0002", &spec(&source)).await;
+        report.expect_err("refused").to_string()
+    };
+    let what = refused(format!("{big}.tar")).await;
+    assert!(what.contains("there is no `hdfs://"), "{what}");
+    let what = refused(hdfs.url(&format!("{staging}/odd"))).await;
+    assert!(what.contains("is not an archive"), "{what}");
+    hdfs.mkdirs(&format!("{staging}/dir.zip"), 0o755, soon())
+        .await
+        .expect("a directory");
+    let what = refused(hdfs.url(&format!("{staging}/dir.zip"))).await;
+    assert!(what.contains("is a directory"), "{what}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_files_of_a_job_are_read_by_those_who_may() {
+    let (staging, _quiet) = playground("own").await;
+    let alice = Submitter::new("alice", &format!("{staging}/.ydl")).await;
+    let spec = alice.spec("acls: {view: bob, modify: carol}\n");
+    let upload = alice
+        .submit("application_1_0001", &spec)
+        .await
+        .expect("staged");
+    let submitted = submitted(spec, &upload);
+    let files = JobFiles {
+        submitted: &submitted,
+        certificate: "a certificate",
+        client_token: "a token",
+        viewer_token: "another",
+        config: &config(),
+    };
+    let (carried, notes) = stage::write_job(&alice.place, files, soon())
+        .await
+        .expect("written");
+    assert_eq!(notes, Vec::<String>::new());
+    let names: Vec<_> = carried.keys().map(String::as_str).collect();
+    assert_eq!(names, ["certificate.pem", "hadoop.json", "job.json"]);
+    let job = alice.place.job("application_1_0001");
+    let may = async |user: &str, place: String| {
+        let read = hdfs(user).await.read_whole(&place, 1 << 20, soon()).await;
+        match read {
+            Ok(bytes) => Some(bytes),
+            Err(error) if error.kind == Kind::Denied => None,
+            Err(error) => panic!("{error}"),
+        }
+    };
+    for (user, job_file, token) in [
+        ("alice", true, true),
+        ("bob", true, false),
+        ("carol", true, true),
+        ("dave", false, false),
+    ] {
+        assert_eq!(
+            may(user, job.submitted()).await.is_some(),
+            job_file,
+            "{user}"
+        );
+        assert_eq!(may(user, job.token()).await.is_some(), token, "{user}");
+        let content = may(user, upload.staged.files["train.py"].url.clone()).await;
+        assert_eq!(content.is_some(), user == "alice", "{user}");
+    }
+    let hadoop = may("alice", job.hadoop()).await.expect("a file");
+    let pairs: BTreeMap<String, String> = serde_json::from_slice(&hadoop).expect("JSON");
+    assert_eq!(pairs["fs.defaultFS"], cluster().default_fs());
+    // What is written later is theirs to read, too.
+    let events = job.events();
+    let writer = alice.place.hdfs.create(&events, layout::FILE, soon()).await;
+    writer.expect("a file").close(soon()).await.expect("closed");
+    assert!(may("bob", events.clone()).await.is_some());
+    assert!(may("dave", events).await.is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_acts_for_somebody_writes_that_ones_files() {
+    let (staging, _quiet) = playground("proxy").await;
+    let identity = Identity::simple(cluster().own_user()).acting_for("erin");
+    let hdfs = Hdfs::connect(&config(), None, &identity, soon())
+        .await
+        .expect("a file system");
+    assert_eq!(
+        hdfs.home(soon()).await.expect("a home"),
+        hdfs.url("/user/erin")
+    );
+    let file = format!("{staging}/file");
+    hdfs.write_whole(&file, "hers", 0o600, soon())
+        .await
+        .expect("written");
+    let entry = hdfs
+        .stat(&file, soon())
+        .await
+        .expect("an answer")
+        .expect("a file");
+    assert_eq!(entry.owner, "erin");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_directory_of_outputs_arrives_whole() {
+    let (place, _quiet) = playground("outputs").await;
+    let hdfs = hdfs("alice").await;
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::create_dir_all(folder.path().join("a/b")).expect("a directory");
+    fs::write(folder.path().join("a/b/model"), vec![3; 5 << 20]).expect("a file");
+    fs::write(folder.path().join("empty"), "").expect("a file");
+    let to = format!("{place}/model");
+    let sent = hdfs
+        .put_directory(folder.path(), &to, &|_| {}, soon())
+        .await
+        .expect("sent");
+    assert_eq!((sent.files, sent.bytes), (2, 5 << 20));
+    let model = hdfs
+        .read_whole(&format!("{to}/a/b/model"), 8 << 20, soon())
+        .await;
+    assert_eq!(model.expect("the model"), vec![3; 5 << 20]);
+    let empty = hdfs.read_whole(&format!("{to}/empty"), 8, soon()).await;
+    assert!(empty.expect("a file").is_empty());
+    let names = hdfs.list(&to, soon()).await.expect("a listing");
+    let names: Vec<_> = names.iter().map(Entry::name).collect();
+    assert_eq!(names, ["a", "empty"]);
+}
