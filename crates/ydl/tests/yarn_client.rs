@@ -8,7 +8,7 @@ use std::{
     os::unix::fs::MetadataExt,
     process::Command,
 };
-use testbed::{Cluster, Label, Options, Queue};
+use testbed::{Cluster, File, Label, Options, Queue};
 use yarn_native::types::FinalStatus;
 use yarn_support::{
     Desk, applications, block_on, config, hdfs_files, shared, version, wait_for, wait_over,
@@ -18,7 +18,7 @@ use ydl::mirror::{self, Gateway, Opened, Wanted};
 
 /// Three nodes of 4 GiB, the third with the label `gpu` and two GPUs, which the queue `gpu` alone may use.
 fn cluster() -> &'static Cluster {
-    shared(Options {
+    let options = Options {
         nodes: 3,
         node_memory_mib: 4096,
         node_vcores: 8,
@@ -36,7 +36,9 @@ fn cluster() -> &'static Cluster {
             },
         ],
         ..Options::new(version())
-    })
+    };
+    // Less than a node has.
+    shared(options.set(File::Yarn, "yarn.scheduler.maximum-allocation-mb", "3072"))
 }
 
 fn refused(yaml: &str, what: &str, hint: &str) {
@@ -58,7 +60,12 @@ fn what_the_cluster_cannot_give_is_refused_with_numbers() {
     );
     refused(
         "roles: {worker: {memory: 5 GiB, run: sleep 1}}",
-        "role `worker` asks for containers of 5 GiB, and the largest the cluster gives has 4 GiB",
+        "role `worker` asks for containers of 5 GiB, and the largest of 2 nodes has 4 GiB",
+        "lower `roles.worker.memory`",
+    );
+    refused(
+        "roles: {worker: {memory: 3500 MiB, run: sleep 1}}",
+        "role `worker` asks for containers of 3.4 GiB, and the largest the cluster gives has 3 GiB",
         "lower `roles.worker.memory`, or have an administrator raise the scheduler's maximum",
     );
     refused(

@@ -69,8 +69,9 @@ impl About {
             }
             Native::DataTransferError(words) => {
                 let why = format!("a DataNode failed: {}", first_line(&words));
+                // One whose disk is full says no more than one that is killed.
                 self.failed(Kind::Unreachable, why).hint(
-                    "see whether the cluster's DataNodes run and this machine may connect to them",
+                    "its disk may be full, or it may have ended: `hdfs dfsadmin -report` tells; else see whether this machine may connect to the cluster's DataNodes",
                 )
             }
             Native::NoSASLMechanism => self.no_proof("there is no token for it"),

@@ -435,7 +435,7 @@ pub const KEYS: &[Key] = &[
         "time",
         "`1h`",
         "1h",
-        "From asking for containers until all are granted.",
+        "From asking for containers until all are granted. While a job waits in a cluster's queue for its master, an attached client keeps it; one that was detached waits as long as the cluster lets it.",
     ),
     key(
         "deadlines.launch",

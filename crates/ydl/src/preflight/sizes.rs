@@ -2,7 +2,7 @@
 
 use super::{
     check::{Findings, Want},
-    has::{Amount, Has},
+    has::{Amount, Has, Node},
 };
 use ydl_core::spec::Memory;
 
@@ -42,59 +42,63 @@ pub fn are_counted(each: &Amount, has: &Has) -> bool {
     each.others.keys().all(|name| kinds.contains(name))
 }
 
-/// No container may be larger than the scheduler's largest, nor than the largest of its nodes.
+/// No container may be larger than the largest of its nodes, nor than the scheduler's largest. The nodes go first: a
+/// ResourceManager gives as its own largest what its largest node has, which no administrator can raise.
 pub fn largest(wants: &[Want], has: &Has, found: &mut Findings) {
     for want in wants {
         let (who, key) = (&want.who, &want.key);
-        if let Some(largest) = &has.largest {
-            let over = exceeds(&want.each, largest);
-            if let Some((thing, asked, there)) = over {
-                found.refuse(
-                    format!("{who} asks for containers of {asked}, and the largest the cluster gives has {there}"),
-                    format!("lower `{key}.{thing}`, or have an administrator raise the scheduler's maximum"),
-                );
-                continue;
-            }
-        }
-        let nodes: Vec<_> = has
-            .nodes
-            .iter()
-            .filter(|node| want.takes(node, has))
-            .collect();
-        // That there is no node at all is said elsewhere.
-        if nodes.is_empty()
-            || nodes
-                .iter()
-                .any(|node| node.all.holds(&want.each, true) > 0)
-        {
+        if !fits_a_node(want, has, found) {
             continue;
         }
-        let mut most = Amount::default();
-        for node in &nodes {
-            most.memory_mib = most.memory_mib.max(node.all.memory_mib);
-            most.vcores = most.vcores.max(node.all.vcores);
-            for (name, count) in &node.all.others {
-                let there = most.others.entry(name.clone()).or_default();
-                *there = (*there).max(*count);
-            }
-        }
-        let places = super::room::places(nodes.len(), &want.label);
-        match exceeds(&want.each, &most) {
-            Some((thing, asked, there)) => found.refuse(
-                format!(
-                    "{who} asks for containers of {asked}, and the largest of {places} has {there}"
-                ),
-                format!("lower `{key}.{thing}`"),
-            ),
-            None => found.refuse(
-                format!(
-                    "{who} asks for containers of {}, and none of {places} has all of that",
-                    want.each
-                ),
-                "`ydl nodes` shows what each node has",
-            ),
+        let over = has.largest.as_ref();
+        let over = over.and_then(|largest| exceeds(&want.each, largest));
+        if let Some((thing, asked, there)) = over {
+            found.refuse(
+                format!("{who} asks for containers of {asked}, and the largest the cluster gives has {there}"),
+                format!("lower `{key}.{thing}`, or have an administrator raise the scheduler's maximum"),
+            );
         }
     }
+}
+
+/// Whether there is a node that could hold one of them, or no node at all, which is said elsewhere.
+fn fits_a_node(want: &Want, has: &Has, found: &mut Findings) -> bool {
+    let (who, key) = (&want.who, &want.key);
+    let nodes: Vec<_> = has
+        .nodes
+        .iter()
+        .filter(|node| want.takes(node, has))
+        .collect();
+    let holds = |node: &&Node| node.all.holds(&want.each, true) > 0;
+    if nodes.is_empty() || nodes.iter().any(holds) {
+        return true;
+    }
+    let mut most = Amount::default();
+    for node in &nodes {
+        most.memory_mib = most.memory_mib.max(node.all.memory_mib);
+        most.vcores = most.vcores.max(node.all.vcores);
+        for (name, count) in &node.all.others {
+            let there = most.others.entry(name.clone()).or_default();
+            *there = (*there).max(*count);
+        }
+    }
+    let places = super::room::places(nodes.len(), &want.label);
+    match exceeds(&want.each, &most) {
+        Some((thing, asked, there)) => found.refuse(
+            format!(
+                "{who} asks for containers of {asked}, and the largest of {places} has {there}"
+            ),
+            format!("lower `{key}.{thing}`"),
+        ),
+        None => found.refuse(
+            format!(
+                "{who} asks for containers of {}, and none of {places} has all of that",
+                want.each
+            ),
+            "`ydl nodes` shows what each node has",
+        ),
+    }
+    false
 }
 
 /// What of it is more than there is, with both numbers.
