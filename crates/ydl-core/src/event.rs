@@ -69,6 +69,8 @@ pub enum Event {
         container: ContainerId,
         /// Why, in one sentence.
         why: String,
+        /// Whether its node is at fault, so that another might do better.
+        node: bool,
     },
     /// The program runs.
     Started {

@@ -28,6 +28,8 @@ pub const CERTIFICATE_FILE: &str = "YDL_CERTIFICATE_FILE";
 pub const CHECKPOINT: &str = "YDL_CHECKPOINT";
 /// The container's id; also how processes of a container are told from others.
 pub const CONTAINER: &str = "YDL_CONTAINER";
+/// The devices of a node, said by its administrator; otherwise they are looked for.
+pub const GPUS: &str = "YDL_GPUS";
 /// Begins the name of each port the role asked for: `YDL_PORT_HTTP`.
 pub const PORT_PREFIX: &str = "YDL_PORT_";
 

@@ -7,6 +7,7 @@ pub mod backend;
 pub mod cli;
 pub mod commands;
 pub mod env;
+pub mod gpus;
 pub mod hdfs;
 pub mod jobfile;
 pub mod jobs;

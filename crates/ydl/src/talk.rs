@@ -55,6 +55,8 @@ pub enum AgentReport {
     Unready {
         /// Why.
         why: String,
+        /// Whether another node might do better.
+        node: bool,
     },
     /// The program runs.
     Started {

@@ -13,7 +13,7 @@ fn local(root: &Path, job: &str) -> Local {
     let offer = Offer {
         memory_mib: 1024,
         vcores: 4,
-        gpus: vec![0],
+        gpus: vec![format!("backend-{}", std::process::id())],
     };
     let dir = JobDir::at(root.join("jobs").join(job));
     let secret = Arc::new(Secret::random().unwrap());

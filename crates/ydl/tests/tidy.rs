@@ -16,6 +16,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         &[
             "backend",
             "cli",
+            "gpus",
             "hdfs",
             "jobfile",
             "jobs",
@@ -36,13 +37,15 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("logs", &[]),
     // The master knows agents only by what they say.
     ("master", &["agent", "backend", "hdfs", "jobs"]),
-    ("backend", &["agent", "hdfs", "jobs"]),
+    ("backend", &["agent", "gpus", "hdfs", "jobs"]),
     // The agent knows nobody but the master's address.
-    ("agent", &["hdfs", "jobs", "logs"]),
+    ("agent", &["gpus", "hdfs", "jobs", "logs"]),
     ("wire", &[]),
     // What agents measure is part of what they say.
     ("talk", &["agent"]),
     ("os", &[]),
+    // Devices of this node; whoever hands them out may use it.
+    ("gpus", &[]),
     // Files in HDFS; whoever talks to a cluster may use it.
     ("hdfs", &[]),
     ("stage", &["hdfs", "jobs"]),

@@ -49,6 +49,7 @@ impl Job {
         &mut self,
         container: &ContainerId,
         why: String,
+        node: bool,
         out: &mut Vec<Action>,
     ) {
         let Some(key) = self.heard_from(container) else {
@@ -59,7 +60,11 @@ impl Job {
             | Place::Joining { .. }
             | Place::Ready { .. }
             | Place::Rewinding { .. } => {
-                self.on_fault(key, Ending::Unready { why }, Gone::AgentAlive, out);
+                let ending = match node {
+                    true => Ending::NodeFault { why },
+                    false => Ending::Unready { why },
+                };
+                self.on_fault(key, ending, Gone::AgentAlive, out);
             }
             // Said before it was told to run or to stop, or said twice.
             Place::Starting { .. }

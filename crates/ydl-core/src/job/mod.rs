@@ -189,7 +189,11 @@ impl Job {
                 round,
                 endpoint,
             } => self.on_ready(&container, round, endpoint, out),
-            Event::Unready { container, why } => self.on_unready(&container, why, out),
+            Event::Unready {
+                container,
+                why,
+                node,
+            } => self.on_unready(&container, why, node, out),
             Event::Started { container, round } => self.on_started(&container, round, out),
             Event::Exited {
                 container,

@@ -9,7 +9,7 @@ mod policy;
 mod role;
 
 pub use check::{Complaint, MOST_TASKS};
-pub use place::{Keytab, MasterSpec, OnCluster, Placement};
+pub use place::{GpuAssignment, Keytab, MasterSpec, OnCluster, Placement};
 pub use policy::{Backoff, Blame, Completion, Deadlines, Gang, MemoryGrowth, Restart, Scope};
 pub use role::{Command, Memory, Resources, RoleSpec};
 

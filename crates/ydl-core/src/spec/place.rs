@@ -10,6 +10,9 @@ pub struct OnCluster {
     pub queue: Option<String>,
     /// The label of its nodes; a role's own wins.
     pub node_label: Option<String>,
+    /// Who gives tasks their GPUs.
+    #[serde(default)]
+    pub gpu_assignment: GpuAssignment,
     /// Words to find it by.
     pub tags: Vec<String>,
     /// Among the jobs of a queue the highest goes first.
@@ -26,6 +29,17 @@ pub struct OnCluster {
     pub keytab: Option<Keytab>,
     /// Its master.
     pub master: MasterSpec,
+}
+
+/// Who decides which GPUs a task has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum GpuAssignment {
+    /// The cluster counts them, and its nodes hand them out.
+    #[default]
+    ByCluster,
+    /// The cluster knows nothing of them: agents on a node agree among each other.
+    ByAgent,
 }
 
 /// A key with which new tickets are had.

@@ -674,6 +674,28 @@ fn an_agent_that_cannot_get_ready_is_counted_once_however_often_it_says_so() {
 }
 
 #[test]
+fn a_node_on_which_an_agent_cannot_get_ready_is_avoided_and_the_task_is_not_blamed() {
+    check(
+        "
+        role worker 1 limit=0
+        nodes 4
+        granted c1 worker
+        launched c1
+        unfit c1 no GPU is free
+        saved c1
+        states",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            · worker:0 could not run on its node: no GPU is free on `n1` (attempt 1); it starts again
+            · node `n1` is avoided for a while: worker:0 could not run on its node: no GPU is free
+            tell c1: stop
+            release c1
+            worker:0 asked"#]],
+    );
+}
+
+#[test]
 fn a_task_that_never_ran_does_not_disturb_those_who_run() {
     check(
         "

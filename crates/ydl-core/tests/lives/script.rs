@@ -262,9 +262,10 @@ impl Life {
                 },
                 container,
             },
-            "unready" => Event::Unready {
+            "unready" | "unfit" => Event::Unready {
                 container,
                 why: rest(2),
+                node: at(0) == "unfit",
             },
             "started" => Event::Started {
                 round: at(2).parse().unwrap_or_else(|_| self.round(at(1))),

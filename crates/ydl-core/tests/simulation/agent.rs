@@ -400,7 +400,9 @@ impl World {
         }
         agent.ready = round;
         let report = if unready {
-            Report::Unready
+            Report::Unready {
+                node: at.is_multiple_of(2),
+            }
         } else {
             Report::Ready { round }
         };

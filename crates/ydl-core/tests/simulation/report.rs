@@ -16,7 +16,7 @@ pub enum Fate {
 #[derive(Clone, Debug)]
 pub enum Report {
     Ready { round: u32 },
-    Unready,
+    Unready { node: bool },
     Started { round: u32 },
     Exited { round: u32, exit: Exit },
     Saved { error: Option<String> },
@@ -34,9 +34,10 @@ impl Report {
                 container,
                 round,
             },
-            Report::Unready => Event::Unready {
+            Report::Unready { node } => Event::Unready {
                 container,
                 why: "no port is free".into(),
+                node,
             },
             Report::Started { round } => Event::Started { container, round },
             Report::Exited { round, exit } => Event::Exited {

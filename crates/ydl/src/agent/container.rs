@@ -95,6 +95,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let sent = Delivered {
             setting: Setting {
+                gpus: None,
                 job: PathBuf::new(),
                 container: ContainerId::from("container_7"),
                 master: "10.0.0.1:4000".into(),

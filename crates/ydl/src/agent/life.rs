@@ -13,6 +13,7 @@ mod wishes;
 
 use super::{
     carry::Carrier,
+    devices::Devices,
     exec::Refusal,
     ports::Hold,
     program::{Program, StartError},
@@ -76,6 +77,7 @@ pub(super) struct Agent {
     signalled: bool,
     /// It ends because it has not heard from its master: how its program ends is its own doing, and no news.
     cut_off: bool,
+    devices: Devices,
     meter: Meter,
     usage: Option<Usage>,
 }

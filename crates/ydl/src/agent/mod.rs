@@ -2,6 +2,7 @@
 
 mod carry;
 mod container;
+mod devices;
 pub mod exec;
 pub mod keeper;
 pub mod keeping;
@@ -34,7 +35,7 @@ pub fn run(dir: Option<PathBuf>) -> ExitCode {
         Ok(runtime) => {
             let lived = runtime.block_on(async {
                 let dir = dir.map_or_else(container::arrive, Ok)?;
-                life::Agent::new(dir)?.live().await
+                life::Agent::new(dir).await?.live().await
             });
             // Outputs that are still being copied when the agent must go are not waited for.
             runtime.shutdown_background();

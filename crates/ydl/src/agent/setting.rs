@@ -27,6 +27,18 @@ pub struct Setting {
     /// The job's directory in HDFS, where a cluster has one.
     #[serde(default)]
     pub staging: Option<String>,
+    /// GPUs it finds by itself; nothing where whoever started it has seen to that.
+    #[serde(default)]
+    pub gpus: Option<FindGpus>,
+}
+
+/// GPUs that an agent finds on its node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FindGpus {
+    /// So many.
+    pub count: u32,
+    /// Whether the cluster has counted them. What its nodes show the container then stands.
+    pub counted: bool,
 }
 
 /// The name under which [`Delivered`] travels among the credentials of a container on a cluster.

@@ -1,6 +1,7 @@
 //! What a program finds around it: its directory, its files, its variables, its logs.
 
 use super::{
+    devices::Devices,
     output::{OutputSpec, Rotation},
     program::ProgramSpec,
     setting::{PROGRAM_CREDENTIALS, PROGRAM_TOKEN, Setting},
@@ -50,6 +51,7 @@ impl Surroundings {
     pub(super) fn prepare(
         &mut self,
         setting: &Setting,
+        devices: &Devices,
         submitted: &Submitted,
         run: &Run,
     ) -> Result<(ProgramSpec, OutputSpec), String> {
@@ -62,6 +64,8 @@ impl Surroundings {
             .map_err(|e| format!("cannot lay out the job's files: {e}"))?;
         let set_up = spec.framework.set_up(&run.cluster, &run.task, run.attempt);
         let mut env = self.variables(setting, submitted, run)?;
+        let devices = devices.variables.iter();
+        env.extend(devices.map(|(name, value)| ((*name).to_owned(), value.clone())));
         env.extend(set_up.env);
         env.extend(spec.env.clone());
         env.extend(role.env.clone());

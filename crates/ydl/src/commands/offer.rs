@@ -1,6 +1,11 @@
 //! How much of this machine a job may use.
 
-use crate::{backend::local::count_gpus, jobfile::size_mib, jobs::Offer, report::Report};
+use crate::{
+    gpus::{Device, devices},
+    jobfile::size_mib,
+    jobs::Offer,
+    report::Report,
+};
 use std::{fs, thread};
 
 /// Virtual cores are shares, not processors: most tasks wait for each other much of the time.
@@ -41,9 +46,9 @@ pub fn offer(flag: Option<&str>) -> Result<Offer, Report> {
     })
 }
 
-fn offered_gpus(wanted: Option<u32>) -> Result<Vec<u32>, Report> {
+fn offered_gpus(wanted: Option<u32>) -> Result<Vec<String>, Report> {
     let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
-    let there = visible_gpus(count_gpus(), visible.as_deref());
+    let there = visible_gpus(devices(), visible.as_deref());
     match wanted {
         Some(n) if n as usize > there.len() => Err(Report::bad_input(format!(
             "--offer gpus={n}: this machine has {}",
@@ -55,20 +60,22 @@ fn offered_gpus(wanted: Option<u32>) -> Result<Vec<u32>, Report> {
 }
 
 /// The devices that whoever starts us may use: a scheduler or an administrator may have given them a part only.
-fn visible_gpus(count: u32, visible: Option<&str>) -> Vec<u32> {
-    let all = 0..count;
+fn visible_gpus(all: Vec<Device>, visible: Option<&str>) -> Vec<String> {
     let Some(visible) = visible else {
-        return all.collect();
+        return all.into_iter().map(|device| device.name).collect();
     };
-    let named = visible.split(',').map(|name| name.trim().parse().ok());
+    let find = |name: &str| {
+        all.iter()
+            .find(|device| device.name == name || device.key == name)
+    };
     // As CUDA reads it: what follows the first name that is no device is ignored.
-    let mut devices: Vec<u32> = Vec::new();
-    for device in named.map_while(|device| device.filter(|device| all.contains(device))) {
-        if !devices.contains(&device) {
-            devices.push(device);
+    let mut names: Vec<String> = Vec::new();
+    for device in visible.split(',').map_while(|name| find(name.trim())) {
+        if !names.contains(&device.name) {
+            names.push(device.name.clone());
         }
     }
-    devices
+    names
 }
 
 fn machine_vcores() -> u32 {
@@ -89,11 +96,13 @@ mod tests {
 
     #[test]
     fn only_devices_that_may_be_seen_are_offered() {
-        assert_eq!(visible_gpus(4, None), [0, 1, 2, 3]);
-        assert_eq!(visible_gpus(4, Some("2, 0,2")), [2, 0]);
-        assert_eq!(visible_gpus(4, Some("1,-1,0")), [1]);
-        for none in ["", "-1", "9", "GPU-1f"] {
-            assert!(visible_gpus(4, Some(none)).is_empty(), "{none}");
+        let all = || -> Vec<Device> { (0..4).map(|n| Device::counted(&format!("d{n}"))).collect() };
+        let offered = |visible| visible_gpus(all(), visible);
+        assert_eq!(offered(None), ["d0", "d1", "d2", "d3"]);
+        assert_eq!(offered(Some("d2, d0,d2")), ["d2", "d0"]);
+        assert_eq!(offered(Some("d1,-1,d0")), ["d1"]);
+        for none in ["", "-1", "d9", "GPU-1f"] {
+            assert!(offered(Some(none)).is_empty(), "{none}");
         }
     }
 }

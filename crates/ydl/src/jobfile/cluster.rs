@@ -1,17 +1,22 @@
 //! Reading what only a cluster understands. One machine checks it, too, and otherwise has no use for it.
 
 use super::{
-    fields::{Map, Reader, count},
+    fields::{Map, Reader, choice, count},
     files::{absolute, hdfs_url},
     units::{Refusal, size_mib},
 };
 use crate::os::reason;
 use std::{collections::BTreeMap, fs::File};
-use ydl_core::spec::{Keytab, MasterSpec, OnCluster, Placement};
+use ydl_core::spec::{GpuAssignment, Keytab, MasterSpec, OnCluster, Placement};
 
 /// What a ResourceManager takes.
 const TAGS_MAX: usize = 10;
 const TAG_LETTERS_MAX: usize = 100;
+
+const GPU_ASSIGNMENTS: [(&str, GpuAssignment); 2] = [
+    ("by-cluster", GpuAssignment::ByCluster),
+    ("by-agent", GpuAssignment::ByAgent),
+];
 
 impl Reader {
     pub fn on_cluster(&mut self, map: &Map, base: &str) -> OnCluster {
@@ -19,6 +24,9 @@ impl Reader {
         OnCluster {
             queue: self.value(map, "queue", word),
             node_label: self.value(map, "node_label", word),
+            gpu_assignment: self
+                .value(map, "gpu_assignment", choice(&GPU_ASSIGNMENTS))
+                .unwrap_or_default(),
             tags: self.tags(map),
             priority: self.value(map, "priority", priority),
             viewers,

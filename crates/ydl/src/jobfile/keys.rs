@@ -547,6 +547,14 @@ pub const KEYS: &[Key] = &[
         &["label", "node_labels"],
     ),
     key(
+        "gpu_assignment",
+        "`by-cluster` or `by-agent`",
+        "`by-cluster`",
+        "by-agent",
+        "Who gives tasks their GPUs on a cluster. `by-cluster`: it counts `yarn.io/gpu`. `by-agent`: it does not, \
+         and agents on a node agree which task has which device; `node_label` leads them to nodes that have some.",
+    ),
+    key(
         "tags",
         "list of texts",
         "none",

@@ -7,7 +7,7 @@ use super::{
 use std::{collections::BTreeMap, fmt::Write};
 use ydl_core::{
     JobSpec, Span,
-    spec::{Backoff, Command, Environment, OnCluster, Placement, RoleSpec},
+    spec::{Backoff, Command, Environment, GpuAssignment, OnCluster, Placement, RoleSpec},
 };
 
 /// The job with every default filled in.
@@ -166,6 +166,9 @@ impl Page {
     fn on_cluster(&mut self, on: &OnCluster) {
         for (key, value) in [("queue", &on.queue), ("node_label", &on.node_label)] {
             self.maybe(0, key, value.as_deref());
+        }
+        if on.gpu_assignment == GpuAssignment::ByAgent {
+            self.line(0, "gpu_assignment", "by-agent");
         }
         self.words(0, "tags", &on.tags);
         if let Some(priority) = on.priority {

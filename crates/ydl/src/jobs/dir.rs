@@ -95,8 +95,8 @@ pub struct Offer {
     pub memory_mib: u64,
     /// Virtual cores.
     pub vcores: u32,
-    /// Graphics processors, by their index on this machine.
-    pub gpus: Vec<u32>,
+    /// GPUs, as `CUDA_VISIBLE_DEVICES` names them.
+    pub gpus: Vec<String>,
 }
 
 /// Where a master is. Written by the master when it listens.

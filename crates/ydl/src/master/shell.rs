@@ -292,7 +292,11 @@ impl<B: Backend, D: Diary> Master<B, D> {
                     round,
                     endpoint,
                 },
-                AgentReport::Unready { why } => Event::Unready { container, why },
+                AgentReport::Unready { why, node } => Event::Unready {
+                    container,
+                    why,
+                    node,
+                },
                 AgentReport::Started { round } => Event::Started { container, round },
                 AgentReport::Exited { round, exit } => Event::Exited {
                     container,

@@ -5,7 +5,10 @@ use super::{
     queue, room, sizes,
 };
 use std::{collections::BTreeMap, fmt};
-use ydl_core::{JobSpec, spec::Memory};
+use ydl_core::{
+    JobSpec,
+    spec::{GpuAssignment, Memory, Resources},
+};
 
 /// Something the cluster cannot do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -188,6 +191,14 @@ fn wants<'a>(spec: &'a JobSpec, queue: Option<&Queue>) -> Vec<Want<'a>> {
         attributes: None,
         is_master: true,
     };
+    // What agents find by themselves the cluster does not count.
+    let counted = |size: &Resources| match on.gpu_assignment {
+        GpuAssignment::ByCluster => size.clone(),
+        GpuAssignment::ByAgent => Resources {
+            gpus: 0,
+            ..size.clone()
+        },
+    };
     let roles = spec.roles.iter().map(|role| {
         let key = format!("roles.{}", role.name);
         let (label, label_key) = label(&role.placement.node_label, &key);
@@ -195,7 +206,7 @@ fn wants<'a>(spec: &'a JobSpec, queue: Option<&Queue>) -> Vec<Want<'a>> {
             who: format!("role `{}`", role.name),
             key,
             count: u64::from(role.instances),
-            each: Amount::of(&role.resources),
+            each: Amount::of(&counted(&role.resources)),
             label,
             label_key,
             most_per_node: role.placement.most_per_node,

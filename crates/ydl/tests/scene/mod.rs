@@ -170,6 +170,7 @@ impl Scene {
             master: address,
             host: "127.0.0.1".to_owned(),
             staging: None,
+            gpus: None,
         };
         let log = std::fs::File::create(dir.path().join("agent.log")).expect("a log");
         let mut agent = Command::new(env!("CARGO_BIN_EXE_ydl"));

@@ -4,6 +4,7 @@ use super::{Agent, reach::Reach, wishes::Turns};
 use crate::{
     agent::{
         carry::Carrier,
+        devices::Devices,
         measure::Meter,
         setting::{self, Setting},
         surroundings::Surroundings,
@@ -15,7 +16,7 @@ use crate::{
 use std::{path::PathBuf, sync::Arc};
 
 impl Agent {
-    pub(in crate::agent) fn new(dir: PathBuf) -> Result<Agent, String> {
+    pub(in crate::agent) async fn new(dir: PathBuf) -> Result<Agent, String> {
         let told = |what: &str, why: &dyn std::fmt::Display| format!("cannot read {what}: {why}");
         let setting = Setting::read(&dir).map_err(|e| told("the agent's setting", &e))?;
         let job = JobDir::at(&setting.job);
@@ -36,10 +37,11 @@ impl Agent {
             reach.look_out(Arc::clone(&started), staging.clone());
             carrier = Some(started);
         }
-        let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
+        let devices = Devices::find(setting.gpus).await;
         Ok(Agent {
             surroundings: Surroundings::new(dir, job),
-            meter: Meter::new(std::process::id(), visible.as_deref()),
+            meter: Meter::new(std::process::id(), devices.visible().as_deref()),
+            devices,
             setting,
             submitted,
             reach,

@@ -130,9 +130,9 @@ impl Agent {
     pub(super) fn start(&mut self, run: Run) {
         self.ran = run.round;
         self.meter.begin();
-        let prepared = self
-            .surroundings
-            .prepare(&self.setting, &self.submitted, &run);
+        let prepared =
+            self.surroundings
+                .prepare(&self.setting, &self.devices, &self.submitted, &run);
         let mut doing = Doing {
             task: run.task,
             attempt: run.attempt,

@@ -1,4 +1,4 @@
-//! Getting ready for a round: the ports are taken and held.
+//! Getting ready for a round: the ports are taken and held, the devices are there.
 
 use super::Agent;
 use crate::{
@@ -29,9 +29,13 @@ impl Agent {
             .ready
             .as_ref()
             .is_some_and(|old| old.ports == ready.ports && old.slot == slot);
-        let report = match self.take_ports(&ready.ports, slot, held) {
-            Ok(endpoint) => AgentReport::Ready { round, endpoint },
-            Err(why) => AgentReport::Unready { why },
+        let report = match (
+            self.devices.short.clone(),
+            self.take_ports(&ready.ports, slot, held),
+        ) {
+            (None, Ok(endpoint)) => AgentReport::Ready { round, endpoint },
+            (None, Err(why)) => AgentReport::Unready { why, node: false },
+            (Some(why), _) => AgentReport::Unready { why, node: true },
         };
         // Said once for this round, whichever it is; the master decides what follows.
         self.ready = Some(ready);

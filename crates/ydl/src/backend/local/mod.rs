@@ -1,18 +1,17 @@
 //! This machine as one node: its memory, cores and GPUs counted, its containers plain processes.
 //!
 //! * `mod.rs` (here): grants, launches and ends. * `room`: what is left of the machine.
-//! * `gpus`: devices handed out to one job at a time. * `limit`: memory limits, as a NodeManager keeps them.
+//! * `limit`: memory limits, as a NodeManager keeps them.
 
-mod gpus;
 mod limit;
 mod room;
 
-pub use gpus::count as count_gpus;
 pub use room::{Misfit, complaint};
 
 use super::{Backend, Deposed, Launch};
 use crate::{
     env,
+    gpus::{self, Device, Pool, Short},
     jobs::{JobDir, Offer},
     os::{
         children,
@@ -21,7 +20,6 @@ use crate::{
     },
     wire::secret::{Scope, Secret},
 };
-use gpus::Gpus;
 use limit::Overrun;
 use room::Room;
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit, setrlimit};
@@ -58,7 +56,9 @@ pub struct Local {
     secret: Arc<Secret>,
     binary: PathBuf,
     room: Room,
-    gpus: Gpus,
+    gpus: Pool,
+    /// Why devices are waited for, as last told.
+    short: Option<Short>,
     node: NodeName,
     wanted: Asks,
     granted: u64,
@@ -75,7 +75,7 @@ pub struct Local {
 #[derive(Debug)]
 struct Container {
     resources: ydl_core::spec::Resources,
-    gpus: Vec<u32>,
+    gpus: Vec<String>,
     /// The agent's process, once it runs. Not its pid alone: it is reaped before its end is known here.
     agent: Option<Identity>,
     /// Why it was killed, if it was.
@@ -94,7 +94,14 @@ impl Local {
         let mut look = interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Ok(Local {
-            gpus: Gpus::new(&job, &offer.gpus),
+            gpus: Pool::new(
+                offer
+                    .gpus
+                    .iter()
+                    .map(|name| Device::counted(name))
+                    .collect(),
+            ),
+            short: None,
             room: Room::new(offer),
             node: NodeName::from(hostname()),
             binary: std::env::current_exe()?,
@@ -117,8 +124,15 @@ impl Local {
         let mut grants = Vec::new();
         for ask in &mut self.wanted.asks {
             while ask.count > 0 && self.room.fits(&ask.resources) {
-                let Some(gpus) = self.gpus.take(ask.resources.gpus) else {
-                    break;
+                let gpus = match self.gpus.take(ask.resources.gpus) {
+                    Ok(gpus) => gpus,
+                    Err(short) => {
+                        if self.short.as_ref() != Some(&short) {
+                            tracing::info!("a task of role `{}` waits: {short}", ask.role);
+                        }
+                        self.short = Some(short);
+                        break;
+                    }
                 };
                 self.room.take(&ask.resources);
                 self.granted += 1;
@@ -156,15 +170,15 @@ impl Local {
             master: self.master.clone(),
             host: HOST_IP.to_string(),
             staging: None,
+            gpus: None,
         }
         .write(&dir, |scope: Scope| self.secret.token(&scope))?;
         let mut command = std::process::Command::new(&self.binary);
         command.arg("agent").arg(&dir).current_dir(&dir);
         command.env(env::CONTAINER, container.as_str());
-        if let Some(visible) = self.gpus.visible(&held.gpus) {
-            command
-                .env("CUDA_VISIBLE_DEVICES", visible)
-                .env("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
+        // Where there are GPUs, a task without any sees none.
+        if !self.gpus.is_empty() {
+            command.envs(gpus::variables(&held.gpus));
         }
         let log = std::fs::File::create(dir.join("agent.log"))?;
         command

@@ -2,7 +2,7 @@
 
 use super::{News, ends, setting::YarnSetting};
 use crate::{
-    agent::setting::{DELIVERED, Delivered, Setting},
+    agent::setting::{DELIVERED, Delivered, FindGpus, Setting},
     jobs::Content,
     report::Report,
     wire::secret::{Scope, Secret},
@@ -20,7 +20,7 @@ use tokio::{
 };
 use yarn_native::{
     credentials::{Credentials, Format},
-    node::{NodeError, Nodes, RefusalKind, Start},
+    node::{self, NodeError, Nodes, RefusalKind},
     types::{
         Access, Container, ContainerId, LaunchContext, LocalResource, LocalResourceKind, NodeId,
         Visibility,
@@ -37,6 +37,14 @@ const TOGETHER_MAX: usize = 64;
 const START_MAX: Duration = Duration::from_secs(60);
 /// Pause before a node is tried again that did not take what it was shown.
 const PAUSE: Duration = Duration::from_millis(500);
+
+/// An agent that is to be started.
+#[derive(Debug)]
+pub(super) struct Start {
+    pub(super) container: Container,
+    /// GPUs of its task.
+    pub(super) gpus: FindGpus,
+}
 
 /// What all agents of a job have in common.
 pub(super) struct Launcher {
@@ -70,7 +78,7 @@ impl Launcher {
     }
 
     /// Starts agents in containers until nobody can ask for more.
-    pub(super) async fn run(self, mut orders: UnboundedReceiver<Container>) {
+    pub(super) async fn run(self, mut orders: UnboundedReceiver<Start>) {
         let this = Arc::new(self);
         let mut calls = JoinSet::new();
         let mut batch = Vec::new();
@@ -84,15 +92,15 @@ impl Launcher {
                     tracing::error!("a launch broke off: {error}");
                 },
             }
-            let mut by_node: BTreeMap<NodeId, Vec<Container>> = BTreeMap::new();
-            for container in batch.drain(..) {
-                let on_node = by_node.entry(container.node.clone()).or_default();
-                on_node.push(container);
+            let mut by_node: BTreeMap<NodeId, Vec<Start>> = BTreeMap::new();
+            for start in batch.drain(..) {
+                let on_node = by_node.entry(start.container.node.clone()).or_default();
+                on_node.push(start);
             }
-            for (node, containers) in by_node {
-                let mut containers = containers.into_iter().peekable();
-                while containers.peek().is_some() {
-                    let some: Vec<_> = containers.by_ref().take(TOGETHER_MAX).collect();
+            for (node, starts) in by_node {
+                let mut starts = starts.into_iter().peekable();
+                while starts.peek().is_some() {
+                    let some: Vec<_> = starts.by_ref().take(TOGETHER_MAX).collect();
                     calls.spawn(this.clone().start(node.clone(), some));
                 }
             }
@@ -100,11 +108,11 @@ impl Launcher {
     }
 
     /// Starts agents on one node; each is told of.
-    async fn start(self: Arc<Self>, node: NodeId, containers: Vec<Container>) {
+    async fn start(self: Arc<Self>, node: NodeId, starts: Vec<Start>) {
         let deadline = Instant::now() + self.within;
         let mut waiting = Vec::new();
-        for container in containers {
-            match self.context(&container) {
+        for Start { container, gpus } in starts {
+            match self.context(&container, gpus) {
                 Some(context) => waiting.push((container, context)),
                 None => self.failed(container.id, "it cannot have a token".to_owned()),
             }
@@ -112,7 +120,7 @@ impl Launcher {
         while !waiting.is_empty() {
             let starts = waiting
                 .iter()
-                .map(|(container, launch)| Start { container, launch });
+                .map(|(container, launch)| node::Start { container, launch });
             let starts: Vec<_> = starts.collect();
             let again = Instant::now() + PAUSE < deadline;
             match self.nodes.start(&node, &starts, deadline).await {
@@ -164,7 +172,7 @@ impl Launcher {
     }
 
     /// What is started in one container: the same everywhere but for what its agent alone may know.
-    fn context(&self, container: &Container) -> Option<LaunchContext> {
+    fn context(&self, container: &Container, gpus: FindGpus) -> Option<LaunchContext> {
         let id = container.id.to_string();
         let token = |scope| Some(self.secret.token(&scope)?.as_str().to_owned());
         let delivered = Delivered {
@@ -176,6 +184,7 @@ impl Launcher {
                 master: self.master.clone(),
                 host: container.node.host.clone(),
                 staging: Some(self.staging.clone()),
+                gpus: Some(gpus),
             },
         };
         let mut credentials = self.credentials.clone();

@@ -3,10 +3,11 @@
 //! * `mod.rs` (here): the door between the master's loop and what runs beside it.
 //! * `setting`: what a master knows when it begins. * `register`: its first words, and what an earlier one has left.
 //! * `line`: beat after beat with the ResourceManager. * `pace`: how often. * `wants`, `constrained`: what is asked
-//!   for. * `hosts`: where. * `size`: how large. * `ends`: how containers ended. * `launch`: agents on their nodes.
+//!   for. * `hosts`: where. * `size`: how large. * `gpus`: whose they are. * `ends`: how containers ended. * `launch`: agents on their nodes.
 
 mod constrained;
 mod ends;
+mod gpus;
 mod hosts;
 mod launch;
 mod line;
@@ -20,7 +21,8 @@ pub(crate) use ends::inexecutable;
 pub use setting::YarnSetting;
 
 use super::{Backend, Deposed, Launch};
-use launch::Launcher;
+use gpus::Gpus;
+use launch::{Launcher, Start};
 use line::{Command, Line, Verdict};
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -61,7 +63,7 @@ enum News {
 #[derive(Debug)]
 pub struct Yarn {
     commands: UnboundedSender<Command>,
-    launches: UnboundedSender<Container>,
+    launches: UnboundedSender<Start>,
     news: UnboundedReceiver<News>,
     line: Option<JoinHandle<Verdict>>,
     launcher: JoinHandle<()>,
@@ -76,11 +78,18 @@ pub struct Yarn {
     /// A grant was dealt with, and what is wanted was not said since: what the master knew then. The line has counted
     /// the grant; that as many are wanted as before has to be said again.
     unsaid: Option<Beat>,
+    gpus: Gpus,
     logs: String,
 }
 
 impl Yarn {
-    fn begin(line: Line, launcher: Launcher, news: UnboundedReceiver<News>, logs: String) -> Yarn {
+    fn begin(
+        line: Line,
+        launcher: Launcher,
+        news: UnboundedReceiver<News>,
+        gpus: Gpus,
+        logs: String,
+    ) -> Yarn {
         let (commands, obeyed) = unbounded_channel();
         let (launches, orders) = unbounded_channel();
         Yarn {
@@ -95,6 +104,7 @@ impl Yarn {
             granted: BTreeMap::new(),
             wanted: Asks::default(),
             unsaid: None,
+            gpus,
             logs,
         }
     }
@@ -132,6 +142,7 @@ impl Yarn {
 impl Backend for Yarn {
     fn want(&mut self, asks: Asks) {
         self.unsaid = None;
+        let asks = self.gpus.asked(asks);
         self.wanted = asks.clone();
         self.command(Command::Want(asks, self.seen));
     }
@@ -139,8 +150,12 @@ impl Backend for Yarn {
     fn launch(&mut self, container: ContainerId, launch: Launch) {
         tracing::debug!(%container, task = %launch.task, size = %launch.resources, "launch");
         if let Some(granted) = self.dispose(&container) {
+            let gpus = self.gpus.of_role(&launch.task.role);
             // The launcher ends only with this.
-            let _ = self.launches.send(granted);
+            let _ = self.launches.send(Start {
+                container: granted,
+                gpus,
+            });
         }
     }
 

@@ -3,6 +3,7 @@
 use super::{
     News, Yarn,
     constrained::Constrained,
+    gpus::Gpus,
     hosts::Hosts,
     launch::Launcher,
     line::{Held, Line, QUESTION_MAX, Verdict},
@@ -45,7 +46,8 @@ impl Yarn {
         let live = recovered(&mut line, &registered, &setting).await?;
         let launcher = Launcher::new(&setting, line.nodes.clone(), news)?;
         let logs = format!("{}/logs", setting.staged.dir);
-        Ok((Yarn::begin(line, launcher, heard, logs), live))
+        let gpus = Gpus::of(&setting.spec);
+        Ok((Yarn::begin(line, launcher, heard, gpus, logs), live))
     }
 }
 
