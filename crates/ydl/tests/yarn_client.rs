@@ -238,8 +238,8 @@ fn a_job_is_submitted_followed_and_found_again() {
         format!("logs:    ydl logs {id}    ({home}/.ydl/jobs/{id}/logs)\n"),
         format!("output:  out/ → {home}/left/{{role}}-{{index}}\n"),
         "used:    ".to_owned(),
-        " GiB·minutes, ".to_owned(),
-        " vcore·minutes\n".to_owned(),
+        " GiB·seconds, ".to_owned(),
+        " vcore·seconds\n".to_owned(),
     ] {
         let Some((_, after)) = rest.split_once(line.as_str()) else {
             panic!("no `{line}` in {ran:#?}");

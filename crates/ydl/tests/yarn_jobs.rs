@@ -313,7 +313,7 @@ fn a_full_queue_is_waited_for_until_the_deadline() {
         "{ran:#?}"
     );
     let told =
-        "0 of 1 containers allocated; 0 of 1 task ready; waiting: 1 × `worker` for a container\n";
+        "0 of 1 containers allocated; 0 tasks running; waiting: 1 × `worker` for a container\n";
     assert!(ran.err.contains(told), "{ran:#?}");
     // There is no room for the master either.
     let ran = other.submit(

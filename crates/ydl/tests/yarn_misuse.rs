@@ -35,7 +35,8 @@ fn alone() -> (&'static Cluster, RwLockWriteGuard<'static, ()>) {
 }
 
 /// Two nodes of 4 GiB and two ResourceManagers. Of the queues, `tiny` never has more than a tenth, `stopped` takes no
-/// jobs, `closed` none of ordinary users, and below `users` queues are made as they are needed.
+/// jobs, `closed` none of ordinary users, below `users` queues are made as they are needed, and what `loan` has beyond a
+/// tenth others take back.
 fn cluster() -> &'static Cluster {
     let options = Options {
         nodes: 2,
@@ -44,10 +45,12 @@ fn cluster() -> &'static Cluster {
         queues: vec![
             Queue::new("default", 50),
             Queue::new("tiny", 10),
-            Queue::new("stopped", 10),
-            Queue::new("closed", 10),
+            Queue::new("stopped", 5),
+            Queue::new("closed", 5),
             Queue::new("users", 20),
+            Queue::new("loan", 10),
         ],
+        preemption: Some(Duration::from_secs(1)),
         users: vec!["alice".into(), "foreign".into(), "poor".into()],
         rm_ha: Some(Failover::Manual),
         expiry: Duration::from_secs(120),
@@ -64,6 +67,7 @@ fn cluster() -> &'static Cluster {
         ("stopped.acl_submit_applications", "*"),
         ("closed.acl_submit_applications", own),
         ("users.acl_submit_applications", "*"),
+        ("loan.acl_submit_applications", "*"),
         ("tiny.maximum-capacity", "10"),
         ("stopped.state", "STOPPED"),
         ("users.auto-queue-creation-v2.enabled", "true"),

@@ -129,7 +129,8 @@ fn tell_usage(follower: &Follower) {
     };
     // Hours for what took hours.
     let (seconds, unit) = match usage.vcore_seconds {
-        ..7200 => (60.0, "minutes"),
+        ..120 => (1.0, "seconds"),
+        120..7200 => (60.0, "minutes"),
         _ => (3600.0, "hours"),
     };
     show::tell(format!(

@@ -15,7 +15,7 @@ fn a_queue_that_takes_no_jobs_of_this_user_is_refused_and_one_that_can_be_made_i
         alice.write("job.yaml", &format!("queue: {queue}\n{SMALL}"));
         alice.run(&["submit", "--dry-run", "job.yaml"])
     };
-    let hint = "hint: set `queue` to another: `default`, `tiny`, `users`\n";
+    let hint = "hint: set `queue` to another: `default`, `loan`, `tiny`, `users`\n";
     let ran = dry("stopped");
     assert_eq!(ran.code, 2, "{ran:#?}");
     let what = "error: queue `stopped` takes no jobs: it is STOPPED\n\n";

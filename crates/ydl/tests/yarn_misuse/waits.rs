@@ -1,13 +1,14 @@
 //! Jobs that wait, and masters that do not answer.
 
-use super::together;
+use super::{alone, together};
 use crate::yarn_support::{
-    Desk,
+    Desk, application,
     attached::{Attached, go, wait_began, waiting},
     example::{processes, wait_gone},
-    wait_for, wait_over,
+    wait_for, wait_over, wait_running,
 };
 use std::process::Command;
+use yarn_native::types::FinalStatus;
 
 #[test]
 fn who_waits_in_a_full_queue_hears_its_place_and_a_master_without_its_files_says_which() {
@@ -69,7 +70,8 @@ fn of_a_master_that_does_not_answer_the_resource_manager_tells() {
     signal("-STOP");
     let status = desk.run(&["status", &id]);
     let scale = desk.run(&["scale", &id, "worker=2"]);
-    signal("-CONT");
+    // It need not answer to be ended.
+    let kill = desk.run(&["kill", &id]);
     assert_eq!(status.code, 122, "{status:#?}");
     for part in [
         "state      no-answer",
@@ -86,9 +88,45 @@ fn of_a_master_that_does_not_answer_the_resource_manager_tells() {
         scale.err.contains("error: the job's master: "),
         "{scale:#?}"
     );
-    go(&desk);
-    wait_over(cluster, &id);
+    assert_eq!(kill.code, 0, "{kill:#?}");
+    let told = format!("the master of {id} cannot be asked (");
+    assert!(kill.err.contains(&told), "{kill:#?}");
+    assert!(
+        kill.err.contains(&format!("{id} is over: killed\n")),
+        "{kill:#?}"
+    );
     wait_gone(cluster, &id);
+}
+
+#[test]
+fn a_master_whose_container_another_queue_takes_is_started_again_and_goes_on() {
+    let (cluster, _alone) = alone();
+    let desks = [Desk::at(cluster), Desk::at(cluster)];
+    // A node holds one such master, and the queue has a right to less.
+    let jobs = desks.each_ref().map(|desk| {
+        let id = desk.detach(&waiting(desk, 1, "queue: loan\nmaster: {memory: 3328 MiB}"));
+        wait_began(desk, 1);
+        id
+    });
+    let ran = Desk::at(cluster).submit("roles: {worker: {memory: 2 GiB, run: 'true'}}");
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    let attempt = |id: &String| application(cluster, id).attempt.map(|it| it.number);
+    let taken = wait_for("a second master", || {
+        let mut taken = jobs.iter().zip(&desks);
+        taken.find(|(id, _)| attempt(id) == Some(2))
+    });
+    wait_running(cluster, taken.0);
+    desks.iter().for_each(go);
+    for id in &jobs {
+        let report = wait_over(cluster, id);
+        assert_eq!(report.final_status, FinalStatus::Succeeded, "{report:?}");
+    }
+    let status = taken.1.run(&["status", "--facts", "1000", taken.0]);
+    println!("{}", status.out);
+    assert!(
+        status.out.contains("a new master took over "),
+        "{status:#?}"
+    );
 }
 
 #[test]
