@@ -348,6 +348,12 @@ fn a_running_job_is_shown_scaled_and_ended_from_elsewhere() {
     let put = other.run(&["kv", "--job", &id, "put", "key", "value"]);
     assert_eq!(put.code, 0, "{put:?}");
     assert_eq!(other.run(&["kv", "--job", &id, "get", "key"]).out, "value");
+    // What was printed so far is seen without waiting for more.
+    wait_for("what it printed", || {
+        let logs = other.run(&["logs", &id, "worker:0"]);
+        assert_eq!(logs.code, 0, "{logs:?}");
+        (logs.out == "begun\n").then_some(())
+    });
     // Whoever follows sees what is printed while it is.
     let mut follower = other.start(&["logs", "-f", &id, "worker:0"]);
     let mut line = String::new();
@@ -362,6 +368,39 @@ fn a_running_job_is_shown_scaled_and_ended_from_elsewhere() {
     );
     assert_eq!(finish_quietly(follower), Some(0));
     assert_eq!(status()["state"], "killed");
+}
+
+#[test]
+fn what_a_task_printed_is_seen_though_its_agent_was_killed_outright() {
+    let cluster = cluster();
+    let desk = Desk::at(cluster);
+    let go = desk.path().join("go");
+    // The shell's parent keeps it, and the parent of that one is the agent.
+    let id = desk.detach(&format!(
+        r"
+name: sudden
+roles:
+  worker:
+    memory: 256 MiB
+    restart: {{limit: 0}}
+    shell: echo last words; until [ -e {} ]; do sleep 0.1; done; kill -9 $(cut -d' ' -f4 /proc/$PPID/stat); sleep 600
+",
+        go.display()
+    ));
+    let user = cluster.own_user();
+    let log = format!("/user/{user}/.ydl/jobs/{id}/logs/worker/0/1/stdout.0");
+    wait_for("its words in HDFS", || {
+        let size = cluster.fs(&["-stat", "%b", &log]).ok()?;
+        (size.trim() == "11").then_some(())
+    });
+    std::fs::write(&go, "").expect("a file");
+    wait_for("the end of the job", || {
+        let status = desk.run(&["status", "--json", &id]);
+        let status: serde_json::Value = serde_json::from_str(&status.out).expect("an object");
+        (status["state"] == "failed").then_some(())
+    });
+    let logs = Desk::at(cluster).run(&["logs", &id, "worker:0"]);
+    assert_eq!(logs.out, "last words\n", "{logs:?}");
 }
 
 /// The end of a child whose output nobody reads any more.

@@ -321,7 +321,10 @@ async fn follow(
         Arrived::Live(address) => address,
         Arrived::Over => {
             // A short job may be over before its master was seen.
-            mirror.bring_logs(&mirror::Wanted::default()).await;
+            let wanted = mirror::Wanted::default();
+            for failure in mirror.bring_logs(&wanted, None).await {
+                sink.note(&format!("note: {failure}"));
+            }
             String::new()
         }
         Arrived::Interrupted => {

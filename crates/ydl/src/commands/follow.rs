@@ -136,11 +136,11 @@ impl Afar {
         }
     }
 
-    /// The job is over: whatever is still on its way is fetched whole.
-    async fn finish(&mut self, tails: &Tails) {
+    /// The job is over: whatever is still on its way is fetched whole. What cannot be had is told in sentences.
+    async fn finish(&mut self, tails: &Tails) -> Vec<String> {
         // Two who write to one copy would write everything twice.
         self.coming.shutdown().await;
-        self.mirror.bring_logs(&tails.wanted()).await;
+        self.mirror.bring_logs(&tails.wanted(), None).await
     }
 }
 
@@ -236,7 +236,9 @@ impl Follower {
                     }
                     Some(News::Ended(standing)) => {
                         if let Some(afar) = &mut self.mirror {
-                            afar.finish(&self.tails).await;
+                            for failure in afar.finish(&self.tails).await {
+                                self.sink.note(&format!("note: {failure}"));
+                            }
                         }
                         return self.on_end(standing);
                     }

@@ -67,7 +67,13 @@ async fn print(
             tail: select.tail,
             ..tails.wanted()
         };
-        for failure in mirror.bring_logs(&wanted).await {
+        // Whoever has no token for its master sees what is in HDFS.
+        let master = match &standing {
+            Standing::Live(place) => Reach::to(&job.dir, place).ok(),
+            _ => None,
+        };
+        let master = master.map(|reach| reach.client());
+        for failure in mirror.bring_logs(&wanted, master).await {
             show::tell(format!("note: {failure}"));
         }
     }

@@ -1,25 +1,45 @@
 //! Copies of what tasks have printed, from where their agents have carried it.
 
 use super::job::Mirror;
-use crate::hdfs::{Entry, HdfsError};
+use crate::{
+    hdfs::{Entry, HdfsError, Reader},
+    jobs::Seen,
+    wire::client::Client,
+};
 use std::{
     fs::{self, OpenOptions},
     io::{self, Write},
     path::Path,
     sync::Arc,
-    time::Duration,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
-use tokio::{sync::Semaphore, task::JoinSet, time::Instant};
+use tokio::{
+    sync::Semaphore,
+    task::JoinSet,
+    time::{Instant, sleep},
+};
 use ydl_core::{RoleName, TaskId};
 
 /// What one call may take.
 const CALL_MAX: Duration = Duration::from_secs(30);
-/// Attempts that are copied side by side.
-const SIDE_BY_SIDE: usize = 16;
+/// Attempts that are copied side by side. Closing what a dead agent left open is mostly waiting.
+const SIDE_BY_SIDE: usize = 64;
+/// So long after a job's end its last agents may still be writing.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 /// Read in one call.
 const PIECE_BYTES: usize = 4 << 20;
 /// Directories of roles, tasks and attempts that are looked into.
 const ATTEMPTS_MAX: usize = 100_000;
+
+/// Whether an agent may still be writing an attempt's logs. What it has not closed is hardly readable, and closing it
+/// shuts the agent out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Writer {
+    /// Perhaps: its files are left alone.
+    Lives,
+    /// No: what was left open is closed.
+    Gone,
+}
 
 /// Which logs are of interest.
 #[derive(Clone, Debug, Default)]
@@ -43,20 +63,39 @@ impl Mirror {
         attempts.is_ok_and(|attempts| !attempts.is_empty())
     }
 
-    /// Copies what is wanted and lies in HDFS, as far as it is not here. What cannot be had now is left out; a
-    /// sentence says so.
-    pub async fn bring_logs(self: &Arc<Self>, wanted: &Wanted) -> Vec<String> {
+    /// Copies what is wanted, as far as it is not here: from live agents by way of `master`, and from HDFS. What cannot
+    /// be had now is left out; a sentence says so.
+    pub async fn bring_logs(
+        self: &Arc<Self>,
+        wanted: &Wanted,
+        master: Option<Arc<Client>>,
+    ) -> Vec<String> {
         let attempts = match self.attempts(wanted).await {
             Ok(attempts) => attempts,
             Err(error) => return vec![error.to_string()],
         };
+        let over = matches!(self.far.seen(), Seen::Ended(_));
         let turns = Arc::new(Semaphore::new(SIDE_BY_SIDE));
         let mut copying = JoinSet::new();
-        for (task, attempt) in attempts {
-            let (mirror, turns, tail) = (self.clone(), turns.clone(), wanted.tail);
+        for (task, attempt, is_last) in attempts {
+            let (mirror, turns, master) = (self.clone(), turns.clone(), master.clone());
+            let tail = wanted.tail;
             copying.spawn(async move {
                 let _turn = turns.acquire_owned().await;
-                mirror.bring_attempt(&task, attempt, tail).await
+                // Of a task that goes on only the last attempt can have an agent.
+                let mut writer = match over || !is_last {
+                    true => Writer::Gone,
+                    false => Writer::Lives,
+                };
+                if let (Some(master), Writer::Lives) = (master, writer) {
+                    match mirror.bring_live(&task, attempt, &master, tail).await {
+                        Ok(true) => return Ok(()),
+                        Ok(false) => writer = Writer::Gone,
+                        // HDFS may have some of it all the same.
+                        Err(_) => {}
+                    }
+                }
+                mirror.bring_attempt(&task, attempt, writer, tail).await
             });
         }
         let mut failures = Vec::new();
@@ -70,8 +109,8 @@ impl Mirror {
         failures
     }
 
-    /// Every attempt in HDFS that is wanted.
-    async fn attempts(&self, wanted: &Wanted) -> Result<Vec<(TaskId, u32)>, HdfsError> {
+    /// Every attempt in HDFS that is wanted, and whether it is the last of its task.
+    async fn attempts(&self, wanted: &Wanted) -> Result<Vec<(TaskId, u32, bool)>, HdfsError> {
         let roles = match &wanted.role {
             Some(role) => vec![role.clone()],
             None => self.names(&self.place.logs()).await?,
@@ -88,15 +127,16 @@ impl Mirror {
                     role: RoleName::from(role.as_str()),
                     index,
                 };
-                let mut attempts = match wanted.attempt {
-                    Some(attempt) => vec![attempt],
-                    None => numbers(&self.names(&format!("{at}/{index}")).await?),
-                };
-                attempts.sort_unstable();
-                if wanted.last_only {
-                    attempts = attempts.split_off(attempts.len().saturating_sub(1));
+                let mut attempts = numbers(&self.names(&format!("{at}/{index}")).await?);
+                let last = attempts.iter().max().copied();
+                match wanted.attempt {
+                    Some(wanted) => attempts.retain(|attempt| *attempt == wanted),
+                    None if wanted.last_only => attempts = last.into_iter().collect(),
+                    None => attempts.sort_unstable(),
                 }
-                found.extend(attempts.into_iter().map(|attempt| (task.clone(), attempt)));
+                let is_last = |attempt| Some(attempt) == last;
+                let attempts = attempts.into_iter();
+                found.extend(attempts.map(|it| (task.clone(), it, is_last(it))));
                 if found.len() > ATTEMPTS_MAX {
                     return Ok(found);
                 }
@@ -127,6 +167,7 @@ impl Mirror {
         &self,
         task: &TaskId,
         attempt: u32,
+        writer: Writer,
         tail: Option<usize>,
     ) -> Result<(), String> {
         let here = self.dir.attempt_logs(task, attempt);
@@ -152,22 +193,61 @@ impl Mirror {
         if let Some(lines) = tail {
             for stream in files.chunk_by(|a, b| a.0 == b.0) {
                 let segments: Vec<_> = stream.iter().map(|(_, _, entry)| entry.clone()).collect();
-                self.bring_tail(&segments, &here, lines).await?;
+                self.bring_tail(&segments, &here, lines, writer).await?;
             }
             return Ok(());
         }
         for (_, _, entry) in files {
             let path = here.join(entry.name());
             let length = fs::metadata(&path).map_or(0, |about| about.len());
-            self.bring_file(&entry.url, &path, length).await?;
+            self.bring_file(&entry, &path, length, writer).await?;
         }
         Ok(())
     }
 
+    /// A file to be read whole. One that its agent has not closed shows little of what was synced to it; where the agent
+    /// is gone it is closed first.
+    pub(super) async fn open_log(
+        &self,
+        entry: &Entry,
+        writer: Writer,
+    ) -> Result<Reader, HdfsError> {
+        let open = || self.hdfs.open(&entry.url, Instant::now() + CALL_MAX);
+        let reader = open().await?;
+        if writer == Writer::Lives || reader.length() >= entry.bytes {
+            return Ok(reader);
+        }
+        sleep(self.last_words()).await;
+        let deadline = Instant::now() + CALL_MAX;
+        match self.hdfs.recover(&entry.url, deadline).await {
+            Ok(()) => open().await,
+            // Those who may only look cannot close it; its NameNode does, an hour later at the latest.
+            Err(_) => Ok(reader),
+        }
+    }
+
+    /// How long agents of a job that is over may still have something to say.
+    fn last_words(&self) -> Duration {
+        let ended = self.last().map_or(0, |report| report.finish_time);
+        let ended = Duration::from_millis(u64::try_from(ended).unwrap_or(0));
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let until = (ended + LAST_WORDS).saturating_sub(now.unwrap_or_default());
+        until.min(LAST_WORDS)
+    }
+
     /// Copies a file from where the copy ends.
-    async fn bring_file(&self, url: &str, path: &Path, from: u64) -> Result<(), String> {
-        let open = self.hdfs.open(url, Instant::now() + CALL_MAX);
-        let reader = open.await.map_err(|error| error.to_string())?;
+    async fn bring_file(
+        &self,
+        entry: &Entry,
+        path: &Path,
+        from: u64,
+        writer: Writer,
+    ) -> Result<(), String> {
+        if from > 0 && from >= entry.bytes {
+            return Ok(());
+        }
+        let open = self.open_log(entry, writer).await;
+        let reader = open.map_err(|error| error.to_string())?;
         let mut offset = from;
         while offset < reader.length() {
             let bytes = reader

@@ -3,7 +3,7 @@
 //! A copy is as long as the original and has a hole where nothing was fetched, so that readers find every byte where it
 //! is in the original.
 
-use super::job::Mirror;
+use super::{job::Mirror, logs::Writer};
 use crate::{
     hdfs::{Entry, HdfsError},
     os::reason,
@@ -22,7 +22,7 @@ const CALL_MAX: Duration = Duration::from_secs(30);
 /// Read in one call.
 const PIECE_BYTES: u64 = 256 << 10;
 /// So much of a stream is searched for its last lines.
-const TAIL_BYTES_MAX: u64 = 64 << 20;
+pub(super) const TAIL_BYTES_MAX: u64 = 64 << 20;
 
 impl Mirror {
     /// Copies the end of a stream whose segments these are, in order: the last `lines` lines and the end of the one
@@ -32,6 +32,7 @@ impl Mirror {
         segments: &[Entry],
         here: &Path,
         lines: usize,
+        writer: Writer,
     ) -> Result<(), String> {
         for segment in segments {
             stretch(&here.join(segment.name()), segment.bytes)
@@ -41,8 +42,7 @@ impl Mirror {
         for segment in segments.iter().rev() {
             let path = here.join(segment.name());
             let told = |error: HdfsError| error.to_string();
-            let open = self.hdfs.open(&segment.url, Instant::now() + CALL_MAX);
-            let reader = open.await.map_err(told)?;
+            let reader = self.open_log(segment, writer).await.map_err(told)?;
             // Of one that is still written a part may be read.
             let mut until = reader.length();
             if until != segment.bytes {
@@ -72,13 +72,13 @@ fn kept(here: &Path, error: &io::Error) -> String {
 }
 
 /// Makes a file that long, without taking room for it.
-fn stretch(path: &Path, bytes: u64) -> io::Result<()> {
+pub(super) fn stretch(path: &Path, bytes: u64) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.create(true).append(true).mode(0o600);
     options.open(path)?.set_len(bytes)
 }
 
-fn write_at(path: &Path, bytes: &[u8], offset: u64) -> io::Result<()> {
+pub(super) fn write_at(path: &Path, bytes: &[u8], offset: u64) -> io::Result<()> {
     let file = OpenOptions::new().write(true).open(path)?;
     file.write_all_at(bytes, offset)
 }

@@ -136,13 +136,14 @@ impl Attempt {
             (false, _) => Ok(Turn::More),
             (true, false) => Ok(Turn::Rest),
             (true, true) => {
+                // Whoever finds the record finds the streams whole, and what is not closed is not.
+                let [stdout, stderr] = &mut self.streams;
+                let (first, second) = tokio::join!(stdout.close(&hdfs), stderr.close(&hdfs));
+                first.and(second)?;
                 let record = self.over.borrow().record.clone();
                 if let Some(bytes) = record {
                     let place = format!("{}/{}", self.remote, record::FILE);
                     hdfs.write_whole(&place, bytes, 0o640, soon()).await?;
-                }
-                for stream in &mut self.streams {
-                    stream.close().await?;
                 }
                 Ok(Turn::Complete)
             }

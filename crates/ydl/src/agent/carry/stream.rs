@@ -31,6 +31,8 @@ pub(super) struct Stream {
     reader: LogReader,
     /// The segment being written.
     open: Option<(u64, Writer)>,
+    /// A segment that could not be closed.
+    unclosed: Option<u64>,
     /// Whether something was written since the last sync.
     dirty: bool,
     /// Where the synced part of the stream ends.
@@ -51,6 +53,7 @@ impl Stream {
             remote,
             rotation,
             open: None,
+            unclosed: None,
             dirty: false,
             synced: 0,
         }
@@ -114,7 +117,7 @@ impl Stream {
     /// Opens a segment for what begins at `offset`. False if more of it was there than we knew: then the reader has been
     /// moved to where it ends.
     async fn open(&mut self, hdfs: &Hdfs, segment: u64, offset: u64) -> Result<bool, HdfsError> {
-        self.close().await?;
+        self.close(hdfs).await?;
         let place = self.place(segment);
         if let Some(oldest) = segment.checked_sub(NEWEST).filter(|oldest| *oldest > 0) {
             hdfs.delete(&self.place(oldest), soon()).await?;
@@ -140,11 +143,19 @@ impl Stream {
     }
 
     /// Ends the file that is open: nothing more comes, or nothing more to this segment.
-    pub(super) async fn close(&mut self) -> Result<(), HdfsError> {
-        if let Some((_, writer)) = self.open.take() {
+    pub(super) async fn close(&mut self, hdfs: &Hdfs) -> Result<(), HdfsError> {
+        if let Some((segment, writer)) = self.open.take() {
             self.dirty = false;
+            self.unclosed = Some(segment);
             writer.close(soon()).await?;
+        } else if let Some(segment) = self.unclosed {
+            // All of it was synced; what failed was to say that this is all.
+            match hdfs.recover(&self.place(segment), soon()).await {
+                Err(error) if error.kind != Kind::NotFound => return Err(error),
+                _ => {}
+            }
         }
+        self.unclosed = None;
         Ok(())
     }
 
