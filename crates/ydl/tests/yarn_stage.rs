@@ -74,13 +74,18 @@ fn admin(words: &[&str]) {
 
 /// Makes files look as if they had not been touched for years.
 async fn make_old(urls: &[String]) {
+    let year_2020 = 1_577_836_800_000;
+    touch(urls, year_2020).await;
+}
+
+/// Makes files look as if they had last been touched then.
+async fn touch(urls: &[String], when_ms: u64) {
     let builder = hdfs_native::ClientBuilder::new().with_url(cluster().default_fs());
     let client = builder.with_user(cluster().own_user()).build();
     let client = client.expect("a client");
     for url in urls {
         let path = url.trim_start_matches(&cluster().default_fs());
-        let year_2020 = 1_577_836_800_000;
-        let touched = client.set_times(path, year_2020, year_2020).await;
+        let touched = client.set_times(path, when_ms, when_ms).await;
         touched.expect("touched");
     }
 }

@@ -38,8 +38,9 @@ const CALL_MAX: Duration = Duration::from_secs(120);
 const ACCEPT_MAX: Duration = Duration::from_secs(120);
 /// How often the bar moves.
 const FRAME: Duration = Duration::from_millis(200);
-/// How long somebody who wants to leave waits for that to be cleaned which no job uses any more.
-const CLEAN_MAX: Duration = Duration::from_secs(20);
+/// How long that may be cleaned which no job uses any more, and how much longer it is waited for before leaving: whoever
+/// leaves in the middle leaves a lock behind, for which others wait.
+const CLEAN_MAX: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(35));
 /// What removing the files of a job that was not submitted may take.
 const TIDY_MAX: Duration = Duration::from_secs(10);
 
@@ -99,10 +100,15 @@ pub async fn run(
             true => show::json(&about)?,
             false => show::print(format!("{}\n", known.id()))?,
         }
-        let _ = timeout(CLEAN_MAX, cleaning).await;
+        let _ = timeout(CLEAN_MAX.1, cleaning).await;
         return Ok(Exit::Success);
     }
-    follow(known, mirror, manners, signals, &about).await
+    let exit = follow(known, mirror, manners, signals, &about).await;
+    // Who leaves at once does so without order.
+    if !matches!(exit, Ok(Exit::Interrupted)) {
+        let _ = timeout(CLEAN_MAX.1, cleaning).await;
+    }
+    exit
 }
 
 /// Once a day, what no job uses any more goes. That it could not be done is no matter: the next day comes.
@@ -113,7 +119,8 @@ async fn clean(gateway: Gateway, place: Option<stage::Place>) {
     let live = all.iter().filter(|report| !report.state.is_over());
     let live: BTreeSet<_> = live.map(|report| report.id.to_string()).collect();
     let is_running = |id: &str| live.contains(id);
-    let _ = stage::clean_if_due(&place, stage::AGE, is_running, Instant::now() + CALL_MAX).await;
+    let deadline = Instant::now() + CLEAN_MAX.0;
+    let _ = stage::clean_if_due(&place, stage::AGE, is_running, deadline).await;
 }
 
 /// A job on its way to the cluster.
@@ -198,6 +205,7 @@ impl Begun<'_> {
         if let Some(place) = &self.place {
             let dir = place.job(&self.id.to_string());
             let _ = place.hdfs.delete(dir.dir(), deadline).await;
+            let _ = stage::give_up(place, &self.id.to_string(), deadline).await;
         }
     }
 }

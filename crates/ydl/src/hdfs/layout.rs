@@ -67,14 +67,25 @@ impl Layout {
         format!("{}/content/{name}", self.root)
     }
 
-    /// A shared file while it is written and its name is not known.
-    pub fn aside(&self) -> Result<String, HdfsError> {
-        Ok(format!("{}/content/{ASIDE}{}", self.root, random()?))
+    /// A shared file while that job writes it and its name is not known.
+    pub fn aside(&self, id: &str) -> Result<String, HdfsError> {
+        Ok(format!("{}/content/{ASIDE}{id}-{}", self.root, random()?))
+    }
+
+    /// Where the lock of a cleaner that died is put aside, by when it was made.
+    pub fn stale(&self, made_ms: u64) -> String {
+        format!("{}/content/{ASIDE}cleaning-{made_ms}", self.root)
     }
 
     /// Whether a file among those that jobs share is only half there, by its name.
     pub fn is_aside(&self, name: &str) -> bool {
         name.starts_with(ASIDE)
+    }
+
+    /// Whether it is that job which has left it half there.
+    pub fn is_aside_of(&self, name: &str, id: &str) -> bool {
+        let rest = name.strip_prefix(ASIDE).and_then(|it| it.strip_prefix(id));
+        rest.is_some_and(|rest| rest.starts_with('-'))
     }
 
     /// There while somebody cleans.
@@ -182,5 +193,24 @@ impl JobPlace {
             task.role.as_str(),
             task.index
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_half_there_says_whose_it_is() {
+        let layout = Layout::at("hdfs://nn:1/user/a/.ydl/");
+        let aside = layout.aside("application_1_0001").unwrap();
+        let name = aside
+            .strip_prefix("hdfs://nn:1/user/a/.ydl/content/")
+            .unwrap();
+        assert!(layout.is_aside(name));
+        assert!(layout.is_aside_of(name, "application_1_0001"));
+        assert!(!layout.is_aside_of(name, "application_1_000"));
+        assert!(!layout.is_aside_of("application_1_0001-file", "application_1_0001"));
+        assert_ne!(layout.stale(1), layout.stale(2));
     }
 }

@@ -3,7 +3,7 @@
 use super::{
     connect::Hdfs,
     error::{HdfsError, Kind},
-    whole::beside,
+    whole::{TIDY_MAX, beside},
 };
 use crate::os::reason;
 use bytes::{Bytes, BytesMut};
@@ -58,7 +58,7 @@ impl Hdfs {
         let result = sent.await;
         if result.is_err() {
             // The first failure is the one to tell; whoever cleans finds what is left.
-            let _ = self.delete(&aside, deadline).await;
+            let _ = self.delete(&aside, Instant::now() + TIDY_MAX).await;
         }
         result
     }

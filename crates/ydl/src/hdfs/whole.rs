@@ -7,7 +7,11 @@ use super::{
 };
 use bytes::Bytes;
 use ring::rand::{SecureRandom, SystemRandom};
+use std::time::Duration;
 use tokio::time::Instant;
+
+/// What removing a part of a file may take, also where the time for the file is over.
+pub(super) const TIDY_MAX: Duration = Duration::from_secs(2);
 
 impl Hdfs {
     /// The content of a file of at most so many bytes.
@@ -63,7 +67,7 @@ impl Hdfs {
         let result = written.await;
         if result.is_err() {
             // The first failure is the one to tell.
-            let _ = self.delete(&aside, deadline).await;
+            let _ = self.delete(&aside, Instant::now() + TIDY_MAX).await;
         }
         result
     }

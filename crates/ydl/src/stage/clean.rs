@@ -1,7 +1,8 @@
 //! What no job uses any more goes.
 //!
 //! Whoever cleans makes the file `cleaning`, which only one can, and reads what every job uses. Jobs that are submitted
-//! meanwhile wait; see `send`. A cleaner that died leaves the file behind: after a while the next one takes it over.
+//! meanwhile wait; see `send`. A cleaner that died leaves the file behind: after a while nobody waits for it any more,
+//! and the next one takes it over.
 
 use super::place::Place;
 use crate::{
@@ -13,16 +14,20 @@ use std::{
     collections::BTreeSet,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
-use tokio::time::Instant;
+use tokio::{task::JoinSet, time::Instant};
 
 /// What was not used for so long is old.
 pub const AGE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// No upload takes so long; what is still aside then was given up.
 const ASIDE_AGE: Duration = Duration::from_secs(2 * 24 * 60 * 60);
-/// A cleaner that takes longer than this has died.
-const STALE: Duration = Duration::from_secs(10 * 60);
-/// A cleaner stops by itself long before it is taken for dead.
-const CLEANING_MAX: Duration = Duration::from_secs(4 * 60);
+/// A cleaner that takes longer than this has died. Who submits waits for so long at most.
+pub(super) const STALE: Duration = Duration::from_secs(90);
+/// A cleaner stops by itself before it is taken for dead, also one whose machine was asleep.
+const CLEANING_MAX: Duration = Duration::from_secs(60);
+/// What it may take then to say so.
+const RELEASE_MAX: Duration = Duration::from_secs(10);
+/// Jobs that are looked at at once.
+const SIDE_BY_SIDE: usize = 16;
 /// Once is enough in so long.
 const EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 /// The names of all files of a job that is not out of all proportion.
@@ -74,46 +79,63 @@ pub async fn clean(
     deadline: Instant,
 ) -> Result<Option<Cleaned>, Report> {
     let deadline = deadline.min(Instant::now() + CLEANING_MAX);
-    let Some(now_ms) = lock(place, deadline).await? else {
+    let Some(lock) = lock(place, deadline).await? else {
         return Ok(None);
     };
-    let result = sweep(place, age, is_running, now_ms, deadline).await;
-    if result.is_ok() {
-        let done = place.layout.cleaned();
-        place
-            .hdfs
-            .write_whole(&done, "", layout::PRIVATE, deadline)
-            .await?;
+    let mut result = sweep(place, age, is_running, &lock, deadline).await;
+    // Whoever waits for the lock waits until it is gone, or stale: also where the time is over.
+    let release = Instant::now() + RELEASE_MAX;
+    if let Ok(cleaned) = result {
+        let (hdfs, done) = (&place.hdfs, place.layout.cleaned());
+        let noted = hdfs.write_whole(&done, "", layout::PRIVATE, release).await;
+        result = noted.map(|()| cleaned);
     }
-    // Whoever waits for it waits until it is gone, or stale.
-    place
-        .hdfs
-        .delete(&place.layout.cleaning(), deadline)
-        .await?;
+    unlock(place, lock.made_ms, release).await?;
     Ok(Some(result?))
 }
 
-/// Makes the lock; the file system's time, or `None` if somebody else has it.
-async fn lock(place: &Place, deadline: Instant) -> Result<Option<u64>, HdfsError> {
+/// Gives the lock back that was made then, unless it is another's by now.
+async fn unlock(place: &Place, made_ms: u64, deadline: Instant) -> Result<(), HdfsError> {
+    let name = place.layout.cleaning();
+    let there = place.hdfs.stat(&name, deadline).await?;
+    if there.is_some_and(|lock| lock.modified_ms == made_ms) {
+        place.hdfs.delete(&name, deadline).await?;
+    }
+    Ok(())
+}
+
+/// The right to clean.
+struct Lock {
+    /// When it was made, by the file system's clock.
+    made_ms: u64,
+    /// Where the lock of somebody who died was put aside for it.
+    stale: Option<String>,
+}
+
+/// Makes the lock; `None` if somebody else has it.
+async fn lock(place: &Place, deadline: Instant) -> Result<Option<Lock>, HdfsError> {
     let (hdfs, name) = (&place.hdfs, place.layout.cleaning());
+    let mut stale = None;
     if let Some(there) = hdfs.stat(&name, deadline).await? {
         // The file system's clock is read from a file that it writes now.
-        let clock = format!("{}-clock", place.layout.aside()?);
+        let clock = place.layout.aside("clock")?;
         let now_ms = make(hdfs, &clock, deadline).await?;
         hdfs.delete(&clock, deadline).await?;
         if !is_stale(&there, now_ms) {
             return Ok(None);
         }
-        // Of several that find it stale one gives it another name; the others find nothing to rename.
-        let old = place.layout.aside()?;
+        // Of several that find it stale one gives it another name. That name is this very lock's, and stays taken for
+        // longer than anybody hesitates: who comes late does not take away the lock of whoever was first.
+        let old = place.layout.stale(there.modified_ms);
         match hdfs.rename(&name, &old, deadline).await {
-            Ok(()) => drop(hdfs.delete(&old, deadline).await?),
-            Err(error) if error.kind == Kind::NotFound => return Ok(None),
+            Ok(()) => {}
+            Err(error) if matches!(error.kind, Kind::NotFound | Kind::Exists) => return Ok(None),
             Err(error) => return Err(error),
         }
+        stale = Some(old);
     }
     match make(hdfs, &name, deadline).await {
-        Ok(now_ms) => Ok(Some(now_ms)),
+        Ok(made_ms) => Ok(Some(Lock { made_ms, stale })),
         Err(error) if error.kind == Kind::Exists => Ok(None),
         // The directory is not there: nothing was ever kept here.
         Err(error) if error.kind == Kind::NotFound => Ok(None),
@@ -133,28 +155,41 @@ async fn sweep(
     place: &Place,
     age: Duration,
     is_running: impl Fn(&str) -> bool,
-    now_ms: u64,
+    lock: &Lock,
     deadline: Instant,
 ) -> Result<Cleaned, HdfsError> {
     let (hdfs, layout) = (&place.hdfs, &place.layout);
     let older = |entry: &Entry, than: Duration| {
-        now_ms.saturating_sub(entry.modified_ms) > than.as_millis() as u64
+        lock.made_ms.saturating_sub(entry.modified_ms) > than.as_millis() as u64
     };
+    let began = SystemTime::now();
     let mut cleaned = Cleaned::default();
     let mut used = BTreeSet::new();
-    for entry in hdfs.list(&layout.jobs(), deadline).await? {
-        let job = layout.job(entry.name());
-        let inside = hdfs.list(job.dir(), deadline).await?;
+    let mut entries = hdfs.list(&layout.jobs(), deadline).await?.into_iter();
+    let mut looking = JoinSet::new();
+    loop {
+        let next = entries.by_ref().take(SIDE_BY_SIDE - looking.len());
+        for entry in next {
+            let (hdfs, job) = (hdfs.clone(), layout.job(entry.name()));
+            looking.spawn(async move {
+                let inside = hdfs.list(job.dir(), deadline).await?;
+                let named = job.uses();
+                let uses = hdfs.read_if_there(&named, USES_BYTES_MAX, deadline);
+                let uses = uses.await?;
+                Ok::<_, HdfsError>((entry, job, inside, uses))
+            });
+        }
+        let Some(looked) = looking.join_next().await else {
+            break;
+        };
+        let (entry, job, inside, uses) = looked.map_err(|_| broken())??;
         let old = older(&entry, age) && inside.iter().all(|one| older(one, age));
         if old && !is_running(entry.name()) {
             hdfs.delete(job.dir(), deadline).await?;
             cleaned.jobs += 1;
             continue;
         }
-        if let Some(bytes) = hdfs
-            .read_if_there(&job.uses(), USES_BYTES_MAX, deadline)
-            .await?
-        {
+        if let Some(bytes) = uses {
             let uses: Uses = serde_json::from_slice(&bytes).map_err(|error| HdfsError {
                 kind: Kind::Other,
                 what: format!("cannot read `{}`: {error}", job.uses()),
@@ -166,10 +201,34 @@ async fn sweep(
     for entry in hdfs.list(&layout.contents(), deadline).await? {
         let aside = layout.is_aside(entry.name());
         let old = older(&entry, if aside { ASIDE_AGE } else { age });
-        if old && !used.contains(entry.name()) {
+        // A clock that goes on while this machine sleeps: what was read before may be out of date by now.
+        if began.elapsed().unwrap_or_default() > CLEANING_MAX {
+            return Err(broken());
+        }
+        let kept = lock.stale.as_ref() == Some(&entry.url);
+        if old && !kept && !used.contains(entry.name()) {
             hdfs.delete(&entry.url, deadline).await?;
             cleaned.contents += 1;
         }
     }
     Ok(cleaned)
+}
+
+fn broken() -> HdfsError {
+    HdfsError {
+        kind: Kind::Other,
+        what: "cleaning was broken off".into(),
+        hint: None,
+    }
+}
+
+/// Removes what the upload of a job has left half-sent: it was broken off.
+pub async fn give_up(place: &Place, id: &str, deadline: Instant) -> Result<(), HdfsError> {
+    let layout = &place.layout;
+    for entry in place.hdfs.list(&layout.contents(), deadline).await? {
+        if layout.is_aside_of(entry.name(), id) {
+            place.hdfs.delete(&entry.url, deadline).await?;
+        }
+    }
+    Ok(())
 }

@@ -4,7 +4,7 @@
 //! it is looked what is there. A cleaner that begins later reads the names; one that began earlier has ended.
 
 use super::{
-    clean::Uses,
+    clean::{STALE, Uses, is_stale},
     place::Place,
     source::{Hashed, Source},
 };
@@ -34,8 +34,8 @@ use ydl_core::{JobSpec, spec::Environment};
 
 /// Files that are read and sent at the same time.
 const SIDE_BY_SIDE: usize = 4;
-/// How long a job waits for whoever cleans.
-const CLEANING_MAX: Duration = Duration::from_secs(120);
+/// How long a job waits for whoever cleans: longer than one that died is waited for.
+const CLEANING_MAX: Duration = Duration::from_secs(STALE.as_secs() + 30);
 /// How long it takes to see that the cleaner has ended.
 const CLEANING_PAUSE: Duration = Duration::from_millis(200);
 /// How long removing what a failure left behind may take.
@@ -110,6 +110,8 @@ impl Known {
 struct Shared {
     hdfs: Hdfs,
     place: Place,
+    /// The job's id.
+    id: String,
     turns: Semaphore,
     sent_files: AtomicU64,
     sent: AtomicU64,
@@ -134,6 +136,7 @@ pub async fn stage(
     let shared = Arc::new(Shared {
         hdfs: request.place.hdfs.clone(),
         place: request.place.clone(),
+        id: request.id.to_owned(),
         turns: Semaphore::new(SIDE_BY_SIDE),
         sent_files: AtomicU64::new(0),
         sent: AtomicU64::new(0),
@@ -330,11 +333,14 @@ async fn write_uses(shared: &Shared, job: &JobPlace, known: &[Known]) -> Result<
     hdfs.write_whole(&job.uses(), bytes, layout::FILE, deadline)
         .await?;
     let lock = shared.place.layout.cleaning();
-    let until = deadline.min(Instant::now() + CLEANING_MAX);
+    let began = Instant::now();
+    let until = deadline.min(began + CLEANING_MAX);
+    // The file system's clock, read from what it has just written.
+    let written = hdfs.stat(&job.uses(), deadline).await?;
+    let written_ms = written.map_or(0, |entry| entry.modified_ms);
     while let Some(entry) = hdfs.stat(&lock, deadline).await? {
-        let written = hdfs.stat(&job.uses(), deadline).await?;
-        let now_ms = written.map_or(0, |entry| entry.modified_ms);
-        if super::clean::is_stale(&entry, now_ms) {
+        let now_ms = written_ms + began.elapsed().as_millis() as u64;
+        if is_stale(&entry, now_ms) {
             break;
         }
         if Instant::now() > until {
@@ -401,7 +407,7 @@ impl Shared {
     }
 
     async fn send(&self, need: &Need, bytes: u64) -> Result<(String, Hashed), Report> {
-        let aside = self.place.layout.aside()?;
+        let aside = self.place.layout.aside(&self.id)?;
         self.mark(&aside, true);
         self.progress(0, bytes);
         let source = need.source.clone();

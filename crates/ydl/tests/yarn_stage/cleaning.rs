@@ -1,6 +1,8 @@
 //! What nobody needs goes, what somebody needs stays.
 
-use super::{Submitter, make_old, playground, soon};
+use super::{Submitter, make_old, playground, soon, touch};
+use std::time::Duration;
+use tokio::time::Instant;
 use ydl::{
     hdfs::layout,
     stage::{self, AGE, Cleaned},
@@ -17,7 +19,8 @@ async fn what_is_half_sent_is_not_taken_for_whole_and_is_cleaned_up() {
         .expect("staged");
     let hdfs = &alice.place.hdfs;
     // A submitter that died while it sent.
-    let aside = alice.place.layout.aside().expect("a name");
+    let aside = alice.place.layout.aside("application_1_0009");
+    let aside = aside.expect("a name");
     let mut writer = hdfs
         .create(&aside, layout::PRIVATE, soon())
         .await
@@ -146,6 +149,52 @@ async fn cleaning_leaves_what_jobs_use() {
         .expect("cleaned");
     assert!(cleaned.is_some());
     assert!(!there(&lock).await);
+
+    // One that runs out of time ends without a result, and holds nobody up.
+    let late = Instant::now() + Duration::from_secs(5);
+    let slow = |_: &str| {
+        while Instant::now() < late {
+            std::thread::yield_now();
+        }
+        true
+    };
+    let ended = stage::clean(&alice.place, AGE, slow, late).await;
+    assert!(ended.is_err(), "{ended:?}");
+    assert!(!there(&lock).await, "the lock is gone");
+
+    // One that died a little while ago is waited for no longer than one that lives may take.
+    let writer = hdfs.create(&lock, layout::PRIVATE, soon()).await;
+    let writer = writer.expect("a lock");
+    writer.close(soon()).await.expect("closed");
+    let made = hdfs.stat(&lock, soon()).await.expect("an answer");
+    let made_ms = made.expect("a lock").modified_ms;
+    touch(std::slice::from_ref(&lock), made_ms - 80_000).await;
+    let waited = alice.submit("application_1_0005", &spec).await;
+    waited.expect("nobody waits for the dead");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upload_that_was_broken_off_leaves_nothing() {
+    let (staging, _quiet) = playground("broken-off").await;
+    let alice = Submitter::new("alice", &format!("{staging}/.ydl")).await;
+    let spec = alice.spec("");
+    let first = "application_1_0001";
+    alice.submit(first, &spec).await.expect("staged");
+    let (layout, hdfs) = (&alice.place.layout, &alice.place.hdfs);
+    let before = alice.contents().await;
+    let asides = ["application_1_0002", "application_1_00021"].map(|id| {
+        let name = layout.aside(id);
+        name.expect("a name")
+    });
+    for aside in &asides {
+        let writer = hdfs.create(aside, layout::PRIVATE, soon()).await;
+        writer.expect("a file").close(soon()).await.expect("closed");
+    }
+    let given_up = stage::give_up(&alice.place, "application_1_0002", soon()).await;
+    given_up.expect("given up");
+    let left = alice.contents().await;
+    assert_eq!(left.len(), before.len() + 1, "{left:?}");
+    assert!(left.iter().any(|entry| entry.url == asides[1]), "another's");
 }
 
 #[tokio::test(flavor = "multi_thread")]
