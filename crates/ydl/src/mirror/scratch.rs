@@ -1,43 +1,144 @@
 //! A directory of this process alone, gone with it.
+//!
+//! A process that is killed cannot remove its directory. So each holds a lock on a file in its own, and whoever makes
+//! one removes those that nobody holds.
 
 use crate::{os::reason, report::Report};
 use ring::rand::{SecureRandom, SystemRandom};
+use rustix::fs::{FlockOperation, flock};
 use std::{
-    fs::{self, DirBuilder},
-    os::unix::fs::DirBuilderExt,
+    fs::{self, DirBuilder, File},
+    io,
+    os::unix::fs::{DirBuilderExt, MetadataExt},
     path::{Path, PathBuf},
+    time::{Duration, SystemTime},
 };
+
+/// How the names of such directories begin.
+const NAME: &str = "ydl-";
+/// Locked by whoever lives.
+const LOCK: &str = "lock";
+/// A directory without a lock is one that is just being made, or was broken off at that: after so long the latter.
+const UNLOCKED_MAX: Duration = Duration::from_secs(60 * 60);
+/// Directories of the dead that are removed at once; the rest waits for the next time.
+const REMOVED_MAX: usize = 32;
 
 /// A private directory below the system's place for temporary files; removed when this is dropped.
 #[derive(Debug)]
-pub struct Scratch(PathBuf);
+pub struct Scratch {
+    path: PathBuf,
+    _lock: File,
+}
 
 impl Scratch {
     pub fn new(id: &str) -> Result<Scratch, Report> {
+        let below = std::env::temp_dir();
+        remove_left(&below);
+        Scratch::below(&below, id)
+    }
+
+    fn below(dir: &Path, id: &str) -> Result<Scratch, Report> {
         let mut random = [0; 8];
         SystemRandom::new()
             .fill(&mut random)
             .map_err(|_| Report::trouble("the system gives no random bytes"))?;
         let random: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
         // The last part is the job's id, as it is of every job's directory.
-        let above = std::env::temp_dir().join(format!("ydl-{random}"));
+        let above = dir.join(format!("{NAME}{random}"));
         let path = above.join(id);
-        let make = |path: &Path| DirBuilder::new().mode(0o700).create(path);
-        make(&above).and_then(|()| make(&path)).map_err(|error| {
+        let lock = make(&above, &path).map_err(|error| {
             let what = format!("cannot make `{}`: {}", path.display(), reason(&error));
             Report::trouble(what).hint("set `TMPDIR` to a directory that can be written")
         })?;
-        Ok(Scratch(path))
+        Ok(Scratch { path, _lock: lock })
     }
 
     pub fn path(&self) -> &Path {
-        &self.0
+        &self.path
     }
 }
 
 impl Drop for Scratch {
     fn drop(&mut self) {
         // What cannot be removed is the system's to clean, as everything there.
-        let _ = fs::remove_dir_all(self.0.parent().unwrap_or(&self.0));
+        let _ = fs::remove_dir_all(self.path.parent().unwrap_or(&self.path));
+    }
+}
+
+fn make(above: &Path, path: &Path) -> io::Result<File> {
+    let make = |path: &Path| DirBuilder::new().mode(0o700).create(path);
+    make(above)?;
+    // It has its name only when it is held, so that nobody finds it free.
+    let aside = above.join("aside");
+    let lock = File::create_new(&aside)?;
+    flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+    fs::rename(&aside, above.join(LOCK))?;
+    make(path)?;
+    Ok(lock)
+}
+
+/// Removes the directories of processes that are no more.
+fn remove_left(below: &Path) {
+    let entries = fs::read_dir(below).into_iter().flatten().flatten();
+    let left = entries.filter(|entry| {
+        let name = entry.file_name();
+        let random = name.to_str().and_then(|name| name.strip_prefix(NAME));
+        random.is_some_and(|it| it.len() == 16 && it.bytes().all(|c| c.is_ascii_hexdigit()))
+            && is_left(&entry.path())
+    });
+    for entry in left.take(REMOVED_MAX) {
+        // Another may be at it, too.
+        let _ = fs::remove_dir_all(entry.path());
+    }
+}
+
+/// Whether a directory is ours, and nobody holds it.
+fn is_left(dir: &Path) -> bool {
+    let Ok(about) = fs::symlink_metadata(dir) else {
+        return false;
+    };
+    if !about.is_dir() || about.uid() != rustix::process::geteuid().as_raw() {
+        return false;
+    }
+    match File::open(dir.join(LOCK)) {
+        Ok(lock) => flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let age = about.modified().ok();
+            let age = age.and_then(|at| SystemTime::now().duration_since(at).ok());
+            age.is_some_and(|age| age > UNLOCKED_MAX)
+        }
+        Err(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::FileTimes;
+
+    #[test]
+    fn what_killed_processes_left_is_removed_by_the_next_and_nothing_else() {
+        let below = tempfile::tempdir().unwrap();
+        let alive = Scratch::below(below.path(), "application_1_0001").unwrap();
+        let dead = below.path().join("ydl-00112233aabbccdd");
+        fs::create_dir_all(dead.join("application_1_0002")).unwrap();
+        fs::write(dead.join(LOCK), "").unwrap();
+        let new = below.path().join("ydl-0000000000000001");
+        let old = below.path().join("ydl-0000000000000002");
+        let others = below.path().join("ydl-something-else");
+        for dir in [&new, &old, &others] {
+            fs::create_dir(dir).unwrap();
+        }
+        fs::write(others.join(LOCK), "").unwrap();
+        let long_ago = SystemTime::now() - 2 * UNLOCKED_MAX;
+        let times = FileTimes::new().set_modified(long_ago);
+        File::open(&old).unwrap().set_times(times).unwrap();
+        remove_left(below.path());
+        assert!(alive.path().is_dir());
+        assert!(!dead.exists() && !old.exists());
+        assert!(new.exists() && others.exists());
+        let path = alive.path().to_owned();
+        drop(alive);
+        assert!(!path.parent().unwrap().exists());
     }
 }
