@@ -21,6 +21,7 @@ pub struct Writer {
     /// How long the file is, as far as the DataNodes have taken it.
     length: u64,
     written: u64,
+    resumed: bool,
 }
 
 impl Hdfs {
@@ -45,6 +46,7 @@ impl Hdfs {
             file: Some(file),
             length: 0,
             written: 0,
+            resumed: false,
         })
     }
 
@@ -62,6 +64,7 @@ impl Hdfs {
             file: Some(file),
             length: before.map_or(0, |entry| entry.bytes),
             written: 0,
+            resumed: false,
         })
     }
 }
@@ -120,6 +123,7 @@ impl Writer {
         }
         self.length = again.length;
         self.file = again.file;
+        self.resumed = true;
         Ok(())
     }
 
@@ -144,6 +148,12 @@ impl Writer {
     /// How much was written by this writer.
     pub fn written(&self) -> u64 {
         self.written
+    }
+
+    /// Whether the file was given up and taken again since this was last asked. In between somebody else may have taken
+    /// it over, and read it as if it were whole.
+    pub fn was_resumed(&mut self) -> bool {
+        std::mem::take(&mut self.resumed)
     }
 
     /// The file's place, as it was given.

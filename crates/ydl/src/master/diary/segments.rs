@@ -151,6 +151,7 @@ impl Segments {
         open.writer.sync(deadline).await?;
         open.length += length;
         self.bytes += length;
+        open.ours &= !open.writer.was_resumed();
         if !open.ours {
             if is_replaced(&self.hdfs, &self.place, self.attempt, deadline).await? {
                 return Err(Trouble::Replaced);
