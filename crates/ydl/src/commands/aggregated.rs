@@ -81,16 +81,28 @@ async fn collected(
         sleep(LOOK).await;
     }
     let mut files = Vec::new();
+    let mut unseen = None;
     for directory in directories {
         // Most of these places do not exist: versions have changed them.
-        for entry in hdfs.list(&directory, deadline()).await.unwrap_or_default() {
+        let entries = match hdfs.list(&directory, deadline()).await {
+            Ok(entries) => entries,
+            Err(error) => {
+                unseen = Some(error);
+                continue;
+            }
+        };
+        for entry in entries {
             if entry.directory || entry.name().ends_with(".tmp") {
                 continue;
             }
             files.push((entry.url.clone(), hdfs.open(&entry.url, deadline()).await?));
         }
     }
-    Ok(files)
+    match unseen {
+        // That nobody printed anything cannot be said.
+        Some(error) if files.is_empty() => Err(error.into()),
+        _ => Ok(files),
+    }
 }
 
 /// A collected file as its reader wants it.
