@@ -7,6 +7,7 @@ use super::{
     hosts::Hosts,
     pace::Pace,
     size::{self, Largest},
+    trouble::{Since, Trouble},
     wants::Wants,
 };
 use std::{
@@ -89,8 +90,7 @@ pub(super) struct Line {
     pub(super) news: UnboundedSender<News>,
     /// How many nodes there were.
     pub(super) counted: i32,
-    /// Since when requests are refused, or the token is not taken.
-    pub(super) trouble: Option<Instant>,
+    pub(super) trouble: Since,
 }
 
 impl Line {
@@ -164,7 +164,7 @@ impl Line {
         let now = Instant::now();
         match heard {
             Ok(answer) => {
-                self.trouble = None;
+                self.trouble.over();
                 return self.hear(answer);
             }
             Err(SchedulerError::NotRegistered) => {
@@ -346,12 +346,15 @@ impl Line {
     }
 
     fn on_silence(&mut self, error: &RpcError, now: Instant) -> Option<Verdict> {
-        if self.trouble.is_none() {
+        let trouble = match error {
+            RpcError::Security { .. } => Trouble::Untrusted,
+            _ => Trouble::Silent,
+        };
+        let lasts = self.trouble.has(trouble, now);
+        if lasts.is_zero() {
             tracing::warn!("the ResourceManager does not answer: {error}");
         }
-        let since = *self.trouble.get_or_insert(now);
-        let untrusted = matches!(error, RpcError::Security { .. });
-        if untrusted && now - since > UNTRUSTED_MAX {
+        if trouble == Trouble::Untrusted && lasts > UNTRUSTED_MAX {
             return Some(Verdict::Deposed(error.to_string()));
         }
         self.pace.fail(now);
@@ -360,7 +363,7 @@ impl Line {
 
     /// Some refusals would be repeated for ever; others may be a ResourceManager in trouble.
     fn on_refused(&mut self, error: &SchedulerError, now: Instant) {
-        let since = *self.trouble.get_or_insert(now);
+        let lasts = self.trouble.has(Trouble::Refused, now);
         let certain = match error {
             SchedulerError::NoConstraints { .. } | SchedulerError::TooLong { .. } => true,
             SchedulerError::Refused { exception } => {
@@ -370,8 +373,8 @@ impl Line {
             _ => false,
         };
         tracing::warn!("{error}");
-        if certain || now - since > REFUSED_MAX {
-            self.trouble = None;
+        if certain || lasts > REFUSED_MAX {
+            self.trouble.over();
             self.ledger.set_wants(BTreeMap::new(), self.ledger.beat());
             self.constrained.set(BTreeMap::new(), self.ledger.beat());
             let why = match error.hint() {

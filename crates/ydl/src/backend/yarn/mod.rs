@@ -2,8 +2,9 @@
 //!
 //! * `mod.rs` (here): the door between the master's loop and what runs beside it.
 //! * `setting`: what a master knows when it begins. * `register`: its first words, and what an earlier one has left.
-//! * `line`: beat after beat with the ResourceManager. * `pace`: how often. * `wants`, `constrained`: what is asked
-//!   for. * `hosts`: where. * `size`: how large. * `gpus`: whose they are. * `ends`: how containers ended. * `launch`: agents on their nodes.
+//! * `line`: beat after beat with the ResourceManager. * `pace`: how often. * `trouble`: what is wrong.
+//! * `wants`, `constrained`: what is asked for. * `hosts`: where. * `size`: how large. * `gpus`: whose they are.
+//! * `ends`: how containers ended. * `launch`: agents on their nodes.
 
 mod constrained;
 mod ends;
@@ -15,6 +16,7 @@ mod pace;
 mod register;
 mod setting;
 mod size;
+mod trouble;
 mod wants;
 
 pub(crate) use ends::inexecutable;

@@ -10,6 +10,7 @@ use super::{
     pace::Pace,
     setting::YarnSetting,
     size::Largest,
+    trouble::Since,
     wants::Wants,
 };
 use crate::report::{Exit, Report};
@@ -108,7 +109,7 @@ async fn registered(
         pace: Pace::new(expiry, Instant::now()),
         news,
         counted: 0,
-        trouble: None,
+        trouble: Since::default(),
     };
     Ok((line, registered))
 }
