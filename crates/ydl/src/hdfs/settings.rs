@@ -4,7 +4,18 @@ use std::collections::BTreeMap;
 use yarn_native::config::{Config, Environment};
 
 /// Keys that hold, or lead to, something secret.
-const SECRET: [&str; 4] = ["password", "secret", "credential", "private.key"];
+const SECRET: [&str; 10] = [
+    "password",
+    "secret",
+    "credential",
+    "private.key",
+    "keystore.pass",
+    "truststore.pass",
+    "account.key",
+    "encryption.key",
+    "oauth",
+    "azure.sas",
+];
 /// A value longer than this is nobody's setting of a client.
 const VALUE_BYTES_MAX: usize = 64 << 10;
 
@@ -48,9 +59,22 @@ mod tests {
         let mut first = Config::defaults(Environment::default());
         first.set("fs.defaultFS", "hdfs://${here}:9000", "a test");
         first.set("here", "namenode", "a test");
-        first.set("ssl.client.keystore.password", "hunter2", "a test");
+        for key in [
+            "ssl.client.keystore.password",
+            "ssl.keystore.pass",
+            "fs.s3a.secret.key",
+            "fs.s3a.encryption.key",
+            "fs.azure.account.key.store.example",
+            "fs.azure.account.oauth2.client.id",
+            "fs.gs.auth.service.account.private.key.id",
+        ] {
+            first.set(key, "hunter2", "a test");
+        }
+        let useful = "hadoop.security.token.service.use_ip";
+        first.set(useful, "false", "a test");
         let carried = pairs(&first);
         assert!(!carried.values().any(|value| value == "hunter2"));
+        assert_eq!(carried.get(useful).map(String::as_str), Some("false"));
         let second = config(&carried, Environment::default());
         assert_eq!(second.default_fs().unwrap(), "hdfs://namenode:9000");
     }
