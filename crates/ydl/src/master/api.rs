@@ -110,18 +110,23 @@ pub(super) async fn answer(scope: Scope, request: Request, inbox: mpsc::Sender<L
         answer,
         kept: kept.clone(),
     };
-    if inbox.send(letter).await.is_err() {
-        return over();
-    }
+    // A master that cannot write waits, and so do questions beyond those that find room: an agent is told all the same
+    // that somebody is there.
+    let answered = async {
+        match inbox.send(letter).await {
+            Ok(()) => answered.await.ok(),
+            Err(_) => Some(over().into()),
+        }
+    };
     match timeout(wait, answered).await {
-        Ok(Ok(answer)) => answer.into(),
+        Ok(Some(answer)) => answer.into(),
         // Whoever was told "nothing new" would not say it again.
-        Ok(Err(_)) | Err(_) if says_something && !kept.is_set() => {
+        Ok(None) | Err(_) if says_something && !kept.is_set() => {
             Reply::error(UNWRITTEN, "the master has not written it down yet", None)
         }
         // Nothing has changed, or the master is ending: ask again.
-        Ok(Err(_)) | Err(_) if may_wait => Reply::empty(),
-        Ok(Err(_)) => over(),
+        Ok(None) | Err(_) if may_wait => Reply::empty(),
+        Ok(None) => over(),
         Err(_) => Reply::error(503, "the master has not answered in time", None),
     }
 }
@@ -262,4 +267,47 @@ fn bad(what: impl Into<String>) -> Reply {
 
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Reply> {
     serde_json::from_slice(body).map_err(|error| bad(format!("cannot read the request: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::talk::{AgentReport, Sync};
+
+    fn request(path: &str, body: &impl serde::Serialize) -> Request {
+        let query = [("wait_ms".to_owned(), "20".to_owned())].into();
+        let head = Head {
+            method: Method::POST,
+            segments: vec!["v1".to_owned(), path.to_owned()],
+            query,
+            bearer: None,
+            content_type: None,
+            peer: ([127, 0, 0, 1], 1).into(),
+        };
+        let body = serde_json::to_vec(body).expect("JSON");
+        Request { head, body }
+    }
+
+    /// A master that waits for its disks takes nothing in; its inbox is full after a while.
+    #[tokio::test]
+    async fn agents_hear_that_their_master_is_there_though_it_can_take_nothing_in() {
+        let (letters, inbox) = mpsc::channel(1);
+        let sync = |reports| Sync {
+            reports,
+            seen: 7,
+            usage: None,
+        };
+        let agent = || Scope::Agent("c1".to_owned());
+        for _ in 0..3 {
+            let quiet = request("sync", &sync(Vec::new()));
+            let reply = answer(agent(), quiet, letters.clone()).await;
+            assert_eq!(reply.status, 204);
+            let started = vec![AgentReport::Started { round: 1 }];
+            let reply = answer(agent(), request("sync", &sync(started)), letters.clone()).await;
+            assert_eq!(reply.status, UNWRITTEN, "it is said again");
+        }
+        drop(inbox);
+        let reply = answer(agent(), request("sync", &sync(Vec::new())), letters).await;
+        assert_eq!(reply.status, 410, "the job is over");
+    }
 }
