@@ -21,7 +21,7 @@ use yarn_native::{
 };
 use ydl::{
     hdfs::{self, Hdfs},
-    jobs::MasterPlace,
+    jobs::Whereabouts,
     talk::AgentReport,
     wire::request::Reply,
 };
@@ -365,8 +365,9 @@ async fn an_agent_finds_the_master_that_took_over_and_its_program_does_not_notic
     // The program ends while there is no master; that is told to the next one.
     let work = scene.dir.path().join("containers/container_1/work");
     std::fs::write(work.join("go"), "").expect("a file");
-    let json = MasterPlace {
+    let json = Whereabouts {
         address: moved,
+        attempt: 2,
         pid: 1,
         pid_started: 1,
     };

@@ -110,6 +110,19 @@ pub struct MasterPlace {
     pub pid_started: u64,
 }
 
+/// Where a master on a cluster is: what it writes to the job's directory in HDFS.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Whereabouts {
+    /// `host:port`.
+    pub address: String,
+    /// Which attempt it is, from 1.
+    pub attempt: u32,
+    /// Its process, on its node.
+    pub pid: u32,
+    /// When that process began.
+    pub pid_started: u64,
+}
+
 impl JobDir {
     /// The directory at that path; nothing is created.
     pub fn at(path: impl Into<PathBuf>) -> JobDir {

@@ -7,7 +7,8 @@ mod find;
 
 pub use create::create;
 pub use dir::{
-    Content, EVENTS_BYTES_MAX, JobDir, MasterPlace, Offer, Place, Staged, Submitted, write_json,
+    Content, EVENTS_BYTES_MAX, JobDir, MasterPlace, Offer, Place, Staged, Submitted, Whereabouts,
+    write_json,
 };
 pub use far::{Ended, Far, Seen};
 pub use find::{Known, Standing, find, list, newest, root};

@@ -8,9 +8,8 @@
 use super::diary::is_replaced;
 use crate::{
     hdfs::{Hdfs, HdfsError, JobPlace, Writer},
-    jobs::JobDir,
+    jobs::{JobDir, Whereabouts},
 };
-use serde::Serialize;
 use std::{fs::File, io, os::unix::fs::FileExt, time::Duration};
 use tokio::{
     sync::oneshot,
@@ -22,6 +21,8 @@ use tokio::{
 const LAG: Duration = Duration::from_secs(1);
 /// After a failure, the next try.
 const PAUSE: Duration = Duration::from_secs(5);
+/// Between two tries to say where this master is, at most.
+const ANNOUNCE_PAUSE_MAX: Duration = Duration::from_secs(10);
 /// One try may take so long.
 const STEP_MAX: Duration = Duration::from_secs(30);
 /// What the end of a job may wait for its last facts and its result.
@@ -29,19 +30,6 @@ const LAST_MAX: Duration = Duration::from_secs(90);
 const PIECE_BYTES: usize = 1 << 20;
 /// Those whom the job's directory lets in read what is in it.
 const PERMISSION: u32 = 0o640;
-
-/// Where a master on a cluster is.
-#[derive(Debug, Serialize)]
-pub(super) struct Whereabouts {
-    /// `host:port`.
-    pub(super) address: String,
-    /// Which attempt it is, from 1.
-    pub(super) attempt: u32,
-    /// Its process, on its node.
-    pub(super) pid: u32,
-    /// When that process began.
-    pub(super) pid_started: u64,
-}
 
 /// Carries what a master leaves.
 #[derive(Debug)]
@@ -82,6 +70,27 @@ impl Ashore {
         let deadline = Instant::now() + STEP_MAX;
         hdfs.write_whole(&place.master(), bytes, PERMISSION, deadline)
             .await
+    }
+
+    /// The same until it is heard: agents whose master has moved have no other way to find it. Of two masters the later
+    /// one has the last word.
+    pub(super) async fn announce_later(hdfs: Hdfs, place: JobPlace, whereabouts: Whereabouts) {
+        let mut pause = LAG;
+        loop {
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(ANNOUNCE_PAUSE_MAX);
+            let deadline = Instant::now() + STEP_MAX;
+            let replaced = is_replaced(&hdfs, &place, whereabouts.attempt, deadline).await;
+            let told = match replaced {
+                Ok(true) => return,
+                Ok(false) => Ashore::announce(&hdfs, &place, &whereabouts).await,
+                Err(error) => Err(error),
+            };
+            match told {
+                Ok(()) => return tracing::info!("agents find this master now"),
+                Err(error) => tracing::warn!("agents do not find this master yet: {error}"),
+            }
+        }
     }
 
     /// The job is over: its last facts and its result are brought over before anybody is told.

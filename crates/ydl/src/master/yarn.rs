@@ -8,7 +8,7 @@ mod tokens;
 
 use super::{
     api::serve,
-    ashore::{Ashore, Whereabouts},
+    ashore::Ashore,
     diary::{Segments, Unreadable, take_over},
     inbox::inbox,
     past::{Past, Reading},
@@ -16,8 +16,9 @@ use super::{
 };
 use crate::{
     backend::yarn::{Yarn, YarnSetting},
-    hdfs::Hdfs,
-    os::process,
+    hdfs::{Hdfs, HdfsError, Kind},
+    jobs::Whereabouts,
+    os::{descriptors::Descriptors, process},
     report::{Exit, Report},
     wire::server,
 };
@@ -58,6 +59,8 @@ impl From<Report> for End {
 
 /// Runs the master of the job in this container.
 pub fn run() -> ExitCode {
+    // Each agent keeps a connection open.
+    Descriptors::raise();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
@@ -140,7 +143,9 @@ async fn lead(setting: &Setting) -> Result<Outcome, End> {
     let (backend, live) = registered?;
     if let Err(error) = announced {
         // Agents that this master starts know where it is, and clients ask the ResourceManager.
-        tracing::error!("only new agents will find this master: {error}");
+        tracing::error!("only new agents find this master for now: {error}");
+        let (hdfs, place) = (hdfs.clone(), setting.place.clone());
+        tokio::spawn(Ashore::announce_later(hdfs, place, whereabouts));
     }
 
     let (place, attempt) = (setting.place.clone(), setting.attempt);
@@ -187,6 +192,14 @@ async fn connected(setting: &Setting) -> Result<Hdfs, End> {
     connect.await.map_err(|error| End::Hopeless(error.into()))
 }
 
+/// A file system that is away, or says what nobody understands, may do better for the next one.
+fn ended_by(error: HdfsError) -> End {
+    match error.may_pass() || error.kind == Kind::Other {
+        true => End::Left(error.into()),
+        false => End::Hopeless(error.into()),
+    }
+}
+
 /// The diary of this master, and what those before it have come to.
 async fn taken_over(setting: &Setting, hdfs: &Hdfs) -> Result<(Past, Segments), End> {
     let path = setting.dir.events_file();
@@ -196,9 +209,7 @@ async fn taken_over(setting: &Setting, hdfs: &Hdfs) -> Result<(Past, Segments), 
     let taken = take_over(hdfs, &setting.place, setting.attempt, &mut reading).await;
     let diary = taken.map_err(|unreadable| match unreadable {
         Unreadable::Replaced => End::Left(Report::trouble(unreadable.to_string())),
-        // A file system that is away may be there for the next one.
-        Unreadable::Hdfs(error) if error.may_pass() => End::Left(error.into()),
-        Unreadable::Hdfs(error) => End::Hopeless(error.into()),
+        Unreadable::Hdfs(error) => ended_by(error),
         Unreadable::Journal(_) | Unreadable::Entries(_) => {
             End::Hopeless(Report::trouble(unreadable.to_string()))
         }
@@ -253,8 +264,7 @@ async fn yarn_setting(
                 tracing::warn!("waiting for the job's files: {error}");
                 sleep(PAUSE).await;
             }
-            Err(error) if error.may_pass() => return Err(End::Left(error.into())),
-            Err(error) => return Err(End::Hopeless(error.into())),
+            Err(error) => return Err(ended_by(error)),
         }
     };
     Ok(YarnSetting {

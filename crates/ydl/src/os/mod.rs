@@ -1,6 +1,7 @@
 //! The one room that may call the operating system unsafely, and the safe doors to it.
 
 pub mod children;
+pub mod descriptors;
 pub mod nvml;
 pub mod proc_tree;
 pub mod process;

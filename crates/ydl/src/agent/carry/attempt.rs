@@ -12,14 +12,24 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// How far behind the logs in HDFS are while a program prints.
-const LAG: Duration = Duration::from_secs(1);
+/// How far behind the logs in HDFS are while a program prints, at least and at most.
+const LAG: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+/// Every sync is a change to be written down by the one NameNode: a job has it write so often in a second, however many
+/// tasks print.
+const TURNS_PER_SECOND: u64 = 100;
 /// The same when the container is about to be killed.
 const HURRIED_LAG: Duration = Duration::from_millis(20);
-/// Between two tries while HDFS is away, at most.
+/// Between two tries while HDFS is away, at first and at most.
+const RETRY_MIN: Duration = Duration::from_millis(250);
 const RETRY_MAX: Duration = Duration::from_secs(5);
 /// How long connecting and small calls may take.
 const CALL_MAX: Duration = Duration::from_secs(30);
+
+/// How far behind the logs of a job with so many tasks are.
+pub(super) fn lag(tasks: u64) -> Duration {
+    let fair = Duration::from_millis(tasks.saturating_mul(1000) / TURNS_PER_SECOND);
+    fair.clamp(LAG.0, LAG.1)
+}
 
 /// An attempt that is being carried, as its agent sees it. Dropped, it is over without a word on how it ended.
 #[derive(Debug)]
@@ -52,6 +62,7 @@ pub(super) struct Attempt {
     ways: Arc<Ways>,
     remote: String,
     streams: [Stream; 2],
+    lag: Duration,
     over: watch::Receiver<Over>,
     hurry: watch::Receiver<bool>,
     /// Whether the directory is there, and empty at first.
@@ -65,6 +76,7 @@ impl Attempt {
         local: PathBuf,
         remote: String,
         rotation: Rotation,
+        lag: Duration,
         hurry: watch::Receiver<bool>,
     ) -> (Attempt, Followed) {
         let (over, told) = watch::channel(Over::default());
@@ -73,6 +85,7 @@ impl Attempt {
             ways,
             streams: [stream("stdout"), stream("stderr")],
             remote,
+            lag,
             over: told,
             hurry,
             made: false,
@@ -83,7 +96,7 @@ impl Attempt {
 
     /// Carries until everything is there, however often HDFS goes away meanwhile.
     pub(super) async fn carry(mut self) {
-        let mut retry = LAG / 4;
+        let mut retry = RETRY_MIN;
         let mut told = None;
         loop {
             // Looked at before, so that what was printed before the end is carried after it.
@@ -95,8 +108,8 @@ impl Attempt {
                     if told.take().is_some() {
                         tracing::info!("logs are written to `{}` again", self.remote);
                     }
-                    retry = LAG / 4;
-                    LAG
+                    retry = RETRY_MIN;
+                    self.lag
                 }
                 Err(error) => {
                     if told != Some(error.kind) {
@@ -179,4 +192,17 @@ async fn changed<T>(of: &mut watch::Receiver<T>) {
 
 fn soon() -> Instant {
     Instant::now() + CALL_MAX
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_more_tasks_print_the_less_often_each_has_the_namenode_write() {
+        assert_eq!(lag(1), Duration::from_secs(1));
+        assert_eq!(lag(100), Duration::from_secs(1));
+        assert_eq!(lag(2000), Duration::from_secs(20));
+        assert_eq!(lag(u64::MAX), Duration::from_secs(30));
+    }
 }

@@ -1,7 +1,7 @@
 //! The thread that carries, and what it can be asked to do.
 
 use super::{
-    attempt::{Attempt, Followed},
+    attempt::{Attempt, Followed, lag},
     ways::Ways,
 };
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
         outputs::{Copied, OutputError, send},
     },
     hdfs::{HdfsError, JobPlace},
-    jobs::{JobDir, MasterPlace},
+    jobs::{JobDir, Whereabouts},
 };
 use std::{path::PathBuf, sync::Arc, thread, time::Duration};
 use tokio::{
@@ -30,7 +30,7 @@ const PLACE_BYTES_MAX: u64 = 64 << 10;
 
 enum Errand {
     Follow(Box<Attempt>),
-    Find(JobPlace, oneshot::Sender<Option<String>>),
+    Find(JobPlace, oneshot::Sender<Option<Whereabouts>>),
     Send(
         Vec<(String, String)>,
         PathBuf,
@@ -45,11 +45,13 @@ enum Errand {
 pub(in crate::agent) struct Carrier {
     ways: Arc<Ways>,
     errands: mpsc::Sender<Errand>,
+    lag: Duration,
     hurry: watch::Sender<bool>,
 }
 
 impl Carrier {
-    pub(in crate::agent) fn start(job: JobDir) -> std::io::Result<Carrier> {
+    /// A thread for one of so many tasks.
+    pub(in crate::agent) fn start(job: JobDir, tasks: u64) -> std::io::Result<Carrier> {
         let ways = Arc::new(Ways::new(job));
         let (errands, told) = mpsc::channel(ERRANDS_MAX);
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -62,6 +64,7 @@ impl Carrier {
         Ok(Carrier {
             ways,
             errands,
+            lag: lag(tasks),
             hurry: watch::Sender::new(false),
         })
     }
@@ -74,8 +77,8 @@ impl Carrier {
         rotation: Rotation,
     ) -> Followed {
         let hurry = self.hurry.subscribe();
-        let (attempt, followed) =
-            Attempt::new(Arc::clone(&self.ways), local, remote, rotation, hurry);
+        let ways = Arc::clone(&self.ways);
+        let (attempt, followed) = Attempt::new(ways, local, remote, rotation, self.lag, hurry);
         self.tell(Errand::Follow(Box::new(attempt)));
         followed
     }
@@ -84,7 +87,7 @@ impl Carrier {
     pub(in crate::agent) fn find_master(
         &self,
         place: JobPlace,
-    ) -> impl Future<Output = Option<String>> + Send + use<> {
+    ) -> impl Future<Output = Option<Whereabouts>> + Send + use<> {
         let (answer, answered) = oneshot::channel();
         self.tell(Errand::Find(place, answer));
         async { answered.await.ok().flatten() }
@@ -174,12 +177,11 @@ async fn work(ways: &Arc<Ways>, mut errands: mpsc::Receiver<Errand>) {
     }
 }
 
-async fn find(ways: &Ways, place: &JobPlace) -> Result<Option<String>, HdfsError> {
+async fn find(ways: &Ways, place: &JobPlace) -> Result<Option<Whereabouts>, HdfsError> {
     let deadline = Instant::now() + LOOK_MAX;
     let hdfs = ways.to(place.dir(), deadline).await?;
     let found = hdfs
         .read_if_there(&place.master(), PLACE_BYTES_MAX, deadline)
         .await?;
-    let place = found.and_then(|bytes| serde_json::from_slice::<MasterPlace>(&bytes).ok());
-    Ok(place.map(|place| place.address))
+    Ok(found.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
 }

@@ -32,9 +32,15 @@ impl Agent {
         let staging = setting.staging.as_deref().map(JobPlace::at);
         let mut carrier = None;
         if let Some(staging) = &staging {
-            let started = Carrier::start(job.clone()).map_err(|e| format!("cannot start: {e}"))?;
+            let started = Carrier::start(job.clone(), submitted.spec.tasks());
+            let started = started.map_err(|e| format!("cannot start: {e}"))?;
             let started = Arc::new(started);
-            reach.look_out(Arc::clone(&started), staging.clone());
+            let container = setting
+                .container
+                .as_str()
+                .parse::<yarn_native::types::ContainerId>();
+            let attempt = container.map_or(0, |id| u32::try_from(id.attempt.number).unwrap_or(0));
+            reach.look_out(Arc::clone(&started), staging.clone(), attempt);
             carrier = Some(started);
         }
         let devices = Devices::find(setting.gpus).await;

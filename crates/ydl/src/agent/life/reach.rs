@@ -6,6 +6,7 @@
 use crate::{
     agent::{carry::Carrier, setting::Setting},
     hdfs::JobPlace,
+    jobs::Whereabouts,
     wire::{client::Client, secret::Token, tls::Pin},
 };
 use std::{sync::Arc, time::Duration};
@@ -54,14 +55,14 @@ impl Reach {
         })
     }
 
-    /// From now on the master may move.
-    pub(super) fn look_out(&mut self, carrier: Arc<Carrier>, place: JobPlace) {
+    /// From now on the master may move. The one that started this container was the job's `attempt`th.
+    pub(super) fn look_out(&mut self, carrier: Arc<Carrier>, place: JobPlace, attempt: u32) {
         let (told, hears) = watch::channel(Told {
             address: self.client.address().to_owned(),
             due: Instant::now() + OVERDUE,
         });
         let (says, found) = mpsc::channel(1);
-        tokio::spawn(look(carrier, place, hears, says));
+        tokio::spawn(look(carrier, place, attempt, hears, says));
         self.lookout = Some(Lookout { told, found });
     }
 
@@ -120,6 +121,7 @@ pub(super) type Found<'a> = Option<&'a mut mpsc::Receiver<String>>;
 async fn look(
     carrier: Arc<Carrier>,
     place: JobPlace,
+    mut attempt: u32,
     mut told: watch::Receiver<Told>,
     says: mpsc::Sender<String>,
 ) {
@@ -144,10 +146,36 @@ async fn look(
         looks += 1;
         let pause = if looks > LOOKS.1 { LOOKS.2 } else { LOOKS.0 };
         not_before = Instant::now() + pause;
-        if let Some(found) = found.filter(|found| *found != address)
-            && says.send(found).await.is_err()
-        {
-            return;
+        if let Some(found) = found.filter(|found| has_moved(found, attempt, &address)) {
+            attempt = found.attempt;
+            if says.send(found.address).await.is_err() {
+                return;
+            }
         }
+    }
+}
+
+/// Whether that is where the master is now. What an earlier one has written, whom a later one has not overwritten yet,
+/// leads nowhere.
+fn has_moved(found: &Whereabouts, attempt: u32, address: &str) -> bool {
+    found.attempt >= attempt && found.address != address
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_goes_back_to_an_earlier_master() {
+        let found = |attempt, address: &str| Whereabouts {
+            address: address.to_owned(),
+            attempt,
+            pid: 1,
+            pid_started: 1,
+        };
+        assert!(has_moved(&found(3, "new:1"), 2, "old:1"));
+        assert!(has_moved(&found(2, "new:1"), 2, "old:1"));
+        assert!(!has_moved(&found(2, "old:1"), 2, "old:1"));
+        assert!(!has_moved(&found(1, "dead:1"), 2, "old:1"));
     }
 }

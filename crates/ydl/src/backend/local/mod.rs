@@ -15,6 +15,7 @@ use crate::{
     jobs::{JobDir, Offer},
     os::{
         children,
+        descriptors::Descriptors,
         process::{Identity, Signal},
         spawn,
     },
@@ -22,7 +23,6 @@ use crate::{
 };
 use limit::Overrun;
 use room::Room;
-use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit, setrlimit};
 use std::{
     collections::{BTreeMap, VecDeque},
     io,
@@ -69,7 +69,7 @@ pub struct Local {
     end: mpsc::UnboundedSender<(ContainerId, i32)>,
     look: Interval,
     /// The limit on descriptors that programs get: ours before it was raised.
-    descriptors: Rlimit,
+    descriptors: Descriptors,
 }
 
 #[derive(Debug)]
@@ -115,7 +115,7 @@ impl Local {
             ends,
             end,
             look,
-            descriptors: raise_descriptors(),
+            descriptors: Descriptors::raise(),
         })
     }
 
@@ -192,7 +192,7 @@ impl Local {
         // It has not been waited for, so even one that has ended is still there to be looked at.
         let agent = child.id().and_then(Identity::of);
         let agent = agent.ok_or_else(|| io::Error::other("it cannot be found in `/proc`"))?;
-        lower_descriptors(agent.pid, &self.descriptors);
+        self.descriptors.give(agent.pid);
         let (end, container) = (self.end.clone(), container.clone());
         tokio::spawn(async move {
             let status = child.wait().await.map_or(1, |status| {
@@ -337,30 +337,6 @@ impl Backend for Local {
             tracing::warn!("processes of the job are left that could not be ended");
         }
         sweep_up().await;
-    }
-}
-
-/// A thousand agents need more descriptors than the thousand or so a process is usually given.
-fn raise_descriptors() -> Rlimit {
-    let now = getrlimit(Resource::Nofile);
-    let raised = Rlimit {
-        current: now.maximum,
-        maximum: now.maximum,
-    };
-    if let Err(error) = setrlimit(Resource::Nofile, raised) {
-        tracing::warn!("cannot have more descriptors: {error}");
-    }
-    now
-}
-
-/// Programs see the limit that the user set: some of them close every descriptor there could be.
-fn lower_descriptors(pid: u32, to: &Rlimit) {
-    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
-        return;
-    };
-    let (current, maximum) = (to.current, to.maximum);
-    if let Err(error) = prlimit(Some(pid), Resource::Nofile, Rlimit { current, maximum }) {
-        tracing::debug!("cannot set a limit on descriptors: {error}");
     }
 }
 
