@@ -29,7 +29,8 @@ pub async fn newest(gateway: &Gateway) -> Result<Option<ApplicationReport>, Repo
     Ok(list(gateway).await?.into_iter().next())
 }
 
-/// The job that a person means: by the id of its application, anybody's; or by its name, the newest of one's own.
+/// The job that a person means: by the id of its application, anybody's; or by its name or the beginning of its id, the
+/// newest of one's own.
 pub async fn find(gateway: &Gateway, word: &str) -> Result<Option<ApplicationReport>, Report> {
     if let Ok(id) = word.parse::<ApplicationId>() {
         return match gateway.client.application(id, gateway.deadline()).await {
@@ -42,8 +43,14 @@ pub async fn find(gateway: &Gateway, word: &str) -> Result<Option<ApplicationRep
             Err(error) => Err(gateway.report(error)),
         };
     }
-    let mut all = list(gateway).await?.into_iter();
-    Ok(all.find(|report| report.name == word))
+    let all = list(gateway).await?;
+    let named = all.iter().position(|report| report.name == word);
+    let begun = || {
+        let mut ids = all.iter().map(|report| report.id.to_string());
+        ids.position(|id| !word.is_empty() && id.starts_with(word))
+    };
+    let found = named.or_else(begun);
+    Ok(found.and_then(|at| all.into_iter().nth(at)))
 }
 
 /// Where an application says that it is staged, if not in its owner's home directory.
