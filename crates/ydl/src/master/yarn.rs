@@ -9,7 +9,7 @@ mod tokens;
 use super::{
     api::serve,
     ashore::Ashore,
-    diary::{Segments, Unreadable, take_over},
+    diary::{Segments, Unreadable, is_replaced, take_over},
     inbox::inbox,
     past::{Past, Reading},
     shell::Master,
@@ -42,6 +42,8 @@ const ASK_MAX: Duration = Duration::from_secs(30);
 /// How long a file system that is away is waited for at the beginning.
 const HDFS_MAX: Duration = Duration::from_secs(300);
 const PAUSE: Duration = Duration::from_millis(500);
+/// How often a master looks whether another has taken over. Agents wait for it no longer than for `silence`.
+const REPLACED_LOOK: Duration = Duration::from_secs(15);
 
 /// Why a master ends before its job does.
 enum End {
@@ -149,7 +151,7 @@ async fn lead(setting: &Setting) -> Result<Outcome, End> {
     }
 
     let (place, attempt) = (setting.place.clone(), setting.attempt);
-    let ashore = Ashore::begin(hdfs, place, attempt, &setting.dir);
+    let ashore = Ashore::begin(hdfs.clone(), place, attempt, &setting.dir);
     let mut master = Master::new(past, setting.dir.clone(), backend, diary);
     if setting.attempt > 1 {
         master.recover(live);
@@ -164,6 +166,9 @@ async fn lead(setting: &Setting) -> Result<Outcome, End> {
     let outcome = tokio::select! {
         outcome = master.attend(&mut inbox) => {
             outcome.map_err(|deposed| Report::trouble(deposed.why))?
+        }
+        () = replaced(&hdfs, setting) => {
+            return Err(Report::trouble("another master has taken over").into());
         }
         // Another master, on another node perhaps, can be reached.
         ended = &mut serving => {
@@ -180,6 +185,19 @@ async fn lead(setting: &Setting) -> Result<Outcome, End> {
         tracing::error!("the master's doors were broken: {error}");
     }
     Ok(outcome)
+}
+
+/// Ends when there is a later master. The ResourceManager tells, and so does the journal with the next entry; but where
+/// the one cannot be reached and there is nothing to write, agents would be kept from their new master for ever.
+async fn replaced(hdfs: &Hdfs, setting: &Setting) {
+    loop {
+        sleep(REPLACED_LOOK).await;
+        let deadline = Instant::now() + ASK_MAX;
+        // What cannot be seen now is seen later.
+        if let Ok(true) = is_replaced(hdfs, &setting.place, setting.attempt, deadline).await {
+            return;
+        }
+    }
 }
 
 async fn connected(setting: &Setting) -> Result<Hdfs, End> {
