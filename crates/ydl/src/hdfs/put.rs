@@ -8,7 +8,7 @@ use super::{
 use crate::os::reason;
 use bytes::{Bytes, BytesMut};
 use std::{
-    fs::{self, File},
+    fs::File,
     io::{self, Read, Write},
     mem,
     path::Path,
@@ -22,9 +22,6 @@ const PIECE_BYTES: usize = 4 << 20;
 const PIECES_AHEAD: usize = 4;
 /// One piece takes no longer than this, or the connection is as good as dead.
 const PIECE_MAX: Duration = Duration::from_secs(120);
-
-/// Deeper than any sensible directory.
-const DEPTH_MAX: usize = 100;
 
 /// What was sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,44 +71,6 @@ impl Hdfs {
     ) -> Result<u64, HdfsError> {
         let file = File::open(path).map_err(|error| local(path, &error))?;
         self.put(file, place, permission, progress, deadline).await
-    }
-
-    /// Sends what a local directory holds into the directory `place`, file by file; what is there of the same name is
-    /// replaced. Links are followed to files, and left out where they lead to directories or nowhere.
-    pub async fn put_directory(
-        &self,
-        dir: &Path,
-        place: &str,
-        progress: &(dyn Fn(u64) + Sync),
-        deadline: Instant,
-    ) -> Result<Sent, HdfsError> {
-        let mut sent = Sent::default();
-        let mut waiting = vec![(dir.to_path_buf(), place.trim_end_matches('/').to_owned(), 0)];
-        while let Some((dir, place, depth)) = waiting.pop() {
-            if depth > DEPTH_MAX {
-                let what = format!("cannot send `{}`: it is nested too deep", dir.display());
-                return Err(HdfsError::new(Kind::BadInput, what));
-            }
-            self.mkdirs(&place, 0o755, deadline).await?;
-            for entry in fs::read_dir(&dir).map_err(|error| local(&dir, &error))? {
-                let entry = entry.map_err(|error| local(&dir, &error))?;
-                let path = entry.path();
-                let name = entry.file_name();
-                let Some(name) = name.to_str() else {
-                    let what = format!("cannot send `{}`: its name is not UTF-8", path.display());
-                    return Err(HdfsError::new(Kind::BadInput, what));
-                };
-                let to = format!("{place}/{name}");
-                let kind = entry.file_type().map_err(|error| local(&path, &error))?;
-                if kind.is_dir() {
-                    waiting.push((path, to, depth + 1));
-                } else if path.is_file() {
-                    sent.bytes += self.put_file(&path, &to, 0o644, progress, deadline).await?;
-                    sent.files += 1;
-                }
-            }
-        }
-        Ok(sent)
     }
 
     /// Sends everything that `produce` writes to a file of that very name, which must not exist. An error leaves a part

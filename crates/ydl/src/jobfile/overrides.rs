@@ -102,11 +102,6 @@ pub struct Flags {
 }
 
 impl Flags {
-    /// Whether any was given.
-    pub fn are_empty(&self) -> bool {
-        self.first().is_none() && self.command.is_empty()
-    }
-
     /// The first that was given, as it is typed.
     pub fn first(&self) -> Option<&'static str> {
         let given = [

@@ -1,5 +1,6 @@
 //! Jobs: where each keeps its files, which there are on this machine, and how a new one begins there.
 
+mod content;
 mod create;
 mod dir;
 mod far;

@@ -9,10 +9,7 @@ use std::{collections::BTreeMap, time::Duration};
 use yarn_native::{
     client::Submission,
     credentials::Format,
-    types::{
-        Access, ApplicationId, LaunchContext, LocalResource, LocalResourceKind, Resource,
-        Visibility,
-    },
+    types::{Access, ApplicationId, LaunchContext, Resource},
 };
 use ydl_core::JobSpec;
 
@@ -43,9 +40,9 @@ pub fn submission(
     let mut launch = LaunchContext::command(COMMAND);
     launch
         .resources
-        .insert("ydl".into(), local(&staged.binary)?);
+        .insert("ydl".into(), staged.binary.resource()?);
     for (name, content) in own {
-        launch.resources.insert(name.clone(), local(content)?);
+        launch.resources.insert(name.clone(), content.resource()?);
     }
     // An insecure cluster believes what it is told, and containers may run as somebody else.
     if let Some(user) = user {
@@ -78,23 +75,6 @@ pub fn submission(
         failure_window: Some(FAILURE_WINDOW),
         keep_containers: true,
         ..Submission::new(id, spec.name.clone())
-    })
-}
-
-fn local(content: &Content) -> Result<LocalResource, Report> {
-    let location = content.url.parse();
-    Ok(LocalResource {
-        location: location.map_err(|error| Report::trouble(format!("{error}")))?,
-        bytes: content.bytes,
-        modified: i64::try_from(content.modified_ms).unwrap_or(i64::MAX),
-        kind: match content.unpack {
-            true => LocalResourceKind::Archive,
-            false => LocalResourceKind::File,
-        },
-        visibility: match content.own {
-            true => Visibility::Application,
-            false => Visibility::Private,
-        },
     })
 }
 

@@ -21,10 +21,7 @@ use tokio::{
 use yarn_native::{
     credentials::{Credentials, Format},
     node::{self, NodeError, Nodes, RefusalKind},
-    types::{
-        Access, Container, ContainerId, LaunchContext, LocalResource, LocalResourceKind, NodeId,
-        Visibility,
-    },
+    types::{Access, Container, ContainerId, LaunchContext, NodeId},
 };
 use ydl_core::Event;
 
@@ -201,22 +198,7 @@ fn common(setting: &YarnSetting) -> Result<LaunchContext, Report> {
     let staged = &setting.staged;
     let mut launch = LaunchContext::command(COMMAND);
     let mut add = |name: String, content: &Content| {
-        let location = content.url.parse();
-        let location = location.map_err(|error| Report::trouble(format!("{error}")))?;
-        let resource = LocalResource {
-            location,
-            bytes: content.bytes,
-            modified: i64::try_from(content.modified_ms).unwrap_or(i64::MAX),
-            kind: match content.unpack {
-                true => LocalResourceKind::Archive,
-                false => LocalResourceKind::File,
-            },
-            visibility: match content.own {
-                true => Visibility::Application,
-                false => Visibility::Private,
-            },
-        };
-        launch.resources.insert(name, resource);
+        launch.resources.insert(name, content.resource()?);
         Ok::<(), Report>(())
     };
     add("ydl".to_owned(), &staged.binary)?;
