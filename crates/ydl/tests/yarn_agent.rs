@@ -284,7 +284,9 @@ async fn outputs_go_to_hdfs_by_the_rules_of_local_ones() {
         .mkdirs(&merged, 0o755, deadline())
         .await
         .expect("a directory");
-    for (name, text) in [("ck-1", "old"), ("kept", "k")] {
+    // The last is what an earlier attempt was killed at.
+    let left = ".aside-t-aaaaaa-worker=0-0123456789abcdef";
+    for (name, text) in [("ck-1", "old"), ("kept", "k"), (left, "half")] {
         let place = format!("{merged}/{name}");
         let written = world.hdfs.write_whole(&place, text, 0o644, deadline());
         written.await.expect("a file");

@@ -201,6 +201,13 @@ impl Surroundings {
             .collect()
     }
 
+    /// Who ran here last, in a word that no other task of any job has.
+    pub(super) fn whose(&self, submitted: &Submitted) -> String {
+        let task = self.task.as_ref();
+        let task = task.map(|task| format!("-{}={}", task.role, task.index));
+        format!("{}{}", submitted.id, task.unwrap_or_default())
+    }
+
     /// The logs of an attempt on this disk.
     pub(super) fn logs(&self, task: &TaskId, attempt: u32) -> PathBuf {
         self.job.attempt_logs(task, attempt)

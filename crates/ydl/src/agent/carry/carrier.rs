@@ -31,13 +31,19 @@ const PLACE_BYTES_MAX: u64 = 64 << 10;
 enum Errand {
     Follow(Box<Attempt>),
     Find(JobPlace, oneshot::Sender<Option<Whereabouts>>),
-    Send(
-        Vec<(String, String)>,
-        PathBuf,
-        Instant,
-        oneshot::Sender<Result<Copied, OutputError>>,
-    ),
+    Send(Box<Outputs>, oneshot::Sender<Result<Copied, OutputError>>),
     Finish(oneshot::Sender<()>),
+}
+
+/// What a task leaves for its user.
+#[derive(Debug)]
+pub(in crate::agent) struct Outputs {
+    /// The task, in a word that no other task of any job has.
+    pub(in crate::agent) whose: String,
+    /// What, below `work`, goes to which URL.
+    pub(in crate::agent) outputs: Vec<(String, String)>,
+    pub(in crate::agent) work: PathBuf,
+    pub(in crate::agent) deadline: Instant,
 }
 
 /// The agent's end of the thread. When it is dropped the thread ends, whatever it is doing.
@@ -93,15 +99,13 @@ impl Carrier {
         async { answered.await.ok().flatten() }
     }
 
-    /// Copies outputs of the directory `work` to their URLs.
+    /// Copies outputs to their URLs.
     pub(in crate::agent) fn send(
         &self,
-        outputs: Vec<(String, String)>,
-        work: PathBuf,
-        deadline: Instant,
+        outputs: Outputs,
     ) -> impl Future<Output = Option<Result<Copied, OutputError>>> + Send + use<> {
         let (answer, answered) = oneshot::channel();
-        self.tell(Errand::Send(outputs, work, deadline, answer));
+        self.tell(Errand::Send(Box::new(outputs), answer));
         async { answered.await.ok() }
     }
 
@@ -166,10 +170,11 @@ async fn work(ways: &Arc<Ways>, mut errands: mpsc::Receiver<Errand>) {
                     let _ = answer.send(found.ok().flatten());
                 });
             }
-            Some(Errand::Send(outputs, work, deadline, answer)) => {
+            Some(Errand::Send(it, answer)) => {
                 let ways = Arc::clone(ways);
                 others.spawn(async move {
-                    let _ = answer.send(send(&ways, &work, &outputs, deadline).await);
+                    let sent = send(&ways, &it.whose, &it.work, &it.outputs, it.deadline);
+                    let _ = answer.send(sent.await);
                 });
             }
             Some(Errand::Finish(answer)) => finishing.push(answer),

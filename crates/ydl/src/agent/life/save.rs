@@ -1,7 +1,7 @@
 //! What is left to do when a task is over: its outputs go where its user wants them, and the last of its logs.
 
 use super::Agent;
-use crate::agent::{outputs, surroundings::Destination};
+use crate::agent::{carry::Outputs, outputs, surroundings::Destination};
 use std::{future::Future, path::PathBuf, time::Duration};
 use tokio::{sync::oneshot, time::Instant};
 
@@ -32,7 +32,12 @@ impl Agent {
         let work = self.surroundings.work();
         let far = match (&self.carrier, far.is_empty()) {
             (_, true) => None,
-            (Some(carrier), false) => Some(carrier.send(far, work.clone(), deadline)),
+            (Some(carrier), false) => Some(carrier.send(Outputs {
+                whose: self.surroundings.whose(&self.submitted),
+                outputs: far,
+                work: work.clone(),
+                deadline,
+            })),
             (None, false) => {
                 let why = "outputs cannot go to HDFS from one machine".to_owned();
                 // The receiver is in our hands.

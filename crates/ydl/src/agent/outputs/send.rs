@@ -27,14 +27,19 @@ const AWAY_MAX: Duration = Duration::from_secs(90);
 const RETRY: Duration = Duration::from_secs(2);
 
 /// Copies each `from`, relative to `work_dir`, to its URL. The rules are those of [`copy`](super::copy); an output of
-/// several files appears in one moment, or is merged file by file into a directory that was there before.
+/// several files appears in one moment, or is merged file by file into a directory that was there before. `whose` names
+/// the task: what its earlier attempts have left half-sent goes.
 pub(in crate::agent) async fn send(
     ways: &Ways,
+    whose: &str,
     work_dir: &Path,
     outputs: &[(String, String)],
     deadline: Instant,
 ) -> Result<Copied, OutputError> {
-    let mut sent = Sent::default();
+    let mut sent = Sent {
+        whose: whose.to_owned(),
+        ..Sent::default()
+    };
     match work_dir.canonicalize() {
         Ok(work_dir) => {
             for (from, to) in outputs {
@@ -52,6 +57,7 @@ pub(in crate::agent) async fn send(
 
 #[derive(Default)]
 struct Sent {
+    whose: String,
     copied: Copied,
     failures: Vec<String>,
 }
@@ -66,7 +72,7 @@ impl Sent {
         self.failures.append(&mut found.failures);
         let away = Instant::now() + AWAY_MAX;
         loop {
-            let trouble = match place(ways, &found, to, deadline).await {
+            let trouble = match place(ways, &self.whose, &found, to, deadline).await {
                 Ok((files, bytes)) => {
                     self.copied.files += files;
                     self.copied.bytes += bytes;
@@ -87,7 +93,9 @@ impl Sent {
     }
 
     fn result(self) -> Result<Copied, OutputError> {
-        let Sent { copied, failures } = self;
+        let Sent {
+            copied, failures, ..
+        } = self;
         match failures.is_empty() {
             true => Ok(copied),
             false => Err(OutputError::new(failures, copied)),
@@ -139,6 +147,7 @@ impl Trouble {
 /// Sends one output and puts it in its place; says how many files and bytes it has.
 async fn place(
     ways: &Ways,
+    whose: &str,
     found: &Found,
     to: &str,
     deadline: Instant,
@@ -154,7 +163,7 @@ async fn place(
             false => (dir, base.to_owned()),
         };
         hdfs.mkdirs(dir, 0o755, soon(deadline)).await?;
-        let aside = aside(dir)?;
+        let aside = aside(&hdfs, dir, whose, deadline).await?;
         let sent = async {
             let bytes = send_file(&hdfs, item, &aside, deadline).await?;
             put(&hdfs, &aside, &target, deadline).await?;
@@ -166,10 +175,11 @@ async fn place(
         return Err(Trouble::lasting("a file is there"));
     }
     // In the directory itself where there is one: to write beside it may not be allowed.
-    let aside = aside(if directory_there { base } else { dir })?;
+    let beside = if directory_there { base } else { dir };
     if !directory_there {
         hdfs.mkdirs(dir, 0o755, soon(deadline)).await?;
     }
+    let aside = aside(&hdfs, beside, whose, deadline).await?;
     let sent = async {
         let bytes = send_all(&hdfs, found, &aside, deadline).await?;
         let renamed = match directory_there {
@@ -189,11 +199,20 @@ async fn place(
     swept(&hdfs, &aside, sent.await).await
 }
 
-/// A name for what is not whole yet.
-fn aside(dir: &str) -> Result<String, Trouble> {
+/// A name for what is not whole yet. What has such a name already is of an agent that was killed before it was done, or
+/// of one that has been replaced.
+async fn aside(hdfs: &Hdfs, dir: &str, whose: &str, deadline: Instant) -> Result<String, Trouble> {
     let random = crate::wire::secret::Secret::random()
         .ok_or_else(|| Trouble::lasting("the system gives no random bytes"))?;
-    Ok(format!("{dir}/.aside-{}", &random.to_hex()[..16]))
+    let name = format!(".aside-{whose}-");
+    // A directory that cannot be listed may still be written to.
+    let there = hdfs.list(dir, soon(deadline)).await.unwrap_or_default();
+    for left in there.iter().filter(|entry| entry.name().starts_with(&name)) {
+        if let Err(error) = hdfs.delete(&left.url, soon(deadline)).await {
+            tracing::warn!("something is left behind: {error}");
+        }
+    }
+    Ok(format!("{dir}/{name}{}", &random.to_hex()[..16]))
 }
 
 /// Whatever came of it, nothing is left aside.
