@@ -149,8 +149,20 @@ async fn cleaning_leaves_what_jobs_use() {
         .expect("cleaned");
     assert!(cleaned.is_some());
     assert!(!there(&lock).await);
+}
 
-    // One that runs out of time ends without a result, and holds nobody up.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cleaner_that_is_late_or_dead_holds_nobody_up() {
+    let (staging, _quiet) = playground("late").await;
+    let alice = Submitter::new("alice", &format!("{staging}/.ydl")).await;
+    let spec = alice.spec("");
+    let first = alice.submit("application_1_0001", &spec).await;
+    first.expect("staged");
+    let (hdfs, lock) = (&alice.place.hdfs, alice.place.layout.cleaning());
+    let job = alice.place.job("application_1_0001");
+    make_old(&[job.uses(), job.dir().to_owned()]).await;
+
+    // One that runs out of time ends without a result.
     let late = Instant::now() + Duration::from_secs(5);
     let slow = |_: &str| {
         while Instant::now() < late {
@@ -160,7 +172,8 @@ async fn cleaning_leaves_what_jobs_use() {
     };
     let ended = stage::clean(&alice.place, AGE, slow, late).await;
     assert!(ended.is_err(), "{ended:?}");
-    assert!(!there(&lock).await, "the lock is gone");
+    let left = hdfs.stat(&lock, soon()).await.expect("an answer");
+    assert_eq!(left, None, "the lock is gone");
 
     // One that died a little while ago is waited for no longer than one that lives may take.
     let writer = hdfs.create(&lock, layout::PRIVATE, soon()).await;
@@ -169,7 +182,7 @@ async fn cleaning_leaves_what_jobs_use() {
     let made = hdfs.stat(&lock, soon()).await.expect("an answer");
     let made_ms = made.expect("a lock").modified_ms;
     touch(std::slice::from_ref(&lock), made_ms - 80_000).await;
-    let waited = alice.submit("application_1_0005", &spec).await;
+    let waited = alice.submit("application_1_0002", &spec).await;
     waited.expect("nobody waits for the dead");
 }
 
