@@ -1,11 +1,8 @@
 //! Whole jobs on a real cluster of three nodes while programs die and nodes are taken away: the job ends right, and its
 //! facts say why anything was started again.
 
-#[path = "yarn_faults/job.rs"]
-mod job;
 mod yarn_support;
 
-use job::{Job, Started, WAITS, lives, signal, time_until, tree};
 use serde_json::json;
 use std::{
     collections::BTreeSet,
@@ -15,7 +12,13 @@ use std::{
     time::Duration,
 };
 use testbed::{Cluster, File, Options, Queue};
-use yarn_support::{shared, version, wait_for};
+use yarn_native::types::AttemptState;
+use yarn_support::{
+    application,
+    job::{Job, Program, Started, WAITS, time_until},
+    processes::{lives, processes_in, signal, tree},
+    shared, version, wait_for,
+};
 
 /// After so much silence the cluster takes a node or a master for lost.
 const EXPIRY: Duration = Duration::from_secs(10);
@@ -142,7 +145,17 @@ fn a_node_where_programs_die_is_avoided_and_later_forgiven() {
         panic!("{facts:#?}");
     };
     assert_eq!(blamed["node"], *bad);
+    assert_eq!(blamed["because"], "2 programs failed there");
+    let forgiven = facts.iter().filter_map(|(at, what)| {
+        let forgiven = what.get("node-forgiven")?;
+        Some((*at, forgiven["node"].clone()))
+    });
+    let forgiven: Vec<_> = forgiven.collect();
     let until = blamed["until"].as_u64().expect("a time");
+    let [(at, node)] = &forgiven[..] else {
+        panic!("{facts:#?}");
+    };
+    assert!(*at >= until && *node == **bad, "{forgiven:?}, {blamed}");
     for start in &all[6..] {
         assert!(
             start.node == *bad && start.at >= until,
@@ -189,7 +202,7 @@ fn a_node_that_is_drained_gives_its_tasks_time_and_they_go_elsewhere() {
     let moved: Vec<_> = there.iter().map(|it| index(&it.task)).collect();
     let after = job.programs(4 + there.len());
     assert_eq!(after.len(), 4 + there.len());
-    let stayed = |all: &[job::Ran]| {
+    let stayed = |all: &[Program]| {
         let stayed = all.iter().filter(|it| !moved.contains(&it.index));
         stayed.cloned().collect::<Vec<_>>()
     };
@@ -263,16 +276,112 @@ fn a_node_that_is_lost_for_good_costs_a_restart_and_no_failure() {
         let ended = job.end_of(&start.task, 1);
         assert_eq!(ended.ending, "lost", "{ended:?}");
     }
+    // It fell silent before the cluster called its node lost, and that is laid at the node's door.
+    let ended = job.end_of(&frozen.task, 1);
+    assert!(ended.ending.get("silent").is_some(), "{ended:?}");
+    assert_eq!(job.count("node-blamed"), 1);
     // The one failure that is allowed has not been used up.
-    let unlucky = &there[1].task;
-    signal("-9", &[job.program(index(unlucky), 2)]);
-    job.program(index(unlucky), 3);
+    for unlucky in &there[..2] {
+        let index = index(&unlucky.task);
+        signal("-9", &[job.program(index, 2)]);
+        job.program(index, 3);
+    }
     job.go();
     job.succeeded_last();
     let moved: Vec<_> = there.iter().map(|it| index(&it.task)).collect();
-    let stayed = |all: &[job::Ran]| {
+    let stayed = |all: &[Program]| {
         let stayed = all.iter().filter(|it| !moved.contains(&it.index));
         stayed.cloned().collect::<Vec<_>>()
     };
     assert_eq!(stayed(&before), stayed(&job.programs(0)));
+}
+
+/// The daemon of the node where the job's master is.
+fn masters_node(job: &Job) -> (String, String) {
+    let host = application(job.cluster, &job.id).host;
+    let mut nodes = job.cluster.nodes().iter();
+    let node = nodes.find(|node| node.address.ip().to_string() == host);
+    (node.expect("a node").daemon.clone(), host)
+}
+
+/// One attempt is all the job allows; the second was made because the first did not count.
+fn went_on_without_counting(job: &Job) {
+    let attempts = job.attempts();
+    let states: Vec<_> = attempts.iter().map(|it| it.state).collect();
+    assert_eq!(
+        states,
+        [AttemptState::Failed, AttemptState::Finished],
+        "{attempts:#?}"
+    );
+}
+
+#[test]
+fn a_master_whose_node_is_taken_out_of_service_is_followed_and_no_attempt_is_used_up() {
+    let (cluster, _turn) = cluster();
+    let more = "master: {attempts: 1}\nrestart: {limit: 0}";
+    let job = Job::submit(cluster, 4, WAITS, "memory: 2 GiB", more);
+    let before = job.programs(4);
+    let started = job.all_started(4);
+    let (daemon, host) = masters_node(&job);
+    let master = job.master(1);
+    // Not gracefully: its containers get SIGTERM at once.
+    fs::write(excluded(), &host).expect("a file");
+    must(cluster.rm_admin(&["-refreshNodes"]));
+    job.led_by(2);
+    assert!(!lives(master));
+    let gone: Vec<_> = started.iter().filter(|it| it.node == host).collect();
+    job.all_started(4 + gone.len());
+    fs::write(excluded(), "").expect("a file");
+    must(cluster.rm_admin(&["-refreshNodes"]));
+    job.go();
+    job.succeeded();
+    went_on_without_counting(&job);
+    for start in &gone {
+        let ended = job.end_of(&start.task, 1);
+        assert_eq!(ended.ending, "lost", "{ended:?}");
+    }
+    let after = job.programs(0);
+    let moved = |it: &&Program| gone.iter().any(|start| index(&start.task) == it.index);
+    let stayed = |all: &[Program]| {
+        let stayed = all.iter().filter(|it| !moved(it));
+        stayed.cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(stayed(&before), stayed(&after));
+    // A NodeManager that is told to go ends by itself.
+    wait_for("the end of the node's daemon", || {
+        must(cluster.pid(&daemon)).is_none().then_some(())
+    });
+}
+
+#[test]
+fn a_master_that_dies_with_its_node_is_followed_and_no_attempt_is_used_up() {
+    let (cluster, _turn) = cluster();
+    let more = "master: {attempts: 1}\nrestart: {limit: 0}";
+    let job = Job::submit(cluster, 4, WAITS, "memory: 2 GiB", more);
+    let before = job.programs(4);
+    let started = job.all_started(4);
+    let (daemon, host) = masters_node(&job);
+    let there: Vec<_> = started.iter().filter(|it| it.node == host).collect();
+    // As when the power goes: the daemon first, so that it cannot tell of the others.
+    must(cluster.kill(&daemon));
+    for start in &there {
+        signal("-9", &tree(&start.container));
+    }
+    signal("-9", &[job.master(1)]);
+    job.led_by(2);
+    job.all_started(4 + there.len());
+    job.go();
+    job.succeeded();
+    went_on_without_counting(&job);
+    let moved: BTreeSet<_> = there.iter().map(|it| index(&it.task)).collect();
+    for program in before.iter().filter(|it| !moved.contains(&it.index)) {
+        let all = job.programs(0);
+        let mine: Vec<_> = all.iter().filter(|it| it.index == program.index).collect();
+        assert_eq!(mine, [program], "it was not disturbed");
+    }
+    for start in &there {
+        let ended = job.end_of(&start.task, 1);
+        assert_eq!(ended.ending, "lost", "{ended:?}");
+        assert!(processes_in(&start.container).is_empty());
+    }
 }

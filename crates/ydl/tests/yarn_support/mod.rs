@@ -3,6 +3,8 @@
 
 pub mod attached;
 pub mod example;
+pub mod job;
+pub mod processes;
 #[path = "../user/mod.rs"]
 mod user;
 

@@ -1,27 +1,39 @@
-//! A job on the cluster, what it said, and its processes.
+//! A job on the cluster, what it said, what the cluster says of it, and its processes.
 
-use crate::yarn_support::{Desk, PATIENCE, block_on, config, soon, wait_for, wait_over};
+use super::{
+    Desk, PATIENCE, application, block_on, client, config,
+    processes::{self, lives, processes_in, signal},
+    soon, wait_for, wait_over,
+};
 use serde_json::Value;
 use std::{
+    collections::BTreeSet,
     fs,
     path::PathBuf,
-    process::Command,
     time::{Duration, Instant},
 };
 use testbed::Cluster;
-use yarn_native::{security::Identity, types::FinalStatus};
+use yarn_native::{
+    security::Identity,
+    types::{ApplicationState, AttemptReport, FinalStatus},
+};
 use ydl::hdfs::{Hdfs, JobPlace, Layout};
 
-/// Says which process it is and waits for the file `go`.
-pub const WAITS: &str =
-    "echo $YDL_INDEX $YDL_ATTEMPT $$ >> $SHARED/pids; until [ -e $SHARED/go ]; do sleep 0.1; done";
+/// Says which process it is, in which container, and waits for the file `go`. Two programs of one task at the same time
+/// would be told by the file `twice`.
+pub const WAITS: &str = "exec 9>$SHARED/lock.$YDL_INDEX; flock -n 9 || echo $YDL_INDEX >> $SHARED/twice; \
+     echo $YDL_INDEX $YDL_ATTEMPT $$ $(cut -d ' ' -f 22 /proc/$$/stat) $YDL_CONTAINER >> $SHARED/pids; \
+     until [ -e $SHARED/go ] || [ -e $SHARED/go.$YDL_INDEX ]; do sleep 0.1; done";
 
 /// One program that was started, as it said itself.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Ran {
+pub struct Program {
     pub index: u32,
     pub attempt: u32,
     pub pid: i32,
+    /// When the process began, which no other of that number did.
+    pub began: u64,
+    pub container: String,
 }
 
 /// Where an attempt was started, and when.
@@ -48,8 +60,10 @@ pub struct Ended {
 pub struct Job<'a> {
     pub cluster: &'a Cluster,
     pub id: String,
-    place: JobPlace,
-    desk: Desk<'a>,
+    /// The user's directory in HDFS.
+    pub home: String,
+    pub place: JobPlace,
+    pub desk: Desk<'a>,
 }
 
 impl<'a> Job<'a> {
@@ -69,11 +83,19 @@ impl<'a> Job<'a> {
             "{more}\nroles: {{worker: {{instances: {instances}, {role}, shell: {script}}}}}\n"
         );
         let id = desk.detach(&yaml);
+        Job::of(desk, id)
+    }
+
+    /// A job that was submitted from there.
+    pub fn of(desk: Desk<'a>, id: String) -> Job<'a> {
+        let cluster = desk.cluster;
         let home = block_on(async { hdfs(cluster).await.home(soon()).await });
-        let place = Layout::in_home(&home.expect("a home")).job(&id);
+        let home = home.expect("a home");
+        let place = Layout::in_home(&home).job(&id);
         Job {
             cluster,
             id,
+            home,
             place,
             desk,
         }
@@ -88,15 +110,20 @@ impl<'a> Job<'a> {
         fs::write(self.file("go"), "").expect("a file");
     }
 
+    /// That one alone does.
+    pub fn go_one(&self, index: u32) {
+        fs::write(self.file(&format!("go.{index}")), "").expect("a file");
+    }
+
     pub fn lines(&self, name: &str) -> Vec<String> {
         let text = fs::read_to_string(self.file(name)).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
     }
 
     /// The programs that were ever started, once there are so many.
-    pub fn programs(&self, count: usize) -> Vec<Ran> {
+    pub fn programs(&self, count: usize) -> Vec<Program> {
         wait_for(&format!("{count} programs of {}", self.words()), || {
-            let mut all: Vec<_> = self.lines("pids").iter().map(|line| ran(line)).collect();
+            let mut all: Vec<_> = self.lines("pids").iter().map(|it| program(it)).collect();
             all.sort();
             (all.len() >= count).then_some(all)
         })
@@ -114,7 +141,8 @@ impl<'a> Job<'a> {
         })
     }
 
-    fn read(&self, place: &str) -> Option<String> {
+    /// A file in HDFS, if it is there.
+    pub fn read(&self, place: &str) -> Option<String> {
         block_on(async {
             let hdfs = hdfs(self.cluster).await;
             let read = hdfs.read_if_there(place, 64 << 20, soon()).await;
@@ -131,6 +159,83 @@ impl<'a> Job<'a> {
         let status: Value = serde_json::from_str(&ran.out).unwrap_or_default();
         let facts = status["facts"].as_array().cloned().unwrap_or_default();
         facts.into_iter().map(fact).collect()
+    }
+
+    /// The facts that are kept in HDFS.
+    pub fn kept(&self) -> Vec<(u64, Value)> {
+        let kept = self.read(&self.place.events()).unwrap_or_default();
+        let kept = kept.lines().map(serde_json::from_str);
+        kept.map(|it| fact(it.expect("JSON"))).collect()
+    }
+
+    /// The names in a directory in HDFS, if it is there.
+    pub fn names_in(&self, place: &str) -> Vec<String> {
+        block_on(async {
+            let listed = hdfs(self.cluster).await.list(place, soon()).await;
+            let listed = listed.unwrap_or_default();
+            listed.iter().map(|it| it.name().to_owned()).collect()
+        })
+    }
+
+    /// The process of that attempt's master, as soon as there is one.
+    pub fn master(&self, attempt: u32) -> i32 {
+        let what = format!("the process of master {attempt} of {}", self.words());
+        wait_for(&what, || processes::master(&self.digits(), attempt))
+    }
+
+    /// Whether the master of that attempt has said where it is.
+    pub fn is_announced(&self, attempt: u32) -> bool {
+        let said = self.read(&self.place.master()).unwrap_or_default();
+        let said: Value = serde_json::from_str(&said).unwrap_or_default();
+        said["attempt"] == attempt
+    }
+
+    /// Whether the ResourceManager knows the master of that attempt.
+    pub fn is_registered(&self, attempt: u32) -> bool {
+        let report = application(self.cluster, &self.id);
+        let current = report.attempt.is_some_and(|it| it.number == attempt as i32);
+        current && report.state == ApplicationState::Running
+    }
+
+    /// Waits until the master of that attempt leads the job.
+    pub fn led_by(&self, attempt: u32) {
+        wait_for(&format!("master {attempt} of {}", self.words()), || {
+            (self.is_announced(attempt) && self.is_registered(attempt)).then_some(())
+        });
+    }
+
+    pub fn kill_master(&self, attempt: u32) {
+        signal("-9", &[self.master(attempt)]);
+    }
+
+    /// What the ResourceManager says of its masters.
+    pub fn attempts(&self) -> Vec<AttemptReport> {
+        let id = self.id.parse().expect("an application's id");
+        let attempts = block_on(async { client(self.cluster).attempts(id, soon()).await });
+        attempts.expect("a list")
+    }
+
+    /// The containers that the ResourceManager says are the job's now, the master's left out.
+    pub fn containers(&self) -> BTreeSet<String> {
+        let Some(attempt) = application(self.cluster, &self.id).attempt else {
+            return BTreeSet::new();
+        };
+        let held = block_on(async { client(self.cluster).containers(attempt, soon()).await });
+        let held = held.expect("a list");
+        let held = held.iter().map(|report| report.id.to_string());
+        held.filter(|id| !is_masters(id)).collect()
+    }
+
+    /// Every container that the ResourceManager has ever given to the job, the masters' left out, as its log tells.
+    pub fn given(&self) -> BTreeSet<String> {
+        let log = self.cluster.directory().join("logs/rm.log");
+        let log = fs::read_to_string(log).expect("a log");
+        let given = log.lines().filter(|line| line.contains(" to ALLOCATED"));
+        let words = given.flat_map(|line| line.split(|c: char| !c.is_alphanumeric() && c != '_'));
+        let ours = words.filter(|it| it.starts_with("container_") && it.contains(&self.digits()));
+        ours.filter(|id| !is_masters(id))
+            .map(str::to_owned)
+            .collect()
     }
 
     pub fn count(&self, name: &str) -> usize {
@@ -198,7 +303,7 @@ impl<'a> Job<'a> {
 
     /// A node where this job has at least so many tasks and not its master, and their starts.
     pub fn crowded(&self, least: usize, started: &[Started]) -> (usize, Vec<Started>) {
-        let report = crate::yarn_support::application(self.cluster, &self.id);
+        let report = application(self.cluster, &self.id);
         let nodes = self.cluster.nodes().iter().enumerate();
         let found = nodes.filter_map(|(index, node)| {
             let host = node.address.ip().to_string();
@@ -211,7 +316,8 @@ impl<'a> Job<'a> {
         found.remove(0)
     }
 
-    /// Waits for the job's good end; nothing of it is left on this machine.
+    /// Waits for the job's good end; no task had two programs at a time, and nothing of it is left on this machine or
+    /// in the ResourceManager's books.
     pub fn succeeded(&self) {
         let report = wait_over(self.cluster, &self.id);
         let succeeded = report.final_status == FinalStatus::Succeeded;
@@ -221,15 +327,17 @@ impl<'a> Job<'a> {
             self.words(),
             self.facts()
         );
-        let kept = self.read(&self.place.events()).expect("facts in HDFS");
-        let kept = kept.lines().map(serde_json::from_str);
-        let kept: Vec<_> = kept.map(|it| fact(it.expect("JSON"))).collect();
-        assert_eq!(kept, self.facts());
+        assert_eq!(self.kept(), self.facts());
         assert_eq!(self.count("job-started"), 1, "{:#?}", self.facts());
         assert_eq!(self.count("job-finished"), 1, "{:#?}", self.facts());
+        assert!(!self.file("twice").exists(), "{:?}", self.lines("twice"));
         wait_for(&format!("no process of {}", self.words()), || {
             let left = self.programs(0).iter().any(|ran| lives(ran.pid));
             (!left && processes_in(&self.digits()).is_empty()).then_some(())
+        });
+        wait_for(&format!("no container of {}", self.words()), || {
+            let usage = application(self.cluster, &self.id).usage;
+            (usage.map_or(0, |usage| usage.containers) <= 0).then_some(())
         });
     }
 
@@ -244,7 +352,7 @@ impl<'a> Job<'a> {
     }
 
     /// What the names of its containers have in common.
-    fn digits(&self) -> String {
+    pub fn digits(&self) -> String {
         let digits = self.id.strip_prefix("application_").expect("an id");
         format!("_{digits}_")
     }
@@ -276,16 +384,24 @@ fn fact(fact: Value) -> (u64, Value) {
     (at, fact["what"].clone())
 }
 
-fn ran(line: &str) -> Ran {
-    let mut words = line.split(' ');
-    let mut number = || words.next().and_then(|word| word.parse().ok());
-    let [index, attempt, pid] =
-        [number(), number(), number()].map(|it: Option<i32>| it.expect("a number"));
-    Ran {
-        index: index as u32,
-        attempt: attempt as u32,
-        pid,
+fn program(line: &str) -> Program {
+    let words: Vec<_> = line.split(' ').collect();
+    let [index, attempt, pid, began, container] = words[..] else {
+        panic!("`{line}`");
+    };
+    let number = |word: &str| word.parse::<u64>().expect("a number");
+    Program {
+        index: number(index) as u32,
+        attempt: number(attempt) as u32,
+        pid: number(pid) as i32,
+        began: number(began),
+        container: container.to_owned(),
     }
+}
+
+/// The first container of an attempt is its master's.
+fn is_masters(container: &str) -> bool {
+    container.ends_with("_000001")
 }
 
 fn text(value: &Value) -> String {
@@ -295,73 +411,6 @@ fn text(value: &Value) -> String {
 /// Whether a fact is of that name, with or without more to say.
 pub fn is(what: &Value, name: &str) -> bool {
     what == name || what.get(name).is_some()
-}
-
-/// Sends a signal to processes of this test's jobs.
-pub fn signal(name: &str, pids: &[i32]) {
-    for pid in pids {
-        let sent = Command::new("kill").args([name, &pid.to_string()]).status();
-        assert!(sent.expect("it can be sent").success(), "{name} {pid}");
-    }
-}
-
-/// Whether the process lives; one that has ended and is not waited for yet does not.
-pub fn lives(pid: i32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat
-        .rsplit(')')
-        .next()
-        .and_then(|rest| rest.trim().chars().next());
-    state.is_some_and(|state| state != 'Z')
-}
-
-fn pids() -> Vec<i32> {
-    let all = fs::read_dir("/proc").expect("processes").flatten();
-    let pids = all.filter_map(|process| process.file_name().to_str()?.parse().ok());
-    pids.collect()
-}
-
-/// The live processes that YARN started in containers with this in their names.
-pub fn processes_in(container: &str) -> Vec<i32> {
-    let inside = |pid: &i32| {
-        let variables = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        let mut variables = variables.split(|byte| *byte == 0);
-        let name = |variable: &[u8]| {
-            let variable = String::from_utf8_lossy(variable);
-            variable
-                .strip_prefix("CONTAINER_ID=")
-                .is_some_and(|it| it.contains(container))
-        };
-        variables.any(name)
-    };
-    let found = pids().into_iter().filter(inside).filter(|pid| lives(*pid));
-    found.collect()
-}
-
-/// Everything that runs in a container, its programs included, children first.
-pub fn tree(container: &str) -> Vec<i32> {
-    let parent = |pid: i32| {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        let rest = stat.rsplit(')').next()?;
-        rest.split_whitespace().nth(1)?.parse::<i32>().ok()
-    };
-    let all: Vec<_> = pids()
-        .into_iter()
-        .filter_map(|pid| Some((pid, parent(pid)?)))
-        .collect();
-    let mut tree = processes_in(container);
-    let mut seen = 0;
-    while seen < tree.len() {
-        let of = tree[seen];
-        seen += 1;
-        for (pid, parent) in &all {
-            if *parent == of && !tree.contains(pid) {
-                tree.push(*pid);
-            }
-        }
-    }
-    tree.reverse();
-    tree
 }
 
 /// How long it takes until this is true.
