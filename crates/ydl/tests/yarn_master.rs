@@ -120,14 +120,19 @@ fn the_example_s_training_goes_on_while_masters_die() {
     example::lay_out(&desk);
     let job = desk.path().join("job.yaml");
     let yaml = fs::read_to_string(&job).expect("the example's job");
-    let slow = yaml.replace("--epochs 12", "--epochs 12 --pause 0.05");
+    // Slower, and what it prints is here at once.
+    let seen = desk.path().display();
+    let slow = format!(
+        "shell: python train.py --epochs 12 --pause 0.1 | tee -a {seen}/$YDL_ROLE.$YDL_INDEX}}"
+    );
+    let slow = yaml.replace("run: python train.py --epochs 12}", &slow);
     assert_ne!(slow, yaml);
     let id = desk.detach(&slow);
     let job = Job::of(desk, id);
 
     let printed = |worker: u32| {
-        let task = format!("worker:{worker}");
-        job.desk.run(&["logs", &job.id, &task, "--stdout"]).out
+        let seen = job.file(&format!("worker.{worker}"));
+        fs::read_to_string(seen).unwrap_or_default()
     };
     let wait_epoch = |epoch: u32| {
         wait_for(&format!("epoch {epoch} of {}", job.words()), || {
