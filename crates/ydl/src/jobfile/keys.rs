@@ -673,7 +673,7 @@ pub const KEYS: &[Key] = &[
             "count",
             "`4`",
             "4",
-            "How often it is started at most; a cluster has a limit of its own. Lost nodes and preemption never count.",
+            "How often it is started at most; a cluster has a limit of its own. Lost nodes and preemption do not count, except that YARN never follows up on a single one.",
         ),
         &["limit", "retries"],
     ),

@@ -199,7 +199,14 @@ impl<'a> Job<'a> {
 
     /// Waits until the master of that attempt leads the job.
     pub fn led_by(&self, attempt: u32) {
-        wait_for(&format!("master {attempt} of {}", self.words()), || {
+        let words = self.words();
+        wait_for(&format!("master {attempt} of {words}"), || {
+            let report = application(self.cluster, &self.id);
+            assert!(
+                !report.state.is_over(),
+                "{words}: {report:#?}\n{:#?}",
+                self.kept()
+            );
             (self.is_announced(attempt) && self.is_registered(attempt)).then_some(())
         });
     }

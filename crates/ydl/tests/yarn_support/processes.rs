@@ -10,6 +10,15 @@ pub fn signal(name: &str, pids: &[i32]) {
     }
 }
 
+/// Kills processes of which some may end with others, or by themselves.
+pub fn end_all(pids: &[i32]) {
+    let words = pids.iter().map(ToString::to_string);
+    let killed = Command::new("kill").arg("-9").args(words).output();
+    killed.expect("it can be tried");
+    let left: Vec<_> = pids.iter().filter(|pid| lives(**pid)).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
 /// Whether the process lives; one that has ended and is not waited for yet does not.
 pub fn lives(pid: i32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
