@@ -16,7 +16,7 @@ use yarn_native::types::AttemptState;
 use yarn_support::{
     application,
     job::{Job, Program, Started, WAITS, time_until},
-    processes::{end_all, lives, processes_in, signal, tree},
+    processes::{end_all, lives, processes_in, signal, signal_those_left, tree},
     shared, version, wait_for,
 };
 
@@ -260,13 +260,15 @@ fn a_node_that_is_lost_for_good_costs_a_restart_and_no_failure() {
     // One of its tasks is frozen with it; the others can be told that they are given up.
     let frozen = &there[0];
     let old = job.program(index(&frozen.task), 1);
-    let ice = tree(&frozen.container);
+    let mut ice = tree(&frozen.container);
     assert!(ice.contains(&old), "{ice:?}");
-    signal("-STOP", &ice);
+    // Parents first: they have no more children then.
+    ice.reverse();
+    signal_those_left("-STOP", &ice);
     let all = job.all_started(6 + there.len());
     // It comes back when another has its place, finds that nobody has waited, and stops by itself.
     assert!(lives(old));
-    signal("-CONT", &ice);
+    signal_those_left("-CONT", &ice);
     let both = time_until("the end of the one that was frozen", || !lives(old));
     assert!(both < Duration::from_secs(10), "{both:?}");
     // While it was frozen it could not let go of what it held.

@@ -1,5 +1,6 @@
 //! Processes of jobs on this machine.
 
+use super::wait_for;
 use std::{fs, process::Command};
 
 /// Sends a signal to processes of this test's jobs.
@@ -10,13 +11,19 @@ pub fn signal(name: &str, pids: &[i32]) {
     }
 }
 
-/// Kills processes of which some may end with others, or by themselves.
-pub fn end_all(pids: &[i32]) {
+/// The same for processes of which some end by themselves, or with others.
+pub fn signal_those_left(name: &str, pids: &[i32]) {
     let words = pids.iter().map(ToString::to_string);
-    let killed = Command::new("kill").arg("-9").args(words).output();
-    killed.expect("it can be tried");
-    let left: Vec<_> = pids.iter().filter(|pid| lives(**pid)).collect();
-    assert!(left.is_empty(), "{left:?}");
+    let sent = Command::new("kill").arg(name).args(words).output();
+    sent.expect("it can be tried");
+}
+
+/// Kills processes and waits until they are gone.
+pub fn end_all(pids: &[i32]) {
+    signal_those_left("-9", pids);
+    wait_for(&format!("the end of {pids:?}"), || {
+        (!pids.iter().any(|pid| lives(*pid))).then_some(())
+    });
 }
 
 /// Whether the process lives; one that has ended and is not waited for yet does not.
