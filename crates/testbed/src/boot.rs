@@ -81,12 +81,14 @@ pub(crate) fn prepare(
         mark: scratch.id().to_owned(),
         krb5_conf: kerberos.as_ref().map(Kerberos::configuration),
     };
+    let variables = kerberos.as_ref().map(Kerberos::variables);
     let plan = Plan {
         options: &options,
         ports: &ports,
         directory: &directory,
         mark: scratch.id(),
         lib: &hadoop.jars.home.join("lib"),
+        variables: variables.unwrap_or_default(),
     };
     let common = config::common(&plan);
     common.write(&directory.join("conf"))?;

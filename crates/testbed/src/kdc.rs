@@ -133,6 +133,15 @@ impl Kerberos {
         }
     }
 
+    /// What a program on this machine needs in its environment to use this realm.
+    pub(crate) fn variables(&self) -> Vec<(&'static str, String)> {
+        let place = |path: &Path| path.display().to_string();
+        let mut variables = vec![("KRB5_CONFIG", place(&self.configuration()))];
+        let libraries = self.libraries().map(place);
+        variables.extend(libraries.map(|libraries| ("LD_LIBRARY_PATH", libraries)));
+        variables
+    }
+
     /// Adds principals with random keys, and writes a keytab for each.
     pub fn add(&self, principals: &[&str]) -> Result<(), Failure> {
         let mut queries = String::new();

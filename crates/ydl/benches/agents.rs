@@ -177,6 +177,7 @@ async fn agent(client: Client, meeting: Arc<Meeting>) {
         let sync = Sync {
             reports: std::mem::take(&mut reports),
             seen,
+            tokens: 0,
             usage: None,
         };
         let payload = Payload::json(&sync).expect("JSON");
@@ -188,7 +189,7 @@ async fn agent(client: Client, meeting: Arc<Meeting>) {
         if answer.status == hyper::StatusCode::NO_CONTENT {
             continue;
         }
-        let Synced { number, order } = answer.json().expect("an order");
+        let Synced { number, order, .. } = answer.json().expect("an order");
         seen = number;
         match order {
             Order::Wait { round: wanted, .. } if wanted != round => {
@@ -221,6 +222,7 @@ async fn agent(client: Client, meeting: Arc<Meeting>) {
                 let sync = Sync {
                     reports: vec![AgentReport::Saved { error: None }],
                     seen,
+                    tokens: 0,
                     usage: None,
                 };
                 let payload = Payload::json(&sync).expect("JSON");

@@ -20,13 +20,16 @@ pub fn beat(silence: Span) -> Duration {
 pub const UNWRITTEN: u16 = 504;
 
 /// `POST /v1/sync?wait_ms=M`: an agent says what happened and asks for its order. Answered at once when the order is
-/// not the one it has seen, otherwise when it changes or after the wait, which is a beat at most.
+/// not the one it has seen or its tokens are old, otherwise when that changes or after the wait, which is a beat at most.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Sync {
     /// What happened since the last answer, oldest first. Said again until an answer has come.
     pub reports: Vec<AgentReport>,
     /// The number of the order it knows; 0 for none.
     pub seen: u64,
+    /// The number of the tokens that it has, or is about to fetch.
+    #[serde(default)]
+    pub tokens: u64,
     /// What its processes use.
     pub usage: Option<Usage>,
 }
@@ -38,6 +41,10 @@ pub struct Synced {
     pub number: u64,
     /// What the agent should be doing.
     pub order: Order,
+    /// The number of the tokens that it should have, and fetches by `GET /v1/tokens` if it has others; 0 where the ones
+    /// it was started with will do.
+    #[serde(default)]
+    pub tokens: u64,
 }
 
 /// Something that happened in a container.

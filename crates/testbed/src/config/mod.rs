@@ -22,6 +22,8 @@ pub(crate) struct Plan<'a> {
     pub mark: &'a str,
     /// Jars for the containers of Java masters, in comparisons.
     pub lib: &'a Path,
+    /// What containers find in their environment, so that programs in them can use Kerberos.
+    pub variables: Vec<(&'static str, String)>,
 }
 
 impl Plan<'_> {

@@ -238,10 +238,11 @@ pub(crate) fn of_node(plan: &Plan<'_>, index: usize, site: &mut Site) {
         "0".to_owned(),
     );
     // The mark by which the watcher finds containers whose NodeManager is gone.
-    set(
-        "admin-env",
-        format!("MALLOC_ARENA_MAX=4,{MARK}={}", plan.mark),
-    );
+    let mut variables = format!("MALLOC_ARENA_MAX=4,{MARK}={}", plan.mark);
+    for (name, value) in &plan.variables {
+        variables += &format!(",{name}={value}");
+    }
+    set("admin-env", variables);
     if let Some(gpus) = options.gpus.get(index).filter(|gpus| **gpus > 0) {
         set("resource-type.yarn.io/gpu", gpus.to_string());
     }

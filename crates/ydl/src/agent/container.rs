@@ -7,7 +7,10 @@ use super::setting::{self, DELIVERED, Delivered};
 use crate::{
     env,
     jobs::JobDir,
-    wire::secret::{Scope, Token},
+    wire::{
+        private,
+        secret::{Scope, Token},
+    },
 };
 use std::{
     net::{IpAddr, ToSocketAddrs, UdpSocket},
@@ -27,6 +30,7 @@ pub(super) fn arrive() -> Result<PathBuf, String> {
 }
 
 fn unpack(cwd: &Path, file: &Path, host: Option<&str>) -> Result<PathBuf, String> {
+    private::close(file);
     let mut credentials = Credentials::read(file).map_err(|e| e.to_string())?;
     let delivered = credentials
         .take_secret(DELIVERED)

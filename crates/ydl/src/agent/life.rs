@@ -9,6 +9,7 @@ mod doing;
 mod reach;
 mod ready;
 mod save;
+mod tokens;
 mod wishes;
 
 use super::{
@@ -32,6 +33,7 @@ use hyper::{Method, StatusCode};
 use reach::Reach;
 use ready::Readiness;
 use std::{sync::Arc, time::Duration};
+use tokens::Tokens;
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::oneshot,
@@ -61,6 +63,7 @@ pub(super) struct Agent {
     carrier: Option<Arc<Carrier>>,
     /// Of those who show logs to people elsewhere.
     turns: Turns,
+    tokens: Tokens,
     order: Option<Order>,
     seen: u64,
     reports: Vec<AgentReport>,
@@ -108,6 +111,7 @@ enum Woken {
     KillIsDue,
     Saved(Option<String>),
     Moved(String),
+    Fetched(bool),
     Signalled,
     CutOff,
 }
@@ -189,6 +193,7 @@ impl Agent {
                     retry = RETRY.0;
                     not_before = Instant::now();
                 }
+                Woken::Fetched(fetched) => self.on_fetched(fetched),
                 Woken::Signalled => {
                     tracing::info!("told to end");
                     left = Left::Told;
@@ -284,6 +289,12 @@ impl Agent {
                 None => std::future::pending().await,
             }
         };
+        let fetched = async {
+            match &mut self.tokens.fetching {
+                Some(fetching) => fetching.await.unwrap_or(false),
+                None => std::future::pending().await,
+            }
+        };
         let lost = |_| {
             Err(StartError::Program(Refusal::of(
                 "starting it failed".into(),
@@ -296,6 +307,7 @@ impl Agent {
             saved = saved => Woken::Saved(saved.unwrap_or_else(|_| Some("copying them failed".into()))),
             Some(()) = term.recv() => Woken::Signalled,
             () = sleep_until(cut_off), if !self.signalled => Woken::CutOff,
+            fetched = fetched => Woken::Fetched(fetched),
             address = Reach::moved(&mut moved) => Woken::Moved(address),
             woken = ask => woken,
         }
@@ -314,6 +326,7 @@ impl Agent {
         Payload::json(&Sync {
             reports,
             seen: self.seen,
+            tokens: self.tokens.number,
             usage,
         })
         .ok()
@@ -331,7 +344,12 @@ impl Agent {
         self.reports.clear();
         match told {
             Told::Nothing => false,
-            Told::Order(Synced { number, order }) => {
+            Told::Order(Synced {
+                number,
+                order,
+                tokens,
+            }) => {
+                self.on_tokens(tokens);
                 self.order = Some(order);
                 std::mem::replace(&mut self.seen, number) != number
             }

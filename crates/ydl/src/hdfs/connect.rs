@@ -2,6 +2,7 @@
 
 use super::{
     error::{HdfsError, Kind},
+    fresh::{KIND, owner, short},
     reading::About,
     settings::pairs,
 };
@@ -16,8 +17,6 @@ use yarn_native::{
     security::{Identity, Proof, Tickets},
 };
 
-/// The kind of tokens for HDFS.
-const KIND: &str = "HDFS_DELEGATION_TOKEN";
 /// Where YARN leaves a container's tokens. The library below reads it by itself, at each connection.
 const TOKEN_FILE: &str = "HADOOP_TOKEN_FILE_LOCATION";
 /// Addresses of a NameNode that are compared with a token's.
@@ -228,6 +227,11 @@ fn tokens(config: &Config) -> Option<Credentials> {
     if config.authentication().ok() != Some(Authentication::Kerberos) {
         return None;
     }
+    given()
+}
+
+/// The tokens that this process was started with.
+pub(super) fn given() -> Option<Credentials> {
     let file = std::env::var_os(TOKEN_FILE)?;
     // A file that cannot be read is no proof; that is said when proof is asked for.
     Credentials::read(Path::new(&file)).ok()
@@ -296,19 +300,4 @@ fn known_user(identity: &Identity) -> Option<String> {
         Proof::Token(token) => owner(token),
         _ => None,
     }
-}
-
-/// Whose a token is.
-fn owner(token: &yarn_native::Token) -> Option<String> {
-    use yarn_native::credentials::Identifier;
-    match Identifier::of(token).ok()? {
-        Identifier::Delegation { owner, .. } => Some(short(&owner)),
-        _ => None,
-    }
-}
-
-/// The user of a principal, as clusters without rules of their own name it.
-fn short(principal: &str) -> String {
-    let end = principal.find(['/', '@']).unwrap_or(principal.len());
-    principal[..end].to_owned()
 }

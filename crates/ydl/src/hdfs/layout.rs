@@ -15,11 +15,11 @@
 use super::{error::HdfsError, whole::random};
 use ydl_core::TaskId;
 
-/// The permission of directories below a job's own. Nobody else gets there unless the job's owner let them in; then the
-/// bits of the group say what they may at most.
-pub const DIRECTORY: u32 = 0o750;
+/// The permission of directories below a job's own. Nobody else gets there unless the job's owner let them in, which may
+/// be everybody: the job's own directory is the door.
+pub const DIRECTORY: u32 = 0o755;
 /// The permission of files that those who may look at a job may read.
-pub const FILE: u32 = 0o640;
+pub const FILE: u32 = 0o644;
 /// The permission of what is the owner's alone.
 pub const PRIVATE: u32 = 0o600;
 

@@ -6,6 +6,7 @@
 //!
 //! * `settings`: the cluster's configuration, carried along as pairs of key and value.
 //! * `systems`: which file systems a job touches.
+//! * `fresh`: tokens, whose they are, and which ones agents should have now.
 //! * `connect`: from a configuration and an identity to a file system.
 //! * `call`: one call, with its deadline and its panics.
 //! * `error` and `reading`: what a caller can do about a failure, and how NameNodes are understood.
@@ -16,6 +17,7 @@ mod call;
 mod connect;
 mod entries;
 mod error;
+mod fresh;
 pub mod layout;
 mod put;
 mod reader;
@@ -28,6 +30,7 @@ mod writer;
 pub use connect::Hdfs;
 pub use entries::{Entry, Grant};
 pub use error::{HdfsError, Kind};
+pub use fresh::{Fresh, KIND, UNUSED, owner, short};
 pub use layout::{JobPlace, Layout};
 pub use put::{Pieces, Sent};
 pub use reader::Reader;

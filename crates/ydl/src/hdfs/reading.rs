@@ -1,8 +1,14 @@
 //! How NameNodes are understood: from an exception's class and words to something to act on.
 
-use super::error::{HdfsError, Kind};
+use super::{
+    connect::given,
+    error::{HdfsError, Kind},
+    fresh::{KIND, UNUSED},
+};
 use crate::os::reason;
 use hdfs_native::HdfsError as Native;
+use std::time::{SystemTime, UNIX_EPOCH};
+use yarn_native::credentials::{Credentials, Identifier};
 
 /// What is kept of a server's message: its first line says what, the rest is a stack trace.
 const WORDS_MAX: usize = 400;
@@ -91,8 +97,18 @@ impl About {
     }
 
     fn no_proof(&self, why: &str) -> HdfsError {
+        if has_ended() {
+            return self.ended();
+        }
         self.failed(Kind::NoProof, format!("this user cannot be proven: {why}"))
             .hint("renew the Kerberos ticket with `kinit`, or name a keytab")
+    }
+
+    /// Said in one sentence, remedy and all: of what ends a job only the sentence is kept.
+    fn ended(&self) -> HdfsError {
+        let why = "the job's tokens have reached the end of their life; \
+                   a `keytab:` in the job file gets new ones in time";
+        self.failed(Kind::NoProof, why)
     }
 
     fn exception(&self, class: &str, words: &str) -> HdfsError {
@@ -126,6 +142,7 @@ impl About {
                 .failed(Kind::Quota, quota(&line))
                 .hint("delete what is no longer needed there, ask for a larger quota, or name another directory with `staging:`"),
             "DiskOutOfSpaceException" => self.no_space(&line),
+            "InvalidToken" if line.contains("is expired") || has_ended() => self.ended(),
             "InvalidToken" => self.failed(Kind::NoProof, format!("its token is refused: {line}"))
                 .hint("submit again; for jobs longer than tokens live, name a keytab"),
             "SaslException" | "GSSException" => self.no_proof(&line),
@@ -149,6 +166,20 @@ impl About {
         self.failed(Kind::NoSpace, format!("no DataNode takes it: {line}"))
             .hint("their disks are full, or none of them runs; `hdfs dfsadmin -report` tells")
     }
+}
+
+/// Whether one of the tokens that this process was given can be used no more.
+fn has_ended() -> bool {
+    given().is_some_and(|tokens| ends_before(&tokens, SystemTime::now() + UNUSED))
+}
+
+fn ends_before(tokens: &Credentials, moment: SystemTime) -> bool {
+    let moment = moment.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let mut ends = tokens.tokens().filter_map(|(_, token)| {
+        let is_ours = token.kind == KIND;
+        Identifier::of(token).ok().filter(|_| is_ours)?.ends_ms()
+    });
+    ends.any(|ends_ms| u128::try_from(ends_ms).unwrap_or(0) <= moment.as_millis())
 }
 
 fn is_about_leases(line: &str) -> bool {

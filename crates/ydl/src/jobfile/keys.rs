@@ -617,14 +617,14 @@ pub const KEYS: &[Key] = &[
         "map",
         "none",
         "{principal: alice@EXAMPLE.COM, path: ./alice.keytab}",
-        "With which a job on a secure cluster outlives the longest life of its tokens.",
+        "With which a job on a secure cluster outlives the longest life of its tokens; without it tokens are renewed until then. It is tried at submit, and only masters get it: they fetch new tokens in time and hand them to the agents.",
     ),
     key(
         "keytab.principal",
         "text",
         "required",
         "alice@EXAMPLE.COM",
-        "Whose it is.",
+        "Whose it is: the user who submits, or a service that acts for him.",
     ),
     key(
         "keytab.path",

@@ -16,6 +16,8 @@ const MISSED: u32 = 3;
 pub(super) struct Agents {
     agents: BTreeMap<ContainerId, Known>,
     first: u64,
+    /// The number of the tokens that all should have; 0 where the ones they were started with will do.
+    tokens: u64,
 }
 
 #[derive(Debug)]
@@ -26,8 +28,15 @@ struct Known {
     /// The order it should have, and its number, which changes with it.
     order: Option<Order>,
     number: u64,
-    /// Where the next order goes, if it listens, and the number of the one it has.
-    waiting: Option<(u64, oneshot::Sender<Answer>)>,
+    /// Where the next order goes, if it listens.
+    waiting: Option<(Seen, oneshot::Sender<Answer>)>,
+}
+
+/// What an agent has, by its numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Seen {
+    pub(super) order: u64,
+    pub(super) tokens: u64,
 }
 
 impl Agents {
@@ -37,7 +46,11 @@ impl Agents {
     /// The core takes those whose containers an earlier master has left for quiet until they are heard.
     pub(super) fn new<'a>(first: u64, left: impl IntoIterator<Item = &'a ContainerId>) -> Agents {
         let agents = BTreeMap::new();
-        let mut all = Agents { agents, first };
+        let mut all = Agents {
+            agents,
+            first,
+            tokens: 0,
+        };
         for container in left {
             all.known(container).quiet = true;
         }
@@ -54,11 +67,21 @@ impl Agents {
         std::mem::take(&mut known.quiet)
     }
 
-    /// Answers an agent now if its order is another than the one it has seen, otherwise when it changes.
+    /// From now on all should have these tokens.
+    pub(super) fn renew(&mut self, tokens: u64, job: &Job) {
+        self.tokens = tokens;
+        let all: Vec<_> = self.agents.keys().cloned().collect();
+        for container in all {
+            self.tell(&container, job);
+        }
+    }
+
+    /// Answers an agent now if its order is another than the one it has seen, or its tokens are old, otherwise when that
+    /// changes.
     pub(super) fn answer(
         &mut self,
         container: &ContainerId,
-        seen: u64,
+        seen: Seen,
         answer: oneshot::Sender<Answer>,
         job: &Job,
     ) {
@@ -68,6 +91,7 @@ impl Agents {
             drop(answer.send(Answer::Order(Synced {
                 number: u64::MAX,
                 order,
+                tokens: 0,
             })));
             return;
         }
@@ -75,7 +99,7 @@ impl Agents {
         self.tell(container, job);
     }
 
-    /// Answers an agent that waits, if its order has changed.
+    /// Answers an agent that waits, if something is new to it.
     pub(super) fn tell(&mut self, container: &ContainerId, job: &Job) {
         let Some(known) = self.agents.get_mut(container) else {
             return;
@@ -85,14 +109,15 @@ impl Agents {
             known.number += 1;
             known.order = Some(order);
         }
-        let stale = known
-            .waiting
-            .as_ref()
-            .is_some_and(|(seen, _)| *seen != known.number);
+        let tokens = self.tokens;
+        let stale = known.waiting.as_ref().is_some_and(|(seen, _)| {
+            seen.order != known.number || (tokens != 0 && seen.tokens != tokens)
+        });
         if stale && let (Some((_, answer)), Some(order)) = (known.waiting.take(), &known.order) {
             let synced = Synced {
                 number: known.number,
                 order: order.clone(),
+                tokens,
             };
             // It asks again if this does not reach it.
             let _ = answer.send(Answer::Order(synced));

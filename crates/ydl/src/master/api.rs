@@ -68,7 +68,7 @@ pub(super) fn admit(secret: &Secret, head: &Head) -> Result<Scope, Reply> {
     };
     let path = head.path();
     let allowed = match scope {
-        Scope::Agent(_) => ["sync", "logged"].as_slice(),
+        Scope::Agent(_) => ["sync", "logged", "tokens"].as_slice(),
         Scope::Program(_) => &["kv", "watch", "events"],
         Scope::Client => &[
             "kv", "watch", "events", "view", "facts", "kill", "scale", "logs",
@@ -172,6 +172,7 @@ fn read(scope: Scope, request: Request) -> Result<(Question, Option<Duration>), 
             let beat = wait.map_or(beat, |wait| wait.min(beat));
             return Ok((Question::Sync(container, parse(&body)?), Some(beat)));
         }
+        (&Method::GET, ["tokens"]) => Question::Tokens(ContainerId::from(by.unwrap_or_default())),
         (&Method::GET, ["view"]) => Question::View {
             seen: number("seen", 0)?,
         },
@@ -294,6 +295,7 @@ mod tests {
         let (letters, inbox) = mpsc::channel(1);
         let sync = |reports| Sync {
             reports,
+            tokens: 0,
             seen: 7,
             usage: None,
         };

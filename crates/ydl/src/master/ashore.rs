@@ -7,7 +7,7 @@
 
 use super::diary::is_replaced;
 use crate::{
-    hdfs::{Hdfs, HdfsError, JobPlace, Writer},
+    hdfs::{Hdfs, HdfsError, JobPlace, Writer, layout},
     jobs::{JobDir, Whereabouts},
 };
 use std::{fs::File, io, os::unix::fs::FileExt, time::Duration};
@@ -29,7 +29,7 @@ const STEP_MAX: Duration = Duration::from_secs(30);
 const LAST_MAX: Duration = Duration::from_secs(90);
 const PIECE_BYTES: usize = 1 << 20;
 /// Those whom the job's directory lets in read what is in it.
-const PERMISSION: u32 = 0o640;
+const PERMISSION: u32 = layout::FILE;
 
 /// Carries what a master leaves.
 #[derive(Debug)]

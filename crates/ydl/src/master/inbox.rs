@@ -75,6 +75,8 @@ impl From<Answer> for Reply {
 pub enum Question {
     /// An agent says what happened and waits for its order.
     Sync(ContainerId, talk::Sync),
+    /// An agent wants the tokens that it should have.
+    Tokens(ContainerId),
     /// Somebody looks at the job, unless it is still the view they have seen.
     View {
         /// The number of the view they have.
@@ -131,7 +133,10 @@ impl Question {
             Question::Store { wish, .. } => {
                 matches!(wish, Wish::Watch(_) | Wish::Get { wait: true, .. })
             }
-            Question::Kill(_) | Question::Scale { .. } | Question::Logged { .. } => false,
+            Question::Kill(_)
+            | Question::Scale { .. }
+            | Question::Logged { .. }
+            | Question::Tokens(_) => false,
         }
     }
 

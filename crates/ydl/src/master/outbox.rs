@@ -1,6 +1,9 @@
 //! What is to be done once that which led to it is safe in the diary.
 
-use super::inbox::{Answer, Kept};
+use super::{
+    agents::Seen,
+    inbox::{Answer, Kept},
+};
 use tokio::sync::oneshot;
 use ydl_core::{Action, ContainerId};
 
@@ -14,7 +17,7 @@ pub(super) enum Effect {
     /// What an agent said is kept; it waits for its order, which is read when its turn comes.
     Listen {
         container: ContainerId,
-        seen: u64,
+        seen: Seen,
         answer: oneshot::Sender<Answer>,
         kept: Kept,
     },

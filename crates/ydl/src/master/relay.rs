@@ -155,6 +155,7 @@ fn refuse(answer: oneshot::Sender<Answer>, status: u16, what: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::master::agents::Seen;
     use crate::master::shell::tests::spec;
     use tokio::sync::oneshot::Receiver;
     use ydl_core::{Event, Grant, NodeName, Time};
@@ -195,12 +196,16 @@ mod tests {
         /// The agent asks for its order, which it knows already.
         fn listen(&mut self) -> Receiver<Answer> {
             let (first, mut order) = oneshot::channel();
-            self.agents.answer(&c0(), 0, first, &self.job);
+            self.agents.answer(&c0(), Seen::default(), first, &self.job);
             let seen = match order.try_recv() {
                 Ok(Answer::Order(synced)) => synced.number,
                 other => panic!("{other:?}"),
             };
             let (answer, answered) = oneshot::channel();
+            let seen = Seen {
+                order: seen,
+                ..Seen::default()
+            };
             self.agents.answer(&c0(), seen, answer, &self.job);
             self.relay.hand(&c0(), &mut self.agents);
             answered

@@ -4,7 +4,7 @@
 //! the core says: answers are no exception, for whoever has one builds on it.
 
 use super::{
-    agents::Agents,
+    agents::{Agents, Seen},
     clock::Clock,
     diary::{Diary, Record},
     facts::Facts,
@@ -18,15 +18,17 @@ use super::{
 };
 use crate::{
     backend::{Backend, Deposed, Launch},
+    hdfs::Fresh,
     jobs::JobDir,
     talk::{AgentReport, Sync, Viewed},
     wire::request::Reply,
 };
 use std::time::Duration;
 use tokio::{
-    sync::{mpsc, oneshot},
+    sync::{mpsc, oneshot, watch},
     time::{Instant, MissedTickBehavior, interval, sleep_until},
 };
+use yarn_native::credentials::Format;
 use ydl_core::{Action, Asks, ContainerId, Event, Job, JobView, Outcome, RoleName, Time};
 
 /// How often the shell looks for agents that have become quiet.
@@ -48,6 +50,8 @@ pub struct Master<B, D> {
     facts: Facts,
     shelf: Shelf,
     agents: Agents,
+    /// What agents should have, where it changes.
+    tokens: Option<watch::Receiver<Fresh>>,
     relay: Relay,
     watchers: Watchers,
     /// What the backend was last told.
@@ -75,11 +79,18 @@ impl<B: Backend, D: Diary> Master<B, D> {
             outbox,
             facts: past.facts,
             shelf: past.shelf,
+            tokens: None,
             relay: Relay::default(),
             watchers: past.watchers,
             asked: Asks::default(),
             outcome: past.outcome,
         }
+    }
+
+    /// From now on its agents get the tokens they should have.
+    pub(super) fn renew_with(&mut self, tokens: watch::Receiver<Fresh>) {
+        self.tokens = Some(tokens);
+        self.renew();
     }
 
     /// Runs the job to its end. When this returns an outcome everything is given back and nothing of the job runs any
@@ -122,6 +133,7 @@ impl<B: Backend, D: Diary> Master<B, D> {
                 event = self.backend.next() => self.feed(event?),
                 () = at(due) => self.feed(Event::Ticked),
                 () = at(show) => self.show(),
+                () = renewed(&mut self.tokens) => self.renew(),
                 _ = look.tick() => self.look(),
             }
             self.take_ready(inbox).await?;
@@ -232,6 +244,10 @@ impl<B: Backend, D: Diary> Master<B, D> {
         } = letter;
         match question {
             Question::Sync(container, sync) => self.on_sync(container, sync, answer, kept),
+            Question::Tokens(container) => {
+                let reply = self.hand_over(&container);
+                self.outbox.answer(answer, reply);
+            }
             Question::View { seen } => self.watchers.view(seen, answer),
             Question::Facts { after } => self.watchers.facts(after, answer),
             Question::Kill(kill) => {
@@ -308,7 +324,10 @@ impl<B: Backend, D: Diary> Master<B, D> {
         }
         self.outbox.push(Effect::Listen {
             container,
-            seen: sync.seen,
+            seen: Seen {
+                order: sync.seen,
+                tokens: sync.tokens,
+            },
             answer,
             kept,
         });
@@ -331,6 +350,29 @@ impl<B: Backend, D: Diary> Master<B, D> {
             }
         };
         self.outbox.answer(answer, answered);
+    }
+
+    /// Agents whose tokens are not the newest are told so.
+    fn renew(&mut self) {
+        if let Some(tokens) = &mut self.tokens {
+            let number = tokens.borrow_and_update().number;
+            self.agents.renew(number, &self.job);
+        }
+    }
+
+    /// The newest tokens, for an agent whose container is still the job's.
+    fn hand_over(&self, container: &ContainerId) -> Reply {
+        if self.job.task_of(container).is_none() {
+            let what = format!("`{container}` is gone and gets no tokens");
+            return Reply::error(410, what, None);
+        }
+        match &self.tokens {
+            Some(tokens) => {
+                let bytes = tokens.borrow().credentials.to_bytes(Format::Writable);
+                Reply::new("application/octet-stream", bytes.to_vec())
+            }
+            None => Reply::error(404, "there are no other tokens", None),
+        }
     }
 
     /// Agents that have missed their beats, waiters that have gone.
@@ -357,6 +399,17 @@ fn viewed(number: u64, job: &Job, agents: &Agents, now: Time) -> Viewed {
         number,
         view,
         usage: agents.usage(job),
+    }
+}
+
+/// Waits for other tokens, or for ever.
+async fn renewed(tokens: &mut Option<watch::Receiver<Fresh>>) {
+    let changed = match tokens {
+        Some(tokens) => tokens.changed().await.is_ok(),
+        None => false,
+    };
+    if !changed {
+        std::future::pending().await
     }
 }
 

@@ -29,6 +29,7 @@ use std::{
     process::ExitCode,
     time::Duration,
 };
+use tokens::Tokens;
 use tokio::{
     net::{TcpListener, lookup_host},
     signal::unix::{SignalKind, signal},
@@ -96,13 +97,9 @@ async fn live() -> Result<Outcome, Report> {
     };
     let mut terminations = signal(SignalKind::terminate())
         .map_err(|e| Report::trouble(format!("cannot listen to signals: {e}")))?;
-    if let Some(tokens) = setting.tokens.take() {
-        tokens.refresh_if_due().await;
-        // It ends with this process.
-        tokio::spawn(tokens.keep_fresh());
-    }
+    let mut tokens = setting.tokens.take();
     let led = tokio::select! {
-        led = lead(&setting) => led,
+        led = lead_with(&setting, &mut tokens) => led,
         // The application was killed, this node goes down, or this container is wanted for another job. Whatever
         // comes next, it is not this master's to end the job: what it did is written down.
         _ = terminations.recv() => {
@@ -111,12 +108,30 @@ async fn live() -> Result<Outcome, Report> {
         }
     };
     match led {
-        Ok(outcome) => Ok(outcome),
+        Ok(outcome) => {
+            if let Some(tokens) = tokens {
+                tokens.cancel().await;
+            }
+            Ok(outcome)
+        }
         Err(End::Left(report)) => Err(report),
         Err(End::Hopeless(report)) => {
             setting.give_up(&report.what).await;
             Err(report)
         }
+    }
+}
+
+/// Leads the job with tokens that are good, for as long as it takes.
+async fn lead_with(setting: &Setting, tokens: &mut Option<Tokens>) -> Result<Outcome, End> {
+    let Some(tokens) = tokens else {
+        return lead(setting).await;
+    };
+    // Before anything is asked of a file system: an earlier master's may have ended.
+    let due = tokens.begin().await?;
+    tokio::select! {
+        led = lead(setting) => led,
+        never = tokens.keep_fresh(due) => match never {},
     }
 }
 
@@ -153,6 +168,7 @@ async fn lead(setting: &Setting) -> Result<Outcome, End> {
     let (place, attempt) = (setting.place.clone(), setting.attempt);
     let ashore = Ashore::begin(hdfs.clone(), place, attempt, &setting.dir);
     let mut master = Master::new(past, setting.dir.clone(), backend, diary);
+    master.renew_with(setting.agent_credentials.clone());
     if setting.attempt > 1 {
         master.recover(live);
     }

@@ -4,7 +4,7 @@ use super::{
     gateway::Gateway,
     submission::{KIND, staged_at},
 };
-use crate::report::Report;
+use crate::{hdfs::Hdfs, report::Report};
 use yarn_native::{
     client::{ApplicationFilter, Scope},
     rpc::{ExceptionKind, RpcError},
@@ -13,15 +13,31 @@ use yarn_native::{
 
 /// This user's jobs, newest first.
 pub async fn list(gateway: &Gateway) -> Result<Vec<ApplicationReport>, Report> {
-    let filter = ApplicationFilter {
-        kinds: vec![KIND.into()],
-        scope: Some(Scope::Own),
-        ..ApplicationFilter::default()
+    let kinds = vec![KIND.into()];
+    let filter = match gateway.is_secure() {
+        // A ResourceManager compares whole principals with the short names of owners there, and finds nothing.
+        true => ApplicationFilter {
+            kinds,
+            users: vec![user(gateway).await?],
+            ..ApplicationFilter::default()
+        },
+        false => ApplicationFilter {
+            kinds,
+            scope: Some(Scope::Own),
+            ..ApplicationFilter::default()
+        },
     };
     let listed = gateway.client.applications(&filter, gateway.deadline());
     let mut all = listed.await.map_err(|error| gateway.report(error))?;
     all.sort_by_key(|report| std::cmp::Reverse((report.start_time, report.id)));
     Ok(all)
+}
+
+/// Who asks, as a ticket alone knows.
+async fn user(gateway: &Gateway) -> Result<String, Report> {
+    let (config, deadline) = (&gateway.config, gateway.deadline());
+    let hdfs = Hdfs::connect(config, None, &gateway.identity, deadline).await?;
+    Ok(hdfs.user(deadline).await?)
 }
 
 /// This user's newest job.

@@ -139,7 +139,11 @@ impl Gateway {
                     "the ResourceManager denies that: {}",
                     first_line(&exception.message)
                 );
-                Report::bad_input(what)
+                let report = Report::bad_input(what);
+                match exception.message.contains("not allowed to impersonate") {
+                    true => report.hint("`HADOOP_PROXY_USER` is set, and the cluster's `hadoop.proxyuser` keys say who may act for whom"),
+                    false => report,
+                }
             }
             RpcError::Rejected { exception, .. } => {
                 let what = format!(

@@ -2,7 +2,7 @@
 
 use super::gateway::Gateway;
 use crate::{
-    hdfs::file_systems,
+    hdfs::{file_systems, owner},
     os::reason,
     report::{Exit, Report},
     wire::{
@@ -14,9 +14,10 @@ use std::fs;
 use yarn_native::{
     config::Config,
     credentials::Credentials,
-    namenode::{TokensError, fetch_tokens},
+    namenode::{NameNodes, TokensError, fetch_tokens},
+    security::{Identity, Tickets},
 };
-use ydl_core::JobSpec;
+use ydl_core::{JobSpec, spec::Keytab};
 
 /// The name under which a keytab travels among a master's credentials.
 const KEYTAB: &str = "ydl.keytab";
@@ -56,7 +57,11 @@ pub async fn papers(gateway: &Gateway, spec: &JobSpec, staging: &str) -> Result<
         renewal = renewal_of(&gateway.config, &systems);
     }
     if let Some(keytab) = &spec.on_cluster.keytab {
-        credentials.set_secret(KEYTAB, read_keytab(&keytab.path)?);
+        let bytes = read_keytab(&keytab.path)?;
+        if gateway.is_secure() {
+            prove(gateway, keytab, &credentials, staging).await?;
+        }
+        credentials.set_secret(KEYTAB, bytes);
     }
     credentials.set_secret(secret::CREDENTIAL, secret.to_hex().into_bytes());
     credentials.set_secret(tls::CREDENTIAL, identity.to_pem().into_bytes());
@@ -78,6 +83,44 @@ fn read_keytab(path: &str) -> Result<Vec<u8>, Report> {
     match length {
         Ok(length) if length > KEYTAB_BYTES_MAX => Err(cannot("it is too large".to_owned())),
         _ => fs::read(path).map_err(|error| cannot(reason(&error))),
+    }
+}
+
+/// Whether the keytab gets tokens for the user whose job it is. A master would find out days later.
+async fn prove(
+    gateway: &Gateway,
+    keytab: &Keytab,
+    credentials: &Credentials,
+    staging: &str,
+) -> Result<(), Report> {
+    let Keytab { path, principal } = keytab;
+    let useless = |why: String| {
+        let what = format!("the keytab `{path}` gets no tokens for `{principal}`: {why}");
+        Report::bad_input(what).hint("look at `keytab`; `klist -k` shows whose keys a keytab has")
+    };
+    let tickets = Tickets::Keytab {
+        path: path.into(),
+        principal: principal.clone(),
+    };
+    let mut identity = Identity::kerberos(tickets);
+    identity.acting_for = gateway.identity.acting_for.clone();
+    let namenodes = NameNodes::from_config(&gateway.config, staging, identity);
+    let namenodes = namenodes.map_err(|error| useless(error.to_string()))?;
+    let deadline = gateway.deadline();
+    let token = namenodes.delegation_token("", deadline).await;
+    let Some(token) = token.map_err(|error| useless(error.to_string()))? else {
+        return Ok(());
+    };
+    // Nobody uses it; left alone it would end by itself, only later.
+    let _ = namenodes.cancel_token(&token, deadline).await;
+    let job = credentials.of_kind(&token.kind).and_then(owner);
+    match (owner(&token), job) {
+        (Some(one), Some(job)) if one != job => {
+            let what =
+                format!("the keytab `{path}` is for `{one}`, and the job would be `{job}`'s");
+            Err(Report::bad_input(what).hint("name a keytab of the user who submits"))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use ring::rand::{SecureRandom, SystemRandom};
@@ -45,6 +45,18 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<(), PrivateError> {
         let _ = std::fs::remove_file(&beside);
         failed(source)
     })
+}
+
+/// Takes a file that somebody else has put here from everybody but its owner. Whoever owns it may not be us; then it stays
+/// as it is.
+pub fn close(path: &Path) {
+    let closed = std::fs::metadata(path).and_then(|about| {
+        let mode = about.mode() & 0o700;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
+    });
+    if let Err(error) = closed {
+        tracing::warn!("others may read `{}`: {error}", path.display());
+    }
 }
 
 /// Reads a file of at most `limit` bytes that belongs to this user and that nobody else may read.

@@ -60,7 +60,11 @@ impl Asked {
 
     pub fn order(self, number: u64, order: &Order) {
         let order = order.clone();
-        self.answer(Reply::json(&Synced { number, order }));
+        self.answer(Reply::json(&Synced {
+            number,
+            order,
+            tokens: 0,
+        }));
     }
 }
 

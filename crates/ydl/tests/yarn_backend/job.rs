@@ -9,12 +9,14 @@ use std::{
     time::Duration,
 };
 use testbed::Cluster;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep, timeout},
+};
 use yarn_native::{
     Token,
     client::{Client, Submission},
     config::{Config, Environment},
-    credentials::Credentials,
     security::Identity,
     types::{ApplicationId, ApplicationReport},
 };
@@ -23,6 +25,7 @@ use ydl::{
         Backend, Launch,
         yarn::{Yarn, YarnSetting},
     },
+    hdfs::Fresh,
     jobs::{Content, Staged},
     wire::secret::Secret,
 };
@@ -238,7 +241,7 @@ impl Begin {
             staged: self.staged.clone(),
             own: BTreeMap::from([("job.json".to_owned(), content(&own))]),
             secret: self.secret.clone(),
-            agent_credentials: Credentials::default(),
+            agent_credentials: watch::channel(Fresh::default()).1,
             address: "127.0.0.1:4711".to_owned(),
             tracking_url: String::new(),
             held,

@@ -160,6 +160,16 @@ impl<'a> Desk<'a> {
         }
     }
 
+    /// The ticket of this desk is destroyed.
+    pub fn forget(&self) {
+        let ticket = self
+            .variables
+            .iter()
+            .find(|(name, _)| *name == "KRB5CCNAME");
+        let (_, ticket) = ticket.expect("a ticket");
+        fs::remove_file(ticket).expect("it was there");
+    }
+
     pub fn path(&self) -> &Path {
         self.dir.path()
     }

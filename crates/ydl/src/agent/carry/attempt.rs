@@ -3,7 +3,7 @@
 use super::{stream::Stream, ways::Ways};
 use crate::{
     agent::{output::Rotation, record},
-    hdfs::{Hdfs, HdfsError},
+    hdfs::{Hdfs, HdfsError, layout},
 };
 use bytes::Bytes;
 use std::{path::PathBuf, sync::Arc, time::Duration};
@@ -156,7 +156,8 @@ impl Attempt {
                 let record = self.over.borrow().record.clone();
                 if let Some(bytes) = record {
                     let place = format!("{}/{}", self.remote, record::FILE);
-                    hdfs.write_whole(&place, bytes, 0o640, soon()).await?;
+                    hdfs.write_whole(&place, bytes, layout::FILE, soon())
+                        .await?;
                 }
                 Ok(Turn::Complete)
             }
@@ -167,7 +168,7 @@ impl Attempt {
     async fn make_directory(&mut self, hdfs: &Hdfs) -> Result<(), HdfsError> {
         if !self.made {
             hdfs.delete(&self.remote, soon()).await?;
-            hdfs.mkdirs(&self.remote, 0o750, soon()).await?;
+            hdfs.mkdirs(&self.remote, layout::DIRECTORY, soon()).await?;
             self.made = true;
         }
         Ok(())

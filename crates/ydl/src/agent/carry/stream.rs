@@ -5,7 +5,7 @@
 
 use crate::{
     agent::output::Rotation,
-    hdfs::{Hdfs, HdfsError, Kind, Writer},
+    hdfs::{Hdfs, HdfsError, Kind, Writer, layout},
     logs::{Chunk, LogReader},
 };
 use std::{path::PathBuf, time::Duration};
@@ -122,7 +122,7 @@ impl Stream {
         if let Some(oldest) = segment.checked_sub(NEWEST).filter(|oldest| *oldest > 0) {
             hdfs.delete(&self.place(oldest), soon()).await?;
         }
-        match hdfs.create(&place, 0o640, soon()).await {
+        match hdfs.create(&place, layout::FILE, soon()).await {
             Ok(writer) => {
                 self.open = Some((segment, writer));
                 return Ok(true);

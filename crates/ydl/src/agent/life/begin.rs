@@ -1,6 +1,6 @@
 //! How an agent begins: with what it finds in its container's directory.
 
-use super::{Agent, reach::Reach, wishes::Turns};
+use super::{Agent, reach::Reach, tokens::Tokens, wishes::Turns};
 use crate::{
     agent::{
         carry::Carrier,
@@ -45,6 +45,7 @@ impl Agent {
         }
         let devices = Devices::find(setting.gpus).await;
         Ok(Agent {
+            tokens: Tokens::new(&dir),
             surroundings: Surroundings::new(dir, job),
             meter: Meter::new(std::process::id(), devices.visible().as_deref()),
             devices,

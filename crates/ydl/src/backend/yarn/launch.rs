@@ -3,6 +3,7 @@
 use super::{News, ends, setting::YarnSetting};
 use crate::{
     agent::setting::{DELIVERED, Delivered, FindGpus, Setting},
+    hdfs::Fresh,
     jobs::Content,
     report::Report,
     wire::secret::{Scope, Secret},
@@ -14,12 +15,15 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    sync::mpsc::{UnboundedReceiver, UnboundedSender},
+    sync::{
+        mpsc::{UnboundedReceiver, UnboundedSender},
+        watch,
+    },
     task::JoinSet,
     time::{Instant, sleep},
 };
 use yarn_native::{
-    credentials::{Credentials, Format},
+    credentials::Format,
     node::{self, NodeError, Nodes, RefusalKind},
     types::{Access, Container, ContainerId, LaunchContext, NodeId},
 };
@@ -48,7 +52,7 @@ pub(super) struct Launcher {
     nodes: Nodes,
     news: UnboundedSender<News>,
     common: LaunchContext,
-    credentials: Credentials,
+    credentials: watch::Receiver<Fresh>,
     secret: Arc<Secret>,
     master: String,
     staging: String,
@@ -184,7 +188,7 @@ impl Launcher {
                 gpus: Some(gpus),
             },
         };
-        let mut credentials = self.credentials.clone();
+        let mut credentials = self.credentials.borrow().credentials.clone();
         credentials.set_secret(DELIVERED, serde_json::to_vec(&delivered).ok()?);
         Some(LaunchContext {
             credentials: Some(credentials.to_bytes(Format::Writable).to_vec().into()),

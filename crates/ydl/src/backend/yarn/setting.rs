@@ -1,11 +1,13 @@
 //! What a master on YARN knows when it begins.
 
 use crate::{
+    hdfs::Fresh,
     jobs::{Content, Staged},
     wire::secret::Secret,
 };
 use std::{collections::BTreeMap, fmt, sync::Arc};
-use yarn_native::{Token, config::Config, credentials::Credentials, security::Identity};
+use tokio::sync::watch;
+use yarn_native::{Token, config::Config, security::Identity};
 use ydl_core::{ContainerId, JobSpec};
 
 /// What the backend of a job on YARN needs to know.
@@ -26,8 +28,8 @@ pub struct YarnSetting {
     pub own: BTreeMap<String, Content>,
     /// From which the tokens of agents and programs are made.
     pub secret: Arc<Secret>,
-    /// Tokens of file systems, for the agents. Nothing else of the master's credentials reaches them.
-    pub agent_credentials: Credentials,
+    /// Tokens of file systems, for the agents, which may change. Nothing else of the master's credentials reaches them.
+    pub agent_credentials: watch::Receiver<Fresh>,
     /// Where agents and clients reach the master: `host:port`.
     pub address: String,
     /// The master's page; empty for none.

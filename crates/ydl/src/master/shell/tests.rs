@@ -257,6 +257,7 @@ impl Scene {
         let sync = Sync {
             reports: report.into_iter().collect(),
             seen,
+            tokens: 0,
             usage: None,
         };
         let (answer, answered) = oneshot::channel();

@@ -3,10 +3,11 @@
 use super::tokens::Tokens;
 use crate::{
     env,
-    hdfs::{self, Hdfs, HdfsError, JobPlace},
+    hdfs::{self, Fresh, Hdfs, HdfsError, JobPlace},
     jobs::{Content, JobDir, Place, Staged, Submitted},
     report::Report,
     wire::{
+        private,
         secret::{self, Secret},
         tls,
     },
@@ -20,7 +21,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use tokio::time::Instant;
+use tokio::{sync::watch, time::Instant};
 use yarn_native::{
     Token,
     config::{Authentication, Config, Environment},
@@ -62,7 +63,7 @@ pub(super) struct Setting {
     pub(super) rm_identity: Option<Identity>,
     pub(super) hdfs_identity: Identity,
     /// Tokens for the agents, without what is the master's own.
-    pub(super) agent_credentials: Credentials,
+    pub(super) agent_credentials: watch::Receiver<Fresh>,
     pub(super) secret: Arc<Secret>,
     pub(super) identity: tls::Identity,
     /// With which new tokens are had, where a keytab was given.
@@ -81,8 +82,9 @@ impl Setting {
             .map_err(|e| Report::trouble(format!("cannot see where this is: {e}")))?;
         let container = variable(env::CONTAINER_ID)?;
         let file = variable(env::HADOOP_TOKEN_FILE_LOCATION)?;
-        let credentials = Credentials::read(Path::new(&file));
-        let file = PathBuf::from(&file);
+        let file = PathBuf::from(file);
+        private::close(&file);
+        let credentials = Credentials::read(&file);
         let credentials = credentials.map_err(|e| Report::trouble(e.to_string()))?;
         let user = std::env::var(env::USER).ok();
         let host = std::env::var(env::NM_HOST).ok();
@@ -143,22 +145,29 @@ impl Setting {
         // To a cluster that believes everybody a container is whoever submitted the job, whoever runs it.
         let simple = || Identity::simple(user.clone());
         let by_token = |kind: &str| credentials.of_kind(kind).cloned().map(Identity::token);
-        let rm_identity = match secure {
-            true => by_token(RM_TOKEN),
-            false => Some(simple()),
-        };
         let hdfs_identity = by_token("HDFS_DELEGATION_TOKEN").filter(|_| secure);
         let hdfs_identity = hdfs_identity.unwrap_or_else(simple);
+        let rm_token = by_token(RM_TOKEN);
+        credentials.remove_kind(MASTER_TOKEN);
+        credentials.remove_kind(RM_TOKEN);
+        let number = 0;
+        let (fresh, agent_credentials) = watch::channel(Fresh {
+            number,
+            credentials,
+        });
         let tokens = match keytab.filter(|_| secure) {
             Some(keytab) => {
                 let (spec, staging) = (&submitted.spec, staged.dir.as_str());
-                Tokens::new(&keytab, spec, staging, &config, &dir, file)?
+                Tokens::new(&keytab, spec, staging, &config, &dir, file, fresh)?
             }
             None => None,
         };
-        let mut agent_credentials = credentials;
-        agent_credentials.remove_kind(MASTER_TOKEN);
-        agent_credentials.remove_kind(RM_TOKEN);
+        // The ResourceManager's token has an end, too.
+        let with_keytab = tokens.as_ref().map(|tokens| tokens.identity.clone());
+        let rm_identity = match secure {
+            true => with_keytab.or(rm_token),
+            false => Some(simple()),
+        };
         Ok(Setting {
             place: JobPlace::at(staged.dir.clone()),
             dir,

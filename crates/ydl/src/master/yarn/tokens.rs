@@ -1,38 +1,59 @@
 //! Tokens of file systems that outlive their first ones, where a keytab was given.
 //!
 //! A ResourceManager renews the tokens that a job was submitted with for as long as they may live at all. With a keytab
-//! the master does not depend on that: it gets new ones well before, and leaves them where everything in this
-//! container looks for tokens when it connects.
+//! the master does not depend on that: it gets new ones well before, leaves them where everything in this container
+//! looks for tokens when it connects, and has its agents fetch them.
 
-use crate::{hdfs::file_systems, jobs::JobDir, report::Report, wire::private};
+use crate::{
+    hdfs::{Fresh, KIND, UNUSED, file_systems, short},
+    jobs::JobDir,
+    report::Report,
+    wire::private,
+};
 use std::{
+    convert::Infallible,
     path::PathBuf,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
-use tokio::time::{Instant, sleep};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep, sleep_until, timeout},
+};
 use yarn_native::{
-    Secret,
+    Secret, Token,
     config::Config,
     credentials::{Credentials, Format, Identifier},
-    namenode::fetch_tokens,
+    namenode::{NameNodes, fetch_tokens},
     security::{Identity, Tickets},
 };
 use ydl_core::JobSpec;
 
 /// How long all NameNodes together may take.
 const FETCH_MAX: Duration = Duration::from_secs(120);
-/// After a failure, the next try.
-const PAUSE: Duration = Duration::from_secs(60);
+/// How long a master tries to get tokens that it cannot begin without.
+const BEGIN_MAX: Duration = Duration::from_secs(300);
+/// How long making tokens worthless may take, which nobody uses any more.
+const CANCEL_MAX: Duration = Duration::from_secs(5);
+/// After a failure, the next try: at first and at most.
+const PAUSE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(60));
+/// Between two tokens, however short their lives are.
+const APART: Duration = Duration::from_secs(5);
 /// As long as a token lives at least, if nobody says otherwise: a day.
 const LIFE: Duration = Duration::from_secs(24 * 3600);
 
 /// What new tokens are had with.
 pub(super) struct Tokens {
-    identity: Identity,
+    pub(super) identity: Identity,
+    /// Whose tokens they are. He may renew them, which tells how long they live.
+    owner: String,
     config: Config,
     systems: Vec<String>,
     /// Where everybody in this container looks for tokens.
     file: PathBuf,
+    /// Where agents, and those who start them, hear of new ones.
+    fresh: watch::Sender<Fresh>,
+    /// Those that this master got last.
+    got: Vec<(String, Token)>,
 }
 
 impl Tokens {
@@ -44,6 +65,7 @@ impl Tokens {
         config: &Config,
         dir: &JobDir,
         file: PathBuf,
+        fresh: watch::Sender<Fresh>,
     ) -> Result<Option<Tokens>, Report> {
         let Some(named) = &spec.on_cluster.keytab else {
             return Ok(None);
@@ -51,83 +73,248 @@ impl Tokens {
         let path = dir.path().join("ydl.keytab");
         private::write(&path, keytab.expose()).map_err(|e| Report::trouble(e.to_string()))?;
         let principal = named.principal.clone();
+        let owners = owners(&fresh.borrow().credentials);
+        let mut identity = Identity::kerberos(Tickets::Keytab { path, principal });
+        let owner = match owners {
+            Some((owner, real_user)) => {
+                // Somebody who may act for others submitted the job for its owner, and the keytab is his.
+                if !real_user.is_empty() {
+                    identity = identity.acting_for(short(&owner));
+                }
+                short(&owner)
+            }
+            None => short(&named.principal),
+        };
         Ok(Some(Tokens {
-            identity: Identity::kerberos(Tickets::Keytab { path, principal }),
+            identity,
+            owner,
             config: config.clone(),
             systems: file_systems(spec, staging),
             file,
+            fresh,
+            got: Vec::new(),
         }))
     }
 
-    /// New tokens if the ones there are grow old; a master may be started long after its job was submitted.
-    pub(super) async fn refresh_if_due(&self) {
-        if self.wait().is_zero()
-            && let Err(why) = self.refresh().await
-        {
-            tracing::warn!("no new tokens: {why}");
-        }
-    }
-
-    /// Gets new tokens for as long as this is asked.
-    pub(super) async fn keep_fresh(self) {
-        loop {
-            sleep(self.wait()).await;
-            match self.refresh().await {
-                Ok(()) => tracing::info!("there are new tokens"),
-                Err(why) => tracing::error!("no new tokens: {why}"),
-            }
-            // Also where what was fetched does not live as long as it should.
-            sleep(PAUSE).await;
-        }
-    }
-
-    /// How long what there is will do.
-    fn wait(&self) -> Duration {
+    /// New tokens if the ones there are grow old; a master may be started long after its job was submitted. It does not
+    /// wait for long unless nothing can be done with them any more.
+    pub(super) async fn begin(&mut self) -> Result<Instant, Report> {
+        let now = since_1970();
         let life = self.config.hdfs_token_renew_interval().unwrap_or(LIFE);
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        match Credentials::read(&self.file) {
-            Ok(credentials) => wait(&credentials, now.unwrap_or_default(), life),
-            Err(_) => Duration::ZERO,
+        let (due, ends) = {
+            let fresh = self.fresh.borrow();
+            due(&fresh.credentials, life)
+        };
+        if due > now {
+            return Ok(Instant::now() + (due - now));
+        }
+        let end = Instant::now() + BEGIN_MAX;
+        loop {
+            let why = match self.refresh().await {
+                Ok(next) => return Ok(next),
+                Err(why) => why,
+            };
+            tracing::error!("no new tokens: {why}");
+            if ends > since_1970() {
+                return Ok(Instant::now() + PAUSE.0);
+            }
+            if Instant::now() + PAUSE.0 > end {
+                let what = format!(
+                    "the job's tokens have ended, and its keytab brings no new ones: {why}"
+                );
+                return Err(Report::trouble(what));
+            }
+            sleep(PAUSE.0).await;
         }
     }
 
-    async fn refresh(&self) -> Result<(), String> {
-        let renewer = self.config.renewer().map_err(|e| e.to_string())?;
-        let renewer = renewer.unwrap_or_default();
+    /// Gets new tokens when they are due, for as long as this is asked.
+    pub(super) async fn keep_fresh(&mut self, mut next: Instant) -> Infallible {
+        let mut pause = PAUSE.0;
+        loop {
+            sleep_until(next).await;
+            next = match self.refresh().await {
+                Ok(next) => {
+                    tracing::info!("there are new tokens");
+                    pause = PAUSE.0;
+                    next.max(Instant::now() + APART)
+                }
+                Err(why) => {
+                    tracing::error!("no new tokens: {why}");
+                    let next = Instant::now() + pause;
+                    pause = (pause * 2).min(PAUSE.1);
+                    next
+                }
+            };
+        }
+    }
+
+    /// Gets new tokens and says when the next are due.
+    async fn refresh(&mut self) -> Result<Instant, String> {
         let deadline = Instant::now() + FETCH_MAX;
         let fetched = fetch_tokens(
             &self.config,
             &self.systems,
             &self.identity,
-            &renewer,
+            &self.owner,
             deadline,
         );
         let fetched = fetched.await.map_err(|e| e.to_string())?;
-        let mut all = Credentials::read(&self.file).map_err(|e| e.to_string())?;
-        all.extend(fetched);
-        all.write(&self.file, Format::Writable)
-            .map_err(|e| e.to_string())
+        let wait = self.wait(&fetched, deadline).await;
+        let mut own = Credentials::read(&self.file).map_err(|e| e.to_string())?;
+        own.extend(fetched.clone());
+        own.write(&self.file, Format::Writable)
+            .map_err(|e| e.to_string())?;
+        let got = fetched.tokens();
+        self.got = got
+            .map(|(to, token)| (to.to_owned(), token.clone()))
+            .collect();
+        self.fresh.send_modify(|fresh| {
+            // No other master of this job has used the number.
+            let now = u64::try_from(since_1970().as_millis()).unwrap_or(u64::MAX);
+            fresh.number = now.max(fresh.number + 1);
+            fresh.credentials.extend(fetched);
+        });
+        Ok(Instant::now() + wait)
+    }
+
+    /// How long new tokens will do. To renew one is the only way to hear how long it lives when nobody does.
+    async fn wait(&self, fetched: &Credentials, deadline: Instant) -> Duration {
+        let life = self.config.hdfs_token_renew_interval().unwrap_or(LIFE);
+        let now = since_1970();
+        let mut wait = due(fetched, life).0.saturating_sub(now);
+        for system in &self.systems {
+            let namenodes = NameNodes::from_config(&self.config, system, self.identity.clone());
+            let Ok(namenodes) = namenodes else { continue };
+            let service = namenodes.token_service().await;
+            let Some(token) = fetched.for_service(KIND, &service) else {
+                continue;
+            };
+            match namenodes.renew_token(token, deadline).await {
+                Ok(ends) => {
+                    let left = ends.duration_since(SystemTime::now()).unwrap_or_default();
+                    wait = wait.min(left * 3 / 4);
+                }
+                Err(error) => tracing::warn!("how long tokens live is a guess: {error}"),
+            }
+        }
+        wait
+    }
+
+    /// Makes what this master got worthless: the ResourceManager does that for the first ones alone.
+    pub(super) async fn cancel(self) {
+        let deadline = Instant::now() + CANCEL_MAX;
+        for system in &self.systems {
+            let namenodes = NameNodes::from_config(&self.config, system, self.identity.clone());
+            let Ok(namenodes) = namenodes else { continue };
+            let Ok(service) = timeout(CANCEL_MAX, namenodes.token_service()).await else {
+                continue;
+            };
+            let ours = self.got.iter().find(|(_, token)| token.service == service);
+            if let Some((_, token)) = ours
+                && let Err(error) = namenodes.cancel_token(token, deadline).await
+            {
+                tracing::debug!("a token ends by itself: {error}");
+            }
+        }
     }
 }
 
-/// How long these tokens of file systems will do, when each lives so long unless it is renewed: three quarters of that.
-fn wait(credentials: &Credentials, now: Duration, life: Duration) -> Duration {
-    let dues = credentials.tokens().filter_map(|(_, token)| {
-        if token.kind != "HDFS_DELEGATION_TOKEN" {
-            return None;
-        }
-        match Identifier::of(token).ok()? {
-            Identifier::Delegation {
-                issued_ms, ends_ms, ..
-            } => {
-                let issued = Duration::from_millis(issued_ms.try_into().ok()?);
-                let most =
-                    Duration::from_millis(ends_ms.saturating_sub(issued_ms).try_into().ok()?);
-                Some(issued + most.min(life) * 3 / 4)
-            }
-            _ => None,
-        }
-    });
+fn since_1970() -> Duration {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.unwrap_or_default()
+}
+
+/// For whom the tokens of file systems are, and who fetched them for him.
+fn owners(credentials: &Credentials) -> Option<(String, String)> {
+    match Identifier::of(credentials.of_kind(KIND)?).ok()? {
+        Identifier::Delegation {
+            owner, real_user, ..
+        } => Some((owner, real_user)),
+        _ => None,
+    }
+}
+
+/// When others should take the place of these tokens, of which each lives so long unless it is renewed, and when none of
+/// them can be used any more; both since 1970.
+fn due(credentials: &Credentials, life: Duration) -> (Duration, Duration) {
     // Where there is none, none is needed.
-    dues.min().map_or(LIFE, |due| due.saturating_sub(now))
+    let (mut due, mut end) = (since_1970() + LIFE, Duration::MAX);
+    for (_, token) in credentials.tokens() {
+        if token.kind != KIND {
+            continue;
+        }
+        let Ok(Identifier::Delegation {
+            issued_ms, ends_ms, ..
+        }) = Identifier::of(token)
+        else {
+            continue;
+        };
+        let at = |ms: i64| Duration::from_millis(ms.try_into().unwrap_or(0));
+        let ends = at(ends_ms).saturating_sub(UNUSED);
+        let most = ends.saturating_sub(at(issued_ms));
+        due = due.min(at(issued_ms) + most.min(life) * 3 / 4);
+        end = end.min(ends);
+    }
+    (due, end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A token as a NameNode makes it, of that life in milliseconds since 1970.
+    fn token(issued_ms: u64, ends_ms: u64) -> Token {
+        let mut identifier = vec![0];
+        for text in ["alice", "yarn", ""] {
+            identifier.push(text.len() as u8);
+            identifier.extend_from_slice(text.as_bytes());
+        }
+        for number in [issued_ms, ends_ms] {
+            // Eight bytes in Hadoop's form of variable length.
+            identifier.push((-120i8) as u8);
+            identifier.extend_from_slice(&number.to_be_bytes());
+        }
+        identifier.extend_from_slice(&[1, 2]);
+        Token {
+            identifier,
+            password: b"x".to_vec().into(),
+            kind: KIND.into(),
+            service: "nn:1".into(),
+        }
+    }
+
+    fn credentials(token: Token) -> Credentials {
+        let mut credentials = Credentials::default();
+        credentials.add("nn:1", token);
+        credentials
+    }
+
+    #[test]
+    fn tokens_are_due_at_three_quarters_of_the_life_they_have_without_renewal() {
+        let ms = Duration::from_millis;
+        let day = 24 * 3600 * 1000;
+        let week = credentials(token(day, 8 * day));
+        assert_eq!(
+            due(&week, LIFE),
+            (ms(day + day * 3 / 4), ms(8 * day) - UNUSED)
+        );
+        // One that may live an hour at most is not used in its last minute.
+        let hour = credentials(token(day, day + 3_600_000));
+        let most = ms(3_600_000) - UNUSED;
+        assert_eq!(due(&hour, LIFE).0, ms(day) + most * 3 / 4);
+        // One that ended before it began is due at once.
+        let odd = credentials(token(day, 0));
+        assert_eq!(due(&odd, LIFE), (ms(day), Duration::ZERO));
+        let (later, never) = due(&Credentials::default(), LIFE);
+        assert!(later > since_1970() && never == Duration::MAX);
+    }
+
+    #[test]
+    fn the_owner_is_read_from_the_tokens_themselves() {
+        let week = credentials(token(1 << 40, 1 << 41));
+        assert_eq!(owners(&week), Some(("alice".to_owned(), String::new())));
+        assert_eq!(short("alice/host@REALM"), "alice");
+        assert_eq!(owners(&Credentials::default()), None);
+    }
 }

@@ -1,0 +1,42 @@
+//! Tokens of file systems: whose they are, and which ones a job's agents should have now.
+
+use std::{fmt, time::Duration};
+use yarn_native::{
+    Token,
+    credentials::{Credentials, Identifier},
+};
+
+/// The kind of tokens for HDFS.
+pub const KIND: &str = "HDFS_DELEGATION_TOKEN";
+/// For so long before a token ends for good it is not used any more: the library below leaves it out.
+pub const UNUSED: Duration = Duration::from_secs(60);
+
+/// Tokens, and which ones they are. Those of another number are others; number 0 are those that a job was submitted
+/// with, or none.
+#[derive(Clone, Default)]
+pub struct Fresh {
+    /// It changes with them, also from master to master.
+    pub number: u64,
+    /// The tokens, and nothing else that is secret.
+    pub credentials: Credentials,
+}
+
+impl fmt::Debug for Fresh {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Fresh({})", self.number)
+    }
+}
+
+/// Whose a token is.
+pub fn owner(token: &Token) -> Option<String> {
+    match Identifier::of(token).ok()? {
+        Identifier::Delegation { owner, .. } => Some(short(&owner)),
+        _ => None,
+    }
+}
+
+/// The user of a principal, as clusters without rules of their own name it.
+pub fn short(principal: &str) -> String {
+    let end = principal.find(['/', '@']).unwrap_or(principal.len());
+    principal[..end].to_owned()
+}
