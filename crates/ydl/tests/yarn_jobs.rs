@@ -43,6 +43,8 @@ fn cluster() -> &'static Cluster {
             Queue::new("narrow", 10),
         ],
         users: vec!["alice".into(), "bob".into()],
+        // On a busy machine a master may need long to begin; nobody is lost here.
+        expiry: Duration::from_secs(60),
         ..Options::new(version())
     };
     let narrow = "yarn.scheduler.capacity.root.narrow.maximum-capacity";

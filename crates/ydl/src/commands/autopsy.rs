@@ -51,6 +51,14 @@ pub fn cause(words: &str) -> Option<Autopsy> {
             "raise `master.memory`",
         );
     }
+    let late =
+        |line: &&str| line.contains("ApplicationMaster for attempt") && line.contains(" timed out");
+    if words.lines().any(|line| late(&line)) {
+        return found(
+            "its master was started and then not heard of for too long".to_owned(),
+            "its node may have too much to do, or not reach the ResourceManager",
+        );
+    }
     if line("No space left on device").is_some() {
         return found(
             "the disk of its master's node is full".to_owned(),
@@ -106,6 +114,12 @@ mod tests {
             Some(
                 "its master was killed for its memory: 200.1 MB of 128 MB physical memory used; 2.3 GB of 268.8 MB virtual memory used"
             )
+        );
+        let late = "Application application_1_0001 failed 2 times due to ApplicationMaster for attempt \
+            appattempt_1_0001_000002 timed out. Failing the application.";
+        assert_eq!(
+            what(late).as_deref(),
+            Some("its master was started and then not heard of for too long")
         );
         assert_eq!(
             what("Application a was killed by user root at 127.0.0.1"),
