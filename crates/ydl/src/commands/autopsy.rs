@@ -51,9 +51,7 @@ pub fn cause(words: &str) -> Option<Autopsy> {
             "raise `master.memory`",
         );
     }
-    let late =
-        |line: &&str| line.contains("ApplicationMaster for attempt") && line.contains(" timed out");
-    if words.lines().any(|line| late(&line)) {
+    if line("ApplicationMaster for attempt").is_some_and(|said| said.contains(" timed out")) {
         return found(
             "its master was started and then not heard of for too long".to_owned(),
             "its node may have too much to do, or not reach the ResourceManager",
