@@ -240,9 +240,13 @@ fn the_examples_do_what_they_say() {
     let run = example("run", &["2", "true"]);
     let id = run.lines().next().expect("an id");
     assert_eq!(run.lines().count(), 3, "{run}");
-    let list = example("applications", &["FINISHED"]);
+    // The ResourceManager writes an end down a moment after the master has made it.
+    let list = cluster().wait("the example among those that finished", || {
+        let list = example("applications", &["FINISHED"]);
+        list.contains(id).then_some(list)
+    });
+    let list = list.unwrap_or_else(|failure| panic!("{failure}"));
     assert!(list.starts_with("2 of 2 nodes are active\n"), "{list}");
-    assert!(list.contains(id), "{list}");
     let file = cluster().directory().join("tokens");
     let token = example("token", &[file.to_str().expect("a plain path")]);
     assert!(token.starts_with("RM_DELEGATION_TOKEN for 127."), "{token}");
