@@ -97,6 +97,8 @@ pub enum Verb {
     Kill(Kill),
     /// Change how many tasks a role has
     Scale(Scale),
+    /// Pack a Python environment, as `submit` does by itself
+    Pack(Pack),
     /// Use a job's key-value store and events
     Kv(Kv),
     /// Show the nodes of the cluster, and what is free on each
@@ -277,6 +279,26 @@ pub struct Scale {
     /// The role and its new number of tasks
     #[arg(value_name = "ROLE=N")]
     pub size: String,
+}
+
+/// `ydl pack`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ydl pack ./venv                  what would be sent, how large it is, and what it asks of a node
+  ydl pack -o packed ./venv        the layers as files
+  ydl pack requirements.txt        of an environment that is made from it
+
+What was packed is kept: packing again what has not changed takes no time.")]
+pub struct Pack {
+    /// An environment, as in the job file; the active one, `.venv` or `venv` if left out
+    pub source: Option<PathBuf>,
+    /// Put the layers into this directory
+    #[arg(long, short, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+    /// Where the interpreter comes from: `auto`, `carry` or `node`
+    #[arg(long, value_name = "WHERE", default_value = "auto")]
+    pub interpreter: String,
 }
 
 /// `ydl nodes`.

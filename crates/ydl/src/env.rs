@@ -48,3 +48,9 @@ pub const USER: &str = "USER";
 pub const XDG_STATE_HOME: &str = "XDG_STATE_HOME";
 /// Without colours, whatever the terminal can do.
 pub const NO_COLOR: &str = "NO_COLOR";
+/// Where packed and built environments are kept: `$XDG_CACHE_HOME/ydl`.
+pub const XDG_CACHE_HOME: &str = "XDG_CACHE_HOME";
+/// The active virtual environment, which `ydl pack` takes if it is told of no other.
+pub const VIRTUAL_ENV: &str = "VIRTUAL_ENV";
+/// The active conda environment.
+pub const CONDA_PREFIX: &str = "CONDA_PREFIX";

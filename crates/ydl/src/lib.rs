@@ -15,6 +15,7 @@ pub mod logs;
 pub mod master;
 pub mod mirror;
 pub mod os;
+pub mod pack;
 pub mod preflight;
 pub mod report;
 pub mod show;

@@ -90,6 +90,7 @@ fn run(cli: Cli) -> Result<Exit, Report> {
         Verb::Logs(args) => commands::logs::run(args, cli.manners),
         Verb::Kill(args) => commands::kill::run(args, cli.manners),
         Verb::Scale(args) => commands::scale::run(args, cli.manners),
+        Verb::Pack(args) => commands::pack::run(args, cli.manners),
         Verb::Kv(args) => commands::kv::run(args, cli.manners),
         Verb::Nodes(args) => commands::nodes::run(args, cli.manners),
         Verb::Queues => commands::queues::run(cli.manners),

@@ -22,6 +22,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "jobs",
             "logs",
             "mirror",
+            "pack",
             "preflight",
             "show",
             "stage",
@@ -48,7 +49,9 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("gpus", &[]),
     // Files in HDFS; whoever talks to a cluster may use it.
     ("hdfs", &[]),
-    ("stage", &["hdfs", "jobs"]),
+    ("stage", &["hdfs", "jobs", "pack"]),
+    // Environments become archives.
+    ("pack", &["jobs"]),
 ];
 
 /// Of the agent's room others may use only what is made to be shared.

@@ -54,9 +54,35 @@ pub enum Environment {
     /// Whatever the node has.
     System,
     /// A directory with `bin` in it, such as a virtual environment.
-    Directory(String),
+    Directory(Packed),
+    /// Packages by name: a `requirements.txt` or `pyproject.toml`, from which an environment is made.
+    Requirements(Packed),
+    /// One file with everything but the interpreter in it.
+    Pex(Packed),
     /// The same, packed: `.tar.gz`, `.tgz`, `.tar` or `.zip`, here or as `hdfs://…`.
     Archive(String),
+}
+
+/// An environment that is packed before it travels.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Packed {
+    /// What it is made of, on the submitter's machine.
+    pub path: String,
+    /// Whether its interpreter travels, too.
+    pub interpreter: Interpreter,
+}
+
+/// Where the interpreter of an environment comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Interpreter {
+    /// The system's is expected on every node; any other travels.
+    #[default]
+    Auto,
+    /// It travels.
+    Carry,
+    /// Every node has it.
+    Node,
 }
 
 /// A file or directory that every task finds in its working directory.

@@ -2,6 +2,7 @@
 
 use super::{
     devices::Devices,
+    environment::{Activation, compose},
     output::{OutputSpec, Rotation},
     program::ProgramSpec,
     setting::{PROGRAM_CREDENTIALS, PROGRAM_TOKEN, Setting},
@@ -103,9 +104,16 @@ impl Surroundings {
             .filter_map(text)
             .filter(|(name, _)| !ours(name));
         let mut all: BTreeMap<_, _> = inherited.collect();
-        if let Some(path) = self.environment(submitted)? {
-            activate(&mut all, &path.to_string_lossy());
+        if let Some(activation) = self.environment(submitted)? {
+            activation.apply(&mut all);
         }
+        // The job's own code can be imported from wherever a program starts.
+        let work = self.work().to_string_lossy().into_owned();
+        let paths = match all.get("PYTHONPATH").filter(|old| !old.is_empty()) {
+            Some(old) => format!("{work}:{old}"),
+            None => work,
+        };
+        all.insert("PYTHONPATH".to_owned(), paths);
         let credentials = self.dir.join(PROGRAM_CREDENTIALS);
         if credentials.exists() {
             let name = env::HADOOP_TOKEN_FILE_LOCATION.to_owned();
@@ -154,14 +162,24 @@ impl Surroundings {
     }
 
     /// What `python` means to the program.
-    fn environment(&self, submitted: &Submitted) -> Result<Option<PathBuf>, String> {
-        match (&submitted.spec.environment, &submitted.place) {
-            (Environment::System, _) => Ok(None),
-            (Environment::Directory(path), Place::Local(_)) => Ok(Some(path.into())),
-            (Environment::Directory(_) | Environment::Archive(_), _) => {
-                unpacked(&self.job.path().join("environment")).map(Some)
-            }
-        }
+    fn environment(&self, submitted: &Submitted) -> Result<Option<Activation>, String> {
+        let brought = self.job.path().join("environment");
+        let activation = match (&submitted.spec.environment, &submitted.place) {
+            (Environment::System, _) => return Ok(None),
+            // Where it was made it is used as it is.
+            (
+                Environment::Directory(from)
+                | Environment::Requirements(from)
+                | Environment::Pex(from),
+                Place::Local(_),
+            ) => Activation::of(from.path.clone().into()),
+            (Environment::Archive(_), _) => Activation::of(unpacked(&brought)?),
+            (
+                Environment::Directory(_) | Environment::Requirements(_) | Environment::Pex(_),
+                Place::Yarn(_),
+            ) => compose(&brought, &self.dir.join("venv"))?,
+        };
+        Ok(Some(activation))
     }
 
     /// A link to each of the job's files: all tasks share one copy, taken at submit.
@@ -250,18 +268,6 @@ fn unpacked(dir: &Path) -> Result<PathBuf, String> {
         .ok_or_else(|| format!("there is no `bin` in the environment `{}`", dir.display()))
 }
 
-/// What a person gets by activating a virtual environment.
-fn activate(env: &mut BTreeMap<String, String>, path: &str) {
-    let bin = format!("{path}/bin");
-    let before = env
-        .get("PATH")
-        .map(|old| format!(":{old}"))
-        .unwrap_or_default();
-    env.insert("PATH".to_owned(), bin + &before);
-    env.insert("VIRTUAL_ENV".to_owned(), path.to_owned());
-    env.remove("PYTHONHOME");
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -276,17 +282,5 @@ mod tests {
         assert_eq!(unpacked(dir.path()).unwrap(), dir.path().join("venv-1.2"));
         fs::create_dir(dir.path().join("bin")).unwrap();
         assert_eq!(unpacked(dir.path()).unwrap(), dir.path());
-    }
-
-    #[test]
-    fn an_active_environment_comes_first_in_the_path() {
-        let mut env = BTreeMap::from([
-            ("PATH".to_owned(), "/usr/bin".to_owned()),
-            ("PYTHONHOME".to_owned(), "/old".to_owned()),
-        ]);
-        activate(&mut env, "/venv");
-        assert_eq!(env["PATH"], "/venv/bin:/usr/bin");
-        assert_eq!(env["VIRTUAL_ENV"], "/venv");
-        assert!(!env.contains_key("PYTHONHOME"));
     }
 }

@@ -244,6 +244,9 @@ async fn upload(
     };
     bar.clear();
     let upload = upload?;
+    for note in &upload.notes {
+        show::tell(format!("note: {note}"));
+    }
     if upload.sent.files > 0 {
         show::tell(format!(
             "uploaded {} in {:.1}s",

@@ -1,6 +1,6 @@
 //! The verbs, one file each, and what several of them need.
 //!
-//! * `submit`, `ls`, `status`, `logs`, `kill`, `scale`, `kv`, `nodes`, `queues`, `completions`: the verbs.
+//! * `submit`, `ls`, `status`, `logs`, `kill`, `scale`, `pack`, `kv`, `nodes`, `queues`, `completions`: the verbs.
 //! * `cluster`: where a job runs. * `afar`, `waiting`: a job on a cluster. * `which`: the job that is meant.
 //! * `aggregated`: what YARN itself has collected of containers' logs.
 //! * `offer`, `start`: what `submit` needs. * `reach`: talking to a master. * `changes`, `tails`, `follow`, `sink`: watching a job.
@@ -12,6 +12,7 @@ pub mod kv;
 pub mod logs;
 pub mod ls;
 pub mod nodes;
+pub mod pack;
 pub mod queues;
 pub mod scale;
 pub mod status;

@@ -19,8 +19,12 @@ pub fn file_systems(spec: &JobSpec, staging: &str) -> Vec<String> {
     spec.files.iter().for_each(|file| add(&file.source));
     spec.outputs.iter().for_each(|output| add(&output.to));
     match &spec.environment {
-        Environment::Archive(url) | Environment::Directory(url) => add(url),
-        Environment::System => {}
+        Environment::Archive(url) => add(url),
+        // They are on the submitter's machine.
+        Environment::System
+        | Environment::Directory(_)
+        | Environment::Requirements(_)
+        | Environment::Pex(_) => {}
     }
     all.into_iter().collect()
 }

@@ -1,7 +1,7 @@
 //! Reading what travels with a job: its files, its environment, its outputs.
 
 use super::{
-    fields::{Map, Reader, truth},
+    fields::{Map, Reader, choice, truth},
     tree::{Node, Value},
     units::Refusal,
 };
@@ -11,21 +11,55 @@ use std::{
     io,
     path::{Path, PathBuf},
 };
-use ydl_core::spec::{self, Environment, Output};
+use ydl_core::spec::{self, Environment, Interpreter, Output, Packed};
 
 /// What a NodeManager unpacks, by how its name ends.
 const ARCHIVES: [&str; 4] = [".tar.gz", ".tgz", ".tar", ".zip"];
 
+/// Where an interpreter comes from.
+pub const INTERPRETERS: [(&str, Interpreter); 3] = [
+    ("auto", Interpreter::Auto),
+    ("carry", Interpreter::Carry),
+    ("node", Interpreter::Node),
+];
+
 impl Reader {
     pub fn environment(&mut self, map: &Map, base: &str) -> Environment {
-        let cluster = self.cluster;
-        let read = |text: &str| match text {
-            "system" => Ok(Environment::System),
-            _ if is_url(text) || is_archive(text) => archive(text, base, cluster),
-            _ => directory_with_bin(text, base).map(Environment::Directory),
+        let Some(node) = map.find("environment") else {
+            return Environment::System;
         };
-        self.value(map, "environment", read)
-            .unwrap_or(Environment::System)
+        let cluster = self.cluster;
+        let read = |text: &str| environment(text, base, cluster);
+        let Value::Map(_) = &node.value else {
+            let read = self.value_of(node, "environment", read);
+            return read.unwrap_or(Environment::System);
+        };
+        let map = self.map(node, "environment", "environment");
+        let Some(path) = map.find("path") else {
+            if !self.told.contains(&map.key("path")) {
+                let what = "there is no `path`";
+                self.refuse(&node.at, "environment", what, "say what it is made of");
+            }
+            return Environment::System;
+        };
+        let mut found = self.value_of(path, &map.key("path"), read);
+        let interpreter = self.value(&map, "interpreter", choice(&INTERPRETERS));
+        match (&mut found, interpreter) {
+            (_, None) | (None, _) => {}
+            (
+                Some(
+                    Environment::Directory(from)
+                    | Environment::Requirements(from)
+                    | Environment::Pex(from),
+                ),
+                Some(interpreter),
+            ) => from.interpreter = interpreter,
+            (Some(Environment::System | Environment::Archive(_)), Some(_)) => {
+                let what = "only of an environment that is packed the interpreter can be chosen";
+                self.refuse(&node.at, &map.key("interpreter"), what, "leave it out");
+            }
+        }
+        found.unwrap_or(Environment::System)
     }
 
     pub fn files(&mut self, map: &Map, base: &str) -> Vec<spec::File> {
@@ -198,6 +232,44 @@ pub fn hdfs_url(text: &str) -> Result<String, Refusal> {
     }
 }
 
+/// The environment that is meant outside a job file, seen from here.
+pub fn named_environment(text: &str, interpreter: &str) -> Result<Environment, Refusal> {
+    let here = std::env::current_dir().unwrap_or_default();
+    let interpreter = choice(&INTERPRETERS)(interpreter)?;
+    let mut found = environment(text, &here.to_string_lossy(), true)?;
+    match &mut found {
+        Environment::Directory(from) | Environment::Requirements(from) | Environment::Pex(from) => {
+            from.interpreter = interpreter;
+            Ok(found)
+        }
+        Environment::System | Environment::Archive(_) => Err((
+            format!("`{text}` is nothing that can be packed"),
+            "name a virtual environment, a `requirements.txt`, a `pyproject.toml` or a `.pex`"
+                .into(),
+        )),
+    }
+}
+
+/// What an environment is, by how it is called and what is there.
+fn environment(text: &str, base: &str, cluster: bool) -> Result<Environment, Refusal> {
+    let packed = |path: String| Packed {
+        path,
+        interpreter: Interpreter::Auto,
+    };
+    let file = |text: &str| source_of(text, base, cluster).map(packed);
+    match text {
+        "system" => Ok(Environment::System),
+        _ if is_url(text) || is_archive(text) => archive(text, base, cluster),
+        _ if text.ends_with(".txt") || last_of(text) == "pyproject.toml" => {
+            file(text).map(Environment::Requirements)
+        }
+        _ if text.ends_with(".pex") => file(text).map(Environment::Pex),
+        _ => directory_with_bin(text, base)
+            .map(packed)
+            .map(Environment::Directory),
+    }
+}
+
 fn archive(text: &str, base: &str, cluster: bool) -> Result<Environment, Refusal> {
     if !cluster {
         let what = format!("`{text}` is unpacked by a cluster, not on one machine");
@@ -212,7 +284,9 @@ fn archive(text: &str, base: &str, cluster: bool) -> Result<Environment, Refusal
     }
     let source = source_of(text, base, cluster)?;
     if !is_url(&source) && Path::new(&source).is_dir() {
-        return directory_with_bin(text, base).map(Environment::Directory);
+        let path = directory_with_bin(text, base)?;
+        let interpreter = Interpreter::Auto;
+        return Ok(Environment::Directory(Packed { path, interpreter }));
     }
     Ok(Environment::Archive(source))
 }

@@ -75,12 +75,32 @@ pub const KEYS: &[Key] = &[
     known_as(
         key(
             "environment",
-            "`system`, a directory or an archive",
+            "`system`, a path, or a map",
             "`system`",
             "system",
-            "What `python` means in a task: a directory with `bin` in it, such as a virtual environment, comes first in `PATH`. On a cluster also the same as `.tar.gz`, `.tgz`, `.tar` or `.zip`, here or at `hdfs://…`.",
+            "What `python` means in a task: a virtual environment or another directory with `bin` in it, a `requirements.txt` or `pyproject.toml` from which one is made, a `.pex` file. On a cluster it is packed and sent, layer by layer, if it changed; see [environments.md](environments.md). There also a ready archive: `.tar.gz`, `.tgz`, `.tar` or `.zip`, here or at `hdfs://…`.",
         ),
         &["venv", "virtualenv", "python"],
+    ),
+    known_as(
+        key(
+            "environment.path",
+            "path",
+            "required, where the environment has keys of its own",
+            "system",
+            "The environment: `environment: {path: ./venv, interpreter: carry}`.",
+        ),
+        &["source", "venv", "directory"],
+    ),
+    known_as(
+        key(
+            "environment.interpreter",
+            "`auto`, `carry` or `node`",
+            "`auto`",
+            "auto",
+            "Where the interpreter of a packed environment comes from. `carry` packs it, too; `node` expects the same minor version on every node; `auto` expects those in `/usr` and `/usr/local`, and packs all others.",
+        ),
+        &["python"],
     ),
     key(
         "files",

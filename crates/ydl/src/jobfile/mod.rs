@@ -22,6 +22,7 @@ mod wrong;
 
 mod write;
 
+pub use files::named_environment as environment;
 pub use load::{Source, load};
 pub use overrides::Flags;
 pub use reference::page;

@@ -1,13 +1,17 @@
 //! A job written out in full, as a job file that reads back as the same job.
 
 use super::{
+    files::INTERPRETERS,
     roles::{COMPLETIONS, SCOPES},
     units::{size_text, span_text},
 };
 use std::{collections::BTreeMap, fmt::Write};
 use ydl_core::{
     JobSpec, Span,
-    spec::{Backoff, Command, Environment, GpuAssignment, OnCluster, Placement, RoleSpec},
+    spec::{
+        Backoff, Command, Environment, GpuAssignment, Interpreter, OnCluster, Packed, Placement,
+        RoleSpec,
+    },
 };
 
 /// The job with every default filled in.
@@ -20,7 +24,10 @@ pub fn show(spec: &JobSpec) -> String {
         "environment",
         &match &spec.environment {
             Environment::System => "system".to_string(),
-            Environment::Directory(path) | Environment::Archive(path) => text(path),
+            Environment::Archive(path) => text(path),
+            Environment::Directory(from)
+            | Environment::Requirements(from)
+            | Environment::Pex(from) => packed(from),
         },
     );
     if !spec.files.is_empty() {
@@ -202,6 +209,16 @@ impl Page {
     fn words(&mut self, depth: usize, key: &str, words: &[String]) {
         if !words.is_empty() {
             self.line(depth, key, &list(words));
+        }
+    }
+}
+
+fn packed(from: &Packed) -> String {
+    match from.interpreter {
+        Interpreter::Auto => text(&from.path),
+        other => {
+            let word = word(&INTERPRETERS, other);
+            format!("{{path: {}, interpreter: {word}}}", text(&from.path))
         }
     }
 }

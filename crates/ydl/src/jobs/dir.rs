@@ -69,8 +69,8 @@ pub struct Staged {
     pub binary: Content,
     /// The job's files, by the name they have in a task's directory.
     pub files: BTreeMap<String, Content>,
-    /// What `python` means in a task, unpacked where it runs.
-    pub environment: Option<Content>,
+    /// What `python` means in a task, by the names that its parts have there, unpacked.
+    pub environment: BTreeMap<String, Content>,
 }
 
 /// A file in HDFS, as a NodeManager wants it described.

@@ -3,6 +3,7 @@
 mod content;
 mod create;
 mod dir;
+mod environment;
 mod far;
 mod find;
 
@@ -11,5 +12,6 @@ pub use dir::{
     Content, EVENTS_BYTES_MAX, JobDir, MasterPlace, Offer, Place, Staged, Submitted, Whereabouts,
     write_json,
 };
+pub use environment::{INTERPRETER, LOCAL, MANIFEST, Manifest, PACKAGES, Python};
 pub use far::{Ended, Far, Seen};
 pub use find::{Known, Standing, find, list, newest, root};

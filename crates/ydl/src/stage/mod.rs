@@ -4,14 +4,13 @@
 //! environment sends nothing. They are written aside and renamed: what has its name is whole.
 //!
 //! * `place`: where a user's jobs are kept.
-//! * `source` and `pack`: what is sent; directories travel as archives that are always the same for the same content.
+//! * `source`: what is sent; directories travel as archives that are always the same for the same content.
 //! * `send`: what is missing goes there, several at a time.
 //! * `job`: the files of one job alone.
 //! * `clean`: what no job uses any more goes, and submitting never races with it.
 
 mod clean;
 mod job;
-mod pack;
 mod place;
 mod send;
 mod source;

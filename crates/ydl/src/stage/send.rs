@@ -12,6 +12,7 @@ use crate::{
     hdfs::{Entry, Hdfs, JobPlace, Kind, Sent, layout},
     jobs::{Content, Staged},
     os::reason,
+    pack::{self, Cache},
     report::Report,
 };
 use std::{
@@ -43,6 +44,9 @@ const TIDY_MAX: Duration = Duration::from_secs(5);
 /// What NodeManagers can unpack, by the ends of names.
 const ARCHIVES: [&str; 5] = ["tar.gz", "tgz", "tar", "zip", "jar"];
 
+/// What the environment, or the directory of its layers, is called in a container.
+const ENVIRONMENT: &str = "environment";
+
 /// What a job needs in HDFS, and who asks.
 #[derive(Clone, Debug)]
 pub struct Request<'a> {
@@ -67,6 +71,8 @@ pub struct Upload {
     pub staged: Staged,
     /// Shared files that were not there yet.
     pub sent: Sent,
+    /// What a person should know of the environment.
+    pub notes: Vec<String>,
 }
 
 /// How far it is.
@@ -83,7 +89,8 @@ pub struct Progress {
 enum Purpose {
     Binary,
     File(String),
-    Environment,
+    /// Part of the environment, by the name it has in a container.
+    Environment(String),
 }
 
 struct Need {
@@ -162,7 +169,7 @@ async fn run(request: &Request<'_>, shared: &Arc<Shared>) -> Result<Upload, Repo
     let binary = request.binary.to_path_buf();
     // Looking through large directories takes a while.
     let needs = spawn_blocking(move || needs(&spec, &binary)).await;
-    let needs =
+    let (needs, notes) =
         needs.map_err(|_| Report::trouble("the job's files could not be looked through"))??;
     let remote = remote(request, deadline).await?;
     shared.place.make(deadline).await?;
@@ -199,24 +206,29 @@ async fn run(request: &Request<'_>, shared: &Arc<Shared>) -> Result<Upload, Repo
             own: false,
         },
         files: BTreeMap::new(),
-        environment: None,
+        environment: BTreeMap::new(),
     };
     for (purpose, content) in contents {
         match purpose {
             Purpose::Binary => staged.binary = content,
             Purpose::File(name) => drop(staged.files.insert(name, content)),
-            Purpose::Environment => staged.environment = Some(content),
+            Purpose::Environment(name) => drop(staged.environment.insert(name, content)),
         }
     }
     let sent = Sent {
         files: shared.sent_files.load(Ordering::Relaxed),
         bytes: shared.sent.load(Ordering::Relaxed),
     };
-    Ok(Upload { staged, sent })
+    Ok(Upload {
+        staged,
+        sent,
+        notes,
+    })
 }
 
-/// What is on this machine and must go to the cluster.
-fn needs(spec: &JobSpec, binary: &Path) -> Result<Vec<Need>, Report> {
+/// What is on this machine and must go to the cluster, and what a person should know of it.
+fn needs(spec: &JobSpec, binary: &Path) -> Result<(Vec<Need>, Vec<String>), Report> {
+    let mut notes = Vec::new();
     let mut needs = vec![Need::new(Purpose::Binary, binary, false)?];
     for file in &spec.files {
         if !file.source.contains("://") {
@@ -225,12 +237,25 @@ fn needs(spec: &JobSpec, binary: &Path) -> Result<Vec<Need>, Report> {
         }
     }
     match &spec.environment {
-        Environment::Directory(path) | Environment::Archive(path) if !path.contains("://") => {
-            needs.push(Need::new(Purpose::Environment, Path::new(path), true)?);
+        Environment::Archive(path) if !path.contains("://") => {
+            let purpose = Purpose::Environment(ENVIRONMENT.to_owned());
+            needs.push(Need::new(purpose, Path::new(path), true)?);
         }
-        Environment::System | Environment::Directory(_) | Environment::Archive(_) => {}
+        Environment::System | Environment::Archive(_) => {}
+        Environment::Directory(_) | Environment::Requirements(_) | Environment::Pex(_) => {
+            let packed = pack::pack(&spec.environment, &Cache::of_user()?)?;
+            for layer in &packed.layers {
+                needs.push(Need {
+                    purpose: Purpose::Environment(format!("{ENVIRONMENT}/{}", layer.name)),
+                    ending: "tar.gz",
+                    unpack: true,
+                    source: Arc::new(Source::packed(layer)?),
+                });
+            }
+            notes = packed.notes;
+        }
     }
-    Ok(needs)
+    Ok((needs, notes))
 }
 
 impl Need {
@@ -271,10 +296,14 @@ async fn remote(
         (purpose, &file.source, file.unpack)
     });
     let environment = match &spec.environment {
-        Environment::Directory(path) | Environment::Archive(path) => Some(path),
-        Environment::System => None,
+        Environment::Archive(path) => Some(path),
+        Environment::System
+        | Environment::Directory(_)
+        | Environment::Requirements(_)
+        | Environment::Pex(_) => None,
     };
-    let environment = environment.map(|path| (Purpose::Environment, path, true));
+    let purpose = Purpose::Environment(ENVIRONMENT.to_owned());
+    let environment = environment.map(|path| (purpose, path, true));
     let mut contents = Vec::new();
     let mut systems: BTreeMap<String, Hdfs> = BTreeMap::new();
     for (purpose, url, unpack) in files.chain(environment) {

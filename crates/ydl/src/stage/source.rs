@@ -1,7 +1,11 @@
 //! What is sent: a file, or a directory packed.
 
-use super::pack::{Plan, Same, Stamp};
-use crate::{hdfs::Pieces, os::reason, report::Report};
+use crate::{
+    hdfs::Pieces,
+    os::reason,
+    pack::{Layer, Plan, Same, Stamp},
+    report::Report,
+};
 use ring::digest::{Context, SHA256};
 use std::{
     fs,
@@ -15,7 +19,12 @@ const READ_BYTES: usize = 1 << 20;
 /// Something on this machine that goes to the cluster.
 #[derive(Debug)]
 pub(super) enum Source {
-    File { path: PathBuf, was: Stamp },
+    File {
+        path: PathBuf,
+        was: Stamp,
+        /// What is in it, where that is known without reading it.
+        hashed: Option<Hashed>,
+    },
     Directory(Plan),
 }
 
@@ -43,7 +52,23 @@ impl Source {
         }
         let was = Stamp::of(&about);
         let path = path.to_path_buf();
-        Ok(Source::File { path, was })
+        Ok(Source::File {
+            path,
+            was,
+            hashed: None,
+        })
+    }
+
+    /// A layer of an environment, whose content is known.
+    pub fn packed(layer: &Layer) -> Result<Source, Report> {
+        let mut source = Source::of(&layer.file)?;
+        if let Source::File { hashed, .. } = &mut source {
+            *hashed = Some(Hashed {
+                hash: layer.known.hash.clone(),
+                bytes: layer.known.bytes,
+            });
+        }
+        Ok(source)
     }
 
     /// How long it is, where that is known without reading it.
@@ -59,7 +84,11 @@ impl Source {
         let mut hasher = Hasher::new(io::sink());
         match self {
             Source::Directory(plan) => plan.write(&mut hasher)?,
-            Source::File { path, was } => {
+            Source::File {
+                hashed: Some(hashed),
+                ..
+            } => return Ok(hashed.clone()),
+            Source::File { path, was, .. } => {
                 let mut file = Same::open(path, *was)?;
                 let mut buffer = vec![0; READ_BYTES];
                 loop {
@@ -81,7 +110,7 @@ impl Source {
                 plan.write(&mut hasher)?;
                 Ok(hasher.hashed())
             }
-            Source::File { path, was } => {
+            Source::File { path, was, .. } => {
                 let mut hasher = Hasher::new(io::sink());
                 let file = Same::open(path, *was)?;
                 out.take_from(file, |part| hasher.see(part))?;

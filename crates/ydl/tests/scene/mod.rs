@@ -351,7 +351,7 @@ fn place(store: Option<&Store>) -> Place {
         home: store.home.clone(),
         binary,
         files: BTreeMap::new(),
-        environment: None,
+        environment: BTreeMap::new(),
     })
 }
 

@@ -223,7 +223,7 @@ impl Begin {
                 home: "hdfs://nowhere/".to_owned(),
                 binary: content(&binary),
                 files: plan.files,
-                environment: None,
+                environment: BTreeMap::new(),
             },
             secret: Arc::new(Secret::random().expect("random bytes")),
             scratch,

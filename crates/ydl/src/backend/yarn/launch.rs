@@ -212,8 +212,8 @@ fn common(setting: &YarnSetting) -> Result<LaunchContext, Report> {
     for (name, content) in &staged.files {
         add(format!("files/{name}"), content)?;
     }
-    if let Some(environment) = &staged.environment {
-        add("environment".to_owned(), environment)?;
+    for (name, content) in &staged.environment {
+        add(name.clone(), content)?;
     }
     // Nodes show a container's logs to those whom its own lists name.
     let cluster = &setting.spec.on_cluster;

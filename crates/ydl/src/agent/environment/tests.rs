@@ -1,0 +1,151 @@
+//! Environments put together, and nodes that do not fit.
+
+use super::*;
+
+fn python(executable: &str) -> Python {
+    Python {
+        minor: "3.11".into(),
+        version: "3.11.7".into(),
+        executable: executable.into(),
+        carried: false,
+        told_libraries: false,
+        tools: false,
+        system_packages: false,
+    }
+}
+
+fn put(dir: &Path, name: &str, text: &str) {
+    let path = dir.join(name);
+    fs::create_dir_all(path.parent().expect("a directory")).expect("a directory");
+    fs::write(path, text).expect("a file");
+}
+
+#[test]
+fn an_active_environment_comes_first_in_the_path() {
+    let mut env = BTreeMap::from([
+        ("PATH".to_owned(), "/usr/bin".to_owned()),
+        ("PYTHONHOME".to_owned(), "/old".to_owned()),
+    ]);
+    Activation::of("/venv".into()).apply(&mut env);
+    assert_eq!(env["PATH"], "/venv/bin:/usr/bin");
+    assert_eq!(env["VIRTUAL_ENV"], "/venv");
+    assert!(!env.contains_key("PYTHONHOME"));
+    assert!(!env.contains_key("LD_LIBRARY_PATH"));
+    let conda = Activation {
+        prefix: "/venv".into(),
+        tools: Some("/cache/1".into()),
+        libraries: Some("/cache/1/lib".into()),
+    };
+    env.insert("PATH".to_owned(), "/usr/bin".to_owned());
+    conda.apply(&mut env);
+    assert_eq!(env["PATH"], "/venv/bin:/cache/1/bin:/usr/bin");
+    assert_eq!(env["LD_LIBRARY_PATH"], "/cache/1/lib");
+    assert_eq!(env["CONDA_PREFIX"], "/cache/1");
+}
+
+#[test]
+fn a_package_of_two_layers_is_one() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (one, two, to) = (
+        dir.path().join("one"),
+        dir.path().join("two"),
+        dir.path().join("to"),
+    );
+    let site = "lib/python3.11/site-packages";
+    put(&one, &format!("{site}/space/theirs/x.py"), "theirs");
+    put(&one, &format!("{site}/numpy/a.py"), "numpy");
+    put(&one, "bin/tool", "one");
+    put(&two, &format!("{site}/space/mine/y.py"), "mine");
+    put(&two, "bin/tool", "two");
+    let executable = Path::new("/usr/bin/python3.11");
+    let sources = [one.clone(), two];
+    build(&to, &sources, &python("x"), executable).expect("an environment");
+    let read = |name: &str| fs::read_to_string(to.join(name)).expect("a file");
+    assert_eq!(read(&format!("{site}/space/theirs/x.py")), "theirs");
+    assert_eq!(read(&format!("{site}/space/mine/y.py")), "mine");
+    assert_eq!(read("bin/tool"), "two", "the user's own wins");
+    let numpy = fs::read_link(to.join(site).join("numpy")).expect("a link");
+    assert_eq!(numpy, one.join(site).join("numpy"));
+    assert_eq!(
+        fs::read_link(to.join("bin/python")).expect("a link"),
+        executable
+    );
+    assert!(read("pyvenv.cfg").starts_with("home = /usr/bin\n"));
+    build(&to, &sources, &python("x"), Path::new("/other")).expect("it is there");
+    assert_eq!(
+        fs::read_link(to.join("bin/python")).expect("a link"),
+        executable
+    );
+}
+
+#[test]
+fn a_node_without_the_interpreter_says_where_it_looked() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut wanted = python("/home/me/bin/python3.99");
+    wanted.minor = "3.99".into();
+    let path = dir.path().as_os_str().to_owned();
+    let here = dir.path().display();
+    assert_eq!(
+        look_for(&wanted, path.clone()).expect_err("none"),
+        format!(
+            "this node has no Python 3.99: looked for `/home/me/bin/python3.99`, `{here}/python3.99`, \
+             `/usr/bin/python3.99`, `/usr/local/bin/python3.99`; say `interpreter: carry` below `environment` to bring it along"
+        )
+    );
+    // A script that starts another interpreter is not one.
+    put(dir.path(), "python3.99", "#!/bin/sh\n");
+    look_for(&wanted, path).expect_err("none");
+    let found = dir.path().join("found");
+    put(&found, "bin/python3.99", "\x7fELF…");
+    put(&found, "lib/python3.99/os.py", "");
+    let path = found.join("bin").into_os_string();
+    let real = found.canonicalize().expect("a path").join("bin/python3.99");
+    assert_eq!(look_for(&wanted, path).expect("one"), real);
+}
+
+#[test]
+fn a_node_that_does_not_fit_says_why() {
+    let manifest = Manifest {
+        format: Manifest::FORMAT,
+        machine: Some("x86_64".into()),
+        glibc: Some((2, 28)),
+        glibc_file: Some("lib/a.so".into()),
+        python: None,
+    };
+    assert_eq!(fits(&manifest, "x86_64", Some((2, 28))), Ok(()));
+    assert_eq!(fits(&manifest, "x86_64", None), Ok(()));
+    let old = fits(&manifest, "x86_64", Some((2, 17))).expect_err("too old");
+    assert!(
+        old.starts_with("the environment needs glibc 2.28 (`lib/a.so`), and this node has 2.17"),
+        "{old}"
+    );
+    let other = fits(&manifest, "aarch64", Some((2, 40))).expect_err("another machine");
+    assert!(other.starts_with("the environment is made for x86_64, and this node is a aarch64"));
+}
+
+#[test]
+fn the_c_library_of_this_machine_is_known() {
+    assert!(glibc() >= Some((2, 17)), "{:?}", glibc());
+}
+
+#[test]
+fn half_an_environment_is_refused() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let compose = || compose(dir.path(), &dir.path().join("venv"));
+    assert!(compose().expect_err("nothing").starts_with("cannot read `"));
+    put(dir.path(), "local/environment.json", "{");
+    assert!(
+        compose()
+            .expect_err("half of it")
+            .starts_with("cannot read `")
+    );
+    put(dir.path(), "local/environment.json", r#"{"format": 7}"#);
+    assert!(compose().expect_err("another").starts_with("cannot read `"));
+    let plain =
+        r#"{"format": 1, "machine": null, "glibc": null, "glibc_file": null, "python": null}"#;
+    put(dir.path(), "local/environment.json", plain);
+    assert!(compose().expect_err("no layer").contains("has no layer `"));
+    fs::create_dir(dir.path().join("packages")).expect("a directory");
+    let packages = dir.path().join("packages").canonicalize().expect("a path");
+    assert_eq!(compose(), Ok(Activation::of(packages)));
+}

@@ -1,0 +1,29 @@
+//! From an environment on this machine to archives that make it work on any other.
+//!
+//! An environment becomes a few layers that change as seldom as possible: the interpreter where it must travel, the
+//! packages of others, what the user wrote. Each is an archive that is always the same for the same content, and is kept,
+//! so that what has not changed is neither read nor sent again.
+//!
+//! * `same` and `plan`: what goes into an archive, and that it does not change meanwhile.
+//! * `archive`: a plan as a `.tar.gz`, compressed on all cores.
+//! * `elf`: what programs and libraries ask of a machine.
+//! * `bytecode`, `scripts` and `local`: what must be changed on the way, and why.
+//! * `python`: which interpreter an environment has.
+//! * `cache`: what was packed before.
+//! * `layers`: from an environment to its layers.
+
+mod archive;
+mod bytecode;
+mod cache;
+mod elf;
+mod layers;
+mod local;
+mod plan;
+mod python;
+mod same;
+mod scripts;
+
+pub use cache::{Cache, Known};
+pub use layers::{Layer, Packed, pack};
+pub use plan::Plan;
+pub use same::{Same, Stamp};

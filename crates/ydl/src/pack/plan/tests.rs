@@ -1,0 +1,91 @@
+//! Packed, unpacked, compared.
+
+use super::*;
+use std::os::unix::fs::symlink;
+
+fn packed(dir: &Path) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    Plan::of(dir)
+        .expect("a plan")
+        .write(&mut bytes)
+        .expect("an archive");
+    bytes
+}
+
+fn fill(dir: &Path, names: &[&str]) {
+    fs::create_dir_all(dir.join("sub")).expect("a directory");
+    for name in names {
+        fs::write(dir.join(name), format!("this is {name}")).expect("a file");
+    }
+    symlink("sub", dir.join("alias")).expect("a link");
+}
+
+#[test]
+fn the_same_content_is_the_same_archive() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let (one, two) = (scratch.path().join("one"), scratch.path().join("two"));
+    fill(&one, &["b", "a", "sub/c"]);
+    fill(&two, &["sub/c", "a", "b"]);
+    assert_eq!(
+        packed(&one),
+        packed(&two),
+        "whatever the order and the time"
+    );
+    fs::set_permissions(two.join("a"), fs::Permissions::from_mode(0o755)).expect("a mode");
+    assert_ne!(packed(&one), packed(&two), "but not whatever the mode");
+}
+
+#[test]
+fn what_is_unpacked_is_what_was_packed() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let dir = scratch.path().join("in");
+    fill(&dir, &["a", "sub/c"]);
+    let long = "x".repeat(200);
+    fs::write(dir.join("sub").join(&long), "long").expect("a file");
+    fs::write(scratch.path().join("out-there"), "outside").expect("a file");
+    symlink("../out-there", dir.join("followed")).expect("a link");
+    symlink(dir.join("a"), dir.join("sub/up")).expect("a link");
+    symlink("nowhere", dir.join("dangling")).expect("a link");
+    let out = scratch.path().join("out");
+    tar::Archive::new(packed(&dir).as_slice())
+        .unpack(&out)
+        .expect("unpacked");
+    let read = |name: &str| fs::read_to_string(out.join(name)).expect("a file");
+    assert_eq!(read("sub/c"), "this is sub/c");
+    assert_eq!(read("alias/c"), "this is sub/c");
+    assert_eq!(read("followed"), "outside");
+    assert!(!out.join("followed").is_symlink());
+    assert_eq!(
+        fs::read_link(out.join("sub/up")).expect("a link"),
+        Path::new("../a")
+    );
+    assert_eq!(read(&format!("sub/{long}")), "long");
+    assert!(!out.join("dangling").is_symlink());
+}
+
+#[test]
+fn a_link_out_to_a_directory_is_refused() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let dir = scratch.path().join("in");
+    fill(&dir, &[]);
+    fs::create_dir(scratch.path().join("elsewhere")).expect("a directory");
+    symlink("../elsewhere", dir.join("away")).expect("a link");
+    let report = Plan::of(&dir).expect_err("refused");
+    assert!(
+        report.what.contains("leads out of the directory"),
+        "{report}"
+    );
+}
+
+#[test]
+fn a_file_that_changes_while_it_is_read_is_refused() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    fill(scratch.path(), &["a"]);
+    let plan = Plan::of(scratch.path()).expect("a plan");
+    fs::write(scratch.path().join("a"), "something longer than before").expect("a file");
+    let error = plan.write(io::sink()).expect_err("refused");
+    assert!(
+        error.to_string().contains("changed while it was read"),
+        "{error}"
+    );
+}

@@ -1,0 +1,186 @@
+//! Which Python an environment has, without starting it.
+
+use super::{elf, same::Stamp};
+use crate::report::Report;
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// Installations that every node is expected to have at the same place.
+const SYSTEM: [&str; 3] = ["/usr", "/usr/local", "/"];
+/// Of the standard library, what no job imports.
+const UNUSED: [&str; 6] = [
+    "test",
+    "idlelib",
+    "turtledemo",
+    "ensurepip",
+    "site-packages",
+    "dist-packages",
+];
+
+/// What a directory with `bin` in it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Packages beside an interpreter that is elsewhere.
+    Venv,
+    /// An interpreter and everything around it, as conda makes it.
+    Prefix,
+}
+
+/// The Python of an environment.
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    pub kind: Kind,
+    /// Such as `3.11`.
+    pub minor: String,
+    pub version: String,
+    /// The interpreter itself, behind all links.
+    pub executable: PathBuf,
+    pub was: Stamp,
+    /// The installation it belongs to.
+    pub base: PathBuf,
+    pub system_packages: bool,
+}
+
+impl Found {
+    /// Looks at an environment; nothing if it has no Python.
+    pub fn of(root: &Path) -> Result<Option<Found>, Report> {
+        let link = root.join("bin/python");
+        let link = match link.symlink_metadata() {
+            Ok(_) => link,
+            Err(_) => root.join("bin/python3"),
+        };
+        if link.symlink_metadata().is_err() {
+            return Ok(None);
+        }
+        let said = fs::read_to_string(root.join("pyvenv.cfg")).unwrap_or_default();
+        let said: BTreeMap<&str, &str> = said
+            .lines()
+            .filter_map(|line| line.split_once('='))
+            .map(|(key, value)| (key.trim(), value.trim()))
+            .collect();
+        let whole = |what: String| {
+            let hint = "make the environment anew, with an interpreter that is there";
+            Report::bad_input(what).hint(hint)
+        };
+        let executable = link.canonicalize().map_err(|_| {
+            let leads = fs::read_link(&link).unwrap_or_default();
+            whole(format!(
+                "the environment `{}` cannot be packed: its interpreter `{}` is not there",
+                root.display(),
+                leads.display()
+            ))
+        })?;
+        // A copy in the environment is no use without what it was copied from.
+        let copied = root
+            .canonicalize()
+            .is_ok_and(|real| executable.starts_with(real));
+        let home = said.get("home").filter(|_| copied).map(Path::new);
+        let original = home.and_then(|home| home.join(executable.file_name()?).canonicalize().ok());
+        let executable = original.unwrap_or(executable);
+        let about =
+            fs::metadata(&executable).map_err(|error| super::plan::unread(&executable, &error))?;
+        let version = said.get("version_info").or(said.get("version")).copied();
+        let Some(minor) = minor(root, version) else {
+            let what = format!(
+                "the environment `{}` cannot be packed: it has no `lib/python3.…/site-packages`",
+                root.display()
+            );
+            return Err(whole(what));
+        };
+        let own = said.is_empty()
+            && root
+                .canonicalize()
+                .is_ok_and(|real| executable.starts_with(real));
+        let kind = match own {
+            true => Kind::Prefix,
+            false => Kind::Venv,
+        };
+        let base = executable.parent().and_then(Path::parent).unwrap_or(root);
+        if !base.join(format!("lib/python{minor}/os.py")).is_file() {
+            return Err(whole(format!(
+                "the environment `{}` cannot be packed: the interpreter `{}` has no standard library beside it",
+                root.display(),
+                executable.display()
+            )));
+        }
+        Ok(Some(Found {
+            kind,
+            version: version.unwrap_or(&minor).to_owned(),
+            was: Stamp::of(&about),
+            base: base.to_path_buf(),
+            executable: executable.clone(),
+            system_packages: said
+                .get("include-system-site-packages")
+                .is_some_and(|value| value.eq_ignore_ascii_case("true")),
+            minor,
+        }))
+    }
+
+    /// The interpreter's word in the names of byte code.
+    pub fn tag(&self) -> String {
+        format!("cpython-{}", self.minor.replace('.', ""))
+    }
+
+    /// Where its packages are, below the environment.
+    pub fn site(&self) -> PathBuf {
+        format!("lib/python{}/site-packages", self.minor).into()
+    }
+
+    /// Whether every node is expected to have it.
+    pub fn is_system(&self) -> bool {
+        SYSTEM.iter().any(|dir| self.base == Path::new(dir))
+    }
+
+    /// Whether it finds its own library only if it is told where.
+    pub fn told_libraries(&self) -> bool {
+        let elf = elf::read(&self.executable).unwrap_or_default();
+        let shared = elf.needs.iter().any(|name| name.starts_with("libpython"));
+        shared && !elf.paths.iter().any(|path| path.starts_with("$ORIGIN"))
+    }
+
+    /// Whether something of its installation does not travel with it.
+    pub fn is_unused(&self, below: &Path) -> bool {
+        let parts: Vec<_> = below.iter().map(|part| part.to_string_lossy()).collect();
+        let parts: Vec<&str> = parts.iter().map(AsRef::as_ref).collect();
+        let library = format!("python{}", self.minor);
+        match parts.as_slice() {
+            ["bin" | "lib" | "include"] => false,
+            ["bin", name] => self.executable.file_name().is_none_or(|own| own != *name),
+            ["include", name, ..] => !name.starts_with(&library),
+            ["lib", name] if *name == library => false,
+            ["lib", name] => !(name.starts_with("libpython") && name.contains(".so")),
+            ["lib", name, inside, ..] if *name == library => {
+                UNUSED.contains(inside) || inside.starts_with("config-")
+            }
+            _ => true,
+        }
+    }
+}
+
+/// Which `lib/python3.…` it has; the one that `pyvenv.cfg` names, where there are several.
+fn minor(root: &Path, version: Option<&str>) -> Option<String> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(root.join("lib"))
+        .into_iter()
+        .flatten()
+        .flatten()
+    {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if let Some(minor) = name.strip_prefix("python")
+            && minor.starts_with("3.")
+            && entry.path().join("site-packages").is_dir()
+        {
+            all.push(minor.to_owned());
+        }
+    }
+    all.sort();
+    let named = |minor: &&String| {
+        version.is_some_and(|version| {
+            version == minor.as_str() || version.starts_with(&format!("{minor}."))
+        })
+    };
+    all.iter().find(named).or(all.last()).cloned()
+}

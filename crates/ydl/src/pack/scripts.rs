@@ -1,0 +1,128 @@
+//! Console scripts that find their interpreter wherever they lie.
+//!
+//! A script names its interpreter by an absolute path in its first line. Linux takes no more than 127 bytes there and a
+//! container's path is longer; so the shell starts what lies beside the script.
+
+use super::plan::{Plan, What};
+use std::{
+    fs::File,
+    io::Read,
+    path::{Path, PathBuf},
+};
+
+/// Longer than any console script; what is longer is a program of another kind.
+const SCRIPT_BYTES_MAX: u64 = 1 << 20;
+
+/// Rewrites the scripts in `bin`. A script that cannot be read now is found out about when it is packed.
+pub(super) fn rewrite(plan: &mut Plan) {
+    let in_bin = |name: &&PathBuf| name.parent() == Some(Path::new("bin"));
+    let names: Vec<PathBuf> = plan.entries.keys().filter(in_bin).cloned().collect();
+    for name in names {
+        let Some(entry) = plan.entries.get_mut(&name) else {
+            continue;
+        };
+        if let What::File { from, was } = &entry.what
+            && was.bytes <= SCRIPT_BYTES_MAX
+            && let Some(bytes) = read_script(from)
+            && let Some(bytes) = movable(&bytes)
+        {
+            entry.what = What::Bytes(bytes);
+        }
+    }
+}
+
+/// Whether that is a script of Python's.
+pub(super) fn is_python(path: &Path) -> bool {
+    read_script(path).is_some_and(|bytes| movable(&bytes).is_some())
+}
+
+fn read_script(path: &Path) -> Option<Vec<u8>> {
+    let mut file = File::open(path).ok()?;
+    let mut bytes = vec![0; 2];
+    file.read_exact(&mut bytes).ok()?;
+    if bytes != b"#!" {
+        return None;
+    }
+    file.take(SCRIPT_BYTES_MAX).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}
+
+/// The script with another beginning; nothing if it is none of the environment's own Python.
+fn movable(bytes: &[u8]) -> Option<Vec<u8>> {
+    let line = |from: usize| {
+        let rest = bytes.get(from..)?;
+        let end = rest.iter().position(|byte| *byte == b'\n')?;
+        Some((std::str::from_utf8(&rest[..end]).ok()?, from + end + 1))
+    };
+    let (first, second_at) = line(0)?;
+    let (arguments, rest) = match first.strip_prefix("#!")?.trim() {
+        // What pip and uv write where the path is long or has a space in it.
+        "/bin/sh" => {
+            let (second, third_at) = line(second_at)?;
+            let (third, rest) = line(third_at)?;
+            if !second.starts_with("'''exec' ") || third != "' '''" {
+                return None;
+            }
+            ("", rest)
+        }
+        line => {
+            let (program, arguments) = line.split_once(' ').unwrap_or((line, ""));
+            let name = program.rsplit('/').next()?;
+            if !program.starts_with('/') || !name.starts_with("python") {
+                return None;
+            }
+            (arguments.trim(), second_at)
+        }
+    };
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=.".contains(c);
+    let arguments = match arguments {
+        "" => String::new(),
+        text if text.chars().all(plain) => format!("{text} "),
+        _ => return None,
+    };
+    let mut script = format!(
+        "#!/bin/sh\n'''exec' \"$(dirname -- \"$0\")/python\" {arguments}\"$0\" \"$@\"\n' '''\n"
+    )
+    .into_bytes();
+    script.extend_from_slice(bytes.get(rest..)?);
+    Some(script)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rewritten(text: &str) -> Option<String> {
+        movable(text.as_bytes()).map(|bytes| String::from_utf8(bytes).expect("text"))
+    }
+
+    const HEAD: &str = "#!/bin/sh\n'''exec' \"$(dirname -- \"$0\")/python\" \"$0\" \"$@\"\n' '''\n";
+
+    #[test]
+    fn scripts_of_python_find_it_beside_them() {
+        let body = "import sys\n";
+        let expected = Some(format!("{HEAD}{body}"));
+        assert_eq!(
+            rewritten(&format!("#!/home/me/venv/bin/python3.11\n{body}")),
+            expected
+        );
+        let long = format!("#!/bin/sh\n'''exec' \"/a b/bin/python\" \"$0\" \"$@\"\n' '''\n{body}");
+        assert_eq!(rewritten(&long), expected);
+        let told = rewritten("#!/v/bin/python -I\nx\n").expect("a script");
+        assert!(told.contains("/python\" -I \"$0\""), "{told}");
+    }
+
+    #[test]
+    fn other_scripts_stay_as_they_are() {
+        for text in [
+            "#!/bin/sh\necho\necho\n",
+            "#!/usr/bin/env python\nx\n",
+            "#!/usr/bin/perl\n",
+            "#!/v/bin/python",
+            "no script\n",
+            "#!/v/bin/python '; rm -rf /'\n",
+        ] {
+            assert_eq!(rewritten(text), None, "{text}");
+        }
+    }
+}
