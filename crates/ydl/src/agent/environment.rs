@@ -23,7 +23,7 @@ const PLACES: [&str; 2] = ["/usr/bin", "/usr/local/bin"];
 
 /// What makes an environment the active one.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Activation {
+pub struct Activation {
     /// The environment itself.
     prefix: PathBuf,
     /// What comes after its own `bin` in `PATH`.
@@ -34,7 +34,7 @@ pub(super) struct Activation {
 
 impl Activation {
     /// Of an environment that is there as it is.
-    pub(super) fn of(prefix: PathBuf) -> Activation {
+    pub fn of(prefix: PathBuf) -> Activation {
         Activation {
             prefix,
             ..Activation::default()
@@ -42,7 +42,7 @@ impl Activation {
     }
 
     /// What a person gets by activating it.
-    pub(super) fn apply(&self, env: &mut BTreeMap<String, String>) {
+    pub fn apply(&self, env: &mut BTreeMap<String, String>) {
         let mut before = |name: &str, path: &Path| {
             let old = env.get(name).filter(|old| !old.is_empty());
             let old = old.map(|old| format!(":{old}")).unwrap_or_default();
@@ -66,7 +66,7 @@ impl Activation {
 }
 
 /// Puts together at `prefix` what lies below `layers`; what was put together before is taken as it is.
-pub(super) fn compose(layers: &Path, prefix: &Path) -> Result<Activation, String> {
+pub fn compose(layers: &Path, prefix: &Path) -> Result<Activation, String> {
     let manifest = manifest(&layers.join(LOCAL).join(MANIFEST))?;
     fits(&manifest, env::consts::ARCH, glibc())?;
     let layer = |name: &str| {

@@ -3,7 +3,7 @@
 mod carry;
 mod container;
 mod devices;
-mod environment;
+pub mod environment;
 pub mod exec;
 pub mod keeper;
 pub mod keeping;

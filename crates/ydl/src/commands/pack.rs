@@ -30,6 +30,7 @@ pub fn run(args: cli::Pack, manners: Manners) -> Result<Exit, Report> {
         }
     })?;
     let began = Instant::now();
+    let environment = pack::make(&environment, &|said| show::tell(said))?;
     let packed = pack::pack(&environment, &Cache::of_user()?)?;
     let took = began.elapsed();
     let mut files = Vec::new();

@@ -15,6 +15,7 @@ use crate::{
     cli::{self, Manners},
     jobfile::{self, Flags, Source, Wrongs},
     jobs::{self, JobDir, Known, Offer, Submitted},
+    pack,
     report::{Exit, Report},
     show,
 };
@@ -27,7 +28,7 @@ use std::{
     },
 };
 use tokio::task::spawn_blocking;
-use ydl_core::JobSpec;
+use ydl_core::{JobSpec, spec::Draft};
 
 /// Reads, checks, starts and follows a job.
 pub fn run(args: cli::Submit, manners: Manners) -> Result<Exit, Report> {
@@ -51,12 +52,24 @@ pub fn run(args: cli::Submit, manners: Manners) -> Result<Exit, Report> {
         }
         return Ok(Exit::Success);
     }
+    let spec = match args.dry_run {
+        true => spec,
+        false => made(spec)?,
+    };
     block_on(async {
         match gateway {
             Some(gateway) => afar::run(args, manners, spec, &from, &gateway).await,
             None => begin(args, manners, spec, &from).await,
         }
     })
+}
+
+/// The job with an environment that is there: what is to be made of packages is made here.
+fn made(spec: JobSpec) -> Result<JobSpec, Report> {
+    let environment = pack::make(&spec.environment, &|said| show::tell(said))?;
+    let mut draft = Draft::from(spec);
+    draft.environment = environment;
+    JobSpec::new(draft).map_err(|_| Report::trouble("the job does not fit its own environment"))
 }
 
 fn source(args: &cli::Submit) -> Result<Result<Source, Wrongs>, Report> {

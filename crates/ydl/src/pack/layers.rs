@@ -1,7 +1,9 @@
 //! From an environment to layers that change as seldom as possible.
 
 use super::{
-    archive, bytecode,
+    archive,
+    build::READY,
+    bytecode,
     cache::{Cache, Known},
     elf,
     local::Local,
@@ -57,18 +59,16 @@ pub struct Layer {
     pub cached: bool,
 }
 
-/// Packs what an environment is made of.
+/// Packs what an environment is made of; see [`super::make`] for what must be made first.
 pub fn pack(environment: &Environment, cache: &Cache) -> Result<Packed, Report> {
     match environment {
         Environment::Directory(from) => {
             pack_directory(Path::new(&from.path), from.interpreter, cache)
         }
-        Environment::Requirements(_) | Environment::Pex(_) => Err(Report::bad_input(
-            "that is no environment that can be packed yet",
-        )),
-        Environment::System | Environment::Archive(_) => Err(Report::bad_input(
-            "that is no environment that can be packed",
-        )),
+        Environment::Requirements(_)
+        | Environment::Pex(_)
+        | Environment::System
+        | Environment::Archive(_) => Err(Report::bad_input("there is no environment to be packed")),
     }
 }
 
@@ -145,7 +145,7 @@ fn left_out(python: &Found, below: &Path, path: &Path) -> bool {
         })
     };
     match (&python.kind, parts.as_slice()) {
-        (Kind::Venv, ["pyvenv.cfg" | ".lock" | ".gitignore" | "CACHEDIR.TAG"]) => true,
+        (Kind::Venv, ["pyvenv.cfg" | ".lock" | ".gitignore" | "CACHEDIR.TAG" | READY]) => true,
         (Kind::Venv, ["lib64"]) => path.is_symlink(),
         (Kind::Venv, ["bin", name]) => {
             versioned(name)

@@ -11,18 +11,22 @@
 //! * `python`: which interpreter an environment has.
 //! * `cache`: what was packed before.
 //! * `layers`: from an environment to its layers.
+//! * `build` and `pex`: environments that are made first, from a list of packages or a pex.
 
 mod archive;
+mod build;
 mod bytecode;
 mod cache;
 mod elf;
 mod layers;
 mod local;
+mod pex;
 mod plan;
 mod python;
 mod same;
 mod scripts;
 
+pub use build::make;
 pub use cache::{Cache, Known};
 pub use layers::{Layer, Packed, pack};
 pub use plan::Plan;

@@ -37,9 +37,12 @@ async fn a_second_submit_sends_nothing_and_a_changed_script_only_itself() {
         .submit("application_1_0001", &spec)
         .await
         .expect("staged");
-    assert_eq!(first.sent.files, 4, "binary, script, code, environment");
+    assert_eq!(
+        first.sent.files, 5,
+        "binary, script, code, two layers of an environment"
+    );
     let there = alice.contents().await;
-    assert_eq!(there.len(), 4, "{there:?}");
+    assert_eq!(there.len(), 5, "{there:?}");
     assert_eq!(
         there.iter().map(|entry| entry.bytes).sum::<u64>(),
         first.sent.bytes

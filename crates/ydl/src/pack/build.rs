@@ -1,0 +1,376 @@
+//! Environments that are made: from a list of packages, or from a pex.
+//!
+//! They lie in the user's cache under a name made of what they are made from, and count once the file [`READY`] is in
+//! them. They are made in place, because scripts in them know their own path; a lock keeps two makers apart.
+
+use super::{
+    cache::{self, root},
+    pex,
+    plan::{hex, unread},
+};
+use crate::{os::reason, report::Report};
+use ring::digest::{SHA256, digest};
+use rustix::fs::{FlockOperation, flock};
+use std::{
+    fs::{self, File},
+    io::{self, Read, Seek, SeekFrom},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::{Duration, Instant, SystemTime},
+};
+use ydl_core::spec::{Environment, Packed};
+
+/// The file that says that an environment is whole.
+pub(super) const READY: &str = ".ydl-ready";
+/// What nobody used for so long goes.
+const AGE_MAX: Duration = Duration::from_secs(60 * 24 * 60 * 60);
+/// The longest that making one may take.
+const BUILD_MAX: Duration = Duration::from_secs(60 * 60);
+/// How often it is looked whether a tool has ended, or another maker.
+const PAUSE: Duration = Duration::from_millis(50);
+/// How many of a tool's last lines are told, and of how many bytes.
+const TOLD_LINES: usize = 5;
+const TOLD_BYTES: u64 = 4096;
+/// Lists that name lists that name lists: no deeper.
+const LISTS_MAX: usize = 50;
+/// Variables that would make a tool install somewhere else.
+const MISLEADING: [&str; 7] = [
+    "PYTHONPATH",
+    "PYTHONHOME",
+    "PIP_USER",
+    "PIP_TARGET",
+    "PIP_PREFIX",
+    "VIRTUAL_ENV",
+    "UV_PROJECT_ENVIRONMENT",
+];
+
+/// Makes what must be made, unless it is there: what comes back is a directory, or what there was. `tell` hears what
+/// takes long.
+pub fn make(environment: &Environment, tell: &dyn Fn(String)) -> Result<Environment, Report> {
+    let (from, path) = match environment {
+        Environment::Requirements(from) => (from, requirements(Path::new(&from.path), tell)?),
+        Environment::Pex(from) => (from, pex::make(Path::new(&from.path), tell)?),
+        Environment::System | Environment::Directory(_) | Environment::Archive(_) => {
+            return Ok(environment.clone());
+        }
+    };
+    Ok(Environment::Directory(Packed {
+        path: path.to_string_lossy().into_owned(),
+        interpreter: from.interpreter,
+    }))
+}
+
+fn requirements(path: &Path, tell: &dyn Fn(String)) -> Result<PathBuf, Report> {
+    let path = path.canonicalize().map_err(|error| unread(path, &error))?;
+    let dir = path.parent().unwrap_or(Path::new("/")).to_path_buf();
+    let project = path
+        .file_name()
+        .is_some_and(|name| name == "pyproject.toml");
+    let uv = find_program("uv");
+    let python = find_program("python3").or_else(|| find_program("python"));
+    let mut about = said(&path)?;
+    for beside in ["uv.lock", ".python-version"] {
+        about.extend(fs::read(dir.join(beside)).unwrap_or_default());
+    }
+    for tool in [&uv, &python].into_iter().flatten() {
+        about.extend(tool.to_string_lossy().as_bytes());
+    }
+    about.extend(
+        std::env::var("PYENV_VERSION")
+            .unwrap_or_default()
+            .into_bytes(),
+    );
+    if project {
+        // The project itself is installed so that its code stays where it is.
+        about.extend(path.to_string_lossy().as_bytes());
+    }
+    let name = dir
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
+    let site = Site::of(&name, &about)?;
+    site.make(|build| {
+        let tool = match (&uv, &python) {
+            (Some(_), _) => "uv",
+            (None, Some(_)) => "pip",
+            (None, None) => {
+                let what = format!(
+                    "neither `uv` nor `python3` is there to install `{}`",
+                    path.display()
+                );
+                return Err(Report::bad_input(what).hint("install one of them"));
+            }
+        };
+        tell(format!(
+            "making an environment from `{}` with {tool}",
+            path.display()
+        ));
+        match (&uv, &python) {
+            (Some(uv), _) => with_uv(build, uv, &path, &dir, project),
+            (None, Some(python)) => with_pip(build, python, &path, &dir, project),
+            (None, None) => Ok(()),
+        }
+    })
+}
+
+fn with_uv(build: &Build, uv: &Path, path: &Path, dir: &Path, project: bool) -> Result<(), Report> {
+    let run = |words: &[&str]| {
+        let mut command = Command::new(uv);
+        command.args(words).current_dir(dir);
+        command
+    };
+    let to = build.dir.to_string_lossy();
+    let python = build.dir.join("bin/python");
+    let python = python.to_string_lossy();
+    let from = path.to_string_lossy();
+    let here = dir.to_string_lossy();
+    if project && dir.join("uv.lock").is_file() {
+        let mut sync = run(&["sync", "--frozen", "--no-dev"]);
+        sync.env("UV_PROJECT_ENVIRONMENT", &build.dir);
+        return build.run("uv sync", &mut sync);
+    }
+    build.run("uv venv", &mut run(&["venv", &to]))?;
+    let mut words = vec!["pip", "install", "--python", &*python];
+    match project {
+        true => words.extend(["-e", &*here]),
+        false => words.extend(["-r", &*from]),
+    }
+    build.run("uv pip install", &mut run(&words))
+}
+
+fn with_pip(
+    build: &Build,
+    python: &Path,
+    path: &Path,
+    dir: &Path,
+    project: bool,
+) -> Result<(), Report> {
+    let mut venv = Command::new(python);
+    venv.args(["-I", "-m", "venv"]).arg(&build.dir);
+    build.run("python -m venv", venv.current_dir(dir))?;
+    let mut pip = Command::new(build.dir.join("bin/python"));
+    pip.args([
+        "-m",
+        "pip",
+        "install",
+        "--no-input",
+        "--disable-pip-version-check",
+    ]);
+    match project {
+        true => pip.arg("-e").arg(dir),
+        false => pip.arg("-r").arg(path),
+    };
+    build.run("pip install", pip.current_dir(dir))
+}
+
+/// What a list of packages says, with the lists it names.
+fn said(path: &Path) -> Result<Vec<u8>, Report> {
+    let mut said = Vec::new();
+    let mut lists = vec![path.to_path_buf()];
+    let mut at = 0;
+    while let Some(list) = lists.get(at).cloned() {
+        at += 1;
+        let text = fs::read(&list).map_err(|error| unread(&list, &error))?;
+        for line in String::from_utf8_lossy(&text).lines() {
+            let mut words = line.split([' ', '=']).filter(|word| !word.is_empty());
+            let names = matches!(
+                words.next(),
+                Some("-r" | "-c" | "--requirement" | "--constraint")
+            );
+            if let Some(name) = words.next().filter(|_| names) {
+                let other = list.parent().unwrap_or(Path::new("/")).join(name);
+                if other.is_file() && !lists.contains(&other) && lists.len() < LISTS_MAX {
+                    lists.push(other);
+                }
+            }
+        }
+        said.extend(text);
+    }
+    Ok(said)
+}
+
+/// A program by its name, where `PATH` leads.
+pub(super) fn find_program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    let mut places = std::env::split_paths(&path).map(|dir| dir.join(name));
+    places.find(|place| place.is_file())
+}
+
+/// Where an environment is made.
+pub(super) struct Site {
+    dir: PathBuf,
+}
+
+/// An environment that is being made.
+pub(super) struct Build {
+    pub dir: PathBuf,
+    log: PathBuf,
+    until: Instant,
+}
+
+impl Site {
+    /// For what is called so and made of that.
+    pub fn of(name: &str, about: &[u8]) -> Result<Site, Report> {
+        let key = hex(digest(&SHA256, about).as_ref());
+        let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        let name: String = name.chars().filter(|c| fits(*c)).take(40).collect();
+        let key = key.get(..16).unwrap_or_default().to_owned();
+        let dir = root()?.join("environments").join(format!("{name}-{key}"));
+        Ok(Site { dir })
+    }
+
+    /// The environment, made by `how` if it is not there.
+    pub fn make(&self, how: impl FnOnce(&Build) -> Result<(), Report>) -> Result<PathBuf, Report> {
+        let ready = self.dir.join(READY);
+        // The link to the interpreter leads nowhere after that was removed.
+        let usable = || ready.is_file() && self.dir.join("bin/python").exists();
+        if !usable() {
+            let _lock = self.lock()?;
+            if !usable() {
+                self.make_anew(how)?;
+            }
+        }
+        // That it is in use is remembered as its time. Where that cannot be done it only goes sooner.
+        let _ = File::open(&ready).and_then(|file| file.set_modified(SystemTime::now()));
+        Ok(self.dir.clone())
+    }
+
+    fn make_anew(&self, how: impl FnOnce(&Build) -> Result<(), Report>) -> Result<(), Report> {
+        self.clean();
+        let failed = |error: io::Error| cache::failed(&self.dir, &error);
+        match fs::remove_dir_all(&self.dir) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+            Ok(()) | Err(_) => {}
+        }
+        let build = Build {
+            dir: self.dir.clone(),
+            log: self.dir.with_extension("log"),
+            until: Instant::now() + BUILD_MAX,
+        };
+        let made = File::create(&build.log)
+            .map_err(failed)
+            .and_then(|_| how(&build));
+        if let Err(report) = made {
+            // Half of it is of no use, and its log says why.
+            let _ = fs::remove_dir_all(&self.dir);
+            return Err(report);
+        }
+        fs::write(self.dir.join(READY), "").map_err(failed)?;
+        let _ = fs::remove_file(&build.log);
+        Ok(())
+    }
+
+    /// Waits until nobody else makes it.
+    fn lock(&self) -> Result<File, Report> {
+        let path = self.dir.with_extension("lock");
+        let failed = |error: io::Error| cache::failed(&path, &error);
+        if let Some(dir) = path.parent() {
+            fs::create_dir_all(dir).map_err(failed)?;
+        }
+        let file = File::create(&path).map_err(failed)?;
+        let until = Instant::now() + BUILD_MAX;
+        loop {
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(file),
+                Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < until => {
+                    std::thread::sleep(PAUSE);
+                }
+                Err(error) => return Err(failed(error.into())),
+            }
+        }
+    }
+
+    /// What nobody used for long goes.
+    fn clean(&self) {
+        let all = self.dir.parent().and_then(|dir| fs::read_dir(dir).ok());
+        for entry in all.into_iter().flatten().flatten() {
+            let ready = fs::metadata(entry.path().join(READY));
+            let used = ready.and_then(|about| about.modified());
+            let age = used.ok().and_then(|then| then.elapsed().ok());
+            if age.is_some_and(|age| age > AGE_MAX) {
+                // What cannot be removed stays.
+                let _ = fs::remove_dir_all(entry.path());
+            }
+        }
+    }
+}
+
+impl Build {
+    /// Runs a tool to its end; what it says goes to the log, and its last words to the user if it fails.
+    pub fn run(&self, name: &str, command: &mut Command) -> Result<(), Report> {
+        let failed = |error: &io::Error| {
+            let what = format!("cannot run `{name}`: {}", reason(error));
+            Report::trouble(what)
+        };
+        for variable in MISLEADING {
+            if variable != "UV_PROJECT_ENVIRONMENT" || !name.ends_with("sync") {
+                command.env_remove(variable);
+            }
+        }
+        let open = || File::options().append(true).open(&self.log);
+        let (out, err) = (open(), open());
+        let out = out.map_err(|error| failed(&error))?;
+        let err = err.map_err(|error| failed(&error))?;
+        let child = command.stdin(Stdio::null()).stdout(out).stderr(err).spawn();
+        let mut child = child.map_err(|error| failed(&error))?;
+        loop {
+            match child.try_wait().map_err(|error| failed(&error))? {
+                Some(status) if status.success() => return Ok(()),
+                Some(_) => break,
+                None if Instant::now() < self.until => std::thread::sleep(PAUSE),
+                None => {
+                    let _ = child.kill();
+                    let _ = child.wait();
+                    let what = format!("`{name}` has not ended in an hour");
+                    return Err(Report::trouble(what).hint(self.hint()));
+                }
+            }
+        }
+        let what = format!("`{name}` failed:\n{}", self.last_words());
+        Err(Report::bad_input(what).hint(self.hint()))
+    }
+
+    fn hint(&self) -> String {
+        format!("all that it said is in `{}`", self.log.display())
+    }
+
+    fn last_words(&self) -> String {
+        let mut text = Vec::new();
+        // What cannot be read is not told; the hint names the file.
+        let _ = File::open(&self.log).and_then(|mut file| {
+            let end = file.metadata()?.len();
+            file.seek(SeekFrom::Start(end.saturating_sub(TOLD_BYTES)))?;
+            file.take(TOLD_BYTES).read_to_end(&mut text)
+        });
+        let text = String::from_utf8_lossy(&text);
+        let lines: Vec<_> = text
+            .lines()
+            .filter(|line| !line.trim().is_empty())
+            .collect();
+        let from = lines.len().saturating_sub(TOLD_LINES);
+        lines.get(from..).unwrap_or_default().join("\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_counts_with_the_lists_it_names() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let write = |name: &str, text: &str| {
+            fs::write(dir.path().join(name), text).expect("a file");
+        };
+        write(
+            "requirements.txt",
+            "-r more.txt\n--constraint=pins.txt\nnumpy\n-r nowhere.txt\n",
+        );
+        write("more.txt", "-r requirements.txt\nidna\n");
+        write("pins.txt", "numpy==1\n");
+        let said = said(&dir.path().join("requirements.txt")).expect("lists");
+        let said = String::from_utf8(said).expect("text");
+        assert!(said.ends_with("idna\nnumpy==1\n"), "{said}");
+    }
+}
