@@ -53,7 +53,7 @@ impl Bench {
             "Name: their\nVersion: 1.0\n",
         );
         bench.put("space/theirs.py", "word = 'theirs'\n");
-        let shebang = format!("#!{}/bin/python\n", bench.venv().display());
+        let shebang = bench.shebang();
         bench.script(
             "their-tool",
             &(shebang + "import sys, their\nprint(their.word, *sys.argv[1:])\n"),
@@ -67,6 +67,15 @@ impl Bench {
 
     fn venv(&self) -> PathBuf {
         self.path("venv")
+    }
+
+    /// As pip writes it where a path has a space in it.
+    fn shebang(&self) -> String {
+        let python = self.venv().join("bin/python");
+        format!(
+            "#!/bin/sh\n'''exec' \"{}\" \"$0\" \"$@\"\n' '''\n",
+            python.display()
+        )
     }
 
     fn site(&self) -> PathBuf {
@@ -113,7 +122,7 @@ impl Bench {
         self.put("__editable___flat_finder.py", &finder);
         let line = "import __editable___flat_finder; __editable___flat_finder.install()";
         self.put("__editable__.flat-1.0.pth", line);
-        let shebang = format!("#!{}/bin/python\n", self.venv().display());
+        let shebang = self.shebang();
         self.script("my-tool", &(shebang + "import mine\nprint(mine.word)\n"));
         self.put("mine-1.0.dist-info/METADATA", "Name: mine\nVersion: 1.0\n");
         let url = r#"{"url": "file:///somewhere", "dir_info": {"editable": true}}"#;
@@ -139,9 +148,15 @@ impl Bench {
             fs::create_dir_all(&to).expect("a directory");
             // As a NodeManager does it.
             let script = "gzip -dc < \"$1\" | (cd \"$2\" && tar -xf -)";
-            let unpacked = Command::new("bash").args(["-o", "pipefail", "-c", script, "x"]);
-            let unpacked = unpacked_with(unpacked, &layer.file, &to);
-            said(&unpacked);
+            let mut unpack = Command::new("bash");
+            unpack.args(["-o", "pipefail", "-c", script, "x"]);
+            said(
+                &unpack
+                    .arg(&layer.file)
+                    .arg(&to)
+                    .output()
+                    .expect("bash is there"),
+            );
         }
         for name in ["venv", "project", "mapped"] {
             let path = self.path(name);
@@ -156,14 +171,6 @@ impl Bench {
         activation.apply(&mut env);
         Arrived { dir, env }
     }
-}
-
-fn unpacked_with(command: &mut Command, file: &Path, to: &Path) -> Output {
-    command
-        .arg(file)
-        .arg(to)
-        .output()
-        .expect("tar and gzip are there")
 }
 
 /// An environment at another place.
