@@ -324,6 +324,6 @@ mod tests {
         let site = Path::new("lib/python3.11/site-packages");
         assert_eq!(normal(&site.join("../../../bin/x")), Some("bin/x".into()));
         assert_eq!(normal(&site.join("../../../../x")), None);
-        assert_eq!(normal(&site.join("/etc/passwd")), None);
+        assert_eq!(normal(Path::new("/etc/passwd")), None);
     }
 }
