@@ -711,6 +711,7 @@ mod tests {
         for name in ["data.csv", "data.zip", "alice.keytab"] {
             std::fs::write(dir.path().join(name), "").unwrap();
         }
+        std::fs::create_dir_all(dir.path().join("venv/bin")).unwrap();
         let file = dir.path().join("job.yaml");
         for key in KEYS {
             // The command of a role comes from the example of `run` or `shell`, else from here.
@@ -727,6 +728,7 @@ mod tests {
             let needs = match key.path {
                 "roles.*.memory_growth.percent" => "roles.worker.memory_growth.most=8 GiB",
                 "files.*.unpack" => "files.worker.source=data.zip",
+                "environment.interpreter" => "environment.path=venv",
                 "keytab.principal" => "keytab.path=alice.keytab",
                 "keytab.path" => "keytab.principal=alice",
                 _ => "name=example",
