@@ -213,7 +213,7 @@ impl Site {
     /// For what is called so and made of that.
     pub fn of(name: &str, about: &[u8]) -> Result<Site, Report> {
         let key = hex(digest(&SHA256, about).as_ref());
-        let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
         let name: String = name.chars().filter(|c| fits(*c)).take(40).collect();
         let key = key.get(..16).unwrap_or_default().to_owned();
         let dir = root()?.join("environments").join(format!("{name}-{key}"));
