@@ -152,7 +152,7 @@ pub const KEYS: &[Key] = &[
             "size",
             "`1 GiB`",
             "512 MiB",
-            "Memory of each task, at least 32 MiB. A task that uses more is killed.",
+            "Memory of each task, at least 32 MiB. A task that uses more is killed; on a cluster by its node, if that is set up to do so.",
         ),
         &["mem", "ram"],
     ),
