@@ -58,7 +58,7 @@ impl Skein {
         fs::set_permissions(bin.join("yarn"), executable).expect("a mode");
         let path = std::env::var("PATH").unwrap_or_default();
         let mut child = Command::new(python())
-            .arg(root().join("bench/yarn/skein.py"))
+            .arg(root().join("bench/yarn/with_skein.py"))
             .env("PATH", format!("{}:{path}", bin.display()))
             .env("HADOOP_CONF_DIR", scene.cluster.configuration())
             .env("HADOOP_USER_NAME", scene.cluster.own_user())
