@@ -15,8 +15,8 @@ use crate::proto::yarn::{
 use crate::rpc::{ExceptionKind, RpcError};
 use crate::types::{ApplicationId, ApplicationReport, ApplicationState, LaunchContext, Resource};
 
-/// Pause between questions for an application that was just submitted.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+/// Pause between questions for an application that was just submitted, at first and at most.
+const ACCEPT_PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(200));
 
 /// An application that has an id, and nothing else yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -214,6 +214,7 @@ impl Client {
         deadline: Instant,
     ) -> Result<ApplicationReport, RpcError> {
         self.submit(submission, deadline).await?;
+        let mut pause = ACCEPT_PAUSE.0;
         loop {
             match self.application(submission.id, deadline).await {
                 Ok(report) => {
@@ -223,7 +224,7 @@ impl Client {
                             | ApplicationState::NewSaving
                             | ApplicationState::Submitted
                     );
-                    if !early || Instant::now() + ACCEPT_PAUSE >= deadline {
+                    if !early || Instant::now() + pause >= deadline {
                         return Ok(report);
                     }
                 }
@@ -235,7 +236,8 @@ impl Client {
                 }
                 Err(error) => return Err(error),
             }
-            sleep(ACCEPT_PAUSE).await;
+            sleep(pause).await;
+            pause = (pause * 2).min(ACCEPT_PAUSE.1);
         }
     }
 }

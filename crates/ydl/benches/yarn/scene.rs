@@ -44,6 +44,8 @@ impl Scene {
             node_memory_mib: 16384,
             node_vcores: 64,
             heartbeat: Duration::from_secs(1),
+            // A JVM that is a master may be silent for long where others work beside it.
+            expiry: Duration::from_secs(120),
             scheduling,
             ..Options::new(version)
         };

@@ -41,6 +41,15 @@ fn python() -> PathBuf {
     Path::new(path.trim()).join("bin/python")
 }
 
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("a directory");
+    for entry in fs::read_dir(from).expect("a directory").flatten() {
+        if entry.path().is_file() {
+            fs::copy(entry.path(), to.join(entry.file_name())).expect("a copy");
+        }
+    }
+}
+
 impl Skein {
     pub fn start(scene: &Scene) -> Skein {
         // It asks a program `yarn` for the class path.
@@ -50,9 +59,19 @@ impl Skein {
             .iter()
             .position(|word| *word == "-cp")
             .expect("a class path");
+        let class_path = words[at + 1].to_string_lossy();
+        // Its master finds the cluster by a configuration on the class path of its containers.
+        let configuration = scene.path("skein-conf");
+        copy(&scene.cluster.configuration(), &configuration);
+        let site = configuration.join("yarn-site.xml");
+        let text = fs::read_to_string(&site).expect("a configuration");
+        let name = "<name>yarn.application.classpath</name><value>";
+        let with_it = format!("{name}{},", configuration.display());
+        fs::write(site, text.replace(name, &with_it)).expect("a configuration");
         let bin = scene.path("bin");
         fs::create_dir_all(&bin).expect("a directory");
-        let script = format!("#!/bin/sh\necho '{}'\n", words[at + 1].to_string_lossy());
+        let own = format!("{}:{class_path}", configuration.display());
+        let script = format!("#!/bin/sh\necho '{own}'\n");
         fs::write(bin.join("yarn"), script).expect("a script");
         let executable = fs::Permissions::from_mode(0o755);
         fs::set_permissions(bin.join("yarn"), executable).expect("a mode");
@@ -60,7 +79,7 @@ impl Skein {
         let mut child = Command::new(python())
             .arg(root().join("bench/yarn/with_skein.py"))
             .env("PATH", format!("{}:{path}", bin.display()))
-            .env("HADOOP_CONF_DIR", scene.cluster.configuration())
+            .env("HADOOP_CONF_DIR", &configuration)
             .env("HADOOP_USER_NAME", scene.cluster.own_user())
             .env("SKEIN_CONFIG", scene.path("skein"))
             .env("PYTHONWARNINGS", "ignore")

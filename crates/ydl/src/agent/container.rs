@@ -6,7 +6,10 @@
 use super::setting::{self, DELIVERED, Delivered};
 use crate::{
     env,
-    jobs::JobDir,
+    jobs::{
+        JobDir,
+        luggage::{self, LUGGAGE},
+    },
     wire::{
         private,
         secret::{Scope, Token},
@@ -38,6 +41,10 @@ fn unpack(cwd: &Path, file: &Path, host: Option<&str>) -> Result<PathBuf, String
     // What is wrong with it is not told: it would show a part of it.
     let delivered: Delivered = serde_json::from_slice(delivered.expose())
         .map_err(|_| format!("`{DELIVERED}` in `{}` is malformed", file.display()))?;
+    if let Some(luggage) = credentials.take_secret(LUGGAGE) {
+        luggage::unpack(luggage.expose(), cwd)
+            .map_err(|e| format!("cannot lay out `{LUGGAGE}` of `{}`: {e}", file.display()))?;
+    }
     let mut setting = delivered.setting;
     setting.job = cwd.to_owned();
     if let Some(host) = host {
@@ -86,6 +93,8 @@ mod tests {
     fn delivered(dir: &Path, text: Option<&str>) -> PathBuf {
         let mut credentials = Credentials::default();
         credentials.set_secret("users.own", b"theirs".to_vec());
+        let files = [("job.json", "{}")].into();
+        credentials.set_secret(LUGGAGE, luggage::pack(&files).expect("a little"));
         if let Some(text) = text {
             credentials.set_secret(DELIVERED, text.as_bytes().to_vec());
         }
@@ -128,6 +137,7 @@ mod tests {
         let left = Credentials::read(&dir.join(setting::PROGRAM_CREDENTIALS)).unwrap();
         let names: Vec<_> = left.secrets().map(|(name, _)| name).collect();
         assert_eq!(names, ["users.own"]);
+        assert!(place.path().join("job.json").is_file());
     }
 
     #[test]

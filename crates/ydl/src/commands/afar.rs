@@ -11,8 +11,8 @@ use super::{
 };
 use crate::{
     cli::{self, Manners},
-    jobs::{Known, Place, Submitted},
-    mirror::{self, Gateway, Mirror, papers, submission},
+    jobs::{Known, Place, Submitted, luggage::LUGGAGE},
+    mirror::{self, Gateway, Mirror, Papers, papers, submission},
     os::reason,
     preflight,
     report::{Exit, Report},
@@ -113,7 +113,16 @@ pub async fn run(
 
 /// Once a day, what no job uses any more goes. That it could not be done is no matter: the next day comes.
 async fn clean(gateway: Gateway, place: Option<stage::Place>) {
-    let (Some(place), Ok(all)) = (place, mirror::list(&gateway).await) else {
+    let Some(place) = place else {
+        return;
+    };
+    if !matches!(
+        stage::is_due(&place, Instant::now() + CALL_MAX).await,
+        Ok(true)
+    ) {
+        return;
+    }
+    let Ok(all) = mirror::list(&gateway).await else {
         return;
     };
     let live = all.iter().filter(|report| !report.state.is_over());
@@ -146,7 +155,7 @@ impl Begun<'_> {
         self.place = Some(place.clone());
         let id = self.id.to_string();
         let staged = upload(self.gateway, &place, &id, &spec).await?;
-        let papers = papers(self.gateway, &spec, &staged.dir).await?;
+        let mut papers = papers(self.gateway, &spec, &staged.dir).await?;
         let submitted = Submitted {
             id: id.clone(),
             at: show::now(),
@@ -161,13 +170,36 @@ impl Begun<'_> {
             viewer_token: papers.viewer_token.as_str(),
             config,
         };
-        let deadline = Instant::now() + CALL_MAX;
-        let (own, notes) = stage::write_job(&place, files, deadline).await?;
+        let luggage = files.luggage()?;
+        let writing = async {
+            let written = stage::write_job(&place, files, Instant::now() + CALL_MAX).await?;
+            Ok::<_, Report>(written)
+        };
+        let (gateway, yarn_id) = (self.gateway, self.id);
+        let user = (!gateway.is_secure()).then_some(gateway.user.as_str());
+        let ask =
+            |own, papers: &Papers| submission(yarn_id, &submitted.spec, &staged, own, papers, user);
+        let submitting = |asked| async move {
+            let deadline = Instant::now() + ACCEPT_MAX;
+            let report = client.submit_and_see(&asked, deadline).await;
+            report.map_err(|error| gateway.report(error))
+        };
+        let (report, notes) = match luggage {
+            // Its containers have what they need, and clients do not read sooner than this is over.
+            Some(luggage) => {
+                papers.credentials.set_secret(LUGGAGE, luggage);
+                let asked = ask(&BTreeMap::new(), &papers)?;
+                let (report, (_, notes)) = tokio::try_join!(submitting(asked), writing)?;
+                (report, notes)
+            }
+            None => {
+                let (own, notes) = writing.await?;
+                (submitting(ask(&own, &papers)?).await?, notes)
+            }
+        };
         for note in notes {
             show::tell(format!("note: {note}"));
         }
-        let user = (!self.gateway.is_secure()).then_some(self.gateway.user.as_str());
-        let asked = submission(self.id, &submitted.spec, &staged, &own, &papers, user)?;
         let (known, mirror) = Mirror::begun(
             self.gateway,
             self.id,
@@ -177,9 +209,6 @@ impl Begun<'_> {
             &papers.certificate,
             &papers.client_token,
         )?;
-        let deadline = Instant::now() + ACCEPT_MAX;
-        let report = client.submit_and_see(&asked, deadline).await;
-        let report = report.map_err(|error| self.gateway.report(error))?;
         if matches!(
             report.state,
             ApplicationState::Failed | ApplicationState::Killed

@@ -11,9 +11,11 @@
 //! * `call`: one call, with its deadline and its panics.
 //! * `error` and `reading`: what a caller can do about a failure, and how NameNodes are understood.
 //! * `entries`: directories, names and permissions. `whole`: small files. `writer`, `reader`, `put`: larger ones.
+//! * `close`: how a file ends.
 //! * `layout`: which file lies where.
 
 mod call;
+mod close;
 mod connect;
 mod entries;
 mod error;

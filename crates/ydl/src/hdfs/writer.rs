@@ -1,6 +1,7 @@
 //! A file that grows.
 
 use super::{
+    close::close,
     connect::Hdfs,
     error::{HdfsError, Kind},
 };
@@ -22,6 +23,8 @@ pub struct Writer {
     length: u64,
     written: u64,
     resumed: bool,
+    /// Whether the NameNode was told a length before the end.
+    synced: bool,
 }
 
 impl Hdfs {
@@ -47,6 +50,7 @@ impl Hdfs {
             length: 0,
             written: 0,
             resumed: false,
+            synced: false,
         })
     }
 
@@ -65,6 +69,7 @@ impl Hdfs {
             length: before.map_or(0, |entry| entry.bytes),
             written: 0,
             resumed: false,
+            synced: true,
         })
     }
 }
@@ -124,11 +129,13 @@ impl Writer {
         self.length = again.length;
         self.file = again.file;
         self.resumed = true;
+        self.synced = true;
         Ok(())
     }
 
     /// Returns when everything written is on the disks of the DataNodes.
     pub async fn sync(&mut self, deadline: Instant) -> Result<(), HdfsError> {
+        self.synced = true;
         self.step(deadline, |mut file| async move {
             let done = file.hsync().await;
             (file, done)
@@ -138,8 +145,13 @@ impl Writer {
 
     /// Ends the file.
     pub async fn close(mut self, deadline: Instant) -> Result<(), HdfsError> {
+        let (client, length) = (self.hdfs.client.clone(), self.length);
+        let (path, synced) = (self.hdfs.path(&self.place)?, self.synced);
         self.step(deadline, |mut file| async move {
-            let done = file.close().await;
+            let done = match synced {
+                true => file.close().await,
+                false => close(&mut file, &client, &path, length).await,
+            };
             (file, done)
         })
         .await

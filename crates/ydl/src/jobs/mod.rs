@@ -6,6 +6,7 @@ mod dir;
 mod environment;
 mod far;
 mod find;
+pub mod luggage;
 
 pub use create::create;
 pub use dir::{

@@ -60,14 +60,19 @@ pub async fn clean_if_due(
     is_running: impl Fn(&str) -> bool,
     deadline: Instant,
 ) -> Result<Option<Cleaned>, Report> {
+    match is_due(place, deadline).await? {
+        true => clean(place, age, is_running, deadline).await,
+        false => Ok(None),
+    }
+}
+
+/// Whether nobody has cleaned for a day.
+pub async fn is_due(place: &Place, deadline: Instant) -> Result<bool, HdfsError> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now_ms = now.unwrap_or_default().as_millis() as u64;
     let last = place.hdfs.stat(&place.layout.cleaned(), deadline).await?;
     let last_ms = last.map_or(0, |entry| entry.modified_ms);
-    if now_ms.saturating_sub(last_ms) < EVERY.as_millis() as u64 {
-        return Ok(None);
-    }
-    clean(place, age, is_running, deadline).await
+    Ok(now_ms.saturating_sub(last_ms) >= EVERY.as_millis() as u64)
 }
 
 /// Removes what is older than `age` and not in use: jobs that are not running, shared files that no job uses, uploads

@@ -3,16 +3,16 @@
 use super::place::Place;
 use crate::{
     hdfs::{Grant, Hdfs, HdfsError, JobPlace, Kind, layout, pairs},
-    jobs::{Content, Submitted},
+    jobs::{
+        Content, Submitted,
+        luggage::{self, CARRIED},
+    },
     report::Report,
 };
 use bytes::Bytes;
 use std::{collections::BTreeMap, fmt};
 use tokio::time::Instant;
 use yarn_native::config::Config;
-
-/// What a container finds beside the binary, by the names it has there.
-const CARRIED: [&str; 3] = ["job.json", "certificate.pem", "hadoop.json"];
 
 /// What is written for a job before it is submitted.
 #[derive(Clone, Copy)]
@@ -27,6 +27,20 @@ pub struct JobFiles<'a> {
     pub viewer_token: &'a str,
     /// The cluster, as the submitter knows it.
     pub config: &'a Config,
+}
+
+impl JobFiles<'_> {
+    /// What every container needs of them, as far as it may travel among credentials; if not, they are fetched.
+    pub fn luggage(&self) -> Result<Option<Vec<u8>>, Report> {
+        let text = |bytes: Bytes| {
+            let text = String::from_utf8(bytes.into());
+            text.map_err(|_| Report::trouble("JSON that is not text"))
+        };
+        let submitted = text(json(self.submitted)?)?;
+        let hadoop = text(json(&pairs(self.config))?)?;
+        let texts = [submitted.as_str(), self.certificate, hadoop.as_str()];
+        Ok(luggage::pack(&CARRIED.into_iter().zip(texts).collect()))
+    }
 }
 
 impl fmt::Debug for JobFiles<'_> {
@@ -145,7 +159,7 @@ pub async fn carried(
 }
 
 fn json(value: &impl serde::Serialize) -> Result<Bytes, Report> {
-    let bytes = serde_json::to_vec_pretty(value);
+    let bytes = serde_json::to_vec(value);
     let bytes = bytes.map_err(|error| Report::trouble(format!("cannot write JSON: {error}")))?;
     Ok(bytes.into())
 }

@@ -4,7 +4,10 @@ use super::tokens::Tokens;
 use crate::{
     env,
     hdfs::{self, Fresh, Hdfs, HdfsError, JobPlace},
-    jobs::{Content, JobDir, Place, Staged, Submitted},
+    jobs::{
+        Content, JobDir, Place, Staged, Submitted,
+        luggage::{self, LUGGAGE},
+    },
     report::Report,
     wire::{
         private,
@@ -37,8 +40,6 @@ const MASTER_TOKEN: &str = "YARN_AM_RM_TOKEN";
 const RM_TOKEN: &str = "RM_DELEGATION_TOKEN";
 /// The name of a keytab among the credentials.
 const KEYTAB: &str = "ydl.keytab";
-/// What containers have of the job's own directory.
-const OWN: [&str; 3] = ["job.json", "certificate.pem", HADOOP];
 /// The cluster's configuration as the submitter knew it.
 const HADOOP: &str = "hadoop.json";
 /// Longer files are not what they should be.
@@ -64,6 +65,8 @@ pub(super) struct Setting {
     pub(super) hdfs_identity: Identity,
     /// Tokens for the agents, without what is the master's own.
     pub(super) agent_credentials: watch::Receiver<Fresh>,
+    /// Whether the job's own files are among them.
+    pub(super) carries: bool,
     pub(super) secret: Arc<Secret>,
     pub(super) identity: tls::Identity,
     /// With which new tokens are had, where a keytab was given.
@@ -105,6 +108,17 @@ impl Setting {
             .map_err(|e: yarn_native::types::BadId| trouble(e.to_string()))?;
         let attempt = u32::try_from(container.attempt.number).unwrap_or(1);
 
+        let carries = match credentials.secret(LUGGAGE) {
+            Some(luggage) => {
+                luggage::unpack(luggage.expose(), dir.path()).map_err(|e| {
+                    trouble(format!(
+                        "cannot lay out what came with the credentials: {e}"
+                    ))
+                })?;
+                true
+            }
+            None => false,
+        };
         let submitted: Submitted = read_json(&dir.submitted_file())?;
         let Place::Yarn(staged) = submitted.place.clone() else {
             let what = format!("`{}` is not a job of a cluster", submitted.id);
@@ -170,6 +184,7 @@ impl Setting {
         };
         Ok(Setting {
             place: JobPlace::at(staged.dir.clone()),
+            carries,
             dir,
             submitted,
             staged,
@@ -193,7 +208,10 @@ impl Setting {
         deadline: Instant,
     ) -> Result<BTreeMap<String, Content>, HdfsError> {
         let mut own = BTreeMap::new();
-        for name in OWN {
+        if self.carries {
+            return Ok(own);
+        }
+        for name in luggage::CARRIED {
             let url = format!("{}/{name}", self.place.dir());
             // One that is not there is missed by whoever needs it.
             if let Some(entry) = hdfs.stat(&url, deadline).await? {
