@@ -7,11 +7,13 @@ mod figures;
 mod floor;
 mod scene;
 mod skein;
+mod spans;
 mod upload;
 
 use figures::{Process, line, load, now_ns, ratio, seconds};
 use scene::{Scene, replacements};
 use skein::Skein;
+use spans::Spans;
 use std::{
     fs,
     io::Write,
@@ -90,6 +92,8 @@ struct Starts {
     skeins_submit: Vec<f64>,
     our_master: Vec<f64>,
     skeins_master: Vec<f64>,
+    floor_spans: Vec<Spans>,
+    our_spans: Vec<Spans>,
 }
 
 impl Starts {
@@ -114,6 +118,7 @@ impl Starts {
             &self.skeins_master,
         );
         ratio("as little", skeins, ours);
+        spans::print(&self.floor_spans, &self.our_spans);
     }
 }
 
@@ -153,13 +158,19 @@ fn start(scene: &Scene, skein: &mut Skein, tasks: usize, runs: usize) -> Starts 
         let script = scene.script();
         let began = now_ns();
         let id = floor::submit(scene, tasks, &script);
-        starts.floor.push(scene.wait_arrivals(tasks, began));
+        let took = scene.wait_arrivals(tasks, began);
+        starts.floor.push(took);
+        let spans = spans::of(scene, &id, began, tasks, took);
+        starts.floor_spans.extend(spans);
         scene.end(&id);
 
         write_job(scene, tasks, "");
         let (began, over, id) = submit(scene, Path::new(YDL));
         starts.our_submit.push(seconds(began, over));
-        starts.ours.push(scene.wait_arrivals(tasks, began));
+        let took = scene.wait_arrivals(tasks, began);
+        starts.ours.push(took);
+        let spans = spans::of(scene, &id, began, tasks, took);
+        starts.our_spans.extend(spans);
         starts.our_master.push(master(&id, "ydl master"));
         scene.end(&id);
 

@@ -32,6 +32,8 @@ pub trait Backend {
     fn launch(&mut self, container: ContainerId, launch: Launch);
     /// Take the container back, whatever runs in it.
     fn release(&mut self, container: ContainerId);
+    /// A container may have ended: news of that is worth listening for.
+    fn stir(&mut self) {}
     /// What happened next. May be dropped and asked again without losing anything.
     fn next(&mut self) -> impl Future<Output = Result<Event, Deposed>>;
     /// End everything, wait until it is gone, and say how the job ended, within a bound.

@@ -100,6 +100,8 @@ pub(super) async fn answer(scope: Scope, request: Request, inbox: mpsc::Sender<L
         Ok(read) => read,
         Err(reply) => return reply,
     };
+    let is_agent = matches!(question, Question::Sync(..));
+    let mut listening = Listening(is_agent.then(|| inbox.clone()));
     let may_wait = question.may_wait();
     let says_something = question.says_something();
     let wait = wait.filter(|_| may_wait).unwrap_or(ANSWER_MAX);
@@ -118,7 +120,9 @@ pub(super) async fn answer(scope: Scope, request: Request, inbox: mpsc::Sender<L
             Err(_) => Some(over().into()),
         }
     };
-    match timeout(wait, answered).await {
+    let answered = timeout(wait, answered).await;
+    listening.0 = None;
+    match answered {
         Ok(Some(answer)) => answer.into(),
         // Whoever was told "nothing new" would not say it again.
         Ok(None) | Err(_) if says_something && !kept.is_set() => {
@@ -128,6 +132,25 @@ pub(super) async fn answer(scope: Scope, request: Request, inbox: mpsc::Sender<L
         Ok(None) | Err(_) if may_wait => Reply::empty(),
         Ok(None) => over(),
         Err(_) => Reply::error(503, "the master has not answered in time", None),
+    }
+}
+
+/// An agent that waits. Dropped before it was answered, it has gone, which the master hears of sooner by this than
+/// by the end of its container.
+struct Listening(Option<mpsc::Sender<Letter>>);
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        let Some(inbox) = self.0.take() else {
+            return;
+        };
+        let letter = Letter {
+            question: Question::Gone,
+            answer: oneshot::channel().0,
+            kept: Kept::default(),
+        };
+        // A full inbox is a busy master, which beats anyway.
+        let _ = inbox.try_send(letter);
     }
 }
 

@@ -77,6 +77,8 @@ pub enum Question {
     Sync(ContainerId, talk::Sync),
     /// An agent wants the tokens that it should have.
     Tokens(ContainerId),
+    /// An agent that waited for its order is not there any more: it has died, or its connection has.
+    Gone,
     /// Somebody looks at the job, unless it is still the view they have seen.
     View {
         /// The number of the view they have.
@@ -133,7 +135,8 @@ impl Question {
             Question::Store { wish, .. } => {
                 matches!(wish, Wish::Watch(_) | Wish::Get { wait: true, .. })
             }
-            Question::Kill(_)
+            Question::Gone
+            | Question::Kill(_)
             | Question::Scale { .. }
             | Question::Logged { .. }
             | Question::Tokens(_) => false,

@@ -248,6 +248,7 @@ impl<B: Backend, D: Diary> Master<B, D> {
                 let reply = self.hand_over(&container);
                 self.outbox.answer(answer, reply);
             }
+            Question::Gone => self.backend.stir(),
             Question::View { seen } => self.watchers.view(seen, answer),
             Question::Facts { after } => self.watchers.facts(after, answer),
             Question::Kill(kill) => {

@@ -153,17 +153,15 @@ async fn lead(setting: &Setting) -> Result<Outcome, End> {
         pid: this.pid,
         pid_started: this.started,
     };
-    let (registered, announced) = tokio::join!(
-        Yarn::register(yarn),
-        Ashore::announce(&hdfs, &setting.place, &whereabouts)
-    );
-    let (backend, live) = registered?;
-    if let Err(error) = announced {
-        // Agents that this master starts know where it is, and clients ask the ResourceManager.
-        tracing::error!("only new agents find this master for now: {error}");
-        let (hdfs, place) = (hdfs.clone(), setting.place.clone());
-        tokio::spawn(Ashore::announce_later(hdfs, place, whereabouts));
-    }
+    // Agents that this master starts know where it is; it waits for nobody else to learn it.
+    let (away, place) = (hdfs.clone(), setting.place.clone());
+    tokio::spawn(async move {
+        if let Err(error) = Ashore::announce(&away, &place, &whereabouts).await {
+            tracing::error!("only new agents find this master for now: {error}");
+            Ashore::announce_later(away, place, whereabouts).await;
+        }
+    });
+    let (backend, live) = Yarn::register(yarn).await?;
 
     let (place, attempt) = (setting.place.clone(), setting.attempt);
     let ashore = Ashore::begin(hdfs.clone(), place, attempt, &setting.dir);

@@ -52,6 +52,8 @@ pub(super) enum Command {
     /// What should still be granted, and the last beat that whoever says so knows of.
     Want(Asks, Beat),
     Release(ContainerId),
+    /// Something may have happened that only the ResourceManager tells.
+    Stir,
     Close(Finish),
 }
 
@@ -108,6 +110,7 @@ impl Line {
                 command = commands.recv() => match command {
                     Some(Command::Want(asks, seen)) => self.want(asks, seen),
                     Some(Command::Release(container)) => self.release(container),
+                    Some(Command::Stir) => self.pace.stir(Instant::now()),
                     Some(Command::Close(finish)) => return self.finish(finish).await,
                     None => return Verdict::Deposed("its master has gone".to_owned()),
                 },

@@ -168,6 +168,10 @@ impl Backend for Yarn {
         }
     }
 
+    fn stir(&mut self) {
+        self.command(Command::Stir);
+    }
+
     async fn next(&mut self) -> Result<Event, Deposed> {
         if let Some(seen) = self.unsaid.take() {
             self.command(Command::Want(self.wanted.clone(), seen));

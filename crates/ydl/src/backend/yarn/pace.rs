@@ -50,6 +50,13 @@ impl Pace {
         self.due = self.due.min((now + TOGETHER).max(self.beaten + QUICK));
     }
 
+    /// There may be something to hear, once nodes have told it.
+    pub(super) fn stir(&mut self, now: Instant) {
+        self.stirred = now;
+        self.pause = QUICK / 2;
+        self.due = self.due.min((now + QUICK).max(self.beaten + QUICK));
+    }
+
     /// A beat is over: `stirring` where it brought something, `awaiting` while containers are to come.
     pub(super) fn beat(&mut self, stirring: bool, awaiting: bool, now: Instant) {
         self.beaten = now;

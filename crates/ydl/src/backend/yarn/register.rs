@@ -83,7 +83,10 @@ async fn registered(
         ..Registration::new(host)
     };
     let deadline = Instant::now() + REGISTER_MAX;
-    let registered = scheduler.register(&registration, deadline).await;
+    let (registered, hosts) = tokio::join!(
+        scheduler.register(&registration, deadline),
+        hosts(client.as_ref())
+    );
     let registered = registered.map_err(|error| {
         let what = format!("the ResourceManager does not take this master: {error}");
         let report = Report::new(Exit::Unreachable, what);
@@ -100,7 +103,7 @@ async fn registered(
         ledger: Ledger::new(),
         constrained: Constrained::new(handler == PlacementHandler::Processor),
         wants: Wants::new(&setting.spec),
-        hosts: hosts(client.as_ref()).await,
+        hosts,
         nodes,
         client,
         attempt,
