@@ -101,28 +101,34 @@ fn of_a_master_that_does_not_answer_the_resource_manager_tells() {
 #[test]
 fn a_master_whose_container_another_queue_takes_is_started_again_and_goes_on() {
     let (cluster, _alone) = alone();
-    let desks = [Desk::at(cluster), Desk::at(cluster)];
-    // A node holds one such master, and the queue has a right to less.
-    let jobs = desks.each_ref().map(|desk| {
-        let id = desk.detach(&waiting(desk, 1, "queue: loan\nmaster: {memory: 3328 MiB}"));
-        wait_began(desk, 1);
-        id
-    });
-    let ran = Desk::at(cluster).submit("roles: {worker: {memory: 2 GiB, run: 'true'}}");
+    // It fills a node, and its queue has a right to less. There is one such job: the scheduler counts a second master
+    // against a limit that it forgets to raise again.
+    let (desk, other) = (Desk::at(cluster), Desk::at(cluster));
+    let job = desk.detach(&waiting(
+        &desk,
+        1,
+        "queue: loan\nmaster: {memory: 3712 MiB}",
+    ));
+    wait_began(&desk, 1);
+    // The other node is filled by somebody who has a right to it. What both leave free is less than the third needs even
+    // if it is added up, as the scheduler does before it takes anything away.
+    let rightful = other.detach(&waiting(&other, 1, "").replace("64 MiB", "3648 MiB"));
+    wait_began(&other, 1);
+    let ran =
+        Desk::at(cluster).submit("{queue: tiny, roles: {worker: {memory: 512 MiB, run: 'true'}}}");
     assert_eq!(ran.code, 0, "{ran:#?}");
-    let attempt = |id: &String| application(cluster, id).attempt.map(|it| it.number);
-    let taken = wait_for("a second master", || {
-        let mut taken = jobs.iter().zip(&desks);
-        taken.find(|(id, _)| attempt(id) == Some(2))
+    wait_for("a second master", || {
+        let report = application(cluster, &job);
+        (report.attempt.is_some_and(|attempt| attempt.number == 2)).then_some(())
     });
-    wait_running(cluster, taken.0);
-    desks.iter().for_each(go);
-    for id in &jobs {
+    wait_running(cluster, &job);
+    go(&desk);
+    go(&other);
+    for id in [&job, &rightful] {
         let report = wait_over(cluster, id);
         assert_eq!(report.final_status, FinalStatus::Succeeded, "{report:?}");
     }
-    let status = taken.1.run(&["status", "--facts", "1000", taken.0]);
-    println!("{}", status.out);
+    let status = desk.run(&["status", "--facts", "1000", &job]);
     assert!(
         status.out.contains("a new master took over "),
         "{status:#?}"
