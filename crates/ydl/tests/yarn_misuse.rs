@@ -51,7 +51,9 @@ fn cluster() -> &'static Cluster {
             Queue::new("loan", 10),
         ],
         preemption: Some(Duration::from_secs(1)),
-        users: vec!["alice".into(), "foreign".into(), "poor".into()],
+        users: ["alice", "foreign", "poor", "careless"]
+            .map(str::to_owned)
+            .into(),
         rm_ha: Some(Failover::Manual),
         expiry: Duration::from_secs(120),
         ..Options::new(version())

@@ -19,7 +19,8 @@ fn who_waits_in_a_full_queue_hears_its_place_and_a_master_without_its_files_says
     let holder = desk.detach(&full);
     wait_began(&desk, 1);
     let next = "{queue: tiny, roles: {worker: {memory: 128 MiB, run: 'true'}}}";
-    let (second, gone) = Attached::submit(&Desk::at(cluster), next);
+    // Of somebody whose files no node has yet.
+    let (second, gone) = Attached::submit(&Desk::of(cluster, "careless"), next);
     wait_for("that the second waits", || {
         second.said().contains("waiting: ").then_some(())
     });
@@ -29,17 +30,21 @@ fn who_waits_in_a_full_queue_hears_its_place_and_a_master_without_its_files_says
         said.contains("waiting, behind 1 other job of its queue: ")
             .then_some(())
     });
-    // Before the second's master has a node, somebody takes a file of it away.
-    let file = format!("/user/{}/.ydl/jobs/{gone}/job.json", cluster.own_user());
-    cluster.fs(&["-rm", "-skipTrash", &file]).expect("it goes");
+    // Before the second's master has a node, somebody takes away what it needs.
+    let content = "/user/careless/.ydl/content";
+    cluster
+        .fs(&["-rm", "-r", "-skipTrash", content])
+        .expect("it goes");
     go(&desk);
     let ran = second.finish();
     assert_eq!(ran.code, 120, "{ran:#?}");
     let what = format!(
-        "error: {gone} failed and left no result: its master's node could not fetch `{}{file}`: there is no such file any more\n",
+        "error: {gone} failed and left no result: its master's node could not fetch `{}{content}/",
         cluster.default_fs()
     );
     assert!(ran.err.contains(&what), "{ran:#?}");
+    let what = ".file`: there is no such file any more\n";
+    assert!(ran.err.contains(what), "{ran:#?}");
     assert!(
         ran.err
             .contains("hint: somebody has deleted it; submit the job again; `ydl logs "),
