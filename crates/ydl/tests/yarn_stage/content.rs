@@ -31,18 +31,15 @@ fn submitted(spec: JobSpec, upload: &Upload) -> Submitted {
 async fn a_second_submit_sends_nothing_and_a_changed_script_only_itself() {
     let (staging, _quiet) = playground("twice").await;
     let alice = Submitter::new("alice", &format!("{staging}/.ydl")).await;
-    let spec = alice.spec("environment: venv\n");
+    let spec = alice.spec("environment: env.tar.gz\n");
     let told = Arc::new(AtomicU64::new(0));
     let first = alice
         .submit("application_1_0001", &spec)
         .await
         .expect("staged");
-    assert_eq!(
-        first.sent.files, 5,
-        "binary, script, code, two layers of an environment"
-    );
+    assert_eq!(first.sent.files, 4, "binary, script, code, environment");
     let there = alice.contents().await;
-    assert_eq!(there.len(), 5, "{there:?}");
+    assert_eq!(there.len(), 4, "{there:?}");
     assert_eq!(
         there.iter().map(|entry| entry.bytes).sum::<u64>(),
         first.sent.bytes
