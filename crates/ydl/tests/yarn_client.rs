@@ -371,6 +371,32 @@ fn a_running_job_is_shown_scaled_and_ended_from_elsewhere() {
 }
 
 #[test]
+fn a_job_is_followed_from_before_it_has_a_master() {
+    let cluster = cluster();
+    let desk = Desk::at(cluster);
+    let id = desk.detach("{roles: {worker: {memory: 256 MiB, shell: 'echo begun; sleep 1'}}}");
+    let logs = desk.run(&["logs", "-f", &id, "worker:0"]);
+    assert_eq!((logs.code, logs.out.as_str()), (0, "begun\n"), "{logs:?}");
+    let logs = desk.run(&["logs", &id, "worker:1"]);
+    assert_eq!(logs.code, 2, "{logs:?}");
+    assert!(logs.err.contains("has no task `worker:1`"), "{logs:?}");
+}
+
+#[test]
+fn what_begins_the_ids_of_several_jobs_ends_none_of_them() {
+    let cluster = cluster();
+    let desk = Desk::at(cluster);
+    let job = "{roles: {worker: {memory: 256 MiB, run: 'true'}}}";
+    let ids = [desk.detach(job), desk.detach(job)];
+    let killed = desk.run(&["kill", "application_"]);
+    assert_eq!(killed.code, 2, "{killed:?}");
+    assert!(killed.err.contains("begins the ids of "), "{killed:?}");
+    for id in &ids {
+        desk.run(&["kill", id]);
+    }
+}
+
+#[test]
 fn what_a_task_printed_is_seen_though_its_agent_was_killed_outright() {
     let cluster = cluster();
     let desk = Desk::at(cluster);

@@ -6,6 +6,7 @@ use super::{
     reach::{Reach, block_on, settled},
     sink::Sink,
     tails::{Prefix, Select, Stream, Tails, attempts},
+    waiting::{Arrived, wait_to_look},
     which::{Which, which},
 };
 use crate::{
@@ -53,13 +54,22 @@ async fn print(
     mirror: Option<Arc<Mirror>>,
     select: Select,
 ) -> Result<Exit, Report> {
-    let sink = Sink::output_only(job.id(), manners);
+    let mut sink = Sink::output_only(job.id(), manners);
     // One task alone needs no name before its lines.
     let prefix = match sink.prefix(manners) {
         Prefix::Task(_) if select.index.is_some() => Prefix::Raw,
         prefix => prefix,
     };
-    let standing = settled(&job).await;
+    let mut standing = settled(&job).await;
+    if let (true, Standing::Starting, Some(mirror)) = (args.follow, &standing, &mirror) {
+        let watching = mirror.watch();
+        let arrived = wait_to_look(mirror, &mut sink, &mut Signals::listen()?).await;
+        watching.abort();
+        if matches!(arrived, Arrived::Interrupted) {
+            return Ok(Exit::Interrupted);
+        }
+        standing = settled(&job).await;
+    }
     let mut tails = Tails::new(&job.dir, select.clone(), prefix);
     if let Some(mirror) = &mirror {
         let wanted = Wanted {
@@ -99,7 +109,6 @@ async fn print(
             Left::Interrupted => Ok(Exit::Interrupted),
         };
     }
-    let mut sink = sink;
     let mut any = false;
     let printed = tails.finish(&mut |id, lines| {
         any = true;
@@ -114,6 +123,7 @@ async fn print(
             && let Some(report) = mirror.last()
             && !mirror.has_attempts(&tails.wanted()).await
         {
+            known(&job, &select)?;
             return aggregated::print(&mirror.gateway, &report, manners).await;
         }
         nothing(&job, &select, live)?;
@@ -121,8 +131,8 @@ async fn print(
     Ok(Exit::Success)
 }
 
-/// Says why there is nothing, or that the task does not exist.
-fn nothing(job: &Known, select: &Select, live: bool) -> Result<(), Report> {
+/// A task that the job never had is no task that printed nothing.
+fn known(job: &Known, select: &Select) -> Result<(), Report> {
     let there = attempts(&job.dir);
     if let (Some(role), Some(index)) = (&select.role, select.index) {
         // A role that was grown has more tasks than were submitted, and each of them has left a directory.
@@ -141,7 +151,14 @@ fn nothing(job: &Known, select: &Select, live: bool) -> Result<(), Report> {
             return Err(Report::bad_input(what).hint(hint));
         }
     }
+    Ok(())
+}
+
+/// Says why there is nothing, or that the task does not exist.
+fn nothing(job: &Known, select: &Select, live: bool) -> Result<(), Report> {
+    known(job, select)?;
     if let Some(wanted) = select.attempt {
+        let there = attempts(&job.dir);
         let highest = there.values().flatten().max();
         if highest.is_none_or(|highest| *highest < wanted) {
             let what = format!("nothing has come to attempt {wanted}");

@@ -15,6 +15,7 @@ use crate::{
     cli::{self, Manners},
     jobfile::{self, Flags, Source, Wrongs},
     jobs::{self, JobDir, Known, Offer, Submitted},
+    mirror::named_directory,
     pack,
     report::{Exit, Report},
     show,
@@ -39,6 +40,13 @@ pub fn run(args: cli::Submit, manners: Manners) -> Result<Exit, Report> {
     };
     if gateway.is_some() {
         source.for_cluster();
+    } else if manners.cluster.is_none()
+        && let Some(named) = named_directory()
+    {
+        show::tell(format!(
+            "note: there is no Hadoop configuration in `{}`; the job is for this machine",
+            named.display()
+        ));
     }
     let from = source.base().to_path_buf();
     let spec = match source.job() {

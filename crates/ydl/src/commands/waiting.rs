@@ -29,7 +29,7 @@ pub enum Arrived {
     Live(String),
     /// The job is over.
     Over,
-    /// The person left; the job is being stopped.
+    /// The person left.
     Interrupted,
 }
 
@@ -41,26 +41,15 @@ pub async fn wait_for_master(
     signals: &mut Signals,
 ) -> Result<Arrived, Report> {
     let Span(patience) = job.submitted.spec.deadlines.allocation;
-    let began = Instant::now();
-    let end = began + Duration::from_millis(patience);
-    let (mut said, mut counted, mut position) = (String::new(), None::<Instant>, None);
+    let mut telling = Telling::new();
+    let end = Instant::now() + Duration::from_millis(patience);
     let mut asked = false;
     loop {
         match mirror.far.seen() {
             Seen::Live(address) => return Ok(Arrived::Live(address)),
             Seen::Ended(_) => return Ok(Arrived::Over),
             Seen::Nothing => {}
-            Seen::Waiting(why) => {
-                if counted.is_none_or(|at| at.elapsed() > COUNT) && began.elapsed() > SILENCE {
-                    counted = Some(Instant::now());
-                    position = before_us(mirror).await;
-                }
-                let text = words(&why, position);
-                if text != said && began.elapsed() > SILENCE {
-                    sink.note(&text);
-                    said = text;
-                }
-            }
+            Seen::Waiting(why) => telling.tell(&why, mirror, sink).await,
         }
         if Instant::now() > end && !asked {
             let by = format!("its deadline `allocation` of {}", Span(patience));
@@ -94,6 +83,58 @@ pub async fn wait_for_master(
             // What became of it is seen by those who watch.
             let _ = gateway.client.end(id, &why, gateway.deadline()).await;
         });
+    }
+}
+
+/// Waits likewise for somebody who only looks on: the job is left alone, however long it waits and whoever leaves.
+pub async fn wait_to_look(mirror: &Mirror, sink: &mut Sink, signals: &mut Signals) -> Arrived {
+    let mut telling = Telling::new();
+    loop {
+        match mirror.far.seen() {
+            Seen::Live(address) => return Arrived::Live(address),
+            Seen::Ended(_) => return Arrived::Over,
+            Seen::Nothing => {}
+            Seen::Waiting(why) => telling.tell(&why, mirror, sink).await,
+        }
+        tokio::select! {
+            () = sleep(LOOK) => {}
+            _ = signals.next() => return Arrived::Interrupted,
+        }
+    }
+}
+
+/// What a person has been told of the wait.
+struct Telling {
+    began: Instant,
+    said: String,
+    counted: Option<Instant>,
+    position: Option<usize>,
+}
+
+impl Telling {
+    fn new() -> Telling {
+        Telling {
+            began: Instant::now(),
+            said: String::new(),
+            counted: None,
+            position: None,
+        }
+    }
+
+    /// Says it once, and again when it has changed.
+    async fn tell(&mut self, why: &str, mirror: &Mirror, sink: &mut Sink) {
+        if self.began.elapsed() <= SILENCE {
+            return;
+        }
+        if self.counted.is_none_or(|at| at.elapsed() > COUNT) {
+            self.counted = Some(Instant::now());
+            self.position = before_us(mirror).await;
+        }
+        let text = words(why, self.position);
+        if text != self.said {
+            sink.note(&text);
+            self.said = text;
+        }
     }
 }
 

@@ -100,11 +100,12 @@ impl Known {
 
     /// Where people find an output.
     pub fn destination(&self, to: &str) -> String {
+        let to = to.replace("{job}", self.id());
         match &self.submitted.place {
             Place::Yarn(staged) if !to.contains("://") && !to.starts_with('/') => {
                 format!("{}/{to}", staged.home)
             }
-            Place::Yarn(_) | Place::Local(_) => to.to_owned(),
+            Place::Yarn(_) | Place::Local(_) => to,
         }
     }
 
@@ -199,17 +200,15 @@ pub fn find(word: &str) -> Result<Known, Report> {
                 .hint("`ydl ls` shows the jobs there are"),
         ),
         1 => Ok(jobs.swap_remove(0)),
-        n => {
-            let some: Vec<_> = jobs
-                .iter()
-                .take(NAMED_MAX)
-                .map(|job| format!("`{}`", job.id()))
-                .collect();
-            let rest = if n > NAMED_MAX { ", …" } else { "" };
-            Err(
-                Report::bad_input(format!("`{word}` begins the ids of {n} jobs"))
-                    .hint(format!("it is one of {}{rest}", some.join(", "))),
-            )
-        }
+        _ => Err(ambiguous(word, jobs.iter().map(|job| job.id().to_owned()))),
     }
+}
+
+/// What begins the ids of several jobs means none of them.
+pub fn ambiguous(word: &str, ids: impl ExactSizeIterator<Item = String>) -> Report {
+    let n = ids.len();
+    let some: Vec<_> = ids.take(NAMED_MAX).map(|id| format!("`{id}`")).collect();
+    let rest = if n > NAMED_MAX { ", …" } else { "" };
+    Report::bad_input(format!("`{word}` begins the ids of {n} jobs"))
+        .hint(format!("it is one of {}{rest}", some.join(", ")))
 }

@@ -15,4 +15,4 @@ pub use dir::{
 };
 pub use environment::{INTERPRETER, LOCAL, MANIFEST, Manifest, PACKAGES, Python};
 pub use far::{Ended, Far, Seen};
-pub use find::{Known, Standing, find, list, newest, root};
+pub use find::{Known, Standing, ambiguous, find, list, newest, root};

@@ -4,7 +4,7 @@ use super::{
     gateway::Gateway,
     submission::{KIND, staged_at},
 };
-use crate::{hdfs::Hdfs, report::Report};
+use crate::{hdfs::Hdfs, jobs::ambiguous, report::Report};
 use yarn_native::{
     client::{ApplicationFilter, Scope},
     rpc::{ExceptionKind, RpcError},
@@ -45,10 +45,13 @@ pub async fn newest(gateway: &Gateway) -> Result<Option<ApplicationReport>, Repo
     Ok(list(gateway).await?.into_iter().next())
 }
 
-/// The job that a person means: by the id of its application, anybody's; or by its name or the beginning of its id, the
-/// newest of one's own.
+/// The job that a person means: by the id of its application, anybody's; or of one's own the newest of that name, or the
+/// only one whose id begins so.
 pub async fn find(gateway: &Gateway, word: &str) -> Result<Option<ApplicationReport>, Report> {
-    if let Ok(id) = word.parse::<ApplicationId>() {
+    // Half an id may read as another whole one: `application_1_003` as `application_1_0003`.
+    if let Ok(id) = word.parse::<ApplicationId>()
+        && id.to_string() == word
+    {
         return match gateway.client.application(id, gateway.deadline()).await {
             Ok(report) => Ok(Some(report)),
             Err(RpcError::Rejected { exception, .. })
@@ -59,14 +62,18 @@ pub async fn find(gateway: &Gateway, word: &str) -> Result<Option<ApplicationRep
             Err(error) => Err(gateway.report(error)),
         };
     }
-    let all = list(gateway).await?;
-    let named = all.iter().position(|report| report.name == word);
-    let begun = || {
-        let mut ids = all.iter().map(|report| report.id.to_string());
-        ids.position(|id| !word.is_empty() && id.starts_with(word))
-    };
-    let found = named.or_else(begun);
-    Ok(found.and_then(|at| all.into_iter().nth(at)))
+    let mut all = list(gateway).await?;
+    if let Some(at) = all.iter().position(|report| report.name == word) {
+        return Ok(Some(all.swap_remove(at)));
+    }
+    all.retain(|report| !word.is_empty() && report.id.to_string().starts_with(word));
+    match all.len() {
+        0 | 1 => Ok(all.pop()),
+        _ => Err(ambiguous(
+            word,
+            all.iter().map(|report| report.id.to_string()),
+        )),
+    }
 }
 
 /// Where an application says that it is staged, if not in its owner's home directory.

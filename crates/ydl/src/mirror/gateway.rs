@@ -3,6 +3,7 @@
 use crate::report::{Exit, Report};
 use std::{
     net::{TcpStream, ToSocketAddrs},
+    path::PathBuf,
     time::Duration,
 };
 use tokio::time::Instant;
@@ -45,6 +46,12 @@ pub fn configuration() -> Result<Option<Config>, Report> {
     }
     let config = Config::load(environment).map_err(|error| unreadable(&error))?;
     Ok((!config.files().is_empty()).then_some(config))
+}
+
+/// The first directory that somebody named for a Hadoop configuration.
+pub fn named_directory() -> Option<PathBuf> {
+    let named = Config::directories(&Environment::of_process());
+    named.into_iter().next()
 }
 
 fn unreadable(error: &ConfigError) -> Report {
