@@ -19,6 +19,9 @@ use ydl_core::Span;
 const LOOK: Duration = Duration::from_millis(50);
 /// How often those before us in the queue are counted.
 const COUNT: Duration = Duration::from_secs(5);
+/// What YARN says of a job whose master has its container and has not come yet. How long that may take is the cluster's
+/// own deadline.
+const LAUNCHED: &str = "AM container is launched";
 /// After so long a person is told why nothing comes.
 const SILENCE: Duration = Duration::from_secs(2);
 
@@ -43,15 +46,18 @@ pub async fn wait_for_master(
     let Span(patience) = job.submitted.spec.deadlines.allocation;
     let mut telling = Telling::new();
     let end = Instant::now() + Duration::from_millis(patience);
-    let mut asked = false;
+    let (mut asked, mut has_container) = (false, false);
     loop {
         match mirror.far.seen() {
             Seen::Live(address) => return Ok(Arrived::Live(address)),
             Seen::Ended(_) => return Ok(Arrived::Over),
             Seen::Nothing => {}
-            Seen::Waiting(why) => telling.tell(&why, mirror, sink).await,
+            Seen::Waiting(why) => {
+                telling.tell(&why, mirror, sink).await;
+                has_container = why.contains(LAUNCHED);
+            }
         }
-        if Instant::now() > end && !asked {
+        if Instant::now() > end && !asked && !has_container {
             let by = format!("its deadline `allocation` of {}", Span(patience));
             mirror.kill(&by).await?;
             let why = match mirror.far.seen() {
