@@ -144,12 +144,13 @@ fn walk(dir: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-fn issued(file: &Path) -> BTreeSet<i64> {
+fn issued(file: &Path) -> BTreeSet<(String, i64)> {
     let credentials = Credentials::read(file).expect("tokens");
     let tokens = credentials.tokens();
     tokens
-        .filter_map(|(_, token)| match Identifier::of(token).ok()? {
-            Identifier::Delegation { issued_ms, .. } => Some(issued_ms),
+        .filter_map(|(alias, token)| match Identifier::of(token).ok()? {
+            // Two NameNodes may have issued theirs in the same moment.
+            Identifier::Delegation { issued_ms, .. } => Some((alias.to_owned(), issued_ms)),
             _ => None,
         })
         .collect()
