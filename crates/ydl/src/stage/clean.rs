@@ -53,19 +53,6 @@ pub(super) fn is_stale(lock: &Entry, now_ms: u64) -> bool {
     now_ms.saturating_sub(lock.modified_ms) > STALE.as_millis() as u64
 }
 
-/// [`clean`]s if nobody has for a day. `None` if it was not yet time, or somebody else is at it.
-pub async fn clean_if_due(
-    place: &Place,
-    age: Duration,
-    is_running: impl Fn(&str) -> bool,
-    deadline: Instant,
-) -> Result<Option<Cleaned>, Report> {
-    match is_due(place, deadline).await? {
-        true => clean(place, age, is_running, deadline).await,
-        false => Ok(None),
-    }
-}
-
 /// Whether nobody has cleaned for a day.
 pub async fn is_due(place: &Place, deadline: Instant) -> Result<bool, HdfsError> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);

@@ -15,7 +15,7 @@ mod place;
 mod send;
 mod source;
 
-pub use clean::{AGE, Cleaned, clean, clean_if_due, give_up, is_due};
+pub use clean::{AGE, Cleaned, clean, give_up, is_due};
 pub use job::{JobFiles, carried, write_job};
 pub use place::Place;
 pub use send::{Progress, Request, Upload, stage};
