@@ -196,7 +196,7 @@ fn names_are_short_and_plain() {
     check(
         |draft| draft.name = "my job".into(),
         expect![
-            "`name`: ` ` cannot be part of a name; hint: use letters, digits, `-`, `_` and `.`"
+            "`name`: ` ` cannot be part of a name; hint: use letters from a to z, digits, `-`, `_` and `.`"
         ],
     );
     check(
@@ -210,7 +210,7 @@ fn names_are_short_and_plain() {
     check(
         |draft| draft.roles[0].name = RoleName::from("wörker"),
         expect![
-            "`roles.wörker`: `ö` cannot be part of a name; hint: use letters, digits, `-`, `_` and `.`"
+            "`roles.wörker`: `ö` cannot be part of a name; hint: use letters from a to z, digits, `-`, `_` and `.`"
         ],
     );
 }
@@ -328,7 +328,7 @@ fn ports_are_a_range_and_have_names() {
     check(
         |draft| draft.roles[0].ports = named(&["a b", "web", "web"]),
         expect![[r#"
-            `roles.worker.ports`: `a b` cannot name a port; hint: use letters, digits and `_`
+            `roles.worker.ports`: `a b` cannot name a port; hint: use letters from a to z, digits and `_`
             `roles.worker.ports`: the port `web` is there twice"#]],
     );
 }

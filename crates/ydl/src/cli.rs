@@ -221,7 +221,7 @@ pub struct Ls {
 /// `ydl status`.
 #[derive(Debug, Args)]
 pub struct Status {
-    /// The job; the newest one if left out
+    /// The job: its id, the beginning of it, or its name; the newest one if left out
     pub job: Option<String>,
     /// How many of the last facts to show
     #[arg(long, value_name = "N", default_value_t = 10)]
@@ -263,7 +263,7 @@ pub struct Logs {
 /// `ydl kill`.
 #[derive(Debug, Args)]
 pub struct Kill {
-    /// The job
+    /// The job: its id, the beginning of it, or its name
     pub job: String,
     /// Without the grace that programs have after SIGTERM
     #[arg(long)]
@@ -274,7 +274,7 @@ pub struct Kill {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  ydl scale mnist worker=4")]
 pub struct Scale {
-    /// The job
+    /// The job: its id, the beginning of it, or its name
     pub job: String,
     /// The role and its new number of tasks
     #[arg(value_name = "ROLE=N")]

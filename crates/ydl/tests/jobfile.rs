@@ -665,11 +665,11 @@ fn names_and_variables_have_limits() {
         expect![[r#"
             error: job.yaml:1:7: `name`: `/` cannot be part of a name
 
-            hint: use letters, digits, `-`, `_` and `.`
+            hint: use letters from a to z, digits, `-`, `_` and `.`
 
             error: job.yaml:2:9: `roles.w w`: ` ` cannot be part of a name
 
-            hint: use letters, digits, `-`, `_` and `.`
+            hint: use letters from a to z, digits, `-`, `_` and `.`
 
             error: job.yaml:2:31: `roles.w w.env`: `A=B` cannot be the name of a variable
 

@@ -153,16 +153,24 @@ impl Submitter {
     }
 
     async fn submit(&self, id: &str, spec: &JobSpec) -> Result<Upload, Report> {
-        let config = config();
+        self.submit_telling(id, spec, |_| {}).await
+    }
+
+    async fn submit_telling(
+        &self,
+        id: &str,
+        spec: &JobSpec,
+        tell: impl Fn(stage::Progress) + Send + Sync + 'static,
+    ) -> Result<Upload, Report> {
         let request = Request {
             place: &self.place,
-            config: &config,
+            config: &config(),
             identity: &self.identity,
-            id,
             spec,
             binary: &self.path("ydl"),
         };
-        stage::stage(request, |_| {}, soon()).await
+        let looked = stage::look(request, soon()).await?;
+        stage::stage(looked, id, tell, soon()).await
     }
 
     async fn contents(&self) -> Vec<Entry> {

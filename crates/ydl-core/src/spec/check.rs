@@ -101,7 +101,11 @@ fn name(all: &mut Complaints, key: &str, name: &str) {
         all.add(key, what, "");
     } else if let Some(odd) = name.chars().find(|c| !fits(*c)) {
         let what = format!("`{odd}` cannot be part of a name");
-        all.add(key, what, "use letters, digits, `-`, `_` and `.`");
+        all.add(
+            key,
+            what,
+            "use letters from a to z, digits, `-`, `_` and `.`",
+        );
     } else if !name.starts_with(|c: char| c.is_ascii_alphanumeric()) {
         all.add(
             key,
@@ -178,7 +182,11 @@ fn role(all: &mut Complaints, key: &str, role: &RoleSpec) {
         let fits = |c: char| c.is_ascii_alphanumeric() || c == '_';
         if port.is_empty() || !port.chars().all(fits) {
             let what = format!("`{port}` cannot name a port");
-            all.add(&format!("{key}.ports"), what, "use letters, digits and `_`");
+            all.add(
+                &format!("{key}.ports"),
+                what,
+                "use letters from a to z, digits and `_`",
+            );
         }
         if !ports.insert(port) {
             all.add(

@@ -17,7 +17,7 @@ use crate::{
     preflight,
     report::{Exit, Report},
     show::{self, counted_bytes},
-    stage::{self, JobFiles, Progress, Request},
+    stage::{self, JobFiles, Looked, Progress, Request},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,7 +26,10 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
-use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, MissedTickBehavior, interval, timeout},
+};
 use yarn_native::types::{ApplicationId, ApplicationState};
 use ydl_core::JobSpec;
 
@@ -57,18 +60,22 @@ pub async fn run(
             .hint("leave it out, or use `--cluster local`"));
     }
     let deadline = gateway.deadline();
+    // What is only looked at need not wait for what the cluster says of the job.
+    let looking = (!args.dry_run).then(|| tokio::spawn(look(gateway.clone(), spec.clone())));
     // Only with an id does a ResourceManager tell the largest container it gives. An id that is not used is seen by
     // nobody; a refusal on a guess from the files of this machine would be.
-    let asked = tokio::try_join!(
-        preflight::gather(&gateway.client, &gateway.config, &gateway.user, deadline),
-        gateway.client.new_application(deadline),
-    );
-    let (mut has, new) = asked.map_err(|error| gateway.report(error))?;
+    let asked = async {
+        tokio::try_join!(
+            preflight::gather(&gateway.client, &gateway.config, &gateway.user, deadline),
+            gateway.client.new_application(deadline),
+        )
+    };
+    let (mut has, new) = gateway.ask(asked).await?;
     has.largest = Some((&new.capability_max).into());
     let findings = preflight::check(&spec, &has);
-    if args.dry_run {
+    let Some(looking) = looking else {
         return cluster::dry(&spec, &findings, manners);
-    }
+    };
     if let Some(exit) = cluster::tell(&findings) {
         return Ok(exit);
     }
@@ -78,9 +85,10 @@ pub async fn run(
         gateway,
         id: new.id,
         place: None,
+        cleaning_is_due: false,
     };
     let begun = tokio::select! {
-        begun = job.begin(spec, from) => begun,
+        begun = job.begin(spec, from, looking) => begun,
         by = signals.next() => {
             let what = format!("{by}: nothing was submitted");
             Err(Report::new(Exit::Interrupted, what))
@@ -94,7 +102,8 @@ pub async fn run(
         }
     };
     let about = serde_json::json!({ "job": { "id": known.id(), "directory": mirror.place.dir() } });
-    let cleaning = tokio::spawn(clean(gateway.clone(), job.place));
+    let due = job.cleaning_is_due;
+    let cleaning = tokio::spawn(clean(gateway.clone(), job.place.filter(|_| due)));
     if args.detach {
         match manners.json {
             true => show::json(&about)?,
@@ -116,12 +125,6 @@ async fn clean(gateway: Gateway, place: Option<stage::Place>) {
     let Some(place) = place else {
         return;
     };
-    if !matches!(
-        stage::is_due(&place, Instant::now() + CALL_MAX).await,
-        Ok(true)
-    ) {
-        return;
-    }
     let Ok(all) = mirror::list(&gateway).await else {
         return;
     };
@@ -139,24 +142,29 @@ struct Begun<'a> {
     id: ApplicationId,
     /// Where its files are, once there may be some.
     place: Option<stage::Place>,
+    /// Whether nobody has cleaned up there for a day.
+    cleaning_is_due: bool,
 }
 
 impl Begun<'_> {
     /// Stages and submits. Dropped half-way, it has submitted nothing, unless it was about to return.
-    async fn begin(&mut self, spec: JobSpec, from: &Path) -> Result<(Known, Arc<Mirror>), Report> {
-        let Gateway {
-            config,
-            identity,
-            client,
-            ..
-        } = self.gateway;
-        let deadline = Instant::now() + CALL_MAX;
-        let staging = spec.on_cluster.staging.as_deref();
-        let place = stage::Place::find(config, identity, staging, deadline).await?;
+    async fn begin(
+        &mut self,
+        spec: JobSpec,
+        from: &Path,
+        looking: JoinHandle<Result<Looked, Report>>,
+    ) -> Result<(Known, Arc<Mirror>), Report> {
+        let Gateway { config, client, .. } = self.gateway;
+        let looked = looking.await;
+        let looked = looked
+            .map_err(|_| Report::trouble("the job's files could not be looked through"))??;
+        let place = looked.place.clone();
         self.place = Some(place.clone());
+        self.cleaning_is_due = looked.cleaning_is_due;
         let id = self.id.to_string();
-        let staged = upload(self.gateway, &place, &id, &spec).await?;
-        let mut papers = papers(self.gateway, &spec, &staged.dir).await?;
+        let job = place.job(&id);
+        let (staged, mut papers) =
+            tokio::try_join!(upload(looked, &id), papers(self.gateway, &spec, job.dir()))?;
         let submitted = Submitted {
             id: id.clone(),
             at: show::now(),
@@ -172,10 +180,7 @@ impl Begun<'_> {
             config,
         };
         let luggage = files.luggage()?;
-        let writing = async {
-            let written = stage::write_job(&place, files, Instant::now() + CALL_MAX).await?;
-            Ok::<_, Report>(written)
-        };
+        let writing = stage::write_job(&place, files, Instant::now() + CALL_MAX);
         let (gateway, yarn_id) = (self.gateway, self.id);
         let user = (!gateway.is_secure()).then_some(gateway.user.as_str());
         let ask =
@@ -190,11 +195,11 @@ impl Begun<'_> {
             Some(luggage) => {
                 papers.credentials.set_secret(LUGGAGE, luggage);
                 let asked = ask(&BTreeMap::new(), &papers)?;
-                let (report, (_, notes)) = tokio::try_join!(submitting(asked), writing)?;
-                (report, notes)
+                tokio::try_join!(submitting(asked), writing)?
             }
             None => {
-                let (own, notes) = writing.await?;
+                let notes = writing.await?;
+                let own = stage::carried(&place.hdfs, &job, Instant::now() + CALL_MAX).await?;
                 (submitting(ask(&own, &papers)?).await?, notes)
             }
         };
@@ -205,7 +210,7 @@ impl Begun<'_> {
             self.gateway,
             self.id,
             place.hdfs.clone(),
-            place.job(&id),
+            job,
             submitted,
             &papers.certificate,
             &papers.client_token,
@@ -240,29 +245,34 @@ impl Begun<'_> {
     }
 }
 
-/// Brings everything to HDFS, with a bar on a terminal.
-async fn upload(
-    gateway: &Gateway,
-    place: &stage::Place,
-    id: &str,
-    spec: &JobSpec,
-) -> Result<crate::jobs::Staged, Report> {
+/// What the job needs, and what of it is there already.
+async fn look(gateway: Gateway, spec: JobSpec) -> Result<Looked, Report> {
+    let Gateway {
+        config, identity, ..
+    } = &gateway;
+    let deadline = Instant::now() + CALL_MAX;
     let binary = std::env::current_exe().map_err(|error| {
         Report::trouble(format!("cannot find this very program: {}", reason(&error)))
     })?;
+    let staging = spec.on_cluster.staging.as_deref();
+    let place = stage::Place::find(config, identity, staging, deadline).await?;
+    let request = Request {
+        place: &place,
+        config,
+        identity,
+        spec: &spec,
+        binary: &binary,
+    };
+    stage::look(request, deadline).await
+}
+
+/// Brings everything to HDFS, with a bar on a terminal.
+async fn upload(looked: Looked, id: &str) -> Result<crate::jobs::Staged, Report> {
     let far = Arc::new(Mutex::new(Progress::default()));
     let heard = far.clone();
     let tell = move |progress| *heard.lock().unwrap_or_else(PoisonError::into_inner) = progress;
-    let request = Request {
-        place,
-        config: &gateway.config,
-        identity: &gateway.identity,
-        id,
-        spec,
-        binary: &binary,
-    };
     let began = Instant::now();
-    let mut staging = std::pin::pin!(stage::stage(request, tell, began + UPLOAD_MAX));
+    let mut staging = std::pin::pin!(stage::stage(looked, id, tell, began + UPLOAD_MAX));
     let mut bar = Bar::new();
     let mut frame = interval(FRAME);
     frame.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -277,13 +287,14 @@ async fn upload(
     for note in &upload.notes {
         show::tell(format!("note: {note}"));
     }
-    if upload.sent.files > 0 {
-        show::tell(format!(
+    show::tell(match upload.sent.files {
+        0 => "nothing to upload: all of it is in HDFS already".to_owned(),
+        _ => format!(
             "uploaded {} in {:.1}s",
             counted_bytes(upload.sent.bytes),
             began.elapsed().as_secs_f64()
-        ));
-    }
+        ),
+    });
     Ok(upload.staged)
 }
 

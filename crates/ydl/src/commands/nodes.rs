@@ -14,11 +14,8 @@ use ydl_core::spec::Memory;
 /// Prints the table.
 pub fn run(args: cli::Nodes, manners: Manners) -> Result<Exit, Report> {
     let gateway = cluster::required(manners)?;
-    let asked = async {
-        let nodes = gateway.client.nodes(&[], gateway.deadline()).await;
-        nodes.map_err(|error| gateway.report(error))
-    };
-    let mut nodes = block_on(asked)?;
+    let asked = gateway.client.nodes(&[], gateway.deadline());
+    let mut nodes = block_on(gateway.ask(asked))?;
     let all = nodes.len();
     if !args.all {
         nodes.retain(|node| is_in_service(node.state));

@@ -12,12 +12,9 @@ use std::io;
 /// Prints the table.
 pub fn run(manners: Manners) -> Result<Exit, Report> {
     let gateway = cluster::required(manners)?;
-    let asked = async {
-        let (client, config) = (&gateway.client, &gateway.config);
-        let has = preflight::gather(client, config, &gateway.user, gateway.deadline()).await;
-        has.map_err(|error| gateway.report(error))
-    };
-    let has = block_on(asked)?;
+    let (client, config) = (&gateway.client, &gateway.config);
+    let asked = preflight::gather(client, config, &gateway.user, gateway.deadline());
+    let has = block_on(gateway.ask(asked))?;
     if manners.json {
         for queue in &has.queues {
             show::json(&object(queue))?;

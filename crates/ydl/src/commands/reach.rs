@@ -250,9 +250,12 @@ pub fn report(error: CallError) -> Report {
 
 /// Runs a verb that waits for others, on this thread.
 pub fn block_on<T>(verb: impl Future<Output = Result<T, Report>>) -> Result<T, Report> {
-    tokio::runtime::Builder::new_current_thread()
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Report::trouble(format!("cannot start: {}", reason(&error))))?
-        .block_on(verb)
+        .map_err(|error| Report::trouble(format!("cannot start: {}", reason(&error))))?;
+    let done = runtime.block_on(verb);
+    // Whatever is still being read was given up: a job that is refused need not wait until its files are packed.
+    runtime.shutdown_background();
+    done
 }

@@ -7,7 +7,8 @@
 //!   cleaning                    there while somebody cleans
 //!   cleaned                     when that was last done
 //!   jobs/<application>/         0700
-//!     job.json uses.json certificate.pem client.token hadoop.json
+//!     uses/<hash>-<hash>…       which shared files it uses
+//!     job.json certificate.pem client.token hadoop.json
 //!     master.json journal.<attempt> events.jsonl result.json
 //!     logs/<role>/<index>/<attempt>/stdout.0 …
 //! ```
@@ -132,9 +133,9 @@ impl JobPlace {
         self.file("job.json")
     }
 
-    /// Which shared files it uses.
+    /// Where it is said which shared files it uses.
     pub fn uses(&self) -> String {
-        self.file("uses.json")
+        self.file("uses")
     }
 
     /// The certificate of its masters.

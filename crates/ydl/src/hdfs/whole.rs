@@ -60,8 +60,10 @@ impl Hdfs {
             let mut writer = self.create(&aside, permission, deadline).await?;
             writer.write(bytes.into(), deadline).await?;
             writer.close(deadline).await?;
-            // The mask of files may have taken from it; it never adds.
-            self.set_permission(&aside, permission, deadline).await?;
+            // The mask of files may have taken from it; it never adds, and takes nothing from the owner.
+            if permission & 0o077 != 0 {
+                self.set_permission(&aside, permission, deadline).await?;
+            }
             self.replace(&aside, place, deadline).await
         };
         let result = written.await;

@@ -28,7 +28,7 @@ pub async fn list(gateway: &Gateway) -> Result<Vec<ApplicationReport>, Report> {
         },
     };
     let listed = gateway.client.applications(&filter, gateway.deadline());
-    let mut all = listed.await.map_err(|error| gateway.report(error))?;
+    let mut all = gateway.ask(listed).await?;
     all.sort_by_key(|report| std::cmp::Reverse((report.start_time, report.id)));
     Ok(all)
 }

@@ -1,12 +1,16 @@
 //! The way to a cluster: its configuration, its ResourceManager, and who we are there.
 
-use crate::report::{Exit, Report};
+use crate::{
+    report::{Exit, Report},
+    show,
+};
 use std::{
+    future::Future,
     net::{TcpStream, ToSocketAddrs},
     path::PathBuf,
     time::Duration,
 };
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use yarn_native::{
     client::Client,
     config::{Authentication, Config, ConfigError, Environment, ResourceManager, SetupError},
@@ -22,6 +26,8 @@ const PATIENCE_MS: &str = "8000";
 /// How long the door for administrators may take to open, and how many addresses of a host are tried.
 const DOOR_MAX: Duration = Duration::from_millis(500);
 const ADDRESSES_MAX: usize = 4;
+/// After so long a person is told what is being waited for.
+const SILENCE: Duration = Duration::from_secs(2);
 /// What to do where all stand by.
 const STANDBY: &str = "an administrator makes one active (`yarn rmadmin -getAllServiceState` tells), or wait for the failover to end";
 
@@ -108,6 +114,23 @@ impl Gateway {
     /// When an answer comes too late.
     pub fn deadline(&self) -> Instant {
         Instant::now() + ANSWER_MAX
+    }
+
+    /// What the ResourceManager answers. A person who waits for it is told so.
+    pub async fn ask<T>(
+        &self,
+        asked: impl Future<Output = Result<T, RpcError>>,
+    ) -> Result<T, Report> {
+        let mut asked = std::pin::pin!(asked);
+        let answer = match timeout(SILENCE, &mut asked).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                let addresses = self.addresses();
+                show::tell(format!("waiting for the ResourceManager at {addresses}"));
+                asked.await
+            }
+        };
+        answer.map_err(|error| self.report(error))
     }
 
     /// What a person is told when the ResourceManager does not answer, or says no.

@@ -9,7 +9,6 @@ use crate::{
     hdfs::{Entry, Hdfs, HdfsError, Kind, layout},
     report::Report,
 };
-use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeSet,
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -30,13 +29,32 @@ const RELEASE_MAX: Duration = Duration::from_secs(10);
 const SIDE_BY_SIDE: usize = 16;
 /// Once is enough in so long.
 const EVERY: Duration = Duration::from_secs(24 * 60 * 60);
-/// The names of all files of a job that is not out of all proportion.
-const USES_BYTES_MAX: u64 = 16 << 20;
 
-/// What a job uses of what is shared.
-#[derive(Debug, Default, Serialize, Deserialize)]
-pub(super) struct Uses {
-    pub content: BTreeSet<String>,
+/// As much of a hash tells contents apart: 80 bits.
+const LETTERS: usize = 20;
+/// Hashes in one name; a NameNode takes 255 letters.
+const TOGETHER: usize = 12;
+
+/// The names of directories that say which contents a job uses. They are directories because one call makes a directory,
+/// whole or not at all, and no DataNode has to be waited for.
+pub(super) fn uses<'a>(hashes: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let hashes: BTreeSet<&str> = hashes.map(short).collect();
+    let hashes: Vec<&str> = hashes.into_iter().collect();
+    let names = hashes.chunks(TOGETHER).map(|some| some.join("-"));
+    names.collect()
+}
+
+/// What [`uses`] wrote; nothing if it was not that.
+fn used(name: &str) -> Option<impl Iterator<Item = String>> {
+    let is_hash =
+        |part: &str| part.len() == LETTERS && part.bytes().all(|letter| letter.is_ascii_hexdigit());
+    let parts = name.split('-');
+    let all = parts.clone().all(is_hash);
+    all.then(|| parts.map(str::to_owned))
+}
+
+fn short(hash: &str) -> &str {
+    hash.get(..LETTERS).unwrap_or(hash)
 }
 
 /// What was removed.
@@ -165,29 +183,27 @@ async fn sweep(
             let (hdfs, job) = (hdfs.clone(), layout.job(entry.name()));
             looking.spawn(async move {
                 let inside = hdfs.list(job.dir(), deadline).await?;
-                let named = job.uses();
-                let uses = hdfs.read_if_there(&named, USES_BYTES_MAX, deadline);
-                let uses = uses.await?;
-                Ok::<_, HdfsError>((entry, job, inside, uses))
+                let named = hdfs.list(&job.uses(), deadline).await?;
+                Ok::<_, HdfsError>((entry, job, inside, named))
             });
         }
         let Some(looked) = looking.join_next().await else {
             break;
         };
-        let (entry, job, inside, uses) = looked.map_err(|_| broken())??;
+        let (entry, job, inside, named) = looked.map_err(|_| broken())??;
         let old = older(&entry, age) && inside.iter().all(|one| older(one, age));
         if old && !is_running(entry.name()) {
             hdfs.delete(job.dir(), deadline).await?;
             cleaned.jobs += 1;
             continue;
         }
-        if let Some(bytes) = uses {
-            let uses: Uses = serde_json::from_slice(&bytes).map_err(|error| HdfsError {
+        for one in named {
+            let hashes = self::used(one.name()).ok_or_else(|| HdfsError {
                 kind: Kind::Other,
-                what: format!("cannot read `{}`: {error}", job.uses()),
-                hint: Some("nothing is cleaned up until it is whole or gone".into()),
+                what: format!("`{}` says nothing of what its job uses", one.url),
+                hint: Some("nothing is cleaned up until it is gone".into()),
             })?;
-            used.extend(uses.content);
+            used.extend(hashes);
         }
     }
     for entry in hdfs.list(&layout.contents(), deadline).await? {
@@ -198,7 +214,7 @@ async fn sweep(
             return Err(broken());
         }
         let kept = lock.stale.as_ref() == Some(&entry.url);
-        if old && !kept && !used.contains(entry.name()) {
+        if old && !kept && !used.contains(short(entry.name())) {
             hdfs.delete(&entry.url, deadline).await?;
             cleaned.contents += 1;
         }
@@ -223,4 +239,31 @@ pub async fn give_up(place: &Place, id: &str, deadline: Instant) -> Result<(), H
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_job_uses_is_read_as_it_was_written() {
+        let hash = |n: usize| format!("{n:064x}").chars().rev().collect::<String>();
+        let hashes: Vec<String> = (0..30).map(hash).collect();
+        let names = uses(hashes.iter().chain(&hashes).map(String::as_str));
+        assert_eq!(names.len(), 3, "{names:?}");
+        assert!(names.iter().all(|name| name.len() <= 255));
+        let read: BTreeSet<String> = names.iter().flat_map(|name| used(name).unwrap()).collect();
+        assert_eq!(read.len(), 30);
+        for hash in &hashes {
+            assert!(read.contains(short(&format!("{hash}.tar.gz"))));
+        }
+        for odd in [
+            "",
+            "job.json",
+            &"a".repeat(21),
+            &format!("{}-", "a".repeat(20)),
+        ] {
+            assert!(used(odd).is_none(), "{odd}");
+        }
+    }
 }

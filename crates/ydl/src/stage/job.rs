@@ -49,17 +49,14 @@ impl fmt::Debug for JobFiles<'_> {
     }
 }
 
-/// Writes the files of a job. Returns what its containers need of them, by name, and what could not be done and is not
-/// worth failing for.
+/// Writes the files of a job that was staged. Returns what could not be done and is not worth failing for.
 pub async fn write_job(
     place: &Place,
     files: JobFiles<'_>,
     deadline: Instant,
-) -> Result<(BTreeMap<String, Content>, Vec<String>), Report> {
+) -> Result<Vec<String>, Report> {
     let hdfs = &place.hdfs;
     let job = place.job(&files.submitted.id);
-    place.make(deadline).await?;
-    hdfs.mkdirs(job.dir(), 0o700, deadline).await?;
     let on_cluster = &files.submitted.spec.on_cluster;
     let read = |list: &Option<String>| list.as_deref().map(Grant::parse).unwrap_or_default();
     let (viewers, modifiers) = (read(&on_cluster.viewers), read(&on_cluster.modifiers));
@@ -94,7 +91,7 @@ pub async fn write_job(
             "viewers and modifiers can see the job in YARN, but not its files: {error}"
         )),
     }
-    Ok((carried(hdfs, &job, deadline).await?, notes))
+    Ok(notes)
 }
 
 /// Those who may change the job get its owner's token, those who may look one of their own.
@@ -136,7 +133,8 @@ async fn let_in(
     hdfs.allow_reading(job.dir(), &all, deadline).await
 }
 
-/// What the containers of a job need of its own files, by the names they have there: a master looks it up for its agents.
+/// What the containers of a job need of its own files, by the names they have there: where they do not come with its
+/// credentials, and a master looks it up for its agents.
 pub async fn carried(
     hdfs: &Hdfs,
     job: &JobPlace,

@@ -5,17 +5,22 @@
 //!
 //! * `place`: where a user's jobs are kept.
 //! * `source`: what is sent; directories travel as archives that are always the same for the same content.
+//! * `need`: what a job needs, here and in HDFS.
+//! * `look`: what is there already; nothing is written yet.
 //! * `send`: what is missing goes there, several at a time.
 //! * `job`: the files of one job alone.
 //! * `clean`: what no job uses any more goes, and submitting never races with it.
 
 mod clean;
 mod job;
+mod look;
+mod need;
 mod place;
 mod send;
 mod source;
 
 pub use clean::{AGE, Cleaned, clean, give_up, is_due};
 pub use job::{JobFiles, carried, write_job};
+pub use look::{Looked, Request, look};
 pub use place::Place;
-pub use send::{Progress, Request, Upload, stage};
+pub use send::{Progress, Upload, stage};

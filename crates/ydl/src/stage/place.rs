@@ -44,40 +44,32 @@ impl Place {
         self.layout.job(id)
     }
 
-    /// Makes the directories that all jobs share, closed to everybody else.
-    pub(super) async fn make(&self, deadline: Instant) -> Result<(), Report> {
+    /// Whether the directory is there. One that others could put something into is refused.
+    pub(super) async fn is_made(&self, deadline: Instant) -> Result<bool, Report> {
         let (hdfs, layout) = (&self.hdfs, &self.layout);
-        match hdfs.stat(layout.root(), deadline).await? {
-            Some(entry) => {
-                let user = hdfs.user(deadline).await?;
-                let why = if !entry.directory {
-                    "is not a directory".to_owned()
-                } else if entry.owner != user {
-                    format!("belongs to `{}`, not to `{user}`", entry.owner)
-                } else if entry.permission & 0o022 != 0 {
-                    format!("can be written by others ({:o})", entry.permission)
-                } else {
-                    String::new()
-                };
-                if !why.is_empty() {
-                    // Whoever can write there decides what the job's containers run.
-                    let what = format!("`{}` {why}", layout.root());
-                    let hint = "name another directory with `staging:`, or set its owner and permission right";
-                    return Err(Report::bad_input(what).hint(hint));
-                }
-            }
-            None => {
-                hdfs.mkdirs(layout.root(), 0o700, deadline).await?;
-                hdfs.set_permission(layout.root(), 0o700, deadline).await?;
-            }
-        }
-        let (contents, jobs) = (layout.contents(), layout.jobs());
-        let (contents, jobs) = tokio::join!(
-            hdfs.mkdirs(&contents, 0o700, deadline),
-            hdfs.mkdirs(&jobs, 0o700, deadline),
-        );
-        contents?;
-        jobs?;
-        Ok(())
+        let Some(entry) = hdfs.stat(layout.root(), deadline).await? else {
+            return Ok(false);
+        };
+        let user = hdfs.user(deadline).await?;
+        let why = if !entry.directory {
+            "is not a directory".to_owned()
+        } else if entry.owner != user {
+            format!("belongs to `{}`, not to `{user}`", entry.owner)
+        } else if entry.permission & 0o022 != 0 {
+            format!("can be written by others ({:o})", entry.permission)
+        } else {
+            return Ok(true);
+        };
+        // Whoever can write there decides what the job's containers run.
+        let what = format!("`{}` {why}", layout.root());
+        let hint = "name another directory with `staging:`, or set its owner and permission right";
+        Err(Report::bad_input(what).hint(hint))
+    }
+
+    /// Makes the directory, closed to everybody else.
+    pub(super) async fn make(&self, deadline: Instant) -> Result<(), HdfsError> {
+        let (hdfs, root) = (&self.hdfs, self.layout.root());
+        hdfs.mkdirs(root, 0o700, deadline).await?;
+        hdfs.set_permission(root, 0o700, deadline).await
     }
 }

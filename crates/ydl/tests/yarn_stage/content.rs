@@ -13,7 +13,7 @@ use yarn_native::security::Identity;
 use ydl::{
     hdfs::{Entry, Hdfs, Kind, layout},
     jobs::{self, Submitted},
-    stage::{self, JobFiles, Request, Upload},
+    stage::{self, JobFiles, Upload},
 };
 use ydl_core::{JobSpec, Time};
 
@@ -50,18 +50,11 @@ async fn a_second_submit_sends_nothing_and_a_changed_script_only_itself() {
     );
 
     let again = told.clone();
-    let config = config();
-    let binary = alice.path("ydl");
-    let request = Request {
-        place: &alice.place,
-        config: &config,
-        identity: &alice.identity,
-        id: "application_1_0002",
-        spec: &spec,
-        binary: &binary,
-    };
     let tell = move |progress: stage::Progress| again.store(progress.sent, Ordering::Relaxed);
-    let second = stage::stage(request, tell, soon()).await.expect("staged");
+    let second = alice
+        .submit_telling("application_1_0002", &spec, tell)
+        .await
+        .expect("staged");
     assert_eq!(second.sent, ydl::hdfs::Sent::default());
     assert_eq!(told.load(Ordering::Relaxed), 0);
     assert_eq!(
@@ -187,13 +180,15 @@ async fn the_files_of_a_job_are_read_by_those_who_may() {
         viewer_token: "another",
         config: &config(),
     };
-    let (carried, notes) = stage::write_job(&alice.place, files, soon())
+    let notes = stage::write_job(&alice.place, files, soon())
         .await
         .expect("written");
     assert_eq!(notes, Vec::<String>::new());
+    let job = alice.place.job("application_1_0001");
+    let carried = stage::carried(&alice.place.hdfs, &job, soon()).await;
+    let carried = carried.expect("a listing");
     let names: Vec<_> = carried.keys().map(String::as_str).collect();
     assert_eq!(names, ["certificate.pem", "hadoop.json", "job.json"]);
-    let job = alice.place.job("application_1_0001");
     let may = async |user: &str, place: String| {
         let read = hdfs(user).await.read_whole(&place, 1 << 20, soon()).await;
         match read {

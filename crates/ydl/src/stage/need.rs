@@ -1,0 +1,157 @@
+//! What a job needs: on this machine, to be sent, or in HDFS already.
+
+use super::{look::Request, source::Source};
+use crate::{
+    hdfs::{Entry, Hdfs},
+    jobs::Content,
+    pack::{self, Cache},
+    report::Report,
+};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
+use tokio::time::Instant;
+use ydl_core::{JobSpec, spec::Environment};
+
+/// What NodeManagers can unpack, by the ends of names.
+const ARCHIVES: [&str; 5] = ["tar.gz", "tgz", "tar", "zip", "jar"];
+
+/// What the environment, or the directory of its layers, is called in a container.
+const ENVIRONMENT: &str = "environment";
+
+/// What something is to the job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    Binary,
+    File(String),
+    /// Part of the environment, by the name it has in a container.
+    Environment(String),
+}
+
+pub(super) struct Need {
+    pub purpose: Purpose,
+    pub ending: &'static str,
+    pub unpack: bool,
+    pub source: Arc<Source>,
+}
+
+/// What is on this machine and must go to the cluster, and what a person should know of it.
+pub(super) fn needs(spec: &JobSpec, binary: &Path) -> Result<(Vec<Need>, Vec<String>), Report> {
+    let mut notes = Vec::new();
+    let mut needs = vec![Need::new(Purpose::Binary, binary, false)?];
+    for file in &spec.files {
+        if !file.source.contains("://") {
+            let purpose = Purpose::File(file.name.clone());
+            needs.push(Need::new(purpose, Path::new(&file.source), file.unpack)?);
+        }
+    }
+    match &spec.environment {
+        Environment::Archive(path) if !path.contains("://") => {
+            let purpose = Purpose::Environment(ENVIRONMENT.to_owned());
+            needs.push(Need::new(purpose, Path::new(path), true)?);
+        }
+        Environment::System | Environment::Archive(_) => {}
+        Environment::Directory(_) | Environment::Requirements(_) | Environment::Pex(_) => {
+            let packed = pack::pack(&spec.environment, &Cache::of_user()?)?;
+            for layer in &packed.layers {
+                needs.push(Need {
+                    purpose: Purpose::Environment(format!("{ENVIRONMENT}/{}", layer.name)),
+                    ending: "tar.gz",
+                    unpack: true,
+                    source: Arc::new(Source::packed(layer)?),
+                });
+            }
+            notes = packed.notes;
+        }
+    }
+    Ok((needs, notes))
+}
+
+impl Need {
+    fn new(purpose: Purpose, path: &Path, unpack: bool) -> Result<Need, Report> {
+        let source = Source::of(path)?;
+        let (ending, unpack) = match &source {
+            Source::Directory(_) => ("tar", true),
+            Source::File { .. } if unpack => (archive(&path.to_string_lossy())?, true),
+            Source::File { .. } => ("file", false),
+        };
+        Ok(Need {
+            purpose,
+            ending,
+            unpack,
+            source: Arc::new(source),
+        })
+    }
+}
+
+/// The ending by which a NodeManager knows how to unpack a file.
+fn archive(path: &str) -> Result<&'static str, Report> {
+    let low = path.to_lowercase();
+    let fits = |ending: &&&str| low.ends_with(&format!(".{ending}"));
+    ARCHIVES.iter().find(fits).copied().ok_or_else(|| {
+        let what = format!("`{path}` is not an archive that nodes can unpack");
+        Report::bad_input(what).hint("name a .tar.gz, .tgz, .tar, .zip or .jar file")
+    })
+}
+
+/// What is in HDFS already: it is looked at and stays where it is.
+pub(super) async fn remote(
+    request: &Request<'_>,
+    deadline: Instant,
+) -> Result<Vec<(Purpose, Content)>, Report> {
+    let spec = request.spec;
+    let files = spec.files.iter().map(|file| {
+        let purpose = Purpose::File(file.name.clone());
+        (purpose, &file.source, file.unpack)
+    });
+    let environment = match &spec.environment {
+        Environment::Archive(path) => Some(path),
+        Environment::System
+        | Environment::Directory(_)
+        | Environment::Requirements(_)
+        | Environment::Pex(_) => None,
+    };
+    let purpose = Purpose::Environment(ENVIRONMENT.to_owned());
+    let environment = environment.map(|path| (purpose, path, true));
+    let mut contents = Vec::new();
+    let mut systems: BTreeMap<String, Hdfs> = BTreeMap::new();
+    for (purpose, url, unpack) in files.chain(environment) {
+        let Some((scheme, rest)) = url.split_once("://") else {
+            continue;
+        };
+        if unpack {
+            archive(url)?;
+        }
+        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        let hdfs = match systems.get(authority) {
+            Some(hdfs) => hdfs.clone(),
+            None => {
+                let named = format!("{scheme}://{authority}");
+                let named = (!authority.is_empty()).then_some(named.as_str());
+                let hdfs = Hdfs::connect(request.config, named, request.identity, deadline).await?;
+                systems.insert(authority.to_owned(), hdfs.clone());
+                hdfs
+            }
+        };
+        let whole = hdfs.url(path);
+        let Some(entry) = hdfs.stat(&whole, deadline).await? else {
+            let what = format!("there is no `{url}`, which the job file names");
+            return Err(Report::bad_input(what));
+        };
+        if entry.directory {
+            let what = format!("`{url}` is a directory");
+            let hint = "pack it into an archive and say `unpack: true`, or let the programs read it from HDFS themselves";
+            return Err(Report::bad_input(what).hint(hint));
+        }
+        contents.push((purpose, content(&entry, unpack)));
+    }
+    Ok(contents)
+}
+
+pub(super) fn content(entry: &Entry, unpack: bool) -> Content {
+    Content {
+        url: entry.url.clone(),
+        bytes: entry.bytes,
+        modified_ms: entry.modified_ms,
+        unpack,
+        own: false,
+    }
+}
