@@ -49,8 +49,7 @@ fn up(options: Options) -> Result<(), Failure> {
     say(&format!("starting Hadoop {version}"));
     let cluster = Cluster::start_telling(options, &mut say)?;
     say(&format!("up after {:.1} s", began.elapsed().as_secs_f64()));
-    describe(&cluster);
-    wait_for_the_end();
+    wait_for_the_end(|| describe(&cluster));
     say("stopping");
     Ok(())
 }
@@ -94,7 +93,8 @@ fn describe(cluster: &Cluster) {
     println!("\nCtrl-C ends it");
 }
 
-fn wait_for_the_end() {
+/// `listening` is called once a signal is heard: whoever reads that Ctrl-C ends it may press it at once.
+fn wait_for_the_end(listening: impl FnOnce()) {
     use tokio::signal::unix::{SignalKind, signal};
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -111,6 +111,7 @@ fn wait_for_the_end() {
         let [Ok(mut first), Ok(mut second), Ok(mut third)] = kinds.map(signal) else {
             return;
         };
+        listening();
         tokio::select! {
             _ = first.recv() => {}
             _ = second.recv() => {}

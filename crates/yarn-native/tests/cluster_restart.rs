@@ -4,7 +4,7 @@ mod cluster_support;
 
 use std::time::Duration;
 
-use cluster_support::{Master, options, scratch, small, turn, version, wait_then_exit};
+use cluster_support::{Master, begun, options, scratch, small, turn, version, wait_then_exit};
 use testbed::{Cluster, Failover, Options, Version};
 use tokio::time::Instant;
 use yarn_native::scheduler::{Request, SchedulerError};
@@ -30,6 +30,8 @@ async fn three_running(master: &mut Master, cluster: &Cluster) -> Vec<Container>
         containers.push(container);
     }
     for container in &containers {
+        // A node that dies between saying that a container runs and starting its process has lost it.
+        begun(&directory.join(&container.node.host), container.id).await;
         master.until_running(container).await;
     }
     containers

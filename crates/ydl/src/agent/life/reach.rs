@@ -9,6 +9,7 @@ use crate::{
     jobs::Whereabouts,
     wire::{client::Client, secret::Token, tls::Pin},
 };
+use ring::rand::{SecureRandom, SystemRandom};
 use std::{sync::Arc, time::Duration};
 use tokio::{
     sync::{mpsc, watch},
@@ -125,6 +126,7 @@ async fn look(
     mut told: watch::Receiver<Told>,
     says: mpsc::Sender<String>,
 ) {
+    let spread = spread();
     let mut looks = 0;
     let mut not_before = Instant::now();
     loop {
@@ -145,7 +147,7 @@ async fn look(
         let found = carrier.find_master(place.clone()).await;
         looks += 1;
         let pause = if looks > LOOKS.1 { LOOKS.2 } else { LOOKS.0 };
-        not_before = Instant::now() + pause;
+        not_before = Instant::now() + pause.mul_f64(spread);
         if let Some(found) = found.filter(|found| has_moved(found, attempt, &address)) {
             attempt = found.attempt;
             if says.send(found.address).await.is_err() {
@@ -153,6 +155,15 @@ async fn look(
             }
         }
     }
+}
+
+/// How much longer or shorter this agent's pauses are: all agents of a job lose their master in the same moment, and
+/// there may be thousands.
+fn spread() -> f64 {
+    let mut byte = [0];
+    // Without randomness all look at once, which is no more than unkind.
+    let _ = SystemRandom::new().fill(&mut byte);
+    0.75 + f64::from(byte[0]) / 512.0
 }
 
 /// Whether that is where the master is now. What an earlier one has written, whom a later one has not overwritten yet,

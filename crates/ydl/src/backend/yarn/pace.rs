@@ -118,6 +118,18 @@ mod tests {
     }
 
     #[test]
+    fn after_an_exit_it_listens_for_the_end_of_its_container() {
+        let mut now = Instant::now();
+        let mut pace = Pace::new(Duration::from_secs(600), now);
+        pace.beat(false, false, now);
+        pauses(&mut pace, false, &mut now, 8);
+        now += Duration::from_millis(300);
+        pace.stir(now);
+        let listening = pauses(&mut pace, false, &mut now, 4);
+        assert_eq!(listening, [20, 20, 40, 80]);
+    }
+
+    #[test]
     fn a_burst_of_words_is_one_beat_and_beats_keep_their_distance() {
         let now = Instant::now();
         let mut pace = Pace::new(Duration::from_secs(600), now);
