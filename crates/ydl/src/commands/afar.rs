@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     cli::{self, Manners},
+    hdfs::{Hdfs, JobPlace},
     jobs::{Known, Place, Submitted, luggage::LUGGAGE},
     mirror::{self, Gateway, Mirror, Papers, papers, submission},
     os::reason,
@@ -94,24 +95,34 @@ pub async fn run(
             Err(Report::new(Exit::Interrupted, what))
         }
     };
-    let (known, mirror) = match begun {
-        Ok(begun) => begun,
+    let accepted = match begun {
+        Ok(accepted) => accepted,
         Err(report) => {
             job.tidy().await;
             return Err(report);
         }
     };
-    let about = serde_json::json!({ "job": { "id": known.id(), "directory": mirror.place.dir() } });
+    let (id, dir) = (&accepted.submitted.id, accepted.place.dir());
+    let about = serde_json::json!({ "job": { "id": id, "directory": dir } });
     let due = job.cleaning_is_due;
     let cleaning = tokio::spawn(clean(gateway.clone(), job.place.filter(|_| due)));
     if args.detach {
         match manners.json {
             true => show::json(&about)?,
-            false => show::print(format!("{}\n", known.id()))?,
+            false => show::print(format!("{id}\n"))?,
         }
         let _ = timeout(CLEAN_MAX.1, cleaning).await;
         return Ok(Exit::Success);
     }
+    let (known, mirror) = Mirror::begun(
+        gateway,
+        job.id,
+        accepted.hdfs,
+        accepted.place,
+        accepted.submitted,
+        &accepted.papers.certificate,
+        &accepted.papers.client_token,
+    )?;
     let exit = follow(known, mirror, manners, signals, &about).await;
     // Who leaves at once does so without order.
     if !matches!(exit, Ok(Exit::Interrupted)) {
@@ -136,6 +147,14 @@ async fn clean(gateway: Gateway, place: Option<stage::Place>) {
     let _ = stage::clean(&place, stage::AGE, is_running, deadline).await;
 }
 
+/// A job that the cluster has taken.
+struct Accepted {
+    submitted: Submitted,
+    papers: Papers,
+    hdfs: Hdfs,
+    place: JobPlace,
+}
+
 /// A job on its way to the cluster.
 struct Begun<'a> {
     gateway: &'a Gateway,
@@ -153,7 +172,7 @@ impl Begun<'_> {
         spec: JobSpec,
         from: &Path,
         looking: JoinHandle<Result<Looked, Report>>,
-    ) -> Result<(Known, Arc<Mirror>), Report> {
+    ) -> Result<Accepted, Report> {
         let Gateway { config, client, .. } = self.gateway;
         let looked = looking.await;
         let looked = looked
@@ -206,15 +225,6 @@ impl Begun<'_> {
         for note in notes {
             show::tell(format!("note: {note}"));
         }
-        let (known, mirror) = Mirror::begun(
-            self.gateway,
-            self.id,
-            place.hdfs.clone(),
-            job,
-            submitted,
-            &papers.certificate,
-            &papers.client_token,
-        )?;
         if matches!(
             report.state,
             ApplicationState::Failed | ApplicationState::Killed
@@ -225,7 +235,12 @@ impl Begun<'_> {
             );
             return Err(Report::bad_input(what));
         }
-        Ok((known, mirror))
+        Ok(Accepted {
+            submitted,
+            papers,
+            hdfs: place.hdfs,
+            place: job,
+        })
     }
 
     /// Takes back what was begun. What cannot be taken back is cleaned up by age.

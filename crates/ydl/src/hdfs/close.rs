@@ -12,7 +12,7 @@ use tokio::time::sleep;
 /// The first pause before the NameNode is asked, and the longest.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(4), Duration::from_millis(100));
 /// How long the library is given once the last block is known: the DataNode's word is on its way.
-const ARRIVAL: Duration = Duration::from_millis(8);
+const ARRIVAL: Duration = Duration::from_millis(3);
 
 /// Closes a file of that length that was never synced: for one that was, the NameNode knows a length before the last block
 /// is there, and nothing is gained.
@@ -52,8 +52,13 @@ async fn committed(client: &Client, path: &str, length: u64) {
         if seen.is_ok_and(|status| status.length as u64 == length) {
             return;
         }
-        pause = (pause * 2).min(PAUSE.1);
+        pause = longer(pause);
     }
+}
+
+/// Slowly: a small file is written in a few pauses, and who waits for it waits for half a pause too long.
+fn longer(pause: Duration) -> Duration {
+    (pause * 5 / 4).min(PAUSE.1)
 }
 
 /// Returns when the file is closed. While a DataNode's word is missing the NameNode refuses.
@@ -68,7 +73,7 @@ async fn recovered(client: &Client, path: &str) -> Result<()> {
             Err(error) => return Err(error),
         }
         sleep(pause).await;
-        pause = (pause * 2).min(PAUSE.1);
+        pause = longer(pause);
     }
 }
 
