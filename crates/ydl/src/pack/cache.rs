@@ -163,7 +163,7 @@ impl Drop for Aside {
 }
 
 /// Where ydl keeps what it can make again.
-pub(super) fn root() -> Result<PathBuf, Report> {
+pub fn root() -> Result<PathBuf, Report> {
     let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
     let cache = variable(env::XDG_CACHE_HOME)
         .filter(|path| path.is_absolute())

@@ -27,7 +27,7 @@ mod same;
 mod scripts;
 
 pub use build::make;
-pub use cache::{Cache, Known};
+pub use cache::{Cache, Known, root};
 pub use layers::{Layer, Packed, pack};
 pub use plan::Plan;
 pub use same::{Same, Stamp};

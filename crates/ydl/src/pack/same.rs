@@ -6,6 +6,7 @@ use std::{
     io::{self, Read},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 /// By which a file is known to be the same still.
@@ -30,8 +31,14 @@ impl Stamp {
         }
     }
 
-    /// All of it as bytes, to be hashed.
-    pub(super) fn to_bytes(self) -> [u8; 48] {
+    /// When anything of it was last changed, since 1970. Nobody can set that.
+    pub fn changed_at(self) -> Duration {
+        let (seconds, nanos) = self.changed;
+        Duration::new(seconds.max(0) as u64, nanos as u32)
+    }
+
+    /// All of it as bytes, to be hashed or compared.
+    pub fn to_bytes(self) -> [u8; 48] {
         let parts = [
             self.bytes,
             self.modified as u64,

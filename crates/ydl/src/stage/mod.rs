@@ -4,6 +4,7 @@
 //! environment sends nothing. They are written aside and renamed: what has its name is whole.
 //!
 //! * `place`: where a user's jobs are kept.
+//! * `remembered`: what is in large files that were read before.
 //! * `source`: what is sent; directories travel as archives that are always the same for the same content.
 //! * `need`: what a job needs, here and in HDFS.
 //! * `look`: what is there already; nothing is written yet.
@@ -16,6 +17,7 @@ mod job;
 mod look;
 mod need;
 mod place;
+mod remembered;
 mod send;
 mod source;
 

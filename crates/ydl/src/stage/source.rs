@@ -1,5 +1,6 @@
 //! What is sent: a file, or a directory packed.
 
+use super::remembered::{hashes, recall, remember};
 use crate::{
     hdfs::Pieces,
     os::reason,
@@ -89,6 +90,11 @@ impl Source {
                 ..
             } => return Ok(hashed.clone()),
             Source::File { path, was, .. } => {
+                let hashes = hashes();
+                let known = hashes.as_ref().and_then(|dir| recall(dir, path, *was));
+                if let Some(known) = known {
+                    return Ok(known);
+                }
                 let mut file = Same::open(path, *was)?;
                 let mut buffer = vec![0; READ_BYTES];
                 loop {
@@ -97,6 +103,11 @@ impl Source {
                         read => hasher.see(&buffer[..read]),
                     }
                 }
+                let hashed = hasher.hashed();
+                if let Some(dir) = &hashes {
+                    remember(dir, path, *was, &hashed);
+                }
+                return Ok(hashed);
             }
         }
         Ok(hasher.hashed())
