@@ -26,9 +26,11 @@ mod version;
 
 mod cache;
 mod fact;
+mod packages;
 mod scratch;
 mod tool;
 
+mod docker;
 mod jars;
 mod java;
 mod kdc;
@@ -50,6 +52,7 @@ mod waits;
 mod watcher;
 
 pub use cluster::{Cluster, NameNode, Node, ResourceManager};
+pub use docker::Docker;
 pub use fact::{field, get, is_open, try_wait_for, wait_for};
 pub use failure::{Failure, Kind};
 pub use kdc::Kerberos;
