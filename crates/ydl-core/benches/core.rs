@@ -174,6 +174,7 @@ fn job(tasks: u32, together: bool) -> Job {
             ..Resources::default()
         },
         command: Command::Program(vec!["true".into()]),
+        environment: None,
         env: BTreeMap::new(),
         restart: Restart {
             scope: Scope::Job,

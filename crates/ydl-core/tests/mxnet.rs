@@ -119,6 +119,7 @@ fn role(name: &str) -> RoleSpec {
             ..Resources::default()
         },
         command: Command::Program(vec!["python".into(), "train.py".into()]),
+        environment: None,
         env: BTreeMap::new(),
         restart: Restart {
             scope: defaults.scope,

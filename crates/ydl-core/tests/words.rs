@@ -111,6 +111,7 @@ fn role(name: &str) -> RoleSpec {
             ..Resources::default()
         },
         command: Command::Program(vec!["true".into()]),
+        environment: None,
         env: BTreeMap::new(),
         restart: Restart {
             scope: Scope::Task,

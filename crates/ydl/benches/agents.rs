@@ -93,6 +93,7 @@ fn spec(agents: u32) -> JobSpec {
             ..Resources::default()
         },
         command: Run::Program(vec!["true".to_owned()]),
+        environment: None,
         env: Default::default(),
         restart: Restart {
             scope: RestartScope::Job,

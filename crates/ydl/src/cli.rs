@@ -124,7 +124,10 @@ pub enum Verb {
     },
     /// Be the keeper of a program
     #[command(hide = true)]
-    Keep,
+    Keep {
+        /// The agent's socket; standard input where it is not said
+        socket: Option<PathBuf>,
+    },
 }
 
 /// `ydl submit`.
@@ -165,7 +168,7 @@ pub struct Submit {
     /// Whose rendezvous the job needs: `none` or `mxnet`
     #[arg(long, help_heading = "Without a job file")]
     pub framework: Option<String>,
-    /// A virtual environment
+    /// A virtual environment, or an image as `docker://python:3.11`
     #[arg(long, value_name = "DIR", help_heading = "Without a job file")]
     pub environment: Option<String>,
     /// How many tasks

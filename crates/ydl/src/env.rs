@@ -43,6 +43,27 @@ pub const CONTAINER_ID: &str = "CONTAINER_ID";
 pub const NM_HOST: &str = "NM_HOST";
 /// The user of a container, whoever its processes belong to.
 pub const USER: &str = "USER";
+/// What a NodeManager runs a container with: `docker` or `runc`. It and those below are set in launch contexts, and seen by
+/// whoever runs in them.
+pub const RUNTIME_TYPE: &str = "YARN_CONTAINER_RUNTIME_TYPE";
+/// The image of a docker container.
+pub const DOCKER_IMAGE: &str = "YARN_CONTAINER_RUNTIME_DOCKER_IMAGE";
+/// What of the node it sees.
+pub const DOCKER_MOUNTS: &str = "YARN_CONTAINER_RUNTIME_DOCKER_MOUNTS";
+/// Its network.
+pub const DOCKER_NETWORK: &str = "YARN_CONTAINER_RUNTIME_DOCKER_CONTAINER_NETWORK";
+/// Whether it is privileged.
+pub const DOCKER_PRIVILEGED: &str = "YARN_CONTAINER_RUNTIME_DOCKER_RUN_PRIVILEGED_CONTAINER";
+/// Whether it stays for a while after its end.
+pub const DOCKER_DELAYED_REMOVAL: &str = "YARN_CONTAINER_RUNTIME_DOCKER_DELAYED_REMOVAL";
+/// Where its registry's login is.
+pub const DOCKER_CLIENT_CONFIG: &str = "YARN_CONTAINER_RUNTIME_DOCKER_CLIENT_CONFIG";
+/// Whether the image's own command runs instead of what was submitted.
+pub const DOCKER_RUN_OVERRIDE_DISABLE: &str = "YARN_CONTAINER_RUNTIME_DOCKER_RUN_OVERRIDE_DISABLE";
+/// The image of a runc container.
+pub const RUNC_IMAGE: &str = "YARN_CONTAINER_RUNTIME_RUNC_IMAGE";
+/// What of the node it sees.
+pub const RUNC_MOUNTS: &str = "YARN_CONTAINER_RUNTIME_RUNC_MOUNTS";
 
 /// Where the state of local jobs is kept: `$XDG_STATE_HOME/ydl`.
 pub const XDG_STATE_HOME: &str = "XDG_STATE_HOME";

@@ -41,7 +41,7 @@ fn start(cli: Cli) -> ExitCode {
             log();
             agent::run(dir)
         }
-        Verb::Keep => agent::keeper::run(),
+        Verb::Keep { socket } => agent::keeper::run(socket.as_deref()),
         _ => match run(cli) {
             Ok(exit) => exit.into(),
             Err(report) => {
@@ -95,6 +95,6 @@ fn run(cli: Cli) -> Result<Exit, Report> {
         Verb::Nodes(args) => commands::nodes::run(args, cli.manners),
         Verb::Queues => commands::queues::run(cli.manners),
         Verb::Completions { shell } => commands::completions::run(shell),
-        Verb::Master { .. } | Verb::Agent { .. } | Verb::Keep => Ok(Exit::BadInput),
+        Verb::Master { .. } | Verb::Agent { .. } | Verb::Keep { .. } => Ok(Exit::BadInput),
     }
 }

@@ -43,6 +43,7 @@ impl Place {
             env: BTreeMap::from([("PATH".into(), path)]),
             cwd: self.dir.path().into(),
             keeper: env!("CARGO_BIN_EXE_ydl").into(),
+            container: None,
             grace: PATIENCE,
         }
     }

@@ -69,6 +69,7 @@ fn cluster() -> Has {
         }),
         step_mib: Some(256),
         attempts_max: None,
+        runtimes: None,
     }
 }
 

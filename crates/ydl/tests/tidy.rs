@@ -16,6 +16,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         &[
             "backend",
             "cli",
+            "docker",
             "gpus",
             "hdfs",
             "jobfile",
@@ -37,16 +38,18 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("show", &["agent", "logs"]),
     ("logs", &[]),
     // The master knows agents only by what they say.
-    ("master", &["agent", "backend", "hdfs", "jobs"]),
+    ("master", &["agent", "backend", "docker", "hdfs", "jobs"]),
     ("backend", &["agent", "gpus", "hdfs", "jobs"]),
     // The agent knows nobody but the master's address.
-    ("agent", &["gpus", "hdfs", "jobs", "logs"]),
+    ("agent", &["docker", "gpus", "hdfs", "jobs", "logs"]),
     ("wire", &[]),
     // What agents measure is part of what they say.
     ("talk", &["agent"]),
     ("os", &[]),
     // Devices of this node; whoever hands them out may use it.
     ("gpus", &[]),
+    // The docker command of this machine.
+    ("docker", &[]),
     // Files in HDFS; whoever talks to a cluster may use it.
     ("hdfs", &[]),
     ("stage", &["hdfs", "jobs", "pack"]),

@@ -59,6 +59,7 @@ pub(super) fn add_roles(roles: &mut Vec<RoleSpec>) {
             ..Resources::default()
         },
         command: worker.command.clone(),
+        environment: worker.environment.clone(),
         env: worker.env.clone(),
         restart: worker.restart,
         completion: Completion::Service,

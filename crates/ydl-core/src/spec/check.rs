@@ -1,6 +1,6 @@
 //! Every complaint about a draft, with the key it is about, so that a job file can point at the line.
 
-use super::{Backoff, Command, Completion, Draft, RoleSpec};
+use super::{Backoff, Command, Completion, Draft, RoleSpec, image};
 use alloc::{
     borrow::ToOwned,
     collections::BTreeSet,
@@ -34,10 +34,10 @@ impl fmt::Display for Complaint {
     }
 }
 
-struct Complaints(Vec<Complaint>);
+pub(super) struct Complaints(Vec<Complaint>);
 
 impl Complaints {
-    fn add(&mut self, key: &str, what: String, hint: &str) {
+    pub(super) fn add(&mut self, key: &str, what: String, hint: &str) {
         let hint = (!hint.is_empty()).then(|| hint.to_owned());
         self.0.push(Complaint {
             key: key.to_owned(),
@@ -75,6 +75,7 @@ pub(super) fn complaints(draft: &Draft) -> Vec<Complaint> {
         all.add("roles", what, "lower `instances`");
     }
     files(&mut all, draft);
+    image::complaints(&mut all, draft);
     environment(&mut all, "env", draft.env.keys());
     deadlines(&mut all, draft);
     backoff(&mut all, "gang.backoff", draft.gang.backoff);

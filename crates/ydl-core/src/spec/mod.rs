@@ -4,11 +4,13 @@
 //! the rest of the crate accepts. Nobody can hold an invalid [`JobSpec`].
 
 mod check;
+mod image;
 mod place;
 mod policy;
 mod role;
 
 pub use check::{Complaint, MOST_TASKS};
+pub use image::{Image, Mount, Runtime};
 pub use place::{GpuAssignment, Keytab, MasterSpec, OnCluster, Placement};
 pub use policy::{Backoff, Blame, Completion, Deadlines, Gang, MemoryGrowth, Restart, Scope};
 pub use role::{Command, Memory, Resources, RoleSpec};
@@ -61,6 +63,8 @@ pub enum Environment {
     Pex(Packed),
     /// The same, packed: `.tar.gz`, `.tgz`, `.tar` or `.zip`, here or as `hdfs://…`.
     Archive(String),
+    /// Everything is in an image, and programs run in containers of it.
+    Image(Image),
 }
 
 /// An environment that is packed before it travels.

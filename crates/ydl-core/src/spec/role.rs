@@ -1,6 +1,6 @@
 //! One role of a job.
 
-use super::{Completion, MemoryGrowth, Placement, Restart};
+use super::{Completion, Environment, MemoryGrowth, Placement, Restart};
 use crate::id::RoleName;
 use alloc::{collections::BTreeMap, format, string::String, vec::Vec};
 use core::fmt;
@@ -17,6 +17,9 @@ pub struct RoleSpec {
     pub resources: Resources,
     /// What each task runs.
     pub command: Command,
+    /// What its programs run in, if not in the job's: an image of its own, or the bare node.
+    #[serde(default)]
+    pub environment: Option<Environment>,
     /// Variables of this role alone.
     pub env: BTreeMap<String, String>,
     /// What happens when a task fails.

@@ -369,6 +369,7 @@ fn role(words: &[&str]) -> RoleSpec {
             ..Resources::default()
         },
         command: Command::Program(vec!["true".into()]),
+        environment: None,
         env: BTreeMap::new(),
         restart: Restart {
             scope: Scope::Task,

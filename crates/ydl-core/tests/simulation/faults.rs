@@ -268,6 +268,7 @@ fn role(
             ..Resources::default()
         },
         command: Command::Program(vec!["program".into()]),
+        environment: None,
         env: BTreeMap::new(),
         restart: Restart {
             scope,

@@ -3,7 +3,10 @@
 //! YARN gives it a working directory with the job's files linked into it, which is the job's directory on this node, and
 //! credentials. What was delivered among these becomes the directory that an agent begins with anywhere.
 
-use super::setting::{self, DELIVERED, Delivered};
+use super::{
+    contained,
+    setting::{self, DELIVERED, Delivered},
+};
 use crate::{
     env,
     jobs::{
@@ -48,7 +51,8 @@ fn unpack(cwd: &Path, file: &Path, host: Option<&str>) -> Result<PathBuf, String
     let mut setting = delivered.setting;
     setting.job = cwd.to_owned();
     if let Some(host) = host {
-        setting.host = address_of(host);
+        let own = contained::own_address(host, &setting.master);
+        setting.host = own.unwrap_or_else(|| address_of(host));
     }
     let dir = JobDir::at(cwd).container(&setting.container);
     let cannot = |e: &dyn std::fmt::Display| format!("cannot prepare `{}`: {e}", dir.display());

@@ -7,11 +7,15 @@
 //! the agent's death from the end of their socket. Should the keeper itself be killed, the program
 //! dies with it by its own parent-death signal and the agent sweeps up the rest.
 //!
+//! In a container of an image it is the first process, and calls its agent at a socket that is named to it.
+//!
 //! Two threads, no runtime: this one waits for children, the other listens to the agent.
 
+use std::collections::{BTreeMap, btree_map::Entry};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -38,9 +42,9 @@ const START_MAX: Duration = Duration::from_secs(60);
 /// The program while it has not been reaped; its pid must not be signalled afterwards.
 type Running = Arc<Mutex<Option<u32>>>;
 
-/// Keeps one program, as told on standard input, which must be the agent's socket.
-pub fn run() -> ExitCode {
-    match keep() {
+/// Keeps one program, as told on the agent's socket: standard input, or the one of that name.
+pub fn run(socket: Option<&Path>) -> ExitCode {
+    match keep(socket) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // Nobody may be there to read it.
@@ -54,14 +58,20 @@ pub fn run() -> ExitCode {
     }
 }
 
-fn keep() -> io::Result<()> {
+fn keep(socket: Option<&Path>) -> io::Result<()> {
     let parent = process::parent();
     process::become_subreaper()?;
-    let mut agent = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let mut agent = match socket {
+        None => UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?),
+        Some(path) => UnixStream::connect(path)?,
+    };
     agent.set_read_timeout(Some(START_MAX))?;
     // An agent that does not read must not keep a dead program's keeper for ever.
     agent.set_write_timeout(Some(ORPHANED_MAX))?;
-    let start: Start = keeping::read(&mut agent, START_BYTES_MAX)?;
+    let mut start: Start = keeping::read(&mut agent, START_BYTES_MAX)?;
+    if start.inherit {
+        inherit(&mut start.env);
+    }
 
     let pid = match launch(&start) {
         Ok(pid) => pid,
@@ -89,10 +99,44 @@ fn keep() -> io::Result<()> {
         user_ms: used.user_ms,
         system_ms: used.system_ms,
         left,
+        memory_short: socket.is_some() && memory_was_short(),
     };
     // An agent that has died needs no report.
     let _ = keeping::write(&mut agent, &Report::Exited(exited));
     Ok(())
+}
+
+/// Puts what is around the keeper below what was said.
+fn inherit(env: &mut BTreeMap<String, String>) {
+    for (name, value) in std::env::vars_os() {
+        let (Ok(name), Ok(value)) = (name.into_string(), value.into_string()) else {
+            continue;
+        };
+        match env.entry(name) {
+            Entry::Vacant(free) => {
+                free.insert(value);
+            }
+            // Both have modules to be found.
+            Entry::Occupied(mut said) if said.key() == "PYTHONPATH" && !value.is_empty() => {
+                let both = format!("{}:{value}", said.get());
+                said.insert(both);
+            }
+            Entry::Occupied(_) => {}
+        }
+    }
+}
+
+/// Whether the kernel has ended a process here because the container had no memory left.
+fn memory_was_short() -> bool {
+    let files = [
+        "/sys/fs/cgroup/memory.events",
+        "/sys/fs/cgroup/memory/memory.oom_control",
+    ];
+    files.iter().any(|file| {
+        let text = std::fs::read_to_string(file).unwrap_or_default();
+        let kills = text.lines().find_map(|line| line.strip_prefix("oom_kill "));
+        kills.is_some_and(|count| count.trim().parse().is_ok_and(|count: u64| count > 0))
+    })
 }
 
 fn launch(start: &Start) -> Result<u32, Refusal> {

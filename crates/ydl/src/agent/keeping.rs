@@ -23,6 +23,9 @@ pub struct Start {
     /// All of it: nothing is inherited.
     pub env: BTreeMap<String, String>,
     pub cwd: String,
+    /// Whether what the keeper finds around itself comes below that: in a container it is what the image has set.
+    #[serde(default)]
+    pub inherit: bool,
 }
 
 /// Later frames to the keeper.
@@ -55,6 +58,9 @@ pub struct Exited {
     pub system_ms: u64,
     /// Processes that did not even die of SIGKILL in time.
     pub left: usize,
+    /// The kernel has ended a process of its container for want of memory.
+    #[serde(default)]
+    pub memory_short: bool,
 }
 
 /// One message with its length before it, ready to be written.

@@ -81,6 +81,8 @@ pub(super) struct Agent {
     /// It ends because it has not heard from its master: how its program ends is its own doing, and no news.
     cut_off: bool,
     devices: Devices,
+    /// Why no program of the job can run here.
+    unfit: Option<String>,
     meter: Meter,
     usage: Option<Usage>,
 }

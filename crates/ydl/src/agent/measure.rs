@@ -38,6 +38,8 @@ pub struct GpuUsage {
 #[derive(Debug)]
 pub struct Meter {
     root: u32,
+    /// A process whose tree belongs to it though it is not below the first: the keeper in a container.
+    outside: Option<u32>,
     gpus: Vec<String>,
     peak_bytes: u64,
     cpu_millis: u64,
@@ -53,6 +55,7 @@ impl Meter {
         let gpus = devices(visible_devices.unwrap_or_default());
         Meter {
             root,
+            outside: None,
             gpus,
             peak_bytes: 0,
             cpu_millis: 0,
@@ -66,6 +69,11 @@ impl Meter {
         self.peak_bytes = 0;
     }
 
+    /// What the program has beside the processes below this one.
+    pub fn outside(&mut self, process: Option<u32>) {
+        self.outside = process;
+    }
+
     /// The most memory that was seen since the program began.
     pub fn peak_bytes(&self) -> u64 {
         self.peak_bytes
@@ -73,7 +81,12 @@ impl Meter {
 
     /// One look at each of its processes; cheap enough for once a second.
     pub fn sample(&mut self) -> io::Result<Usage> {
-        let sum = Tree::below(self.root)?.sum(self.root);
+        let mut sum = Tree::below(self.root)?.sum(self.root);
+        if let Some(outside) = self.outside {
+            let beside = Tree::below(outside)?.sum(outside);
+            sum.rss_bytes += beside.rss_bytes;
+            sum.cpu_ticks += beside.cpu_ticks;
+        }
         let now = Instant::now();
         let millis = sum.cpu_ticks.saturating_mul(1000) / rustix::param::clock_ticks_per_second();
         // A child's time is missing for the moment between its end and its reaping.

@@ -1,10 +1,12 @@
 //! The agent: what runs in every container, and the hands that run a program there.
 
 mod carry;
+mod contained;
 mod container;
 mod devices;
 pub mod environment;
 pub mod exec;
+mod inside;
 pub mod keeper;
 pub mod keeping;
 mod life;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::process::Stdio;
 use std::time::Duration;
@@ -17,29 +17,33 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::exec::Refusal;
+use super::inside::{self, Inside};
 use super::keeping::{self, Exited, Report, START_BYTES_MAX, Start, WORD_BYTES_MAX, Word};
 use super::output::{Capture, CaptureView, Captured, OutputSpec};
+use crate::docker::Container;
 use crate::os::process::{Signal, become_subreaper};
 use crate::os::{children, reason, spawn};
 
 /// How long the keeper may take to start the program, whose file may lie on a slow network.
-const START_MAX: Duration = Duration::from_secs(60);
+pub(super) const START_MAX: Duration = Duration::from_secs(60);
 /// How long after a kill the keeper may take to say that all is over; then it is killed itself.
 const KILL_MAX: Duration = Duration::from_secs(15);
 /// How long the keeper may take to leave after its last word.
 const LEAVE_MAX: Duration = Duration::from_secs(5);
 /// How long to wait for the rest of the output when nobody is left who could write to it.
-const OUTPUT_MAX: Duration = Duration::from_secs(5);
+pub(super) const OUTPUT_MAX: Duration = Duration::from_secs(5);
 
 /// What to run.
 #[derive(Clone, Debug)]
 pub struct ProgramSpec {
     pub argv: Vec<String>,
-    /// The whole environment: nothing is inherited.
+    /// The whole environment: nothing is inherited, but in a container what its image has set.
     pub env: BTreeMap<String, String>,
     pub cwd: PathBuf,
     /// This very binary.
     pub keeper: PathBuf,
+    /// The container it runs in; without one it runs here.
+    pub container: Option<Container>,
     /// Between SIGTERM and SIGKILL.
     pub grace: Duration,
 }
@@ -57,6 +61,9 @@ pub struct Exit {
     pub dropped_bytes: u64,
     /// Somebody killed the keeper, so how the program itself ended is unknown: it was killed.
     pub keeper_lost: bool,
+    /// The kernel ended a process of its container, because the container had no memory left.
+    #[serde(default)]
+    pub memory_short: bool,
 }
 
 /// Why there is no program.
@@ -98,6 +105,7 @@ impl std::error::Error for StartError {}
 #[derive(Debug)]
 pub struct Program {
     pid: u32,
+    outside: Option<u32>,
     grace: Duration,
     words: mpsc::Sender<Word>,
     exit: watch::Receiver<Option<Exit>>,
@@ -119,28 +127,23 @@ impl Program {
                     hint: None,
                 })
             })?,
+            inherit: spec.container.is_some(),
         };
         // Before anything is started: it is too late for orphans that have gone elsewhere.
         become_subreaper().map_err(broken("prepare"))?;
         let (capture, stdout, stderr) = Capture::start(output).map_err(broken("prepare"))?;
-        let (socket, theirs) = UnixStream::pair().map_err(broken("prepare"))?;
-        let theirs = theirs.into_std().and_then(|theirs| {
-            theirs.set_nonblocking(false)?;
-            Ok(std::os::fd::OwnedFd::from(theirs))
-        });
-        let mut command = Command::new(&spec.keeper);
-        command
-            .arg("keep")
-            .env_clear()
-            .stdin(Stdio::from(theirs.map_err(broken("prepare"))?))
-            .stdout(stdout)
-            .stderr(stderr);
-        // A signal to the agent's group must not take the keeper, which has to clean up after it.
-        spawn::own_session(command.as_std_mut());
-        let mut keeper = children::spawn(&mut command).map_err(broken("start"))?;
-        // It holds the other ends of socket and pipes, which must close when the keeper does.
-        drop(command);
-
+        let (begun, capture) = match &spec.container {
+            Some(container) => inside::start(container, capture, stdout, stderr).await?,
+            None => {
+                let begun = here(&spec.keeper, stdout, stderr);
+                (begun.map_err(|(what, error)| broken(what)(error))?, capture)
+            }
+        };
+        let Inside {
+            socket,
+            command: mut keeper,
+            pid: outside,
+        } = begun;
         let (mut ears, mut mouth) = socket.into_split();
         let exchange = async {
             mouth
@@ -170,6 +173,7 @@ impl Program {
             mouth,
             told,
             capture,
+            container: spec.container,
         };
         tokio::spawn(async move {
             let exit = tender.tend().await;
@@ -178,6 +182,7 @@ impl Program {
         });
         Ok(Program {
             pid,
+            outside,
             grace: spec.grace,
             words,
             exit,
@@ -185,8 +190,14 @@ impl Program {
         })
     }
 
+    /// Its process; in a container, as it is called there.
     pub fn pid(&self) -> u32 {
         self.pid
+    }
+
+    /// The keeper's process where it is not below this one: in a container, seen from outside.
+    pub fn outside(&self) -> Option<u32> {
+        self.outside
     }
 
     /// How the program ended; the same each time it is asked. May be dropped and asked again.
@@ -242,15 +253,23 @@ struct Tender {
     mouth: OwnedWriteHalf,
     told: mpsc::Receiver<Word>,
     capture: Capture,
+    container: Option<Container>,
 }
 
 impl Tender {
     async fn tend(mut self) -> Exit {
         let ended = self.listen().await;
         // Not before it has left are the pipes closed. It may have been killed, or hang.
-        if timeout(LEAVE_MAX, self.keeper.wait()).await.is_err() {
+        let left = timeout(LEAVE_MAX, self.keeper.wait()).await;
+        if left.is_err() {
             let _ = self.keeper.start_kill();
             let _ = timeout(LEAVE_MAX, self.keeper.wait()).await;
+        }
+        // The engine removes what has ended in order.
+        if let Some(container) = &self.container
+            && (ended.is_err() || !left.is_ok_and(|left| left.is_ok_and(|status| status.success())))
+        {
+            container.remove().await;
         }
         let exit = match ended {
             Ok(exited) => {
@@ -262,6 +281,7 @@ impl Tender {
                     signal: exited.signal,
                     peak_memory_bytes: exited.peak_rss_bytes,
                     cpu_ms: exited.user_ms + exited.system_ms,
+                    memory_short: exited.memory_short,
                     ..Exit::default()
                 }
             }
@@ -284,6 +304,7 @@ impl Tender {
         let mut report = pin!(read_report(&mut self.ears));
         let mut deadline: Option<Instant> = None;
         let mut owned = true;
+        let contained = self.container.is_some();
         loop {
             tokio::select! {
                 report = &mut report => return match report? {
@@ -309,6 +330,10 @@ impl Tender {
                         let _ = self.mouth.shutdown().await;
                     }
                 },
+                // A docker command that is killed takes the output with it. What its keeper has said was said before.
+                _ = self.keeper.wait(), if contained && deadline.is_none() => {
+                    deadline = Some(Instant::now() + LEAVE_MAX);
+                }
                 () = until(deadline) => {
                     let _ = self.keeper.start_kill();
                     return Err(io::ErrorKind::TimedOut.into());
@@ -316,6 +341,37 @@ impl Tender {
             }
         }
     }
+}
+
+/// Starts the keeper of a program that runs here.
+fn here(
+    keeper: &Path,
+    stdout: io::PipeWriter,
+    stderr: io::PipeWriter,
+) -> Result<Inside, (&'static str, io::Error)> {
+    let prepare = |error| ("prepare", error);
+    let (socket, theirs) = UnixStream::pair().map_err(prepare)?;
+    let theirs = theirs.into_std().and_then(|theirs| {
+        theirs.set_nonblocking(false)?;
+        Ok(std::os::fd::OwnedFd::from(theirs))
+    });
+    let mut command = Command::new(keeper);
+    command
+        .arg("keep")
+        .env_clear()
+        .stdin(Stdio::from(theirs.map_err(prepare)?))
+        .stdout(stdout)
+        .stderr(stderr);
+    // A signal to the agent's group must not take the keeper, which has to clean up after it.
+    spawn::own_session(command.as_std_mut());
+    // The command goes with this function: it holds the other ends of socket and pipes, which must close when the keeper
+    // does.
+    let command = children::spawn(&mut command).map_err(|error| ("start", error))?;
+    Ok(Inside {
+        socket,
+        command,
+        pid: None,
+    })
 }
 
 async fn until(deadline: Option<Instant>) {

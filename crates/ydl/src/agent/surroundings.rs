@@ -8,7 +8,8 @@ use super::{
     setting::{PROGRAM_CREDENTIALS, PROGRAM_TOKEN, Setting},
 };
 use crate::{
-    env,
+    docker::{self, Container, Engine},
+    env, gpus,
     jobs::{JobDir, Place, Submitted},
 };
 use std::{
@@ -17,7 +18,10 @@ use std::{
     path::{Path, PathBuf},
     time::Duration,
 };
-use ydl_core::{Run, TaskId, spec::Environment};
+use ydl_core::{
+    Run, TaskId,
+    spec::{Environment, Image, RoleSpec},
+};
 
 /// Linux takes no variable longer than 128 KiB; a larger cluster travels in a file alone.
 const CLUSTER_BYTES_MAX: usize = 100 << 10;
@@ -64,6 +68,7 @@ impl Surroundings {
         self.link_files(spec)
             .map_err(|e| format!("cannot lay out the job's files: {e}"))?;
         let set_up = spec.framework.set_up(&run.cluster, &run.task, run.attempt);
+        let container = self.container(submitted, setting, role, run)?;
         let mut env = self.variables(setting, submitted, run)?;
         let devices = devices.variables.iter();
         env.extend(devices.map(|(name, value)| ((*name).to_owned(), value.clone())));
@@ -76,7 +81,8 @@ impl Surroundings {
             argv,
             env,
             cwd: self.work(),
-            keeper: std::env::current_exe().map_err(|e| format!("cannot find ydl itself: {e}"))?,
+            keeper: this_program()?,
+            container,
             grace: Duration::from_millis(spec.deadlines.grace.0),
         };
         let dir = self.job.attempt_logs(&run.task, run.attempt);
@@ -99,12 +105,18 @@ impl Surroundings {
         let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         };
-        let ours = |name: &str| name.starts_with("YDL_");
+        // In a container the program finds what its image has set, and of this node's variables those about its GPUs.
+        let contained = local_image(submitted, run).is_some();
+        let gpus = gpus::variables(&[]).map(|(name, _)| name);
+        let theirs = |name: &str| match contained {
+            true => gpus.contains(&name),
+            false => !name.starts_with("YDL_"),
+        };
         let inherited = std::env::vars_os()
             .filter_map(text)
-            .filter(|(name, _)| !ours(name));
+            .filter(|(name, _)| theirs(name));
         let mut all: BTreeMap<_, _> = inherited.collect();
-        if let Some(activation) = self.environment(submitted)? {
+        if let Some(activation) = self.environment(submitted, &run.task)? {
             activation.apply(&mut all);
         }
         // The job's own code can be imported from wherever a program starts.
@@ -162,10 +174,15 @@ impl Surroundings {
     }
 
     /// What `python` means to the program.
-    fn environment(&self, submitted: &Submitted) -> Result<Option<Activation>, String> {
+    fn environment(
+        &self,
+        submitted: &Submitted,
+        task: &TaskId,
+    ) -> Result<Option<Activation>, String> {
         let brought = self.job.path().join("environment");
-        let activation = match (&submitted.spec.environment, &submitted.place) {
-            (Environment::System, _) => return Ok(None),
+        let environment = submitted.spec.environment_of(&task.role);
+        let activation = match (environment, &submitted.place) {
+            (Environment::System | Environment::Image(_), _) => return Ok(None),
             // Where it was made it is used as it is.
             (
                 Environment::Directory(from)
@@ -180,6 +197,31 @@ impl Surroundings {
             ) => compose(&brought, &self.dir.join("venv"))?,
         };
         Ok(Some(activation))
+    }
+
+    /// The container that the program is run in here; on a cluster the agent is in it already.
+    fn container(
+        &self,
+        submitted: &Submitted,
+        setting: &Setting,
+        role: &RoleSpec,
+        run: &Run,
+    ) -> Result<Option<Container>, String> {
+        let Some(image) = local_image(submitted, run) else {
+            return Ok(None);
+        };
+        let engine = Engine::find().ok_or("there is no `docker` command any more")?;
+        Ok(Some(Container {
+            engine,
+            name: docker::name(&submitted.id, setting.container.as_str(), run.round),
+            job: submitted.id.clone(),
+            job_dir: self.job.path().to_owned(),
+            dir: self.dir.clone(),
+            binary: this_program()?,
+            image: image.clone(),
+            memory_mib: role.resources.memory_mib,
+            gpus: role.resources.gpus > 0,
+        }))
     }
 
     /// A link to each of the job's files: all tasks share one copy, taken at submit.
@@ -230,6 +272,18 @@ impl Surroundings {
     pub(super) fn logs(&self, task: &TaskId, attempt: u32) -> PathBuf {
         self.job.attempt_logs(task, attempt)
     }
+}
+
+/// The image of a task on this machine.
+fn local_image<'a>(submitted: &'a Submitted, run: &Run) -> Option<&'a Image> {
+    match submitted.place {
+        Place::Local(_) => submitted.spec.image_of(&run.task.role),
+        Place::Yarn(_) => None,
+    }
+}
+
+fn this_program() -> Result<PathBuf, String> {
+    std::env::current_exe().map_err(|e| format!("cannot find ydl itself: {e}"))
 }
 
 /// Where an output goes.

@@ -6,6 +6,7 @@ use super::{
     reach,
 };
 use crate::{
+    backend::yarn::remedy,
     cli::Manners,
     jobs::{Ended, Known},
     report::{Exit, Report},
@@ -13,7 +14,10 @@ use crate::{
     talk::Viewed,
 };
 use std::{collections::BTreeMap, io};
-use ydl_core::{Cause, Ending, Outcome, RoleName, TaskId, spec::Memory};
+use ydl_core::{
+    Cause, Ending, Outcome, RoleName, TaskId,
+    spec::{Image, Memory},
+};
 
 /// What ends a task above its memory limit.
 const SIGKILL: i32 = 9;
@@ -232,12 +236,25 @@ fn tell_cause(job: &Known, cause: &Cause) {
             )
         }
         (Ending::Unready { .. }, _) => "look at `ports` and at what the role asks for".to_owned(),
+        (Ending::NodeFault { why }, _) => match job.submitted.spec.image_of(&task.role) {
+            Some(image) => remedy(why).map_or_else(|| nodes_for(image), str::to_owned),
+            None => format!("`ydl logs {id} {task}` shows all it printed"),
+        },
         (Ending::Unsaved { .. }, _) => {
             "look at `outputs`; what the task wrote is still there".to_owned()
         }
         _ => format!("`ydl logs {id} {task}` shows all it printed"),
     };
     show::tell(format!("\nhint: {hint}\n"));
+}
+
+/// What nodes need that are to run an image. One that does not allow it mostly says nothing.
+fn nodes_for(image: &Image) -> String {
+    let runtime = image.runtime;
+    format!(
+        "nodes run images with {runtime} only if `{runtime}` is in their `yarn.nodemanager.runtime.linux.allowed-runtimes`; \
+         an administrator knows, and has their logs"
+    )
 }
 
 /// Whether a limit is larger than the container, as it is of virtual memory alone. Containers that grow are as large as

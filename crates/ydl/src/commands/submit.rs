@@ -13,6 +13,7 @@ use super::{
 use crate::{
     backend::local::{Misfit, complaint},
     cli::{self, Manners},
+    docker,
     jobfile::{self, Flags, Source, Wrongs},
     jobs::{self, JobDir, Known, Offer, Submitted},
     mirror::named_directory,
@@ -170,6 +171,7 @@ async fn begin(
     if let Some(misfit) = complaint(&spec, &offer) {
         return Err(refuse_size(misfit, args.offer.is_some()));
     }
+    docker::check(&spec, args.dry_run, &|said| show::tell(said)).await?;
     if args.dry_run {
         show::tell("the job could run on this machine; nothing was started");
         return Ok(Exit::Success);

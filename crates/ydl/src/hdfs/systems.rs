@@ -20,11 +20,12 @@ pub fn file_systems(spec: &JobSpec, staging: &str) -> Vec<String> {
     spec.outputs.iter().for_each(|output| add(&output.to));
     match &spec.environment {
         Environment::Archive(url) => add(url),
-        // They are on the submitter's machine.
+        // They are on the submitter's machine, or fetched by the nodes as themselves.
         Environment::System
         | Environment::Directory(_)
         | Environment::Requirements(_)
-        | Environment::Pex(_) => {}
+        | Environment::Pex(_)
+        | Environment::Image(_) => {}
     }
     all.into_iter().collect()
 }

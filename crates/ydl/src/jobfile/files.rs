@@ -2,6 +2,7 @@
 
 use super::{
     fields::{Map, Reader, choice, truth},
+    image,
     tree::{Node, Value},
     units::Refusal,
 };
@@ -35,10 +36,15 @@ impl Reader {
             return read.unwrap_or(Environment::System);
         };
         let map = self.map(node, "environment", "environment");
+        if let Some(image) = self.image(node, &map) {
+            return image;
+        }
         let Some(path) = map.find("path") else {
-            if !self.told.contains(&map.key("path")) {
-                let what = "there is no `path`";
-                self.refuse(&node.at, "environment", what, "say what it is made of");
+            if !self.told.iter().any(|key| key.starts_with("environment.")) {
+                let what = "there is no `path`, and no image";
+                let hint =
+                    "say what it is made of, or which image it is: `{docker: registry/image:tag}`";
+                self.refuse(&node.at, "environment", what, hint);
             }
             return Environment::System;
         };
@@ -54,7 +60,10 @@ impl Reader {
                 ),
                 Some(interpreter),
             ) => from.interpreter = interpreter,
-            (Some(Environment::System | Environment::Archive(_)), Some(_)) => {
+            (
+                Some(Environment::System | Environment::Archive(_) | Environment::Image(_)),
+                Some(_),
+            ) => {
                 let what = "only of an environment that is packed the interpreter can be chosen";
                 self.refuse(&node.at, &map.key("interpreter"), what, "leave it out");
             }
@@ -242,7 +251,7 @@ pub fn named_environment(text: &str, interpreter: &str) -> Result<Environment, R
             from.interpreter = interpreter;
             Ok(found)
         }
-        Environment::System | Environment::Archive(_) => Err((
+        Environment::System | Environment::Archive(_) | Environment::Image(_) => Err((
             format!("`{text}` is nothing that can be packed"),
             "name a virtual environment, a `requirements.txt`, a `pyproject.toml` or a `.pex`"
                 .into(),
@@ -257,6 +266,9 @@ fn environment(text: &str, base: &str, cluster: bool) -> Result<Environment, Ref
         interpreter: Interpreter::Auto,
     };
     let file = |text: &str| source_of(text, base, cluster).map(packed);
+    if let Some(image) = image::named(text, cluster) {
+        return image;
+    }
     match text {
         "system" => Ok(Environment::System),
         _ if is_url(text) || is_archive(text) => archive(text, base, cluster),

@@ -14,6 +14,7 @@ mod reference;
 mod cluster;
 mod fields;
 mod files;
+mod image;
 mod load;
 mod overrides;
 mod read;

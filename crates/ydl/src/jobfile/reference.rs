@@ -49,6 +49,7 @@ pub fn page() -> String {
     );
     section(&mut page, "## A role: `roles.NAME`", "roles.*.");
     for name in [
+        "environment",
         "restart",
         "gang",
         "deadlines",

@@ -166,6 +166,7 @@ impl Reader {
             instances: self.value(&map, "instances", instances).unwrap_or(1),
             resources: self.resources(&map),
             command: self.command(&map),
+            environment: self.role_environment(&map),
             env: self.env(&map),
             restart: self.restart(&map).or(fallback).complete(defaults.scope),
             completion: self

@@ -9,8 +9,8 @@ use std::{collections::BTreeMap, fmt::Write};
 use ydl_core::{
     JobSpec, Span,
     spec::{
-        Backoff, Command, Environment, GpuAssignment, Interpreter, OnCluster, Packed, Placement,
-        RoleSpec,
+        Backoff, Command, Environment, GpuAssignment, Image, Interpreter, Mount, OnCluster, Packed,
+        Placement, RoleSpec,
     },
 };
 
@@ -19,17 +19,7 @@ pub fn show(spec: &JobSpec) -> String {
     let mut page = Page::default();
     page.line(0, "name", &text(&spec.name));
     page.line(0, "framework", &spec.framework.to_string());
-    page.line(
-        0,
-        "environment",
-        &match &spec.environment {
-            Environment::System => "system".to_string(),
-            Environment::Archive(path) => text(path),
-            Environment::Directory(from)
-            | Environment::Requirements(from)
-            | Environment::Pex(from) => packed(from),
-        },
-    );
+    page.line(0, "environment", &environment(&spec.environment));
     if !spec.files.is_empty() {
         page.open(0, "files");
         for file in &spec.files {
@@ -131,6 +121,9 @@ impl Page {
             Command::Program(words) => self.line(2, "run", &list(words)),
             Command::Shell(script) => self.line(2, "shell", &text(script)),
         }
+        if let Some(own) = &role.environment {
+            self.line(2, "environment", &environment(own));
+        }
         self.texts(2, "env", &role.env);
         self.open(2, "restart");
         self.line(3, "scope", word(&SCOPES, role.restart.scope));
@@ -211,6 +204,32 @@ impl Page {
             self.line(depth, key, &list(words));
         }
     }
+}
+
+fn environment(environment: &Environment) -> String {
+    match environment {
+        Environment::System => "system".to_string(),
+        Environment::Archive(path) => text(path),
+        Environment::Directory(from) | Environment::Requirements(from) | Environment::Pex(from) => {
+            packed(from)
+        }
+        Environment::Image(image) => self::image(image),
+    }
+}
+
+fn image(image: &Image) -> String {
+    let mut all = vec![format!("{}: {}", image.runtime, text(&image.name))];
+    if !image.mounts.is_empty() {
+        let mounts: Vec<_> = image.mounts.iter().map(Mount::to_string).collect();
+        all.push(format!("mounts: {}", list(&mounts)));
+    }
+    let texts = [("network", &image.network), ("login", &image.login)];
+    let texts = texts.map(|(key, value)| Some(format!("{key}: {}", text(value.as_ref()?))));
+    all.extend(texts.into_iter().flatten());
+    let truths = [("privileged", image.privileged), ("keep", image.keep)];
+    let truths = truths.iter().filter(|(_, said)| *said);
+    all.extend(truths.map(|(key, _)| format!("{key}: true")));
+    format!("{{{}}}", all.join(", "))
 }
 
 fn packed(from: &Packed) -> String {

@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{
     backend::local::{HOST_IP, Local},
+    docker,
     jobs::{JobDir, MasterPlace, Place, Submitted, write_json},
     os::process::{Identity, become_subreaper},
     report::Report,
@@ -113,6 +114,7 @@ async fn live(dir: JobDir) -> Result<Outcome, Report> {
     let (letters, inbox) = inbox();
     let ending = tokio::spawn(signals.end(letters.clone()));
     let watching = tokio::spawn(watch(dir.clone(), letters.clone()));
+    let images = submitted.spec.images().next().is_some();
     let past = Past::none(submitted.spec, Some(events));
     let master = Master::new(past, dir, backend, Some(journal));
     let (over, ended) = oneshot::channel::<()>();
@@ -128,6 +130,9 @@ async fn live(dir: JobDir) -> Result<Outcome, Report> {
             return Err(Report::trouble(format!("the master's doors are broken: {why}")));
         }
     };
+    if images {
+        docker::clean(&submitted.id).await;
+    }
     ending.abort();
     watching.abort();
     drop(over);

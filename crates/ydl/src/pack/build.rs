@@ -50,7 +50,10 @@ pub fn make(environment: &Environment, tell: &dyn Fn(String)) -> Result<Environm
     let (from, path) = match environment {
         Environment::Requirements(from) => (from, requirements(Path::new(&from.path), tell)?),
         Environment::Pex(from) => (from, pex::make(Path::new(&from.path), tell)?),
-        Environment::System | Environment::Directory(_) | Environment::Archive(_) => {
+        Environment::System
+        | Environment::Directory(_)
+        | Environment::Archive(_)
+        | Environment::Image(_) => {
             return Ok(environment.clone());
         }
     };

@@ -68,7 +68,8 @@ pub fn pack(environment: &Environment, cache: &Cache) -> Result<Packed, Report> 
         Environment::Requirements(_)
         | Environment::Pex(_)
         | Environment::System
-        | Environment::Archive(_) => Err(Report::bad_input("there is no environment to be packed")),
+        | Environment::Archive(_)
+        | Environment::Image(_) => Err(Report::bad_input("there is no environment to be packed")),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{
     has::{Amount, Constraints, Has, Node, Queue},
-    queue, room, sizes,
+    images, queue, room, sizes,
 };
 use std::{collections::BTreeMap, fmt};
 use ydl_core::{
@@ -108,6 +108,7 @@ pub fn check(spec: &JobSpec, has: &Has) -> Findings {
         queue::labels(&wants, queue, has, &mut found);
     }
     constraints(spec, has, &mut found);
+    images::check(spec, has, &mut found);
     sizes::kinds(&wants, has, &mut found);
     // What a label or a kind does not exist for has no place to be counted in.
     let wants: Vec<_> = wants

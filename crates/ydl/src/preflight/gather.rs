@@ -13,6 +13,9 @@ use yarn_native::{
 /// The key of that limit which every version has.
 const ATTEMPTS: &str = "yarn.resourcemanager.am.max-attempts";
 
+/// What NodeManagers may run containers with.
+const RUNTIMES: &str = "yarn.nodemanager.runtime.linux.allowed-runtimes";
+
 /// Everything a check needs but the largest container, which a ResourceManager tells only with an application's id.
 /// Nothing of the cluster is changed by it.
 pub async fn gather(
@@ -67,6 +70,7 @@ pub async fn gather(
         },
         largest: None,
         attempts_max: attempts_max(config),
+        runtimes: runtimes(config),
         step_mib: stated(config, "yarn.scheduler.minimum-allocation-mb")
             .then(|| config.memory_mib_min().ok())
             .flatten(),
@@ -94,6 +98,21 @@ fn attempts_max(config: &Config) -> Option<u32> {
     let keys = ["yarn.resourcemanager.am.global.max-attempts", ATTEMPTS];
     let key = keys.into_iter().find(|key| stated(config, key))?;
     config.value(key).ok()??.text.trim().parse().ok()
+}
+
+/// With what NodeManagers run containers; without a word about it, as plain processes.
+fn runtimes(config: &Config) -> Option<Vec<String>> {
+    if !stated(config, RUNTIMES) {
+        return None;
+    }
+    let text = config.value(RUNTIMES).ok()??.text;
+    let words = text.split(',').map(str::trim);
+    Some(
+        words
+            .filter(|word| !word.is_empty())
+            .map(str::to_owned)
+            .collect(),
+    )
 }
 
 fn constraints(config: &Config) -> Constraints {

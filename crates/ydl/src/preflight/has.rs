@@ -27,6 +27,8 @@ pub struct Has {
     pub step_mib: Option<u64>,
     /// How often a master is started at most, if the configuration here is the ResourceManager's.
     pub attempts_max: Option<u32>,
+    /// With what its nodes run containers, if the configuration here is theirs.
+    pub runtimes: Option<Vec<String>>,
 }
 
 /// Whether a cluster places tasks by constraints.

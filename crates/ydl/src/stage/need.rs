@@ -48,7 +48,7 @@ pub(super) fn needs(spec: &JobSpec, binary: &Path) -> Result<(Vec<Need>, Vec<Str
             let purpose = Purpose::Environment(ENVIRONMENT.to_owned());
             needs.push(Need::new(purpose, Path::new(path), true)?);
         }
-        Environment::System | Environment::Archive(_) => {}
+        Environment::System | Environment::Archive(_) | Environment::Image(_) => {}
         Environment::Directory(_) | Environment::Requirements(_) | Environment::Pex(_) => {
             let packed = pack::pack(&spec.environment, &Cache::of_user()?)?;
             for layer in &packed.layers {
@@ -107,7 +107,8 @@ pub(super) async fn remote(
         Environment::System
         | Environment::Directory(_)
         | Environment::Requirements(_)
-        | Environment::Pex(_) => None,
+        | Environment::Pex(_)
+        | Environment::Image(_) => None,
     };
     let purpose = Purpose::Environment(ENVIRONMENT.to_owned());
     let environment = environment.map(|path| (purpose, path, true));

@@ -111,6 +111,7 @@ fn job_spec(plan: &Plan) -> JobSpec {
         instances: 1,
         resources: small(),
         command: Command::Program(vec!["true".to_owned()]),
+        environment: None,
         env: BTreeMap::new(),
         restart: Restart {
             scope: Scope::Task,

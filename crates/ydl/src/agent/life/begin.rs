@@ -4,6 +4,7 @@ use super::{Agent, reach::Reach, tokens::Tokens, wishes::Turns};
 use crate::{
     agent::{
         carry::Carrier,
+        contained,
         devices::Devices,
         measure::Meter,
         setting::{self, Setting},
@@ -44,11 +45,13 @@ impl Agent {
             carrier = Some(started);
         }
         let devices = Devices::find(setting.gpus).await;
+        let unfit = staging.as_ref().and_then(|_| contained::ignored_image());
         Ok(Agent {
             tokens: Tokens::new(&dir),
             surroundings: Surroundings::new(dir, job),
             meter: Meter::new(std::process::id(), devices.visible().as_deref()),
             devices,
+            unfit,
             setting,
             submitted,
             reach,

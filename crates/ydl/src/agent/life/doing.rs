@@ -72,6 +72,12 @@ impl Agent {
             tracing::warn!("{note}");
             stderr_tail = format!("{stderr_tail}\n{note}");
         }
+        self.meter.outside(None);
+        if exit.memory_short {
+            let note =
+                "ydl: the container had no memory left, and the system has ended a process of it";
+            stderr_tail = format!("{stderr_tail}\n{note}");
+        }
         let mib = (exit.peak_memory_bytes.max(self.meter.peak_bytes()) >> 20).max(1);
         let exit = Exit {
             code: exit.code,
@@ -165,6 +171,7 @@ impl Agent {
         };
         match started {
             Ok(program) => {
+                self.meter.outside(program.outside());
                 let round = doing.round;
                 self.running = Some(Running {
                     program,

@@ -30,7 +30,7 @@ impl Agent {
             .as_ref()
             .is_some_and(|old| old.ports == ready.ports && old.slot == slot);
         let report = match (
-            self.devices.short.clone(),
+            self.unfit.clone().or_else(|| self.devices.short.clone()),
             self.take_ports(&ready.ports, slot, held),
         ) {
             (None, Ok(endpoint)) => AgentReport::Ready { round, endpoint },

@@ -1,5 +1,6 @@
 //! How YARN's words about the end of a container become the core's.
 
+use super::runtime;
 use yarn_native::types::ExitStatus;
 use ydl_core::ContainerEnd;
 
@@ -8,12 +9,23 @@ const WORDS_MAX: usize = 500;
 /// What a shell says of a program that it finds and cannot execute, or does not find.
 const NOT_EXECUTABLE: i32 = 126;
 const NOT_FOUND: i32 = 127;
+/// What the system's loader says of a program that lacks something.
+const LOADER: i32 = 1;
 /// A NodeManager that was started again does not know how the container ended.
 const FORGOTTEN: i32 = 154;
 
 /// How a container ended that had so much memory.
 pub(super) fn end_of(exit: ExitStatus, words: &str, memory_mib: u64) -> ContainerEnd {
+    // An image that a node does not run ends with whatever number its helper found fit.
+    if exit != ExitStatus::Exited(0)
+        && let Some(why) = runtime::refusal(words)
+    {
+        return ContainerEnd::NodeFault { why };
+    }
     match exit {
+        ExitStatus::Exited(LOADER) if words.contains("version `GLIBC") => ContainerEnd::NodeFault {
+            why: cannot_execute(exit, words),
+        },
         ExitStatus::Exited(NOT_EXECUTABLE | NOT_FOUND) => ContainerEnd::NodeFault {
             why: cannot_execute(exit, words),
         },
@@ -98,6 +110,11 @@ fn without_time(line: &str) -> &str {
         is_time.then_some(words)
     });
     timed.unwrap_or(line)
+}
+
+/// A line of YARN's words without their time.
+pub(super) fn bare(line: &str) -> String {
+    short(without_time(line).trim())
 }
 
 /// As much of a line as anybody reads.

@@ -1,6 +1,6 @@
 //! Starting agents: many at once, one call a node, each within its time.
 
-use super::{News, ends, setting::YarnSetting};
+use super::{News, ends, runtime::Runtimes, setting::YarnSetting};
 use crate::{
     agent::setting::{DELIVERED, Delivered, FindGpus, Setting},
     hdfs::Fresh,
@@ -27,7 +27,7 @@ use yarn_native::{
     node::{self, NodeError, Nodes, RefusalKind},
     types::{Access, Container, ContainerId, LaunchContext, NodeId},
 };
-use ydl_core::Event;
+use ydl_core::{Event, RoleName};
 
 /// What a container runs. `<LOG_DIR>` is put in by its node. Of a container that fails, nodes tell the end of the file
 /// whose name has `stderr` in it.
@@ -43,6 +43,8 @@ const PAUSE: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub(super) struct Start {
     pub(super) container: Container,
+    /// The role of its task.
+    pub(super) role: RoleName,
     /// GPUs of its task.
     pub(super) gpus: FindGpus,
 }
@@ -52,6 +54,7 @@ pub(super) struct Launcher {
     nodes: Nodes,
     news: UnboundedSender<News>,
     common: LaunchContext,
+    runtimes: Runtimes,
     credentials: watch::Receiver<Fresh>,
     secret: Arc<Secret>,
     master: String,
@@ -70,6 +73,7 @@ impl Launcher {
             nodes,
             news,
             common: common(setting)?,
+            runtimes: Runtimes::of(&setting.spec),
             credentials: setting.agent_credentials.clone(),
             secret: setting.secret.clone(),
             master: setting.address.clone(),
@@ -112,8 +116,13 @@ impl Launcher {
     async fn start(self: Arc<Self>, node: NodeId, starts: Vec<Start>) {
         let deadline = Instant::now() + self.within;
         let mut waiting = Vec::new();
-        for Start { container, gpus } in starts {
-            match self.context(&container, gpus) {
+        for Start {
+            container,
+            role,
+            gpus,
+        } in starts
+        {
+            match self.context(&container, &role, gpus) {
                 Some(context) => waiting.push((container, context)),
                 None => self.failed(container.id, "it cannot have a token".to_owned()),
             }
@@ -173,7 +182,12 @@ impl Launcher {
     }
 
     /// What is started in one container: the same everywhere but for what its agent alone may know.
-    fn context(&self, container: &Container, gpus: FindGpus) -> Option<LaunchContext> {
+    fn context(
+        &self,
+        container: &Container,
+        role: &RoleName,
+        gpus: FindGpus,
+    ) -> Option<LaunchContext> {
         let id = container.id.to_string();
         let token = |scope| Some(self.secret.token(&scope)?.as_str().to_owned());
         let delivered = Delivered {
@@ -192,6 +206,7 @@ impl Launcher {
         credentials.set_secret(DELIVERED, serde_json::to_vec(&delivered).ok()?);
         Some(LaunchContext {
             credentials: Some(credentials.to_bytes(Format::Writable).to_vec().into()),
+            environment: self.runtimes.of_role(role),
             ..self.common.clone()
         })
     }

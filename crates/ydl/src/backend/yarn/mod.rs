@@ -14,12 +14,14 @@ mod launch;
 mod line;
 mod pace;
 mod register;
+mod runtime;
 mod setting;
 mod size;
 mod trouble;
 mod wants;
 
 pub(crate) use ends::inexecutable;
+pub use runtime::remedy;
 pub use setting::YarnSetting;
 
 use super::{Backend, Deposed, Launch};
@@ -156,6 +158,7 @@ impl Backend for Yarn {
             // The launcher ends only with this.
             let _ = self.launches.send(Start {
                 container: granted,
+                role: launch.task.role,
                 gpus,
             });
         }

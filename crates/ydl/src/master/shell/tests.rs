@@ -145,6 +145,7 @@ pub(in crate::master) fn spec() -> JobSpec {
             ..Resources::default()
         },
         command: Command::Program(vec!["true".to_owned()]),
+        environment: None,
         env: Default::default(),
         restart: Restart {
             scope: Scope::Job,

@@ -1,0 +1,373 @@
+//! Programs that run in an image of their own: its name, what of the node they see, and what is wrong with either.
+
+use super::{Draft, Environment, RoleSpec, check::Complaints};
+use crate::id::RoleName;
+use alloc::{
+    borrow::ToOwned,
+    collections::BTreeSet,
+    format,
+    string::{String, ToString},
+    vec::Vec,
+};
+use core::fmt;
+use serde::{Deserialize, Serialize};
+
+/// The longest name of an image that any registry takes.
+const LONGEST_REFERENCE: usize = 255;
+const LONGEST_TAG: usize = 128;
+/// More than anybody needs, and few enough for one variable.
+const MOST_MOUNTS: usize = 64;
+/// Linux takes no longer path.
+const LONGEST_PATH: usize = 4095;
+const LONGEST_NETWORK: usize = 64;
+
+/// An image, and how containers of it are run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Image {
+    /// Who runs it.
+    pub runtime: Runtime,
+    /// As `[registry[:port]/]name[:tag]`.
+    pub name: String,
+    /// What of the node's files it sees.
+    pub mounts: Vec<Mount>,
+    /// The network it is in; whoever runs it decides where none is said.
+    pub network: Option<String>,
+    /// Whether it may do almost everything that its node can do.
+    pub privileged: bool,
+    /// A file with the login of its registry, which the nodes read.
+    pub login: Option<String>,
+    /// Whether it stays for a while after its end, to be looked at.
+    pub keep: bool,
+}
+
+/// Who runs an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Runtime {
+    /// A docker engine.
+    Docker,
+    /// YARN itself, with runc and an image in HDFS.
+    Runc,
+}
+
+/// A part of the node's files that is seen in the image.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mount {
+    /// On the node.
+    pub from: String,
+    /// In the image.
+    pub to: String,
+    /// Whether it may be changed.
+    pub writable: bool,
+}
+
+impl Image {
+    /// One of that name with nothing else said.
+    pub fn new(runtime: Runtime, name: impl Into<String>) -> Image {
+        Image {
+            runtime,
+            name: name.into(),
+            mounts: Vec::new(),
+            network: None,
+            privileged: false,
+            login: None,
+            keep: false,
+        }
+    }
+
+    /// Whether it is named by what is in it.
+    pub fn has_digest(&self) -> bool {
+        self.name.contains("@sha256:")
+    }
+}
+
+impl fmt::Display for Runtime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Runtime::Docker => "docker",
+            Runtime::Runc => "runc",
+        })
+    }
+}
+
+impl fmt::Display for Mount {
+    /// As it is written in a job file, and as YARN wants it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mode = if self.writable { "rw" } else { "ro" };
+        write!(f, "{}:{}:{mode}", self.from, self.to)
+    }
+}
+
+impl Mount {
+    /// Reads `host:container:ro` or `host:container:rw`; what is wrong, and what to do about it.
+    pub fn read(text: &str) -> Result<Mount, (String, String)> {
+        let parts: Vec<_> = text.split(':').collect();
+        let wrong = |what: String, hint: &str| Err((what, hint.to_owned()));
+        let form = "write `/path/on/the/node:/path/in/the/image:ro`";
+        let (from, to, mode) = match parts.as_slice() {
+            [from, to, mode] => (*from, *to, *mode),
+            [_, _] => {
+                let what = format!("`{text}` does not say whether it may be changed");
+                return wrong(what, "add `:ro`, or `:rw` where programs write there");
+            }
+            _ => return wrong(format!("`{text}` is not a mount"), form),
+        };
+        let writable = match mode {
+            "ro" => false,
+            "rw" => true,
+            other => {
+                let what = format!("`{other}` in `{text}` is neither `ro` nor `rw`");
+                return wrong(what, "");
+            }
+        };
+        Ok(Mount {
+            from: from.to_owned(),
+            to: to.to_owned(),
+            writable,
+        })
+    }
+
+    fn complaint(&self, runtime: Runtime) -> Option<(String, &'static str)> {
+        if let Some(wrong) = path(&self.from, "on the node") {
+            let hint = match self.from.starts_with('/') {
+                true => "",
+                false => {
+                    "files of the job come along with `files`; a mount is a path that every node has"
+                }
+            };
+            return Some((wrong, hint));
+        }
+        if let Some(wrong) = path(&self.to, "in the image") {
+            return Some((wrong, ""));
+        }
+        let to = self.to.trim_end_matches('/');
+        if to.is_empty() {
+            let what = format!("`{self}` would hide the image itself");
+            return Some((what, "name a directory in it"));
+        }
+        if runtime == Runtime::Runc && matches!(to, "/tmp" | "/var/tmp") {
+            let what =
+                format!("`{to}` of a runc container is its own, and nothing can be mounted there");
+            return Some((what, "choose another place in the image"));
+        }
+        None
+    }
+}
+
+/// What keeps a path from being a part of a mount.
+fn path(text: &str, place: &str) -> Option<String> {
+    if text.is_empty() {
+        return Some(format!("a mount has no path {place}"));
+    }
+    let shown: String = text.chars().filter(|c| !c.is_control()).take(200).collect();
+    if !text.starts_with('/') {
+        Some(format!("`{shown}` is not a whole path {place}"))
+    } else if text.split('/').any(|part| part == "..") {
+        Some(format!("`{shown}` holds `..`"))
+    } else if let Some(odd) = text
+        .chars()
+        .find(|c| ":,;\"\\$`<>{}".contains(*c) || c.is_control())
+    {
+        let odd = odd.escape_default();
+        Some(format!("`{shown}` holds `{odd}`, which no mount can have"))
+    } else if text.len() > LONGEST_PATH {
+        Some(format!("`{shown}…` is longer than any path can be"))
+    } else {
+        None
+    }
+}
+
+impl Draft {
+    /// What the programs of that role run in.
+    pub fn environment_of(&self, role: &RoleName) -> &Environment {
+        let own = self.roles.iter().find(|it| it.name == *role);
+        let own = own.and_then(|role| role.environment.as_ref());
+        own.unwrap_or(&self.environment)
+    }
+
+    /// The image of that role, if it has one.
+    pub fn image_of(&self, role: &RoleName) -> Option<&Image> {
+        self.environment_of(role).image()
+    }
+
+    /// The roles that run in images, each with its own.
+    pub fn images(&self) -> impl Iterator<Item = (&RoleSpec, &Image)> {
+        self.roles
+            .iter()
+            .filter_map(|role| Some((role, self.image_of(&role.name)?)))
+    }
+}
+
+impl Environment {
+    /// The image, if it is one.
+    pub fn image(&self) -> Option<&Image> {
+        match self {
+            Environment::Image(image) => Some(image),
+            Environment::System
+            | Environment::Directory(_)
+            | Environment::Requirements(_)
+            | Environment::Pex(_)
+            | Environment::Archive(_) => None,
+        }
+    }
+}
+
+/// Everything that is wrong with the images of a job.
+pub(super) fn complaints(all: &mut Complaints, draft: &Draft) {
+    if let Some(image) = draft.environment.image() {
+        of_image(all, "environment", image);
+    }
+    for role in &draft.roles {
+        let key = format!("roles.{}.environment", role.name);
+        match &role.environment {
+            None | Some(Environment::System) => {}
+            Some(Environment::Image(image)) => of_image(all, &key, image),
+            Some(
+                Environment::Directory(_)
+                | Environment::Requirements(_)
+                | Environment::Pex(_)
+                | Environment::Archive(_),
+            ) => all.add(
+                &key,
+                "what is packed is packed once, for all roles".to_owned(),
+                "say it at the top as `environment`; a role may have `system` or an image of its own",
+            ),
+        }
+    }
+}
+
+fn of_image(all: &mut Complaints, key: &str, image: &Image) {
+    let runtime = image.runtime;
+    if let Some((what, hint)) = reference(&image.name) {
+        all.add(&format!("{key}.{runtime}"), what, hint);
+    }
+    let mounts = format!("{key}.mounts");
+    if image.mounts.len() > MOST_MOUNTS {
+        let what = format!("{} mounts are more than {MOST_MOUNTS}", image.mounts.len());
+        all.add(&mounts, what, "mount a directory above them");
+    }
+    let mut targets = BTreeSet::new();
+    for mount in &image.mounts {
+        if let Some((what, hint)) = mount.complaint(runtime) {
+            all.add(&mounts, what, hint);
+        } else if !targets.insert(mount.to.trim_end_matches('/')) {
+            let what = format!("two mounts would be seen at `{}`", mount.to);
+            all.add(&mounts, what, "give one of them another place in the image");
+        }
+    }
+    let unknown = |all: &mut Complaints, name: &str, what: &str| {
+        let hint = "leave it out, or use `docker`";
+        all.add(&format!("{key}.{name}"), what.to_owned(), hint);
+    };
+    if runtime == Runtime::Runc {
+        if image.network.is_some() {
+            unknown(
+                all,
+                "network",
+                "a runc container has the network that its node gives it",
+            );
+        }
+        if image.privileged {
+            unknown(all, "privileged", "YARN runs no privileged runc containers");
+        }
+        if image.login.is_some() {
+            unknown(all, "login", "runc's images lie in HDFS and need no login");
+        }
+        if image.keep {
+            unknown(all, "keep", "YARN keeps no runc containers");
+        }
+    }
+    if let Some(network) = &image.network {
+        let fits = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
+        let begins = network.starts_with(|c: char| c.is_ascii_alphanumeric());
+        if !begins || network.len() > LONGEST_NETWORK || !network.chars().all(fits) {
+            let what = format!(
+                "`{}` cannot be the name of a network",
+                network.escape_debug()
+            );
+            let hint = "such as `host`, `bridge`, or one that `docker network ls` shows";
+            all.add(&format!("{key}.network"), what, hint);
+        }
+    }
+}
+
+/// What is wrong with the name of an image: `[registry[:port]/]name[:tag][@sha256:…]`.
+fn reference(text: &str) -> Option<(String, &'static str)> {
+    const FORM: &str = "write it as `registry.example.com:5000/team/image:tag`";
+    if text.is_empty() {
+        return Some(("the image has no name".to_owned(), FORM));
+    }
+    if text.len() > LONGEST_REFERENCE {
+        return Some(("the image's name is too long".to_owned(), FORM));
+    }
+    if text.contains("://") {
+        let what = format!("`{}` is an address, not the name of an image", shown(text));
+        return Some((what, FORM));
+    }
+    let (named, digest) = match text.split_once('@') {
+        None => (text, None),
+        Some((named, digest)) => (named, Some(digest)),
+    };
+    let is_digest = |digest: &str| {
+        let hex = digest.strip_prefix("sha256:").unwrap_or_default();
+        hex.len() == 64
+            && hex
+                .bytes()
+                .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+    };
+    if digest.is_some_and(|digest| !is_digest(digest)) {
+        // Before an `@` there may be somebody's password, which is not repeated.
+        let what = "the image's name has an `@` that is not followed by `sha256:` and a digest";
+        let hint = "a login does not belong into a name: see `login`";
+        return Some((what.to_owned(), hint));
+    }
+    let (path, tag) = match named.rsplit_once(':') {
+        Some((path, tag)) if !tag.contains('/') => (path, Some(tag)),
+        _ => (named, None),
+    };
+    let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    if let Some(tag) = tag {
+        let fits = tag.starts_with(word) && tag.chars().all(|c| word(c) || ".-".contains(c));
+        if tag.is_empty() {
+            return Some(("the image's tag is empty".to_owned(), FORM));
+        }
+        if !fits || tag.len() > LONGEST_TAG {
+            return Some((format!("`{}` cannot be a tag", shown(tag)), FORM));
+        }
+    }
+    let (registry, rest) = match path.split_once('/') {
+        Some((first, rest)) if first.contains(['.', ':']) || first == "localhost" => {
+            (Some(first), rest)
+        }
+        _ => (None, path),
+    };
+    if let Some(registry) = registry {
+        let (host, port) = registry.split_once(':').unwrap_or((registry, "443"));
+        let fits = |c: char| c.is_ascii_alphanumeric() || ".-".contains(c);
+        if host.is_empty() || !host.chars().all(fits) || port.parse::<u16>().is_err() {
+            let what = format!("`{}` cannot be a registry", shown(registry));
+            return Some((what, FORM));
+        }
+    }
+    for part in rest.split('/') {
+        let end = |c: Option<char>| c.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
+        let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "._-".contains(c);
+        if part.is_empty() || !part.chars().all(fits) {
+            let what = format!("`{}` cannot be the name of an image", shown(text));
+            let hint = match part.chars().any(|c| c.is_ascii_uppercase()) {
+                true => "such names have no capital letters",
+                false => FORM,
+            };
+            return Some((what, hint));
+        }
+        if !end(part.chars().next()) || !end(part.chars().last()) {
+            let what = format!("`{part}` in the image's name begins or ends with a sign");
+            return Some((what, FORM));
+        }
+    }
+    None
+}
+
+fn shown(text: &str) -> String {
+    text.escape_debug().to_string()
+}

@@ -1,0 +1,117 @@
+//! Whether the images of a job run on this machine. Found at submit, where somebody reads it.
+
+use super::{
+    engine::{Engine, Said},
+    run::{BINARY, mount},
+};
+use crate::report::{Exit, Report};
+use std::{collections::BTreeSet, path::Path, time::Duration};
+use ydl_core::JobSpec;
+
+/// How long an image may take to come over a slow line.
+const FETCH_MAX: Duration = Duration::from_secs(60 * 60);
+/// How long one small container may take.
+const TRY_MAX: Duration = Duration::from_secs(120);
+const LOOK_MAX: Duration = Duration::from_secs(30);
+
+/// Sees to it that every image of the job is here and can run `ydl`, or says why not. `only_look` fetches and runs nothing.
+/// `tell` hears what takes long.
+pub async fn check(spec: &JobSpec, only_look: bool, tell: &dyn Fn(String)) -> Result<(), Report> {
+    let images: BTreeSet<_> = spec
+        .images()
+        .map(|(_, image)| image.name.as_str())
+        .collect();
+    let Some(first) = images.first() else {
+        return Ok(());
+    };
+    let Some(engine) = Engine::find() else {
+        let what = format!(
+            "the job runs in the image `{first}`, and there is no `docker` command on this machine"
+        );
+        let hint = "install docker, or submit the job to a cluster that runs images";
+        return Err(Report::bad_input(what).hint(hint));
+    };
+    if let Err(why) = engine.answers().await {
+        let what =
+            format!("the job runs in the image `{first}`, and no docker engine answers: {why}");
+        let hint = match why.contains("permission denied") {
+            true => "whoever is in the group `docker` may use it",
+            false => {
+                "start it, as with `systemctl start docker`; `docker version` says whether it answers"
+            }
+        };
+        return Err(Report::new(Exit::Unreachable, what).hint(hint));
+    }
+    for image in images {
+        let there = engine.ask(&["image", "inspect", image], LOOK_MAX).await;
+        match (there.failed, only_look) {
+            (None, true) => {}
+            (None, false) => try_out(&engine, image).await?,
+            (Some(_), true) => tell(format!("note: the image `{image}` would be fetched first")),
+            (Some(_), false) => {
+                fetch(&engine, image, tell).await?;
+                try_out(&engine, image).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn fetch(engine: &Engine, image: &str, tell: &dyn Fn(String)) -> Result<(), Report> {
+    tell(format!("fetching the image `{image}`"));
+    let said = engine.ask(&["pull", "--quiet", image], FETCH_MAX).await;
+    said.failed.map_or(Ok(()), |why| {
+        let what =
+            format!("the image `{image}` is not on this machine and cannot be fetched: {why}");
+        let hint = "check its name and tag; some registries want a `docker login` first";
+        Err(Report::bad_input(what).hint(hint))
+    })
+}
+
+/// Runs this very program in the image once: what it lacks is better known now than by every task.
+async fn try_out(engine: &Engine, image: &str) -> Result<(), Report> {
+    let binary = std::env::current_exe()
+        .map_err(|error| Report::trouble(format!("cannot find ydl itself: {error}")))?;
+    let bind = mount(&binary, Path::new(BINARY), false);
+    let words = [
+        "run",
+        "--rm",
+        "--network",
+        "none",
+        "--log-driver",
+        "none",
+        "--mount",
+        &bind,
+        "--entrypoint",
+        BINARY,
+        image,
+        "--version",
+    ];
+    let Said { out, failed } = engine.ask(&words, TRY_MAX).await;
+    let Some(why) = failed else {
+        if out.starts_with("ydl ") {
+            return Ok(());
+        }
+        let what = format!("`ydl` does not answer in the image `{image}`");
+        return Err(Report::trouble(what).hint("look at `docker run` by hand"));
+    };
+    let what = format!("`ydl` cannot run in the image `{image}`: {why}");
+    Err(Report::bad_input(what).hint(remedy(&why, &binary)))
+}
+
+fn remedy(why: &str, binary: &Path) -> String {
+    if why.contains("GLIBC") || why.contains("shared libraries") {
+        "the image's C library is older than this build of ydl needs: use a newer image, or a ydl built on an older system".into()
+    } else if why.contains("no such file or directory") && why.contains(BINARY) {
+        "the image has no GNU C library, as those of Alpine Linux have none: use one based on Debian, Ubuntu or the like".into()
+    } else if why.contains("exec format error") {
+        "the image is made for another kind of processor".into()
+    } else if why.contains("bind source path does not exist") {
+        format!(
+            "the docker engine does not see `{}`: it may be on another machine, and must be on this one",
+            binary.display()
+        )
+    } else {
+        "`docker run` by hand may tell more".into()
+    }
+}

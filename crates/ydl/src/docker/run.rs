@@ -1,0 +1,195 @@
+//! The container of one program. The program's keeper runs in it, below nobody; the agent stays outside and speaks with the
+//! keeper through a socket in the container's directory, which both see at the same place.
+//!
+//! So the program finds its keeper, its paths and its signals as it does anywhere. An agent that dies closes the socket: the
+//! keeper ends everything and leaves, and with it goes the container, which the engine removes by itself. It does not matter
+//! what becomes of the docker command meanwhile.
+
+use super::engine::{Engine, LABEL, Users, telling};
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+use ydl_core::spec::Image;
+
+/// Where this very program is seen in every image.
+pub const BINARY: &str = "/run/ydl";
+/// The socket of the keeper, in the container's directory.
+pub const SOCKET: &str = "keeper.sock";
+/// More links out of a job's files than anybody sensible has.
+const LINKS_MAX: usize = 256;
+const DEPTH_MAX: usize = 32;
+
+/// The container of one program.
+#[derive(Clone, Debug)]
+pub struct Container {
+    pub engine: Engine,
+    /// What the engine calls it.
+    pub name: String,
+    /// The job's id.
+    pub job: String,
+    /// The job's directory, which is seen at the same place.
+    pub job_dir: PathBuf,
+    /// The container's own directory in it.
+    pub dir: PathBuf,
+    /// This very program.
+    pub binary: PathBuf,
+    pub image: Image,
+    pub memory_mib: u64,
+    /// Whether it sees the machine's GPUs; which of them are its own a variable says.
+    pub gpus: bool,
+}
+
+impl Container {
+    /// The docker command that runs it to its end. No value of a variable is on it: those come through the socket.
+    pub fn command(&self, users: Users) -> Command {
+        let mut command = Command::new(&self.engine.program);
+        command.args(["run", "--rm", "--sig-proxy=false", "--log-driver", "none"]);
+        command.args(["--name", &self.name]);
+        command.args(["--label", &format!("{LABEL}={}", self.job)]);
+        let network = self.image.network.as_deref().unwrap_or("host");
+        command.args(["--network", network]);
+        let (uid, gid) = (rustix::process::getuid(), rustix::process::getgid());
+        match users {
+            Users::Same => command.args(["--user", &format!("{}:{}", uid.as_raw(), gid.as_raw())]),
+            Users::Mapped => command
+                .args(["--userns", "host"])
+                .args(["--user", &format!("{}:{}", uid.as_raw(), gid.as_raw())]),
+            Users::Own => command.args(["--user", "0:0"]),
+        };
+        command.args(["--memory", &format!("{}m", self.memory_mib)]);
+        if self.image.privileged {
+            command.arg("--privileged");
+        }
+        if self.gpus {
+            command.args(["--gpus", "all"]);
+        }
+        let mut bind = |from: &Path, to: &Path, writable| {
+            command.arg("--mount").arg(mount(from, to, writable));
+        };
+        bind(&self.job_dir, &self.job_dir, true);
+        bind(&self.binary, Path::new(BINARY), false);
+        for link in links_out(&self.job_dir.join("files"), &self.job_dir) {
+            bind(&link, &link, false);
+        }
+        for mount in &self.image.mounts {
+            bind(Path::new(&mount.from), Path::new(&mount.to), mount.writable);
+        }
+        command.arg("--workdir").arg(&self.dir);
+        command.args(["--entrypoint", BINARY, &self.image.name, "keep", SOCKET]);
+        command
+    }
+
+    /// Why it did not start, from what the docker command said on its way out.
+    pub fn why(&self, words: &str) -> String {
+        let why = telling(words).unwrap_or_else(|| "it said nothing".to_owned());
+        format!("docker does not run the image `{}`: {why}", self.image.name)
+    }
+
+    /// Removes it, if it is still there.
+    pub async fn remove(&self) {
+        self.engine.remove(&[&self.name]).await;
+    }
+}
+
+/// A mount as the command wants it: fields with commas between them, in quotes where they have one themselves.
+pub(super) fn mount(from: &Path, to: &Path, writable: bool) -> String {
+    let field = |name: &str, path: &Path| {
+        let text = format!("{name}={}", path.display());
+        match text.contains([',', '"']) {
+            true => format!("\"{}\"", text.replace('"', "\"\"")),
+            false => text,
+        }
+    };
+    let mode = if writable { "" } else { ",readonly" };
+    format!(
+        "type=bind,{},{}{mode}",
+        field("src", from),
+        field("dst", to)
+    )
+}
+
+/// Where links in the job's files lead that lead out of it: large files are not copied at submit.
+fn links_out(files: &Path, job: &Path) -> BTreeSet<PathBuf> {
+    let mut found = BTreeSet::new();
+    let mut dirs = vec![(files.to_owned(), 0)];
+    while let Some((dir, depth)) = dirs.pop() {
+        for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+            let path = entry.path();
+            let Ok(kind) = entry.file_type() else {
+                continue;
+            };
+            if kind.is_dir() && depth < DEPTH_MAX {
+                dirs.push((path, depth + 1));
+            } else if kind.is_symlink()
+                && let Ok(target) = path.canonicalize()
+                && !target.starts_with(job)
+                && found.len() < LINKS_MAX
+            {
+                found.insert(target);
+            }
+        }
+    }
+    found
+}
+
+/// A name that an engine takes, and that no other container of this machine has: the job's, the container's and the round's.
+pub fn name(job: &str, container: &str, round: u32) -> String {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
+    let text = format!("ydl-{job}-{container}-{round}");
+    text.chars()
+        .map(|c| if fits(c) { c } else { '-' })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ydl_core::spec::{Mount, Runtime};
+
+    #[test]
+    fn the_command_line_shows_what_was_asked_for_and_no_variable() {
+        let dir = tempfile::tempdir().unwrap();
+        let job = dir.path().join("j,ob");
+        fs::create_dir_all(job.join("files/data")).unwrap();
+        fs::write(dir.path().join("large"), "").unwrap();
+        std::os::unix::fs::symlink(dir.path().join("large"), job.join("files/data/large")).unwrap();
+        let image = Image {
+            mounts: vec![Mount::read("/data:/mnt/data:ro").unwrap()],
+            privileged: true,
+            ..Image::new(Runtime::Docker, "python:3.11")
+        };
+        let container = Container {
+            engine: Engine {
+                program: "/usr/bin/docker".into(),
+            },
+            name: name("digits-abc234", "container_000001", 2),
+            job: "digits-abc234".into(),
+            dir: job.join("containers/container_000001"),
+            job_dir: job.clone(),
+            binary: "/opt/ydl".into(),
+            image,
+            memory_mib: 512,
+            gpus: true,
+        };
+        let command = container.command(Users::Own);
+        let words: Vec<_> = command
+            .get_args()
+            .map(|word| word.to_string_lossy())
+            .collect();
+        let at = dir.path().canonicalize().unwrap();
+        let (job, at) = (job.display(), at.display());
+        let expected = format!(
+            "run --rm --sig-proxy=false --log-driver none --name ydl-digits-abc234-container_000001-2 --label \
+             ydl.job=digits-abc234 --network host --user 0:0 --memory 512m --privileged --gpus all --mount \
+             type=bind,\"src={job}\",\"dst={job}\" --mount type=bind,src=/opt/ydl,dst=/run/ydl,readonly --mount \
+             type=bind,src={at}/large,dst={at}/large,readonly --mount type=bind,src=/data,dst=/mnt/data,readonly \
+             --workdir {job}/containers/container_000001 --entrypoint /run/ydl python:3.11 keep keeper.sock"
+        );
+        assert_eq!(words.join(" "), expected);
+        let envs: Vec<(&std::ffi::OsStr, Option<&std::ffi::OsStr>)> = command.get_envs().collect();
+        assert!(envs.is_empty(), "{envs:?}");
+    }
+}

@@ -1,0 +1,56 @@
+//! Images: what can be known of whether a cluster runs them. Which its nodes allow, no client is told.
+
+use super::{
+    check::Findings,
+    has::{Constraints, Has},
+};
+use std::collections::BTreeSet;
+use ydl_core::{JobSpec, spec::Runtime};
+
+const ALLOWED: &str = "yarn.nodemanager.runtime.linux.allowed-runtimes";
+
+pub(super) fn check(spec: &JobSpec, has: &Has, found: &mut Findings) {
+    let mut runtimes = BTreeSet::new();
+    for (role, image) in spec.images() {
+        let key = match role.environment.is_some() {
+            true => format!("roles.{}.environment", role.name),
+            false => "environment".to_owned(),
+        };
+        let who = format!("role `{}`", role.name);
+        // Attributes of nodes came with 3.2, kinds of resources with 3.1.
+        if image.runtime == Runtime::Runc && has.constraints == Constraints::TooOld {
+            found.refuse(
+                format!("{who} runs in an image with runc, which this Hadoop is too old for: that came with 3.3"),
+                format!("use `{key}: {{docker: …}}`"),
+            );
+        } else if !image.mounts.is_empty() && has.kinds.is_none() {
+            found.refuse(
+                format!("{who} asks for mounts in its image, which this Hadoop is too old for: they came with 3.1"),
+                format!("leave `{key}.mounts` out"),
+            );
+        } else {
+            runtimes.insert(image.runtime.to_string());
+        }
+        let network = image
+            .network
+            .as_deref()
+            .filter(|network| *network != "host");
+        if let Some(network) = network.filter(|_| spec.tasks() > 1) {
+            found.note(format!(
+                "{who} is in the network `{network}`: tasks of other nodes reach its own only if that network leads there"
+            ));
+        }
+    }
+    for runtime in runtimes {
+        match &has.runtimes {
+            Some(allowed) if allowed.contains(&runtime) => {}
+            Some(allowed) => found.note(format!(
+                "images for {runtime} run only on nodes whose `{ALLOWED}` has `{runtime}`; the configuration here says `{}`",
+                allowed.join(",")
+            )),
+            None => found.note(format!(
+                "images for {runtime} run only on nodes whose `{ALLOWED}` has `{runtime}`, which cannot be seen from here"
+            )),
+        }
+    }
+}
