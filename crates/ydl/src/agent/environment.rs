@@ -4,18 +4,20 @@
 //! container gets a small virtual environment of its own that consists of links into them.
 
 use crate::jobs::{INTERPRETER, LOCAL, MANIFEST, Manifest, PACKAGES, Python};
+use composition::Composition;
 use std::{
     collections::BTreeMap,
     env,
     ffi::OsString,
     fs::{self, File},
-    io::{self, Read},
-    os::unix::fs::symlink,
+    io::Read,
     path::{Path, PathBuf},
 };
 
+mod composition;
+
 /// Longer than any description.
-const MANIFEST_BYTES_MAX: u64 = 1 << 20;
+const MANIFEST_BYTES_MAX: u64 = 16 << 20;
 /// Longer than any C library.
 const LIBRARY_BYTES_MAX: u64 = 64 << 20;
 /// Where interpreters lie, whatever `PATH` says.
@@ -26,10 +28,8 @@ const PLACES: [&str; 2] = ["/usr/bin", "/usr/local/bin"];
 pub struct Activation {
     /// The environment itself.
     prefix: PathBuf,
-    /// What comes after its own `bin` in `PATH`.
-    tools: Option<PathBuf>,
-    /// Where the interpreter's own library is, if it does not know.
-    libraries: Option<PathBuf>,
+    /// Where libraries are that would not be found otherwise.
+    libraries: Vec<PathBuf>,
 }
 
 impl Activation {
@@ -49,19 +49,24 @@ impl Activation {
             let value = path.display().to_string() + &old;
             env.insert(name.to_owned(), value);
         };
-        if let Some(tools) = &self.tools {
-            before("PATH", &tools.join("bin"));
-        }
         before("PATH", &self.prefix.join("bin"));
-        if let Some(libraries) = &self.libraries {
+        for libraries in self.libraries.iter().rev() {
             before("LD_LIBRARY_PATH", libraries);
         }
-        let prefix = self.prefix.display().to_string();
-        if let Some(tools) = &self.tools {
-            env.insert("CONDA_PREFIX".to_owned(), tools.display().to_string());
-        }
-        env.insert("VIRTUAL_ENV".to_owned(), prefix);
         env.remove("PYTHONHOME");
+        let prefix = self.prefix.display().to_string();
+        if !self.prefix.join("conda-meta").is_dir() {
+            env.insert("VIRTUAL_ENV".to_owned(), prefix);
+            return;
+        }
+        env.insert("CONDA_PREFIX".to_owned(), prefix);
+        // conda's OpenSSL looks for it where it was installed.
+        let certificates = self.prefix.join("ssl/cacert.pem");
+        if certificates.is_file() {
+            let certificates = certificates.display().to_string();
+            env.entry("SSL_CERT_FILE".to_owned())
+                .or_insert(certificates);
+        }
     }
 }
 
@@ -86,15 +91,18 @@ pub fn compose(layers: &Path, prefix: &Path) -> Result<Activation, String> {
         Some(dir) => carried(dir, python)?,
         None => look_for(python, env::var_os("PATH").unwrap_or_default())?,
     };
-    let sources = [packages, layer(LOCAL)?];
-    build(prefix, &sources, python, &executable)
+    let whole = installation.clone().filter(|_| python.whole);
+    let sources: Vec<PathBuf> = whole.into_iter().chain([packages, layer(LOCAL)?]).collect();
+    Composition::new(&manifest, python, prefix, &sources)
+        .build(&executable)
         .map_err(|e| format!("cannot put the environment together: {e}"))?;
+    let own = python.told_packages || (python.told_libraries && python.whole);
+    let own = own.then(|| prefix.to_path_buf());
+    let beside = installation.filter(|_| python.told_libraries && !python.whole);
+    let libraries = own.into_iter().chain(beside).map(|dir| dir.join("lib"));
     Ok(Activation {
         prefix: prefix.to_path_buf(),
-        tools: installation.clone().filter(|_| python.tools),
-        libraries: installation
-            .filter(|_| python.told_libraries)
-            .map(|dir| dir.join("lib")),
+        libraries: libraries.collect(),
     })
 }
 
@@ -197,73 +205,6 @@ fn interpreter(path: &Path, python: &Python) -> Option<PathBuf> {
     let library = |lib: &str| base.join(lib).join(format!("python{}/os.py", python.minor));
     let whole = library("lib").is_file() || library("lib64").is_file();
     (&head == b"\x7fELF" && whole).then_some(real)
-}
-
-/// Makes the environment; its `pyvenv.cfg` comes last.
-fn build(prefix: &Path, sources: &[PathBuf], python: &Python, executable: &Path) -> io::Result<()> {
-    let ready = prefix.join("pyvenv.cfg");
-    if ready.is_file() {
-        return Ok(());
-    }
-    match fs::remove_dir_all(prefix) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        Ok(()) | Err(_) => {}
-    }
-    let library = PathBuf::from(format!("lib/python{}", python.minor));
-    let own = [
-        PathBuf::from("bin"),
-        PathBuf::from("lib"),
-        library.clone(),
-        library.join("site-packages"),
-    ];
-    for dir in &own {
-        fs::create_dir_all(prefix.join(dir))?;
-    }
-    overlay(sources, prefix, Path::new(""), &own)?;
-    let bin = prefix.join("bin");
-    for (name, to) in [
-        ("python", executable),
-        ("python3", Path::new("python")),
-        (&format!("python{}", python.minor), Path::new("python")),
-    ] {
-        let link = bin.join(name);
-        if link.symlink_metadata().is_ok() {
-            fs::remove_file(&link)?;
-        }
-        symlink(to, link)?;
-    }
-    let home = executable.parent().unwrap_or(Path::new("/"));
-    let said = format!(
-        "home = {}\ninclude-system-site-packages = {}\nversion = {}\nexecutable = {}\n",
-        home.display(),
-        python.system_packages,
-        python.version,
-        executable.display()
-    );
-    fs::write(ready, said)
-}
-
-/// Links what the sources have into `to`. A directory that several have, or that must be the container's own, is made and filled
-/// in the same way; of files of one name the last source's is taken.
-fn overlay(sources: &[PathBuf], to: &Path, below: &Path, own: &[PathBuf]) -> io::Result<()> {
-    let mut all: BTreeMap<OsString, Vec<PathBuf>> = BTreeMap::new();
-    for source in sources {
-        for entry in fs::read_dir(source)? {
-            let entry = entry?;
-            all.entry(entry.file_name()).or_default().push(entry.path());
-        }
-    }
-    for (name, found) in all {
-        let (below, to) = (below.join(&name), to.join(&name));
-        let directories: Vec<PathBuf> = found.iter().filter(|it| it.is_dir()).cloned().collect();
-        if directories.len() == found.len() && (found.len() > 1 || own.contains(&below)) {
-            fs::create_dir_all(&to)?;
-            overlay(&directories, &to, &below, own)?;
-        } else if let Some(last) = found.last() {
-            symlink(last, &to)?;
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

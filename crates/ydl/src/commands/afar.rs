@@ -6,6 +6,7 @@ use super::{
     follow::{Afar, Follower, OnInterrupt, Signals},
     reach::Reach,
     sink::Sink,
+    submit::made,
     tails::{Select, Tails},
     waiting::{Arrived, wait_for_master},
 };
@@ -15,7 +16,7 @@ use crate::{
     jobs::{Known, Place, Submitted, luggage::LUGGAGE},
     mirror::{self, Gateway, Mirror, Papers, papers, submission},
     os::reason,
-    preflight,
+    pack, preflight,
     report::{Exit, Report},
     show::{self, counted_bytes},
     stage::{self, JobFiles, Looked, Progress, Request},
@@ -61,8 +62,10 @@ pub async fn run(
             .hint("leave it out, or use `--cluster local`"));
     }
     let deadline = gateway.deadline();
-    // What is only looked at need not wait for what the cluster says of the job.
-    let looking = (!args.dry_run).then(|| tokio::spawn(look(gateway.clone(), spec.clone())));
+    // What is only looked at need not wait for what the cluster says of the job. An environment that must be made first may
+    // take minutes, which nobody should wait for in vain.
+    let early = !args.dry_run && !pack::must_be_made(&spec.environment);
+    let looking = early.then(|| tokio::spawn(look(gateway.clone(), spec.clone())));
     // Only with an id does a ResourceManager tell the largest container it gives. An id that is not used is seen by
     // nobody; a refusal on a guess from the files of this machine would be.
     let asked = async {
@@ -74,12 +77,20 @@ pub async fn run(
     let (mut has, new) = gateway.ask(asked).await?;
     has.largest = Some((&new.capability_max).into());
     let findings = preflight::check(&spec, &has);
-    let Some(looking) = looking else {
+    if args.dry_run {
         return cluster::dry(&spec, &findings, manners);
-    };
+    }
     if let Some(exit) = cluster::tell(&findings) {
         return Ok(exit);
     }
+    let (spec, looking) = match looking {
+        Some(looking) => (spec, looking),
+        None => {
+            let spec = made(spec)?;
+            let looking = tokio::spawn(look(gateway.clone(), spec.clone()));
+            (spec, looking)
+        }
+    };
     // Before anything is touched: Ctrl-C must not leave half a job.
     let mut signals = Signals::listen()?;
     let mut job = Begun {

@@ -17,7 +17,7 @@ use crate::{
     jobfile::{self, Flags, Source, Wrongs},
     jobs::{self, JobDir, Known, Offer, Submitted},
     mirror::named_directory,
-    pack,
+    pack::{self, Cache, Holds},
     report::{Exit, Report},
     show,
 };
@@ -30,7 +30,10 @@ use std::{
     },
 };
 use tokio::task::spawn_blocking;
-use ydl_core::{JobSpec, spec::Draft};
+use ydl_core::{
+    JobSpec,
+    spec::{Draft, Environment},
+};
 
 /// Reads, checks, starts and follows a job.
 pub fn run(args: cli::Submit, manners: Manners) -> Result<Exit, Report> {
@@ -61,10 +64,7 @@ pub fn run(args: cli::Submit, manners: Manners) -> Result<Exit, Report> {
         }
         return Ok(Exit::Success);
     }
-    let spec = match args.dry_run {
-        true => spec,
-        false => made(spec)?,
-    };
+    look_through(&spec)?;
     block_on(async {
         match gateway {
             Some(gateway) => afar::run(args, manners, spec, &from, &gateway).await,
@@ -73,8 +73,25 @@ pub fn run(args: cli::Submit, manners: Manners) -> Result<Exit, Report> {
     })
 }
 
-/// The job with an environment that is there: what is to be made of packages is made here.
-fn made(spec: JobSpec) -> Result<JobSpec, Report> {
+/// Archives of this machine that nodes would unpack: none may harm them.
+fn look_through(spec: &JobSpec) -> Result<(), Report> {
+    let mut environment = None;
+    if let Environment::Archive(path) = &spec.environment {
+        environment = Some((path, Holds::Environment));
+    }
+    let files = spec.files.iter().filter(|file| file.unpack);
+    let files = files.map(|file| (&file.source, Holds::Anything));
+    for (path, holds) in files.chain(environment) {
+        if !path.contains("://") {
+            pack::check(Path::new(path), holds, &Cache::of_user()?)?;
+        }
+    }
+    Ok(())
+}
+
+/// The job with an environment that is there: what is to be made of packages is made here, after everything else is known to
+/// fit.
+pub(super) fn made(spec: JobSpec) -> Result<JobSpec, Report> {
     let environment = pack::make(&spec.environment, &|said| show::tell(said))?;
     let mut draft = Draft::from(spec);
     draft.environment = environment;
@@ -176,6 +193,7 @@ async fn begin(
         show::tell("the job could run on this machine; nothing was started");
         return Ok(Exit::Success);
     }
+    let spec = made(spec)?;
     // Before the master starts: Ctrl-C must not leave it running alone.
     let mut signals = Signals::listen()?;
     let (dir, submitted) = create(spec, offer, from, &mut signals).await?;

@@ -24,6 +24,12 @@ pub struct Manifest {
     pub glibc_file: Option<String>,
     /// Its interpreter; without one it is a directory with `bin` in it and nothing else.
     pub python: Option<Python>,
+    /// Where it was, by every name that something in it has for that place.
+    #[serde(default)]
+    pub was_at: Vec<String>,
+    /// Texts in it that name that place, and must name the new one where it arrives.
+    #[serde(default)]
+    pub naming: Vec<String>,
 }
 
 /// The interpreter of an environment.
@@ -39,8 +45,10 @@ pub struct Python {
     pub carried: bool,
     /// Whether it finds its own library only if it is told where.
     pub told_libraries: bool,
-    /// Whether other programs lie beside it that belong to the environment, as in conda's.
-    pub tools: bool,
+    /// Whether something else finds libraries of the environment only if it is told where.
+    pub told_packages: bool,
+    /// Whether the environment is the installation itself with everything around it, as conda's are.
+    pub whole: bool,
     /// Whether it also sees the packages of the interpreter's own installation.
     pub system_packages: bool,
 }
@@ -48,4 +56,45 @@ pub struct Python {
 impl Manifest {
     /// The one there is.
     pub const FORMAT: u32 = 1;
+}
+
+/// A text that names one path, with another in its place; nothing if it does not name it. What only begins with the same
+/// letters is another path.
+pub fn renamed(text: &str, from: &str, to: &str) -> Option<String> {
+    let mut found = None::<String>;
+    let mut done = 0;
+    for (at, _) in text.match_indices(from) {
+        let end = at + from.len();
+        let next = text[end..].chars().next();
+        if next.is_some_and(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.')) {
+            continue;
+        }
+        let new = found.get_or_insert_default();
+        new.push_str(&text[done..at]);
+        new.push_str(to);
+        done = end;
+    }
+    let mut new = found?;
+    new.push_str(&text[done..]);
+    Some(new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_renamed_and_its_neighbours_are_not() {
+        let to = |text| renamed(text, "/home/me/env", "/x");
+        assert_eq!(
+            to("prefix=/home/me/env\n-L/home/me/env/lib '/home/me/env'").as_deref(),
+            Some("prefix=/x\n-L/x/lib '/x'")
+        );
+        assert_eq!(to("/home/me/env2 /home/me/env-old /home/me/env.bak"), None);
+        assert_eq!(
+            to("/home/me/env2:/home/me/env").as_deref(),
+            Some("/home/me/env2:/x")
+        );
+        assert_eq!(to(""), None);
+    }
 }

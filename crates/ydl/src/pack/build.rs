@@ -5,12 +5,13 @@
 
 use super::{
     cache::{self, root},
+    local::is_aside,
     pex,
-    plan::{hex, unread},
+    plan::{Outside, Plan, ends, hex, unread},
+    same::Stamp,
 };
 use crate::{os::reason, report::Report};
 use ring::digest::{SHA256, digest};
-use rustix::fs::{FlockOperation, flock};
 use std::{
     fs::{self, File},
     io::{self, Read, Seek, SeekFrom},
@@ -24,9 +25,7 @@ use ydl_core::spec::{Environment, Packed};
 pub(super) const READY: &str = ".ydl-ready";
 /// What nobody used for so long goes.
 const AGE_MAX: Duration = Duration::from_secs(60 * 24 * 60 * 60);
-/// The longest that making one may take.
-const BUILD_MAX: Duration = Duration::from_secs(60 * 60);
-/// How often it is looked whether a tool has ended, or another maker.
+/// How often it is looked whether a tool has ended.
 const PAUSE: Duration = Duration::from_millis(50);
 /// How many of a tool's last lines are told, and of how many bytes.
 const TOLD_LINES: usize = 5;
@@ -43,6 +42,14 @@ const MISLEADING: [&str; 7] = [
     "VIRTUAL_ENV",
     "UV_PROJECT_ENVIRONMENT",
 ];
+
+/// Whether an environment is made of something else first.
+pub fn must_be_made(environment: &Environment) -> bool {
+    matches!(
+        environment,
+        Environment::Requirements(_) | Environment::Pex(_)
+    )
+}
 
 /// Makes what must be made, unless it is there: what comes back is a directory, or what there was. `tell` hears what
 /// takes long.
@@ -167,7 +174,7 @@ fn with_pip(
     build.run("pip install", pip.current_dir(dir))
 }
 
-/// What a list of packages says, with the lists it names.
+/// What a list of packages says, with the lists it names, and how what it names on this machine looks from outside.
 fn said(path: &Path) -> Result<Vec<u8>, Report> {
     let mut said = Vec::new();
     let mut lists = vec![path.to_path_buf()];
@@ -186,11 +193,43 @@ fn said(path: &Path) -> Result<Vec<u8>, Report> {
                 if other.is_file() && !lists.contains(&other) && lists.len() < LISTS_MAX {
                     lists.push(other);
                 }
+            } else if let Some(path) = named(line) {
+                let dir = list.parent().unwrap_or(Path::new("/"));
+                said.extend(looks(&dir.join(path)));
             }
         }
         said.extend(text);
     }
     Ok(said)
+}
+
+/// What a line of a list names on this machine and has copied: what is installed so that it can be edited is not.
+fn named(line: &str) -> Option<&str> {
+    let word = line.split([' ', ';', '#']).next()?.trim();
+    let word = word.split('[').next()?;
+    let path = word.strip_prefix("file://").unwrap_or(word);
+    let is_path = path == "." || ["./", "../", "/"].iter().any(|it| path.starts_with(it));
+    is_path.then_some(path)
+}
+
+/// How a project or a wheel looks from outside; what building leaves in it does not count. What cannot be read is found out
+/// about by whoever installs it.
+fn looks(path: &Path) -> Vec<u8> {
+    if let Ok(about) = fs::metadata(path)
+        && about.is_file()
+    {
+        return Stamp::of(&about).known_by().to_vec();
+    }
+    let left = |_: &Path, path: &Path| {
+        let name = path.file_name().unwrap_or_default();
+        let built = ["build", "dist", "__pycache__"]
+            .iter()
+            .any(|it| name == *it);
+        built || ends(path, ".egg-info") || is_aside(path)
+    };
+    let mut plan = Plan::default();
+    let looked = plan.add_tree(path, Path::new(""), Outside::Leave, &left);
+    looked.map_or_else(|_| Vec::new(), |()| plan.key("").into_bytes())
 }
 
 /// A program by its name, where `PATH` leads.
@@ -229,7 +268,7 @@ impl Site {
         // The link to the interpreter leads nowhere after that was removed.
         let usable = || ready.is_file() && self.dir.join("bin/python").exists();
         if !usable() {
-            let _lock = self.lock()?;
+            let _lock = cache::lock(&self.dir.with_extension("lock"))?;
             if !usable() {
                 self.make_anew(how)?;
             }
@@ -249,7 +288,7 @@ impl Site {
         let build = Build {
             dir: self.dir.clone(),
             log: self.dir.with_extension("log"),
-            until: Instant::now() + BUILD_MAX,
+            until: Instant::now() + cache::MAKING_MAX,
         };
         let made = File::create(&build.log)
             .map_err(failed)
@@ -262,26 +301,6 @@ impl Site {
         fs::write(self.dir.join(READY), "").map_err(failed)?;
         let _ = fs::remove_file(&build.log);
         Ok(())
-    }
-
-    /// Waits until nobody else makes it.
-    fn lock(&self) -> Result<File, Report> {
-        let path = self.dir.with_extension("lock");
-        let failed = |error: io::Error| cache::failed(&path, &error);
-        if let Some(dir) = path.parent() {
-            fs::create_dir_all(dir).map_err(failed)?;
-        }
-        let file = File::create(&path).map_err(failed)?;
-        let until = Instant::now() + BUILD_MAX;
-        loop {
-            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Ok(file),
-                Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < until => {
-                    std::thread::sleep(PAUSE);
-                }
-                Err(error) => return Err(failed(error.into())),
-            }
-        }
     }
 
     /// What nobody used for long goes.
@@ -375,5 +394,31 @@ mod tests {
         let said = said(&dir.path().join("requirements.txt")).expect("lists");
         let said = String::from_utf8(said).expect("text");
         assert!(said.ends_with("idna\nnumpy==1\n"), "{said}");
+    }
+
+    #[test]
+    fn what_a_list_names_on_this_machine_counts_as_it_is() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let write = |name: &str, text: &str| {
+            let path = dir.path().join(name);
+            fs::create_dir_all(path.parent().expect("a directory")).expect("a directory");
+            fs::write(path, text).expect("a file");
+        };
+        write(
+            "requirements.txt",
+            "./mine[fast] ; python_version > '3'\nnumpy\n",
+        );
+        write("mine/mine.py", "word = 1\n");
+        let said = || said(&dir.path().join("requirements.txt")).expect("a list");
+        let before = said();
+        write("mine/build/lib/mine.py", "built");
+        write("mine/mine.egg-info/PKG-INFO", "built");
+        assert_eq!(said(), before);
+        write("mine/mine.py", "word = 22\n");
+        assert_ne!(said(), before);
+        assert_eq!(named("-e ./mine"), None);
+        assert_eq!(named("file:///x/a.whl"), Some("/x/a.whl"));
+        assert_eq!(named("numpy==1"), None);
+        assert_eq!(named("."), Some("."));
     }
 }

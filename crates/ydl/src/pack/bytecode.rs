@@ -2,16 +2,19 @@
 //!
 //! A `.pyc` file remembers when its source was written and how long it was; Python uses it only if both still fit. In an
 //! archive everything was written at one moment, so that moment is put into the byte code. What has no byte code, or
-//! some that does not fit, is compiled by the environment's own interpreter, never into the environment itself.
+//! some that does not fit, is compiled by the environment's own interpreter, never into the environment itself. Of what the
+//! user wrote it is kept: one changed line is then one file to compile.
 
 use super::{
     archive::cores,
-    plan::{Plan, What, ends},
+    plan::{Plan, What, ends, hex},
     same::Stamp,
 };
+use ring::digest::{SHA256, digest};
 use std::{
     fs::{self, File},
     io::{self, Read, Write},
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
@@ -35,8 +38,21 @@ for line in sys.stdin.buffer:
 pub(super) struct Missing {
     name: PathBuf,
     from: PathBuf,
+    was: Stamp,
     /// Where its byte code goes.
     code: PathBuf,
+}
+
+/// What compiles, and where.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Compiler<'a> {
+    pub python: &'a Path,
+    /// How that looks from outside: another one writes other byte code.
+    pub python_was: Stamp,
+    /// A directory that nobody else uses.
+    pub aside: &'a Path,
+    /// Where byte code is kept for the next time, if it is.
+    pub kept: Option<&'a Path>,
 }
 
 /// Says in byte code that its source was written at that time.
@@ -118,7 +134,7 @@ fn judge(from: &Path, source: &Stamp) -> Option<bool> {
 fn missing(plan: &Plan, tag: &str) -> Vec<Missing> {
     let mut missing = Vec::new();
     for (name, entry) in &plan.entries {
-        let (What::File { from, .. }, true) = (&entry.what, ends(name, ".py")) else {
+        let (What::File { from, was }, true) = (&entry.what, ends(name, ".py")) else {
             continue;
         };
         let (Some(dir), Some(stem)) = (name.parent(), name.file_stem().and_then(|it| it.to_str()))
@@ -131,6 +147,7 @@ fn missing(plan: &Plan, tag: &str) -> Vec<Missing> {
             missing.push(Missing {
                 name: name.clone(),
                 from: from.clone(),
+                was: *was,
                 code,
             });
         }
@@ -138,52 +155,74 @@ fn missing(plan: &Plan, tag: &str) -> Vec<Missing> {
     missing
 }
 
-/// Compiles what is missing into `aside`, on all cores, and adds it to the plan.
-pub(super) fn compile(
-    plan: &mut Plan,
-    missing: &[Missing],
-    python: &Path,
-    aside: &Path,
-) -> io::Result<()> {
-    if missing.is_empty() {
-        return Ok(());
-    }
-    let target = |at: usize| aside.join(format!("{at}.pyc"));
-    let workers = cores().min(missing.len().div_ceil(8)).max(1);
-    let mut children = Vec::new();
-    for worker in 0..workers {
-        let list = aside.join(format!("list-{worker}"));
-        let mut lines = io::BufWriter::new(File::create(&list)?);
-        for (at, one) in missing.iter().enumerate().skip(worker).step_by(workers) {
-            // Names that are no text have no byte code.
-            if let (Some(from), Some(name)) = (one.from.to_str(), one.name.to_str()) {
-                serde_json::to_writer(&mut lines, &(from, target(at), name))?;
-                lines.write_all(b"\n")?;
+impl Compiler<'_> {
+    /// Compiles what is missing, on all cores, and adds it to the plan.
+    pub fn compile(&self, plan: &mut Plan, missing: &[Missing]) -> io::Result<()> {
+        let (known, missing): (Vec<_>, Vec<_>) = missing
+            .iter()
+            .map(|one| (one, self.kept_at(one)))
+            .partition(|(_, kept)| kept.as_ref().is_some_and(|kept| kept.is_file()));
+        for (one, kept) in known {
+            add(plan, one, kept.unwrap_or_default());
+        }
+        let target = |at: usize| self.aside.join(format!("{at}.pyc"));
+        let workers = cores().min(missing.len().div_ceil(8));
+        let mut children = Vec::new();
+        for worker in 0..workers {
+            let list = self.aside.join(format!("list-{worker}"));
+            let mut lines = io::BufWriter::new(File::create(&list)?);
+            for (at, (one, _)) in missing.iter().enumerate().skip(worker).step_by(workers) {
+                // Names that are no text have no byte code.
+                if let (Some(from), Some(name)) = (one.from.to_str(), one.name.to_str()) {
+                    serde_json::to_writer(&mut lines, &(from, target(at), name))?;
+                    lines.write_all(b"\n")?;
+                }
             }
+            lines.flush()?;
+            let child = Command::new(self.python)
+                .args([
+                    "-I", "-S", "-B", "-X", "utf8", "-W", "ignore", "-c", COMPILE,
+                ])
+                .stdin(File::open(&list)?)
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()?;
+            children.push(child);
         }
-        lines.flush()?;
-        let child = Command::new(python)
-            .args([
-                "-I", "-S", "-B", "-X", "utf8", "-W", "ignore", "-c", COMPILE,
-            ])
-            .stdin(File::open(&list)?)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()?;
-        children.push(child);
-    }
-    for mut child in children {
-        // One that failed has left some files without byte code, which is slower and not wrong.
-        child.wait()?;
-    }
-    for (at, one) in missing.iter().enumerate() {
-        let from = target(at);
-        if let Ok(about) = fs::metadata(&from) {
-            let was = Stamp::of(&about);
-            plan.put(one.code.clone(), 0o644, What::ByteCode { from, was });
+        for mut child in children {
+            // One that failed has left some files without byte code, which is slower and not wrong.
+            child.wait()?;
         }
+        if let Some(dir) = self.kept {
+            fs::create_dir_all(dir)?;
+        }
+        for (at, (one, kept)) in missing.iter().enumerate() {
+            let made = target(at);
+            let at = match kept {
+                // Renamed, so that what is there is whole. What cannot be kept is used as it is.
+                Some(kept) if fs::rename(&made, kept).is_ok() => kept.clone(),
+                _ => made,
+            };
+            add(plan, one, at);
+        }
+        Ok(())
     }
-    Ok(())
+
+    /// Where the byte code of that source is kept: under a name that no other source has.
+    fn kept_at(&self, one: &Missing) -> Option<PathBuf> {
+        let mut about = self.python_was.known_by().to_vec();
+        about.extend(one.was.known_by());
+        about.extend(one.name.as_os_str().as_bytes());
+        let key = hex(digest(&SHA256, &about).as_ref());
+        Some(self.kept?.join(key))
+    }
+}
+
+fn add(plan: &mut Plan, one: &Missing, from: PathBuf) {
+    if let Ok(about) = fs::metadata(&from) {
+        let was = Stamp::of(&about);
+        plan.put(one.code.clone(), 0o644, What::ByteCode { from, was });
+    }
 }
 
 #[cfg(test)]

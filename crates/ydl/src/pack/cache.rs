@@ -1,17 +1,22 @@
 //! Layers that were packed before: what has not changed since is not read again.
 //!
 //! A layer lies under a key made of how its files look from outside. It is written aside and renamed, first the archive
-//! and then what is known of it, so that two who pack at once do each other no harm.
+//! and then what is known of it. Of two who pack the same at once, one waits for the other; an archive that is there is
+//! never touched again, because somebody may be sending it.
 
-use super::plan::hex;
+use super::{plan::hex, same::Stamp};
 use crate::{env, os::reason, report::Report};
-use ring::rand::{SecureRandom, SystemRandom};
+use ring::{
+    digest::{SHA256, digest},
+    rand::{SecureRandom, SystemRandom},
+};
+use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use std::{
     fs::{self, File},
     io,
     path::{Path, PathBuf},
-    time::{Duration, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
 /// What nobody used for so long goes.
@@ -20,6 +25,10 @@ const AGE_MAX: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 const AGE_MIN: Duration = Duration::from_secs(6 * 60 * 60);
 /// The most that is kept.
 const BYTES_MAX: u64 = 40 << 30;
+/// The longest that making something may take; whoever wants the same waits so long.
+pub(super) const MAKING_MAX: Duration = Duration::from_secs(60 * 60);
+/// How often it is looked whether another maker has ended.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// Where layers are kept.
 #[derive(Clone, Debug)]
@@ -44,6 +53,14 @@ pub struct Known {
     pub machines: Vec<(String, String)>,
     /// The largest packages, largest first.
     pub largest: Vec<(String, u64)>,
+    /// Texts in it that name the place where it was.
+    pub naming: Vec<String>,
+    /// Programs and libraries that name it, as conda says.
+    pub written_into: Vec<String>,
+    /// Whether something looks for libraries in the environment's own `lib` by the path that this had.
+    pub told: bool,
+    /// What looks for libraries at a place of this machine, and at which.
+    pub searched: Vec<(String, String)>,
 }
 
 impl Cache {
@@ -64,13 +81,30 @@ impl Cache {
         let about = fs::read(self.about(key)).ok()?;
         let known: Known = serde_json::from_slice(&about).ok()?;
         let archive = self.archive(key);
-        let file = File::open(&archive).ok()?;
-        if file.metadata().ok()?.len() != known.bytes {
+        if fs::metadata(&archive).ok()?.len() != known.bytes {
             return None;
         }
-        // That it is in use is remembered as its time. Where that cannot be done it only goes sooner.
-        let _ = file.set_modified(SystemTime::now());
+        // That it is in use is remembered as the time of what is known of it. Where that cannot be done it only goes sooner.
+        let _ = File::open(self.about(key)).and_then(|file| file.set_modified(SystemTime::now()));
         Some((archive, known))
+    }
+
+    /// Waits until nobody else packs that.
+    pub(super) fn lock(&self, key: &str) -> Result<File, Report> {
+        lock(&self.dir.join(format!("{key}.lock")))
+    }
+
+    /// The file that says that an archive of somebody else's was looked through, as it is now.
+    pub(super) fn checked(&self, what: &str, was: &Stamp) -> PathBuf {
+        let mut about = was.to_bytes().to_vec();
+        about.extend(what.as_bytes());
+        let key = hex(digest(&SHA256, &about).as_ref());
+        self.dir.with_file_name("checked").join(key)
+    }
+
+    /// Where byte code of what the user wrote is kept.
+    pub(super) fn code(&self) -> PathBuf {
+        self.dir.with_file_name("code")
     }
 
     /// A directory of its own for whoever fills the cache; it goes with the value.
@@ -102,24 +136,35 @@ impl Cache {
     fn clean(&self, now: SystemTime, bytes_max: u64) {
         let mut kept = Vec::new();
         let mut bytes = 0;
+        let age = |about: &fs::Metadata| {
+            let then = about.modified().ok();
+            let age = then.and_then(|then| now.duration_since(then).ok());
+            age.unwrap_or_default()
+        };
         for entry in fs::read_dir(&self.dir).into_iter().flatten().flatten() {
             let Ok(about) = entry.metadata() else {
                 continue;
             };
-            let age = about
-                .modified()
-                .ok()
-                .and_then(|then| now.duration_since(then).ok())
-                .unwrap_or_default();
             let path = entry.path();
+            let ends = |with: &str| path.extension().is_some_and(|ending| ending == with);
             if about.is_dir() {
-                if age > AGE_MAX {
+                if age(&about) > AGE_MIN {
                     // Left behind by somebody who died. What cannot be removed stays.
                     let _ = fs::remove_dir_all(path);
                 }
-            } else if path.extension().is_some_and(|ending| ending == "gz") {
+            } else if ends("gz") {
+                let name = path.to_string_lossy().replace(".tar.gz", ".json");
+                let used = fs::metadata(name).as_ref().map_or(age(&about), age);
                 bytes += about.len();
-                kept.push((age, about.len(), path));
+                kept.push((used, about.len(), path));
+            } else if ends("lock") && age(&about) > AGE_MAX {
+                // Whoever holds it has held it for a month.
+                let _ = fs::remove_file(path);
+            }
+        }
+        for entry in fs::read_dir(self.code()).into_iter().flatten().flatten() {
+            if entry.metadata().is_ok_and(|about| age(&about) > AGE_MAX) {
+                let _ = fs::remove_file(entry.path());
             }
         }
         kept.sort();
@@ -159,6 +204,25 @@ impl Drop for Aside {
     fn drop(&mut self) {
         // What is left behind goes by its age.
         let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// Waits until nobody else has that lock; it is given back with the value.
+pub(super) fn lock(path: &Path) -> Result<File, Report> {
+    let failed = |error: io::Error| failed(path, &error);
+    if let Some(dir) = path.parent() {
+        fs::create_dir_all(dir).map_err(failed)?;
+    }
+    let file = File::create(path).map_err(failed)?;
+    let until = Instant::now() + MAKING_MAX;
+    loop {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(file),
+            Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < until => {
+                std::thread::sleep(PAUSE);
+            }
+            Err(error) => return Err(failed(error.into())),
+        }
     }
 }
 
@@ -225,9 +289,9 @@ mod tests {
             ("old", 40),
             ("ancient", 24 * 31),
         ] {
-            let path = put(&cache, key, 100);
+            put(&cache, key, 100);
             let then = now - Duration::from_secs(hours * 3600);
-            File::open(path)
+            File::open(cache.about(key))
                 .expect("a file")
                 .set_modified(then)
                 .expect("a time");

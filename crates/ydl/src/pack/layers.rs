@@ -3,13 +3,15 @@
 use super::{
     archive,
     build::READY,
-    bytecode,
+    bytecode::{self, Compiler},
     cache::{Cache, Known},
     elf,
     local::Local,
-    plan::{Outside, Plan, What, ends},
-    python::{Found, Kind},
+    plan::{Outside, Plan, READABLE, What},
+    prefix,
+    python::{Found, Kind, is_system},
     scripts,
+    survey::{LARGE_BYTES, survey, too_large},
 };
 use crate::{
     jobs::{INTERPRETER, LOCAL, MANIFEST, Manifest, PACKAGES, Python},
@@ -18,19 +20,14 @@ use crate::{
 };
 use serde::Serialize;
 use std::{
-    collections::BTreeMap,
     fs::File,
-    io::BufWriter,
+    io::{self, BufWriter},
     path::{Path, PathBuf},
 };
 use ydl_core::spec::{Environment, Interpreter};
 
 /// Changes whenever the same files would be packed into other bytes.
-const FORMAT: &str = "ydl pack 1";
-/// More than this takes a cluster minutes, every node of it.
-const LARGE_BYTES: u64 = 5_000_000_000;
-/// How many of the largest packages are named.
-const LARGEST: usize = 5;
+const FORMAT: &str = "ydl pack 2";
 /// What people do about files that change.
 const STILL: &str = "pack when nothing installs or builds there any more";
 
@@ -75,11 +72,21 @@ pub fn pack(environment: &Environment, cache: &Cache) -> Result<Packed, Report> 
 
 /// Packs a directory with `bin` in it.
 fn pack_directory(root: &Path, interpreter: Interpreter, cache: &Cache) -> Result<Packed, Report> {
+    if root.canonicalize().is_ok_and(|real| is_system(&real)) {
+        let what = format!(
+            "the environment `{}` cannot be packed: it is the system itself",
+            root.display()
+        );
+        let hint =
+            "say `system` to use what the nodes have, or make one with `python3 -m venv venv`";
+        return Err(Report::bad_input(what).hint(hint));
+    }
     let python = Found::of(root)?;
     let mut job = Packing {
         root,
         cache,
         python: python.as_ref(),
+        places: places(root),
         about: FORMAT.to_owned(),
         layers: Vec::new(),
         notes: Vec::new(),
@@ -88,11 +95,21 @@ fn pack_directory(root: &Path, interpreter: Interpreter, cache: &Cache) -> Resul
         job.layer(PACKAGES, Plan::of(root)?)?;
         return job.finish(None, Plan::default());
     };
-    job.about += &format!(" {} {:?}", python.tag(), python.was.to_bytes());
-    let carried = match interpreter {
-        Interpreter::Auto => python.kind == Kind::Prefix || !python.is_system(),
-        Interpreter::Carry => true,
-        Interpreter::Node => false,
+    let about = (python.tag(), python.was.known_by(), &job.places);
+    job.about += &format!(" {about:?}");
+    let carried = match (&python.kind, interpreter) {
+        (Kind::Prefix, Interpreter::Node) => {
+            let what = format!(
+                "the environment `{}` cannot be packed without its interpreter: its packages need what lies beside it",
+                root.display()
+            );
+            let hint =
+                "leave `interpreter` out, or make a virtual environment with `python3 -m venv`";
+            return Err(Report::bad_input(what).hint(hint));
+        }
+        (Kind::Prefix, Interpreter::Auto) | (_, Interpreter::Carry) => true,
+        (Kind::Venv, Interpreter::Auto) => !python.is_system(),
+        (Kind::Venv, Interpreter::Node) => false,
     };
     let mut all = Plan::default();
     all.add_tree(root, Path::new(""), Outside::Refuse, &|below, path| {
@@ -103,15 +120,19 @@ fn pack_directory(root: &Path, interpreter: Interpreter, cache: &Cache) -> Resul
     let mut installation = Plan::default();
     match python.kind {
         Kind::Venv if carried => {
-            let unused = |below: &Path, _: &Path| python.is_unused(below);
+            let libraries = python.libraries();
+            let unused = |below: &Path, _: &Path| python.is_unused(below, &libraries);
             installation.add_tree(&python.base, Path::new(""), Outside::Leave, &unused)?;
             installation.notes.clear();
         }
         Kind::Venv => {}
-        Kind::Prefix => installation = part(&mut all, python),
+        Kind::Prefix => {
+            installation = prefix::part(&mut all, root, &python.site());
+            scripts::rewrite(&mut installation, &job.places);
+        }
     }
-    scripts::rewrite(&mut all);
-    scripts::rewrite(&mut own);
+    scripts::rewrite(&mut all, &job.places);
+    scripts::rewrite(&mut own, &job.places);
     if carried {
         job.layer(INTERPRETER, installation)?;
     }
@@ -122,13 +143,28 @@ fn pack_directory(root: &Path, interpreter: Interpreter, cache: &Cache) -> Resul
             python.base.display()
         ));
     }
+    let known = || job.layers.iter().map(|layer| &layer.known);
+    let written_into: Vec<String> = known()
+        .flat_map(|known| known.written_into.clone())
+        .collect();
+    let searched = known().flat_map(|known| &known.searched);
+    let searched = searched.map(|(file, place)| {
+        format!("`{file}` looks for libraries in `{place}`, which must be on the nodes, too")
+    });
+    let searched: Vec<String> = searched.collect();
+    let told_packages = known().any(|known| known.told);
+    job.notes.extend(searched);
+    if python.kind == Kind::Prefix {
+        job.notes.extend(prefix::notes(root, &written_into));
+    }
     let python = Python {
         minor: python.minor.clone(),
         version: python.version.clone(),
         executable: python.executable.to_string_lossy().into_owned(),
         carried,
         told_libraries: carried && python.told_libraries(),
-        tools: python.kind == Kind::Prefix,
+        told_packages,
+        whole: python.kind == Kind::Prefix,
         system_packages: python.system_packages,
     };
     job.finish(Some(python), own)
@@ -153,7 +189,9 @@ fn left_out(python: &Found, below: &Path, path: &Path) -> bool {
                 || name.to_lowercase().starts_with("activate")
                 || name.starts_with("deactivate")
         }
-        (Kind::Prefix, ["pkgs" | "envs" | "conda-meta" | ".condarc"]) => true,
+        (Kind::Prefix, ["pkgs" | "envs" | ".condarc"]) => true,
+        // That it is there says that this is conda's; what conda remembers in it is of no use without conda.
+        (Kind::Prefix, ["conda-meta", name]) => *name != "history",
         (Kind::Prefix, ["lib", library, inside]) => {
             library.starts_with("python3") && (*inside == "test" || inside.starts_with("config-"))
         }
@@ -161,35 +199,29 @@ fn left_out(python: &Found, below: &Path, path: &Path) -> bool {
     }
 }
 
-/// Of an interpreter with everything around it, what is not Python's packages.
-fn part(all: &mut Plan, python: &Found) -> Plan {
-    let site = python.site();
-    let mut installation = Plan::default();
-    let names: Vec<PathBuf> = all.entries.keys().cloned().collect();
-    for name in names {
-        let script =
-            |what: &What| matches!(what, What::File { from, .. } if scripts::is_python(from));
-        let stays = match all.entries.get(&name) {
-            Some(entry) => {
-                name.starts_with(&site) || (name.starts_with("bin") && script(&entry.what))
-            }
-            None => true,
-        };
-        if !stays
-            && !site.starts_with(&name)
-            && name != Path::new("bin")
-            && let Some(entry) = all.entries.remove(&name)
-        {
-            installation.put(name, entry.mode, entry.what);
-        }
-    }
-    installation
+/// The names of a place, the longest first: one may be in another. A link that leads to an environment is no name for it, nor
+/// is a single directory below `/`.
+fn places(root: &Path) -> Vec<String> {
+    let given = std::path::absolute(root).ok();
+    let given = given.filter(|path| !path.is_symlink());
+    let real = root.canonicalize().ok();
+    let mut places: Vec<String> = [given, real]
+        .into_iter()
+        .flatten()
+        .filter(|path| path.components().count() > 2)
+        .filter_map(|path| Some(path.to_str()?.trim_end_matches('/').to_owned()))
+        .collect();
+    places.sort_by_key(|place| std::cmp::Reverse(place.len()));
+    places.dedup();
+    places
 }
 
 struct Packing<'a> {
     root: &'a Path,
     cache: &'a Cache,
     python: Option<&'a Found>,
+    /// Where the environment is, by every name of that place.
+    places: Vec<String>,
     about: String,
     layers: Vec<Layer>,
     notes: Vec<String>,
@@ -203,8 +235,15 @@ impl Packing<'_> {
         let (file, known, cached) = match self.cache.find(&key) {
             Some((file, known)) => (file, known, true),
             None => {
-                let (file, known) = self.write(&key, plan)?;
-                (file, known, false)
+                let _lock = self.cache.lock(&key)?;
+                // Somebody else may have packed it meanwhile.
+                match self.cache.find(&key) {
+                    Some((file, known)) => (file, known, true),
+                    None => {
+                        let (file, known) = self.write(name, &key, plan)?;
+                        (file, known, false)
+                    }
+                }
             }
         };
         self.layers.push(Layer {
@@ -216,21 +255,34 @@ impl Packing<'_> {
         Ok(())
     }
 
-    fn write(&self, key: &str, mut plan: Plan) -> Result<(PathBuf, Known), Report> {
+    fn write(&self, name: &str, key: &str, mut plan: Plan) -> Result<(PathBuf, Known), Report> {
         let aside = self.cache.aside()?;
         let archive = aside.path().join("layer.tar.gz");
         let failed = |error: std::io::Error| super::cache::failed(aside.path(), &error);
         if let Some(python) = self.python {
             let missing = bytecode::sort_out(&mut plan, &python.tag());
-            bytecode::compile(&mut plan, &missing, &python.executable, aside.path())
-                .map_err(failed)?;
+            let kept = self.cache.code();
+            let compiler = Compiler {
+                python: &python.executable,
+                python_was: python.was,
+                aside: aside.path(),
+                kept: Some(kept.as_path()).filter(|_| name == LOCAL),
+            };
+            compiler.compile(&mut plan, &missing).map_err(failed)?;
         }
-        let mut known = survey(&plan, self.python);
+        let mut known = survey(&plan, self.python, &self.places);
+        if let Some(python) = self.python {
+            self.look_for_places(name, &plan, python, &mut known);
+        }
         let file = File::create(&archive).map_err(failed)?;
         let mut out = BufWriter::new(file);
         let written = archive::write(&plan, &mut out).map_err(|error| {
             let what = format!("cannot pack `{}`: {}", self.root.display(), reason(&error));
-            Report::bad_input(what).hint(STILL)
+            let hint = match error.kind() {
+                io::ErrorKind::PermissionDenied => READABLE,
+                _ => STILL,
+            };
+            Report::bad_input(what).hint(hint)
         })?;
         known.hash = written.hash;
         known.bytes = written.bytes;
@@ -238,12 +290,25 @@ impl Packing<'_> {
         Ok((kept, known))
     }
 
+    /// What in a layer knows where the environment lies.
+    fn look_for_places(&self, name: &str, plan: &Plan, python: &Found, known: &mut Known) {
+        let site = python.site();
+        match (&python.kind, name) {
+            (_, LOCAL) | (Kind::Venv, INTERPRETER) => {}
+            (Kind::Venv, _) => known.naming = prefix::naming(plan, &self.places, Some(&site)),
+            (Kind::Prefix, _) => known.naming = prefix::naming(plan, &self.places, None),
+        }
+        if (&python.kind, name) == (&Kind::Prefix, INTERPRETER) {
+            known.written_into = prefix::written_into(self.root);
+        }
+    }
+
     /// Packs the user's own, with the description of it all.
     fn finish(mut self, python: Option<Python>, mut own: Plan) -> Result<Packed, Report> {
         let newest = |known: &Known| known.glibc.clone();
         let here = self.python.and_then(|python| elf::read(&python.executable));
         let here = here.map(|elf| elf.machine);
-        let surveyed = survey(&own, self.python);
+        let surveyed = survey(&own, self.python, &self.places);
         let known: Vec<&Known> = self.layers.iter().map(|layer| &layer.known).collect();
         let glibc = known
             .iter()
@@ -263,7 +328,16 @@ impl Packing<'_> {
                 ));
             }
         }
+        let naming: Vec<String> = known
+            .iter()
+            .flat_map(|known| known.naming.clone())
+            .collect();
         let manifest = Manifest {
+            was_at: match naming.is_empty() {
+                true => Vec::new(),
+                false => self.places.clone(),
+            },
+            naming,
             format: Manifest::FORMAT,
             machine: here,
             glibc: glibc.as_ref().map(|(version, _)| *version),
@@ -281,107 +355,5 @@ impl Packing<'_> {
             manifest,
             notes: self.notes,
         })
-    }
-}
-
-/// Whether it is so large that somebody should think about it.
-fn too_large(layers: &[Layer], limit: u64) -> Option<String> {
-    let bytes: u64 = layers.iter().map(|layer| layer.known.unpacked).sum();
-    if bytes < limit {
-        return None;
-    }
-    let mut largest: Vec<_> = layers
-        .iter()
-        .flat_map(|layer| &layer.known.largest)
-        .collect();
-    largest.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
-    let largest: Vec<_> = largest
-        .iter()
-        .take(LARGEST)
-        .map(|(name, bytes)| format!("`{name}` {} MB", bytes / 1_000_000))
-        .collect();
-    Some(format!(
-        "the environment has {} MB, which every node must fetch and unpack; the largest: {}",
-        bytes / 1_000_000,
-        largest.join(", ")
-    ))
-}
-
-/// What is in a layer.
-fn survey(plan: &Plan, python: Option<&Found>) -> Known {
-    let site = python.map(Found::site).unwrap_or_default();
-    let mut known = Known {
-        unpacked: plan.bytes(),
-        ..Known::default()
-    };
-    let mut sizes: BTreeMap<String, u64> = BTreeMap::new();
-    let mut machines: BTreeMap<String, String> = BTreeMap::new();
-    for (name, entry) in &plan.entries {
-        let (from, bytes) = match &entry.what {
-            What::File { from, was } => (Some(from), was.bytes),
-            What::ByteCode { was, .. } => (None, was.bytes),
-            What::Bytes(bytes) => (None, bytes.len() as u64),
-            What::Directory | What::Link { .. } => continue,
-        };
-        known.files += 1;
-        let below = name.strip_prefix(&site).unwrap_or(name);
-        if let Some(top) = below.iter().next() {
-            *sizes.entry(top.to_string_lossy().into_owned()).or_default() += bytes;
-        }
-        let program = ends(name, ".so")
-            || name.to_string_lossy().contains(".so.")
-            || (name.starts_with("bin") && entry.mode & 0o100 != 0);
-        if let Some(elf) = from.filter(|_| program).and_then(|from| elf::read(from)) {
-            let file = name.to_string_lossy().into_owned();
-            if let Some(version) = elf.glibc
-                && known
-                    .glibc
-                    .as_ref()
-                    .is_none_or(|(known, _)| *known < version)
-            {
-                known.glibc = Some((version, file.clone()));
-            }
-            machines.entry(elf.machine).or_insert(file);
-        }
-    }
-    known.machines = machines.into_iter().collect();
-    known.largest = sizes.into_iter().collect();
-    known
-        .largest
-        .sort_by_key(|(name, bytes)| (std::cmp::Reverse(*bytes), name.clone()));
-    known.largest.truncate(LARGEST);
-    known
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_too_large_names_its_largest_packages() {
-        let layer = |largest: &[(&str, u64)]| Layer {
-            name: PACKAGES,
-            file: PathBuf::new(),
-            cached: false,
-            known: Known {
-                unpacked: largest.iter().map(|(_, bytes)| bytes).sum(),
-                largest: largest
-                    .iter()
-                    .map(|(name, bytes)| ((*name).into(), *bytes))
-                    .collect(),
-                ..Known::default()
-            },
-        };
-        let layers = [
-            layer(&[("torch", 4_000_000_000)]),
-            layer(&[("mine", 5_000_000_000)]),
-        ];
-        assert_eq!(too_large(&layers, 10_000_000_000), None);
-        assert_eq!(
-            too_large(&layers, LARGE_BYTES).as_deref(),
-            Some(
-                "the environment has 9000 MB, which every node must fetch and unpack; the largest: `mine` 5000 MB, `torch` 4000 MB"
-            )
-        );
     }
 }

@@ -107,16 +107,7 @@ impl Local {
         if !here || said["dir_info"].is_null() {
             return;
         }
-        let record = read(&root.join(info).join("RECORD")).unwrap_or_default();
-        for line in record.lines() {
-            let name = match line.strip_prefix('"') {
-                Some(quoted) => quoted.split('"').next(),
-                None => line.split(',').next(),
-            };
-            if let Some(name) = name.and_then(|name| normal(&site.join(name))) {
-                self.own.insert(name);
-            }
-        }
+        self.own.extend(record(root, site, info));
         // That it could be edited there is said to nobody here.
         self.own.insert(info.join("RECORD"));
     }
@@ -224,14 +215,24 @@ impl Local {
     }
 }
 
+/// What belongs to a package, as it says itself.
+pub(super) fn record(root: &Path, site: &Path, info: &Path) -> Vec<PathBuf> {
+    let said = read(&root.join(info).join("RECORD")).unwrap_or_default();
+    let name = |line: &str| match line.strip_prefix('"') {
+        Some(quoted) => normal(&site.join(quoted.split('"').next()?)),
+        None => normal(&site.join(line.split(',').next()?)),
+    };
+    said.lines().filter_map(name).collect()
+}
+
 /// What in a project is not imported: the past, the editor's, other environments.
-fn is_aside(path: &Path) -> bool {
+pub(super) fn is_aside(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default();
     ASIDE.iter().any(|aside| name == *aside) || path.join("pyvenv.cfg").is_file()
 }
 
 /// Whose byte code that is, whatever wrote it.
-fn source_of(name: &Path) -> Option<PathBuf> {
+pub(super) fn source_of(name: &Path) -> Option<PathBuf> {
     let dir = name.parent().filter(|dir| dir.ends_with("__pycache__"))?;
     let stem = name.file_name()?.to_str()?.split(".cpython-").next()?;
     Some(dir.parent()?.join(format!("{stem}.py")))
@@ -251,7 +252,7 @@ fn normal(path: &Path) -> Option<PathBuf> {
     Some(parts.iter().collect())
 }
 
-fn read(path: &Path) -> Option<String> {
+pub(super) fn read(path: &Path) -> Option<String> {
     let about = fs::metadata(path).ok()?;
     if about.len() > TEXT_BYTES_MAX {
         return None;

@@ -8,9 +8,11 @@
 //! * `archive`: a plan as a `.tar.gz`, compressed on all cores.
 //! * `elf`: what programs and libraries ask of a machine.
 //! * `bytecode`, `scripts` and `local`: what must be changed on the way, and why.
-//! * `python`: which interpreter an environment has.
+//! * `python` and `prefix`: which interpreter an environment has, and what in it knows its place.
+//! * `survey`: how large a layer is, and what it asks of a machine.
 //! * `cache`: what was packed before.
 //! * `layers`: from an environment to its layers.
+//! * `ready`: archives that somebody else has packed, looked through.
 //! * `build` and `pex`: environments that are made first, from a list of packages or a pex.
 
 mod archive;
@@ -22,12 +24,16 @@ mod layers;
 mod local;
 mod pex;
 mod plan;
+mod prefix;
 mod python;
+mod ready;
 mod same;
 mod scripts;
+mod survey;
 
-pub use build::make;
+pub use build::{make, must_be_made};
 pub use cache::{Cache, Known, root};
 pub use layers::{Layer, Packed, pack};
 pub use plan::Plan;
+pub use ready::{Holds, check};
 pub use same::{Same, Stamp};

@@ -96,7 +96,7 @@ for path in names:
 pub(super) fn make(path: &Path, tell: &dyn Fn(String)) -> Result<PathBuf, Report> {
     let path = path.canonicalize().map_err(|error| unread(path, &error))?;
     let about = fs::metadata(&path).map_err(|error| unread(&path, &error))?;
-    let mut key = Stamp::of(&about).to_bytes().to_vec();
+    let mut key = Stamp::of(&about).known_by().to_vec();
     key.extend(path.to_string_lossy().as_bytes());
     let name = path
         .file_stem()

@@ -223,10 +223,10 @@ impl Plan {
             see(&entry.mode.to_le_bytes());
             match &entry.what {
                 What::Directory => see(b"d"),
-                What::File { was, .. } => see(&was.to_bytes()),
+                What::File { was, .. } => see(&was.known_by()),
                 What::ByteCode { was, .. } => {
                     see(b"c");
-                    see(&was.to_bytes());
+                    see(&was.known_by());
                 }
                 What::Bytes(bytes) => see(bytes),
                 What::Link { to } => see(to.as_os_str().as_bytes()),
@@ -320,13 +320,15 @@ pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// What people do about files that they may not read.
+pub(super) const READABLE: &str =
+    "make it readable for yourself, or take it out: everything in it is packed";
+
 pub(super) fn unread(path: &Path, error: &io::Error) -> Report {
     let what = format!("cannot read `{}`: {}", path.display(), reason(error));
     let report = Report::bad_input(what);
     match error.kind() {
-        io::ErrorKind::PermissionDenied => {
-            report.hint("make it readable for yourself, or take it out: everything in it is packed")
-        }
+        io::ErrorKind::PermissionDenied => report.hint(READABLE),
         _ => report,
     }
 }

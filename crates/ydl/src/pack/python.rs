@@ -3,13 +3,20 @@
 use super::{elf, same::Stamp};
 use crate::report::Report;
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
+    ffi::{OsStr, OsString},
     fs,
     path::{Path, PathBuf},
 };
 
 /// Installations that every node is expected to have at the same place.
 const SYSTEM: [&str; 3] = ["/usr", "/usr/local", "/"];
+
+/// Whether that is where the system is installed.
+pub(super) fn is_system(dir: &Path) -> bool {
+    SYSTEM.iter().any(|own| dir == Path::new(own))
+}
+
 /// Of the standard library, what no job imports.
 const UNUSED: [&str; 6] = [
     "test",
@@ -106,9 +113,11 @@ impl Found {
                 executable.display()
             )));
         }
+        let version = version.map(str::to_owned);
+        let version = version.or_else(|| version_of(base, &minor));
         Ok(Some(Found {
             kind,
-            version: version.unwrap_or(&minor).to_owned(),
+            version: version.unwrap_or_else(|| minor.clone()),
             was: Stamp::of(&about),
             base: base.to_path_buf(),
             executable: executable.clone(),
@@ -131,7 +140,7 @@ impl Found {
 
     /// Whether every node is expected to have it.
     pub fn is_system(&self) -> bool {
-        SYSTEM.iter().any(|dir| self.base == Path::new(dir))
+        is_system(&self.base)
     }
 
     /// Whether it finds its own library only if it is told where.
@@ -141,8 +150,38 @@ impl Found {
         shared && !elf.paths.iter().any(|path| path.starts_with("$ORIGIN"))
     }
 
-    /// Whether something of its installation does not travel with it.
-    pub fn is_unused(&self, below: &Path) -> bool {
+    /// What the interpreter and its own modules load from beside it, as conda's do: names in `lib`. Those of a system stay
+    /// with the system.
+    pub fn libraries(&self) -> BTreeSet<OsString> {
+        let mut found = BTreeSet::new();
+        if self.is_system() {
+            return found;
+        }
+        let lib = self.base.join("lib");
+        let modules = lib.join(format!("python{}/lib-dynload", self.minor));
+        let modules = fs::read_dir(modules).into_iter().flatten().flatten();
+        let mut left: Vec<PathBuf> = modules.map(|entry| entry.path()).collect();
+        left.push(self.executable.clone());
+        while let Some(path) = left.pop() {
+            for name in elf::read(&path).unwrap_or_default().needs {
+                let library = lib.join(&name);
+                // A name with a way in it is none.
+                if name.contains('/') || !library.is_file() || !found.insert(name.into()) {
+                    continue;
+                }
+                if let Ok(real) = library.canonicalize()
+                    && real.parent() == Some(&lib)
+                {
+                    found.extend(real.file_name().map(OsString::from));
+                }
+                left.push(library);
+            }
+        }
+        found
+    }
+
+    /// Whether something of its installation does not travel with it. `libraries` do.
+    pub fn is_unused(&self, below: &Path, libraries: &BTreeSet<OsString>) -> bool {
         let parts: Vec<_> = below.iter().map(|part| part.to_string_lossy()).collect();
         let parts: Vec<&str> = parts.iter().map(AsRef::as_ref).collect();
         let library = format!("python{}", self.minor);
@@ -151,13 +190,22 @@ impl Found {
             ["bin", name] => self.executable.file_name().is_none_or(|own| own != *name),
             ["include", name, ..] => !name.starts_with(&library),
             ["lib", name] if *name == library => false,
-            ["lib", name] => !(name.starts_with("libpython") && name.contains(".so")),
+            ["lib", name] if name.starts_with("libpython") => !name.contains(".so"),
+            ["lib", name] => !libraries.contains(OsStr::new(name)),
             ["lib", name, inside, ..] if *name == library => {
                 UNUSED.contains(inside) || inside.starts_with("config-")
             }
             _ => true,
         }
     }
+}
+
+/// All of a version, as an installation's own headers say it.
+fn version_of(base: &Path, minor: &str) -> Option<String> {
+    let header = base.join(format!("include/python{minor}/patchlevel.h"));
+    let said = fs::read_to_string(header).ok()?;
+    let line = said.lines().find(|line| line.contains(" PY_VERSION "))?;
+    Some(line.split('"').nth(1)?.to_owned())
 }
 
 /// Which `lib/python3.…` it has; the one that `pyvenv.cfg` names, where there are several.

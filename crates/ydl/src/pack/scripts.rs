@@ -12,9 +12,12 @@ use std::{
 
 /// Longer than any console script; what is longer is a program of another kind.
 const SCRIPT_BYTES_MAX: u64 = 1 << 20;
+/// Where the system's own programs are: what names one of them means it, on every node.
+const SYSTEM: [&str; 3] = ["/usr/bin/", "/usr/local/bin/", "/bin/"];
 
-/// Rewrites the scripts in `bin`. A script that cannot be read now is found out about when it is packed.
-pub(super) fn rewrite(plan: &mut Plan) {
+/// Rewrites the scripts in `bin` of an environment that was at one of these places. A script that cannot be read now is found
+/// out about when it is packed.
+pub(super) fn rewrite(plan: &mut Plan, places: &[String]) {
     let in_bin = |name: &&PathBuf| name.parent() == Some(Path::new("bin"));
     let names: Vec<PathBuf> = plan.entries.keys().filter(in_bin).cloned().collect();
     for name in names {
@@ -24,16 +27,11 @@ pub(super) fn rewrite(plan: &mut Plan) {
         if let What::File { from, was } = &entry.what
             && was.bytes <= SCRIPT_BYTES_MAX
             && let Some(bytes) = read_script(from)
-            && let Some(bytes) = movable(&bytes)
+            && let Some(bytes) = movable(&bytes).or_else(|| found(&bytes, places))
         {
             entry.what = What::Bytes(bytes);
         }
     }
-}
-
-/// Whether that is a script of Python's.
-pub(super) fn is_python(path: &Path) -> bool {
-    read_script(path).is_some_and(|bytes| movable(&bytes).is_some())
 }
 
 fn read_script(path: &Path) -> Option<Vec<u8>> {
@@ -68,7 +66,8 @@ fn movable(bytes: &[u8]) -> Option<Vec<u8>> {
         line => {
             let (program, arguments) = line.split_once(' ').unwrap_or((line, ""));
             let name = program.rsplit('/').next()?;
-            if !program.starts_with('/') || !name.starts_with("python") {
+            let own = program.starts_with('/') && name.starts_with("python");
+            if !own || SYSTEM.iter().any(|dir| program == format!("{dir}{name}")) {
                 return None;
             }
             (arguments.trim(), second_at)
@@ -85,6 +84,22 @@ fn movable(bytes: &[u8]) -> Option<Vec<u8>> {
     )
     .into_bytes();
     script.extend_from_slice(bytes.get(rest..)?);
+    Some(script)
+}
+
+/// The script of another program of the environment, which `PATH` leads to where it arrives.
+fn found(bytes: &[u8], places: &[String]) -> Option<Vec<u8>> {
+    let end = bytes.iter().position(|byte| *byte == b'\n')?;
+    let first = std::str::from_utf8(bytes.get(..end)?).ok()?;
+    let line = first.strip_prefix("#!")?.trim();
+    let inside = |place: &String| line.strip_prefix(place.as_str())?.strip_prefix("/bin/");
+    let words = places.iter().find_map(inside)?;
+    let several = match words.contains(' ') {
+        true => "-S ",
+        false => "",
+    };
+    let mut script = format!("#!/usr/bin/env {several}{words}").into_bytes();
+    script.extend_from_slice(bytes.get(end..)?);
     Some(script)
 }
 
@@ -117,6 +132,7 @@ mod tests {
         for text in [
             "#!/bin/sh\necho\necho\n",
             "#!/usr/bin/env python\nx\n",
+            "#!/usr/bin/python3\nx\n",
             "#!/usr/bin/perl\n",
             "#!/v/bin/python",
             "no script\n",
@@ -124,5 +140,21 @@ mod tests {
         ] {
             assert_eq!(rewritten(text), None, "{text}");
         }
+    }
+    #[test]
+    fn scripts_of_other_programs_find_them_in_the_path() {
+        let places = ["/opt/env".to_owned()];
+        let check = |text: &str, expected: Option<&str>| {
+            let script = found(text.as_bytes(), &places);
+            let script = script.map(|bytes| String::from_utf8(bytes).expect("text"));
+            assert_eq!(script.as_deref(), expected);
+        };
+        check("#!/opt/env/bin/perl\nx\n", Some("#!/usr/bin/env perl\nx\n"));
+        check(
+            "#!/opt/env/bin/perl -w\nx\n",
+            Some("#!/usr/bin/env -S perl -w\nx\n"),
+        );
+        check("#!/opt/envy/bin/perl\nx\n", None);
+        check("#!/usr/bin/perl\nx\n", None);
     }
 }

@@ -41,17 +41,26 @@ pub fn finish(mut child: Child) -> Ran {
 /// The example's environment, made by the script that `make demo` uses.
 pub fn environment() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let output = Command::new(root.join("scripts/python-env"))
-            .arg(root.join("examples/mxnet-digits/requirements.txt"))
-            .output()
-            .expect("scripts/python-env can be started");
-        let why = String::from_utf8_lossy(&output.stderr);
-        assert!(
-            output.status.success(),
-            "the environment cannot be made: {why}"
-        );
-        PathBuf::from(String::from_utf8(output.stdout).expect("a path").trim())
-    })
+    let requirements = "examples/mxnet-digits/requirements.txt";
+    PATH.get_or_init(|| made("scripts/python-env", &[requirements]))
+}
+
+/// The same in every other form; `scripts/python-kinds` says which.
+#[allow(dead_code)] // Only those who pack it use it.
+pub fn kinds() -> &'static Path {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| made("scripts/python-kinds", &[]))
+}
+
+/// What a script of the project makes, and says where.
+fn made(script: &str, words: &[&str]) -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let output = Command::new(root.join(script))
+        .args(words)
+        .current_dir(root)
+        .output()
+        .expect("a script of the project can be started");
+    let why = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "`{script}` failed: {why}");
+    PathBuf::from(String::from_utf8(output.stdout).expect("a path").trim())
 }

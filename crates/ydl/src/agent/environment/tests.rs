@@ -9,7 +9,8 @@ fn python(executable: &str) -> Python {
         executable: executable.into(),
         carried: false,
         told_libraries: false,
-        tools: false,
+        told_packages: false,
+        whole: false,
         system_packages: false,
     }
 }
@@ -31,16 +32,92 @@ fn an_active_environment_comes_first_in_the_path() {
     assert_eq!(env["VIRTUAL_ENV"], "/venv");
     assert!(!env.contains_key("PYTHONHOME"));
     assert!(!env.contains_key("LD_LIBRARY_PATH"));
-    let conda = Activation {
+    let told = Activation {
         prefix: "/venv".into(),
-        tools: Some("/cache/1".into()),
-        libraries: Some("/cache/1/lib".into()),
+        libraries: vec!["/venv/lib".into(), "/cache/1/lib".into()],
     };
-    env.insert("PATH".to_owned(), "/usr/bin".to_owned());
-    conda.apply(&mut env);
-    assert_eq!(env["PATH"], "/venv/bin:/cache/1/bin:/usr/bin");
-    assert_eq!(env["LD_LIBRARY_PATH"], "/cache/1/lib");
-    assert_eq!(env["CONDA_PREFIX"], "/cache/1");
+    told.apply(&mut env);
+    assert_eq!(env["LD_LIBRARY_PATH"], "/venv/lib:/cache/1/lib");
+}
+
+#[test]
+fn an_environment_of_condas_is_active_as_conda_says_it() {
+    let dir = tempfile::tempdir().expect("a directory");
+    put(dir.path(), "conda-meta/history", "");
+    put(dir.path(), "ssl/cacert.pem", "");
+    let mut env = BTreeMap::new();
+    let prefix = dir.path().to_path_buf();
+    Activation::of(prefix.clone()).apply(&mut env);
+    assert_eq!(env["CONDA_PREFIX"], prefix.display().to_string());
+    assert!(!env.contains_key("VIRTUAL_ENV"), "{env:?}");
+    assert!(env["SSL_CERT_FILE"].ends_with("/ssl/cacert.pem"));
+    env.insert("SSL_CERT_FILE".to_owned(), "/mine".to_owned());
+    Activation::of(prefix).apply(&mut env);
+    assert_eq!(env["SSL_CERT_FILE"], "/mine", "what the user says stays");
+}
+
+/// A description with nothing to be renamed.
+fn plain(python: Option<Python>) -> Manifest {
+    Manifest {
+        format: Manifest::FORMAT,
+        machine: None,
+        glibc: None,
+        glibc_file: None,
+        python,
+        was_at: Vec::new(),
+        naming: Vec::new(),
+    }
+}
+
+#[test]
+fn texts_name_the_new_place_and_stale_byte_code_stays_behind() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (one, to) = (dir.path().join("one"), dir.path().join("to"));
+    put(&one, "etc/tool/a.conf", "root = /old/env/share\n");
+    put(&one, "etc/tool/b.conf", "other");
+    put(&one, "share/c", "c");
+    put(
+        &one,
+        "lib/python3.11/site-packages/p/where.py",
+        "'/old/env'",
+    );
+    put(
+        &one,
+        "lib/python3.11/site-packages/p/__pycache__/where.cpython-311.pyc",
+        "x",
+    );
+    put(
+        &one,
+        "lib/python3.11/site-packages/p/__pycache__/else.cpython-311.pyc",
+        "x",
+    );
+    let mut manifest = plain(Some(python("x")));
+    manifest.was_at = vec!["/old/env".into()];
+    manifest.naming = vec![
+        "etc/tool/a.conf".into(),
+        "lib/python3.11/site-packages/p/where.py".into(),
+        "../out".into(),
+    ];
+    let mut whole = python("x");
+    whole.whole = true;
+    let sources = [one.clone()];
+    Composition::new(&manifest, &whole, &to, &sources)
+        .build(Path::new("/cache/1/bin/python3.11"))
+        .expect("an environment");
+    let read = |name: &str| fs::read_to_string(to.join(name)).expect("a file");
+    let here = to.display();
+    assert_eq!(read("etc/tool/a.conf"), format!("root = {here}/share\n"));
+    assert_eq!(
+        read("lib/python3.11/site-packages/p/where.py"),
+        format!("'{here}'")
+    );
+    let linked = |name: &str| fs::read_link(to.join(name)).ok();
+    assert_eq!(linked("etc/tool/b.conf"), Some(one.join("etc/tool/b.conf")));
+    assert_eq!(linked("share"), Some(one.join("share")));
+    let cache = to.join("lib/python3.11/site-packages/p/__pycache__");
+    assert!(!cache.join("where.cpython-311.pyc").exists());
+    assert!(cache.join("else.cpython-311.pyc").exists());
+    assert!(read("pyvenv.cfg").starts_with(&format!("home = {here}/bin\n")));
 }
 
 #[test]
@@ -59,7 +136,9 @@ fn a_package_of_two_layers_is_one() {
     put(&two, "bin/tool", "two");
     let executable = Path::new("/usr/bin/python3.11");
     let sources = [one.clone(), two];
-    build(&to, &sources, &python("x"), executable).expect("an environment");
+    let (manifest, python) = (plain(None), python("x"));
+    let composition = Composition::new(&manifest, &python, &to, &sources);
+    composition.build(executable).expect("an environment");
     let read = |name: &str| fs::read_to_string(to.join(name)).expect("a file");
     assert_eq!(read(&format!("{site}/space/theirs/x.py")), "theirs");
     assert_eq!(read(&format!("{site}/space/mine/y.py")), "mine");
@@ -71,7 +150,7 @@ fn a_package_of_two_layers_is_one() {
         executable
     );
     assert!(read("pyvenv.cfg").starts_with("home = /usr/bin\n"));
-    build(&to, &sources, &python("x"), Path::new("/other")).expect("it is there");
+    composition.build(Path::new("/other")).expect("it is there");
     assert_eq!(
         fs::read_link(to.join("bin/python")).expect("a link"),
         executable
@@ -106,11 +185,10 @@ fn a_node_without_the_interpreter_says_where_it_looked() {
 #[test]
 fn a_node_that_does_not_fit_says_why() {
     let manifest = Manifest {
-        format: Manifest::FORMAT,
         machine: Some("x86_64".into()),
         glibc: Some((2, 28)),
         glibc_file: Some("lib/a.so".into()),
-        python: None,
+        ..plain(None)
     };
     assert_eq!(fits(&manifest, "x86_64", Some((2, 28))), Ok(()));
     assert_eq!(fits(&manifest, "x86_64", None), Ok(()));

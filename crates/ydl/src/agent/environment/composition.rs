@@ -1,0 +1,165 @@
+//! A small environment of links into layers.
+
+use crate::jobs::{Manifest, Python, renamed};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ffi::OsString,
+    fs::{self, File},
+    io::{self, Read},
+    os::unix::fs::{PermissionsExt, symlink},
+    path::{Component, Path, PathBuf},
+};
+
+/// Longer than any text that names a path.
+const TEXT_BYTES_MAX: u64 = 16 << 20;
+
+/// What is put together, and where.
+#[derive(Debug)]
+pub(super) struct Composition<'a> {
+    python: &'a Python,
+    prefix: &'a Path,
+    sources: &'a [PathBuf],
+    /// Directories that are the container's own, because something in them is.
+    own: BTreeSet<PathBuf>,
+    /// Texts that name the place where the environment was, and get the new name of it.
+    naming: BTreeSet<PathBuf>,
+    was_at: &'a [String],
+}
+
+impl Composition<'_> {
+    pub fn new<'a>(
+        manifest: &'a Manifest,
+        python: &'a Python,
+        prefix: &'a Path,
+        sources: &'a [PathBuf],
+    ) -> Composition<'a> {
+        let site = PathBuf::from(format!("lib/python{}/site-packages", python.minor));
+        let mut own: BTreeSet<PathBuf> = site.ancestors().map(Path::to_path_buf).collect();
+        own.insert("bin".into());
+        let naming = manifest.naming.iter().map(PathBuf::from);
+        // What leads out of the environment is none of it.
+        let inside = |name: &PathBuf| {
+            let mut parts = name.components();
+            parts.all(|part| matches!(part, Component::Normal(_)))
+        };
+        let naming: BTreeSet<PathBuf> = naming.filter(inside).collect();
+        for name in &naming {
+            own.extend(name.ancestors().skip(1).map(Path::to_path_buf));
+            // Byte code of a source that is another here would be of no use, and Python would write its own beside it.
+            if name.extension().is_some_and(|ending| ending == "py")
+                && let Some(dir) = name.parent()
+            {
+                own.insert(dir.join("__pycache__"));
+            }
+        }
+        Composition {
+            python,
+            prefix,
+            sources,
+            own,
+            naming,
+            was_at: &manifest.was_at,
+        }
+    }
+
+    /// Makes the environment; its `pyvenv.cfg` comes last.
+    pub fn build(&self, executable: &Path) -> io::Result<()> {
+        let ready = self.prefix.join("pyvenv.cfg");
+        if ready.is_file() {
+            return Ok(());
+        }
+        match fs::remove_dir_all(self.prefix) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+        for dir in [
+            "bin",
+            &format!("lib/python{}/site-packages", self.python.minor),
+        ] {
+            fs::create_dir_all(self.prefix.join(dir))?;
+        }
+        self.overlay(self.sources, self.prefix, Path::new(""))?;
+        let bin = self.prefix.join("bin");
+        for (name, to) in [
+            ("python", executable),
+            ("python3", Path::new("python")),
+            (&format!("python{}", self.python.minor), Path::new("python")),
+        ] {
+            let link = bin.join(name);
+            if link.symlink_metadata().is_ok() {
+                fs::remove_file(&link)?;
+            }
+            symlink(to, link)?;
+        }
+        // An installation that is whole finds its standard library here, too, and is no virtual environment of another.
+        let home = match self.python.whole {
+            true => bin.as_path(),
+            false => executable.parent().unwrap_or(Path::new("/")),
+        };
+        let said = format!(
+            "home = {}\ninclude-system-site-packages = {}\nversion = {}\nexecutable = {}\n",
+            home.display(),
+            self.python.system_packages,
+            self.python.version,
+            executable.display()
+        );
+        fs::write(ready, said)
+    }
+
+    /// Links what the sources have into `to`. A directory that several have, or that must be the container's own, is made and
+    /// filled in the same way; of files of one name the last source's is taken.
+    fn overlay(&self, sources: &[PathBuf], to: &Path, below: &Path) -> io::Result<()> {
+        let mut all: BTreeMap<OsString, Vec<PathBuf>> = BTreeMap::new();
+        for source in sources {
+            for entry in fs::read_dir(source)? {
+                let entry = entry?;
+                all.entry(entry.file_name()).or_default().push(entry.path());
+            }
+        }
+        for (name, found) in all {
+            let (below, to) = (below.join(&name), to.join(&name));
+            let directories: Vec<PathBuf> =
+                found.iter().filter(|it| it.is_dir()).cloned().collect();
+            let several = found.len() > 1 || self.own.contains(&below);
+            if directories.len() == found.len() && several {
+                fs::create_dir_all(&to)?;
+                self.overlay(&directories, &to, &below)?;
+            } else if let Some(last) = found.last() {
+                match self.naming.contains(&below) {
+                    true => self.rename(last, &to)?,
+                    false if self.is_stale(&below) => {}
+                    false => symlink(last, &to)?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a text that names the new place.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut file = File::open(from)?;
+        let mode = file.metadata()?.permissions().mode() & 0o777;
+        let mut text = String::new();
+        file.by_ref()
+            .take(TEXT_BYTES_MAX)
+            .read_to_string(&mut text)?;
+        let here = self.prefix.display().to_string();
+        for place in self.was_at {
+            if let Some(new) = renamed(&text, place, &here) {
+                text = new;
+            }
+        }
+        fs::write(to, text)?;
+        fs::set_permissions(to, fs::Permissions::from_mode(mode | 0o600))
+    }
+
+    /// Whether that is byte code of a source that is another here.
+    fn is_stale(&self, below: &Path) -> bool {
+        let of = || {
+            let dir = below.parent().filter(|dir| dir.ends_with("__pycache__"))?;
+            let stem = below.file_name()?.to_str()?.split(".cpython-").next()?;
+            Some(dir.parent()?.join(format!("{stem}.py")))
+        };
+        of().is_some_and(|source| self.naming.contains(&source))
+    }
+}

@@ -1,0 +1,190 @@
+//! Archives that are fine, and those that are not.
+
+use super::*;
+use flate2::{Compression, write::GzEncoder};
+use std::io::Write;
+
+struct Bench {
+    dir: tempfile::TempDir,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let dir = tempfile::tempdir().expect("a directory");
+        Bench { dir }
+    }
+
+    fn check(&self, name: &str) -> Result<(), String> {
+        let cache = Cache::at(self.dir.path().join("cache/packed"));
+        check(&self.dir.path().join(name), Holds::Environment, &cache).map_err(|report| {
+            assert!(report.hint.is_some());
+            report.what
+        })
+    }
+
+    fn refuses(&self, name: &str, why: &str) {
+        let said = self.check(name).expect_err("refused");
+        assert!(said.contains(why), "{said}");
+    }
+
+    /// Files and links of a tar; a name as long as it is, whatever is in it.
+    fn tar(&self, name: &str, fill: impl FnOnce(&mut tar::Builder<Box<dyn Write>>)) {
+        let file = fs::File::create(self.dir.path().join(name)).expect("a file");
+        let out: Box<dyn Write> = match name.ends_with("gz") {
+            true => Box::new(GzEncoder::new(file, Compression::fast())),
+            false => Box::new(file),
+        };
+        let mut builder = tar::Builder::new(out);
+        fill(&mut builder);
+        builder
+            .into_inner()
+            .expect("a tar")
+            .flush()
+            .expect("written");
+    }
+}
+
+fn add(
+    builder: &mut tar::Builder<Box<dyn Write>>,
+    name: &str,
+    kind: EntryType,
+    to: &str,
+    bytes: u64,
+) {
+    let mut header = tar::Header::new_gnu();
+    header.set_entry_type(kind);
+    header.set_mode(0o644);
+    header.set_size(bytes);
+    // By hand: the crate refuses to write what leads out.
+    let as_gnu = header.as_gnu_mut().expect("a header");
+    as_gnu.name[..name.len()].copy_from_slice(name.as_bytes());
+    as_gnu.linkname[..to.len()].copy_from_slice(to.as_bytes());
+    header.set_cksum();
+    builder
+        .append(&header, io::repeat(0).take(bytes))
+        .expect("an entry");
+}
+
+fn file(builder: &mut tar::Builder<Box<dyn Write>>, name: &str) {
+    add(builder, name, EntryType::Regular, "", 3);
+}
+
+#[test]
+fn what_venv_pack_and_tar_make_is_fine_and_looked_through_once() {
+    let bench = Bench::new();
+    bench.tar("fine.tar.gz", |tar| {
+        file(tar, "./bin/tool");
+        add(tar, "bin/python", EntryType::Symlink, "/usr/bin/python3", 0);
+        let mut long = tar::Header::new_gnu();
+        long.set_size(0);
+        let name = format!("lib/{}/ü b", "x".repeat(150));
+        tar.append_data(&mut long, name, io::empty())
+            .expect("an entry");
+    });
+    assert_eq!(bench.check("fine.tar.gz"), Ok(()));
+    let marks = || {
+        fs::read_dir(bench.dir.path().join("cache/checked"))
+            .expect("a list")
+            .count()
+    };
+    assert_eq!(marks(), 1);
+    assert_eq!(bench.check("fine.tar.gz"), Ok(()));
+    assert_eq!(marks(), 1);
+    bench.tar("one.tar", |tar| file(tar, "env/bin/python"));
+    assert_eq!(bench.check("one.tar"), Ok(()));
+    assert_eq!(marks(), 2);
+}
+
+#[test]
+fn what_leads_out_is_refused() {
+    let bench = Bench::new();
+    bench.tar("up.tar.gz", |tar| file(tar, "bin/../../up"));
+    bench.refuses("up.tar.gz", "`bin/../../up` in it leads out of it");
+    bench.tar("root.tar", |tar| file(tar, "/etc/cron.d/x"));
+    bench.refuses("root.tar", "`/etc/cron.d/x` in it leads out of it");
+    bench.tar("hard.tar", |tar| {
+        file(tar, "bin/tool");
+        add(tar, "hard", EntryType::Link, "../../etc/passwd", 0);
+    });
+    bench.refuses("hard.tar", "`hard` in it leads out of it");
+    bench.tar("through.tar", |tar| {
+        add(tar, "bin", EntryType::Symlink, "/etc", 0);
+        file(tar, "bin/passwd");
+    });
+    bench.refuses("through.tar", "`bin/passwd` in it lies behind a link");
+    bench.tar("device.tar", |tar| {
+        add(tar, "bin/null", EntryType::Char, "", 0)
+    });
+    bench.refuses("device.tar", "`bin/null` in it is a device");
+}
+
+#[test]
+fn what_would_fill_a_disk_is_refused_before_it_is_read() {
+    let bench = Bench::new();
+    // The length is only said; whoever believes it would read for hours.
+    let said = |name: &str, bytes: u64| {
+        let mut header = tar::Header::new_gnu();
+        header.set_path("bin/large").expect("a name");
+        header.set_size(bytes);
+        header.set_cksum();
+        fs::write(bench.dir.path().join(name), header.as_bytes()).expect("a file");
+    };
+    said("large.tar", 300_000_000_000);
+    bench.refuses("large.tar", "more than 300 GB");
+    said("dense.tar", 2_000_000_000);
+    bench.refuses("dense.tar", "more than 2 GB of 0 MB");
+    let mut name = tar::Header::new_gnu();
+    name.set_entry_type(EntryType::GNULongName);
+    name.set_size(3 << 20);
+    name.set_cksum();
+    let mut bytes = name.as_bytes().to_vec();
+    bytes.resize(4 << 20, b'x');
+    fs::write(bench.dir.path().join("name.tar"), bytes).expect("a file");
+    bench.refuses("name.tar", "a name in it is longer");
+}
+
+#[test]
+fn what_is_no_environment_is_refused() {
+    let bench = Bench::new();
+    bench.tar("other.tar.gz", |tar| file(tar, "data/x"));
+    bench.refuses("other.tar.gz", "it has no `bin` in it");
+    let cache = Cache::at(bench.dir.path().join("cache/packed"));
+    let data = bench.dir.path().join("other.tar.gz");
+    check(&data, Holds::Anything, &cache).expect("data is fine");
+    let whole = fs::read(bench.dir.path().join("other.tar.gz")).expect("bytes");
+    fs::write(bench.dir.path().join("half.tgz"), &whole[..whole.len() / 2]).expect("a file");
+    bench.refuses("half.tgz", "cannot be used: ");
+    fs::write(bench.dir.path().join("text.tar.gz"), "no archive").expect("a file");
+    bench.refuses("text.tar.gz", "cannot be used: ");
+    fs::write(bench.dir.path().join("text.zip"), "no archive").expect("a file");
+    bench.refuses("text.zip", "it is no zip");
+}
+
+#[test]
+fn a_zip_is_known_by_its_table() {
+    let bench = Bench::new();
+    let zip = |name: &str, entries: &[(&str, u32)]| {
+        let mut bytes = b"whatever is packed".to_vec();
+        let table = bytes.len() as u32;
+        for (name, length) in entries {
+            let mut entry = [0; 46];
+            entry[..4].copy_from_slice(b"PK\x01\x02");
+            entry[24..28].copy_from_slice(&length.to_le_bytes());
+            entry[28..30].copy_from_slice(&(name.len() as u16).to_le_bytes());
+            bytes.extend(entry);
+            bytes.extend(name.as_bytes());
+        }
+        let length = bytes.len() as u32 - table;
+        bytes.extend(b"PK\x05\x06\0\0\0\0\0\0\0\0");
+        bytes.extend(length.to_le_bytes());
+        bytes.extend(table.to_le_bytes());
+        bytes.extend([0; 2]);
+        fs::write(bench.dir.path().join(name), bytes).expect("a file");
+    };
+    zip("fine.zip", &[("env/", 0), ("env/bin/python", 10)]);
+    assert_eq!(bench.check("fine.zip"), Ok(()));
+    zip("up.zip", &[("bin/x", 1), ("../up", 1)]);
+    bench.refuses("up.zip", "`../up` in it leads out of it");
+    zip("bomb.zip", &[("bin/x", u32::MAX - 1)]);
+    bench.refuses("bomb.zip", "more than 4 GB of 0 MB");
+}
