@@ -8,7 +8,7 @@ use std::{
     process::Command,
 };
 use testbed::{Cluster, Options};
-use yarn_support::{Desk, Ran, environment, example, shared, version};
+use yarn_support::{Desk, Ran, environment, example, kinds, shared, version};
 
 fn cluster() -> &'static Cluster {
     shared(Options {
@@ -19,11 +19,17 @@ fn cluster() -> &'static Cluster {
     })
 }
 
-/// A desk with the example, a cache of its own, and an environment called so.
+/// A desk with the example, a cache of its own, and an environment called so. The program also says where MXNet came from.
 fn desk(environment: &str) -> Desk<'static> {
     let desk = Desk::at(cluster());
     let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/mxnet-digits");
-    fs::copy(from.join("train.py"), desk.path().join("train.py")).expect("the example");
+    let train = fs::read_to_string(from.join("train.py")).expect("the example");
+    let (first, rest) = train
+        .split_once("import mxnet as mx\n")
+        .expect("what it imports first");
+    let asks =
+        "import mxnet as mx, sys\nprint('mxnet from', mx.__file__, sys.prefix, flush=True)\n";
+    desk.write("train.py", &format!("{first}{asks}{rest}"));
     let job = fs::read_to_string(from.join("job.yaml")).expect("the example");
     let job = job.replace(
         "environment: ./venv ",
@@ -36,7 +42,13 @@ fn desk(environment: &str) -> Desk<'static> {
 
 fn run(desk: &Desk, words: &[&str]) -> Ran {
     let mut command = desk.ydl();
-    command.env("XDG_CACHE_HOME", desk.path().join("cache"));
+    // Whoever makes environments finds uv, and what it has fetched for the others.
+    let tools = kinds().join("tools").canonicalize().expect("the tools");
+    let path = std::env::var("PATH").unwrap_or_default();
+    command
+        .env("XDG_CACHE_HOME", desk.path().join("cache"))
+        .env("UV_CACHE_DIR", kinds().join("uv-cache"))
+        .env("PATH", format!("{}:{path}", tools.display()));
     Ran::from(command.args(words).output().expect("ydl can be started"))
 }
 
@@ -46,29 +58,19 @@ fn sent(ran: &Ran) -> String {
     line.unwrap_or("nothing").to_owned()
 }
 
-/// Where a task finds `mxnet`, and what `python` is there.
-fn whereabouts(desk: &Desk, environment: &str) -> String {
-    let script = "import mxnet, sys; print(mxnet.__file__, sys.prefix, sys.base_prefix)";
-    let yaml = format!(
-        "environment: {environment}\nroles: {{worker: {{memory: 512 MiB, run: [python, -c, \"{script}\"]}}}}\n"
-    );
-    desk.write("where.yaml", &yaml);
-    let ran = run(desk, &["submit", "where.yaml"]);
-    assert_eq!(ran.code, 0, "{ran:#?}");
-    ran.out
-}
-
 /// The digits job in that environment learns, and MXNet comes from the container's own directory.
-fn carries(desk: &Desk, environment: &str) {
+fn carries(desk: &Desk) -> Ran {
     let ran = run(desk, &["submit", "job.yaml"]);
     assert_eq!(ran.code, 0, "{ran:#?}");
     example::learned(&ran.out);
-    let found = whereabouts(desk, environment);
-    let line = found.trim().rsplit("| ").next().unwrap_or_default();
-    assert!(
-        line.contains("/container_") && line.contains("/venv/lib/python"),
-        "{found}"
-    );
+    let told = ran.out.lines().filter(|line| line.contains("mxnet from "));
+    let told: Vec<&str> = told.collect();
+    assert_eq!(told.len(), 2, "{ran:#?}");
+    for line in told {
+        let packed = line.contains("/container_") && line.contains("/venv/lib/python");
+        assert!(packed, "{line}");
+    }
+    ran
 }
 
 /// The user's own package, installed so that it can be edited.
@@ -88,23 +90,29 @@ fn add_own_package(desk: &Desk, venv: &Path) -> PathBuf {
     own.join("mine/__init__.py")
 }
 
-/// A copy of the example's environment that a test may change: hard links, so that it costs nothing.
-fn copied(desk: &Desk) -> PathBuf {
-    let to = desk.path().join("venv");
-    let status = Command::new("cp")
-        .arg("-al")
-        .arg(environment())
-        .arg(&to)
-        .status();
+/// A copy that a test may add to: hard links, so that it costs nothing.
+fn copied(desk: &Desk, from: &Path, name: &str) -> PathBuf {
+    let to = desk.path().join(name);
+    let status = Command::new("cp").arg("-al").arg(from).arg(&to).status();
     assert!(status.expect("cp is there").success());
     to
 }
 
 #[test]
+fn the_nodes_have_no_mxnet() {
+    let desk = Desk::at(cluster());
+    let shell = "if python3 -c 'import mxnet'; then exit 9; fi";
+    let ran = desk.submit(&format!(
+        "roles: {{worker: {{memory: 128 MiB, shell: \"{shell}\"}}}}\n"
+    ));
+    assert_eq!(ran.code, 0, "{ran:#?}");
+}
+
+#[test]
 fn a_virtual_environment_carries_the_digits_job_and_is_sent_once() {
     let desk = desk("./venv");
-    let own = add_own_package(&desk, &copied(&desk));
-    carries(&desk, "./venv");
+    let own = add_own_package(&desk, &copied(&desk, environment(), "venv"));
+    carries(&desk);
     let second = run(&desk, &["submit", "job.yaml"]);
     assert_eq!(second.code, 0, "{second:#?}");
     assert_eq!(sent(&second), "nothing", "{second:#?}");
@@ -114,4 +122,45 @@ fn a_virtual_environment_carries_the_digits_job_and_is_sent_once() {
     let said = sent(&third);
     let small = said.contains(" B in ") || said.contains(" KiB in ");
     assert!(small, "one changed line sends kilobytes: {said}");
+}
+
+#[test]
+fn a_virtual_environment_of_uvs_carries_the_digits_job() {
+    carries(&desk(&kinds().join("venv").display().to_string()));
+}
+
+#[test]
+fn a_list_of_packages_carries_the_digits_job() {
+    let desk = desk("requirements.txt");
+    let packages = fs::read_to_string(kinds().join("requirements.txt")).expect("a list");
+    let wheels = kinds().join("wheels");
+    let list = format!("--no-index\n--find-links {}\n{packages}", wheels.display());
+    desk.write("requirements.txt", &list);
+    let python = kinds().join("venv/bin/python").canonicalize();
+    let python = python.expect("an interpreter");
+    desk.write(".python-version", &format!("{}\n", python.display()));
+    let ran = carries(&desk);
+    assert!(ran.err.contains("requirements.txt` with uv"), "{ran:#?}");
+}
+
+#[test]
+fn a_pex_carries_the_digits_job() {
+    carries(&desk(&kinds().join("job.pex").display().to_string()));
+}
+
+#[test]
+fn a_prefix_as_conda_makes_it_carries_the_digits_job_and_its_texts_name_the_new_place() {
+    let desk = desk("./prefix");
+    let prefix = copied(&desk, &kinds().join("prefix"), "prefix");
+    fs::create_dir_all(prefix.join("conda-meta")).expect("a directory");
+    fs::write(prefix.join("conda-meta/history"), "").expect("a file");
+    fs::create_dir_all(prefix.join("etc")).expect("a directory");
+    let here = prefix.display().to_string();
+    fs::write(prefix.join("etc/place.conf"), &here).expect("a file");
+    let train = fs::read_to_string(desk.path().join("train.py")).expect("the program");
+    let asks = "import os, sys\nplace = open(os.path.join(sys.prefix, 'etc/place.conf')).read()\n\
+                assert place == sys.prefix == sys.base_prefix == os.environ['CONDA_PREFIX'], place\n\
+                import mxnet as mx";
+    desk.write("train.py", &train.replace("import mxnet as mx", asks));
+    carries(&desk);
 }
