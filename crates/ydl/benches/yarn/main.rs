@@ -232,7 +232,7 @@ fn replace(scene: &Scene, skein: &mut Skein) {
         skeins - floor
     );
     line(
-        "program killed → its replacement (same container): ydl",
+        "program killed → its replacement in user code: ydl",
         "s",
         &programs,
     );
