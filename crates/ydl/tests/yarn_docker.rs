@@ -13,7 +13,14 @@ const HELPER: &str = concat!(
     "/tests/yarn_docker/container-executor"
 );
 
-/// One node that runs images with docker, and none with runc.
+/// What tags of images for runc mean.
+const TAGS: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/tests/yarn_docker/image-tag-to-hash"
+);
+const PLUGIN: &str = "runtime.linux.runc.image-tag-to-manifest-plugin";
+
+/// One node that runs images.
 fn cluster() -> &'static Cluster {
     let options = Options {
         nodes: 1,
@@ -25,7 +32,12 @@ fn cluster() -> &'static Cluster {
         ("container-executor.class", class),
         ("linux-container-executor.path", HELPER),
         ("linux-container-executor.group", "root"),
-        ("runtime.linux.allowed-runtimes", "default,docker"),
+        ("runtime.linux.allowed-runtimes", "default,docker,runc"),
+        // HDFS may not be there yet when the node reads it.
+        (
+            &format!("{PLUGIN}.hdfs-hash-file"),
+            &format!("file://{TAGS}"),
+        ),
     ];
     shared(keys.iter().fold(options, |options, (key, value)| {
         options.set(File::Yarn, &format!("yarn.nodemanager.{key}"), value)
@@ -119,10 +131,86 @@ roles:
     assert_eq!(of_this.len(), 2, "{of_this:?}");
 }
 
+/// Puts an image for runc into HDFS, as administrators do: its manifest, its configuration and one layer.
+/// Nobody here looks into the layer.
+fn runc_image(cluster: &Cluster) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let [hash, config, layer] = ["a1", "b2", "c3"].map(|part| part.repeat(32));
+    let part = |media: &str, digest: &str| serde_json::json!({ "mediaType": media, "size": 2, "digest": format!("sha256:{digest}") });
+    let manifest = serde_json::json!({
+        "schemaVersion": 2,
+        "mediaType": "application/vnd.docker.distribution.manifest.v2+json",
+        "config": part("application/vnd.docker.container.image.v1+json", &config),
+        "layers": [part("application/vnd.docker.image.rootfs.diff.tar.gzip", &layer)],
+    });
+    let root = dir.path().join("runc-root");
+    let files = [
+        (format!("manifests/{hash}"), manifest.to_string()),
+        (
+            format!("config/{config}"),
+            r#"{"config": {"Env": ["COLOUR=blue"]}}"#.to_owned(),
+        ),
+        (format!("layers/{layer}.sqsh"), "no layer".to_owned()),
+    ];
+    for (name, text) in files {
+        let path = root.join(name);
+        fs::create_dir_all(path.parent().expect("a parent")).expect("a directory");
+        fs::write(path, text).expect("a file");
+    }
+    let root = root.to_str().expect("a path");
+    let put = cluster.fs(&["-put", root, "/"]);
+    put.unwrap_or_else(|failure| panic!("{failure}"));
+}
+
 #[test]
-fn a_runtime_that_nodes_do_not_allow_is_told_as_far_as_they_tell() {
+fn a_node_manager_makes_of_an_image_for_runc_what_was_asked_for() {
+    let cluster = cluster();
+    runc_image(cluster);
+    let desk = Desk::at(cluster);
+    let ran = desk.submit(&job(
+        "{runc: ydl-test/python, mounts: ['/etc/hostname:/data/a:ro', '/var/log:/data/b:rw']}",
+    ));
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    assert!(ran.out.contains("it ran"), "{ran:#?}");
+    let seen = fs::read_dir(cluster.directory().join("nm1/docker")).expect("a directory");
+    let texts = seen.flatten().map(|file| file.path());
+    let texts = texts.filter(|path| path.extension().is_none());
+    let texts = texts.filter_map(|path| fs::read_to_string(path).ok());
+    let all: Vec<serde_json::Value> = texts
+        .filter_map(|text| serde_json::from_str(&text).ok())
+        .collect();
+    let [config] = all.as_slice() else {
+        panic!("{all:#?}");
+    };
+    let mounts = config["ociRuntimeConfig"]["mounts"].as_array();
+    let mounts = mounts.unwrap_or_else(|| panic!("{config:#}"));
+    let ours: Vec<_> = mounts
+        .iter()
+        .filter(|mount| {
+            mount["destination"]
+                .as_str()
+                .is_some_and(|to| to.starts_with("/data/"))
+        })
+        .map(|mount| {
+            format!(
+                "{} {} {}",
+                mount["source"], mount["destination"], mount["options"][0]
+            )
+        })
+        .collect();
+    let expected = [
+        r#""/etc/hostname" "/data/a" "ro""#,
+        r#""/var/log" "/data/b" "rw""#,
+    ];
+    assert_eq!(ours, expected, "{config:#}");
+    let layer = config["layers"][0]["path"].as_str().unwrap_or_default();
+    assert!(layer.ends_with(".sqsh"), "{config:#}");
+}
+
+#[test]
+fn an_image_that_nodes_do_not_have_is_told_as_far_as_they_tell() {
     let desk = Desk::at(cluster());
-    let ran = desk.submit(&job("{runc: ydl-test/ran}"));
+    let ran = desk.submit(&job("{runc: ydl-test/unknown}"));
     assert_eq!(ran.code, 120, "{ran:#?}");
     // The NodeManager itself says no more than that the container was not to be had.
     let why = "worker:0 could not run on its node: its node could not prepare it";

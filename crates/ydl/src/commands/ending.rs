@@ -252,8 +252,8 @@ fn tell_cause(job: &Known, cause: &Cause) {
 fn nodes_for(image: &Image) -> String {
     let runtime = image.runtime;
     format!(
-        "nodes run images with {runtime} only if `{runtime}` is in their `yarn.nodemanager.runtime.linux.allowed-runtimes`; \
-         an administrator knows, and has their logs"
+        "nodes run images with {runtime} only if `{runtime}` is in their `yarn.nodemanager.runtime.linux.allowed-runtimes`, \
+         and if they find the image; an administrator knows, and has their logs"
     )
 }
 
