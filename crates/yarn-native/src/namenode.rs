@@ -2,6 +2,7 @@
 //!
 //! Files themselves are a file system client's business; this is what lets containers use one.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use prost::Message;
@@ -14,8 +15,8 @@ use crate::proto::common::{
     CancelDelegationTokenRequestProto, GetDelegationTokenRequestProto,
     RenewDelegationTokenRequestProto,
 };
-use crate::proto::hdfs::GetServerDefaultsRequestProto;
 use crate::proto::hdfs::client_namenode_protocol as method;
+use crate::proto::hdfs::{GetBlockLocationsRequestProto, GetServerDefaultsRequestProto};
 use crate::rpc::{Address, Channel, Method, Options, Protocol, RpcError, Safety};
 use crate::security::Identity;
 use crate::token::{Token, service_names};
@@ -186,6 +187,29 @@ impl NameNodes {
         let answer = self.ask(&method::GET_SERVER_DEFAULTS, &request, deadline);
         let provider = answer.await?.server_defaults.key_provider_uri;
         Ok(provider.filter(|url| !url.is_empty()))
+    }
+
+    /// On which hosts the bytes of a file are, and how many on each; every replica counts. A file that is not there has
+    /// none.
+    pub async fn block_hosts(
+        &self,
+        path: &str,
+        deadline: Instant,
+    ) -> Result<BTreeMap<String, u64>, RpcError> {
+        let request = GetBlockLocationsRequestProto {
+            src: path.to_owned(),
+            offset: 0,
+            length: i64::MAX as u64,
+        };
+        let answer = self.ask(&method::GET_BLOCK_LOCATIONS, &request, deadline);
+        let located = answer.await?.locations.unwrap_or_default();
+        let mut hosts = BTreeMap::new();
+        for block in located.blocks {
+            for node in block.locs {
+                *hosts.entry(node.id.host_name).or_default() += block.b.num_bytes.unwrap_or(0);
+            }
+        }
+        Ok(hosts)
     }
 
     async fn ask<Req: Message, Resp: Message + Default>(

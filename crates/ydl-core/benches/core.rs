@@ -194,6 +194,8 @@ fn job(tasks: u32, together: bool) -> Job {
         environment: Environment::System,
         files: Vec::new(),
         roles: vec![role],
+        inputs: Vec::new(),
+        disk_mib: None,
         outputs: Vec::new(),
         env: BTreeMap::new(),
         gang: Gang {

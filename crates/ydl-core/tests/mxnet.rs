@@ -147,6 +147,8 @@ fn draft(roles: &[&str]) -> Draft {
         environment: Environment::System,
         files: Vec::new(),
         roles,
+        inputs: Vec::new(),
+        disk_mib: None,
         outputs: Vec::new(),
         env: BTreeMap::new(),
         gang: Gang {

@@ -137,6 +137,8 @@ fn draft() -> Draft {
         environment: Environment::System,
         files: Vec::new(),
         roles: vec![role("worker")],
+        inputs: Vec::new(),
+        disk_mib: None,
         outputs: Vec::new(),
         env: BTreeMap::new(),
         gang: Gang {
@@ -347,22 +349,32 @@ fn files_and_outputs_stay_in_the_tasks_directory() {
             `files`: two files would be called `a` in a task's directory; hint: rename one: `files: [{model.py: other/model.py}]`
             `files`: `..` is not a file name"#]],
     );
-    let output = |from: &str, to: &str| Output {
-        from: from.into(),
-        to: to.into(),
-    };
+    let output = |from: &str, to: &str| Output::new(from, to);
     check(
         |draft| {
             draft.outputs = vec![
-                output("/etc", "/out"),
-                output("a/../..", "/out"),
-                output("m", ""),
+                output("/etc", "/out/{role}-{index}"),
+                output("a/../..", "/other/{role}-{index}"),
+                output("m/", ""),
             ];
         },
         expect![[r#"
             `outputs`: `/etc` is not below the task's directory; hint: name a path relative to where the program runs
             `outputs`: `a/../..` is not below the task's directory; hint: name a path relative to where the program runs
-            `outputs`: `m` goes nowhere"#]],
+            `outputs`: `m/` goes nowhere"#]],
+    );
+    check(
+        |draft| {
+            draft.outputs = vec![
+                output("a", "/out"),
+                output("b", "/out"),
+                output("c/", "/out"),
+            ]
+        },
+        expect![[r#"
+            `outputs.a`: 2 tasks would write their `a` to the one name `/out`; hint: put `{role}` and `{index}` into `/out`, or take it from one task with `from: worker:0`; a directory whose files have different names ends in `/`
+            `outputs.b`: another output goes to the one name `/out`, too; hint: give one of them another name; a directory of both ends in `/`
+            `outputs.b`: 2 tasks would write their `b` to the one name `/out`; hint: put `{role}` and `{index}` into `/out`, or take it from one task with `from: worker:0`; a directory whose files have different names ends in `/`"#]],
     );
 }
 

@@ -113,6 +113,8 @@ fn spec(agents: u32) -> JobSpec {
         environment: Environment::System,
         files: Vec::new(),
         roles: vec![role],
+        inputs: Vec::new(),
+        disk_mib: None,
         outputs: Vec::new(),
         env: Default::default(),
         gang: Gang {

@@ -93,6 +93,8 @@ pub enum Verb {
     Status(Status),
     /// Print what tasks have printed
     Logs(Logs),
+    /// Download what a job has left behind: its outputs and logs
+    Fetch(Fetch),
     /// Stop a job
     Kill(Kill),
     /// Change how many tasks a role has
@@ -261,6 +263,25 @@ pub struct Logs {
     /// Only the last lines of each stream
     #[arg(long, value_name = "N")]
     pub tail: Option<usize>,
+}
+
+/// `ydl fetch`.
+#[derive(Debug, Args)]
+#[command(
+    override_usage = "ydl fetch [OPTIONS] JOB [PATTERN] DEST",
+    after_help = "\
+Examples:
+  ydl fetch mnist results                      outputs and logs of a job, running or over
+  ydl fetch mnist 'outputs/*.params' results   only what fits
+  ydl fetch mnist 'logs/worker/*' results      what its workers have printed
+
+An interrupted download goes on where it ended; what is there already stays."
+)]
+pub struct Fetch {
+    /// The job, perhaps a pattern for names such as `outputs/model/a.params` and `logs/worker/0/1/stdout.0`, and the
+    /// directory to write to
+    #[arg(value_name = "JOB PATTERN DEST", num_args = 2..=3, required = true)]
+    pub words: Vec<String>,
 }
 
 /// `ydl kill`.

@@ -6,6 +6,7 @@ pub mod agent;
 pub mod backend;
 pub mod cli;
 pub mod commands;
+pub mod data;
 pub mod docker;
 pub mod env;
 pub mod gpus;

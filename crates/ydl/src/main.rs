@@ -88,6 +88,7 @@ fn run(cli: Cli) -> Result<Exit, Report> {
         Verb::Ls(args) => commands::ls::run(args, cli.manners),
         Verb::Status(args) => commands::status::run(args, cli.manners),
         Verb::Logs(args) => commands::logs::run(args, cli.manners),
+        Verb::Fetch(args) => commands::fetch::run(args, cli.manners),
         Verb::Kill(args) => commands::kill::run(args, cli.manners),
         Verb::Scale(args) => commands::scale::run(args, cli.manners),
         Verb::Pack(args) => commands::pack::run(args, cli.manners),

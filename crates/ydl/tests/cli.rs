@@ -226,10 +226,6 @@ fn a_mistake_in_a_flag_is_told_with_the_flag() {
 
             hint: write `5 GiB`
 
-            error: --output a=hdfs:///b: `outputs.a`: outputs cannot go to `hdfs://` from one machine
-
-            hint: name a local directory
-
             error: `env`: `YDL_X`: names beginning with YDL_ are ydl's own
 
             hint: choose another name
@@ -382,6 +378,7 @@ fn a_job_is_shown_as_it_was_understood() {
           allocation: 1h
           launch: 2m
           join: 15m
+          fetch: 6h
           start: 2m
           run: none
           silence: 1m

@@ -16,6 +16,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         &[
             "backend",
             "cli",
+            "data",
             "docker",
             "gpus",
             "hdfs",
@@ -30,7 +31,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         ],
     ),
     // Jobs on a cluster, seen from here; and whether one can run there.
-    ("mirror", &["hdfs", "jobs", "logs"]),
+    ("mirror", &["hdfs", "jobs", "logs", "show"]),
     ("preflight", &[]),
     ("cli", &[]),
     ("jobfile", &["jobs"]),
@@ -41,7 +42,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("master", &["agent", "backend", "docker", "hdfs", "jobs"]),
     ("backend", &["agent", "gpus", "hdfs", "jobs"]),
     // The agent knows nobody but the master's address.
-    ("agent", &["docker", "gpus", "hdfs", "jobs", "logs"]),
+    ("agent", &["data", "docker", "gpus", "hdfs", "jobs", "logs"]),
     ("wire", &[]),
     // What agents measure is part of what they say.
     ("talk", &["agent"]),
@@ -52,6 +53,8 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("docker", &[]),
     // Files in HDFS; whoever talks to a cluster may use it.
     ("hdfs", &[]),
+    // What inputs consist of, and how files come from there.
+    ("data", &["hdfs"]),
     ("stage", &["hdfs", "jobs", "pack"]),
     // Environments become archives.
     ("pack", &["jobs"]),

@@ -168,6 +168,7 @@ impl Submitter {
             identity: &self.identity,
             spec,
             binary: &self.path("ydl"),
+            inputs: &[],
         };
         let looked = stage::look(request, soon()).await?;
         stage::stage(looked, id, tell, soon()).await

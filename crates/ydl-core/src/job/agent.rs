@@ -174,10 +174,11 @@ impl Job {
         let Some(key) = self.task_in(container) else {
             return;
         };
-        // An agent that was never heard is not quiet; it is late, and that has its own deadline.
-        let place = &self.task(key).place;
-        if matches!(place, Place::Launching { .. } | Place::Joining { .. }) {
-            return;
+        // An agent that is not ready is late, and that has its own deadline; not so while data comes.
+        match &self.task(key).place {
+            Place::Launching { .. } => return,
+            Place::Joining { .. } if !self.fetches(key) => return,
+            _ => {}
         }
         if let Some(held) = self.held.get_mut(container) {
             held.quiet.get_or_insert(now);

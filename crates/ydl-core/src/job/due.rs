@@ -34,6 +34,8 @@ impl Job {
                 alone.then(|| *since + d.allocation)
             }
             Place::Launching { since, .. } => Some(*since + d.launch),
+            // Data comes before an agent is ready; the agent itself gives up when none comes for a while.
+            Place::Joining { since, .. } if self.fetches(key) => Some(*since + (d.join + d.fetch)),
             Place::Joining { since, .. } => Some(*since + d.join),
             Place::Starting { .. } if self.mutant.is(Mutant::NoStartDeadline) => None,
             Place::Starting { since, .. } => Some(*since + d.start),
@@ -48,6 +50,13 @@ impl Job {
         }
     }
 
+    /// Whether data comes to the task before its program starts.
+    pub(super) fn fetches(&self, key: TaskKey) -> bool {
+        let role = &self.spec.roles[key.role];
+        let mut inputs = self.spec.inputs_of(role);
+        inputs.any(|input| input.form.is_fetched())
+    }
+
     /// Since when the task's agent misses its beats, where that matters: an agent that was never heard is late,
     /// one that leaves need not be heard.
     fn quiet_since(&self, key: TaskKey) -> Option<Time> {
@@ -57,6 +66,11 @@ impl Job {
             | Place::Running { on, .. }
             | Place::Rewinding { on, .. }
             | Place::Stopping { on, .. } => self.held.get(on)?.quiet,
+            // Data may come for hours, and its agent beats meanwhile.
+            Place::Joining { on, .. } if self.fetches(key) => {
+                let heard = self.held.get(on).filter(|held| !held.orphan);
+                heard?.quiet
+            }
             Place::Launching { .. }
             | Place::Joining { .. }
             | Place::Leaving { .. }

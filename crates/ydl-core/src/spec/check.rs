@@ -1,6 +1,7 @@
 //! Every complaint about a draft, with the key it is about, so that a job file can point at the line.
 
-use super::{Backoff, Command, Completion, Draft, RoleSpec, image};
+use super::{Backoff, Command, Completion, Draft, Output, RoleSpec, Whose, image};
+use crate::time::Span;
 use alloc::{
     borrow::ToOwned,
     collections::BTreeSet,
@@ -16,6 +17,8 @@ pub const MOST_TASKS: u64 = 20_000;
 const LONGEST_NAME: usize = 64;
 /// The shortest deadline that a healthy agent can meet.
 const SHORTEST_SILENCE_MS: u64 = 1_000;
+/// The shortest time between two looks at what a running program has made.
+const SHORTEST_EVERY: Span = Span::seconds(1);
 
 /// Something wrong with a draft.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,6 +79,8 @@ pub(super) fn complaints(draft: &Draft) -> Vec<Complaint> {
     }
     files(&mut all, draft);
     image::complaints(&mut all, draft);
+    inputs(&mut all, draft);
+    outputs(&mut all, draft);
     environment(&mut all, "env", draft.env.keys());
     deadlines(&mut all, draft);
     backoff(&mut all, "gang.backoff", draft.gang.backoff);
@@ -228,21 +233,121 @@ fn files(all: &mut Complaints, draft: &Draft) {
             all.add("files", format!("`{}` is not a file name", file.name), "");
         }
     }
+}
+
+fn inputs(all: &mut Complaints, draft: &Draft) {
+    let mut names: BTreeSet<&str> = draft.files.iter().map(|file| &*file.name).collect();
+    let mut variables = BTreeSet::new();
+    for input in &draft.inputs {
+        let key = format!("inputs.{}", input.name);
+        if !names.insert(&input.name) {
+            let what = format!(
+                "something else is called `{}` in a task's directory",
+                input.name
+            );
+            all.add(&key, what, "give one of them another name");
+        } else if !variables.insert(input.variable()) {
+            let what = format!("another input has the variable `{}`", input.variable());
+            all.add(&key, what, "give one of them another name");
+        }
+        let name = &input.name;
+        if name.is_empty() || name.starts_with('.') || name.contains('/') {
+            all.add(&key, format!("`{name}` cannot name an input"), "");
+        }
+        if input.source.is_empty() {
+            all.add(&key, "it comes from nowhere".to_owned(), "");
+        }
+        for role in &input.roles {
+            if !draft.roles.iter().any(|known| known.name == *role) {
+                let what = format!("the job has no role `{role}`");
+                all.add(&format!("{key}.roles"), what, "");
+            }
+        }
+    }
+}
+
+fn outputs(all: &mut Complaints, draft: &Draft) {
+    let mut names = BTreeSet::new();
     for output in &draft.outputs {
+        let key = format!("outputs.{}", output.from);
+        if is_one_name(output) && !output.to.is_empty() && !names.insert(&output.to) {
+            let what = format!("another output goes to the one name `{}`, too", output.to);
+            let hint = "give one of them another name; a directory of both ends in `/`";
+            all.add(&key, what, hint);
+        }
         let outside =
             output.from.starts_with('/') || output.from.split('/').any(|part| part == "..");
         if output.from.is_empty() || outside {
             let what = format!("`{}` is not below the task's directory", output.from);
-            all.add(
-                "outputs",
-                what,
-                "name a path relative to where the program runs",
-            );
+            let hint = "name a path relative to where the program runs";
+            all.add("outputs", what, hint);
         }
         if output.to.is_empty() {
             all.add("outputs", format!("`{}` goes nowhere", output.from), "");
         }
+        if output.every.is_some_and(|span| span < SHORTEST_EVERY) {
+            let what = "files are looked at no more often than every second".to_owned();
+            all.add(&format!("{key}.every"), what, "5m is usual");
+        }
+        match &output.whose {
+            Whose::All => {}
+            Whose::Role(role) => {
+                if !draft.roles.iter().any(|known| known.name == *role) {
+                    let what = format!("the job has no role `{role}`");
+                    all.add(&format!("{key}.from"), what, "");
+                }
+            }
+            Whose::Task(task) => {
+                let role = draft.roles.iter().find(|role| role.name == task.role);
+                if role.is_none_or(|role| task.index >= role.instances) {
+                    let what = format!("the job has no task `{task}`");
+                    all.add(&format!("{key}.from"), what, "");
+                }
+            }
+        }
+        if let Some(what) = one_name(draft, output) {
+            let hint = format!(
+                "put `{{role}}` and `{{index}}` into `{}`, or take it from one task with `from: {}:0`; a directory whose files have different names ends in `/`",
+                output.to,
+                draft
+                    .roles
+                    .first()
+                    .map_or("worker", |role| role.name.as_str()),
+            );
+            all.add(&key, what, &hint);
+        }
     }
+}
+
+/// Whether what is copied takes the very name of its destination. What directories and patterns hold goes below it.
+fn is_one_name(output: &Output) -> bool {
+    !output.from.ends_with('/') && !output.from.contains('*') && !output.to.ends_with('/')
+}
+
+/// Two tasks whose outputs would have one name. What directories and patterns hold cannot be known before.
+fn one_name(draft: &Draft, output: &Output) -> Option<String> {
+    if !is_one_name(output) {
+        return None;
+    }
+    // Services are there for others; what they leave behind is rarely what is meant.
+    let theirs = |role: &&RoleSpec| match &output.whose {
+        Whose::All => role.completion != Completion::Service,
+        Whose::Role(name) => role.name == *name,
+        Whose::Task(_) => false,
+    };
+    let roles: Vec<&RoleSpec> = draft.roles.iter().filter(theirs).collect();
+    let tasks: u64 = roles.iter().map(|role| u64::from(role.instances)).sum();
+    let (by_role, by_index) = (
+        output.to.contains("{role}") || roles.len() < 2,
+        output.to.contains("{index}") || roles.iter().all(|role| role.instances < 2),
+    );
+    if tasks < 2 || (by_role && by_index) {
+        return None;
+    }
+    Some(format!(
+        "{tasks} tasks would write their `{}` to the one name `{}`",
+        output.from, output.to
+    ))
 }
 
 fn environment<'a>(all: &mut Complaints, key: &str, names: impl Iterator<Item = &'a String>) {
@@ -266,6 +371,7 @@ fn deadlines(all: &mut Complaints, draft: &Draft) {
         ("allocation", d.allocation),
         ("launch", d.launch),
         ("join", d.join),
+        ("fetch", d.fetch),
         ("start", d.start),
         ("stop", d.stop),
         ("save", d.save),

@@ -5,12 +5,14 @@
 
 mod check;
 mod image;
+mod input;
 mod place;
 mod policy;
 mod role;
 
 pub use check::{Complaint, MOST_TASKS};
 pub use image::{Image, Mount, Runtime};
+pub use input::{Existing, Input, InputForm, Output, Whose, split};
 pub use place::{GpuAssignment, Keytab, MasterSpec, OnCluster, Placement};
 pub use policy::{Backoff, Blame, Completion, Deadlines, Gang, MemoryGrowth, Restart, Scope};
 pub use role::{Command, Memory, Resources, RoleSpec};
@@ -31,6 +33,10 @@ pub struct Draft {
     pub environment: Environment,
     /// Files that lie in every task's working directory.
     pub files: Vec<File>,
+    /// Data that comes to tasks before their programs start.
+    pub inputs: Vec<Input>,
+    /// How much of a node's disk the inputs of one task may take, in MiB; else what is free decides.
+    pub disk_mib: Option<u64>,
     /// The roles in the order of the job file; ranks follow this order.
     pub roles: Vec<RoleSpec>,
     /// What is copied out of a task's working directory when it is over.
@@ -100,15 +106,6 @@ pub struct File {
     pub unpack: bool,
 }
 
-/// Something a task leaves behind.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Output {
-    /// A path or pattern below the working directory.
-    pub from: String,
-    /// Where it goes; `{job}`, `{role}`, `{index}` are filled in.
-    pub to: String,
-}
-
 /// Ports from `first` to `last`, both included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortRange {
@@ -148,6 +145,16 @@ impl JobSpec {
     /// The role of that name.
     pub fn role(&self, name: &RoleName) -> Option<&RoleSpec> {
         self.roles.iter().find(|role| role.name == *name)
+    }
+
+    /// What the tasks of a role get, in the order of the job file.
+    pub fn inputs_of<'a>(&'a self, role: &'a RoleSpec) -> impl Iterator<Item = &'a Input> {
+        self.inputs
+            .iter()
+            .filter(move |input| match input.roles.is_empty() {
+                true => role.completion != Completion::Service,
+                false => input.roles.contains(&role.name),
+            })
     }
 
     /// How many tasks the job starts with.

@@ -87,6 +87,8 @@ pub struct Deadlines {
     /// From the container's start until its agent is ready. A node of a cluster fetches and unpacks an environment
     /// meanwhile, and says nothing of it.
     pub join: Span,
+    /// How long, beyond `join`, the inputs of a task may take to come.
+    pub fetch: Span,
     /// From the order to run until the program runs.
     pub start: Span,
     /// From the job's start until its end; without it a job may run for ever.
@@ -107,6 +109,7 @@ impl Default for Deadlines {
             allocation: Span::hours(1),
             launch: Span::minutes(2),
             join: Span::minutes(15),
+            fetch: Span::hours(6),
             start: Span::minutes(2),
             run: None,
             silence: Span::seconds(60),

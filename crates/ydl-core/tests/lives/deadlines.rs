@@ -145,6 +145,86 @@ fn a_job_that_runs_too_long_fails() {
 }
 
 #[test]
+fn data_may_take_longer_than_an_agent_but_not_for_ever() {
+    check(
+        "
+        deadlines join=20s fetch=60s
+        inputs
+        role worker 1
+        granted c1 worker
+        launched c1
+        +79s
+        states
+        +1s
+        asks",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            [1m 19s]
+            worker:0 launching
+            [1m 20s]
+            · worker:0 was not ready 1m 20s after its container started on `n1` (attempt 1); it starts again
+            release c1
+            asks: 1 × worker (1 GiB, 1 vcore)"#]],
+    );
+}
+
+#[test]
+fn an_agent_that_falls_silent_while_data_comes_is_not_waited_for() {
+    check(
+        "
+        deadlines join=20s fetch=1h silence=30s
+        inputs
+        role worker 1
+        nodes 2
+        granted c1 worker
+        launched c1
+        +5m
+        quiet c1
+        +29s
+        heard c1
+        quiet c1
+        +29s
+        states
+        +1s
+        asks",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            [5m 58s]
+            worker:0 launching
+            [5m 59s]
+            · worker:0 was not heard of for 30s on `n1` (attempt 1); it starts again
+            · node `n1` is avoided for a while: worker:0 was not heard of for 30s
+            release c1
+            asks: 1 × worker (1 GiB, 1 vcore), not on n1"#]],
+    );
+}
+
+#[test]
+fn a_new_master_gives_agents_that_it_has_not_heard_their_time_to_join() {
+    check(
+        "
+        deadlines join=20s fetch=60s silence=10s
+        inputs
+        role worker 1
+        granted c1 worker
+        launched c1
+        recovered c1
+        +79s
+        states
+        ready c1",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            · a new master took over 1 container
+            [1m 19s]
+            worker:0 launching
+            tell c1: run worker:0 in round 1, attempt 1, of 1 worker"#]],
+    );
+}
+
+#[test]
 fn a_silent_agent_is_laid_at_its_nodes_door_and_a_quiet_one_that_is_heard_is_not() {
     check(
         "

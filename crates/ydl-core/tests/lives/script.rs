@@ -6,8 +6,8 @@ use ydl_core::{
     Action, ContainerEnd, ContainerId, Draft, Endpoint, Event, Exit, Framework, Grant, Job,
     JobSpec, NodeName, Order, RoleName, Span, Time,
     spec::{
-        Backoff, Blame, Command, Completion, Deadlines, Environment, Gang, MemoryGrowth, Output,
-        PortRange, Resources, Restart, RoleSpec, Scope,
+        Backoff, Blame, Command, Completion, Deadlines, Environment, Gang, Input, InputForm,
+        MemoryGrowth, Output, PortRange, Resources, Restart, RoleSpec, Scope,
     },
 };
 
@@ -41,6 +41,8 @@ impl Default for Life {
             environment: Environment::System,
             files: Vec::new(),
             roles: Vec::new(),
+            inputs: Vec::new(),
+            disk_mib: None,
             outputs: Vec::new(),
             env: BTreeMap::new(),
             gang: Gang {
@@ -92,6 +94,7 @@ impl Life {
                         "allocation" => d.allocation = span(value),
                         "launch" => d.launch = span(value),
                         "join" => d.join = span(value),
+                        "fetch" => d.fetch = span(value),
                         "start" => d.start = span(value),
                         "run" => d.run = Some(span(value)),
                         "silence" => d.silence = span(value),
@@ -111,9 +114,13 @@ impl Life {
                     }
                 }
             }
-            "outputs" => self.draft.outputs.push(Output {
-                from: "model".into(),
-                to: "/out".into(),
+            "outputs" => self.draft.outputs.push(Output::new("model/", "/out")),
+            "inputs" => self.draft.inputs.push(Input {
+                name: "data".into(),
+                source: "/data".into(),
+                form: InputForm::Copy,
+                roles: Vec::new(),
+                allow_empty: false,
             }),
             "asks" => self.asks(),
             "why" => {

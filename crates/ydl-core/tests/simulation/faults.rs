@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use ydl_core::{
     Draft, Framework, JobSpec, RoleName, Span,
     spec::{
-        Backoff, Blame, Command, Completion, Deadlines, Environment, Gang, MemoryGrowth, Output,
-        PortRange, Resources, Restart, RoleSpec, Scope,
+        Backoff, Blame, Command, Completion, Deadlines, Environment, Gang, Input, InputForm,
+        MemoryGrowth, Output, PortRange, Resources, Restart, RoleSpec, Scope,
     },
 };
 
@@ -211,6 +211,7 @@ fn spec(random: &mut Random, calm: bool) -> JobSpec {
         allocation: seconds(random, 40, 90),
         launch: seconds(random, 6, 15),
         join: seconds(random, 6, 15),
+        fetch: Span::seconds(10),
         start: seconds(random, 6, 15),
         run: (!calm && random.percent(10)).then(|| seconds(random, 60, 300)),
         silence: seconds(random, 5, 20),
@@ -218,15 +219,22 @@ fn spec(random: &mut Random, calm: bool) -> JobSpec {
         stop: seconds(random, 3, 6),
         save: seconds(random, 4, 10),
     };
-    let outputs = random.percent(40).then(|| Output {
-        from: "model".into(),
-        to: "/out".into(),
+    let outputs = random.percent(40).then(|| Output::new("model/", "/out"));
+    // Some agents are late because their data is; that some jobs have any follows from what was drawn already.
+    let inputs = outputs.as_ref().map(|_| Input {
+        name: "data".into(),
+        source: "/data".into(),
+        form: InputForm::Copy,
+        roles: Vec::new(),
+        allow_empty: false,
     });
     let draft = Draft {
         name: "simulated".into(),
         framework: Framework::None,
         environment: Environment::System,
         files: Vec::new(),
+        inputs: inputs.into_iter().collect(),
+        disk_mib: None,
         roles,
         outputs: outputs.into_iter().collect(),
         env: BTreeMap::new(),

@@ -16,6 +16,7 @@ use super::{
     carry::Carrier,
     devices::Devices,
     exec::Refusal,
+    fetch::Fetch,
     ports::Hold,
     program::{Program, StartError},
     setting::Setting,
@@ -23,6 +24,7 @@ use super::{
 };
 use crate::{
     agent::measure::{Meter, Usage},
+    data::Trouble,
     hdfs::JobPlace,
     jobs::Submitted,
     talk::{AgentReport, LogWish, Sync, Synced, UNWRITTEN, beat},
@@ -40,7 +42,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 use wishes::Turns;
-use ydl_core::Order;
+use ydl_core::{Order, TaskId};
 
 /// How long one question to the master may take, beyond the beat it is held for.
 const CALL_MAX: Duration = Duration::from_secs(10);
@@ -67,6 +69,11 @@ pub(super) struct Agent {
     order: Option<Order>,
     seen: u64,
     reports: Vec<AgentReport>,
+    /// Inputs that are on their way.
+    fetch: Option<Fetch>,
+    /// For whom and for which round they were to be brought last, and whether they are there.
+    tried: Option<(TaskId, u32)>,
+    fetched: bool,
     hold: Option<Hold>,
     ready: Option<Readiness>,
     /// Never together with `running`.
@@ -111,6 +118,7 @@ enum Woken {
     Started(Result<Program, StartError>),
     Exited(super::program::Exit),
     KillIsDue,
+    Brought(Result<(), Trouble>),
     Saved(Option<String>),
     Moved(String),
     Fetched(bool),
@@ -182,6 +190,10 @@ impl Agent {
                     not_before = Instant::now();
                 }
                 Woken::KillIsDue => self.on_kill_due(),
+                Woken::Brought(brought) => {
+                    self.on_brought(brought);
+                    not_before = Instant::now();
+                }
                 Woken::Saved(error) => {
                     self.saving = None;
                     self.saved = true;
@@ -297,6 +309,12 @@ impl Agent {
                 None => std::future::pending().await,
             }
         };
+        let brought = async {
+            match &mut self.fetch {
+                Some(fetch) => fetch.wait().await,
+                None => std::future::pending().await,
+            }
+        };
         let lost = |_| {
             Err(StartError::Program(Refusal::of(
                 "starting it failed".into(),
@@ -306,6 +324,7 @@ impl Agent {
             started = start => Woken::Started(started.unwrap_or_else(lost)),
             exit = exit => Woken::Exited(exit),
             () = kill => Woken::KillIsDue,
+            brought = brought => Woken::Brought(brought),
             saved = saved => Woken::Saved(saved.unwrap_or_else(|_| Some("copying them failed".into()))),
             Some(()) = term.recv() => Woken::Signalled,
             () = sleep_until(cut_off), if !self.signalled => Woken::CutOff,
@@ -322,6 +341,11 @@ impl Agent {
     fn sync(&mut self) -> Option<Payload> {
         if self.running.is_some() {
             self.usage = self.meter.sample().ok();
+        }
+        if let Some(fetch) = &self.fetch {
+            let mut usage = self.meter.sample().unwrap_or_default();
+            usage.fetching = Some(fetch.so_far());
+            self.usage = Some(usage);
         }
         let reports = self.reports.clone();
         let usage = self.usage.take();
@@ -366,6 +390,7 @@ impl Agent {
     /// Acts on the difference between what should be and what is.
     fn reconcile(&mut self) {
         if self.signalled {
+            self.fetch = None;
             let grace = self.submitted.spec.deadlines.grace;
             self.stop_program(grace);
             return;
@@ -376,14 +401,14 @@ impl Agent {
         match order {
             Order::Wait {
                 round,
+                task,
                 ports,
                 slot,
                 grace,
-                ..
             } => {
                 if self.is_busy() {
                     self.stop_program(grace);
-                } else {
+                } else if self.has_inputs(&task, round) {
                     self.get_ready(round, ports, slot);
                 }
             }
@@ -395,6 +420,7 @@ impl Agent {
                 }
             }
             Order::Stop { grace, save } => {
+                self.fetch = None;
                 if self.is_busy() {
                     self.stop_program(grace);
                 } else if self.saving.is_none() && !self.saved {

@@ -22,6 +22,18 @@ pub struct Usage {
     /// Over the last interval between two samples; 100 is one core.
     pub cpu_percent: u32,
     pub gpus: Vec<GpuUsage>,
+    /// Inputs that are still on their way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fetching: Option<Fetching>,
+}
+
+/// How far the inputs of a task are, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fetching {
+    /// So many have come.
+    pub bytes: u64,
+    /// Of so many.
+    pub of: u64,
 }
 
 /// What one GPU is doing, for whomever.
@@ -106,6 +118,7 @@ impl Meter {
             cpu_millis_total: self.cpu_millis,
             cpu_percent: self.cpu_percent,
             gpus: self.gpus.iter().filter_map(|device| gpu(device)).collect(),
+            fetching: None,
         })
     }
 }

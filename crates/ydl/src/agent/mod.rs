@@ -6,6 +6,7 @@ mod container;
 mod devices;
 pub mod environment;
 pub mod exec;
+mod fetch;
 mod inside;
 pub mod keeper;
 pub mod keeping;

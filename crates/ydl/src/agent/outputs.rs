@@ -3,9 +3,13 @@
 //! A file appears at its destination whole or not at all: it is written beside it, made durable and
 //! renamed. Failures do not stop the other copies, so that one bad link does not cost the model.
 
+mod claims;
 mod gather;
+mod keep;
 mod send;
 
+pub(super) use claims::Claims;
+pub(super) use keep::Kept;
 pub(super) use send::send;
 
 use std::fmt;
@@ -15,6 +19,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 
+use crate::data::pattern::fits;
 use crate::os::reason;
 
 /// Deeper than any sensible directory, and shallow enough for the stack.
@@ -144,7 +149,7 @@ impl Copier {
             .into_iter()
             .flatten();
         for name in names.flatten().map(|entry| entry.file_name()) {
-            if matches(pattern.as_bytes(), name.as_bytes()) {
+            if fits(pattern.as_bytes(), name.as_bytes()) {
                 matched = true;
                 let outcome =
                     self.copy_named(work_dir, &source.with_file_name(&name), &to.join(&name));
@@ -394,27 +399,6 @@ fn relative(dir: &Path, path: &Path) -> PathBuf {
     } else {
         way
     }
-}
-
-/// Whether `name` fits `pattern`, where `*` stands for any bytes, a leading dot excepted.
-fn matches(pattern: &[u8], name: &[u8]) -> bool {
-    if name.starts_with(b".") && !pattern.starts_with(b".") {
-        return false;
-    }
-    let mut parts = pattern.split(|&byte| byte == b'*');
-    let Some(mut rest) = parts.next().and_then(|first| name.strip_prefix(first)) else {
-        return false;
-    };
-    let parts: Vec<&[u8]> = parts.collect();
-    let Some((last, middle)) = parts.split_last() else {
-        return rest.is_empty();
-    };
-    for part in middle {
-        let found = (0..=rest.len()).find(|at| rest[*at..].starts_with(part));
-        let Some(at) = found else { return false };
-        rest = &rest[at + part.len()..];
-    }
-    rest.ends_with(last)
 }
 
 #[cfg(test)]

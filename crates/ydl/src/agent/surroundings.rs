@@ -3,13 +3,16 @@
 use super::{
     devices::Devices,
     environment::{Activation, compose},
+    fetch::{Fetch, Plan},
     output::{OutputSpec, Rotation},
+    outputs::Claims,
     program::ProgramSpec,
     setting::{PROGRAM_CREDENTIALS, PROGRAM_TOKEN, Setting},
 };
 use crate::{
     docker::{self, Container, Engine},
     env, gpus,
+    hdfs::JobPlace,
     jobs::{JobDir, Place, Submitted},
 };
 use std::{
@@ -19,8 +22,8 @@ use std::{
     time::Duration,
 };
 use ydl_core::{
-    Run, TaskId,
-    spec::{Environment, Image, RoleSpec},
+    Run, Span, TaskId,
+    spec::{Environment, Existing, Image, Output, RoleSpec},
 };
 
 /// Linux takes no variable longer than 128 KiB; a larger cluster travels in a file alone.
@@ -67,11 +70,15 @@ impl Surroundings {
         self.task = Some(run.task.clone());
         self.link_files(spec)
             .map_err(|e| format!("cannot lay out the job's files: {e}"))?;
+        let plan = self.plan(submitted, &run.task)?;
+        plan.link(&self.work())
+            .map_err(|e| format!("cannot lay out the job's inputs: {e}"))?;
         let set_up = spec.framework.set_up(&run.cluster, &run.task, run.attempt);
         let container = self.container(submitted, setting, role, run)?;
         let mut env = self.variables(setting, submitted, run)?;
         let devices = devices.variables.iter();
         env.extend(devices.map(|(name, value)| ((*name).to_owned(), value.clone())));
+        env.extend(plan.variables);
         env.extend(set_up.env);
         env.extend(spec.env.clone());
         env.extend(role.env.clone());
@@ -93,6 +100,21 @@ impl Surroundings {
                 rotation: Rotation::default(),
             },
         ))
+    }
+
+    /// What data is a task's.
+    pub(super) fn plan(&self, submitted: &Submitted, task: &TaskId) -> Result<Plan, String> {
+        Plan::of(submitted, &self.job, &self.dir, task)
+    }
+
+    /// Brings it here.
+    pub(super) fn fetch(
+        &self,
+        plan: Plan,
+        submitted: &Submitted,
+        task: TaskId,
+    ) -> io::Result<Fetch> {
+        Fetch::start(plan, submitted, &self.job, &self.dir, task)
     }
 
     /// The node's own variables, then the environment's, then ydl's.
@@ -239,8 +261,8 @@ impl Surroundings {
         Ok(())
     }
 
-    /// Where this task's outputs go.
-    pub(super) fn outputs(&self, submitted: &Submitted) -> Vec<(String, Destination)> {
+    /// What this task leaves behind.
+    pub(super) fn outputs(&self, submitted: &Submitted) -> Vec<Leaving> {
         let Some(task) = &self.task else {
             return Vec::new();
         };
@@ -250,15 +272,30 @@ impl Surroundings {
                 .replace("{index}", &task.index.to_string())
         };
         let outputs = &submitted.spec.outputs;
-        outputs
-            .iter()
-            .map(|output| {
-                (
-                    output.from.clone(),
-                    destination(submitted, &fill(&output.to)),
-                )
-            })
-            .collect()
+        let own = outputs.iter().filter(|output| output.is_of(task));
+        let leaving = |output: &Output| {
+            let to = destination(submitted, &fill(&output.to));
+            let existing = match (&submitted.place, &to) {
+                // On the disk of a node nobody has looked at submit.
+                (Place::Yarn(_), Destination::Local(_)) => Existing::Replace,
+                _ => output.existing,
+            };
+            Leaving {
+                from: output.from.clone(),
+                to,
+                existing,
+                every: output.every,
+            }
+        };
+        own.map(leaving).collect()
+    }
+
+    /// Where the job writes down which destinations are its own.
+    pub(super) fn claims(&self, submitted: &Submitted) -> Claims {
+        match &submitted.place {
+            Place::Local(_) => Claims::Here(self.job.claims()),
+            Place::Yarn(staged) => Claims::Hdfs(JobPlace::at(staged.dir.clone()).claims()),
+        }
     }
 
     /// Who ran here last, in a word that no other task of any job has.
@@ -284,6 +321,16 @@ fn local_image<'a>(submitted: &'a Submitted, run: &Run) -> Option<&'a Image> {
 
 fn this_program() -> Result<PathBuf, String> {
     std::env::current_exe().map_err(|e| format!("cannot find ydl itself: {e}"))
+}
+
+/// Something a task leaves behind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Leaving {
+    pub(super) from: String,
+    pub(super) to: Destination,
+    /// What happens if somebody else has put something there.
+    pub(super) existing: Existing,
+    pub(super) every: Option<Span>,
 }
 
 /// Where an output goes.

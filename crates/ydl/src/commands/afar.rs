@@ -4,6 +4,7 @@ use super::{
     cluster,
     ending::conclude,
     follow::{Afar, Follower, OnInterrupt, Signals},
+    inputs,
     reach::Reach,
     sink::Sink,
     submit::made,
@@ -12,6 +13,7 @@ use super::{
 };
 use crate::{
     cli::{self, Manners},
+    data::Listing,
     hdfs::{Hdfs, JobPlace},
     jobs::{Known, Place, Submitted, luggage::LUGGAGE},
     mirror::{self, Gateway, Mirror, Papers, papers, submission},
@@ -78,6 +80,7 @@ pub async fn run(
     has.largest = Some((&new.capability_max).into());
     let findings = preflight::check(&spec, &has);
     if args.dry_run {
+        inputs::afar(&spec, gateway).await?;
         return cluster::dry(&spec, &findings, manners);
     }
     if let Some(exit) = cluster::tell(&findings) {
@@ -99,8 +102,9 @@ pub async fn run(
         place: None,
         cleaning_is_due: false,
     };
+    let hosts = has.nodes.iter().map(|node| node.host.clone()).collect();
     let begun = tokio::select! {
-        begun = job.begin(spec, from, looking) => begun,
+        begun = job.begin(spec, from, &hosts, looking) => begun,
         by = signals.next() => {
             let what = format!("{by}: nothing was submitted");
             Err(Report::new(Exit::Interrupted, what))
@@ -182,19 +186,24 @@ impl Begun<'_> {
         &mut self,
         spec: JobSpec,
         from: &Path,
-        looking: JoinHandle<Result<Looked, Report>>,
+        hosts: &BTreeSet<String>,
+        looking: JoinHandle<Result<(Looked, Listing), Report>>,
     ) -> Result<Accepted, Report> {
         let Gateway { config, client, .. } = self.gateway;
         let looked = looking.await;
-        let looked = looked
+        let (looked, listing) = looked
             .map_err(|_| Report::trouble("the job's files could not be looked through"))??;
         let place = looked.place.clone();
         self.place = Some(place.clone());
         self.cleaning_is_due = looked.cleaning_is_due;
         let id = self.id.to_string();
         let job = place.job(&id);
-        let (staged, mut papers) =
+        let spec = inputs::settled(spec, self.gateway, &id, &place.home).await?;
+        let spec = inputs::near(spec, &listing, self.gateway, hosts).await;
+        let (upload, mut papers) =
             tokio::try_join!(upload(looked, &id), papers(self.gateway, &spec, job.dir()))?;
+        let staged = upload.staged;
+        let listing = inputs::written(listing, upload.inputs)?;
         let submitted = Submitted {
             id: id.clone(),
             at: show::now(),
@@ -208,6 +217,7 @@ impl Begun<'_> {
             client_token: papers.client_token.as_str(),
             viewer_token: papers.viewer_token.as_str(),
             config,
+            inputs: listing.as_deref(),
         };
         let luggage = files.luggage()?;
         let writing = stage::write_job(&place, files, Instant::now() + CALL_MAX);
@@ -272,7 +282,8 @@ impl Begun<'_> {
 }
 
 /// What the job needs, and what of it is there already.
-async fn look(gateway: Gateway, spec: JobSpec) -> Result<Looked, Report> {
+async fn look(gateway: Gateway, spec: JobSpec) -> Result<(Looked, Listing), Report> {
+    let listing = inputs::afar(&spec, &gateway).await?;
     let Gateway {
         config, identity, ..
     } = &gateway;
@@ -288,12 +299,13 @@ async fn look(gateway: Gateway, spec: JobSpec) -> Result<Looked, Report> {
         identity,
         spec: &spec,
         binary: &binary,
+        inputs: &inputs::on_this_machine(&listing),
     };
-    stage::look(request, deadline).await
+    Ok((stage::look(request, deadline).await?, listing))
 }
 
 /// Brings everything to HDFS, with a bar on a terminal.
-async fn upload(looked: Looked, id: &str) -> Result<crate::jobs::Staged, Report> {
+async fn upload(looked: Looked, id: &str) -> Result<stage::Upload, Report> {
     let far = Arc::new(Mutex::new(Progress::default()));
     let heard = far.clone();
     let tell = move |progress| *heard.lock().unwrap_or_else(PoisonError::into_inner) = progress;
@@ -321,7 +333,7 @@ async fn upload(looked: Looked, id: &str) -> Result<crate::jobs::Staged, Report>
             began.elapsed().as_secs_f64()
         ),
     });
-    Ok(upload.staged)
+    Ok(upload)
 }
 
 /// How far the upload is: on the last line of a terminal, or in a line now and then.

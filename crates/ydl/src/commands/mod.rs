@@ -1,12 +1,14 @@
 //! The verbs, one file each, and what several of them need.
 //!
-//! * `submit`, `ls`, `status`, `logs`, `kill`, `scale`, `pack`, `kv`, `nodes`, `queues`, `completions`: the verbs.
+//! * `submit`, `ls`, `status`, `logs`, `fetch`, `kill`, `scale`, `pack`, `kv`, `nodes`, `queues`, `completions`: the verbs.
 //! * `cluster`: where a job runs. * `afar`, `waiting`: a job on a cluster. * `which`: the job that is meant.
 //! * `aggregated`: what YARN itself has collected of containers' logs.
-//! * `offer`, `start`: what `submit` needs. * `reach`: talking to a master. * `changes`, `tails`, `follow`, `sink`: watching a job.
+//! * `inputs`, `offer`, `start`: what `submit` needs. * `reach`: talking to a master.
+//! * `changes`, `tails`, `follow`, `sink`: watching a job.
 //! * `ending`, `autopsy`: how a job ended, for people and for the shell.
 
 pub mod completions;
+pub mod fetch;
 pub mod kill;
 pub mod kv;
 pub mod logs;
@@ -25,6 +27,7 @@ mod changes;
 mod cluster;
 mod ending;
 mod follow;
+mod inputs;
 mod offer;
 mod reach;
 mod sink;

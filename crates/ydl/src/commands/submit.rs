@@ -4,6 +4,7 @@ use super::{
     afar, cluster,
     ending::conclude,
     follow::{Follower, OnInterrupt, Signals},
+    inputs,
     offer::offer,
     reach::{Reach, block_on},
     sink::Sink,
@@ -159,11 +160,12 @@ async fn create(
     spec: JobSpec,
     offer: Offer,
     from: &Path,
+    beside: Vec<(&'static str, Vec<u8>)>,
     signals: &mut Signals,
 ) -> Result<(JobDir, Submitted), Report> {
     let stop = Arc::new(AtomicBool::new(false));
     let (from, stopped) = (from.to_path_buf(), stop.clone());
-    let mut creating = spawn_blocking(move || jobs::create(spec, offer, &from, &stopped));
+    let mut creating = spawn_blocking(move || jobs::create(spec, offer, &from, &beside, &stopped));
     let ended = |error| Report::trouble(format!("cannot make the job's directory: {error}"));
     let by = tokio::select! {
         created = &mut creating => return created.map_err(ended)?,
@@ -189,6 +191,7 @@ async fn begin(
         return Err(refuse_size(misfit, args.offer.is_some()));
     }
     docker::check(&spec, args.dry_run, &|said| show::tell(said)).await?;
+    let (spec, beside) = inputs::here(spec).await?;
     if args.dry_run {
         show::tell("the job could run on this machine; nothing was started");
         return Ok(Exit::Success);
@@ -196,7 +199,7 @@ async fn begin(
     let spec = made(spec)?;
     // Before the master starts: Ctrl-C must not leave it running alone.
     let mut signals = Signals::listen()?;
-    let (dir, submitted) = create(spec, offer, from, &mut signals).await?;
+    let (dir, submitted) = create(spec, offer, from, beside, &mut signals).await?;
     let (_child, place) = start(&dir).await?;
     let job = Arc::new(Known {
         dir,

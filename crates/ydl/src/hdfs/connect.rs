@@ -109,8 +109,13 @@ impl Hdfs {
         })?;
         let home_prefix = config.value("dfs.user.home.dir.prefix").map_err(unclear)?;
         let home_prefix = home_prefix.map_or_else(|| "/user".to_owned(), |value| value.text);
+        let mut spellings = vec![named.clone(), target];
+        if url.is_none() {
+            // `hdfs:///path` is in the default file system.
+            spellings.push("hdfs://".to_owned());
+        }
         let about = Facts {
-            spellings: vec![named.clone(), target],
+            spellings,
             root: named,
             servers,
             origin,

@@ -8,9 +8,10 @@
 //!   cleaned                     when that was last done
 //!   jobs/<application>/         0700
 //!     uses/<hash>-<hash>…       which shared files it uses
-//!     job.json certificate.pem client.token hadoop.json
+//!     job.json certificate.pem client.token hadoop.json inputs.json
 //!     master.json journal.<attempt> events.jsonl result.json
 //!     logs/<role>/<index>/<attempt>/stdout.0 …
+//!     claims/<hash>             where an output went that may replace nothing
 //! ```
 
 use super::{error::HdfsError, whole::random};
@@ -156,6 +157,16 @@ impl JobPlace {
     /// The cluster's configuration as the submitter knew it.
     pub fn hadoop(&self) -> String {
         self.file("hadoop.json")
+    }
+
+    /// The files its inputs consist of.
+    pub fn inputs(&self) -> String {
+        self.file("inputs.json")
+    }
+
+    /// The directory of what its outputs have taken.
+    pub fn claims(&self) -> String {
+        self.file("claims")
     }
 
     /// Where its master is.

@@ -7,6 +7,7 @@
 //! * `settings`: the cluster's configuration, carried along as pairs of key and value.
 //! * `systems`: which file systems a job touches.
 //! * `fresh`: tokens, whose they are, and which ones agents should have now.
+//! * `ways`: the file systems that are used, connected to when they are needed.
 //! * `connect`: from a configuration and an identity to a file system.
 //! * `call`: one call, with its deadline and its panics.
 //! * `error` and `reading`: what a caller can do about a failure, and how NameNodes are understood.
@@ -26,6 +27,7 @@ mod reader;
 mod reading;
 mod settings;
 mod systems;
+mod ways;
 mod whole;
 mod writer;
 
@@ -38,4 +40,5 @@ pub use put::{Pieces, Sent};
 pub use reader::Reader;
 pub use settings::{config, pairs};
 pub use systems::file_systems;
+pub use ways::{Ways, path_of};
 pub use writer::Writer;

@@ -57,13 +57,8 @@ impl Hdfs {
     ) -> Result<(), HdfsError> {
         let aside = beside(place)?;
         let written = async {
-            let mut writer = self.create(&aside, permission, deadline).await?;
-            writer.write(bytes.into(), deadline).await?;
-            writer.close(deadline).await?;
-            // The mask of files may have taken from it; it never adds, and takes nothing from the owner.
-            if permission & 0o077 != 0 {
-                self.set_permission(&aside, permission, deadline).await?;
-            }
+            self.write_aside(&aside, bytes.into(), permission, deadline)
+                .await?;
             self.replace(&aside, place, deadline).await
         };
         let result = written.await;
@@ -72,6 +67,48 @@ impl Hdfs {
             let _ = self.delete(&aside, Instant::now() + TIDY_MAX).await;
         }
         result
+    }
+
+    /// The same for a file of which the first one counts: one that is there stays. Whether this one was written.
+    pub async fn write_new(
+        &self,
+        place: &str,
+        bytes: impl Into<Bytes>,
+        permission: u32,
+        deadline: Instant,
+    ) -> Result<bool, HdfsError> {
+        let aside = beside(place)?;
+        let written = async {
+            self.write_aside(&aside, bytes.into(), permission, deadline)
+                .await?;
+            self.rename(&aside, place, deadline).await
+        };
+        let result = written.await;
+        if result.is_err() {
+            let _ = self.delete(&aside, Instant::now() + TIDY_MAX).await;
+        }
+        match result {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind == Kind::Exists => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn write_aside(
+        &self,
+        aside: &str,
+        bytes: Bytes,
+        permission: u32,
+        deadline: Instant,
+    ) -> Result<(), HdfsError> {
+        let mut writer = self.create(aside, permission, deadline).await?;
+        writer.write(bytes, deadline).await?;
+        writer.close(deadline).await?;
+        // The mask of files may have taken from it; it never adds, and takes nothing from the owner.
+        if permission & 0o077 != 0 {
+            self.set_permission(aside, permission, deadline).await?;
+        }
+        Ok(())
     }
 }
 

@@ -1,4 +1,4 @@
-//! Reading what travels with a job: its files, its environment, its outputs.
+//! Reading what travels with a job: its files and its environment.
 
 use super::{
     fields::{Map, Reader, choice, truth},
@@ -12,7 +12,7 @@ use std::{
     io,
     path::{Path, PathBuf},
 };
-use ydl_core::spec::{self, Environment, Interpreter, Output, Packed};
+use ydl_core::spec::{self, Environment, Interpreter, Packed};
 
 /// What a NodeManager unpacks, by how its name ends.
 const ARCHIVES: [&str; 4] = [".tar.gz", ".tgz", ".tar", ".zip"];
@@ -150,44 +150,6 @@ impl Reader {
                 }
             }
         })
-    }
-
-    pub fn outputs(&mut self, map: &Map, base: &str) -> Vec<Output> {
-        let Some(node) = map.find("outputs") else {
-            return Vec::new();
-        };
-        let cluster = self.cluster;
-        let mut outputs = Vec::new();
-        for (from, to) in self.entries(node, "outputs") {
-            let path = format!("outputs.{}", from.name);
-            let to = self.value_of(to, &path, |to| destination(to, base, cluster));
-            outputs.extend(to.map(|to| Output {
-                from: from.name.clone(),
-                to,
-            }));
-        }
-        outputs
-    }
-}
-
-/// On a cluster a relative destination is below the user's home directory in HDFS, and left as it is.
-fn destination(to: &str, base: &str, cluster: bool) -> Result<String, Refusal> {
-    match to.split_once("://") {
-        Some(("hdfs", _)) if cluster => hdfs_url(to),
-        Some(("file", path)) if cluster && path.starts_with('/') => Ok(to.to_string()),
-        Some((scheme, _)) if cluster => {
-            let what = format!("outputs cannot go to `{scheme}://`");
-            Err((
-                what,
-                "name a place in HDFS, such as `hdfs:///user/me/out`".into(),
-            ))
-        }
-        Some((scheme, _)) => {
-            let what = format!("outputs cannot go to `{scheme}://` from one machine");
-            Err((what, "name a local directory".to_string()))
-        }
-        None if cluster => Ok(to.strip_prefix("./").unwrap_or(to).to_string()),
-        None => Ok(absolute(to, base)),
     }
 }
 

@@ -197,6 +197,60 @@ pub const KEYS: &[Key] = &[
         ),
         &["extract", "archive"],
     ),
+    known_as(
+        key(
+            "inputs",
+            "map of name to source",
+            "none",
+            "{train: hdfs:///data/train}",
+            "Data that tasks find below their working directory under that name when their programs start: see docs/data.md. A source is a file, a directory or a pattern with `*`, here or at `hdfs://…`; what is there is listed once, at submit.",
+        ),
+        &["input", "data", "datasets"],
+    ),
+    known_as(
+        key(
+            "inputs.*.source",
+            "path",
+            "required, where an input has keys of its own",
+            "hdfs:///data/train/part-*",
+            "Where it comes from: `inputs: {train: {source: hdfs:///data/train, as: split}}`.",
+        ),
+        &["path", "from", "src", "url"],
+    ),
+    known_as(
+        key(
+            "inputs.*.as",
+            "`copy`, `split`, `list` or `split-list`",
+            "`copy`",
+            "split",
+            "What a task gets: all of it; its share of the files, the same after a restart; or only the paths, one a line in the file that `YDL_INPUT_NAME` names: of all files, or of its share.",
+        ),
+        &["mode", "how", "form"],
+    ),
+    known_as(
+        key(
+            "inputs.*.roles",
+            "list of roles",
+            "every role that is not a service",
+            "[worker]",
+            "Whose tasks get it. Files are divided over the tasks of each role by itself.",
+        ),
+        &["role", "for"],
+    ),
+    key(
+        "inputs.*.allow_empty",
+        "`true` or `false`",
+        "`false`",
+        "true",
+        "Whether a task may get no file at all: when a pattern matches nothing, or a role has more tasks than there are files.",
+    ),
+    key(
+        "disk",
+        "size",
+        "what is free, less a twentieth",
+        "50 GiB",
+        "How much of a node's disk the inputs of one task may take.",
+    ),
     key(
         "roles",
         "map of roles",
@@ -465,9 +519,49 @@ pub const KEYS: &[Key] = &[
             "map of path to destination",
             "none",
             "{model/: \"out/{role}-{index}\"}",
-            "What is copied out of a task's working directory when its program has ended, also after a failure. `{job}`, `{role}` and `{index}` are filled in. Destinations are relative to the job file; on a cluster to the user's home directory in HDFS, or `hdfs://…`. The last part of a path may hold `*`.",
+            "What is copied out of a task's working directory when its program has ended, also after a failure. `{job}`, `{role}` and `{index}` are filled in. Destinations are relative to the job file; on a cluster to the user's home directory in HDFS, or `hdfs://…`. The last part of a path may hold `*`. Two tasks may not write one name: a directory ends in `/` where their files have different names.",
         ),
         &["output", "results"],
+    ),
+    known_as(
+        key(
+            "outputs.*.to",
+            "destination",
+            "required, where an output has keys of its own",
+            "out/model",
+            "Where it goes: `outputs: {model/: {to: out, from: worker:0, every: 5m}}`.",
+        ),
+        &["destination", "dest", "path"],
+    ),
+    known_as(
+        key(
+            "outputs.*.from",
+            "a task, a role or `all`",
+            "`all`",
+            "worker",
+            "Whose output it is.",
+        ),
+        &["task", "role", "from_task"],
+    ),
+    known_as(
+        key(
+            "outputs.*.every",
+            "time",
+            "only at the end",
+            "5m",
+            "How often new and finished files are sent while the program runs, as checkpoints should be; then also when a container is taken away, as far as its grace allows.",
+        ),
+        &["interval", "period"],
+    ),
+    known_as(
+        key(
+            "outputs.*.existing",
+            "`refuse`, `replace` or `number`",
+            "`replace`",
+            "number",
+            "What happens when the destination is there already, at submit or when the job first sends something there: the job is refused, later its task fails; files of the same names are replaced; or `out` becomes `out-2`.",
+        ),
+        &["overwrite", "exists", "if_exists"],
     ),
     key(
         "gang",
@@ -549,6 +643,13 @@ pub const KEYS: &[Key] = &[
         "15m",
         "From the container's start until its agent is ready. On a cluster its node first fetches and unpacks files and \
          environment.",
+    ),
+    key(
+        "deadlines.fetch",
+        "time",
+        "`6h`",
+        "6h",
+        "How long, beyond `join`, a task's inputs may take to come.",
     ),
     key(
         "deadlines.start",
@@ -812,6 +913,12 @@ mod tests {
                 | "environment.privileged"
                 | "environment.login"
                 | "environment.keep" => "environment.docker=python:3.11",
+                "inputs.*.as" | "inputs.*.roles" | "inputs.*.allow_empty" => {
+                    "inputs.worker.source=/data"
+                }
+                "outputs.*.from" | "outputs.*.every" | "outputs.*.existing" => {
+                    "outputs.worker.to=out/{index}"
+                }
                 "keytab.principal" => "keytab.path=alice.keytab",
                 "keytab.path" => "keytab.principal=alice",
                 _ => "name=example",

@@ -12,6 +12,7 @@ mod nearest;
 mod reference;
 
 mod cluster;
+mod data;
 mod fields;
 mod files;
 mod image;

@@ -4,7 +4,7 @@ use super::{
     fields::{Map, Reader, count, or_none, truth},
     nearest::nearest,
     tree::{self, Node, Value},
-    units::{port_range, span},
+    units::{port_range, size_mib, span},
     wrong::Wrong,
 };
 use ydl_core::{
@@ -38,6 +38,8 @@ pub fn job(root: &Node, base: &str, name: &str, cluster: bool) -> Result<JobSpec
         framework,
         environment: reader.environment(&map, base),
         files: reader.files(&map, base),
+        inputs: reader.inputs(&map, base),
+        disk_mib: reader.value(&map, "disk", size_mib),
         roles: reader.roles(&map, framework),
         outputs: reader.outputs(&map, base),
         env: reader.env(&map),
@@ -133,6 +135,7 @@ impl Reader {
             ("allocation", &mut all.allocation),
             ("launch", &mut all.launch),
             ("join", &mut all.join),
+            ("fetch", &mut all.fetch),
             ("start", &mut all.start),
             ("silence", &mut all.silence),
             ("grace", &mut all.grace),

@@ -47,6 +47,8 @@ pub fn page() -> String {
         "## A file of its own keys: `files.NAME`",
         "files.*.",
     );
+    section(&mut page, "## An input: `inputs.NAME`", "inputs.*.");
+    section(&mut page, "## An output: `outputs.PATH`", "outputs.*.");
     section(&mut page, "## A role: `roles.NAME`", "roles.*.");
     for name in [
         "environment",

@@ -1,6 +1,7 @@
 //! A job written out in full, as a job file that reads back as the same job.
 
 use super::{
+    data::{EXISTING, FORMS},
     files::INTERPRETERS,
     roles::{COMPLETIONS, SCOPES},
     units::{size_text, span_text},
@@ -9,8 +10,8 @@ use std::{collections::BTreeMap, fmt::Write};
 use ydl_core::{
     JobSpec, Span,
     spec::{
-        Backoff, Command, Environment, GpuAssignment, Image, Interpreter, Mount, OnCluster, Packed,
-        Placement, RoleSpec,
+        Backoff, Command, Environment, GpuAssignment, Image, Interpreter, Mount, OnCluster, Output,
+        Packed, Placement, RoleSpec, Whose,
     },
 };
 
@@ -35,17 +36,13 @@ pub fn show(spec: &JobSpec) -> String {
             );
         }
     }
+    page.inputs(spec);
     page.open(0, "roles");
     for role in &spec.roles {
         page.role(role);
     }
     page.texts(0, "env", &spec.env);
-    if !spec.outputs.is_empty() {
-        page.open(0, "outputs");
-        for output in &spec.outputs {
-            page.line(1, &text(&output.from), &text(&output.to));
-        }
-    }
+    page.outputs(spec);
     page.open(0, "gang");
     page.line(1, "together", &spec.gang.together.to_string());
     page.span(1, "hold", spec.gang.hold);
@@ -56,6 +53,7 @@ pub fn show(spec: &JobSpec) -> String {
     page.span(1, "allocation", d.allocation);
     page.span(1, "launch", d.launch);
     page.span(1, "join", d.join);
+    page.span(1, "fetch", d.fetch);
     page.span(1, "start", d.start);
     page.line(1, "run", &or_none(d.run));
     page.span(1, "silence", d.silence);
@@ -102,6 +100,50 @@ impl Page {
             for (name, value) in texts {
                 self.line(depth + 1, &text(name), &text(value));
             }
+        }
+    }
+
+    fn inputs(&mut self, spec: &JobSpec) {
+        if let Some(mib) = spec.disk_mib {
+            self.line(0, "disk", &size_text(mib));
+        }
+        if spec.inputs.is_empty() {
+            return;
+        }
+        self.open(0, "inputs");
+        for input in &spec.inputs {
+            self.open(1, &text(&input.name));
+            self.line(2, "source", &text(&input.source));
+            self.line(2, "as", word(&FORMS, input.form));
+            let roles: Vec<_> = input.roles.iter().map(|role| role.to_string()).collect();
+            self.words(2, "roles", &roles);
+            self.line(2, "allow_empty", &input.allow_empty.to_string());
+        }
+    }
+
+    fn outputs(&mut self, spec: &JobSpec) {
+        if spec.outputs.is_empty() {
+            return;
+        }
+        self.open(0, "outputs");
+        for output in &spec.outputs {
+            let plain = Output::new(&output.from, &output.to);
+            if *output == plain {
+                self.line(1, &text(&output.from), &text(&output.to));
+                continue;
+            }
+            self.open(1, &text(&output.from));
+            self.line(2, "to", &text(&output.to));
+            let whose = match &output.whose {
+                Whose::All => "all".to_string(),
+                Whose::Role(role) => text(role.as_str()),
+                Whose::Task(task) => task.to_string(),
+            };
+            self.line(2, "from", &whose);
+            if let Some(every) = output.every {
+                self.span(2, "every", every);
+            }
+            self.line(2, "existing", word(&EXISTING, output.existing));
         }
     }
 

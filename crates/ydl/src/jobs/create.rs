@@ -27,11 +27,12 @@ const TRIES: usize = 16;
 const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
 
 /// Makes the directory of a new job and everything its master needs. On failure nothing is left behind. Copying files
-/// may take minutes; it ends soon after `stop` says so.
+/// may take minutes; it ends soon after `stop` says so. `beside` are small files of those names.
 pub fn create(
     spec: JobSpec,
     offer: Offer,
     from: &Path,
+    beside: &[(&'static str, Vec<u8>)],
     stop: &AtomicBool,
 ) -> Result<(JobDir, Submitted), Report> {
     let dir = make_directory(&spec.name)?;
@@ -42,8 +43,9 @@ pub fn create(
         spec,
         place: Place::Local(offer),
     };
-    let filled =
-        copy_files(&dir, &submitted.spec, stop).and_then(|()| write_submitted(&dir, &submitted));
+    let filled = copy_files(&dir, &submitted.spec, stop)
+        .and_then(|()| write_beside(&dir, beside))
+        .and_then(|()| write_submitted(&dir, &submitted));
     if let Err(report) = filled {
         // The failure to fill it is what the user must hear of, not that of cleaning up after it.
         let _ = fs::remove_dir_all(dir.path());
@@ -155,6 +157,14 @@ fn copy(
         symlink(source.canonicalize().map_err(at)?, to).map_err(at)?;
     } else {
         fs::copy(source, to).map_err(at)?;
+    }
+    Ok(())
+}
+
+fn write_beside(dir: &JobDir, beside: &[(&'static str, Vec<u8>)]) -> Result<(), Report> {
+    for (name, bytes) in beside {
+        let path = dir.path().join(name);
+        fs::write(&path, bytes).map_err(|error| cannot("write", &path, &error))?;
     }
     Ok(())
 }

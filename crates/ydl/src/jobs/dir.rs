@@ -3,6 +3,8 @@
 //! ```text
 //! $XDG_STATE_HOME/ydl/jobs/<id>/        0700
 //!   job.json          what was submitted: spec, when, from where
+//!   inputs.json       the files its inputs consist of, as they were at submit
+//!   hadoop.json       how HDFS is found, where the job reads or writes it
 //!   master.json       where the master is, and which process it is
 //!   certificate.pem   the master's certificate; the only one clients trust
 //!   client.token      0600: opens the master to the job's owner
@@ -13,6 +15,7 @@
 //!   files/            the job's files, as they were at submit
 //!   checkpoint/       what survives rounds and attempts
 //!   containers/<id>/  a task's working directory
+//!   claims/           where outputs went that may replace nothing
 //!   logs/<role>/<index>/<attempt>/   stdout.0, stderr.0, …
 //! ```
 
@@ -132,6 +135,21 @@ impl JobDir {
     /// The directory itself.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The files that the job's inputs consist of.
+    pub fn inputs_file(&self) -> PathBuf {
+        self.path.join("inputs.json")
+    }
+
+    /// The directory of what its outputs have taken.
+    pub fn claims(&self) -> PathBuf {
+        self.path.join("claims")
+    }
+
+    /// The configuration by which HDFS is found, where the job needs it.
+    pub fn hadoop_file(&self) -> PathBuf {
+        self.path.join("hadoop.json")
     }
 
     /// The job's id.

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fs, io, path::Path};
 /// The name under which they travel.
 pub const LUGGAGE: &str = "ydl.files";
 /// The files that may be in it.
-pub const CARRIED: [&str; 3] = ["job.json", "certificate.pem", "hadoop.json"];
+pub const CARRIED: [&str; 4] = ["job.json", "certificate.pem", "hadoop.json", "inputs.json"];
 /// More goes by HDFS: a ResourceManager may keep what is submitted in ZooKeeper, which takes a megabyte of it.
 const BYTES_MAX: usize = 256 << 10;
 

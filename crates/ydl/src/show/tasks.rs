@@ -5,7 +5,10 @@ use super::{
     table::{Cell, table},
     words::{clean, counted_bytes, seconds},
 };
-use crate::{agent::measure::Usage, talk::Viewed};
+use crate::{
+    agent::measure::{Fetching, Usage},
+    talk::Viewed,
+};
 use ydl_core::view::{Phase, TaskState, TaskView};
 
 const HEAD: [&str; 7] = ["TASK", "STATE", "ATTEMPT", "NODE", "FOR", "CPU", "MEMORY"];
@@ -40,10 +43,11 @@ fn row(task: &TaskView, viewed: &Viewed, paint: Paint) -> Vec<Cell> {
         task.state,
         TaskState::Succeeded | TaskState::Failed | TaskState::Stopped
     );
+    let state = state(task, usage);
     let span = seconds(viewed.view.now - task.since).to_string();
     let mut cells: Vec<Cell> = vec![
         task.task.to_string().into(),
-        Cell::painted(task.state.word(), |word| paint.state(task.state, word)),
+        Cell::painted(&state, |word| paint.state(task.state, word)),
         task.attempt.to_string().into(),
         task.node.as_ref().map_or("", |node| node.as_str()).into(),
         if over { String::new() } else { span }.into(),
@@ -58,6 +62,18 @@ fn row(task: &TaskView, viewed: &Viewed, paint: Paint) -> Vec<Cell> {
         cells.push(ending.into());
     }
     cells
+}
+
+/// What the task is doing; while its inputs come, how far they are.
+fn state(task: &TaskView, usage: Option<&Usage>) -> String {
+    let fetching = usage.and_then(|usage| usage.fetching);
+    match fetching.filter(|_| task.state == TaskState::Launching) {
+        Some(Fetching { bytes, of }) => {
+            let percent = bytes.saturating_mul(100) / of.max(1);
+            format!("fetching {percent}% of {}", counted_bytes(of))
+        }
+        None => task.state.word().to_owned(),
+    }
 }
 
 /// Every task, a line each.
@@ -138,6 +154,35 @@ fn urgency(state: TaskState) -> u8 {
 mod tests {
     use super::*;
     use crate::agent::measure::GpuUsage;
+    use ydl_core::Time;
+
+    #[test]
+    fn a_task_whose_inputs_come_says_how_far_they_are() {
+        let task = TaskView {
+            task: "worker:0".parse().unwrap(),
+            state: TaskState::Launching,
+            attempt: 1,
+            round: 1,
+            container: None,
+            node: None,
+            since: Time(0),
+            last_ending: None,
+        };
+        let usage = Usage {
+            fetching: Some(Fetching {
+                bytes: 1 << 29,
+                of: 1 << 30,
+            }),
+            ..Usage::default()
+        };
+        assert_eq!(state(&task, Some(&usage)), "fetching 50% of 1.0 GiB");
+        assert_eq!(state(&task, None), "launching");
+        let empty = Usage {
+            fetching: Some(Fetching::default()),
+            ..Usage::default()
+        };
+        assert_eq!(state(&task, Some(&empty)), "fetching 0% of 0 B");
+    }
 
     #[test]
     fn a_gpu_is_shown_by_its_share_and_its_memory() {

@@ -27,19 +27,29 @@ pub struct JobFiles<'a> {
     pub viewer_token: &'a str,
     /// The cluster, as the submitter knows it.
     pub config: &'a Config,
+    /// The files its inputs consist of, where it has some.
+    pub inputs: Option<&'a [u8]>,
 }
 
 impl JobFiles<'_> {
     /// What every container needs of them, as far as it may travel among credentials; if not, they are fetched.
     pub fn luggage(&self) -> Result<Option<Vec<u8>>, Report> {
-        let text = |bytes: Bytes| {
-            let text = String::from_utf8(bytes.into());
+        let text = |bytes: Vec<u8>| {
+            let text = String::from_utf8(bytes);
             text.map_err(|_| Report::trouble("JSON that is not text"))
         };
-        let submitted = text(json(self.submitted)?)?;
-        let hadoop = text(json(&pairs(self.config))?)?;
-        let texts = [submitted.as_str(), self.certificate, hadoop.as_str()];
-        Ok(luggage::pack(&CARRIED.into_iter().zip(texts).collect()))
+        let submitted = text(json(self.submitted)?.into())?;
+        let hadoop = text(json(&pairs(self.config))?.into())?;
+        let inputs = self.inputs.map(|bytes| text(bytes.to_vec())).transpose()?;
+        let texts = [
+            Some(submitted.as_str()),
+            Some(self.certificate),
+            Some(hadoop.as_str()),
+            inputs.as_deref(),
+        ];
+        let files = CARRIED.into_iter().zip(texts);
+        let files = files.filter_map(|(name, text)| Some((name, text?)));
+        Ok(luggage::pack(&files.collect()))
     }
 }
 
@@ -63,17 +73,28 @@ pub async fn write_job(
     let let_in = let_in(place, &job, &viewers, &modifiers, deadline).await;
     let submitted = json(files.submitted)?;
     let hadoop = json(&pairs(files.config))?;
-    let write = |place: String, bytes: Bytes, permission: u32| async move {
-        hdfs.write_whole(&place, bytes, permission, deadline).await
+    // Apart from each other's: five such calls in one future are more than a small stack takes.
+    let write = |place: String, bytes: Bytes, permission: u32| {
+        Box::pin(async move { hdfs.write_whole(&place, bytes, permission, deadline).await })
     };
     let own = |text: &str| Bytes::copy_from_slice(text.as_bytes());
-    let (one, two, three, four) = tokio::join!(
+    let inputs = async {
+        match files.inputs {
+            Some(inputs) => {
+                let inputs = Bytes::copy_from_slice(inputs);
+                write(job.inputs(), inputs, layout::FILE).await
+            }
+            None => Ok(()),
+        }
+    };
+    let (one, two, three, four, five) = tokio::join!(
         write(job.submitted(), submitted, layout::FILE),
         write(job.hadoop(), hadoop, layout::FILE),
         write(job.certificate(), own(files.certificate), layout::FILE),
         write(job.token(), own(files.client_token), layout::PRIVATE),
+        inputs,
     );
-    for written in [one, two, three, four] {
+    for written in [one, two, three, four, five] {
         written?;
     }
     let mut notes = Vec::new();

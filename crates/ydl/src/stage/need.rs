@@ -7,7 +7,11 @@ use crate::{
     pack::{self, Cache},
     report::Report,
 };
-use std::{collections::BTreeMap, path::Path, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 use tokio::time::Instant;
 use ydl_core::{JobSpec, spec::Environment};
 
@@ -24,6 +28,8 @@ pub(super) enum Purpose {
     File(String),
     /// Part of the environment, by the name it has in a container.
     Environment(String),
+    /// A file of its inputs, by its place among those of this machine.
+    Input(usize),
 }
 
 pub(super) struct Need {
@@ -34,7 +40,11 @@ pub(super) struct Need {
 }
 
 /// What is on this machine and must go to the cluster, and what a person should know of it.
-pub(super) fn needs(spec: &JobSpec, binary: &Path) -> Result<(Vec<Need>, Vec<String>), Report> {
+pub(super) fn needs(
+    spec: &JobSpec,
+    binary: &Path,
+    inputs: &[PathBuf],
+) -> Result<(Vec<Need>, Vec<String>), Report> {
     let mut notes = Vec::new();
     let mut needs = vec![Need::new(Purpose::Binary, binary, false)?];
     for file in &spec.files {
@@ -42,6 +52,9 @@ pub(super) fn needs(spec: &JobSpec, binary: &Path) -> Result<(Vec<Need>, Vec<Str
             let purpose = Purpose::File(file.name.clone());
             needs.push(Need::new(purpose, Path::new(&file.source), file.unpack)?);
         }
+    }
+    for (at, path) in inputs.iter().enumerate() {
+        needs.push(Need::new(Purpose::Input(at), path, false)?);
     }
     match &spec.environment {
         Environment::Archive(path) if !path.contains("://") => {

@@ -43,6 +43,8 @@ const TIDY_MAX: Duration = Duration::from_secs(5);
 pub struct Upload {
     /// What a master needs to know of it.
     pub staged: Staged,
+    /// Where the files of inputs are now, in their order.
+    pub inputs: Vec<Content>,
     /// Shared files that were not there yet.
     pub sent: Sent,
     /// What a person should know of the environment.
@@ -160,8 +162,10 @@ async fn run(looked: Looked, shared: &Arc<Shared>) -> Result<Upload, Report> {
         files: BTreeMap::new(),
         environment: BTreeMap::new(),
     };
+    let mut inputs = BTreeMap::new();
     for (purpose, content) in contents {
         match purpose {
+            Purpose::Input(at) => drop(inputs.insert(at, content)),
             Purpose::Binary => staged.binary = content,
             Purpose::File(name) => drop(staged.files.insert(name, content)),
             Purpose::Environment(name) => drop(staged.environment.insert(name, content)),
@@ -173,6 +177,7 @@ async fn run(looked: Looked, shared: &Arc<Shared>) -> Result<Upload, Report> {
     };
     Ok(Upload {
         staged,
+        inputs: inputs.into_values().collect(),
         sent,
         notes: looked.notes,
     })

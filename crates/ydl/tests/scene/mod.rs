@@ -136,10 +136,7 @@ impl Scene {
         let job_file = jobfile::load(&file).and_then(|file| file.job());
         let mut draft = Draft::from(job_file.expect("a job"));
         if let Some(store) = &store {
-            let output = |(from, to): &(String, String)| Output {
-                from: from.clone(),
-                to: to.clone(),
-            };
+            let output = |(from, to): &(String, String)| Output::new(from, to);
             draft.outputs = store.outputs.iter().map(output).collect();
             draft.environment = Environment::Archive("env.tar.gz".to_owned());
             std::fs::create_dir_all(dir.path().join("environment/venv/bin")).expect("a directory");

@@ -131,6 +131,8 @@ fn job_spec(plan: &Plan) -> JobSpec {
         environment: spec::Environment::System,
         files: Vec::new(),
         roles: plan.roles.iter().map(role).collect(),
+        inputs: Vec::new(),
+        disk_mib: None,
         outputs: Vec::new(),
         env: BTreeMap::new(),
         gang: Gang {

@@ -179,6 +179,7 @@ async fn the_files_of_a_job_are_read_by_those_who_may() {
         client_token: "a token",
         viewer_token: "another",
         config: &config(),
+        inputs: None,
     };
     let notes = stage::write_job(&alice.place, files, soon())
         .await

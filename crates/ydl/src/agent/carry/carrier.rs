@@ -7,7 +7,7 @@ use super::{
 use crate::{
     agent::{
         output::Rotation,
-        outputs::{Copied, OutputError, send},
+        outputs::{Claims, Copied, Kept, OutputError, send},
     },
     hdfs::{HdfsError, JobPlace},
     jobs::{JobDir, Whereabouts},
@@ -18,6 +18,7 @@ use tokio::{
     task::JoinSet,
     time::{Instant, timeout_at},
 };
+use ydl_core::spec::Existing;
 
 /// Errands that wait to be begun. An agent has a handful.
 const ERRANDS_MAX: usize = 64;
@@ -32,6 +33,7 @@ enum Errand {
     Follow(Box<Attempt>),
     Find(JobPlace, oneshot::Sender<Option<Whereabouts>>),
     Send(Box<Outputs>, oneshot::Sender<Result<Copied, OutputError>>),
+    Keep(Box<Kept>),
     Finish(oneshot::Sender<()>),
 }
 
@@ -40,8 +42,9 @@ enum Errand {
 pub(in crate::agent) struct Outputs {
     /// The task, in a word that no other task of any job has.
     pub(in crate::agent) whose: String,
-    /// What, below `work`, goes to which URL.
-    pub(in crate::agent) outputs: Vec<(String, String)>,
+    /// What, below `work`, goes to which URL, and what happens if somebody else has put something there.
+    pub(in crate::agent) outputs: Vec<(String, String, Existing)>,
+    pub(in crate::agent) claims: Claims,
     pub(in crate::agent) work: PathBuf,
     pub(in crate::agent) deadline: Instant,
 }
@@ -109,6 +112,11 @@ impl Carrier {
         async { answered.await.ok() }
     }
 
+    /// Keeps an output up to date until its program is over.
+    pub(in crate::agent) fn keep(&self, kept: Kept) {
+        self.tell(Errand::Keep(Box::new(kept)));
+    }
+
     /// The container is about to be killed: what was printed last goes first, and at once.
     pub(in crate::agent) fn hurry(&self) {
         self.hurry.send_replace(true);
@@ -173,10 +181,11 @@ async fn work(ways: &Arc<Ways>, mut errands: mpsc::Receiver<Errand>) {
             Some(Errand::Send(it, answer)) => {
                 let ways = Arc::clone(ways);
                 others.spawn(async move {
-                    let sent = send(&ways, &it.whose, &it.work, &it.outputs, it.deadline);
-                    let _ = answer.send(sent.await);
+                    let _ = answer.send(send(&ways, &it).await);
                 });
             }
+            // Waited for with the logs: what a program left last must get there, too.
+            Some(Errand::Keep(kept)) => drop(attempts.spawn(kept.run(Arc::clone(ways)))),
             Some(Errand::Finish(answer)) => finishing.push(answer),
         }
     }

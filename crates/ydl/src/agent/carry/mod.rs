@@ -14,4 +14,4 @@ mod ways;
 
 pub(super) use attempt::Followed;
 pub(super) use carrier::{Carrier, Outputs};
-pub(super) use ways::Ways;
+pub(super) use ways::{Ways, of_job};

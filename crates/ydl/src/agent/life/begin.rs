@@ -15,6 +15,7 @@ use crate::{
     wire::{secret::Token, tls::Pin},
 };
 use std::{path::PathBuf, sync::Arc};
+use ydl_core::spec::Output;
 
 impl Agent {
     pub(in crate::agent) async fn new(dir: PathBuf) -> Result<Agent, String> {
@@ -46,6 +47,13 @@ impl Agent {
         }
         let devices = Devices::find(setting.gpus).await;
         let unfit = staging.as_ref().and_then(|_| contained::ignored_image());
+        let spec = &submitted.spec;
+        let far = |output: &Output| output.every.is_some() || output.to.starts_with("hdfs://");
+        if carrier.is_none() && spec.outputs.iter().any(far) {
+            let started = Carrier::start(job.clone(), spec.tasks());
+            let started = started.map_err(|e| format!("cannot start: {e}"))?;
+            carrier = Some(Arc::new(started));
+        }
         Ok(Agent {
             tokens: Tokens::new(&dir),
             surroundings: Surroundings::new(dir, job),
@@ -61,6 +69,9 @@ impl Agent {
             order: None,
             seen: 0,
             reports: Vec::new(),
+            fetch: None,
+            tried: None,
+            fetched: false,
             hold: None,
             ready: None,
             starting: None,

@@ -11,7 +11,7 @@ use crate::{
     talk::AgentReport,
 };
 use std::time::Duration;
-use tokio::{task::JoinHandle, time::Instant};
+use tokio::{sync::watch, task::JoinHandle, time::Instant};
 use ydl_core::{Exit, Run, Span, TaskId};
 
 /// A program on its way: its file may lie on a slow disk.
@@ -40,6 +40,8 @@ struct Doing {
     round: u32,
     /// Where its logs are carried to.
     followed: Option<Followed>,
+    /// Tells those who send its checkpoints that it is over.
+    kept: watch::Sender<bool>,
 }
 
 impl Agent {
@@ -109,6 +111,7 @@ impl Agent {
             tracing::warn!("how the program ended is not kept: {error}");
         }
         self.turns.wake();
+        doing.kept.send_replace(true);
         if let Some(followed) = doing.followed {
             followed.over(serde_json::to_vec_pretty(&record).ok());
         }
@@ -144,6 +147,7 @@ impl Agent {
             attempt: run.attempt,
             round: run.round,
             followed: None,
+            kept: watch::Sender::new(true),
         };
         match prepared {
             Ok((program, output)) => {
@@ -152,6 +156,7 @@ impl Agent {
                     let (dir, rotation) = (output.dir.clone(), output.rotation);
                     doing.followed = Some(carrier.follow(dir, remote, rotation));
                 }
+                doing.kept = self.keep_outputs();
                 if let Some(hold) = &mut self.hold {
                     hold.release_for_start();
                 }

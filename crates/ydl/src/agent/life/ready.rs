@@ -1,4 +1,4 @@
-//! Getting ready for a round: the ports are taken and held, the devices are there.
+//! Getting ready for a round: the inputs are there, the ports are taken and held, the devices are there.
 
 use super::Agent;
 use crate::{
@@ -6,10 +6,11 @@ use crate::{
         container::is_of_this_node,
         ports::{Hold, Need, Slot},
     },
+    data::Trouble,
     talk::AgentReport,
 };
 use std::net::{IpAddr, Ipv4Addr};
-use ydl_core::Endpoint;
+use ydl_core::{Endpoint, TaskId};
 
 /// What the agent was last made ready for.
 #[derive(Debug, PartialEq, Eq)]
@@ -20,6 +21,54 @@ pub(super) struct Readiness {
 }
 
 impl Agent {
+    /// Whether the task's inputs are there; if not, they are brought.
+    pub(super) fn has_inputs(&mut self, task: &TaskId, round: u32) -> bool {
+        let wanted = Some((task.clone(), round));
+        // That it failed is said once for a round; the master decides what follows.
+        if self.tried == wanted {
+            return self.fetched;
+        }
+        // What a program has changed or removed comes anew for the next round; the rest is looked at and stays.
+        self.tried = wanted;
+        self.fetched = false;
+        if self.fetch.as_ref().is_some_and(|fetch| fetch.task == *task) {
+            return false;
+        }
+        self.fetch = None;
+        let plan = match self.surroundings.plan(&self.submitted, task) {
+            Ok(plan) if plan.is_empty() => {
+                self.fetched = true;
+                return true;
+            }
+            Ok(plan) => plan,
+            Err(why) => {
+                self.report(AgentReport::Unready { why, node: false });
+                return false;
+            }
+        };
+        let started = self.surroundings.fetch(plan, &self.submitted, task.clone());
+        match started {
+            Ok(fetch) => self.fetch = Some(fetch),
+            Err(error) => {
+                let why = format!("cannot bring its inputs: {error}");
+                self.report(AgentReport::Unready { why, node: true });
+            }
+        }
+        false
+    }
+
+    pub(super) fn on_brought(&mut self, brought: Result<(), Trouble>) {
+        self.fetch = None;
+        match brought {
+            Ok(()) => self.fetched = true,
+            // Another node may have room, or a way to HDFS. What nobody can have is the task's failure, and no node's.
+            Err(Trouble { what, of_node, .. }) => {
+                let (why, node) = (what, of_node);
+                self.report(AgentReport::Unready { why, node });
+            }
+        }
+    }
+
     pub(super) fn get_ready(&mut self, round: u32, ports: Vec<(String, bool)>, slot: (u32, u32)) {
         let ready = Readiness { round, ports, slot };
         if self.ready.as_ref() == Some(&ready) {

@@ -1,9 +1,17 @@
 //! What is left to do when a task is over: its outputs go where its user wants them, and the last of its logs.
 
 use super::Agent;
-use crate::agent::{carry::Outputs, outputs, surroundings::Destination};
+use crate::agent::{
+    carry::Outputs,
+    outputs::{self, Claims, Kept},
+    surroundings::{Destination, Leaving},
+};
 use std::{future::Future, path::PathBuf, time::Duration};
-use tokio::{sync::oneshot, time::Instant};
+use tokio::{
+    sync::{oneshot, watch},
+    time::Instant,
+};
+use ydl_core::spec::Existing;
 
 /// How long the last of the logs may take: HDFS may be away for a moment, and somebody waits.
 const LOGS_MAX: Duration = Duration::from_secs(30);
@@ -20,12 +28,16 @@ impl Agent {
             _ => Vec::new(),
         };
         let (mut near, mut far) = (Vec::new(), Vec::new());
-        for (from, to) in outputs {
+        for Leaving {
+            from, to, existing, ..
+        } in outputs
+        {
             match to {
-                Destination::Local(path) => near.push((from, path)),
-                Destination::Hdfs(url) => far.push((from, url)),
+                Destination::Local(path) => near.push((from, path, existing)),
+                Destination::Hdfs(url) => far.push((from, url, existing)),
             }
         }
+        let claims = self.surroundings.claims(&self.submitted);
         let logs = self.finish_logs(if wanted { LOGS_MAX } else { LOGS_MAX_UNSAVED });
         let deadline = Duration::from_millis(self.submitted.spec.deadlines.save.0);
         let deadline = Instant::now() + deadline;
@@ -35,11 +47,12 @@ impl Agent {
             (Some(carrier), false) => Some(carrier.send(Outputs {
                 whose: self.surroundings.whose(&self.submitted),
                 outputs: far,
+                claims: claims.clone(),
                 work: work.clone(),
                 deadline,
             })),
             (None, false) => {
-                let why = "outputs cannot go to HDFS from one machine".to_owned();
+                let why = "there is no way to HDFS from here".to_owned();
                 // The receiver is in our hands.
                 let _ = done.send(Some(why));
                 return;
@@ -52,10 +65,36 @@ impl Agent {
                     None => Some("copying them failed".to_owned()),
                 }
             };
-            let (near, far, ()) = tokio::join!(copy(work, near), far, logs);
+            let (near, far, ()) = tokio::join!(copy(work, claims, near), far, logs);
             // Nobody listens only when the agent is ending anyway.
             let _ = done.send(near.or(far));
         });
+    }
+
+    /// Sends checkpoints of the program that is about to start while it runs; until what this gives is told or dropped.
+    pub(super) fn keep_outputs(&self) -> watch::Sender<bool> {
+        let over = watch::Sender::new(false);
+        let Some(carrier) = &self.carrier else {
+            return over;
+        };
+        let whose = self.surroundings.whose(&self.submitted);
+        let outputs = self.surroundings.outputs(&self.submitted).into_iter();
+        for (at, leaving) in outputs.enumerate() {
+            if let Some(every) = leaving.every {
+                carrier.keep(Kept {
+                    // What is half sent at the end of the job, or of another output, is not this one's to remove.
+                    whose: format!("kept{at}-{whose}"),
+                    work: self.surroundings.work(),
+                    from: leaving.from,
+                    to: leaving.to,
+                    existing: leaving.existing,
+                    claims: self.surroundings.claims(&self.submitted),
+                    every: Duration::from_millis(every.0),
+                    over: over.subscribe(),
+                });
+            }
+        }
+        over
     }
 
     /// Waits until what programs have printed is where it outlives this container, for so long at most.
@@ -79,13 +118,25 @@ impl Agent {
 }
 
 /// Copies on this node; says what went wrong.
-async fn copy(work: PathBuf, outputs: Vec<(String, PathBuf)>) -> Option<String> {
-    if outputs.is_empty() {
-        return None;
+async fn copy(
+    work: PathBuf,
+    claims: Claims,
+    outputs: Vec<(String, PathBuf, Existing)>,
+) -> Option<String> {
+    let (mut settled, mut refused) = (Vec::new(), None);
+    for (from, to, existing) in outputs {
+        match claims.here(existing, &to).await {
+            Ok(to) => settled.push((from, to)),
+            Err(why) => refused = Some(format!("cannot copy `{from}`: {why}")),
+        }
     }
-    let copying = tokio::task::spawn_blocking(move || outputs::copy(&work, &outputs));
-    match copying.await {
+    if settled.is_empty() {
+        return refused;
+    }
+    let copying = tokio::task::spawn_blocking(move || outputs::copy(&work, &settled));
+    let failed = match copying.await {
         Ok(copied) => copied.err().map(|error| error.to_string()),
         Err(_) => Some("copying them failed".to_owned()),
-    }
+    };
+    refused.or(failed)
 }

@@ -1,6 +1,7 @@
 //! What an output consists of, found out before anything is sent: HDFS knows no links, so each becomes what it leads to.
 
-use super::{DEPTH_MAX, failure_of, matches, outside};
+use super::{DEPTH_MAX, failure_of, outside};
+use crate::data::pattern::fits;
 use crate::os::reason;
 use std::fs;
 use std::io;
@@ -59,7 +60,7 @@ pub(super) fn gather(work_dir: &Path, from: &str) -> Result<Option<Found>, Strin
     let names = source.parent().and_then(|dir| fs::read_dir(dir).ok());
     let names = names.into_iter().flatten().flatten();
     let mut names: Vec<_> = names.map(|entry| entry.file_name()).collect();
-    names.retain(|name| matches(pattern.as_bytes(), name.as_bytes()));
+    names.retain(|name| fits(pattern.as_bytes(), name.as_bytes()));
     names.sort();
     for name in &names {
         let path = source.with_file_name(name);

@@ -4,7 +4,8 @@ use super::{
     Copied, OutputError,
     gather::{Found, Item, gather},
 };
-use crate::agent::carry::Ways;
+use crate::agent::carry::{Outputs, Ways};
+use crate::data;
 use crate::hdfs::{Hdfs, HdfsError, Kind};
 use crate::os::reason;
 use bytes::Bytes;
@@ -14,6 +15,7 @@ use std::path::Path;
 use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
+use ydl_core::spec::Existing;
 
 /// Files on their way at once.
 const SIDE_BY_SIDE: usize = 4;
@@ -26,44 +28,39 @@ const AWAY_MAX: Duration = Duration::from_secs(90);
 /// Between two such tries.
 const RETRY: Duration = Duration::from_secs(2);
 
-/// Copies each `from`, relative to `work_dir`, to its URL. The rules are those of [`copy`](super::copy); an output of
+/// Copies each output, relative to `work`, to its URL. The rules are those of [`copy`](super::copy); an output of
 /// several files appears in one moment, or is merged file by file into a directory that was there before. `whose` names
 /// the task: what its earlier attempts have left half-sent goes.
-pub(in crate::agent) async fn send(
-    ways: &Ways,
-    whose: &str,
-    work_dir: &Path,
-    outputs: &[(String, String)],
-    deadline: Instant,
-) -> Result<Copied, OutputError> {
+pub(in crate::agent) async fn send(ways: &Ways, it: &Outputs) -> Result<Copied, OutputError> {
     let mut sent = Sent {
-        whose: whose.to_owned(),
-        ..Sent::default()
+        it,
+        copied: Copied::default(),
+        failures: Vec::new(),
     };
-    match work_dir.canonicalize() {
-        Ok(work_dir) => {
-            for (from, to) in outputs {
-                sent.output(ways, &work_dir, from, to, deadline).await;
+    match it.work.canonicalize() {
+        Ok(work) => {
+            for (from, to, existing) in &it.outputs {
+                sent.output(ways, &work, from, to, *existing).await;
             }
         }
         Err(error) => sent.failures.push(format!(
             "cannot copy from `{}`: {}",
-            work_dir.display(),
+            it.work.display(),
             reason(&error)
         )),
     }
     sent.result()
 }
 
-#[derive(Default)]
-struct Sent {
-    whose: String,
+struct Sent<'a> {
+    it: &'a Outputs,
     copied: Copied,
     failures: Vec<String>,
 }
 
-impl Sent {
-    async fn output(&mut self, ways: &Ways, work: &Path, from: &str, to: &str, deadline: Instant) {
+impl Sent<'_> {
+    async fn output(&mut self, ways: &Ways, work: &Path, from: &str, to: &str, existing: Existing) {
+        let deadline = self.it.deadline;
         let mut found = match gather(work, from) {
             Ok(Some(found)) => found,
             Ok(None) => return self.copied.absent.push(from.to_owned()),
@@ -72,7 +69,12 @@ impl Sent {
         self.failures.append(&mut found.failures);
         let away = Instant::now() + AWAY_MAX;
         loop {
-            let trouble = match place(ways, &self.whose, &found, to, deadline).await {
+            let it = self.it;
+            let placed = async {
+                let to = it.claims.afar(ways, existing, to, soon(deadline)).await?;
+                place(ways, &it.whose, &found, &to, deadline).await
+            };
+            let trouble = match placed.await {
                 Ok((files, bytes)) => {
                     self.copied.files += files;
                     self.copied.bytes += bytes;
@@ -123,6 +125,15 @@ impl From<HdfsError> for Trouble {
             file: None,
             why,
             may_pass,
+        }
+    }
+}
+
+impl From<data::Trouble> for Trouble {
+    fn from(trouble: data::Trouble) -> Trouble {
+        Trouble {
+            may_pass: trouble.may_pass(),
+            ..Trouble::lasting(trouble.what)
         }
     }
 }
@@ -197,6 +208,41 @@ async fn place(
         Ok((found.files.len() as u64, bytes))
     };
     swept(&hdfs, &aside, sent.await).await
+}
+
+/// Sends one file of an output to its name, whatever else is there, if it is still the same when all of it was sent.
+pub(super) async fn send_one(
+    ways: &Ways,
+    whose: &str,
+    item: &Item,
+    single: bool,
+    to: &str,
+    same: impl Fn() -> bool,
+    deadline: Instant,
+) -> Result<(), String> {
+    let sent = async {
+        let hdfs = ways.to(to, soon(deadline)).await?;
+        let base = to.trim_end_matches('/');
+        let into = !single
+            || to.ends_with('/')
+            || (hdfs.stat(base, soon(deadline)).await?).is_some_and(|entry| entry.directory);
+        let target = match into {
+            true => format!("{base}/{}", item.name),
+            false => base.to_owned(),
+        };
+        let (dir, _) = target.rsplit_once('/').unwrap_or((&target, ""));
+        hdfs.mkdirs(dir, 0o755, soon(deadline)).await?;
+        let aside = aside(&hdfs, dir, whose, deadline).await?;
+        let sent = async {
+            send_file(&hdfs, item, &aside, deadline).await?;
+            if !same() {
+                return Err(Trouble::lasting("it changed while it was sent"));
+            }
+            put(&hdfs, &aside, &target, deadline).await
+        };
+        swept(&hdfs, &aside, sent.await).await
+    };
+    sent.await.map_err(|trouble: Trouble| trouble.why)
 }
 
 /// A name for what is not whole yet. What has such a name already is of an agent that was killed before it was done, or

@@ -165,6 +165,8 @@ pub(in crate::master) fn spec() -> JobSpec {
         environment: Environment::System,
         files: Vec::new(),
         roles: vec![role],
+        inputs: Vec::new(),
+        disk_mib: None,
         outputs: Vec::new(),
         env: Default::default(),
         gang: Gang {

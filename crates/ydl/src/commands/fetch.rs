@@ -1,0 +1,297 @@
+//! `ydl fetch`: what a job has left behind comes to this machine.
+
+use super::{
+    reach::{Reach, block_on, settled},
+    which::{Which, which},
+};
+use crate::{
+    cli::{self, Manners},
+    data::{
+        Aim, Book, Bring, Item, ListedFile, Near, Progress, below, is_aside, numbered, pattern,
+        walk,
+    },
+    hdfs::{JobPlace, Ways},
+    jobs::{Known, Place, Standing},
+    mirror::{Mirror, Wanted, configuration},
+    report::{Exit, Report},
+    show::{self, counted_bytes},
+};
+use std::{
+    collections::BTreeSet,
+    io::{self, IsTerminal, Write},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+use tokio::time::{Instant, MissedTickBehavior, interval};
+use ydl_core::spec::Existing;
+
+/// How long all of it may take.
+const FETCH_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+/// How long looking at what is there may take.
+const LOOK_MAX: Duration = Duration::from_secs(600);
+/// How often the last line of a terminal moves.
+const FRAME: Duration = Duration::from_millis(200);
+
+/// Something to be fetched, by the name it gets.
+struct Wish {
+    name: String,
+    item: Item,
+}
+
+/// Downloads outputs and logs.
+pub fn run(args: cli::Fetch, manners: Manners) -> Result<Exit, Report> {
+    let (job, pattern, dest) = match &args.words[..] {
+        [job, dest] => (job, "*", dest),
+        [job, pattern, dest] => (job, pattern.as_str(), dest),
+        _ => {
+            return Err(Report::bad_input("say which job and where to")
+                .hint("write `ydl fetch JOB DEST` or `ydl fetch JOB PATTERN DEST`"));
+        }
+    };
+    let dest = PathBuf::from(dest);
+    block_on(async {
+        let (job, mirror) = match which(Some(job), manners).await? {
+            Which::Whole(job, mirror) => (job, mirror),
+            only @ Which::Only { .. } => only.whole()?,
+        };
+        let ways = match &mirror {
+            Some(mirror) => Some(ways(mirror)),
+            None => match configuration()? {
+                Some(config) => Some(Ways::of(config)?),
+                None => None,
+            },
+        };
+        let mut wishes = outputs(&job, ways.as_ref(), &dest).await?;
+        wishes.extend(logs(&job, mirror.as_ref(), &dest, pattern).await?);
+        wishes.retain(|wish| pattern::fits_anything(pattern.as_bytes(), wish.name.as_bytes()));
+        if wishes.is_empty() {
+            let what = match pattern {
+                "*" => format!("`{}` has left nothing behind yet", job.id()),
+                _ => format!("nothing of `{}` fits `{pattern}`", job.id()),
+            };
+            let hint = "names look like `outputs/model/a.params` and `logs/worker/0/1/stdout.0`";
+            return Err(Report::bad_input(what).hint(hint));
+        }
+        bring(wishes, ways, manners, &dest).await
+    })
+}
+
+fn ways(mirror: &Arc<Mirror>) -> Ways {
+    let gateway = &mirror.gateway;
+    Ways::new(gateway.config.clone(), gateway.identity.clone())
+}
+
+/// What lies at the destinations of the job's outputs.
+async fn outputs(job: &Known, ways: Option<&Ways>, dest: &Path) -> Result<Vec<Wish>, Report> {
+    let deadline = Instant::now() + LOOK_MAX;
+    let submitted = &job.submitted;
+    let aim = Aim {
+        id: Some(&submitted.id),
+        home: match &submitted.place {
+            Place::Yarn(staged) => Some(&staged.home),
+            Place::Local(_) => None,
+        },
+    };
+    let book = book(job, ways, deadline).await?;
+    let mut wishes = Vec::new();
+    let mut roots = BTreeSet::new();
+    let mut seen = BTreeSet::new();
+    for output in &submitted.spec.outputs {
+        let root = root_of(&output.to);
+        let mut name = root.clone();
+        let mut number = 1;
+        // Two outputs whose destinations have the same last name stay apart.
+        while !roots.insert(name.clone()) {
+            number += 1;
+            name = numbered(&root, number);
+        }
+        for to in aim.destinations(&submitted.spec, output) {
+            let on_nodes = aim.home.is_some() && !to.contains("://");
+            if on_nodes || to.starts_with("file://") {
+                show::tell(format!("note: `{to}` is on the nodes, and is not fetched"));
+                // Nor is what other tasks have left there.
+                break;
+            }
+            let hdfs = match (to.contains("://"), ways) {
+                (false, _) => None,
+                (true, Some(ways)) => Some(ways.to(&to, deadline).await?),
+                (true, None) => {
+                    let what = format!("`{to}` is in HDFS, and there is no Hadoop configuration");
+                    return Err(Report::bad_input(what).hint("set `HADOOP_CONF_DIR`"));
+                }
+            };
+            let taken = match output.existing {
+                Existing::Replace => None,
+                // Whoever may look at a job may not be allowed to see this.
+                Existing::Refuse | Existing::Number => {
+                    book.read(&to, deadline).await.unwrap_or_default()
+                }
+            };
+            let to = taken.unwrap_or(to);
+            let walked = walk(to.trim_end_matches('/'), hdfs, deadline).await?;
+            let tail = tail_of(&output.to, &to);
+            for file in walked.files {
+                if file.name.split('/').any(is_aside) || !seen.insert(file.url.clone()) {
+                    continue;
+                }
+                let own = match walked.single {
+                    true => String::new(),
+                    false => format!("/{}", file.name),
+                };
+                let name = format!("outputs/{name}{tail}{own}");
+                wishes.push(wish(name, dest, file)?);
+            }
+        }
+    }
+    Ok(wishes)
+}
+
+/// Where the job has written down which destinations are its own.
+async fn book(job: &Known, ways: Option<&Ways>, deadline: Instant) -> Result<Book, Report> {
+    Ok(match (&job.submitted.place, ways) {
+        (Place::Yarn(staged), Some(ways)) => {
+            let dir = JobPlace::at(staged.dir.clone()).claims();
+            Book::Afar(ways.to(&dir, deadline).await?, dir)
+        }
+        _ => Book::Here(job.dir.claims()),
+    })
+}
+
+fn wish(name: String, dest: &Path, file: ListedFile) -> Result<Wish, Report> {
+    let out = || {
+        Report::trouble(format!(
+            "`{name}` would be written outside of its directory"
+        ))
+    };
+    let item = Item {
+        to: below(dest, &name).ok_or_else(out)?,
+        url: file.url,
+        bytes: file.bytes,
+        modified_ms: file.modified_ms,
+    };
+    Ok(Wish { name, item })
+}
+
+/// The last part of a destination that is the same for every task.
+fn root_of(to: &str) -> String {
+    let parts = to.trim_end_matches('/').split('/');
+    let fixed: Vec<&str> = parts.take_while(|part| !part.contains('{')).collect();
+    match fixed.last() {
+        Some(last) if !last.is_empty() && !last.ends_with(':') => (*last).to_owned(),
+        _ => "out".to_owned(),
+    }
+}
+
+/// What follows that part, as it is for one task.
+fn tail_of(to: &str, filled: &str) -> String {
+    let parts = to.trim_end_matches('/').split('/');
+    let open = parts.skip_while(|part| !part.contains('{')).count();
+    let filled: Vec<&str> = filled.trim_end_matches('/').split('/').collect();
+    let tail = &filled[filled.len().saturating_sub(open)..];
+    tail.iter().map(|part| format!("/{part}")).collect()
+}
+
+/// What tasks have printed.
+async fn logs(
+    job: &Known,
+    mirror: Option<&Arc<Mirror>>,
+    dest: &Path,
+    pattern: &str,
+) -> Result<Vec<Wish>, Report> {
+    let literal = pattern.split(['*', '?']).next().unwrap_or_default();
+    if !"logs/".starts_with(literal) && !literal.starts_with("logs/") {
+        return Ok(Vec::new());
+    }
+    if let Some(mirror) = mirror {
+        // Whoever has no token for its master sees what is in HDFS.
+        let master = match settled(job).await {
+            Standing::Live(place) => Reach::to(&job.dir, &place).ok(),
+            _ => None,
+        };
+        let master = master.map(|reach| reach.client());
+        for failure in mirror.bring_logs(&Wanted::default(), master).await {
+            show::tell(format!("note: {failure}"));
+        }
+    }
+    let root = job.dir.logs();
+    let walked = walk(&root.to_string_lossy(), None, Instant::now() + LOOK_MAX).await?;
+    let files = walked.files.into_iter();
+    files
+        .map(|file| wish(format!("logs/{}", file.name), dest, file))
+        .collect()
+}
+
+async fn bring(
+    wishes: Vec<Wish>,
+    ways: Option<Ways>,
+    manners: Manners,
+    dest: &Path,
+) -> Result<Exit, Report> {
+    let files = wishes.len();
+    let items: Vec<Item> = wishes.into_iter().map(|wish| wish.item).collect();
+    let bytes: u64 = items.iter().map(|item| item.bytes).sum();
+    let progress = Arc::new(Progress::default());
+    let bring = Bring::new(
+        ways,
+        Near::Copy,
+        progress.clone(),
+        Instant::now() + FETCH_MAX,
+    );
+    let mut coming = std::pin::pin!(bring.all(items));
+    let draws = io::stderr().is_terminal() && !manners.json;
+    let mut frame = interval(FRAME);
+    frame.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let brought = loop {
+        tokio::select! {
+            brought = &mut coming => break brought,
+            _ = frame.tick() => if draws {
+                let (done, all) = progress.so_far();
+                let text = format!("\r\x1b[Kfetching {} of {}", counted_bytes(done), counted_bytes(all));
+                // A terminal that is gone needs no line.
+                let _ = io::stderr().lock().write_all(text.as_bytes());
+            },
+        }
+    };
+    if draws {
+        let _ = io::stderr().lock().write_all(b"\r\x1b[K");
+    }
+    brought.map_err(|trouble| {
+        Report::trouble(trouble.what).hint("the same command goes on where this one ended")
+    })?;
+    match manners.json {
+        true => show::json(&serde_json::json!({
+            "files": files, "bytes": bytes, "directory": dest,
+        }))?,
+        false => show::tell(format!(
+            "{files} files with {} are in `{}`",
+            counted_bytes(bytes),
+            dest.display()
+        )),
+    }
+    Ok(Exit::Success)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_fetched_is_called_by_the_end_of_its_destination() {
+        for (to, filled, root, tail) in [
+            ("out", "out", "out", ""),
+            (
+                "hdfs:///user/me/model/",
+                "hdfs:///user/me/model/",
+                "model",
+                "",
+            ),
+            ("a/out/{index}", "hdfs://nn/user/me/a/out/3", "out", "/3"),
+            ("/r/{role}-{index}/m", "/r/worker-0/m", "r", "/worker-0/m"),
+            ("hdfs:///{job}/m", "hdfs:///j1/m", "out", "/j1/m"),
+        ] {
+            assert_eq!(root_of(to), root, "{to}");
+            assert_eq!(tail_of(to, filled), tail, "{to}");
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! A job's data before it starts: what its inputs are, and whether its outputs have a place to go.
+
+use crate::{
+    data::{Aim, ListedFile, Listing, look, settle},
+    hdfs::{Ways, pairs, path_of},
+    jobs::Content,
+    mirror::{Gateway, configuration},
+    report::Report,
+    show::counted_bytes,
+};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    time::Duration,
+};
+use tokio::{
+    task::{JoinError, JoinSet},
+    time::Instant,
+};
+use yarn_native::{namenode::NameNodes, rpc::RpcError};
+use ydl_core::{Draft, JobSpec, spec::InputForm};
+
+/// How long looking through all sources may take.
+const LOOK_MAX: Duration = Duration::from_secs(600);
+/// What is sent to a cluster from this machine as inputs, at most. More of it is better put there once.
+const SENT_BYTES_MAX: u64 = 4 << 30;
+const SENT_FILES_MAX: usize = 2000;
+/// Files whose places are asked for, and how many at once.
+const LOCATED_MAX: usize = 500;
+const ASKED_AT_ONCE: usize = 16;
+/// How long that may take, and how many hosts are wished for at most.
+const LOCATE_MAX: Duration = Duration::from_secs(20);
+const HOSTS_MAX: usize = 64;
+
+/// Looks at the data of a job on this machine. Returns the job with its outputs settled, and what its directory holds
+/// because of it.
+pub async fn here(spec: JobSpec) -> Result<(JobSpec, Vec<(&'static str, Vec<u8>)>), Report> {
+    let far = |text: &String| text.starts_with("hdfs://");
+    let mut sources = spec.inputs.iter().map(|input| &input.source);
+    let mut destinations = spec.outputs.iter().map(|output| &output.to);
+    let config = match sources.any(far) || destinations.any(far) {
+        true => configuration()?,
+        false => None,
+    };
+    let mut beside = Vec::new();
+    let ways = match config {
+        Some(config) => {
+            beside.push(("hadoop.json", json(&pairs(&config))?));
+            Some(Ways::of(config)?)
+        }
+        None => None,
+    };
+    let deadline = Instant::now() + LOOK_MAX;
+    let listing = look(&spec, ways.as_ref(), deadline).await?;
+    if !listing.inputs.is_empty() {
+        beside.push(("inputs.json", json(&listing)?));
+    }
+    let aim = Aim {
+        id: None,
+        home: None,
+    };
+    let spec = settle(spec, aim, ways.as_ref(), deadline).await?;
+    if ways.is_none() && spec.outputs.iter().any(|output| far(&output.to)) {
+        let what = "an output goes to HDFS, and there is no Hadoop configuration that leads there";
+        let hint = "set `HADOOP_CONF_DIR` to the directory with `core-site.xml`, or name a local directory";
+        return Err(Report::bad_input(what).hint(hint));
+    }
+    Ok((spec, beside))
+}
+
+/// Looks at the inputs of a job on a cluster.
+pub async fn afar(spec: &JobSpec, gateway: &Gateway) -> Result<Listing, Report> {
+    if spec.inputs.is_empty() {
+        return Ok(Listing::default());
+    }
+    let ways = ways(gateway);
+    let listing = look(spec, Some(&ways), Instant::now() + LOOK_MAX).await?;
+    let local = listing.inputs.iter().flat_map(|input| &input.files);
+    let local: Vec<_> = local.filter(|file| !file.url.contains("://")).collect();
+    let bytes: u64 = local.iter().map(|file| file.bytes).sum();
+    if bytes > SENT_BYTES_MAX || local.len() > SENT_FILES_MAX {
+        let what = format!(
+            "the inputs of this machine are {} files with {}, which is too much to send with every job",
+            local.len(),
+            counted_bytes(bytes)
+        );
+        let hint = "put them into HDFS once, as with `hdfs dfs -put`, and name them there";
+        return Err(Report::bad_input(what).hint(hint));
+    }
+    Ok(listing)
+}
+
+/// Settles the outputs of a job on a cluster.
+pub async fn settled(
+    spec: JobSpec,
+    gateway: &Gateway,
+    id: &str,
+    home: &str,
+) -> Result<JobSpec, Report> {
+    let aim = Aim {
+        id: Some(id),
+        home: Some(home),
+    };
+    settle(spec, aim, Some(&ways(gateway)), Instant::now() + LOOK_MAX).await
+}
+
+/// The files of a listing that are on this machine.
+pub fn on_this_machine(listing: &Listing) -> Vec<PathBuf> {
+    let files = listing.inputs.iter().flat_map(|input| &input.files);
+    let local = files.filter(|file| !file.url.contains("://"));
+    local.map(|file| PathBuf::from(&file.url)).collect()
+}
+
+/// The listing as agents read it, once those files are where `sent` says.
+pub fn written(mut listing: Listing, sent: Vec<Content>) -> Result<Option<Vec<u8>>, Report> {
+    if listing.inputs.is_empty() {
+        return Ok(None);
+    }
+    let files = listing.inputs.iter_mut().flat_map(|input| &mut input.files);
+    let local = files.filter(|file| !file.url.contains("://"));
+    for (file, content) in local.zip(sent) {
+        file.url = content.url;
+        file.bytes = content.bytes;
+        file.modified_ms = content.modified_ms;
+    }
+    json(&listing).map(Some)
+}
+
+/// The job with a wish for its containers: near the files that its tasks get a share or a list of. Only where the job
+/// says nothing of it, and only as far as it can be found out: it is no more than a wish.
+pub async fn near(
+    spec: JobSpec,
+    listing: &Listing,
+    gateway: &Gateway,
+    known: &BTreeSet<String>,
+) -> JobSpec {
+    let mut draft = Draft::from(spec.clone());
+    for (at, role) in spec.roles.iter().enumerate() {
+        let place = &role.placement;
+        if !place.nodes.is_empty() || !place.racks.is_empty() || place.node_label.is_some() {
+            continue;
+        }
+        let wanted = spec.inputs_of(role);
+        let wanted = wanted.filter(|input| input.form != InputForm::Copy);
+        let files = wanted.filter_map(|input| listing.of(&input.name));
+        let mut files: Vec<&ListedFile> = files.flat_map(|listed| &listed.files).collect();
+        files.retain(|file| file.url.starts_with("hdfs://"));
+        // The largest say most.
+        files.sort_by_key(|file| (Reverse(file.bytes), &file.url));
+        files.truncate(LOCATED_MAX);
+        let most = (role.instances as usize * 3).min(HOSTS_MAX);
+        draft.roles[at].placement.nodes = hosts(&files, gateway, known, most).await;
+    }
+    JobSpec::new(draft).unwrap_or(spec)
+}
+
+/// Bytes that are on each host.
+type Hosts = BTreeMap<String, u64>;
+
+async fn hosts(
+    files: &[&ListedFile],
+    gateway: &Gateway,
+    known: &BTreeSet<String>,
+    most: usize,
+) -> Vec<String> {
+    let deadline = Instant::now() + LOCATE_MAX;
+    let mut bytes = Hosts::new();
+    let mut asking = JoinSet::new();
+    for file in files {
+        let namenodes =
+            NameNodes::from_config(&gateway.config, &file.url, gateway.identity.clone());
+        let Ok(namenodes) = namenodes else { continue };
+        let path = path_of(&file.url).to_owned();
+        asking.spawn(async move { namenodes.block_hosts(&path, deadline).await });
+        if asking.len() >= ASKED_AT_ONCE {
+            count(&mut bytes, asking.join_next().await);
+        }
+    }
+    while let Some(one) = asking.join_next().await {
+        count(&mut bytes, Some(one));
+    }
+    let mut hosts: Vec<_> = bytes.into_iter().collect();
+    hosts.retain(|(host, _)| known.contains(host));
+    hosts.sort_by_key(|(host, bytes)| (Reverse(*bytes), host.clone()));
+    hosts.into_iter().take(most).map(|(host, _)| host).collect()
+}
+
+/// A NameNode that does not say where a file is costs a wish, and nothing else.
+fn count(bytes: &mut Hosts, one: Option<Result<Result<Hosts, RpcError>, JoinError>>) {
+    if let Some(Ok(Ok(hosts))) = one {
+        for (host, more) in hosts {
+            *bytes.entry(host).or_default() += more;
+        }
+    }
+}
+
+fn ways(gateway: &Gateway) -> Ways {
+    Ways::new(gateway.config.clone(), gateway.identity.clone())
+}
+
+fn json(value: &impl serde::Serialize) -> Result<Vec<u8>, Report> {
+    serde_json::to_vec(value)
+        .map_err(|error| Report::trouble(format!("cannot write JSON: {error}")))
+}

@@ -1,0 +1,404 @@
+//! Files come to this disk: several at a time, each whole or not at all, continued where they were interrupted.
+//!
+//! While a file comes it has a name of its own beside its place, which holds when its source was last changed: what is
+//! continued is the same file. The library below compares every packet with its checksum; length and time of change are
+//! compared here with what was listed.
+
+use crate::{
+    hdfs::{HdfsError, Reader, Ways},
+    os::reason,
+};
+use bytes::Bytes;
+use std::{
+    collections::VecDeque,
+    fs::{self, File, OpenOptions},
+    io,
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, UNIX_EPOCH},
+};
+use tokio::{
+    sync::Semaphore,
+    task::{JoinHandle, JoinSet, spawn_blocking},
+    time::{Instant, sleep},
+};
+
+/// Files that come at the same time.
+const FILES_AT_ONCE: usize = 8;
+/// Read at once.
+const PIECE_BYTES: u64 = 2 << 20;
+/// Pieces under way, of one file and of all. They are what this costs in memory.
+const PIECES_OF_ONE: usize = 6;
+const PIECES: usize = 12;
+/// How long one step may take.
+const STEP_MAX: Duration = Duration::from_secs(120);
+/// When nothing came for so long, nothing will.
+const STALL_MAX: Duration = Duration::from_secs(600);
+/// Between two tries while HDFS is away, at first and at most.
+const RETRY: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(5));
+
+/// A file that is to come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Item {
+    /// From where: a path on this machine, or `hdfs://…`.
+    pub url: String,
+    /// To where.
+    pub to: PathBuf,
+    /// How long it is.
+    pub bytes: u64,
+    /// When it was last changed, in ms since 1970.
+    pub modified_ms: u64,
+}
+
+/// What is done with files of this machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Near {
+    /// A link leads to them.
+    Link,
+    /// They are copied.
+    Copy,
+}
+
+/// How far it is, in bytes.
+#[derive(Debug, Default)]
+pub struct Progress {
+    done: AtomicU64,
+    all: AtomicU64,
+}
+
+impl Progress {
+    /// Bytes that have come, and how many there are.
+    pub fn so_far(&self) -> (u64, u64) {
+        let of = |number: &AtomicU64| number.load(Ordering::Relaxed);
+        (of(&self.done), of(&self.all))
+    }
+}
+
+/// Why files did not come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// One sentence.
+    pub what: String,
+    /// Whether it is this machine that fails, so that another may do.
+    pub of_node: bool,
+    may_pass: bool,
+}
+
+impl Trouble {
+    /// Whether the same may succeed a little later.
+    pub fn may_pass(&self) -> bool {
+        self.may_pass
+    }
+
+    /// It will not go away by itself.
+    pub(crate) fn lasting(what: impl Into<String>) -> Trouble {
+        Trouble {
+            what: what.into(),
+            of_node: false,
+            may_pass: false,
+        }
+    }
+
+    /// This machine fails; another may do.
+    pub fn of_node(what: impl Into<String>) -> Trouble {
+        Trouble {
+            of_node: true,
+            ..Trouble::lasting(what)
+        }
+    }
+
+    /// Something on this disk.
+    pub(crate) fn here(path: &Path, error: &io::Error) -> Trouble {
+        Trouble {
+            of_node: true,
+            ..Trouble::lasting(format!(
+                "cannot write `{}`: {}",
+                path.display(),
+                reason(error)
+            ))
+        }
+    }
+}
+
+impl From<HdfsError> for Trouble {
+    fn from(error: HdfsError) -> Trouble {
+        let may_pass = error.may_pass();
+        Trouble {
+            may_pass,
+            of_node: may_pass,
+            ..Trouble::lasting(error.what)
+        }
+    }
+}
+
+/// Where a file of that name goes below a directory; nowhere, if the name would lead out of it.
+pub fn below(root: &Path, name: &str) -> Option<PathBuf> {
+    let plain = |part: &str| !part.is_empty() && part != "." && part != "..";
+    name.split('/').all(plain).then(|| root.join(name))
+}
+
+/// How files come.
+#[derive(Debug)]
+pub struct Bring {
+    ways: Option<Ways>,
+    near: Near,
+    progress: Arc<Progress>,
+    deadline: Instant,
+    pieces: Arc<Semaphore>,
+    /// When something came last.
+    moved: Mutex<Instant>,
+}
+
+impl Bring {
+    /// From HDFS by those ways, until that deadline.
+    pub fn new(
+        ways: Option<Ways>,
+        near: Near,
+        progress: Arc<Progress>,
+        deadline: Instant,
+    ) -> Bring {
+        Bring {
+            ways,
+            near,
+            progress,
+            deadline,
+            pieces: Arc::new(Semaphore::new(PIECES)),
+            moved: Mutex::new(Instant::now()),
+        }
+    }
+
+    /// Brings all of them; those that are there already stay. The first that cannot be had ends the others. Dropped
+    /// half-way, nothing more comes.
+    pub async fn all(self, items: Vec<Item>) -> Result<(), Trouble> {
+        let all = items.iter().map(|item| item.bytes).sum();
+        self.progress.all.store(all, Ordering::Relaxed);
+        self.progress.done.store(0, Ordering::Relaxed);
+        let this = Arc::new(self);
+        let mut coming = JoinSet::new();
+        for item in items {
+            if coming.len() >= FILES_AT_ONCE {
+                came(coming.join_next().await)?;
+            }
+            let this = this.clone();
+            coming.spawn(async move { this.one(&item).await });
+        }
+        while let Some(one) = coming.join_next().await {
+            came(Some(one))?;
+        }
+        Ok(())
+    }
+
+    /// However often HDFS goes away meanwhile.
+    async fn one(&self, item: &Item) -> Result<(), Trouble> {
+        let mut counted = 0;
+        let mut retry = RETRY.0;
+        loop {
+            let before = counted;
+            let Err(trouble) = self.try_one(item, &mut counted).await else {
+                return Ok(());
+            };
+            let now = Instant::now();
+            let moved = *self.moved.lock().unwrap_or_else(PoisonError::into_inner);
+            if !trouble.may_pass || now + retry > self.deadline || now > moved + STALL_MAX {
+                return Err(trouble);
+            }
+            if counted > before {
+                retry = RETRY.0;
+            }
+            tracing::debug!("tried again: {}", trouble.what);
+            sleep(retry).await;
+            retry = (retry * 2).min(RETRY.1);
+        }
+    }
+
+    fn soon(&self) -> Instant {
+        self.deadline.min(Instant::now() + STEP_MAX)
+    }
+
+    /// So much of the file is here now.
+    fn count(&self, counted: &mut u64, is: u64) {
+        let done = &self.progress.done;
+        match is >= *counted {
+            true => done.fetch_add(is - *counted, Ordering::Relaxed),
+            false => done.fetch_sub(*counted - is, Ordering::Relaxed),
+        };
+        *counted = is;
+        *self.moved.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    async fn try_one(&self, item: &Item, counted: &mut u64) -> Result<(), Trouble> {
+        let here = |error: io::Error| Trouble::here(&item.to, &error);
+        if let Some(dir) = item.to.parent() {
+            fs::create_dir_all(dir).map_err(here)?;
+        }
+        let is_near = !item.url.contains("://");
+        match self.near {
+            Near::Link if is_near => {
+                unchanged(item)?;
+                if fs::symlink_metadata(&item.to).is_err() {
+                    std::os::unix::fs::symlink(&item.url, &item.to).map_err(here)?;
+                }
+            }
+            _ if is_whole(item) => {}
+            Near::Copy if is_near => {
+                let own = item.clone();
+                let copied = spawn_blocking(move || copy(&own)).await;
+                copied.map_err(|_| Trouble::lasting("copying failed"))??;
+            }
+            Near::Link | Near::Copy => self.download(item, counted).await?,
+        }
+        self.count(counted, item.bytes);
+        Ok(())
+    }
+
+    async fn download(&self, item: &Item, counted: &mut u64) -> Result<(), Trouble> {
+        let part = part(item);
+        let here = |error: io::Error| Trouble::here(&part, &error);
+        let Some(ways) = &self.ways else {
+            return Err(Trouble::lasting(format!("`{}` is in HDFS", item.url)));
+        };
+        let hdfs = ways.to(&item.url, self.soon()).await?;
+        match hdfs.stat(&item.url, self.soon()).await? {
+            None => return Err(Trouble::lasting(format!("`{}` is gone", item.url))),
+            Some(entry) if entry.bytes != item.bytes || entry.modified_ms != item.modified_ms => {
+                return Err(changed(item));
+            }
+            Some(_) => {}
+        }
+        let mut file = OpenOptions::new();
+        let file = file.write(true).create(true).truncate(false);
+        let file = file.open(&part).map_err(here)?;
+        let mut length = file.metadata().map_err(here)?.len();
+        if length > item.bytes {
+            file.set_len(0).map_err(here)?;
+            length = 0;
+        }
+        self.count(counted, length);
+        if item.bytes > 0 {
+            let reader = hdfs.open(&item.url, self.soon()).await?;
+            if reader.length() != item.bytes {
+                return Err(changed(item));
+            }
+            self.read(&reader, item, &file, length, counted).await?;
+        }
+        let time = UNIX_EPOCH + Duration::from_millis(item.modified_ms);
+        file.set_modified(time).map_err(here)?;
+        fs::rename(&part, &item.to).map_err(here)
+    }
+
+    /// Reads from `offset` to the end, ahead and in order: the length of what is written says how far it is.
+    async fn read(
+        &self,
+        reader: &Reader,
+        item: &Item,
+        file: &File,
+        mut offset: u64,
+        counted: &mut u64,
+    ) -> Result<(), Trouble> {
+        let mut ahead: VecDeque<Piece> = VecDeque::new();
+        let mut next = offset;
+        while offset < item.bytes {
+            while next < item.bytes && ahead.len() < PIECES_OF_ONE {
+                let length = PIECE_BYTES.min(item.bytes - next);
+                ahead.push_back(self.piece(reader, next, length));
+                next += length;
+            }
+            let Some(mut piece) = ahead.pop_front() else {
+                break;
+            };
+            let failed = |_| Trouble::lasting(format!("reading `{}` failed", item.url));
+            let bytes = (&mut piece.0).await.map_err(failed)??;
+            if bytes.is_empty() {
+                return Err(changed(item));
+            }
+            file.write_all_at(&bytes, offset)
+                .map_err(|error| Trouble::here(&item.to, &error))?;
+            offset += bytes.len() as u64;
+            self.count(counted, offset);
+        }
+        Ok(())
+    }
+
+    fn piece(&self, reader: &Reader, offset: u64, length: u64) -> Piece {
+        let (reader, pieces, until) = (reader.clone(), self.pieces.clone(), self.deadline);
+        Piece(tokio::spawn(async move {
+            let _turn = pieces.acquire_owned().await;
+            let until = until.min(Instant::now() + STEP_MAX);
+            reader.read_at(offset, length as usize, until).await
+        }))
+    }
+}
+
+/// A piece on its way, which nobody needs any more when it is dropped.
+struct Piece(JoinHandle<Result<Bytes, HdfsError>>);
+
+impl Drop for Piece {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+fn came(one: Option<Result<Result<(), Trouble>, tokio::task::JoinError>>) -> Result<(), Trouble> {
+    match one {
+        Some(Ok(came)) => came,
+        Some(Err(_)) => Err(Trouble::lasting("a download failed without a reason")),
+        None => Ok(()),
+    }
+}
+
+/// The name a file has while it comes.
+fn part(item: &Item) -> PathBuf {
+    let name = item.to.file_name().unwrap_or_default().to_string_lossy();
+    let short: String = name.chars().take(50).collect();
+    item.to
+        .with_file_name(format!(".{short}.{:x}.part", item.modified_ms))
+}
+
+fn is_whole(item: &Item) -> bool {
+    let about = fs::symlink_metadata(&item.to);
+    about.is_ok_and(|about| about.is_file() && about.len() == item.bytes && is_of(&about, item))
+}
+
+fn is_of(about: &fs::Metadata, item: &Item) -> bool {
+    let time = about.modified().ok();
+    let since = time.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    since.is_some_and(|since| since.as_millis() as u64 == item.modified_ms)
+}
+
+fn changed(item: &Item) -> Trouble {
+    Trouble::lasting(format!(
+        "`{}` was changed after it was listed: it no longer has {} bytes and the same time of change",
+        item.url, item.bytes
+    ))
+}
+
+/// Whether a file of this machine is still the one that was listed.
+fn unchanged(item: &Item) -> Result<(), Trouble> {
+    match fs::metadata(&item.url) {
+        Ok(about) if about.len() == item.bytes && is_of(&about, item) => Ok(()),
+        Ok(_) => Err(changed(item)),
+        Err(error) => Err(Trouble::lasting(format!(
+            "cannot read `{}`: {}",
+            item.url,
+            reason(&error)
+        ))),
+    }
+}
+
+fn copy(item: &Item) -> Result<(), Trouble> {
+    let part = part(item);
+    let here = |error: io::Error| Trouble::here(&part, &error);
+    let unread = |error: io::Error| {
+        Trouble::lasting(format!("cannot read `{}`: {}", item.url, reason(&error)))
+    };
+    let mut source = File::open(&item.url).map_err(unread)?;
+    let mut file = File::create(&part).map_err(here)?;
+    io::copy(&mut source, &mut file).map_err(here)?;
+    let time = UNIX_EPOCH + Duration::from_millis(item.modified_ms);
+    file.set_modified(time).map_err(here)?;
+    fs::rename(&part, &item.to).map_err(here)
+}

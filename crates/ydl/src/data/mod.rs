@@ -1,0 +1,26 @@
+//! A job's data: what its inputs consist of, and how files come from where they are.
+//!
+//! What an input means is looked up once, at submit, and written down with lengths and times of change: every attempt of
+//! a task gets the very same files, and a file that was changed since is noticed.
+//!
+//! * `pattern`: names with `*`.
+//! * `listing`: the files of every input, and which of them are a task's.
+//! * `look`: what is there, here or in HDFS. `walk`: one source of it.
+//! * `existing`: destinations of outputs that are there already. `claim`: those that came since.
+//! * `bring`: files come to this disk, several at a time, checked and continued where they were interrupted.
+
+mod bring;
+mod claim;
+mod existing;
+mod listing;
+mod look;
+pub mod pattern;
+mod walk;
+
+pub use bring::{Bring, Item, Near, Progress, Trouble, below};
+pub use claim::{Book, claim};
+pub use existing::{Aim, numbered, settle};
+pub use listing::{Listed, ListedFile, Listing};
+pub use look::look;
+pub use pattern::is_aside;
+pub use walk::{Walked, walk};

@@ -1,0 +1,227 @@
+//! What one source is: a file, what a directory holds, or what fits a pattern.
+
+use super::{
+    listing::ListedFile,
+    pattern::{fits, is_pattern},
+};
+use crate::{
+    hdfs::{Entry, Hdfs, HdfsError, path_of},
+    os::reason,
+    report::Report,
+};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    time::UNIX_EPOCH,
+};
+use tokio::time::Instant;
+
+/// Files and directories of one input; who has more packs them first.
+const FILES_MAX: usize = 100_000;
+/// Deeper than any sensible directory.
+const DEPTH_MAX: usize = 64;
+
+/// What a source is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Walked {
+    /// Whether it is a file itself.
+    pub single: bool,
+    /// Its files, sorted by name.
+    pub files: Vec<ListedFile>,
+}
+
+/// Something found on the way.
+struct Found {
+    /// Below the source's directory.
+    name: String,
+    place: String,
+    directory: bool,
+    bytes: u64,
+    modified_ms: u64,
+}
+
+/// A file system as far as it is walked through.
+enum Ground {
+    Here,
+    Hdfs(Hdfs, Instant),
+}
+
+/// Walks through a source: a path on this machine, or a URL of the file system given. Nothing is there, nothing is found.
+pub async fn walk(source: &str, hdfs: Option<Hdfs>, deadline: Instant) -> Result<Walked, Report> {
+    let ground = match hdfs {
+        Some(hdfs) => Ground::Hdfs(hdfs, deadline),
+        None => Ground::Here,
+    };
+    let path = path_of(source);
+    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+    let fixed = parts.iter().take_while(|part| !is_pattern(part)).count();
+    let root = format!("/{}", parts[..fixed].join("/"));
+    let Some(found) = ground.stat(&root).await? else {
+        return Ok(Walked::default());
+    };
+    if fixed == parts.len() && !found.directory {
+        let name = parts.last().copied().unwrap_or_default().to_owned();
+        let files = vec![found.file(name)];
+        return Ok(Walked {
+            single: true,
+            files,
+        });
+    }
+    let mut level = vec![Found {
+        name: String::new(),
+        ..found
+    }];
+    for part in &parts[fixed..] {
+        let mut next = Vec::new();
+        for dir in level.into_iter().filter(|found| found.directory) {
+            if is_pattern(part) {
+                let inside = ground.list(&dir).await?.into_iter();
+                next.extend(inside.filter(|found| fits(part.as_bytes(), found.last().as_bytes())));
+            } else if let Some(found) = ground.stat(&format!("{}/{part}", dir.place)).await? {
+                let name = below(&dir.name, part);
+                next.push(Found { name, ..found });
+            }
+        }
+        level = next;
+    }
+    let mut files = Vec::new();
+    let mut waiting: Vec<(Found, usize)> = level.into_iter().map(|found| (found, 0)).collect();
+    // Directories count, too: links among them may lead round and round.
+    let mut seen = 0;
+    while let Some((found, depth)) = waiting.pop() {
+        seen += 1;
+        if seen > FILES_MAX {
+            let what = format!("`{source}` has more than {FILES_MAX} files and directories");
+            return Err(Report::bad_input(what).hint("pack them into fewer, larger ones"));
+        }
+        if !found.directory {
+            let name = found.name.clone();
+            files.push(found.file(name));
+            continue;
+        }
+        if depth > DEPTH_MAX {
+            let what = format!("`{}` is nested too deep", found.place);
+            return Err(Report::bad_input(what));
+        }
+        let inside = ground.list(&found).await?.into_iter();
+        waiting.extend(inside.map(|found| (found, depth + 1)));
+    }
+    files.sort_by(|one, two| one.name.cmp(&two.name));
+    Ok(Walked {
+        single: false,
+        files,
+    })
+}
+
+impl Found {
+    fn last(&self) -> &str {
+        self.name.rsplit('/').next().unwrap_or_default()
+    }
+
+    fn file(self, name: String) -> ListedFile {
+        ListedFile {
+            name,
+            url: self.place,
+            bytes: self.bytes,
+            modified_ms: self.modified_ms,
+        }
+    }
+
+    fn of(entry: Entry, dir: &str) -> Found {
+        Found {
+            name: below(dir, entry.name()),
+            directory: entry.directory,
+            bytes: entry.bytes,
+            modified_ms: entry.modified_ms,
+            place: entry.url,
+        }
+    }
+}
+
+fn below(dir: &str, name: &str) -> String {
+    match dir {
+        "" => name.to_owned(),
+        _ => format!("{dir}/{name}"),
+    }
+}
+
+impl Ground {
+    async fn stat(&self, path: &str) -> Result<Option<Found>, Report> {
+        match self {
+            Ground::Hdfs(hdfs, deadline) => {
+                let place = hdfs.url(path_of(path));
+                let entry = hdfs.stat(&place, *deadline).await?;
+                Ok(entry.map(|entry| Found {
+                    place,
+                    ..Found::of(entry, "")
+                }))
+            }
+            Ground::Here => match look_at(Path::new(path)) {
+                Ok(found) => Ok(Some(found)),
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                    ) =>
+                {
+                    Ok(None)
+                }
+                Err(error) => Err(unread(Path::new(path), &error)),
+            },
+        }
+    }
+
+    async fn list(&self, dir: &Found) -> Result<Vec<Found>, Report> {
+        match self {
+            Ground::Hdfs(hdfs, deadline) => {
+                let entries: Result<_, HdfsError> = hdfs.list(&dir.place, *deadline).await;
+                let entries = entries?.into_iter();
+                Ok(entries.map(|entry| Found::of(entry, &dir.name)).collect())
+            }
+            Ground::Here => list(dir),
+        }
+    }
+}
+
+fn list(dir: &Found) -> Result<Vec<Found>, Report> {
+    let path = Path::new(&dir.place);
+    let mut found = Vec::new();
+    for entry in fs::read_dir(path).map_err(|error| unread(path, &error))? {
+        let path = entry.map_err(|error| unread(path, &error))?.path();
+        let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
+            let what = format!("the name of `{}` is not UTF-8", path.display());
+            return Err(Report::bad_input(what));
+        };
+        let name = below(&dir.name, name);
+        match look_at(&path) {
+            Ok(one) => found.push(Found { name, ..one }),
+            // A link that leads nowhere is nobody's data, and so are sockets and pipes.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(unread(&path, &error)),
+        }
+    }
+    Ok(found)
+}
+
+fn look_at(path: &Path) -> io::Result<Found> {
+    let about = fs::metadata(path)?;
+    if !about.is_dir() && !about.is_file() {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    if about.is_file() {
+        fs::File::open(path)?;
+    }
+    let modified = about.modified()?.duration_since(UNIX_EPOCH);
+    Ok(Found {
+        name: String::new(),
+        place: PathBuf::from(path).to_string_lossy().into_owned(),
+        directory: about.is_dir(),
+        bytes: about.len(),
+        modified_ms: modified.unwrap_or_default().as_millis() as u64,
+    })
+}
+
+fn unread(path: &Path, error: &io::Error) -> Report {
+    let what = format!("cannot read `{}`: {}", path.display(), reason(error));
+    Report::bad_input(what)
+}
