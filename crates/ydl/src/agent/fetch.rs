@@ -44,6 +44,7 @@ pub(super) struct Fetch {
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     items: Vec<Item>,
+    near: Near,
     /// Directories that are there even if nothing is in them.
     dirs: Vec<PathBuf>,
     /// Files with the paths of an input's files.
@@ -63,6 +64,10 @@ impl Plan {
         task: &TaskId,
     ) -> Result<Plan, String> {
         let mut plan = Plan::default();
+        // A container of an image on this machine sees nothing of what is elsewhere on it.
+        if submitted.spec.image_of(&task.role).is_some() {
+            plan.near = Near::Copy;
+        }
         if submitted.spec.inputs.is_empty() {
             return Ok(plan);
         }
@@ -139,7 +144,8 @@ impl Plan {
     fn bytes_missing(&self) -> u64 {
         let missing = |item: &&Item| {
             let there = fs::symlink_metadata(&item.to).map(|about| about.len());
-            item.url.contains("://") && there.ok() != Some(item.bytes)
+            let is_link = self.near == Near::Link && !item.url.contains("://");
+            !is_link && there.ok() != Some(item.bytes)
         };
         self.items
             .iter()
@@ -264,7 +270,7 @@ async fn bring(
         false => None,
     };
     let deadline = Instant::now() + patience;
-    let bring = Bring::new(ways, Near::Link, progress, deadline);
+    let bring = Bring::new(ways, plan.near, progress, deadline);
     match timeout_at(deadline, bring.all(plan.items)).await {
         Ok(brought) => brought,
         Err(_) => {

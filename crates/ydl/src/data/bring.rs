@@ -55,9 +55,10 @@ pub struct Item {
 }
 
 /// What is done with files of this machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Near {
     /// A link leads to them.
+    #[default]
     Link,
     /// They are copied.
     Copy,

@@ -1,0 +1,117 @@
+//! Data in and out on a real cluster: inputs from HDFS, outputs to it, and results back.
+
+#[path = "yarn_data/gate.rs"]
+mod gate;
+#[path = "yarn_data/inputs.rs"]
+mod inputs;
+#[path = "yarn_data/outputs.rs"]
+mod outputs;
+mod yarn_support;
+
+use std::{
+    fs,
+    path::Path,
+    sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+};
+use testbed::{Cluster, File, Options};
+use yarn_native::security::Identity;
+use yarn_support::{Ran, block_on, config, shared, soon, version};
+use ydl::hdfs::Hdfs;
+
+/// The node that is said to hold all blocks.
+const HOLDER: &str = "127.0.0.12";
+
+/// Most tests disturb nobody; some take something away from everybody.
+static QUIET: RwLock<()> = RwLock::new(());
+
+/// The cluster for a test that disturbs nobody.
+fn together() -> (&'static Cluster, RwLockReadGuard<'static, ()>) {
+    let guard = QUIET.read().unwrap_or_else(PoisonError::into_inner);
+    (cluster(), guard)
+}
+
+/// The cluster for one test alone. What it takes away it brings back.
+fn alone() -> (&'static Cluster, RwLockWriteGuard<'static, ()>) {
+    let guard = QUIET.write().unwrap_or_else(PoisonError::into_inner);
+    (cluster(), guard)
+}
+
+/// Two nodes with room for four small containers each.
+fn cluster() -> &'static Cluster {
+    let options = Options {
+        nodes: 2,
+        node_memory_mib: 2048,
+        node_vcores: 8,
+        ..Options::new(version())
+    };
+    shared(options.set(File::Hdfs, "dfs.datanode.hostname", HOLDER))
+}
+
+async fn connect(cluster: &Cluster) -> Hdfs {
+    let config = config(cluster);
+    let identity = Identity::from_config(&config).expect("an identity");
+    let hdfs = Hdfs::connect(&config, None, &identity, soon()).await;
+    hdfs.expect("a file system")
+}
+
+async fn exists(hdfs: &Hdfs, place: &str) -> bool {
+    let there = hdfs.stat(place, soon()).await;
+    there.expect("an answer").is_some()
+}
+
+async fn text_at(hdfs: &Hdfs, place: &str) -> Option<String> {
+    let found = hdfs.read_if_there(place, 1 << 20, soon()).await;
+    let bytes = found.expect("an answer")?;
+    Some(String::from_utf8(bytes.to_vec()).expect("text"))
+}
+
+/// Ten files of different lengths at `/data/ten`, and what Hadoop itself leaves beside data.
+fn ten_files() {
+    static THERE: OnceLock<()> = OnceLock::new();
+    THERE.get_or_init(|| {
+        block_on(async {
+            let hdfs = connect(cluster()).await;
+            hdfs.mkdirs("/data/ten", 0o755, soon()).await.expect("made");
+            for n in 0..10_usize {
+                let bytes = vec![b'a' + n as u8; 300_000 * (n + 1)];
+                let place = format!("/data/ten/part-{n}");
+                let written = hdfs.write_whole(&place, bytes, 0o644, soon()).await;
+                written.expect("written");
+            }
+            let done = hdfs.write_whole("/data/ten/_SUCCESS", "", 0o644, soon());
+            done.await.expect("written");
+        });
+    });
+}
+
+fn job(instances: u32, script: &str, more: &str) -> String {
+    let script = serde_json::to_string(script).expect("a string");
+    format!(
+        "name: data\nmaster: {{memory: 128 MiB}}\nroles: {{worker: {{instances: {instances}, memory: 256 MiB, shell: {script}}}}}\n{more}\n"
+    )
+}
+
+fn read(path: impl AsRef<Path>) -> String {
+    fs::read_to_string(path.as_ref()).unwrap_or_default()
+}
+
+fn assert_refused(ran: &Ran, sentence: &str, hint: &str) {
+    assert_eq!(ran.code, 2, "{ran:#?}");
+    assert!(
+        ran.err.contains(sentence),
+        "`{sentence}` is not in {ran:#?}"
+    );
+    assert!(ran.err.contains(hint), "`{hint}` is not in {ran:#?}");
+}
+
+/// The agent of the only job below that directory.
+fn agent_below(dir: &Path) -> Option<String> {
+    let mark = dir.join("state").to_string_lossy().into_owned();
+    let all = fs::read_dir("/proc").ok()?.flatten();
+    let mut pids = all.filter_map(|entry| entry.file_name().into_string().ok());
+    pids.find(|pid| {
+        let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let words = String::from_utf8_lossy(&words);
+        words.contains("\0agent\0") && words.contains(&mark)
+    })
+}
