@@ -71,10 +71,11 @@ impl Docker {
         let file = fs::File::create(&log).map_err(Failure::at("write", &log))?;
         let again = file.try_clone().map_err(Failure::at("write", &log))?;
         let host = format!("unix://{}", place.join("docker.sock").display());
-        // It goes with the thread that has started it, however that ends.
+        // It goes with the thread that has started it, however that ends; and what it mounts goes with it.
         let mut command = Command::new("setpriv");
         command
             .args(["--pdeathsig", "TERM", "--"])
+            .args(["unshare", "--mount", "--propagation", "slave", "--"])
             .arg(root.join("usr/sbin/dockerd"))
             .arg("--data-root")
             .arg(place.join("data"))
