@@ -80,7 +80,9 @@ pub async fn look(request: Request<'_>, deadline: Instant) -> Result<Looked, Rep
     let asking = async {
         let listing = async { Ok::<_, Report>(place.hdfs.list(&contents, deadline).await?) };
         let due = async { Ok::<_, Report>(is_due(place, deadline).await?) };
-        tokio::try_join!(place.is_made(deadline), listing, due)
+        let asked = tokio::join!(place.is_made(deadline), listing, due);
+        // Whose directory it is says more than what may not be seen in it.
+        Ok::<_, Report>((asked.0?, asked.1?, asked.2?))
     };
     let ((needs, notes), (is_made, there, cleaning_is_due), remote) =
         tokio::try_join!(finding, asking, remote(&request, deadline))?;
