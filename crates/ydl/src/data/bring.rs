@@ -9,6 +9,7 @@ use crate::{
     os::reason,
 };
 use bytes::Bytes;
+use ring::digest::{SHA256, digest};
 use std::{
     collections::VecDeque,
     fs::{self, File, OpenOptions},
@@ -52,6 +53,22 @@ pub struct Item {
     pub bytes: u64,
     /// When it was last changed, in ms since 1970.
     pub modified_ms: u64,
+}
+
+impl Item {
+    /// The name it has while it comes. Names may be as long as a directory takes, so that a part of it and what tells it
+    /// from others have to do.
+    pub fn part(&self) -> PathBuf {
+        let name = self.to.file_name().unwrap_or_default();
+        let digest = digest(&SHA256, name.as_encoded_bytes());
+        let own: String = digest.as_ref()[..8]
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        let short: String = name.to_string_lossy().chars().take(50).collect();
+        self.to
+            .with_file_name(format!(".{short}.{own}.{:x}.part", self.modified_ms))
+    }
 }
 
 /// What is done with files of this machine.
@@ -257,7 +274,7 @@ impl Bring {
     }
 
     async fn download(&self, item: &Item, counted: &mut u64) -> Result<(), Trouble> {
-        let part = part(item);
+        let part = item.part();
         let here = |error: io::Error| Trouble::here(&part, &error);
         let Some(ways) = &self.ways else {
             return Err(Trouble::lasting(format!("`{}` is in HDFS", item.url)));
@@ -351,14 +368,6 @@ fn came(one: Option<Result<Result<(), Trouble>, tokio::task::JoinError>>) -> Res
     }
 }
 
-/// The name a file has while it comes.
-fn part(item: &Item) -> PathBuf {
-    let name = item.to.file_name().unwrap_or_default().to_string_lossy();
-    let short: String = name.chars().take(50).collect();
-    item.to
-        .with_file_name(format!(".{short}.{:x}.part", item.modified_ms))
-}
-
 fn is_whole(item: &Item) -> bool {
     let about = fs::symlink_metadata(&item.to);
     about.is_ok_and(|about| about.is_file() && about.len() == item.bytes && is_of(&about, item))
@@ -391,7 +400,7 @@ fn unchanged(item: &Item) -> Result<(), Trouble> {
 }
 
 fn copy(item: &Item) -> Result<(), Trouble> {
-    let part = part(item);
+    let part = item.part();
     let here = |error: io::Error| Trouble::here(&part, &error);
     let unread = |error: io::Error| {
         Trouble::lasting(format!("cannot read `{}`: {}", item.url, reason(&error)))
@@ -399,7 +408,28 @@ fn copy(item: &Item) -> Result<(), Trouble> {
     let mut source = File::open(&item.url).map_err(unread)?;
     let mut file = File::create(&part).map_err(here)?;
     io::copy(&mut source, &mut file).map_err(here)?;
+    unchanged(item)?;
     let time = UNIX_EPOCH + Duration::from_millis(item.modified_ms);
     file.set_modified(time).map_err(here)?;
     fs::rename(&part, &item.to).map_err(here)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_come_side_by_side_are_not_written_into_one() {
+        let item = |name: String| Item {
+            url: "hdfs://nn/in".into(),
+            to: Path::new("/in").join(name),
+            bytes: 1,
+            modified_ms: 7,
+        };
+        let long = "x".repeat(200);
+        let parts = ["a", "b"].map(|end| item(format!("{long}{end}")).part());
+        assert_ne!(parts[0], parts[1]);
+        assert!(parts[0].file_name().unwrap().len() < 255);
+        assert_eq!(parts[0], item(format!("{long}a")).part());
+    }
 }

@@ -297,8 +297,7 @@ fn a_download_goes_on_where_it_ended_and_what_is_there_is_not_read_again() {
             bytes: entry.bytes,
             modified_ms: entry.modified_ms,
         };
-        let part = format!(".part-3.{:x}.part", entry.modified_ms);
-        let part = dir.path().join("got").join(part);
+        let part = item.part();
         fs::create_dir(dir.path().join("got")).expect("a directory");
         let bring = async || {
             let ways = Ways::of(config(cluster)).expect("a way");
