@@ -63,7 +63,8 @@ pub(super) fn set_time(bytes: &mut [u8], when: u32) {
 }
 
 /// Keeps the byte code that fits its source and throws the rest out. What is left has none: `tag` is the interpreter's
-/// word in the names, such as `cpython-311`.
+/// word in the names, such as `cpython-311`. Optimised byte code, of which every standard library has two kinds, is for
+/// `python -O` alone: more files to unpack than sources.
 pub(super) fn sort_out(plan: &mut Plan, tag: &str) -> Vec<Missing> {
     let cached = |name: &PathBuf| {
         ends(name, ".pyc")
@@ -81,7 +82,8 @@ pub(super) fn sort_out(plan: &mut Plan, tag: &str) -> Vec<Missing> {
         let Some(entry) = plan.entries.get(&name) else {
             continue;
         };
-        let source = source_of(&name, tag).and_then(|source| plan.entries.get(&source));
+        let source = source_of(&name, tag).filter(|_| !is_optimised(&name));
+        let source = source.and_then(|source| plan.entries.get(&source));
         let fate = match (&entry.what, source.map(|source| &source.what)) {
             (What::File { from, was }, Some(What::File { was: source, .. })) => judge(from, source)
                 .map(|timed| match timed {
@@ -100,6 +102,11 @@ pub(super) fn sort_out(plan: &mut Plan, tag: &str) -> Vec<Missing> {
         }
     }
     missing(plan, tag)
+}
+
+fn is_optimised(name: &Path) -> bool {
+    let name = name.file_name().unwrap_or_default();
+    name.to_string_lossy().contains(".opt-")
 }
 
 /// Whose byte code that is: `a/__pycache__/b.cpython-311.opt-1.pyc` is of `a/b.py`.
@@ -262,6 +269,8 @@ mod tests {
         code("old", 0, 77);
         code("hashed", 3, 123);
         code("orphan", 0, 5);
+        let fits = cache.join("fits.cpython-311.pyc");
+        fs::copy(fits, cache.join("fits.cpython-311.opt-1.pyc")).expect("byte code");
         fs::write(cache.join("fits.cpython-39.pyc"), "other").expect("byte code");
         let mut plan = Plan::of(dir.path()).expect("a plan");
         let missing = sort_out(&mut plan, "cpython-311");

@@ -27,7 +27,7 @@ use std::{
 use ydl_core::spec::{Environment, Interpreter};
 
 /// Changes whenever the same files would be packed into other bytes.
-const FORMAT: &str = "ydl pack 2";
+const FORMAT: &str = "ydl pack 3";
 /// What people do about files that change.
 const STILL: &str = "pack when nothing installs or builds there any more";
 

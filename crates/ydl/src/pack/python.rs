@@ -192,8 +192,9 @@ impl Found {
             ["lib", name] if *name == library => false,
             ["lib", name] if name.starts_with("libpython") => !name.contains(".so"),
             ["lib", name] => !libraries.contains(OsStr::new(name)),
-            ["lib", name, inside, ..] if *name == library => {
-                UNUSED.contains(inside) || inside.starts_with("config-")
+            ["lib", name, inside, rest @ ..] if *name == library => {
+                let tests = rest.iter().any(|part| matches!(*part, "test" | "tests"));
+                tests || UNUSED.contains(inside) || inside.starts_with("config-")
             }
             _ => true,
         }
