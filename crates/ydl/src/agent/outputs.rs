@@ -18,6 +18,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::data::pattern::fits;
 use crate::os::reason;
@@ -310,12 +311,15 @@ impl Copier {
     }
 }
 
-/// The name a file has while it is written. Cut if need be: names end at 255 bytes.
+/// The name a file has while it is written. Cut if need be: names end at 255 bytes. No two writers have the same: what is
+/// sent while a program runs and what is left of it may go to one place in the same moment.
 fn aside(to: &Path) -> PathBuf {
+    static WRITTEN: AtomicU64 = AtomicU64::new(0);
+    let (pid, number) = (std::process::id(), WRITTEN.fetch_add(1, Ordering::Relaxed));
     let name = to.file_name().unwrap_or_default().as_bytes();
     let mut aside = b".".to_vec();
     aside.extend_from_slice(&name[..name.len().min(200)]);
-    aside.extend_from_slice(format!(".ydl-{}", std::process::id()).as_bytes());
+    aside.extend_from_slice(format!(".ydl-{pid}-{number}").as_bytes());
     to.with_file_name(std::ffi::OsStr::from_bytes(&aside))
 }
 

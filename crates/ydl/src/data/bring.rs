@@ -13,7 +13,7 @@ use ring::digest::{SHA256, digest};
 use std::{
     collections::VecDeque,
     fs::{self, File, OpenOptions},
-    io,
+    io::{self, Read},
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
     sync::{
@@ -244,7 +244,12 @@ impl Bring {
             true => done.fetch_add(is - *counted, Ordering::Relaxed),
             false => done.fetch_sub(*counted - is, Ordering::Relaxed),
         };
+        let more = is > *counted;
         *counted = is;
+        // A try that begins where the last one ended has brought nothing.
+        if !more {
+            return;
+        }
         *self.moved.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 
@@ -405,10 +410,13 @@ fn copy(item: &Item) -> Result<(), Trouble> {
     let unread = |error: io::Error| {
         Trouble::lasting(format!("cannot read `{}`: {}", item.url, reason(&error)))
     };
-    let mut source = File::open(&item.url).map_err(unread)?;
+    let source = File::open(&item.url).map_err(unread)?;
     let mut file = File::create(&part).map_err(here)?;
-    io::copy(&mut source, &mut file).map_err(here)?;
-    unchanged(item)?;
+    // Of a log that grows, as much as was listed.
+    let copied = io::copy(&mut source.take(item.bytes), &mut file).map_err(here)?;
+    if copied != item.bytes {
+        return Err(changed(item));
+    }
     let time = UNIX_EPOCH + Duration::from_millis(item.modified_ms);
     file.set_modified(time).map_err(here)?;
     fs::rename(&part, &item.to).map_err(here)

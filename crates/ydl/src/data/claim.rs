@@ -50,6 +50,10 @@ pub async fn claim(
     let mut number = 1;
     while is_there(ground, &free, deadline).await? {
         number += 1;
+        // Another task of this job may have taken it, and put something there, since that was asked.
+        if let Some(taken) = book.read(to, deadline).await? {
+            return Ok(taken);
+        }
         if existing == Existing::Refuse || number > NUMBERS_MAX {
             let what = format!("`{to}` was made by somebody else after the job was submitted");
             return Err(Trouble::lasting(what));

@@ -41,8 +41,9 @@ pub fn fits_anything(pattern: &[u8], name: &[u8]) -> bool {
 /// Whether this is the name that an output's file has while it is written, here or in HDFS.
 pub fn is_aside(name: &str) -> bool {
     let of_process = || {
-        let (_, pid) = name.rsplit_once(".ydl-")?;
-        Some(name.starts_with('.') && pid.bytes().all(|byte| byte.is_ascii_digit()))
+        let (_, whose) = name.rsplit_once(".ydl-")?;
+        let is_number = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+        Some(name.starts_with('.') && whose.split('-').all(is_number))
     };
     name.starts_with(".aside-") || of_process() == Some(true)
 }
@@ -56,6 +57,7 @@ mod tests {
         for (name, expected) in [
             (".aside-job-worker=0-1f", true),
             (".model.ydl-123", true),
+            (".model.ydl-123-4", true),
             (".model.ydl-x", false),
             ("model.ydl-123", false),
             (".hidden", false),

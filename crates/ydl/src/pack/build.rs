@@ -160,7 +160,9 @@ fn with_pip(
     venv.args(["-I", "-m", "venv"]).arg(&build.dir);
     build.run("python -m venv", venv.current_dir(dir))?;
     let mut pip = Command::new(build.dir.join("bin/python"));
+    // The directory it runs in is the user's, and a `queue.py` there is not the standard library's.
     pip.args([
+        "-I",
         "-m",
         "pip",
         "install",

@@ -129,9 +129,9 @@ impl Local {
         for line in text.lines() {
             let words = line.trim_end();
             if words.starts_with("import ") || words.starts_with("import\t") {
-                changed |= self.see_import(root, site, words, all)?;
-                if !changed {
-                    lines.push(words.to_owned());
+                match self.see_import(root, site, words, all)? {
+                    true => changed = true,
+                    false => lines.push(words.to_owned()),
                 }
                 continue;
             }
@@ -144,7 +144,10 @@ impl Local {
             };
             let name = match path.strip_prefix(&real) {
                 Ok(inside) => inside.to_path_buf(),
-                Err(_) => self.bring(&path),
+                Err(_) => {
+                    changed = true;
+                    self.bring(&path)
+                }
             };
             changed |= Path::new(words).is_absolute();
             lines.push(relative(site, &name).to_string_lossy().into_owned());

@@ -2,6 +2,7 @@
 
 use super::{
     bytecode,
+    local::source_of,
     same::{Same, Stamp},
 };
 use crate::{os::reason, report::Report};
@@ -210,7 +211,8 @@ impl Plan {
         self.entries.values().map(|entry| entry.what.bytes()).sum()
     }
 
-    /// By which it is known that nothing has changed: names, and how files look from outside.
+    /// By which it is known that nothing has changed: names, and how files look from outside. Byte code beside its source
+    /// is what Python leaves behind when a program runs, and no change.
     pub(super) fn key(&self, about: &str) -> String {
         let mut context = Context::new(&SHA256);
         let mut see = |part: &[u8]| {
@@ -218,7 +220,15 @@ impl Plan {
             context.update(part);
         };
         see(about.as_bytes());
+        let is_left_behind = |name: &Path| {
+            let source = source_of(name);
+            name.ends_with("__pycache__")
+                || source.is_some_and(|source| self.entries.contains_key(&source))
+        };
         for (name, entry) in &self.entries {
+            if is_left_behind(name) {
+                continue;
+            }
             see(name.as_os_str().as_bytes());
             see(&entry.mode.to_le_bytes());
             match &entry.what {

@@ -106,7 +106,9 @@ impl Found {
             false => Kind::Venv,
         };
         let base = executable.parent().and_then(Path::parent).unwrap_or(root);
-        if !base.join(format!("lib/python{minor}/os.py")).is_file() {
+        // Fedora and its kin have it in `lib64`.
+        let has_library = |lib| base.join(format!("{lib}/python{minor}/os.py")).is_file();
+        if !["lib", "lib64"].into_iter().any(has_library) {
             return Err(whole(format!(
                 "the environment `{}` cannot be packed: the interpreter `{}` has no standard library beside it",
                 root.display(),

@@ -93,6 +93,8 @@ impl Kept {
                     }
                 }
             };
+            // It ended between the two looks: what it has written since will not change any more.
+            let first = if is_over { second.clone() } else { first };
             let writing = match is_over {
                 true => BTreeSet::new(),
                 false => written_now(std::process::id()),

@@ -116,7 +116,7 @@ const REFUSALS: [(&str, &str, &str); 24] = [
     ),
     (
         "Invalid docker mount",
-        "the node does not allow one of its mounts",
+        "the node does not understand one of its mounts",
         "look at `mounts`",
     ),
     (
@@ -215,7 +215,8 @@ pub fn remedy(why: &str) -> Option<&'static str> {
     let (_, told) = why.split_once(BEGINS)?;
     let (_, _, remedy) = REFUSALS
         .iter()
-        .find(|(_, means, _)| told.starts_with(means))?;
+        // One may begin like another.
+        .find(|(_, means, _)| told.starts_with(&format!("{means} (")))?;
     Some(remedy).copied().filter(|remedy| !remedy.is_empty())
 }
 
@@ -279,6 +280,10 @@ mod tests {
         assert_eq!(said, expected);
         let told = format!("node fault: {said}");
         assert!(remedy(&told).is_some_and(|remedy| remedy.contains("`docker.allowed.ro-mounts`")));
+        let changed = "it does not run the image: the node does not allow one of its mounts to be changed (code=15)";
+        assert!(
+            remedy(changed).is_some_and(|remedy| remedy.contains("`docker.allowed.rw-mounts`"))
+        );
         assert_eq!(remedy("its disks have failed"), None);
         let bash = "Shell error output: /usr/bin/docker-current: Error response from daemon: oci runtime error: \
                     container_linux.go:235: starting container process caused \"exec: \\\"bash\\\": executable file not \

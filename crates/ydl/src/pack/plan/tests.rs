@@ -89,3 +89,23 @@ fn a_file_that_changes_while_it_is_read_is_refused() {
         "{error}"
     );
 }
+
+#[test]
+fn byte_code_that_a_program_leaves_behind_is_no_change() {
+    let dir = tempfile::tempdir().unwrap();
+    let put = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    let key = || Plan::of(dir.path()).unwrap().key("");
+    put("a.py", "x = 1\n");
+    let before = key();
+    put("__pycache__/a.cpython-311.pyc", "byte code");
+    assert_eq!(key(), before);
+    put("__pycache__/gone.cpython-311.pyc", "byte code");
+    let alone = key();
+    assert_ne!(alone, before, "nobody could make that again");
+    put("a.py", "x = 12\n");
+    assert_ne!(key(), alone);
+}
