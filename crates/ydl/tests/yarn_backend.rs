@@ -409,7 +409,6 @@ async fn three_hundred_short_containers_come_and_go() {
             Event::Launched { .. } | Event::Counted { .. } => {}
             other => panic!("{other:?}"),
         }
-        assert!(began.elapsed() < Duration::from_secs(120), "{ended} ended");
     }
     assert_eq!(launched, 300);
     println!("300 containers took {:?}", began.elapsed());
