@@ -4,7 +4,10 @@
 //! What a job has taken is written down in its own directory, for its other tasks and attempts: what they find there is
 //! their own. Whoever writes it down first has decided for all.
 
-use super::{bring::Trouble, existing::numbered};
+use super::{
+    bring::Trouble,
+    existing::{NUMBERS_MAX, numbered},
+};
 use crate::{
     hdfs::{Hdfs, path_of},
     os::reason,
@@ -17,8 +20,6 @@ use std::{
 use tokio::time::Instant;
 use ydl_core::spec::Existing;
 
-/// Numbers that are tried.
-const NUMBERS_MAX: u32 = 10_000;
 /// The longest name of a destination that is read.
 const BYTES_MAX: u64 = 64 << 10;
 

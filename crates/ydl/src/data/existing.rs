@@ -10,7 +10,7 @@ use ydl_core::{
 };
 
 /// Numbers that are tried.
-const NUMBERS_MAX: u32 = 10_000;
+pub(super) const NUMBERS_MAX: u32 = 10_000;
 
 /// Where outputs go, with every name filled in.
 #[derive(Clone, Copy, Debug)]

@@ -326,7 +326,8 @@ pub(super) fn ends(name: &Path, with: &str) -> bool {
     bytes.ends_with(with.as_bytes())
 }
 
-pub(super) fn hex(bytes: &[u8]) -> String {
+/// Bytes as letters that any file system takes.
+pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

@@ -76,8 +76,7 @@ fn place(dir: &Path, path: &Path, was: Stamp) -> Option<PathBuf> {
         return None;
     }
     let hash = digest(&SHA256, path.as_os_str().as_bytes());
-    let letters = hash.as_ref()[..16].iter().map(|byte| format!("{byte:02x}"));
-    Some(dir.join(letters.collect::<String>()))
+    Some(dir.join(pack::hex(&hash.as_ref()[..16])))
 }
 
 #[cfg(test)]

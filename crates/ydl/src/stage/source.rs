@@ -4,7 +4,7 @@ use super::remembered::{hashes, recall, remember};
 use crate::{
     hdfs::Pieces,
     os::reason,
-    pack::{Layer, Plan, Same, Stamp},
+    pack::{Layer, Plan, Same, Stamp, hex},
     report::Report,
 };
 use ring::digest::{Context, SHA256};
@@ -154,9 +154,8 @@ impl<W> Hasher<W> {
 
     fn hashed(self) -> Hashed {
         let digest = self.context.finish();
-        let hash = digest.as_ref().iter().map(|byte| format!("{byte:02x}"));
         Hashed {
-            hash: hash.collect(),
+            hash: hex(digest.as_ref()),
             bytes: self.bytes,
         }
     }
