@@ -5,6 +5,7 @@ use crate::{
     daemon::Daemon,
     fact,
     failure::{Failure, Kind},
+    version::Version,
 };
 use std::net::SocketAddr;
 
@@ -46,10 +47,47 @@ impl Cluster {
     /// Until so many nodes run, no more and no fewer.
     pub fn wait_nodes(&self, count: usize) -> Result<(), Failure> {
         let count = count.to_string();
-        self.wait(&format!("{count} running nodes"), || {
-            let metrics = self.rest("/ws/v1/cluster/metrics").ok()?;
-            (fact::field(&metrics, "activeNodes")? == count).then_some(())
-        })
+        let all_run = || {
+            self.wait(&format!("{count} running nodes"), || {
+                let metrics = self.rest("/ws/v1/cluster/metrics").ok()?;
+                (fact::field(&metrics, "activeNodes")? == count).then_some(())
+            })
+        };
+        all_run()?;
+        if self.options.version == Version::V2_10_2 && self.revive_nodes()? {
+            all_run()?;
+        }
+        Ok(())
+    }
+
+    /// A NodeManager of 2.10 that registers again starts the thread that beats before it takes back the word that the
+    /// thread is to stop. One that reads that word first ends in silence: the node counts as running, and as lost when
+    /// it expires. Nothing but a new start mends it, and what runs there goes on. Whether one had to be started.
+    fn revive_nodes(&self) -> Result<bool, Failure> {
+        let mut revived = false;
+        for node in &self.nodes {
+            let page = format!("/ws/v1/cluster/nodes/{}", node.address);
+            let state = self.rest(&page);
+            if !state.is_ok_and(|state| fact::field(&state, "state") == Some("RUNNING")) {
+                continue;
+            }
+            let what = format!("`{}` to beat or to have stopped doing so", node.daemon);
+            let beats = self.wait(&what, || {
+                // In this order: the line comes after the thread's start.
+                let log = self.log(&node.daemon).ok()?;
+                let again = log.rfind("thread is reRegistered and restarted");
+                let over = again > log.rfind("Registered with ResourceManager as");
+                let threads = fact::get(node.web, "/stacks").ok()?;
+                let beats = threads.contains("(Node Status Updater)");
+                (beats || over).then_some(beats)
+            })?;
+            if !beats {
+                self.kill(&node.daemon)?;
+                self.start_daemon(&node.daemon)?;
+                revived = true;
+            }
+        }
+        Ok(revived)
     }
 
     /// Until the ResourceManager says that about a node: `RUNNING`, `LOST`, `SHUTDOWN`, …

@@ -4,8 +4,8 @@ mod cluster_support;
 
 use std::time::Duration;
 
-use cluster_support::{Master, begun, options, scratch, small, turn, version, wait_then_exit};
-use testbed::{Cluster, Failover, Options, Version};
+use cluster_support::{Master, begun, options, scratch, small, turn, wait_then_exit};
+use testbed::{Cluster, Failover, Options};
 use tokio::time::Instant;
 use yarn_native::scheduler::{Request, SchedulerError};
 use yarn_native::types::{Container, ContainerState, ExitStatus, LaunchContext, NodeState};
@@ -42,13 +42,6 @@ fn let_go(cluster: &Cluster, container: &Container) {
     std::fs::write(file, "").expect("a file");
 }
 
-/// A NodeManager of 2.10 sometimes beats no more after it has registered with a ResourceManager that came back: that one
-/// then counts the node as lost, and what ran there as aborted.
-fn assert_ended(exit: ExitStatus, code: i32) {
-    let lost = version() == Version::V2_10_2 && exit == ExitStatus::Aborted;
-    assert!(lost || exit == ExitStatus::Exited(code), "{exit:?}");
-}
-
 /// What must hold however the ResourceManager went and came back.
 async fn goes_on_after(master: &mut Master, cluster: &Cluster, containers: &[Container]) {
     let [first, second, third] = containers else {
@@ -59,6 +52,7 @@ async fn goes_on_after(master: &mut Master, cluster: &Cluster, containers: &[Con
             (master.registrations > 1).then_some(())
         })
         .await;
+    must(cluster.wait_nodes(3));
     // One ended while nobody could be told.
     let end = master.end_of(first.id).await;
     assert_eq!(end.exit, ExitStatus::Exited(11));
@@ -69,9 +63,8 @@ async fn goes_on_after(master: &mut Master, cluster: &Cluster, containers: &[Con
     }
     let_go(cluster, second);
     let end = master.end_of(second.id).await;
-    assert_ended(end.exit, 12);
+    assert_eq!(end.exit, ExitStatus::Exited(12));
     // New containers come, on nodes that the master has tokens for and with a new epoch.
-    must(cluster.wait_nodes(3));
     let new = master.obtain(1, small()).await.remove(0);
     assert_eq!(new.id.epoch, 1, "{}", new.id);
     master.start(&new, &LaunchContext::command("exit 14")).await;
@@ -79,7 +72,7 @@ async fn goes_on_after(master: &mut Master, cluster: &Cluster, containers: &[Con
     assert_eq!(end.exit, ExitStatus::Exited(14));
     let_go(cluster, third);
     let end = master.end_of(third.id).await;
-    assert_ended(end.exit, 13);
+    assert_eq!(end.exit, ExitStatus::Exited(13));
     assert_eq!(master.ended.len(), 4, "{:?}", master.ended);
     master.finish().await;
 }

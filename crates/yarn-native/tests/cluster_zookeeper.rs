@@ -60,12 +60,12 @@ async fn a_resource_manager_that_dies_is_followed_by_the_other_and_no_end_is_los
         })
         .await;
     assert_eq!(must(cluster.pid(active)), None, "it is still dead");
+    must(cluster.wait_nodes(2));
     let end = master.end_of(missed.id).await;
     assert_eq!(end.exit, ExitStatus::Exited(21));
     master.until_node_says(&kept, ContainerState::Running).await;
     assert_eq!(master.ended.get(&kept.id), None);
 
-    must(cluster.wait_nodes(2));
     let new = master.obtain(1, small()).await.remove(0);
     assert!(new.id.epoch >= 1, "{}", new.id);
     master.start(&new, &LaunchContext::command("exit 23")).await;
@@ -82,6 +82,7 @@ async fn a_resource_manager_that_dies_is_followed_by_the_other_and_no_end_is_los
             (master.registrations > before).then_some(())
         })
         .await;
+    must(cluster.wait_nodes(2));
     let_go(&directory, "kept");
     let end = master.end_of(kept.id).await;
     assert_eq!(end.exit, ExitStatus::Exited(22));

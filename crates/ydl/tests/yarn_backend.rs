@@ -493,6 +493,7 @@ async fn a_job_goes_on_while_daemons_die_and_nodes_are_taken_away() {
     must(cluster.kill("rm"));
     job.tell(first, "exit 11");
     must(cluster.start_daemon("rm"));
+    must(cluster.wait_nodes(3));
     let end = ContainerEnd::Completed { status: 11 };
     assert_eq!(job.end_of(first).await, end);
     let more = job.obtain("worker", 2, &small()).await;
@@ -505,7 +506,6 @@ async fn a_job_goes_on_while_daemons_die_and_nodes_are_taken_away() {
     assert_eq!((job.ended(second), job.ended(third)), (None, None));
 
     // A node dies for good.
-    must(cluster.wait_nodes(3));
     must(cluster.kill("nm2"));
     assert_eq!(job.end_of(second).await, ContainerEnd::NodeLost);
     job.tell(second, "exit 0");
