@@ -5,11 +5,19 @@
 //! one stopped, in the middle of a barrier too.
 //!
 //! * [`protocol`]: what a protocol is: the words everything else is said in.
+//! * [`frames`], [`porter`], [`desk`]: how what a program says reaches a protocol, and the answer the program, over any
+//!   number of breaks and masters. An agent has the porter, the master the desk.
 //!
 //! A room per protocol, which knows its bytes and its rules and nothing of the others. What may not be here: anything
 //! that reads or writes, waits, or knows what a job is.
 #![forbid(unsafe_code)]
 
+pub mod desk;
+pub mod frames;
+pub mod porter;
 pub mod protocol;
 
+pub use desk::{Desk, Kept, Work};
+pub use frames::{Call, Down, Mark, Up};
+pub use porter::{Errand, Porter};
 pub use protocol::{Act, Link, Peer, Protocol, Reaction, Refusal};

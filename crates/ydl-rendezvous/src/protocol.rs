@@ -10,7 +10,10 @@
 //! * A message is kept if any later answer, on any link, can depend on it: a key that is set, a number that is given, a
 //!   handshake that tells how the rest of the link is to be read. Reading is not kept, and a wait is not: whoever
 //!   waits asks again.
-//! * Acts depend on the messages alone: no clock, no chance, no order of a hash map.
+//! * Acts depend on what was kept and on the message itself: no clock, no chance, no order of a hash map, no number of an
+//!   accepted link. An opening or an end is kept too if it matters when it came.
+//!
+//! What is sent because of a message that is not kept reaches its own link for certain, and another's if all goes well.
 
 use std::{fmt, sync::Arc};
 
@@ -112,7 +115,8 @@ pub trait Protocol: fmt::Debug + Send {
     /// A message that is longer ends its link.
     fn message_max(&self) -> usize;
 
-    /// A link is open. It is new to the protocol, also when a new master finds it open.
+    /// A link is open. It is new to the protocol, also when a new master finds it open. What is sent on a link before
+    /// it is open is lost.
     fn open(&mut self, link: Link, peer: &Peer, reaction: &mut Reaction);
 
     /// The first whole message of these bytes, if there is one: how long it was. `None` if more must come first; then

@@ -1,0 +1,534 @@
+//! The master's half of the links of one protocol.
+//!
+//! Pieces become messages, messages become work: first what is to be written down, then what is to be said. Who runs a
+//! desk does both in the order in which it was given them, and says nothing before everything that came earlier is
+//! written down: then whatever a program has heard, a new master knows. What is to be said to an agent goes over the
+//! connection that is attached when the work is given, or nowhere: on the next one the agent is told what it has not heard.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use serde::{Deserialize, Serialize};
+use ydl_core::TaskId;
+
+use crate::{
+    frames::{Attached, Call, Down, Mark, Up},
+    protocol::{Act, Link, Peer, Protocol, Reaction, Refusal},
+};
+
+/// Connections of one attempt. More than any framework opens, and few enough to be harmless.
+const CALLS_MAX: usize = 4096;
+
+/// What was said to a program that does not read.
+const UNSETTLED_MAX: usize = 64 << 20;
+
+/// Something that a new master must know.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Kept {
+    /// A link was opened.
+    Opened(Peer, Call),
+    /// A message, which began at that byte of its link.
+    Message(Peer, Call, u64, Vec<u8>),
+    /// A link ended.
+    Closed(Peer, Call),
+    /// An attempt of a task ended.
+    Ended(Peer),
+}
+
+/// What follows from something that was heard.
+#[derive(Debug, Default)]
+pub struct Work {
+    /// To be written down, in this order, before anything else.
+    pub keep: Vec<Kept>,
+    /// To be told to agents then.
+    pub down: Vec<(TaskId, Down)>,
+    /// To be told to people.
+    pub say: Vec<String>,
+    /// Links that were ended because of what came over them.
+    pub refused: Vec<(Peer, Refusal)>,
+}
+
+/// A protocol and its links.
+#[derive(Debug)]
+pub struct Desk {
+    protocol: Box<dyn Protocol>,
+    lines: BTreeMap<Link, Line>,
+    links: BTreeMap<(TaskId, u32, Call), Link>,
+    /// Asked for and not yet there.
+    dials: BTreeMap<Link, (TaskId, u16)>,
+    /// The latest attempt of each task that has ended.
+    over: BTreeMap<TaskId, u32>,
+    accepted: u64,
+}
+
+#[derive(Debug)]
+struct Line {
+    peer: Peer,
+    call: Call,
+    /// Bytes of whole messages.
+    taken: u64,
+    /// Where the last message that is written down ends.
+    kept: u64,
+    /// What follows, of a message that is not whole.
+    piece: Vec<u8>,
+    last: Mark,
+    unsettled: VecDeque<(Mark, Said)>,
+    unsettled_bytes: usize,
+    /// The protocol has said its last word.
+    closed: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Said {
+    Bytes(Vec<u8>),
+    Close,
+}
+
+impl Line {
+    fn new(peer: &Peer, call: Call) -> Line {
+        Line {
+            peer: peer.clone(),
+            call,
+            taken: 0,
+            kept: 0,
+            piece: Vec::new(),
+            last: Mark::default(),
+            unsettled: VecDeque::new(),
+            unsettled_bytes: 0,
+            closed: false,
+        }
+    }
+
+    /// The byte that is expected next.
+    fn heard(&self) -> u64 {
+        self.taken + self.piece.len() as u64
+    }
+
+    fn skip_to(&mut self, taken: u64) {
+        self.taken = taken;
+        self.piece.clear();
+    }
+
+    /// Something that is said until it is settled.
+    fn say(&mut self, said: Said) -> Down {
+        self.last = match self.last {
+            last if last.taken == self.taken => Mark {
+                index: last.index + 1,
+                ..last
+            },
+            _ => Mark {
+                taken: self.taken,
+                index: 1,
+            },
+        };
+        if let Said::Bytes(bytes) = &said {
+            self.unsettled_bytes += bytes.len();
+        }
+        let down = self.down(self.last, &said);
+        self.unsettled.push_back((self.last, said));
+        down
+    }
+
+    fn down(&self, mark: Mark, said: &Said) -> Down {
+        match said {
+            Said::Bytes(bytes) => Down::Bytes(self.call, Some(mark), bytes.clone()),
+            Said::Close => Down::Close(self.call, mark),
+        }
+    }
+
+    fn settle(&mut self, mark: Mark) {
+        while self
+            .unsettled
+            .front()
+            .is_some_and(|(first, _)| *first <= mark)
+        {
+            if let Some((_, Said::Bytes(bytes))) = self.unsettled.pop_front() {
+                self.unsettled_bytes -= bytes.len();
+            }
+        }
+        self.last = self.last.max(mark);
+    }
+}
+
+impl Desk {
+    /// With a protocol that has heard nothing yet.
+    pub fn new(protocol: Box<dyn Protocol>) -> Desk {
+        Desk {
+            protocol,
+            lines: BTreeMap::new(),
+            links: BTreeMap::new(),
+            dials: BTreeMap::new(),
+            over: BTreeMap::new(),
+            accepted: 0,
+        }
+    }
+
+    /// Whom those who wait are waiting for.
+    pub fn missing(&self) -> Vec<TaskId> {
+        self.protocol.missing()
+    }
+
+    /// What a master that is no more has written down. Nothing of it is done again; what was said then is said to those
+    /// who have not heard it, when they come.
+    pub fn replay(&mut self, kept: Kept) {
+        let mut work = Work::default();
+        match kept {
+            Kept::Opened(peer, call) => {
+                self.link(&peer, call, &mut work);
+            }
+            Kept::Message(peer, call, at, bytes) => {
+                let Some(link) = self.link(&peer, call, &mut work) else {
+                    return;
+                };
+                if let Some(line) = self.lines.get_mut(&link) {
+                    line.skip_to(at);
+                }
+                self.receive(link, &bytes, &mut work);
+            }
+            Kept::Closed(peer, call) => self.closed(&peer, call, &mut work),
+            Kept::Ended(peer) => {
+                self.ended(&peer);
+            }
+        }
+    }
+
+    /// What an agent says, for an attempt of a task.
+    pub fn hear(&mut self, peer: &Peer, up: Up) -> Work {
+        let mut work = Work::default();
+        if self.is_over(peer) {
+            return work;
+        }
+        match up {
+            Up::Attach(all) => self.attach(peer, &all, &mut work),
+            Up::Open(call) => {
+                if self.link(peer, call, &mut work).is_none() {
+                    work.tell(peer, Down::Gone(call));
+                }
+            }
+            Up::Bytes(call, at, bytes) => self.bytes(peer, call, at, &bytes, &mut work),
+            Up::Settled(call, mark) => {
+                if let Some(link) = self.find(peer, call) {
+                    self.settled(link, mark);
+                }
+            }
+            Up::Closed(call, at) => {
+                if let Some(link) = self.find(peer, call)
+                    && self.lines[&link].heard() < at
+                {
+                    let why = Refusal::new("a part of what was said is missing");
+                    self.refuse(link, why, &mut work);
+                }
+                self.closed(peer, call, &mut work);
+                work.tell(peer, Down::Gone(call));
+            }
+        }
+        work
+    }
+
+    /// An attempt of a task is over, and all its links with it.
+    pub fn ended(&mut self, peer: &Peer) -> Work {
+        let mut work = Work::default();
+        if self.is_over(peer) {
+            return work;
+        }
+        self.over.insert(peer.task.clone(), peer.attempt);
+        work.keep.push(Kept::Ended(peer.clone()));
+        let mut reaction = Reaction::default();
+        for link in self.links_of(peer) {
+            if !self.remove(link).is_some_and(|line| line.closed) {
+                self.protocol.close(link, &mut reaction);
+            }
+        }
+        self.dials.retain(|_, (task, _)| *task != peer.task);
+        self.protocol.ended(peer, &mut reaction);
+        let (_, acts) = reaction.into_parts();
+        self.act(acts, None, true, &mut work);
+        work
+    }
+
+    fn is_over(&self, peer: &Peer) -> bool {
+        let over = self.over.get(&peer.task);
+        over.is_some_and(|over| peer.attempt <= *over)
+    }
+
+    fn find(&self, peer: &Peer, call: Call) -> Option<Link> {
+        let key = (peer.task.clone(), peer.attempt, call);
+        self.links.get(&key).copied()
+    }
+
+    fn links_of(&self, peer: &Peer) -> Vec<Link> {
+        let from = (peer.task.clone(), peer.attempt, Call::In(0));
+        let to = (peer.task.clone(), peer.attempt, Call::Out(u64::MAX));
+        self.links.range(from..=to).map(|(_, link)| *link).collect()
+    }
+
+    fn remove(&mut self, link: Link) -> Option<Line> {
+        let line = self.lines.remove(&link)?;
+        let key = (line.peer.task.clone(), line.peer.attempt, line.call);
+        self.links.remove(&key);
+        Some(line)
+    }
+
+    /// The link of that name, opened if it is new.
+    fn link(&mut self, peer: &Peer, call: Call, work: &mut Work) -> Option<Link> {
+        if let Some(link) = self.find(peer, call) {
+            return Some(link);
+        }
+        let link = match call {
+            Call::In(_) => {
+                if self.links_of(peer).len() >= CALLS_MAX {
+                    let why = format!("it has {CALLS_MAX} connections already");
+                    work.refused.push((peer.clone(), Refusal(why)));
+                    return None;
+                }
+                self.accepted += 1;
+                Link::Accepted(self.accepted)
+            }
+            // Nothing else was asked for.
+            Call::Out(number) => {
+                let link = Link::Dialed(number);
+                let (task, _) = self.dials.get(&link)?;
+                if *task != peer.task {
+                    return None;
+                }
+                self.dials.remove(&link);
+                link
+            }
+        };
+        self.lines.insert(link, Line::new(peer, call));
+        let key = (peer.task.clone(), peer.attempt, call);
+        self.links.insert(key, link);
+        let mut reaction = Reaction::default();
+        self.protocol.open(link, peer, &mut reaction);
+        let (keep, acts) = reaction.into_parts();
+        if keep {
+            work.keep.push(Kept::Opened(peer.clone(), call));
+        }
+        self.act(acts, Some(link), keep, work);
+        Some(link)
+    }
+
+    /// An agent that comes, or comes again: what it has and this side has not, and the other way round.
+    fn attach(&mut self, peer: &Peer, all: &[Attached], work: &mut Work) {
+        for link in self.links_of(peer) {
+            let call = self.lines[&link].call;
+            if !all.iter().any(|one| one.call == call) {
+                self.closed(peer, call, work);
+            }
+        }
+        for one in all {
+            let mut opening = Work::default();
+            let Some(link) = self.link(peer, one.call, &mut opening) else {
+                work.refused.append(&mut opening.refused);
+                work.tell(peer, Down::Gone(one.call));
+                continue;
+            };
+            // What opening has said on this very link is among the unsettled, and may be with the program already.
+            let again = |(task, down): &(TaskId, Down)| {
+                *task == peer.task
+                    && matches!(down, Down::Bytes(call, ..) | Down::Close(call, _) if *call == one.call)
+            };
+            opening.down.retain(|down| !again(down));
+            work.append(opening);
+            let Some(line) = self.lines.get_mut(&link) else {
+                continue;
+            };
+            line.settle(one.settled);
+            if one.settled.taken > line.taken {
+                line.skip_to(one.settled.taken);
+            }
+            if line.heard() < one.floor {
+                let why = Refusal::new("what was taken of it is not known any more");
+                self.refuse(link, why, work);
+                continue;
+            }
+            work.tell(peer, Down::Taken(one.call, line.kept));
+            for (mark, said) in &line.unsettled {
+                work.tell(peer, line.down(*mark, said));
+            }
+        }
+        for (link, (task, port)) in &self.dials {
+            if let (Link::Dialed(number), true) = (link, *task == peer.task) {
+                work.tell(peer, Down::Dial(Call::Out(*number), *port));
+            }
+        }
+    }
+
+    fn bytes(&mut self, peer: &Peer, call: Call, at: u64, bytes: &[u8], work: &mut Work) {
+        let Some(link) = self.find(peer, call) else {
+            return work.tell(peer, Down::Gone(call));
+        };
+        let line = &self.lines[&link];
+        if line.closed {
+            return;
+        }
+        let Some(known) = line.heard().checked_sub(at) else {
+            let why = Refusal::new("a part of what was said is missing");
+            return self.refuse(link, why, work);
+        };
+        let known = usize::try_from(known).unwrap_or(usize::MAX);
+        if let Some(new) = bytes.get(known..) {
+            self.receive(link, new, work);
+        }
+    }
+
+    fn receive(&mut self, link: Link, bytes: &[u8], work: &mut Work) {
+        let Some(line) = self.lines.get_mut(&link) else {
+            return;
+        };
+        let mut piece = std::mem::take(&mut line.piece);
+        piece.extend_from_slice(bytes);
+        let mut done = 0;
+        loop {
+            let mut reaction = Reaction::default();
+            let taken = match self.protocol.take(link, &piece[done..], &mut reaction) {
+                Ok(Some(length)) => length,
+                Ok(None) => break,
+                Err(why) => return self.refuse(link, why, work),
+            };
+            let (keep, acts) = reaction.into_parts();
+            let Some(line) = self.lines.get_mut(&link) else {
+                return;
+            };
+            let at = line.taken;
+            line.taken += taken as u64;
+            if keep {
+                line.kept = line.taken;
+                let message = piece[done..done + taken].to_vec();
+                let (peer, call) = (line.peer.clone(), line.call);
+                work.tell(&peer, Down::Taken(call, line.kept));
+                work.keep.push(Kept::Message(peer, call, at, message));
+            }
+            done += taken;
+            self.act(acts, Some(link), keep, work);
+            if self.lines.get(&link).is_none_or(|line| line.closed) {
+                return;
+            }
+        }
+        piece.drain(..done);
+        if piece.len() > self.protocol.message_max() {
+            let why = format!(
+                "a message of more than {} bytes",
+                self.protocol.message_max()
+            );
+            return self.refuse(link, Refusal(why), work);
+        }
+        if let Some(line) = self.lines.get_mut(&link) {
+            line.piece = piece;
+        }
+    }
+
+    fn settled(&mut self, link: Link, mark: Mark) {
+        let Some(line) = self.lines.get_mut(&link) else {
+            return;
+        };
+        line.settle(mark);
+        if line.closed && line.unsettled.is_empty() {
+            self.remove(link);
+        }
+    }
+
+    /// A link that the program has ended, or that never came to be.
+    fn closed(&mut self, peer: &Peer, call: Call, work: &mut Work) {
+        let link = match (self.find(peer, call), call) {
+            (Some(link), _) => {
+                if self.remove(link).is_some_and(|line| line.closed) {
+                    return;
+                }
+                link
+            }
+            (None, Call::Out(number)) => {
+                let link = Link::Dialed(number);
+                let asked = self.dials.get(&link);
+                if asked.is_none_or(|(task, _)| *task != peer.task) {
+                    return;
+                }
+                self.dials.remove(&link);
+                link
+            }
+            (None, Call::In(_)) => return,
+        };
+        let mut reaction = Reaction::default();
+        self.protocol.close(link, &mut reaction);
+        let (keep, acts) = reaction.into_parts();
+        if keep {
+            work.keep.push(Kept::Closed(peer.clone(), call));
+        }
+        self.act(acts, None, keep, work);
+    }
+
+    /// A link that is ended because of what came over it.
+    fn refuse(&mut self, link: Link, why: Refusal, work: &mut Work) {
+        let Some(line) = self.lines.get_mut(&link) else {
+            return;
+        };
+        if line.closed {
+            return;
+        }
+        line.closed = true;
+        line.piece = Vec::new();
+        let (peer, call) = (line.peer.clone(), line.call);
+        let down = line.say(Said::Close);
+        work.tell(&peer, down);
+        work.refused.push((peer.clone(), why));
+        let mut reaction = Reaction::default();
+        self.protocol.close(link, &mut reaction);
+        let (keep, acts) = reaction.into_parts();
+        if keep {
+            work.keep.push(Kept::Closed(peer, call));
+        }
+        self.act(acts, None, keep, work);
+    }
+
+    /// `kept`: it would follow again from what is written down. What would not, on the link of another, is said once and
+    /// has no mark: marks must come out the same the second time.
+    fn act(&mut self, acts: Vec<Act>, own: Option<Link>, kept: bool, work: &mut Work) {
+        for act in acts {
+            match act {
+                Act::Send(link, bytes) => {
+                    let Some(line) = self.lines.get_mut(&link).filter(|line| !line.closed) else {
+                        continue;
+                    };
+                    let down = if kept || own == Some(link) {
+                        line.say(Said::Bytes(bytes))
+                    } else {
+                        Down::Bytes(line.call, None, bytes)
+                    };
+                    work.down.push((line.peer.task.clone(), down));
+                    if line.unsettled_bytes > UNSETTLED_MAX {
+                        let why = Refusal::new("it does not read what it is told");
+                        self.refuse(link, why, work);
+                    }
+                }
+                Act::Close(link) => {
+                    let Some(line) = self.lines.get_mut(&link).filter(|line| !line.closed) else {
+                        continue;
+                    };
+                    line.closed = true;
+                    line.piece = Vec::new();
+                    let down = line.say(Said::Close);
+                    work.down.push((line.peer.task.clone(), down));
+                }
+                Act::Dial(link, task, port) => {
+                    if let Link::Dialed(number) = link {
+                        self.dials.insert(link, (task.clone(), port));
+                        work.down.push((task, Down::Dial(Call::Out(number), port)));
+                    }
+                }
+                Act::Say(line) => work.say.push(line),
+            }
+        }
+    }
+}
+
+impl Work {
+    fn tell(&mut self, peer: &Peer, down: Down) {
+        self.down.push((peer.task.clone(), down));
+    }
+
+    fn append(&mut self, mut other: Work) {
+        self.keep.append(&mut other.keep);
+        self.down.append(&mut other.down);
+        self.say.append(&mut other.say);
+        self.refused.append(&mut other.refused);
+    }
+}

@@ -1,0 +1,412 @@
+//! Porters and a desk, with a master that dies, connections that break, and pieces of every length: nothing that a
+//! program said is lost or counted twice, and nothing that it is told comes twice or not at all.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use ydl_core::TaskId;
+use ydl_rendezvous::{
+    Call, Desk, Down, Errand, Kept, Link, Peer, Porter, Protocol, Reaction, Refusal, Up, Work,
+};
+
+/// A number that all programs add to. Messages have two bytes:
+/// `a n` adds and is told the sum, `s n` adds and is told nothing, `r _` is told the sum, `w n` is told `w` when the sum
+/// has reached n, `d n` wants to be called back on port n and to be told there how many additions there were, now and at
+/// each of them, `h _` is told `b` over there.
+#[derive(Debug, Default)]
+struct Sum {
+    sum: u64,
+    additions: u64,
+    waits: BTreeMap<Link, u64>,
+    tasks: BTreeMap<Link, TaskId>,
+    listeners: BTreeMap<TaskId, Link>,
+    dials: u64,
+}
+
+impl Sum {
+    fn add(&mut self, amount: u8, reaction: &mut Reaction) {
+        self.sum += u64::from(amount);
+        self.additions += 1;
+        for listener in self.listeners.values() {
+            reaction.send(*listener, self.additions.to_be_bytes());
+        }
+        let sum = self.sum;
+        self.waits.retain(|link, awaited| {
+            if *awaited <= sum {
+                reaction.send(*link, *b"w");
+            }
+            *awaited > sum
+        });
+        reaction.keep();
+    }
+}
+
+impl Protocol for Sum {
+    fn message_max(&self) -> usize {
+        2
+    }
+
+    fn open(&mut self, link: Link, peer: &Peer, reaction: &mut Reaction) {
+        if matches!(link, Link::Dialed(_)) {
+            reaction.send(link, *b"hello");
+            reaction.send(link, self.additions.to_be_bytes());
+            self.listeners.insert(peer.task.clone(), link);
+            reaction.keep();
+        } else {
+            self.tasks.insert(link, peer.task.clone());
+        }
+    }
+
+    fn take(
+        &mut self,
+        link: Link,
+        bytes: &[u8],
+        reaction: &mut Reaction,
+    ) -> Result<Option<usize>, Refusal> {
+        let [word, amount, ..] = *bytes else {
+            return Ok(None);
+        };
+        match word {
+            b'a' => {
+                self.add(amount, reaction);
+                reaction.send(link, self.sum.to_be_bytes());
+            }
+            b's' => self.add(amount, reaction),
+            b'r' => reaction.send(link, self.sum.to_be_bytes()),
+            b'w' if self.sum >= u64::from(amount) => reaction.send(link, *b"w"),
+            b'w' => {
+                self.waits.insert(link, u64::from(amount));
+            }
+            b'd' => {
+                let task = self.tasks[&link].clone();
+                self.dials += 1;
+                let back = Link::Dialed(self.dials);
+                reaction.dial(back, task, u16::from(amount));
+                reaction.keep();
+            }
+            b'h' => {
+                if let Some(listener) = self.listeners.get(&self.tasks[&link]) {
+                    reaction.send(*listener, *b"b");
+                }
+            }
+            _ => return Err(Refusal::new("no word of ours")),
+        }
+        Ok(Some(2))
+    }
+
+    fn close(&mut self, link: Link, _reaction: &mut Reaction) {
+        self.waits.remove(&link);
+    }
+}
+
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        let spread = (self.0 >> 33).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        usize::try_from(spread >> 32).unwrap_or(0) % bound
+    }
+
+    fn one_in(&mut self, bound: usize) -> bool {
+        self.below(bound) == 0
+    }
+}
+
+/// A program and the agent beside it.
+struct Side {
+    peer: Peer,
+    porter: Porter,
+    up: VecDeque<Up>,
+    down: VecDeque<Down>,
+    connection: u64,
+    attached: bool,
+    dialing: Vec<Call>,
+    call: Call,
+    script: VecDeque<[u8; 2]>,
+    /// Bytes that the program has written and the agent has not read.
+    written: VecDeque<u8>,
+    /// How many bytes of answer are outstanding, and to what.
+    awaiting: Option<(u8, usize)>,
+    answer: Vec<u8>,
+    least: u64,
+    back: Vec<u8>,
+    added: u64,
+}
+
+impl Side {
+    fn new(index: u32, chance: &mut Chance) -> Side {
+        let mut porter = Porter::default();
+        let (call, _) = porter.accept();
+        let words = [b"a", b"s", b"r", b"w", b"h", b"s", b"a"];
+        let mut script: VecDeque<[u8; 2]> = (0..10 + chance.below(20))
+            .map(|_| {
+                [
+                    words[chance.below(words.len())][0],
+                    1 + chance.below(3) as u8,
+                ]
+            })
+            .collect();
+        // Nobody waits for more than he and the others are sure to add.
+        let mut sure = 0;
+        for word in &mut script {
+            match word[0] {
+                b'a' | b's' => sure += word[1],
+                b'w' => word[1] = sure,
+                _ => {}
+            }
+        }
+        let at = chance.below(script.len());
+        script.insert(at, [b'd', 7]);
+        let added = script.iter().filter(|word| matches!(word[0], b'a' | b's'));
+        Side {
+            peer: Peer {
+                task: format!("worker:{index}").parse().expect("a task"),
+                attempt: 1,
+                host: "10.0.0.1".into(),
+            },
+            added: added.map(|word| u64::from(word[1])).sum(),
+            up: porter.attach().into(),
+            porter,
+            down: VecDeque::new(),
+            connection: 1,
+            attached: false,
+            dialing: Vec::new(),
+            call,
+            script,
+            written: VecDeque::new(),
+            awaiting: None,
+            answer: Vec::new(),
+            least: 0,
+            back: Vec::new(),
+        }
+    }
+
+    fn write(&mut self) {
+        let Some(word) = self.script.pop_front() else {
+            return;
+        };
+        self.written.extend(word);
+        self.awaiting = match word[0] {
+            b'a' | b'r' => Some((word[0], 8)),
+            b'w' => Some((b'w', 1)),
+            _ => None,
+        };
+    }
+
+    fn hear(&mut self, call: Call, bytes: &[u8]) {
+        if call != self.call {
+            self.back.extend_from_slice(bytes);
+            return;
+        }
+        self.answer.extend_from_slice(bytes);
+        let (word, length) = self.awaiting.expect("nothing is said unasked");
+        assert!(self.answer.len() <= length, "told more than was asked");
+        if self.answer.len() < length {
+            return;
+        }
+        let answer = std::mem::take(&mut self.answer);
+        self.awaiting = None;
+        if word == b'w' {
+            assert_eq!(answer, b"w");
+            return;
+        }
+        let number = u64::from_be_bytes(answer.try_into().expect("eight bytes"));
+        assert!(number >= self.least, "{number} after {}", self.least);
+        self.least = number;
+    }
+
+    fn reconnect(&mut self) {
+        self.connection += 1;
+        self.attached = false;
+        self.down.clear();
+        self.up = self.porter.attach().into();
+    }
+
+    fn is_done(&self) -> bool {
+        self.script.is_empty()
+            && self.written.is_empty()
+            && self.awaiting.is_none()
+            && self.dialing.is_empty()
+    }
+}
+
+/// What is told goes over the connection that there was when it was said, or nowhere: an agent that comes again is told
+/// anew what it has not heard.
+struct Pending {
+    keep: Vec<Kept>,
+    down: Vec<(usize, u64, Down)>,
+}
+
+struct World {
+    chance: Chance,
+    sides: Vec<Side>,
+    desk: Desk,
+    /// Written down for good.
+    journal: Vec<Kept>,
+    /// Neither written down nor said yet.
+    waiting: VecDeque<Pending>,
+    deaths: usize,
+}
+
+impl World {
+    fn new(seed: u64) -> World {
+        let mut chance = Chance(seed);
+        let count = 1 + chance.below(4) as u32;
+        World {
+            sides: (0..count)
+                .map(|index| Side::new(index, &mut chance))
+                .collect(),
+            chance,
+            desk: Desk::new(Box::<Sum>::default()),
+            journal: Vec::new(),
+            waiting: VecDeque::new(),
+            deaths: 0,
+        }
+    }
+
+    fn wait(&mut self, work: Work) {
+        assert_eq!(work.refused, []);
+        let mut down = Vec::new();
+        for (task, one) in work.down {
+            let which = self.sides.iter().position(|side| side.peer.task == task);
+            let which = which.expect("a side");
+            if self.sides[which].attached {
+                down.push((which, self.sides[which].connection, one));
+            }
+        }
+        let keep = work.keep;
+        self.waiting.push_back(Pending { keep, down });
+    }
+
+    fn step(&mut self, faults: bool) {
+        let which = self.chance.below(self.sides.len());
+        let side = &mut self.sides[which];
+        match self.chance.below(if faults { 13 } else { 12 }) {
+            0 | 1 if side.dialing.is_empty() && side.awaiting.is_none() => side.write(),
+            0 | 1 => {
+                let call = side.dialing.pop();
+                side.up.extend(call.map(|call| side.porter.dialed(call)));
+            }
+            2 | 3 if !side.written.is_empty() => {
+                let length = 1 + self.chance.below(side.written.len());
+                let bytes: Vec<u8> = side.written.drain(..length).collect();
+                side.up.extend(side.porter.read(side.call, &bytes));
+            }
+            4..=6 => {
+                if let Some(up) = side.up.pop_front() {
+                    side.attached |= matches!(up, Up::Attach(_));
+                    let work = self.desk.hear(&side.peer, up);
+                    self.wait(work);
+                }
+            }
+            7 | 8 => {
+                if let Some(pending) = self.waiting.pop_front() {
+                    self.journal.extend(pending.keep);
+                    for (which, connection, down) in pending.down {
+                        if self.sides[which].connection == connection {
+                            self.sides[which].down.push_back(down);
+                        }
+                    }
+                }
+            }
+            9..=11 => {
+                if let Some(down) = side.down.pop_front() {
+                    let (errand, up) = side.porter.hear(down);
+                    side.up.extend(up);
+                    match errand {
+                        Some(Errand::Write(call, bytes)) => side.hear(call, &bytes),
+                        Some(Errand::Dial(call, port)) => {
+                            assert_eq!(port, 7);
+                            assert!(!side.dialing.contains(&call), "twice at once");
+                            side.dialing.push(call);
+                        }
+                        Some(Errand::Close(call)) => panic!("{call:?} was closed"),
+                        None => {}
+                    }
+                }
+            }
+            12 if self.chance.one_in(3) => {
+                // A new master has what is written down, and nothing else.
+                self.deaths += 1;
+                self.waiting.clear();
+                self.desk = Desk::new(Box::<Sum>::default());
+                for kept in &self.journal {
+                    self.desk.replay(kept.clone());
+                }
+                self.sides.iter_mut().for_each(Side::reconnect);
+            }
+            12 => side.reconnect(),
+            _ => {}
+        }
+    }
+}
+
+fn live(seed: u64) -> usize {
+    let mut world = World::new(seed);
+    for step in 0..200_000 {
+        world.step(step < 600);
+        let quiet = world.waiting.is_empty()
+            && world
+                .sides
+                .iter()
+                .all(|side| side.is_done() && side.up.is_empty() && side.down.is_empty());
+        if quiet && step >= 600 {
+            break;
+        }
+    }
+    let sum: u64 = world.sides.iter().map(|side| side.added).sum();
+    let additions = world.journal.iter().filter(
+        |kept| matches!(kept, Kept::Message(_, _, _, bytes) if matches!(bytes[0], b'a' | b's')),
+    );
+    let additions = additions.count() as u64;
+    for side in &world.sides {
+        assert!(
+            side.is_done(),
+            "seed {seed}: {} waits for {:?}",
+            side.peer.task,
+            side.awaiting
+        );
+        let mut told = &side.back[..];
+        told = told.strip_prefix(b"hello").expect("a greeting");
+        let mut expected = None;
+        while !told.is_empty() {
+            if let Some(rest) = told.strip_prefix(b"b") {
+                told = rest;
+                continue;
+            }
+            let (number, rest) = told.split_at(8);
+            let number = u64::from_be_bytes(number.try_into().expect("eight bytes"));
+            assert!(
+                expected.is_none_or(|expected| number == expected),
+                "seed {seed}"
+            );
+            expected = Some(number + 1);
+            told = rest;
+        }
+        assert_eq!(
+            expected,
+            Some(additions + 1),
+            "seed {seed}: {} missed some",
+            side.peer.task
+        );
+    }
+    let mut last = Desk::new(Box::<Sum>::default());
+    world.journal.into_iter().for_each(|kept| last.replay(kept));
+    assert!(
+        format!("{last:?}").contains(&format!("sum: {sum},")),
+        "seed {seed}: not {sum}: {last:?}"
+    );
+    world.deaths
+}
+
+#[test]
+fn programs_notice_nothing_of_masters_that_die() {
+    let deaths: usize = (0..2000).map(live).sum();
+    assert!(
+        deaths > 2000,
+        "{deaths} deaths are too few to show anything"
+    );
+}
