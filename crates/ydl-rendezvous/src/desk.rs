@@ -5,7 +5,11 @@
 //! written down: then whatever a program has heard, a new master knows. What is to be said to an agent goes over the
 //! connection that is attached when the work is given, or nowhere: on the next one the agent is told what it has not heard.
 
-use std::collections::{BTreeMap, VecDeque};
+mod hex;
+mod line;
+
+use line::{Line, Said};
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use ydl_core::TaskId;
@@ -27,11 +31,9 @@ pub enum Kept {
     /// A link was opened.
     Opened(Peer, Call),
     /// A message, which began at that byte of its link.
-    Message(Peer, Call, u64, Vec<u8>),
+    Message(Peer, Call, u64, #[serde(with = "hex")] Vec<u8>),
     /// A link ended.
     Closed(Peer, Call),
-    /// An attempt of a task ended.
-    Ended(Peer),
 }
 
 /// What follows from something that was heard.
@@ -58,95 +60,6 @@ pub struct Desk {
     /// The latest attempt of each task that has ended.
     over: BTreeMap<TaskId, u32>,
     accepted: u64,
-}
-
-#[derive(Debug)]
-struct Line {
-    peer: Peer,
-    call: Call,
-    /// Bytes of whole messages.
-    taken: u64,
-    /// Where the last message that is written down ends.
-    kept: u64,
-    /// What follows, of a message that is not whole.
-    piece: Vec<u8>,
-    last: Mark,
-    unsettled: VecDeque<(Mark, Said)>,
-    unsettled_bytes: usize,
-    /// The protocol has said its last word.
-    closed: bool,
-}
-
-#[derive(Clone, Debug)]
-enum Said {
-    Bytes(Vec<u8>),
-    Close,
-}
-
-impl Line {
-    fn new(peer: &Peer, call: Call) -> Line {
-        Line {
-            peer: peer.clone(),
-            call,
-            taken: 0,
-            kept: 0,
-            piece: Vec::new(),
-            last: Mark::default(),
-            unsettled: VecDeque::new(),
-            unsettled_bytes: 0,
-            closed: false,
-        }
-    }
-
-    /// The byte that is expected next.
-    fn heard(&self) -> u64 {
-        self.taken + self.piece.len() as u64
-    }
-
-    fn skip_to(&mut self, taken: u64) {
-        self.taken = taken;
-        self.piece.clear();
-    }
-
-    /// Something that is said until it is settled.
-    fn say(&mut self, said: Said) -> Down {
-        self.last = match self.last {
-            last if last.taken == self.taken => Mark {
-                index: last.index + 1,
-                ..last
-            },
-            _ => Mark {
-                taken: self.taken,
-                index: 1,
-            },
-        };
-        if let Said::Bytes(bytes) = &said {
-            self.unsettled_bytes += bytes.len();
-        }
-        let down = self.down(self.last, &said);
-        self.unsettled.push_back((self.last, said));
-        down
-    }
-
-    fn down(&self, mark: Mark, said: &Said) -> Down {
-        match said {
-            Said::Bytes(bytes) => Down::Bytes(self.call, Some(mark), bytes.clone()),
-            Said::Close => Down::Close(self.call, mark),
-        }
-    }
-
-    fn settle(&mut self, mark: Mark) {
-        while self
-            .unsettled
-            .front()
-            .is_some_and(|(first, _)| *first <= mark)
-        {
-            if let Some((_, Said::Bytes(bytes))) = self.unsettled.pop_front() {
-                self.unsettled_bytes -= bytes.len();
-            }
-        }
-        self.last = self.last.max(mark);
-    }
 }
 
 impl Desk {
@@ -185,9 +98,6 @@ impl Desk {
                 self.receive(link, &bytes, &mut work);
             }
             Kept::Closed(peer, call) => self.closed(&peer, call, &mut work),
-            Kept::Ended(peer) => {
-                self.ended(&peer);
-            }
         }
     }
 
@@ -224,14 +134,14 @@ impl Desk {
         work
     }
 
-    /// An attempt of a task is over, and all its links with it.
+    /// An attempt of a task is over, and all its links with it. Nothing is to be written down of it: who runs a desk
+    /// knows of it, and says it again to a desk that is replayed, in its place among what was kept.
     pub fn ended(&mut self, peer: &Peer) -> Work {
         let mut work = Work::default();
         if self.is_over(peer) {
             return work;
         }
         self.over.insert(peer.task.clone(), peer.attempt);
-        work.keep.push(Kept::Ended(peer.clone()));
         let mut reaction = Reaction::default();
         for link in self.links_of(peer) {
             if !self.remove(link).is_some_and(|line| line.closed) {

@@ -4,6 +4,10 @@
 //! count: an agent the bytes that came from a program, a master what it said on a link. After a break each says how far
 //! it is, and what the other has not is sent again.
 
+mod bytes;
+
+pub use bytes::{Bytes, Malformed, read_all};
+
 use serde::{Deserialize, Serialize};
 
 /// A connection, as its agent names it.
@@ -16,9 +20,7 @@ pub enum Call {
 }
 
 /// How much had been said on a link: so many bytes of it were taken, and this was the so-manieth thing said since.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Mark {
     /// Bytes of the program's that were taken.
     pub taken: u64,
@@ -27,9 +29,9 @@ pub struct Mark {
 }
 
 /// From an agent.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Up {
-    /// Said first, to each master anew: all connections there are.
+    /// Said first, to each master anew: all connections there are, 65,535 at most.
     Attach(Vec<Attached>),
     /// A connection is open.
     Open(Call),
@@ -42,7 +44,7 @@ pub enum Up {
 }
 
 /// A connection that an agent has when it finds a master.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attached {
     /// Which.
     pub call: Call,
@@ -53,7 +55,7 @@ pub struct Attached {
 }
 
 /// From the master.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Down {
     /// For a program. What has no mark is not worth saying twice.
     Bytes(Call, Option<Mark>, Vec<u8>),
