@@ -7,11 +7,13 @@
 //! * [`protocol`]: what a protocol is: the words everything else is said in.
 //! * [`frames`], [`porter`], [`desk`]: how what a program says reaches a protocol, and the answer the program, over any
 //!   number of breaks and masters. An agent has the porter, the master the desk.
+//! * [`c10d`]: PyTorch's store.
 //!
 //! A room per protocol, which knows its bytes and its rules and nothing of the others. What may not be here: anything
 //! that reads or writes, waits, or knows what a job is.
 #![forbid(unsafe_code)]
 
+pub mod c10d;
 pub mod desk;
 pub mod frames;
 pub mod porter;

@@ -1,0 +1,127 @@
+//! Numbers, keys and lists out of bytes, within limits.
+//!
+//! Numbers are little-endian; a key, a value and a list have their length before them, as eight bytes.
+
+use crate::Refusal;
+
+/// torch's own limit.
+pub const KEY_MAX: usize = 8 << 10;
+/// torch's own limit.
+pub const VALUE_MAX: usize = 8 << 20;
+/// torch's own limit.
+pub const LIST_MAX: usize = 128 << 10;
+/// Two of the largest values and a key, or a list as long as any that was seen: torch itself would take a gigabyte.
+pub const MESSAGE_MAX: usize = 24 << 20;
+
+/// A length.
+const LENGTH: usize = size_of::<u64>();
+
+/// Why there is no whole message.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// It has at least so many bytes in all.
+    Short(usize),
+    /// It never will be one.
+    Wrong(Refusal),
+}
+
+/// A key and its value.
+pub(super) type Pair<'a> = (&'a [u8], &'a [u8]);
+
+pub(super) fn wrong(what: impl Into<String>) -> Stop {
+    Stop::Wrong(Refusal::new(what))
+}
+
+/// Bytes, and how many of them were read.
+#[derive(Debug)]
+pub(super) struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    /// The least that must follow what is being read: whoever has a long list that arrives byte by byte is asked again
+    /// only when it can have become longer by a part of it, not for every byte.
+    behind: usize,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Reader<'a> {
+        Reader {
+            bytes,
+            at: 0,
+            behind: 0,
+        }
+    }
+
+    /// How many bytes were read.
+    pub(super) fn at(&self) -> usize {
+        self.at
+    }
+
+    /// So many bytes. Lengths are checked before, so the sums below stay small.
+    fn bytes(&mut self, length: usize) -> Result<&'a [u8], Stop> {
+        let end = self.at + length;
+        match self.bytes.get(self.at..end) {
+            Some(bytes) => {
+                self.at = end;
+                Ok(bytes)
+            }
+            None => Err(Stop::Short(end + self.behind)),
+        }
+    }
+
+    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], Stop> {
+        let bytes = self.bytes(N)?;
+        Ok(bytes.try_into().expect("so many bytes were asked for"))
+    }
+
+    pub(super) fn byte(&mut self) -> Result<u8, Stop> {
+        Ok(self.array::<1>()?[0])
+    }
+
+    pub(super) fn number(&mut self) -> Result<i64, Stop> {
+        Ok(i64::from_le_bytes(self.array()?))
+    }
+
+    /// A length that is not above what such a thing may have.
+    fn length(&mut self, of: &str, max: usize) -> Result<usize, Stop> {
+        let length = u64::from_le_bytes(self.array()?);
+        match usize::try_from(length) {
+            Ok(length) if length <= max => Ok(length),
+            _ => Err(wrong(format!(
+                "a {of} of length `{length}` was announced, and `{max}` is the most"
+            ))),
+        }
+    }
+
+    pub(super) fn key(&mut self) -> Result<&'a [u8], Stop> {
+        let length = self.length("key", KEY_MAX)?;
+        self.bytes(length)
+    }
+
+    pub(super) fn value(&mut self) -> Result<&'a [u8], Stop> {
+        let length = self.length("value", VALUE_MAX)?;
+        self.bytes(length)
+    }
+
+    pub(super) fn keys(&mut self) -> Result<Vec<&'a [u8]>, Stop> {
+        self.list(LENGTH, Reader::key)
+    }
+
+    pub(super) fn pairs(&mut self) -> Result<Vec<Pair<'a>>, Stop> {
+        self.list(2 * LENGTH, |reader| Ok((reader.key()?, reader.value()?)))
+    }
+
+    /// A list whose items have at least so many bytes each. Nothing is set aside for what was only announced.
+    fn list<T>(
+        &mut self,
+        least: usize,
+        mut item: impl FnMut(&mut Self) -> Result<T, Stop>,
+    ) -> Result<Vec<T>, Stop> {
+        let count = self.length("list", LIST_MAX)?;
+        let mut list = Vec::new();
+        for left in (0..count).rev() {
+            self.behind = left * least;
+            list.push(item(self)?);
+        }
+        Ok(list)
+    }
+}

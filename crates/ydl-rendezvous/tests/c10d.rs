@@ -1,0 +1,532 @@
+//! PyTorch's store: the bytes that torch's clients and servers were seen to exchange, and what each command means.
+
+mod support;
+
+use expect_test::{Expect, expect};
+use support::{
+    Runner, bytes,
+    c10d::{Speaks, command, told},
+    hex, link,
+};
+use ydl_rendezvous::{Act, c10d::Store};
+
+/// Says what a transcript says a client said, and compares the answers with those in it. A line is what one link says
+/// (`>`) or hears (`<`); the first link if none is named.
+fn replay(transcript: &str) {
+    let mut runner = Runner::new(Store::default());
+    let mut heard = String::new();
+    let mut expected = String::new();
+    for line in transcript
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+    {
+        let (who, said) = line
+            .split_once(['>', '<'])
+            .expect("a line is said or heard");
+        let number: u64 = who.trim().parse().unwrap_or(1);
+        if line.contains('<') {
+            expected += &format!("{number} < {}\n", hex(&bytes(said)));
+            continue;
+        }
+        if !runner.is_open(link(number)) {
+            runner.open(link(number), number as u32);
+        }
+        for act in runner.say(link(number), &bytes(said)) {
+            let Act::Send(to, answer) = act else {
+                panic!("{act:?} after {line}");
+            };
+            let to = (1..9)
+                .find(|number| link(*number) == to)
+                .expect("a known link");
+            heard += &format!("{to} < {}\n", hex(&answer));
+        }
+    }
+    assert_eq!(heard, expected);
+}
+
+/// A command per line, in words, with the number of its link before it: `2 wait key`. Links 1 to 4 speak as torch 2.2
+/// does and later, 5 and 6 as torch 2.1, 7 and 8 as torch 2.0.
+fn say(runner: &mut Runner<Store>, script: &str) -> String {
+    let mut all = String::new();
+    for line in script
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+    {
+        let (number, words) = line.split_once(' ').expect("a link and a command");
+        let number: u64 = number.parse().expect("the number of a link");
+        let speaks = match number {
+            1..=4 => Speaks::New,
+            5..=6 => Speaks::Extended,
+            _ => Speaks::Watching,
+        };
+        if words == "close" {
+            all += &told(&runner.close(link(number)));
+            continue;
+        }
+        if !runner.is_open(link(number)) {
+            runner.open(link(number), number as u32);
+            if speaks == Speaks::New && words != "validate" {
+                runner.say(link(number), &command(speaks, "validate"));
+            }
+        }
+        all += &told(&runner.say(link(number), &command(speaks, words)));
+    }
+    all
+}
+
+fn check(script: &str, expected: Expect) {
+    expected.assert_eq(&say(&mut Runner::new(Store::default()), script));
+}
+
+#[test]
+fn a_client_of_torch_2_15_hears_what_torch_would_tell_it() {
+    replay(
+        "
+        > 00 ce f7 85 3c  0d 40 73 00 00
+        < 40 73 00 00
+        > 04 05 00 00 00 00 00 00 00 69 6e 69 74 2f 01 00 00 00 00 00 00 00
+        < 01 00 00 00 00 00 00 00
+        > 01 02 00 00 00 00 00 00 00 2f 61 01 00 00 00 00 00 00 00 31
+        > 06 01 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00 2f 61
+        < 00
+        > 03 02 00 00 00 00 00 00 00 2f 61
+        < 01 00 00 00 00 00 00 00 31
+        > 04 02 00 00 00 00 00 00 00 2f 6e 05 00 00 00 00 00 00 00
+        < 05 00 00 00 00 00 00 00
+        > 04 02 00 00 00 00 00 00 00 2f 6e f9 ff ff ff ff ff ff ff
+        < fe ff ff ff ff ff ff ff
+        > 03 02 00 00 00 00 00 00 00 2f 6e
+        < 02 00 00 00 00 00 00 00 2d 32
+        > 02 02 00 00 00 00 00 00 00 2f 63 00 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00 76 31
+        < 02 00 00 00 00 00 00 00 76 31
+        > 02 02 00 00 00 00 00 00 00 2f 63 02 00 00 00 00 00 00 00 76 31 02 00 00 00 00 00 00 00 76 32
+        < 02 00 00 00 00 00 00 00 76 32
+        > 02 02 00 00 00 00 00 00 00 2f 63 02 00 00 00 00 00 00 00 7a 7a 02 00 00 00 00 00 00 00 76 33
+        < 02 00 00 00 00 00 00 00 76 32
+        > 02 03 00 00 00 00 00 00 00 2f 63 32 01 00 00 00 00 00 00 00 78 01 00 00 00 00 00 00 00 79
+        < 01 00 00 00 00 00 00 00 78
+        > 05 01 00 00 00 00 00 00 00 03 00 00 00 00 00 00 00 2f 63 32
+        < 01
+        > 08 02 00 00 00 00 00 00 00 2f 61
+        < 01 00 00 00 00 00 00 00
+        > 08 02 00 00 00 00 00 00 00 2f 61
+        < 00 00 00 00 00 00 00 00
+        > 07
+        < 03 00 00 00 00 00 00 00
+        > 06 02 00 00 00 00 00 00 00 05 00 00 00 00 00 00 00 2f 6e 6f 70 65 06 00 00 00 00 00 00 00 2f 6e 6f 70 65 32
+        > 0c
+        < 01
+        > 09 03 00 00 00 00 00 00 00 2f 61 70 01 00 00 00 00 00 00 00 78
+        > 0b 02 00 00 00 00 00 00 00 03 00 00 00 00 00 00 00 2f 6d 31 01 00 00 00 00 00 00 00 31 03 00 00 00 00 00 00 00 2f 6d 32 02 00 00 00 00 00 00 00 32 32
+        > 0a 02 00 00 00 00 00 00 00 03 00 00 00 00 00 00 00 2f 6d 31 03 00 00 00 00 00 00 00 2f 6d 32
+        < 01 00 00 00 00 00 00 00 31 02 00 00 00 00 00 00 00 32 32
+        > 0e 02 00 00 00 00 00 00 00 2f 71 01 00 00 00 00 00 00 00 31
+        > 0e 02 00 00 00 00 00 00 00 2f 71 01 00 00 00 00 00 00 00 32
+        > 0f 02 00 00 00 00 00 00 00 2f 71
+        < 02 00 00 00 00 00 00 00 01 00 00 00 00 00 00 00 31
+        > 10 02 00 00 00 00 00 00 00 2f 71
+        < 01 00 00 00 00 00 00 00
+        > 12 04 00 00 00 00 00 00 00 2f 62 61 72 02 00 00 00 00 00 00 00
+        2 > 00 ce f7 85 3c
+        2 > 12 04 00 00 00 00 00 00 00 2f 62 61 72 02 00 00 00 00 00 00 00
+        1 < 00
+        2 < 00
+        > 03 04 00 00 00 00 00 00 00 2f 62 61 72
+        < 01 00 00 00 00 00 00 00 32
+        ",
+    );
+}
+
+#[test]
+fn a_key_that_came_just_before_its_wait_was_given_up_is_told_and_so_is_the_end_of_the_wait() {
+    replay(
+        "
+        > 00 ce f7 85 3c
+        > 06 01 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00 2f 61
+        2 > 00 ce f7 85 3c 01 02 00 00 00 00 00 00 00 2f 61 01 00 00 00 00 00 00 00 31
+        1 < 00
+        1 > 0c
+        1 < 01
+        ",
+    );
+}
+
+#[test]
+fn all_keys_are_listed_with_their_slash() {
+    replay(
+        "
+        > 00 ce f7 85 3c 01 02 00 00 00 00 00 00 00 2f 61 01 00 00 00 00 00 00 00 31
+        > 04 05 00 00 00 00 00 00 00 69 6e 69 74 2f 01 00 00 00 00 00 00 00
+        < 01 00 00 00 00 00 00 00
+        > 11
+        < 02 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00 2f 61 05 00 00 00 00 00 00 00 69 6e 69 74 2f
+        ",
+    );
+}
+
+#[test]
+fn a_client_of_torch_2_1_hears_what_torch_would_tell_it() {
+    replay(
+        "
+        > 03 05 00 00 00 00 00 00 00 69 6e 69 74 2f 01 00 00 00 00 00 00 00
+        < 01 00 00 00 00 00 00 00
+        > 00 02 00 00 00 00 00 00 00 2f 61 01 00 00 00 00 00 00 00 31
+        > 06
+        < 02 00 00 00 00 00 00 00
+        > 07 02 00 00 00 00 00 00 00 2f 61
+        < 01 00 00 00 00 00 00 00
+        > 08 02 00 00 00 00 00 00 00 2f 62 01 00 00 00 00 00 00 00 78
+        > 0a 01 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00 2f 63 01 00 00 00 00 00 00 00 79
+        > 09 02 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00 2f 62 02 00 00 00 00 00 00 00 2f 63
+        < 01 00 00 00 00 00 00 00 78 01 00 00 00 00 00 00 00 79
+        > 05 01 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00 2f 64
+        > 0b
+        < 01
+        ",
+    );
+}
+
+#[test]
+fn a_client_of_torch_2_0_hears_what_torch_would_tell_it() {
+    replay(
+        "
+        > 03 05 00 00 00 00 00 00 00 69 6e 69 74 2f 01 00 00 00 00 00 00 00
+        < 01 00 00 00 00 00 00 00
+        > 00 02 00 00 00 00 00 00 00 2f 61 01 00 00 00 00 00 00 00 31
+        > 06
+        < 02 00 00 00 00 00 00 00
+        > 08 02 00 00 00 00 00 00 00 2f 61
+        < 01 00 00 00 00 00 00 00
+        > 08 02 00 00 00 00 00 00 00 2f 61
+        < 00 00 00 00 00 00 00 00
+        ",
+    );
+}
+
+#[test]
+fn an_old_client_may_begin_with_a_key_of_46_bytes() {
+    replay(&format!(
+        "> 00 2e 00 00 00 00 00 00 00 {} 01 00 00 00 00 00 00 00 31\n> 06\n< 01 00 00 00 00 00 00 00",
+        "2f ".repeat(46)
+    ));
+}
+
+#[test]
+fn clients_of_every_torch_meet_in_one_store() {
+    check(
+        "
+        1 ping 7
+        1 set a 1
+        5 get a
+        7 add a 1
+        5 append b x
+        7 get b
+        1 get a
+        ",
+        expect![[r#"
+            1 < 07 00 00 00
+            5 < `1`
+            7 < i64 2
+            7 < `x`
+            1 < `2`
+        "#]],
+    );
+}
+
+#[test]
+fn a_torch_2_1_that_was_recognised_may_append() {
+    check(
+        "5 cancel\n5 append b x\n5 append b y\n5 get b\n5 delete b",
+        expect![[r#"
+            5 < 1
+            5 < `xy`
+            5 < i64 1
+        "#]],
+    );
+}
+
+#[test]
+fn an_old_watch_is_told_of_every_change() {
+    check(
+        "
+        7 watch a
+        1 set a 1
+        1 set a 2
+        1 set b 2
+        1 delete a
+        7 close
+        1 set a 3
+        ",
+        expect![[r#"
+            7 < 3
+            7 < 01 01 00 00 00 00 00 00 00 61 00 00 00 00 00 00 00 00 01 00 00 00 00 00 00 00 31
+            7 < 00 01 00 00 00 00 00 00 00 61 01 00 00 00 00 00 00 00 31 01 00 00 00 00 00 00 00 32
+            7 < 02 01 00 00 00 00 00 00 00 61 01 00 00 00 00 00 00 00 32 00 00 00 00 00 00 00 00
+            1 < i64 1
+        "#]],
+    );
+}
+
+#[test]
+fn compare_set_stores_what_was_expected_to_be_absent() {
+    check(
+        "1 compare_set a '' v\n1 get a",
+        expect![[r#"
+        1 < `v`
+        1 < `v`
+    "#]],
+    );
+}
+
+#[test]
+fn compare_set_of_an_absent_key_returns_what_was_expected_and_stores_nothing() {
+    check(
+        "1 compare_set a x v\n1 check a",
+        expect![[r#"
+        1 < `x`
+        1 < 1
+    "#]],
+    );
+}
+
+#[test]
+fn compare_set_returns_what_is_stored_now() {
+    check(
+        "1 set a v\n1 compare_set a v w\n1 compare_set a v x",
+        expect![[r#"
+        1 < `w`
+        1 < `w`
+    "#]],
+    );
+}
+
+#[test]
+fn compare_set_wakes_those_who_wait() {
+    check(
+        "1 wait a\n2 compare_set a '' v",
+        expect![[r#"
+        1 < 0
+        2 < `v`
+    "#]],
+    );
+}
+
+#[test]
+fn what_is_absent_reads_as_nothing() {
+    check(
+        "1 set a v\n1 get b\n1 multi_get b a",
+        expect![[r#"
+        1 < i64 0
+        1 < 00 00 00 00 00 00 00 00 01 00 00 00 00 00 00 00 76
+    "#]],
+    );
+}
+
+#[test]
+fn adding_to_what_is_not_a_number_ends_the_link() {
+    check(
+        "1 set a v\n1 add a 1\n2 get a",
+        expect![[r#"
+        something was added to a value that is not a number
+        1 closed
+        2 < `v`
+    "#]],
+    );
+}
+
+#[test]
+fn a_number_is_read_as_cpp_reads_it() {
+    check(
+        "1 set a +7x\n1 add a 1\n1 set a 9223372036854775808\n1 add a 1",
+        expect![[r#"
+        1 < i64 8
+        something was added to a value that is not a number
+        1 closed
+    "#]],
+    );
+}
+
+#[test]
+fn an_unknown_command_ends_the_link() {
+    let mut runner = Runner::new(Store::default());
+    say(&mut runner, "1 set a v");
+    expect![[r#"
+        there is no command `19`
+        1 closed
+    "#]]
+    .assert_eq(&told(&runner.say(link(1), &[19])));
+    runner.open(link(2), 2);
+    expect![[r#"
+        there is no command `12`
+        2 closed
+    "#]]
+    .assert_eq(&told(&runner.say(link(2), &[12])));
+}
+
+#[test]
+fn a_wrong_magic_ends_the_link() {
+    let mut runner = Runner::new(Store::default());
+    runner.open(link(1), 1);
+    expect![[r#"
+        a key of length `3704026830` was announced, and `8192` is the most
+        1 closed
+    "#]]
+    .assert_eq(&told(
+        &runner.say(link(1), &bytes("00 ce f6 c6 dc 00 00 00 00")),
+    ));
+}
+
+#[test]
+fn a_link_is_validated_once() {
+    check(
+        "1 validate\n1 validate",
+        expect![[r#"
+        a link was validated twice
+        1 closed
+    "#]],
+    );
+}
+
+#[test]
+fn a_queue_gives_back_in_order_and_tells_its_length_before() {
+    check(
+        "1 push q 1\n1 push q 2\n1 length q\n1 count\n1 pop q\n1 pop q\n1 pop q\n1 length q",
+        expect![[r#"
+            1 < i64 2
+            1 < i64 0
+            1 < 02 00 00 00 00 00 00 00 01 00 00 00 00 00 00 00 31
+            1 < 01 00 00 00 00 00 00 00 01 00 00 00 00 00 00 00 32
+            1 < i64 0
+            1 < i64 0
+        "#]],
+    );
+}
+
+#[test]
+fn a_queue_that_is_not_empty_counts_as_present_but_is_not_a_key() {
+    check(
+        "1 push q 1\n1 check q\n1 wait q\n1 delete q\n1 list\n1 pop q\n1 check q",
+        expect![[r#"
+        1 < 0
+        1 < 0
+        1 < i64 0
+        1 < i64 0
+        1 < 01 00 00 00 00 00 00 00 01 00 00 00 00 00 00 00 31
+        1 < 1
+    "#]],
+    );
+}
+
+#[test]
+fn a_push_wakes_one_of_those_who_wait_the_first() {
+    check(
+        "1 wait q\n2 wait q\n3 push q 1\n3 push q 2",
+        expect![[r#"
+        1 < 0
+        2 < 0
+    "#]],
+    );
+    check(
+        "1 wait q\n2 wait q\n3 push q 1",
+        expect![[r#"
+        1 < 0
+    "#]],
+    );
+}
+
+#[test]
+fn a_wait_ends_when_all_its_keys_have_come_also_those_deleted_since() {
+    check(
+        "1 wait a b b\n2 set a 1\n2 delete a\n2 append b 1\n2 set b 2",
+        expect![[r#"
+        2 < i64 1
+        1 < 0
+    "#]],
+    );
+}
+
+#[test]
+fn set_add_append_multi_set_compare_set_and_barrier_wake() {
+    for waker in [
+        "set a 1",
+        "add a 1",
+        "append a 1",
+        "multi_set a 1 b 2",
+        "compare_set a '' 1",
+        "barrier a 1",
+    ] {
+        let told = say(
+            &mut Runner::new(Store::default()),
+            &format!("1 wait a\n2 {waker}"),
+        );
+        assert!(told.contains("1 < 0\n"), "{waker}: {told}");
+    }
+}
+
+#[test]
+fn nothing_to_wait_for_is_answered_at_once() {
+    check(
+        "1 wait\n1 check\n1 cancel",
+        expect![[r#"
+        1 < 0
+        1 < 0
+        1 < 1
+    "#]],
+    );
+}
+
+#[test]
+fn a_cancelled_wait_is_not_answered_later() {
+    check(
+        "1 wait a\n1 cancel\n2 set a 1",
+        expect![[r#"
+        1 < 1
+    "#]],
+    );
+}
+
+#[test]
+fn whoever_says_something_else_no_longer_waits() {
+    check(
+        "7 wait a\n7 add n 1\n1 set a 1\n7 wait b\n7 set b 1",
+        expect![[r#"
+        7 < i64 1
+    "#]],
+    );
+}
+
+#[test]
+fn a_link_that_ended_waits_for_nothing_and_its_keys_stay() {
+    check(
+        "1 set k v\n1 wait a\n1 close\n2 set a 1\n2 get k",
+        expect![[r#"
+        2 < `v`
+    "#]],
+    );
+}
+
+#[test]
+fn whoever_comes_late_to_a_barrier_passes() {
+    check(
+        "1 barrier b 2\n2 barrier b 2\n3 barrier b 2\n3 get b",
+        expect![[r#"
+        1 < 0
+        2 < 0
+        3 < 0
+        3 < `3`
+    "#]],
+    );
+}
+
+#[test]
+fn a_barrier_that_was_given_up_is_counted_but_not_answered() {
+    check(
+        "1 barrier b 2\n1 cancel\n2 barrier b 2",
+        expect![[r#"
+        1 < 1
+        2 < 0
+    "#]],
+    );
+}

@@ -1,0 +1,110 @@
+//! What clients of PyTorch's store say, as torch writes it.
+
+use ydl_rendezvous::{Act, Link};
+
+use super::{hex, link};
+
+/// How a client numbers its commands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Speaks {
+    /// torch 2.2 and later.
+    New,
+    /// torch 2.1.
+    Extended,
+    /// torch 2.0 and earlier.
+    Watching,
+}
+
+fn text(text: &str) -> Vec<u8> {
+    let mut bytes = (text.len() as u64).to_le_bytes().to_vec();
+    bytes.extend(text.as_bytes());
+    bytes
+}
+
+fn list(words: &[&str]) -> Vec<u8> {
+    let mut bytes = (words.len() as u64).to_le_bytes().to_vec();
+    bytes.extend(words.iter().flat_map(|word| text(word)));
+    bytes
+}
+
+/// A command in words: `set key value`. `''` is nothing.
+pub fn command(speaks: Speaks, words: &str) -> Vec<u8> {
+    let words: Vec<&str> = words
+        .split_whitespace()
+        .map(|word| if word == "''" { "" } else { word })
+        .collect();
+    let (verb, words) = words.split_first().expect("a command has a verb");
+    let number = |place: usize| -> i64 { words[place].parse().expect("a number stands here") };
+    let (new, arguments) = match *verb {
+        "validate" => (0, 0x3c85_f7ce_u32.to_le_bytes().to_vec()),
+        "set" => (1, [text(words[0]), text(words[1])].concat()),
+        "compare_set" => (2, [text(words[0]), text(words[1]), text(words[2])].concat()),
+        "get" => (3, text(words[0])),
+        "add" => (
+            4,
+            [text(words[0]), number(1).to_le_bytes().to_vec()].concat(),
+        ),
+        "check" => (5, list(words)),
+        "wait" => (6, list(words)),
+        "count" => (7, Vec::new()),
+        "delete" => (8, text(words[0])),
+        "append" => (9, [text(words[0]), text(words[1])].concat()),
+        "multi_get" => (10, list(words)),
+        "multi_set" => {
+            let pairs = (words.len() as u64 / 2).to_le_bytes().to_vec();
+            (
+                11,
+                [pairs, words.iter().flat_map(|word| text(word)).collect()].concat(),
+            )
+        }
+        "cancel" => (12, Vec::new()),
+        "ping" => (13, (number(0) as u32).to_le_bytes().to_vec()),
+        "push" => (14, [text(words[0]), text(words[1])].concat()),
+        "pop" => (15, text(words[0])),
+        "length" => (16, text(words[0])),
+        "list" => (17, Vec::new()),
+        "barrier" => (
+            18,
+            [text(words[0]), number(1).to_le_bytes().to_vec()].concat(),
+        ),
+        "watch" => (255, text(words[0])),
+        other => panic!("`{other}` is no command"),
+    };
+    let number = match (speaks, *verb) {
+        (Speaks::Watching, "watch") => 7,
+        (Speaks::Watching, "delete") => 8,
+        (Speaks::New, _) => new,
+        (Speaks::Extended | Speaks::Watching, _) => new - 1,
+    };
+    [vec![number], arguments].concat()
+}
+
+/// An answer, as a person would say it.
+pub fn shown(bytes: &[u8]) -> String {
+    match bytes {
+        [byte] => format!("{byte}"),
+        number if number.len() == 8 => {
+            format!(
+                "i64 {}",
+                i64::from_le_bytes(number.try_into().expect("eight"))
+            )
+        }
+        [length, _, _, _, _, _, _, _, rest @ ..] if usize::from(*length) == rest.len() => {
+            format!("`{}`", String::from_utf8_lossy(rest))
+        }
+        other => hex(other),
+    }
+}
+
+/// Acts, a line each: `2 < 0`.
+pub fn told(acts: &[Act]) -> String {
+    let number = |of: &Link| (1..100).find(|number| link(*number) == *of).unwrap_or(0);
+    acts.iter()
+        .map(|act| match act {
+            Act::Send(link, bytes) => format!("{} < {}\n", number(link), shown(bytes)),
+            Act::Close(link) => format!("{} closed\n", number(link)),
+            Act::Say(line) => format!("{line}\n"),
+            Act::Dial(..) => "dialed\n".to_owned(),
+        })
+        .collect()
+}
