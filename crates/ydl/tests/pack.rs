@@ -2,6 +2,8 @@
 
 #[path = "pack/bench.rs"]
 mod bench;
+#[path = "pack/making.rs"]
+mod making;
 #[path = "pack/misuse.rs"]
 mod misuse;
 #[path = "pack/prefix.rs"]
@@ -80,7 +82,7 @@ fn an_interpreter_that_travels_is_the_one_that_runs() {
     let carried = there
         .dir
         .path()
-        .join("environment/interpreter")
+        .join("filecache/interpreter/layer.tar.gz.unpacked")
         .canonicalize();
     assert_eq!(Path::new(&base), carried.expect("a path"));
     let told = there.run(&["python", "-v", "-B", "-c", "import json"]);

@@ -12,9 +12,12 @@ use std::{
     fs::{self, File},
     io::Read,
     path::{Path, PathBuf},
+    thread,
 };
+use unpack::unpacked;
 
 mod composition;
+mod unpack;
 
 /// Longer than any description.
 const MANIFEST_BYTES_MAX: u64 = 16 << 20;
@@ -70,15 +73,33 @@ impl Activation {
     }
 }
 
+/// Unpacks what lies below `layers`, all at once, before anybody waits for it. What does not work is told by [`compose`].
+pub fn unpack(layers: &Path, prefix: &Path) {
+    let own = own_layers(prefix);
+    let all: Vec<PathBuf> = [INTERPRETER, PACKAGES, LOCAL]
+        .map(|name| layers.join(name))
+        .into_iter()
+        .filter(|layer| layer.exists())
+        .collect();
+    thread::scope(|scope| {
+        for layer in &all {
+            scope.spawn(|| unpacked(layer, &own));
+        }
+    });
+}
+
+/// Where a container unpacks what it cannot share.
+fn own_layers(prefix: &Path) -> PathBuf {
+    prefix.with_file_name("layers")
+}
+
 /// Puts together at `prefix` what lies below `layers`; what was put together before is taken as it is.
 pub fn compose(layers: &Path, prefix: &Path) -> Result<Activation, String> {
-    let manifest = manifest(&layers.join(LOCAL).join(MANIFEST))?;
+    let own = own_layers(prefix);
+    let layer = |name: &str| unpacked(&layers.join(name), &own);
+    let local = layer(LOCAL)?;
+    let manifest = manifest(&local.join(MANIFEST))?;
     fits(&manifest, env::consts::ARCH, glibc())?;
-    let layer = |name: &str| {
-        let dir = layers.join(name);
-        let real = dir.canonicalize();
-        real.map_err(|e| format!("the environment has no layer `{}`: {e}", dir.display()))
-    };
     let packages = layer(PACKAGES)?;
     let Some(python) = &manifest.python else {
         return Ok(Activation::of(packages));
@@ -92,7 +113,7 @@ pub fn compose(layers: &Path, prefix: &Path) -> Result<Activation, String> {
         None => look_for(python, env::var_os("PATH").unwrap_or_default())?,
     };
     let whole = installation.clone().filter(|_| python.whole);
-    let sources: Vec<PathBuf> = whole.into_iter().chain([packages, layer(LOCAL)?]).collect();
+    let sources: Vec<PathBuf> = whole.into_iter().chain([packages, local]).collect();
     Composition::new(&manifest, python, prefix, &sources)
         .build(&executable)
         .map_err(|e| format!("cannot put the environment together: {e}"))?;

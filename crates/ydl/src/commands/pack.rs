@@ -122,15 +122,9 @@ fn page(packed: &Packed) -> String {
     if let (Some((major, minor)), Some(file)) = (manifest.glibc, &manifest.glibc_file) {
         lines.push(format!("glibc {major}.{minor} or newer, because of {file}"));
     }
-    let mut largest: Vec<_> = packed
-        .layers
+    let largest: Vec<_> = packed
+        .largest(LARGEST)
         .iter()
-        .flat_map(|layer| &layer.known.largest)
-        .collect();
-    largest.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
-    let largest: Vec<_> = largest
-        .iter()
-        .take(LARGEST)
         .map(|(name, bytes)| format!("{name} {}", counted_bytes(*bytes)))
         .collect();
     lines.push(format!("largest: {}", largest.join(", ")));

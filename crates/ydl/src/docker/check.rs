@@ -80,6 +80,8 @@ async fn try_out(engine: &Engine, image: &str) -> Result<(), Report> {
         "none",
         "--log-driver",
         "none",
+        "--label",
+        "ydl.trial",
         "--mount",
         &bind,
         "--entrypoint",

@@ -59,7 +59,9 @@ impl Container {
                 .args(["--user", &format!("{}:{}", uid.as_raw(), gid.as_raw())]),
             Users::Own => command.args(["--user", "0:0"]),
         };
-        command.args(["--memory", &format!("{}m", self.memory_mib)]);
+        let memory = format!("{}m", self.memory_mib);
+        // As much again of swap would be given beside it.
+        command.args(["--memory", &memory, "--memory-swap", &memory]);
         if self.image.privileged {
             command.arg("--privileged");
         }
@@ -183,7 +185,7 @@ mod tests {
         let (job, at) = (job.display(), at.display());
         let expected = format!(
             "run --rm --sig-proxy=false --log-driver none --name ydl-digits-abc234-container_000001-2 --label \
-             ydl.job=digits-abc234 --network host --user 0:0 --memory 512m --privileged --gpus all --mount \
+             ydl.job=digits-abc234 --network host --user 0:0 --memory 512m --memory-swap 512m --privileged --gpus all --mount \
              type=bind,\"src={job}\",\"dst={job}\" --mount type=bind,src=/opt/ydl,dst=/run/ydl,readonly --mount \
              type=bind,src={at}/large,dst={at}/large,readonly --mount type=bind,src=/data,dst=/mnt/data,readonly \
              --workdir {job}/containers/container_000001 --entrypoint /run/ydl python:3.11 keep keeper.sock"

@@ -60,8 +60,9 @@ pub(super) fn write(plan: &Plan, out: &mut dyn Write) -> io::Result<Written> {
         let cut = cutting
             .join()
             .unwrap_or_else(|_| Err(io::Error::other("an archive could not be made")));
-        // A file that could not be read is the reason for everything after it.
+        // A file that could not be read is the reason for everything after it; that nobody takes what was read is none.
         match (cut, collected) {
+            (Err(cut), Err(error)) if cut.kind() == io::ErrorKind::BrokenPipe => Err(error),
             (Err(error), Err(_)) | (Err(error), Ok(_)) | (Ok(()), Err(error)) => Err(error),
             (Ok(()), Ok(written)) => Ok(written),
         }
@@ -127,7 +128,7 @@ impl Cutter {
         }
         let bytes = std::mem::replace(&mut self.bytes, Vec::with_capacity(PIECE_BYTES));
         let (to, turn) = sync_channel(1);
-        let gone = || io::Error::other("an archive could not be written");
+        let gone = || io::Error::from(io::ErrorKind::BrokenPipe);
         self.turns.send(turn).map_err(|_| gone())?;
         self.pieces.send(Piece { bytes, to }).map_err(|_| gone())
     }
@@ -193,7 +194,8 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         fs::write(dir.path().join("large"), vec![7; 64 << 20]).expect("a file");
         let plan = Plan::of(dir.path()).expect("a plan");
-        write(&plan, &mut Full).expect_err("no place");
+        let error = write(&plan, &mut Full).expect_err("no place");
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull, "{error}");
         fs::write(dir.path().join("large"), "changed").expect("a file");
         let error = write(&plan, &mut io::sink()).expect_err("refused");
         assert!(

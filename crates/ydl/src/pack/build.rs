@@ -5,9 +5,9 @@
 
 use super::{
     cache::{self, root},
-    local::is_aside,
+    lists::said,
     pex,
-    plan::{Outside, Plan, ends, hex, unread},
+    plan::{hex, unread},
     same::Stamp,
 };
 use crate::{os::reason, report::Report};
@@ -16,7 +16,7 @@ use std::{
     fs::{self, File},
     io::{self, Read, Seek, SeekFrom},
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Command,
     time::{Duration, Instant, SystemTime},
 };
 use ydl_core::spec::{Environment, Packed};
@@ -30,8 +30,6 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// How many of a tool's last lines are told, and of how many bytes.
 const TOLD_LINES: usize = 5;
 const TOLD_BYTES: u64 = 4096;
-/// Lists that name lists that name lists: no deeper.
-const LISTS_MAX: usize = 50;
 /// Variables that would make a tool install somewhere else.
 const MISLEADING: [&str; 7] = [
     "PYTHONPATH",
@@ -85,6 +83,11 @@ fn requirements(path: &Path, tell: &dyn Fn(String)) -> Result<PathBuf, Report> {
     for tool in [&uv, &python].into_iter().flatten() {
         about.extend(tool.to_string_lossy().as_bytes());
     }
+    // Another Python in the same place makes another environment, and the old one may not work any more.
+    if let Some(behind) = python.as_ref().and_then(|it| it.canonicalize().ok()) {
+        about.extend(behind.to_string_lossy().as_bytes());
+        about.extend(fs::metadata(&behind).map_or([0; 56], |it| Stamp::of(&it).known_by()));
+    }
     about.extend(
         std::env::var("PYENV_VERSION")
             .unwrap_or_default()
@@ -100,7 +103,7 @@ fn requirements(path: &Path, tell: &dyn Fn(String)) -> Result<PathBuf, Report> {
         .to_string_lossy()
         .into_owned();
     let site = Site::of(&name, &about)?;
-    site.make(|build| {
+    site.make(tell, |build| {
         let tool = match (&uv, &python) {
             (Some(_), _) => "uv",
             (None, Some(_)) => "pip",
@@ -176,64 +179,6 @@ fn with_pip(
     build.run("pip install", pip.current_dir(dir))
 }
 
-/// What a list of packages says, with the lists it names, and how what it names on this machine looks from outside.
-fn said(path: &Path) -> Result<Vec<u8>, Report> {
-    let mut said = Vec::new();
-    let mut lists = vec![path.to_path_buf()];
-    let mut at = 0;
-    while let Some(list) = lists.get(at).cloned() {
-        at += 1;
-        let text = fs::read(&list).map_err(|error| unread(&list, &error))?;
-        for line in String::from_utf8_lossy(&text).lines() {
-            let mut words = line.split([' ', '=']).filter(|word| !word.is_empty());
-            let names = matches!(
-                words.next(),
-                Some("-r" | "-c" | "--requirement" | "--constraint")
-            );
-            if let Some(name) = words.next().filter(|_| names) {
-                let other = list.parent().unwrap_or(Path::new("/")).join(name);
-                if other.is_file() && !lists.contains(&other) && lists.len() < LISTS_MAX {
-                    lists.push(other);
-                }
-            } else if let Some(path) = named(line) {
-                let dir = list.parent().unwrap_or(Path::new("/"));
-                said.extend(looks(&dir.join(path)));
-            }
-        }
-        said.extend(text);
-    }
-    Ok(said)
-}
-
-/// What a line of a list names on this machine and has copied: what is installed so that it can be edited is not.
-fn named(line: &str) -> Option<&str> {
-    let word = line.split([' ', ';', '#']).next()?.trim();
-    let word = word.split('[').next()?;
-    let path = word.strip_prefix("file://").unwrap_or(word);
-    let is_path = path == "." || ["./", "../", "/"].iter().any(|it| path.starts_with(it));
-    is_path.then_some(path)
-}
-
-/// How a project or a wheel looks from outside; what building leaves in it does not count. What cannot be read is found out
-/// about by whoever installs it.
-fn looks(path: &Path) -> Vec<u8> {
-    if let Ok(about) = fs::metadata(path)
-        && about.is_file()
-    {
-        return Stamp::of(&about).known_by().to_vec();
-    }
-    let left = |_: &Path, path: &Path| {
-        let name = path.file_name().unwrap_or_default();
-        let built = ["build", "dist", "__pycache__"]
-            .iter()
-            .any(|it| name == *it);
-        built || ends(path, ".egg-info") || is_aside(path)
-    };
-    let mut plan = Plan::default();
-    let looked = plan.add_tree(path, Path::new(""), Outside::Leave, &left);
-    looked.map_or_else(|_| Vec::new(), |()| plan.key("").into_bytes())
-}
-
 /// A program by its name, where `PATH` leads.
 pub(super) fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
@@ -251,6 +196,8 @@ pub(super) struct Build {
     pub dir: PathBuf,
     log: PathBuf,
     until: Instant,
+    /// Held by whatever tool runs, too: one that outlives this process still writes there.
+    lock: File,
 }
 
 impl Site {
@@ -264,15 +211,24 @@ impl Site {
         Ok(Site { dir })
     }
 
-    /// The environment, made by `how` if it is not there.
-    pub fn make(&self, how: impl FnOnce(&Build) -> Result<(), Report>) -> Result<PathBuf, Report> {
+    /// The environment, made by `how` if it is not there. `tell` hears what takes long.
+    pub fn make(
+        &self,
+        tell: &dyn Fn(String),
+        how: impl FnOnce(&Build) -> Result<(), Report>,
+    ) -> Result<PathBuf, Report> {
         let ready = self.dir.join(READY);
         // The link to the interpreter leads nowhere after that was removed.
         let usable = || ready.is_file() && self.dir.join("bin/python").exists();
         if !usable() {
-            let _lock = cache::lock(&self.dir.with_extension("lock"))?;
+            let lock = cache::lock(&self.dir.with_extension("lock"), &|| {
+                tell(format!(
+                    "waiting for another process that makes `{}`",
+                    self.dir.display()
+                ));
+            })?;
             if !usable() {
-                self.make_anew(how)?;
+                self.make_anew(lock, how)?;
             }
         }
         // That it is in use is remembered as its time. Where that cannot be done it only goes sooner.
@@ -280,7 +236,11 @@ impl Site {
         Ok(self.dir.clone())
     }
 
-    fn make_anew(&self, how: impl FnOnce(&Build) -> Result<(), Report>) -> Result<(), Report> {
+    fn make_anew(
+        &self,
+        lock: File,
+        how: impl FnOnce(&Build) -> Result<(), Report>,
+    ) -> Result<(), Report> {
         self.clean();
         let failed = |error: io::Error| cache::failed(&self.dir, &error);
         match fs::remove_dir_all(&self.dir) {
@@ -291,6 +251,7 @@ impl Site {
             dir: self.dir.clone(),
             log: self.dir.with_extension("log"),
             until: Instant::now() + cache::MAKING_MAX,
+            lock,
         };
         let made = File::create(&build.log)
             .map_err(failed)
@@ -336,7 +297,9 @@ impl Build {
         let (out, err) = (open(), open());
         let out = out.map_err(|error| failed(&error))?;
         let err = err.map_err(|error| failed(&error))?;
-        let child = command.stdin(Stdio::null()).stdout(out).stderr(err).spawn();
+        // It reads nothing there, as nobody writes into a lock, and has it as long as it runs.
+        let lock = self.lock.try_clone().map_err(|error| failed(&error))?;
+        let child = command.stdin(lock).stdout(out).stderr(err).spawn();
         let mut child = child.map_err(|error| failed(&error))?;
         loop {
             match child.try_wait().map_err(|error| failed(&error))? {
@@ -374,53 +337,5 @@ impl Build {
             .collect();
         let from = lines.len().saturating_sub(TOLD_LINES);
         lines.get(from..).unwrap_or_default().join("\n")
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_list_counts_with_the_lists_it_names() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let write = |name: &str, text: &str| {
-            fs::write(dir.path().join(name), text).expect("a file");
-        };
-        write(
-            "requirements.txt",
-            "-r more.txt\n--constraint=pins.txt\nnumpy\n-r nowhere.txt\n",
-        );
-        write("more.txt", "-r requirements.txt\nidna\n");
-        write("pins.txt", "numpy==1\n");
-        let said = said(&dir.path().join("requirements.txt")).expect("lists");
-        let said = String::from_utf8(said).expect("text");
-        assert!(said.ends_with("idna\nnumpy==1\n"), "{said}");
-    }
-
-    #[test]
-    fn what_a_list_names_on_this_machine_counts_as_it_is() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let write = |name: &str, text: &str| {
-            let path = dir.path().join(name);
-            fs::create_dir_all(path.parent().expect("a directory")).expect("a directory");
-            fs::write(path, text).expect("a file");
-        };
-        write(
-            "requirements.txt",
-            "./mine[fast] ; python_version > '3'\nnumpy\n",
-        );
-        write("mine/mine.py", "word = 1\n");
-        let said = || said(&dir.path().join("requirements.txt")).expect("a list");
-        let before = said();
-        write("mine/build/lib/mine.py", "built");
-        write("mine/mine.egg-info/PKG-INFO", "built");
-        assert_eq!(said(), before);
-        write("mine/mine.py", "word = 22\n");
-        assert_ne!(said(), before);
-        assert_eq!(named("-e ./mine"), None);
-        assert_eq!(named("file:///x/a.whl"), Some("/x/a.whl"));
-        assert_eq!(named("numpy==1"), None);
-        assert_eq!(named("."), Some("."));
     }
 }

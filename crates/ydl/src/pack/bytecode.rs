@@ -165,13 +165,17 @@ fn missing(plan: &Plan, tag: &str) -> Vec<Missing> {
 impl Compiler<'_> {
     /// Compiles what is missing, on all cores, and adds it to the plan.
     pub fn compile(&self, plan: &mut Plan, missing: &[Missing]) -> io::Result<()> {
-        let (known, missing): (Vec<_>, Vec<_>) = missing
-            .iter()
-            .map(|one| (one, self.kept_at(one)))
-            .partition(|(_, kept)| kept.as_ref().is_some_and(|kept| kept.is_file()));
-        for (one, kept) in known {
-            add(plan, one, kept.unwrap_or_default());
+        let mut left = Vec::new();
+        for (at, one) in missing.iter().enumerate() {
+            let kept = self.kept_at(one);
+            // Under a name of its own: whoever cleans up or compiles the same meanwhile does not touch it.
+            let own = self.aside.join(format!("{at}.kept"));
+            match &kept {
+                Some(kept) if fs::hard_link(kept, &own).is_ok() => add(plan, one, own),
+                _ => left.push((one, kept)),
+            }
         }
+        let missing = left;
         let target = |at: usize| self.aside.join(format!("{at}.pyc"));
         let workers = cores().min(missing.len().div_ceil(8));
         let mut children = Vec::new();
@@ -205,12 +209,12 @@ impl Compiler<'_> {
         }
         for (at, (one, kept)) in missing.iter().enumerate() {
             let made = target(at);
-            let at = match kept {
-                // Renamed, so that what is there is whole. What cannot be kept is used as it is.
-                Some(kept) if fs::rename(&made, kept).is_ok() => kept.clone(),
-                _ => made,
-            };
-            add(plan, one, at);
+            if let Some(kept) = kept {
+                // What is there is whole, and stays what it is: somebody may be packing it. What cannot be kept is
+                // compiled again the next time.
+                let _ = fs::hard_link(&made, kept);
+            }
+            add(plan, one, made);
         }
         Ok(())
     }
@@ -246,6 +250,45 @@ mod tests {
         );
         assert_eq!(of("__pycache__/x.y.cpython-311.pyc"), Some("x.y.py".into()));
         assert_eq!(of("a/__pycache__/b.cpython-39.pyc"), None);
+    }
+
+    #[test]
+    fn who_compiles_the_same_at_the_same_time_does_not_disturb_the_other() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (tree, kept) = (dir.path().join("tree"), dir.path().join("kept"));
+        fs::create_dir(&tree).expect("a directory");
+        fs::write(tree.join("mine.py"), "word = 1\n").expect("a source");
+        let python = super::super::build::find_program("python3").expect("a Python");
+        let was = Stamp::of(&fs::metadata(&python).expect("a file"));
+        let compiled = |name: &str| {
+            let aside = dir.path().join(name);
+            fs::create_dir(&aside).expect("a directory");
+            let mut plan = Plan::of(&tree).expect("a plan");
+            let missing = sort_out(&mut plan, "cpython-311");
+            let compiler = Compiler {
+                python: &python,
+                python_was: was,
+                aside: &aside,
+                kept: Some(&kept),
+            };
+            compiler.compile(&mut plan, &missing).expect("byte code");
+            plan
+        };
+        let written = |plan: &Plan| {
+            let mut bytes = Vec::new();
+            plan.write(&mut bytes).expect("nothing has changed");
+            bytes
+        };
+        let one = compiled("one");
+        // Another had begun before that was kept, and keeps its own now.
+        fs::remove_dir_all(&kept).expect("what is kept");
+        let two = compiled("two");
+        let three = compiled("three");
+        fs::remove_dir_all(&kept).expect("what is kept");
+        let first = written(&one);
+        assert_eq!(written(&two), first);
+        assert_eq!(written(&three), first, "what was kept is the same");
+        assert!(first.windows(13).any(|part| part == b"__pycache__/m"));
     }
 
     #[test]

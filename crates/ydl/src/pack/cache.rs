@@ -91,7 +91,7 @@ impl Cache {
 
     /// Waits until nobody else packs that.
     pub(super) fn lock(&self, key: &str) -> Result<File, Report> {
-        lock(&self.dir.join(format!("{key}.lock")))
+        lock(&self.dir.join(format!("{key}.lock")), &|| {})
     }
 
     /// The file that says that an archive of somebody else's was looked through, as it is now.
@@ -207,19 +207,34 @@ impl Drop for Aside {
     }
 }
 
-/// Waits until nobody else has that lock; it is given back with the value.
-pub(super) fn lock(path: &Path) -> Result<File, Report> {
+/// Waits until nobody else has that lock; it is given back with the value. `waiting` hears that somebody has it.
+pub(super) fn lock(path: &Path, waiting: &dyn Fn()) -> Result<File, Report> {
     let failed = |error: io::Error| failed(path, &error);
     if let Some(dir) = path.parent() {
         fs::create_dir_all(dir).map_err(failed)?;
     }
-    let file = File::create(path).map_err(failed)?;
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path)
+        .map_err(failed)?;
     let until = Instant::now() + MAKING_MAX;
+    let mut told = false;
     loop {
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Ok(file),
             Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < until => {
+                if !told {
+                    waiting();
+                    told = true;
+                }
                 std::thread::sleep(PAUSE);
+            }
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                let what = format!("another process has had `{}` for an hour", path.display());
+                return Err(Report::trouble(what).hint("look what it does, and end it"));
             }
             Err(error) => return Err(failed(error.into())),
         }

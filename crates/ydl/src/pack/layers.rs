@@ -42,6 +42,22 @@ pub struct Packed {
     pub notes: Vec<String>,
 }
 
+impl Packed {
+    /// The largest packages in it, so many of them.
+    pub fn largest(&self, most: usize) -> Vec<&(String, u64)> {
+        largest(&self.layers, most)
+    }
+}
+
+/// The largest packages in some layers.
+pub(super) fn largest(layers: &[Layer], most: usize) -> Vec<&(String, u64)> {
+    let all = layers.iter().flat_map(|layer| &layer.known.largest);
+    let mut all: Vec<_> = all.collect();
+    all.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+    all.truncate(most);
+    all
+}
+
 /// One archive of a packed environment.
 #[derive(Clone, Debug, Serialize)]
 pub struct Layer {
@@ -199,6 +215,14 @@ fn left_out(python: &Found, below: &Path, path: &Path) -> bool {
     }
 }
 
+/// Whether there was no place for what was written.
+fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
+    )
+}
+
 /// The names of a place, the longest first: one may be in another. A link that leads to an environment is no name for it, nor
 /// is a single directory below `/`.
 fn places(root: &Path) -> Vec<String> {
@@ -277,6 +301,9 @@ impl Packing<'_> {
         let file = File::create(&archive).map_err(failed)?;
         let mut out = BufWriter::new(file);
         let written = archive::write(&plan, &mut out).map_err(|error| {
+            if is_full(&error) {
+                return failed(error);
+            }
             let what = format!("cannot pack `{}`: {}", self.root.display(), reason(&error));
             let hint = match error.kind() {
                 io::ErrorKind::PermissionDenied => READABLE,

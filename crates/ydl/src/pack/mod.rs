@@ -13,7 +13,7 @@
 //! * `cache`: what was packed before.
 //! * `layers`: from an environment to its layers.
 //! * `ready`: archives that somebody else has packed, looked through.
-//! * `build` and `pex`: environments that are made first, from a list of packages or a pex.
+//! * `build`, `lists` and `pex`: environments that are made first, from a list of packages or a pex.
 
 mod archive;
 mod build;
@@ -21,6 +21,7 @@ mod bytecode;
 mod cache;
 mod elf;
 mod layers;
+mod lists;
 mod local;
 mod pex;
 mod plan;

@@ -42,7 +42,10 @@ def place(name):
             return None
     if not all(part not in ('', '.', '..') and '\\0' not in part for part in parts):
         sys.exit('`%s` in the pex leads out of it' % name)
-    return os.path.join(base, *parts)
+    path = os.path.join(base, *parts)
+    if os.path.islink(path) or path == os.path.join(prefix, 'pyvenv.cfg'):
+        sys.exit('`%s` in the pex would replace the interpreter' % name)
+    return path
 def write(path, data, mode):
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, 'wb') as file:
@@ -104,7 +107,7 @@ pub(super) fn make(path: &Path, tell: &dyn Fn(String)) -> Result<PathBuf, Report
         .to_string_lossy()
         .into_owned();
     let site = Site::of(&name, &key)?;
-    site.make(|build| {
+    site.make(tell, |build| {
         tell(format!("making an environment from `{}`", path.display()));
         let python = interpreter(&path)?;
         let mut venv = Command::new(&python);
@@ -170,4 +173,49 @@ fn works(python: &Path) -> bool {
         .stdout(Stdio::null())
         .stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pex_does_not_write_through_links_of_its_environment() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (prefix, outside) = (dir.path().join("env"), dir.path().join("outside"));
+        fs::create_dir_all(prefix.join("bin")).expect("a directory");
+        fs::create_dir_all(prefix.join("lib/site-packages")).expect("a directory");
+        fs::write(&outside, "the interpreter").expect("a file");
+        std::os::unix::fs::symlink(&outside, prefix.join("bin/python")).expect("a link");
+        let python = find_program("python3").expect("a Python");
+        // Its own environment is not touched, whatever comes of this.
+        let pretend = "import sys\nprefix = sys.argv.pop()\nsys.prefix = prefix\n\
+                       sys.path.insert(0, prefix + '/lib/site-packages')\n";
+        let unpack = |name: &str| {
+            let pex = dir.path().join("a.pex");
+            let zip = "import sys, zipfile\nwith zipfile.ZipFile(sys.argv[1], 'w') as pex:\n    \
+                       pex.writestr(sys.argv[2], 'evil')\n";
+            let run = |code: &str, word: &Path| {
+                let mut command = Command::new(&python);
+                command.args(["-I", "-c", code]).arg(&pex).arg(word);
+                command.output().expect("a Python")
+            };
+            assert!(run(zip, Path::new(name)).status.success());
+            run(&format!("{pretend}{UNPACK}"), &prefix)
+        };
+        for name in [
+            ".deps/a.whl/.prefix/bin/python",
+            ".deps/a.whl/.prefix/pyvenv.cfg",
+        ] {
+            let said = unpack(name);
+            assert!(!said.status.success(), "{said:?}");
+            let told = String::from_utf8_lossy(&said.stderr).into_owned();
+            assert!(told.contains("would replace the interpreter"), "{told}");
+        }
+        let kept = fs::read_to_string(&outside).expect("a file");
+        assert_eq!(kept, "the interpreter");
+        let said = unpack(".deps/a.whl/a.py");
+        assert!(said.status.success(), "{said:?}");
+        assert!(prefix.join("lib/site-packages/a.py").is_file());
+    }
 }

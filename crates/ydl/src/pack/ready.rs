@@ -13,11 +13,13 @@ use flate2::read::MultiGzDecoder;
 use std::{
     collections::BTreeSet,
     fs,
-    io::{self, BufReader, Read, Seek, SeekFrom},
+    io::{self, BufReader},
     os::unix::ffi::OsStrExt,
     path::{Component, Path, PathBuf},
 };
-use tar::EntryType;
+
+mod tape;
+mod zip;
 
 /// More than this fills the disk of most nodes.
 const BYTES_MAX: u64 = 200_000_000_000;
@@ -26,12 +28,6 @@ const RATIO_MAX: u64 = 500;
 const RATIO_FROM_BYTES: u64 = 1_000_000_000;
 /// More than this takes a node longer to unpack than a job should wait.
 const ENTRIES_MAX: usize = 2_000_000;
-/// Longer than any name, and than what is said of any.
-const NAME_BYTES_MAX: u64 = 1 << 20;
-/// The longest table of a zip that is read.
-const TABLE_BYTES_MAX: u64 = 512 << 20;
-/// Where the table of a zip is told: at the end, before a comment of at most 64 KiB.
-const ENDING_BYTES_MAX: u64 = 22 + 65_535;
 
 /// What an archive should hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,93 +95,9 @@ pub fn check(path: &Path, holds: Holds, cache: &Cache) -> Result<(), Report> {
 }
 
 impl Seen {
-    fn tar(&mut self, from: impl Read) -> io::Result<()> {
-        let cut = |error: io::Error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => wrong("it is cut off"),
-            _ => error,
-        };
-        let mut archive = tar::Archive::new(from);
-        let mut longer = Longer::default();
-        // As they are: whoever puts long names together reads them whole, however long they are.
-        for entry in archive.entries()?.raw(true) {
-            let mut entry = entry.map_err(cut)?;
-            let kind = entry.header().entry_type();
-            if longer.take(kind, &mut entry).map_err(cut)? {
-                continue;
-            }
-            if longer.unknown {
-                self.has_bin = true;
-                return Ok(());
-            }
-            let Longer { name, to, .. } = std::mem::take(&mut longer);
-            let name = name.unwrap_or_else(|| path(&entry.path_bytes()));
-            let to = to.or_else(|| Some(path(&entry.link_name_bytes()?)));
-            match kind {
-                EntryType::Symlink => self.see(&name, 0, true)?,
-                EntryType::Link => {
-                    inside(&to.unwrap_or_default()).ok_or_else(|| leads_out(&name))?;
-                    self.see(&name, 0, false)?;
-                }
-                EntryType::Char | EntryType::Block | EntryType::Fifo => {
-                    let what = format!("`{}` in it is a device", name.display());
-                    return Err(wrong(what));
-                }
-                EntryType::XGlobalHeader => {}
-                _ => self.see(&name, entry.header().entry_size()?, false)?,
-            }
-        }
-        Ok(())
-    }
-
-    /// Names and lengths as the table at the end of a zip tells them.
-    fn zip(&mut self, mut file: fs::File) -> io::Result<()> {
-        let broken = || wrong("it is no zip, or cut off");
-        let length = file.metadata()?.len();
-        let from = length.saturating_sub(ENDING_BYTES_MAX);
-        file.seek(SeekFrom::Start(from))?;
-        let mut ending = Vec::new();
-        file.by_ref()
-            .take(ENDING_BYTES_MAX)
-            .read_to_end(&mut ending)?;
-        let mut starts = (0..ending.len().saturating_sub(21)).rev();
-        let at = starts.find(|at| ending[*at..].starts_with(b"PK\x05\x06"));
-        let at = at.ok_or_else(broken)?;
-        let (bytes, table) = (word(&ending, at + 12), word(&ending, at + 16));
-        if table == u64::from(u32::MAX) || bytes > TABLE_BYTES_MAX {
-            // Of more than 4 GiB, which a tar says better; a node unpacks it or says why not.
-            self.has_bin = true;
-            return Ok(());
-        }
-        file.seek(SeekFrom::Start(table))?;
-        let mut all = Vec::new();
-        file.take(bytes).read_to_end(&mut all)?;
-        let mut rest = all.as_slice();
-        while rest.starts_with(b"PK\x01\x02") {
-            let length = short(rest, 28);
-            let name = rest.get(46..46 + length).ok_or_else(broken)?;
-            let name = PathBuf::from(String::from_utf8_lossy(name).into_owned());
-            // The upper half of the outer attributes is the mode where a Unix wrote it.
-            let link = word(rest, 38) >> 16 & 0o170_000 == 0o120_000;
-            self.see(&name, word(rest, 24), link)?;
-            let next = 46 + length + short(rest, 30) + short(rest, 32);
-            rest = rest.get(next..).ok_or_else(broken)?;
-        }
-        match self.entries {
-            0 => Err(broken()),
-            _ => Ok(()),
-        }
-    }
-
     fn see(&mut self, name: &Path, bytes: u64, link: bool) -> io::Result<()> {
         let inside = inside(name).ok_or_else(|| leads_out(name))?;
-        let through = inside
-            .ancestors()
-            .skip(1)
-            .any(|dir| self.links.contains(dir));
-        if through {
-            let what = format!("`{}` in it lies behind a link", name.display());
-            return Err(wrong(what));
-        }
+        self.before_links(&inside, name)?;
         let parts: Vec<_> = inside.iter().take(3).collect();
         self.has_bin |= parts.first().is_some_and(|first| *first == "bin")
             || parts.get(1).is_some_and(|second| *second == "bin");
@@ -210,48 +122,17 @@ impl Seen {
     }
 }
 
-/// What entries of their own say of the one that follows them.
-#[derive(Default)]
-struct Longer {
-    name: Option<PathBuf>,
-    to: Option<PathBuf>,
-    /// Files of more than 8 GiB have their length there; what follows cannot be looked through.
-    unknown: bool,
-}
-
-impl Longer {
-    /// Whether that is such an entry.
-    fn take(&mut self, kind: EntryType, entry: &mut impl Read) -> io::Result<bool> {
-        if !matches!(
-            kind,
-            EntryType::GNULongName | EntryType::GNULongLink | EntryType::XHeader
-        ) {
-            return Ok(false);
-        }
-        let mut said = Vec::new();
-        entry.take(NAME_BYTES_MAX + 1).read_to_end(&mut said)?;
-        if said.len() as u64 > NAME_BYTES_MAX {
-            return Err(wrong(format!(
-                "a name in it is longer than {NAME_BYTES_MAX} bytes"
-            )));
-        }
-        match kind {
-            EntryType::GNULongName => self.name = Some(path(&said)),
-            EntryType::GNULongLink => self.to = Some(path(&said)),
-            _ => {
-                for line in said.split(|byte| *byte == b'\n') {
-                    let words = line.splitn(2, |byte| *byte == b' ').nth(1);
-                    let words = words.unwrap_or_default();
-                    if let Some(name) = words.strip_prefix(b"path=") {
-                        self.name = Some(path(name));
-                    } else if let Some(to) = words.strip_prefix(b"linkpath=") {
-                        self.to = Some(path(to));
-                    }
-                    self.unknown |= words.starts_with(b"size=");
-                }
+impl Seen {
+    /// Whether nothing on the way to that place is a link.
+    fn before_links(&self, inside: &Path, name: &Path) -> io::Result<()> {
+        let mut above = inside.ancestors().skip(1);
+        match above.any(|dir| self.links.contains(dir)) {
+            true => {
+                let what = format!("`{}` in it lies behind a link", name.display());
+                Err(wrong(what))
             }
+            false => Ok(()),
         }
-        Ok(true)
     }
 }
 
@@ -280,16 +161,6 @@ fn leads_out(name: &Path) -> io::Error {
 
 fn wrong(what: impl Into<String>) -> io::Error {
     io::Error::other(what.into())
-}
-
-fn short(bytes: &[u8], at: usize) -> usize {
-    let part = bytes.get(at..at + 2).unwrap_or(&[0, 0]);
-    usize::from(u16::from_le_bytes([part[0], part[1]]))
-}
-
-fn word(bytes: &[u8], at: usize) -> u64 {
-    let part = bytes.get(at..at + 4).unwrap_or(&[0; 4]);
-    u64::from(u32::from_le_bytes([part[0], part[1], part[2], part[3]]))
 }
 
 #[cfg(test)]

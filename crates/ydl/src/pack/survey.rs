@@ -3,7 +3,7 @@
 use super::{
     cache::Known,
     elf::{self, Elf},
-    layers::Layer,
+    layers::{Layer, largest},
     plan::{Plan, What, ends},
     python::Found,
 };
@@ -22,14 +22,8 @@ pub(super) fn too_large(layers: &[Layer], limit: u64) -> Option<String> {
     if bytes < limit {
         return None;
     }
-    let mut largest: Vec<_> = layers
+    let largest: Vec<_> = largest(layers, LARGEST)
         .iter()
-        .flat_map(|layer| &layer.known.largest)
-        .collect();
-    largest.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
-    let largest: Vec<_> = largest
-        .iter()
-        .take(LARGEST)
         .map(|(name, bytes)| format!("`{name}` {} MB", bytes / 1_000_000))
         .collect();
     Some(format!(

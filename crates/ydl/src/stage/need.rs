@@ -68,7 +68,8 @@ pub(super) fn needs(
                 needs.push(Need {
                     purpose: Purpose::Environment(format!("{ENVIRONMENT}/{}", layer.name)),
                     ending: "tar.gz",
-                    unpack: true,
+                    // By the agents, sooner than a node would: see `agent::environment`.
+                    unpack: false,
                     source: Arc::new(Source::packed(layer)?),
                 });
             }

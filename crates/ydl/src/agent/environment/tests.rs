@@ -210,6 +210,8 @@ fn the_c_library_of_this_machine_is_known() {
 fn half_an_environment_is_refused() {
     let dir = tempfile::tempdir().expect("a directory");
     let compose = || compose(dir.path(), &dir.path().join("venv"));
+    assert!(compose().expect_err("none").contains("has no layer `"));
+    fs::create_dir(dir.path().join("local")).expect("a directory");
     assert!(compose().expect_err("nothing").starts_with("cannot read `"));
     put(dir.path(), "local/environment.json", "{");
     assert!(

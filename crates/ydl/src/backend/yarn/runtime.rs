@@ -53,7 +53,13 @@ fn variables(image: &Image) -> BTreeMap<String, String> {
                 set(env::DOCKER_NETWORK, network);
             }
             if let Some(login) = &image.login {
-                set(env::DOCKER_CLIENT_CONFIG, login);
+                // A path alone means one in HDFS to a node.
+                let here = if login.starts_with('/') {
+                    "file://"
+                } else {
+                    ""
+                };
+                set(env::DOCKER_CLIENT_CONFIG, &format!("{here}{login}"));
             }
             // Nodes know no value of these but this one.
             if image.privileged {
@@ -258,6 +264,13 @@ mod tests {
                         YARN_CONTAINER_RUNTIME_DOCKER_RUN_PRIVILEGED_CONTAINER=true\n\
                         YARN_CONTAINER_RUNTIME_TYPE=docker";
         assert_eq!(shown(&most), expected);
+        let on_nodes = Image {
+            login: Some("/etc/docker/config.json".into()),
+            ..Image::new(Runtime::Docker, "python:3.11")
+        };
+        let expected =
+            "YARN_CONTAINER_RUNTIME_DOCKER_CLIENT_CONFIG=file:///etc/docker/config.json\n";
+        assert!(shown(&on_nodes).starts_with(expected));
         let runc = Image {
             mounts: vec![mount("/data:/data:ro")],
             ..Image::new(Runtime::Runc, "python")
@@ -266,6 +279,19 @@ mod tests {
                         YARN_CONTAINER_RUNTIME_RUNC_MOUNTS=/data:/data:ro\n\
                         YARN_CONTAINER_RUNTIME_TYPE=runc";
         assert_eq!(shown(&runc), expected);
+    }
+
+    #[test]
+    fn every_refusal_is_found_by_its_words_and_leads_to_its_own_remedy() {
+        for (said, means, hint) in REFUSALS {
+            let words = format!("Exit code: 29\nShell error output: {said} of it\n");
+            let told = refusal(&words).expect("a reason");
+            assert!(told.starts_with(&format!("{BEGINS}{means} (")), "{told}");
+            assert!(told.contains(said), "{told}");
+            let expected = Some(hint).filter(|hint| !hint.is_empty());
+            assert_eq!(remedy(&format!("node fault: {told}")), expected, "{said}");
+        }
+        assert_eq!(remedy(&format!("it {IGNORED}: why")), Some(SET_UP));
     }
 
     #[test]

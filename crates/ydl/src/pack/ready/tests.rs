@@ -2,7 +2,8 @@
 
 use super::*;
 use flate2::{Compression, write::GzEncoder};
-use std::io::Write;
+use std::io::{Read, Write};
+use tar::EntryType;
 
 struct Bench {
     dir: tempfile::TempDir,
@@ -112,6 +113,11 @@ fn what_leads_out_is_refused() {
         file(tar, "bin/passwd");
     });
     bench.refuses("through.tar", "`bin/passwd` in it lies behind a link");
+    bench.tar("behind.tar", |tar| {
+        add(tar, "bin", EntryType::Symlink, "/etc", 0);
+        add(tar, "hard", EntryType::Link, "bin/passwd", 0);
+    });
+    bench.refuses("behind.tar", "`hard` in it lies behind a link");
     bench.tar("device.tar", |tar| {
         add(tar, "bin/null", EntryType::Char, "", 0)
     });
@@ -141,6 +147,100 @@ fn what_would_fill_a_disk_is_refused_before_it_is_read() {
     bytes.resize(4 << 20, b'x');
     fs::write(bench.dir.path().join("name.tar"), bytes).expect("a file");
     bench.refuses("name.tar", "a name in it is longer");
+}
+
+/// A file of which an entry before it says something, and its own header nothing.
+fn extended(builder: &mut tar::Builder<Box<dyn Write>>, said: &str, held: u64) {
+    let record = |length: usize| format!("{length} {said}\n");
+    let length = record(10).len();
+    let mut header = tar::Header::new_ustar();
+    header.set_entry_type(EntryType::XHeader);
+    header.set_size(length as u64);
+    header.set_cksum();
+    let about = record(length);
+    builder.append(&header, about.as_bytes()).expect("an entry");
+    let mut header = tar::Header::new_ustar();
+    header.set_path("bin/tool").expect("a name");
+    header.set_size(0);
+    header.set_cksum();
+    let mut body = header.as_bytes().to_vec();
+    body.resize(512 + held.next_multiple_of(512) as usize, b'x');
+    builder.get_mut().write_all(&body).expect("an entry");
+}
+
+#[test]
+fn lengths_that_no_header_can_say_are_understood() {
+    let bench = Bench::new();
+    let with = |name: &str, said: &'static str, more: &'static str| {
+        bench.tar(name, |tar| {
+            extended(tar, said, 1000);
+            file(tar, more);
+        });
+    };
+    with("fine.tar", "size=1000", "bin/other");
+    assert_eq!(bench.check("fine.tar"), Ok(()));
+    with("up.tar", "size=1000", "../up");
+    bench.refuses("up.tar", "`../up` in it leads out of it");
+    bench.tar("large.tar", |tar| extended(tar, "size=300000000000", 0));
+    bench.refuses("large.tar", "more than 300 GB");
+    bench.tar("sparse.tar", |tar| {
+        extended(tar, "GNU.sparse.realsize=300000000000", 0)
+    });
+    bench.refuses("sparse.tar", "more than 300 GB");
+    bench.tar("broken.tar", |tar| extended(tar, "size=many", 0));
+    bench.refuses("broken.tar", "broken");
+    bench.tar("holes.tar", |tar| {
+        let mut header = tar::Header::new_gnu();
+        header.set_path("bin/holes").expect("a name");
+        header.set_entry_type(EntryType::GNUSparse);
+        header.set_size(0);
+        let gnu = header.as_gnu_mut().expect("a header");
+        gnu.set_real_size(300_000_000_000);
+        header.set_cksum();
+        tar.append(&header, io::empty()).expect("an entry");
+    });
+    bench.refuses("holes.tar", "more than 300 GB");
+}
+
+#[test]
+fn a_zip_of_any_size_is_known_by_its_table() {
+    let bench = Bench::new();
+    let zip = |name: &str, entry_name: &str, length: u64| {
+        let mut bytes = b"whatever is packed".to_vec();
+        let table = bytes.len() as u64;
+        let mut entry = [0; 46];
+        entry[..4].copy_from_slice(b"PK\x01\x02");
+        entry[24..28].copy_from_slice(&u32::MAX.to_le_bytes());
+        entry[28..30].copy_from_slice(&(entry_name.len() as u16).to_le_bytes());
+        entry[30..32].copy_from_slice(&16u16.to_le_bytes());
+        bytes.extend(entry);
+        bytes.extend(entry_name.as_bytes());
+        // Something else comes first in what is said beside.
+        bytes.extend([9, 0, 0, 0, 1, 0, 8, 0]);
+        bytes.extend(length.to_le_bytes());
+        let (record, size) = (bytes.len() as u64, bytes.len() as u64 - table);
+        bytes.extend(b"PK\x06\x06");
+        bytes.extend([0; 36]);
+        bytes.extend(size.to_le_bytes());
+        bytes.extend(table.to_le_bytes());
+        bytes.extend(b"PK\x06\x07\0\0\0\0");
+        bytes.extend(record.to_le_bytes());
+        bytes.extend([0; 4]);
+        bytes.extend(b"PK\x05\x06\0\0\0\0\xff\xff\xff\xff");
+        bytes.extend([0xff; 8]);
+        bytes.extend([0; 2]);
+        fs::write(bench.dir.path().join(name), bytes).expect("a file");
+    };
+    zip("fine.zip", "bin/tool", 10);
+    assert_eq!(bench.check("fine.zip"), Ok(()));
+    zip("up.zip", "../up", 10);
+    bench.refuses("up.zip", "`../up` in it leads out of it");
+    zip("large.zip", "bin/tool", 300_000_000_000);
+    bench.refuses("large.zip", "more than 300 GB");
+    let whole = fs::read(bench.dir.path().join("fine.zip")).expect("bytes");
+    let ending = &whole[whole.len() - 22..];
+    fs::write(bench.dir.path().join("lost.zip"), ending).expect("a file");
+    bench.refuses("lost.zip", "it is no zip");
 }
 
 #[test]

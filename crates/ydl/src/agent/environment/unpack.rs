@@ -1,0 +1,346 @@
+//! Layers, unpacked beside where a node keeps them.
+//!
+//! A NodeManager brings a layer as a file into a directory of its own in the user's cache, and removes that directory with
+//! all that is in it once nobody uses the file. It could unpack the layer, too, but then sets the permissions of every file one by
+//! one, and without Hadoop's native library each time by a process of its own: of an environment with thousands of files
+//! that is most of what a cold node takes. So the first container that needs a layer unpacks it beside the file; all
+//! others, also those of later jobs, find it there.
+
+use crate::os::reason;
+use flate2::read::MultiGzDecoder;
+use rustix::fs::{FlockOperation, flock};
+use std::{
+    collections::BTreeSet,
+    fs::{self, DirBuilder, File},
+    io::{self, Read},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink},
+    path::{Component, Path, PathBuf},
+    sync::mpsc::{Receiver, SyncSender, sync_channel},
+    thread,
+    time::{Duration, Instant, SystemTime},
+};
+use tar::{Archive, EntryType};
+
+/// How long another container may take to unpack the same.
+const OTHERS_MAX: Duration = Duration::from_secs(10 * 60);
+/// How often it is looked whether it has.
+const PAUSE: Duration = Duration::from_millis(50);
+/// What is inflated at once, and how much of that may wait to be written.
+const PIECE_BYTES: usize = 1 << 20;
+const PIECES_MAX: usize = 8;
+/// More than any environment has.
+const ENTRIES_MAX: usize = 2_000_000;
+
+/// Where a layer lies unpacked; it is unpacked if it does not. Where nothing can be written beside it, it goes to `own`, for
+/// this container alone.
+pub(super) fn unpacked(layer: &Path, own: &Path) -> Result<PathBuf, String> {
+    let failed = |path: &Path, error: &io::Error| {
+        let why = reason(error);
+        format!("cannot unpack `{}`: {why}", path.display())
+    };
+    let archive = layer
+        .canonicalize()
+        .map_err(|e| format!("the environment has no layer `{}`: {e}", layer.display()))?;
+    if archive.is_dir() {
+        return Ok(archive);
+    }
+    let beside = archive.parent().unwrap_or(Path::new("/"));
+    let unpacked = match put(&archive, beside) {
+        Err(error) if cannot_be_written(&error) => {
+            fs::create_dir_all(own).and_then(|()| put(&archive, own))
+        }
+        other => other,
+    };
+    unpacked.map_err(|error| failed(&archive, &error))
+}
+
+fn cannot_be_written(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
+    )
+}
+
+/// Unpacks an archive below that directory: aside, and then renamed, so that what is there is whole.
+fn put(archive: &Path, dir: &Path) -> io::Result<PathBuf> {
+    let name = archive.file_name().unwrap_or_default().to_os_string();
+    let named = |ending: &str| {
+        let mut name = name.clone();
+        name.push(ending);
+        dir.join(name)
+    };
+    let (ready, aside) = (named(".unpacked"), named(".aside"));
+    if ready.is_dir() {
+        return Ok(ready);
+    }
+    let mut file = File::open(archive)?;
+    // It goes with whoever holds it, however that ends.
+    lock(&file, Instant::now() + OTHERS_MAX)?;
+    if ready.is_dir() {
+        return Ok(ready);
+    }
+    match fs::remove_dir_all(&aside) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    directory(&aside)?;
+    let done = fill(&mut file, &aside).and_then(|()| fs::rename(&aside, &ready));
+    if done.is_err() {
+        // Half of it is of no use; what cannot be removed is removed by the next who tries.
+        let _ = fs::remove_dir_all(&aside);
+    }
+    done.map(|()| ready)
+}
+
+/// Waits until nobody else unpacks it.
+fn lock(file: &File, until: Instant) -> io::Result<()> {
+    loop {
+        match flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(()),
+            Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < until => thread::sleep(PAUSE),
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                return Err(io::Error::other(format!(
+                    "another container has been unpacking it for {} minutes",
+                    OTHERS_MAX.as_secs() / 60
+                )));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Inflates in one thread, and writes in another.
+fn fill(file: &mut File, to: &Path) -> io::Result<()> {
+    let (pieces, taken) = sync_channel(PIECES_MAX);
+    thread::scope(|scope| {
+        let inflating = scope.spawn(move || inflate(file, &pieces));
+        let mut read = Pieces {
+            taken,
+            piece: Vec::new(),
+            at: 0,
+        };
+        let mut written = entries(&mut read, to);
+        if written.is_ok() {
+            // What follows the last entry is checked like all the rest.
+            written = io::copy(&mut read, &mut io::sink()).map(drop);
+        }
+        drop(read);
+        let inflated = inflating
+            .join()
+            .unwrap_or_else(|_| Err(io::Error::other("it could not be inflated")));
+        // An archive that is broken is the reason for an entry that is.
+        match (inflated, written) {
+            (Err(error), _) => Err(error),
+            (Ok(()), written) => written,
+        }
+    })
+}
+
+fn inflate(file: &mut File, pieces: &SyncSender<Vec<u8>>) -> io::Result<()> {
+    let mut from = MultiGzDecoder::new(io::BufReader::with_capacity(PIECE_BYTES, file));
+    loop {
+        let mut piece = Vec::with_capacity(PIECE_BYTES);
+        from.by_ref()
+            .take(PIECE_BYTES as u64)
+            .read_to_end(&mut piece)?;
+        // Nobody takes it any more if an entry was refused, and whoever refused it says so.
+        if piece.is_empty() || pieces.send(piece).is_err() {
+            return Ok(());
+        }
+    }
+}
+
+/// What was inflated, one piece after the other.
+struct Pieces {
+    taken: Receiver<Vec<u8>>,
+    piece: Vec<u8>,
+    at: usize,
+}
+
+impl Read for Pieces {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        if self.at == self.piece.len() {
+            let Ok(piece) = self.taken.recv() else {
+                return Ok(0);
+            };
+            (self.piece, self.at) = (piece, 0);
+        }
+        let left = self.piece.get(self.at..).unwrap_or_default();
+        let some = left.len().min(to.len());
+        to[..some].copy_from_slice(&left[..some]);
+        self.at += some;
+        Ok(some)
+    }
+}
+
+/// Writes what an archive holds. Nobody writes to it again, and nobody else reads it.
+fn entries(from: &mut impl Read, to: &Path) -> io::Result<()> {
+    let mut links = BTreeSet::new();
+    let mut archive = Archive::new(from);
+    for (count, entry) in archive.entries()?.enumerate() {
+        let mut entry = entry?;
+        let name = entry.path()?.into_owned();
+        let wrong = |why: &str| io::Error::other(format!("`{}` in it {why}", name.display()));
+        let inside = name
+            .components()
+            .all(|part| matches!(part, Component::Normal(_)));
+        if !inside || name.ancestors().skip(1).any(|dir| links.contains(dir)) {
+            return Err(wrong("leads out of it"));
+        }
+        if count >= ENTRIES_MAX {
+            return Err(io::Error::other("it has too many entries"));
+        }
+        let path = to.join(&name);
+        match entry.header().entry_type() {
+            EntryType::Directory => directory(&path)?,
+            EntryType::Symlink => {
+                let target = entry.link_name()?.ok_or_else(|| wrong("leads nowhere"))?;
+                symlink(target, &path)?;
+                links.insert(name);
+            }
+            EntryType::Regular => {
+                let mode = entry.header().mode()? & 0o100 | 0o400;
+                let mut file = File::options()
+                    .write(true)
+                    .create_new(true)
+                    .mode(mode)
+                    .open(&path)?;
+                io::copy(&mut entry, &mut file)?;
+                // Byte code is taken for its source's only if that was written when it says.
+                let written = Duration::from_secs(entry.header().mtime()?);
+                file.set_modified(SystemTime::UNIX_EPOCH + written)?;
+            }
+            _ => return Err(wrong("is neither file, directory nor link")),
+        }
+    }
+    Ok(())
+}
+
+fn directory(path: &Path) -> io::Result<()> {
+    DirBuilder::new().mode(0o700).create(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flate2::{Compression, write::GzEncoder};
+    use std::{io::Write, os::unix::fs::PermissionsExt};
+    use tar::{Builder, Header};
+
+    /// An archive of such entries: what kind, name, content or target.
+    fn archive(path: &Path, entries: &[(EntryType, &str, &str)]) {
+        let gzip = GzEncoder::new(File::create(path).expect("a file"), Compression::fast());
+        let mut tar = Builder::new(gzip);
+        for (kind, name, text) in entries {
+            let mut header = Header::new_gnu();
+            header.set_entry_type(*kind);
+            header.set_mode(0o755);
+            header.set_mtime(315_532_800);
+            // As it is, also where the name should not be.
+            header.as_gnu_mut().expect("gnu").name[..name.len()].copy_from_slice(name.as_bytes());
+            let body = match kind {
+                EntryType::Symlink => {
+                    header.set_link_name(text).expect("a target");
+                    ""
+                }
+                _ => text,
+            };
+            header.set_size(body.len() as u64);
+            header.set_cksum();
+            tar.append(&header, body.as_bytes()).expect("an entry");
+        }
+        let gzip = tar.into_inner().expect("an archive");
+        gzip.finish().expect("gzip").flush().expect("a file");
+    }
+
+    const FILES: [(EntryType, &str, &str); 3] = [
+        (EntryType::Directory, "lib", ""),
+        (EntryType::Regular, "lib/a.py", "a = 1\n"),
+        (EntryType::Symlink, "lib/b.py", "a.py"),
+    ];
+
+    #[test]
+    fn a_layer_is_unpacked_once_beside_its_file() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = dir.path().join("layer.tar.gz");
+        archive(&file, &FILES);
+        let own = dir.path().join("own");
+        // Left behind by one that was killed.
+        fs::create_dir_all(dir.path().join("layer.tar.gz.aside/lib")).expect("a directory");
+        let at = unpacked(&file, &own).expect("unpacked");
+        assert_eq!(
+            at,
+            dir.path()
+                .canonicalize()
+                .expect("a path")
+                .join("layer.tar.gz.unpacked")
+        );
+        assert_eq!(fs::read(at.join("lib/b.py")).expect("a link"), b"a = 1\n");
+        let about = fs::metadata(at.join("lib/a.py")).expect("a file");
+        assert_eq!(about.permissions().mode() & 0o777, 0o500);
+        let written = about.modified().expect("a time");
+        let since = written.duration_since(SystemTime::UNIX_EPOCH);
+        assert_eq!(since.expect("after 1970").as_secs(), 315_532_800);
+        fs::write(at.join("mark"), "").expect("a file");
+        assert_eq!(unpacked(&file, &own), Ok(at.clone()));
+        assert!(at.join("mark").exists(), "it was not unpacked again");
+        assert_eq!(unpacked(&at, &own), Ok(at), "a directory is taken as it is");
+    }
+
+    #[test]
+    fn many_at_once_find_the_same() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = dir.path().join("layer.tar.gz");
+        archive(&file, &FILES);
+        let own = dir.path().join("own");
+        let all: BTreeSet<_> = thread::scope(|scope| {
+            let each = || scope.spawn(|| unpacked(&file, &own).expect("unpacked"));
+            let all: Vec<_> = (0..8).map(|_| each()).collect();
+            all.into_iter()
+                .map(|one| one.join().expect("it ends"))
+                .collect()
+        });
+        assert_eq!(all.len(), 1);
+    }
+
+    #[test]
+    fn where_nothing_can_be_written_a_container_has_its_own() {
+        assert!(cannot_be_written(&rustix::io::Errno::ROFS.into()));
+        assert!(cannot_be_written(&rustix::io::Errno::ACCESS.into()));
+        assert!(!cannot_be_written(&rustix::io::Errno::NOSPC.into()));
+    }
+
+    #[test]
+    fn what_is_cut_off_or_leads_out_leaves_nothing() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = dir.path().join("layer.tar.gz");
+        let refused = |why: &str| {
+            let said = unpacked(&file, dir.path()).expect_err("refused");
+            assert!(
+                said.starts_with("cannot unpack `") && said.contains(why),
+                "{said}"
+            );
+            assert_eq!(fs::read_dir(dir.path()).expect("a list").count(), 1);
+        };
+        for out in ["../out", "/out", "lib/b.py/out"] {
+            let mut entries = FILES.to_vec();
+            entries.push((EntryType::Regular, out, "x"));
+            archive(&file, &entries);
+            refused("leads out of it");
+        }
+        archive(&file, &[(EntryType::Fifo, "pipe", "")]);
+        refused("is neither file");
+        archive(&file, &FILES);
+        let bytes = fs::read(&file).expect("a file");
+        // The check sum is wrong, and then nothing is left of it.
+        let mut other = bytes.clone();
+        let at = other.len() - 8;
+        other[at] ^= 1;
+        fs::write(&file, other).expect("a file");
+        refused("corrupt");
+        fs::write(&file, &bytes[..bytes.len() / 2]).expect("a file");
+        refused("");
+        let gone = unpacked(&dir.path().join("none"), dir.path()).expect_err("nothing");
+        assert!(gone.starts_with("the environment has no layer `"), "{gone}");
+    }
+}

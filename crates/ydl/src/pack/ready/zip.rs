@@ -1,0 +1,112 @@
+//! Names and lengths in a zip, as the table at its end tells them.
+
+use super::{Seen, wrong};
+use std::{
+    fs,
+    io::{self, Read, Seek, SeekFrom},
+    path::PathBuf,
+};
+
+/// The longest table that is read.
+const TABLE_BYTES_MAX: u64 = 512 << 20;
+/// Where the table is told: at the end, before a comment of at most 64 KiB; and before that, where a larger one is told.
+const ENDING_BYTES: usize = 22;
+const LOCATOR_BYTES: usize = 20;
+const ENDING_BYTES_MAX: u64 = 65_535 + (ENDING_BYTES + LOCATOR_BYTES) as u64;
+/// What stands where a number has no room.
+const ELSEWHERE: u64 = u32::MAX as u64;
+
+impl Seen {
+    pub(super) fn zip(&mut self, mut file: fs::File) -> io::Result<()> {
+        let (table, bytes) = table(&mut file)?;
+        if bytes > TABLE_BYTES_MAX {
+            return Err(wrong(format!(
+                "its table is longer than {TABLE_BYTES_MAX} bytes"
+            )));
+        }
+        file.seek(SeekFrom::Start(table))?;
+        let mut all = Vec::new();
+        file.take(bytes).read_to_end(&mut all)?;
+        let mut rest = all.as_slice();
+        while rest.starts_with(b"PK\x01\x02") {
+            let (name, extra) = (short(rest, 28), short(rest, 30));
+            let next = 46 + name + extra + short(rest, 32);
+            let entry = rest.get(..next).ok_or_else(broken)?;
+            let named = String::from_utf8_lossy(&entry[46..46 + name]).into_owned();
+            let length = match word(entry, 24) {
+                ELSEWHERE => long_length(&entry[46 + name..46 + name + extra])?,
+                length => length,
+            };
+            // The upper half of the outer attributes is the mode where a Unix wrote it.
+            let link = word(entry, 38) >> 16 & 0o170_000 == 0o120_000;
+            self.see(&PathBuf::from(named), length, link)?;
+            rest = &rest[next..];
+        }
+        // What does not belong to the table would be seen by nobody.
+        match rest.is_empty() && self.entries > 0 {
+            true => Ok(()),
+            false => Err(broken()),
+        }
+    }
+}
+
+/// Where the table is, and how long.
+fn table(file: &mut fs::File) -> io::Result<(u64, u64)> {
+    let length = file.metadata()?.len();
+    let from = length.saturating_sub(ENDING_BYTES_MAX);
+    file.seek(SeekFrom::Start(from))?;
+    let mut ending = Vec::new();
+    file.by_ref()
+        .take(ENDING_BYTES_MAX)
+        .read_to_end(&mut ending)?;
+    let mut starts = (0..(ending.len() + 1).saturating_sub(ENDING_BYTES)).rev();
+    let at = starts.find(|at| ending[*at..].starts_with(b"PK\x05\x06"));
+    let at = at.ok_or_else(broken)?;
+    let (bytes, table) = (word(&ending, at + 12), word(&ending, at + 16));
+    if bytes != ELSEWHERE && table != ELSEWHERE {
+        return Ok((table, bytes));
+    }
+    let locator = at.checked_sub(LOCATOR_BYTES).map(|from| &ending[from..at]);
+    let locator = locator.filter(|it| it.starts_with(b"PK\x06\x07"));
+    let place = long(locator.ok_or_else(broken)?, 8).ok_or_else(broken)?;
+    file.seek(SeekFrom::Start(place))?;
+    let mut record = Vec::new();
+    file.by_ref().take(56).read_to_end(&mut record)?;
+    if !record.starts_with(b"PK\x06\x06") {
+        return Err(broken());
+    }
+    let (bytes, table) = (long(&record, 40), long(&record, 48));
+    Ok((table.ok_or_else(broken)?, bytes.ok_or_else(broken)?))
+}
+
+/// The length of a file that is too long for its place in the table: the first in a field of its own.
+fn long_length(extra: &[u8]) -> io::Result<u64> {
+    let mut rest = extra;
+    while rest.len() >= 4 {
+        let (id, length) = (short(rest, 0), short(rest, 2));
+        if id == 1 {
+            return long(rest, 4).ok_or_else(broken);
+        }
+        rest = rest.get(4 + length..).unwrap_or_default();
+    }
+    Err(broken())
+}
+
+fn broken() -> io::Error {
+    wrong("it is no zip, or cut off")
+}
+
+fn short(bytes: &[u8], at: usize) -> usize {
+    let part = bytes.get(at..at + 2).unwrap_or(&[0, 0]);
+    usize::from(u16::from_le_bytes([part[0], part[1]]))
+}
+
+fn word(bytes: &[u8], at: usize) -> u64 {
+    let part = bytes.get(at..at + 4).unwrap_or(&[0; 4]);
+    u64::from(u32::from_le_bytes([part[0], part[1], part[2], part[3]]))
+}
+
+fn long(bytes: &[u8], at: usize) -> Option<u64> {
+    let part = bytes.get(at..at.checked_add(8)?)?;
+    Some(u64::from_le_bytes(part.try_into().ok()?))
+}
