@@ -113,12 +113,24 @@ fn a_virtual_environment_carries_the_digits_job_and_is_sent_once() {
     let desk = desk("./venv");
     let own = add_own_package(&desk, &copied(&desk, environment(), "venv"));
     carries(&desk);
-    let second = run(&desk, &["submit", "job.yaml"]);
+    // What is sent does not depend on what then runs there.
+    let asks = "import mine; print('word', mine.word)";
+    desk.write(
+        "again.yaml",
+        &format!(
+            "environment: ./venv\nfiles: [train.py]\n\
+             roles: {{worker: {{memory: 128 MiB, run: [python, -c, \"{asks}\"]}}}}\n"
+        ),
+    );
+    let again = || run(&desk, &["submit", "again.yaml"]);
+    let second = again();
     assert_eq!(second.code, 0, "{second:#?}");
     assert_eq!(sent(&second), "nothing", "{second:#?}");
+    assert!(second.out.contains("word 1"), "{second:#?}");
     fs::write(own, "word = 2\n").expect("a file");
-    let third = run(&desk, &["submit", "job.yaml"]);
+    let third = again();
     assert_eq!(third.code, 0, "{third:#?}");
+    assert!(third.out.contains("word 2"), "{third:#?}");
     let said = sent(&third);
     let small = said.contains(" B in ") || said.contains(" KiB in ");
     assert!(small, "one changed line sends kilobytes: {said}");
