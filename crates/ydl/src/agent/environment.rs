@@ -3,7 +3,10 @@
 //! Its layers lie in the node's cache, unpacked once for all containers and later jobs, and nobody writes to them. A
 //! container gets a small virtual environment of its own that consists of links into them.
 
-use crate::jobs::{INTERPRETER, LOCAL, MANIFEST, Manifest, PACKAGES, Python};
+use crate::{
+    env::RUNTIME_TYPE,
+    jobs::{INTERPRETER, LOCAL, MANIFEST, Manifest, PACKAGES, Place, Python, Submitted},
+};
 use composition::Composition;
 use std::{
     collections::BTreeMap,
@@ -15,6 +18,7 @@ use std::{
     thread,
 };
 use unpack::unpacked;
+use ydl_core::spec::Environment;
 
 mod composition;
 mod unpack;
@@ -73,16 +77,22 @@ impl Activation {
     }
 }
 
-/// Unpacks what lies below `layers`, all at once, before anybody waits for it. What does not work is told by [`compose`].
-pub fn unpack(layers: &Path, prefix: &Path) {
-    let own = own_layers(prefix);
-    let all: Vec<PathBuf> = [INTERPRETER, PACKAGES, LOCAL]
-        .map(|name| layers.join(name))
-        .into_iter()
-        .filter(|layer| layer.exists())
-        .collect();
+/// Unpacks what came along of a job's environment, all at once, before anybody waits for it: `job` and `container` are
+/// their directories. What does not work is told by [`compose`].
+pub fn unpack(submitted: &Submitted, job: &Path, container: &Path) {
+    let packed = match &submitted.spec.environment {
+        Environment::Directory(_) | Environment::Requirements(_) | Environment::Pex(_) => true,
+        Environment::System | Environment::Archive(_) | Environment::Image(_) => false,
+    };
+    // Agents in images have no use for it.
+    let in_image = env::var_os(RUNTIME_TYPE).is_some();
+    if !packed || in_image || matches!(submitted.place, Place::Local(_)) {
+        return;
+    }
+    let own = own_layers(&container.join("venv"));
+    let all = [INTERPRETER, PACKAGES, LOCAL].map(|name| job.join("environment").join(name));
     thread::scope(|scope| {
-        for layer in &all {
+        for layer in all.iter().filter(|layer| layer.exists()) {
             scope.spawn(|| unpacked(layer, &own));
         }
     });

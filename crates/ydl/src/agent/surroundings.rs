@@ -2,7 +2,7 @@
 
 use super::{
     devices::Devices,
-    environment::{self, Activation, compose},
+    environment::{Activation, compose},
     fetch::{Fetch, Plan},
     output::{OutputSpec, Rotation},
     outputs::Claims,
@@ -195,35 +195,13 @@ impl Surroundings {
         Ok(all)
     }
 
-    /// Unpacks what came along of the environment. An agent in an image has no use for it.
-    pub(super) fn unpack_environment(&self, submitted: &Submitted) {
-        let packed = match &submitted.spec.environment {
-            Environment::Directory(_) | Environment::Requirements(_) | Environment::Pex(_) => true,
-            Environment::System | Environment::Archive(_) | Environment::Image(_) => false,
-        };
-        let in_image = std::env::var_os(env::RUNTIME_TYPE).is_some();
-        if packed && matches!(submitted.place, Place::Yarn(_)) && !in_image {
-            environment::unpack(&self.brought(), &self.venv());
-        }
-    }
-
-    /// What came along of an environment.
-    fn brought(&self) -> PathBuf {
-        self.job.path().join("environment")
-    }
-
-    /// Where it is put together.
-    fn venv(&self) -> PathBuf {
-        self.dir.join("venv")
-    }
-
     /// What `python` means to the program.
     fn environment(
         &self,
         submitted: &Submitted,
         task: &TaskId,
     ) -> Result<Option<Activation>, String> {
-        let brought = self.brought();
+        let brought = self.job.path().join("environment");
         let environment = submitted.spec.environment_of(&task.role);
         let activation = match (environment, &submitted.place) {
             (Environment::System | Environment::Image(_), _) => return Ok(None),
@@ -238,7 +216,7 @@ impl Surroundings {
             (
                 Environment::Directory(_) | Environment::Requirements(_) | Environment::Pex(_),
                 Place::Yarn(_),
-            ) => compose(&brought, &self.venv())?,
+            ) => compose(&brought, &self.dir.join("venv"))?,
         };
         Ok(Some(activation))
     }

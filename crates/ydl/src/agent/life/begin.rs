@@ -6,6 +6,7 @@ use crate::{
         carry::Carrier,
         contained,
         devices::Devices,
+        environment,
         measure::Meter,
         setting::{self, Setting},
         surroundings::Surroundings,
@@ -29,9 +30,8 @@ impl Agent {
         let pin = Pin::of_pem(&pem).ok_or("the master's certificate is malformed")?;
         let token =
             Token::read(&dir.join(setting::AGENT_TOKEN)).map_err(|e| told("the token", &e))?;
-        let surroundings = Surroundings::new(dir.clone(), job.clone());
         // As long as this takes the container is not there yet, as it is not while its node fetches things.
-        surroundings.unpack_environment(&submitted);
+        environment::unpack(&submitted, job.path(), &dir);
         let mut reach = Reach::new(&setting, pin, token)?;
         // Where a cluster keeps the job, its logs are carried to, and its master may move.
         let staging = setting.staging.as_deref().map(JobPlace::at);
@@ -59,7 +59,7 @@ impl Agent {
         }
         Ok(Agent {
             tokens: Tokens::new(&dir),
-            surroundings,
+            surroundings: Surroundings::new(dir, job),
             meter: Meter::new(std::process::id(), devices.visible().as_deref()),
             devices,
             unfit,
