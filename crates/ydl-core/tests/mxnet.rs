@@ -4,6 +4,7 @@ use expect_test::{Expect, expect};
 use std::collections::BTreeMap;
 use ydl_core::{
     Cluster, Draft, Endpoint, Framework, JobSpec, Member, RoleName, Span, TaskId,
+    framework::Given,
     spec::{
         Backoff, Blame, Command, Deadlines, Environment, Gang, PortRange, Resources, Restart,
         RoleSpec,
@@ -35,7 +36,12 @@ fn cluster() -> Cluster {
 
 fn check(task: &str, attempt: u32, expected: Expect) {
     let task: TaskId = task.parse().unwrap();
-    let set_up = Framework::Mxnet.set_up(&cluster(), &task, attempt);
+    let set_up = Framework::Mxnet.set_up(&Given {
+        cluster: &cluster(),
+        task: &task,
+        attempt,
+        door: None,
+    });
     assert!(set_up.arguments.is_empty());
     let lines = set_up
         .env

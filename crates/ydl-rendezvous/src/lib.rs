@@ -19,7 +19,17 @@ pub mod frames;
 pub mod porter;
 pub mod protocol;
 
+use ydl_core::{Cluster, Framework};
+
 pub use desk::{Desk, Kept, Work};
 pub use frames::{Call, Down, Mark, Up};
 pub use porter::{Errand, Porter};
 pub use protocol::{Act, Link, Peer, Protocol, Reaction, Refusal};
+
+/// The rendezvous that a job of that framework needs in a round with these members, if it needs any.
+pub fn serve(framework: Framework, _members: &Cluster) -> Option<Box<dyn Protocol>> {
+    match framework {
+        Framework::None | Framework::Mxnet => None,
+        Framework::Pytorch => Some(Box::new(c10d::Store::new(c10d::Limits::default()))),
+    }
+}

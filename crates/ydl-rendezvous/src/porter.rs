@@ -4,9 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::frames::{Attached, Call, Down, Mark, Up};
 
-/// What is held of one connection: more than the longest message of any protocol.
-const HELD_MAX: usize = 32 << 20;
-
 /// Something to be done with a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Errand {
@@ -25,6 +22,7 @@ pub struct Porter {
     /// Asked for, and neither there nor failed.
     dialing: BTreeSet<Call>,
     opened: u64,
+    held: usize,
 }
 
 #[derive(Debug, Default)]
@@ -42,13 +40,14 @@ impl Held {
         self.floor + self.bytes.len() as u64
     }
 
-    fn drop_to(&mut self, floor: u64) {
-        let floor = floor.min(self.end());
-        if let Some(known) = floor.checked_sub(self.floor) {
-            let known = usize::try_from(known).unwrap_or(usize::MAX);
-            self.bytes.drain(..known.min(self.bytes.len()));
-            self.floor = floor;
-        }
+    /// How many bytes need not be held any more.
+    fn drop_to(&mut self, floor: u64) -> usize {
+        let known = floor.min(self.end()).saturating_sub(self.floor);
+        self.floor += known;
+        // No more than there are.
+        let known = known as usize;
+        self.bytes.drain(..known);
+        known
     }
 }
 
@@ -68,10 +67,19 @@ impl Porter {
         Up::Open(call)
     }
 
-    /// How much may be read from a connection now.
-    pub fn room(&self, call: Call) -> usize {
-        let held = self.calls.get(&call);
-        held.map_or(0, |held| HELD_MAX.saturating_sub(held.bytes.len()))
+    /// How many bytes are held.
+    pub fn held(&self) -> usize {
+        self.held
+    }
+
+    /// Whether there is no connection at all.
+    pub fn is_empty(&self) -> bool {
+        self.calls.is_empty()
+    }
+
+    /// Whether there is such a connection.
+    pub fn knows(&self, call: Call) -> bool {
+        self.calls.contains_key(&call)
     }
 
     /// What a program said.
@@ -79,6 +87,7 @@ impl Porter {
         let held = self.calls.get_mut(&call)?;
         let at = held.end();
         held.bytes.extend_from_slice(bytes);
+        self.held += bytes.len();
         Some(Up::Bytes(call, at, bytes.to_vec()))
     }
 
@@ -124,15 +133,15 @@ impl Porter {
                 }
                 // From here on it is as good as with the program: they live and die together.
                 held.settled = mark;
-                held.drop_to(mark.taken);
+                self.held -= held.drop_to(mark.taken);
                 (
                     Some(Errand::Write(call, bytes)),
                     Some(Up::Settled(call, mark)),
                 )
             }
-            Down::Close(call, mark) => match self.calls.remove(&call) {
-                Some(_) => (Some(Errand::Close(call)), Some(Up::Settled(call, mark))),
-                None => (None, None),
+            Down::Close(call, mark) => match self.forget(call) {
+                true => (Some(Errand::Close(call)), Some(Up::Settled(call, mark))),
+                false => (None, None),
             },
             Down::Dial(call, port) => {
                 let new = !self.calls.contains_key(&call) && self.dialing.insert(call);
@@ -140,14 +149,20 @@ impl Porter {
             }
             Down::Taken(call, floor) => {
                 if let Some(held) = self.calls.get_mut(&call) {
-                    held.drop_to(floor);
+                    self.held -= held.drop_to(floor);
                 }
                 (None, None)
             }
             Down::Gone(call) => {
-                let gone = self.calls.remove(&call);
-                (gone.map(|_| Errand::Close(call)), None)
+                let known = self.forget(call);
+                (known.then_some(Errand::Close(call)), None)
             }
         }
+    }
+
+    fn forget(&mut self, call: Call) -> bool {
+        let held = self.calls.remove(&call);
+        self.held -= held.as_ref().map_or(0, |held| held.bytes.len());
+        held.is_some()
     }
 }

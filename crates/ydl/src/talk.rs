@@ -15,6 +15,10 @@ pub fn beat(silence: Span) -> Duration {
     Duration::from_millis((silence.0 / 8).min(BEAT_MS))
 }
 
+/// `POST /v1/links?round=R&connection=N`: frames of an agent, in their order, one such call at a time. `GET` of the same:
+/// frames for it, when there are some. Both carry so many bytes at most, unless a single frame has more.
+pub const LINKS_BYTES_MAX: usize = 1 << 20;
+
 /// The status of an answer to an agent whose master has its question, but could not write down yet what it says: its disks
 /// are away. The agent is not cut off, and says it again.
 pub const UNWRITTEN: u16 = 504;

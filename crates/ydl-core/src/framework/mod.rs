@@ -4,6 +4,7 @@
 
 mod mxnet;
 mod none;
+mod pytorch;
 
 use crate::{
     cluster::Cluster,
@@ -27,6 +28,21 @@ pub enum Framework {
     None,
     /// MXNet's parameter servers.
     Mxnet,
+    /// PyTorch's process groups.
+    Pytorch,
+}
+
+/// What a program's variables are made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Given<'a> {
+    /// Everybody in its round.
+    pub cluster: &'a Cluster,
+    /// Which of them it is.
+    pub task: &'a TaskId,
+    /// The number of its attempt, from 1.
+    pub attempt: u32,
+    /// The port of the loopback interface where its agent passes on what it says to the framework's rendezvous.
+    pub door: Option<u16>,
 }
 
 /// What a program gets beside its own command and environment.
@@ -49,13 +65,21 @@ pub struct RoleDefaults {
 
 impl Framework {
     /// Every framework, in the order of the documentation.
-    pub const ALL: [Framework; 2] = [Framework::None, Framework::Mxnet];
+    pub const ALL: [Framework; 3] = [Framework::None, Framework::Mxnet, Framework::Pytorch];
 
     /// Whether its tasks start together unless the user says otherwise.
     pub fn together(self) -> bool {
         match self {
             Framework::None => false,
-            Framework::Mxnet => true,
+            Framework::Mxnet | Framework::Pytorch => true,
+        }
+    }
+
+    /// Whether the master serves its rendezvous, and programs need a door to it.
+    pub fn has_door(self) -> bool {
+        match self {
+            Framework::None | Framework::Mxnet => false,
+            Framework::Pytorch => true,
         }
     }
 
@@ -64,13 +88,14 @@ impl Framework {
         match self {
             Framework::None => none::ROLE_DEFAULTS,
             Framework::Mxnet => mxnet::role_defaults(role),
+            Framework::Pytorch => pytorch::ROLE_DEFAULTS,
         }
     }
 
     /// The role whose command a role of that name runs when it has none of its own.
     pub fn command_of(self, role: &str) -> Option<&'static str> {
         match self {
-            Framework::None => None,
+            Framework::None | Framework::Pytorch => None,
             Framework::Mxnet => mxnet::command_of(role),
         }
     }
@@ -78,7 +103,7 @@ impl Framework {
     /// Adds the roles that the framework needs and the user need not know.
     pub fn add_roles(self, roles: &mut Vec<RoleSpec>) {
         match self {
-            Framework::None => {}
+            Framework::None | Framework::Pytorch => {}
             Framework::Mxnet => mxnet::add_roles(roles),
         }
     }
@@ -88,13 +113,14 @@ impl Framework {
         match self {
             Framework::None => Vec::new(),
             Framework::Mxnet => mxnet::complaints(draft),
+            Framework::Pytorch => pytorch::complaints(draft),
         }
     }
 
     /// The ports an agent holds for a role, by name; `true` where the program can bind one that is still held.
     pub fn ports(self, role: &RoleSpec) -> Vec<(String, bool)> {
         let mut ports = match self {
-            Framework::None => Vec::new(),
+            Framework::None | Framework::Pytorch => Vec::new(),
             Framework::Mxnet => mxnet::ports(role.name.as_str()),
         };
         ports.extend(role.ports.iter().map(|name| (name.clone(), false)));
@@ -104,16 +130,17 @@ impl Framework {
     /// Whether the framework numbers its peers by port, so that ports must ascend with the index.
     pub fn ports_ascend(self) -> bool {
         match self {
-            Framework::None => false,
+            Framework::None | Framework::Pytorch => false,
             Framework::Mxnet => true,
         }
     }
 
     /// What the task's program gets.
-    pub fn set_up(self, cluster: &Cluster, task: &TaskId, attempt: u32) -> SetUp {
+    pub fn set_up(self, given: &Given<'_>) -> SetUp {
         match self {
-            Framework::None => none::set_up(cluster, task),
-            Framework::Mxnet => mxnet::set_up(cluster, task, attempt),
+            Framework::None => SetUp::default(),
+            Framework::Mxnet => mxnet::set_up(given),
+            Framework::Pytorch => pytorch::set_up(given),
         }
     }
 }
@@ -123,6 +150,7 @@ impl fmt::Display for Framework {
         f.pad(match self {
             Framework::None => "none",
             Framework::Mxnet => "mxnet",
+            Framework::Pytorch => "pytorch",
         })
     }
 }

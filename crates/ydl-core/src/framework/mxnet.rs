@@ -5,10 +5,10 @@
 //! out in ascending order of index and every node binds the one in `PORT`, so on one host a worker's rank is its
 //! index, in every round.
 
-use super::{RoleDefaults, SetUp};
+use super::{Given, RoleDefaults, SetUp};
 use crate::{
     cluster::{Cluster, Endpoint},
-    id::{RoleName, TaskId},
+    id::RoleName,
     spec::{Complaint, Completion, Draft, Resources, RoleSpec, Scope},
 };
 use alloc::{
@@ -141,7 +141,13 @@ fn instances(cluster: &Cluster, role: &str) -> String {
         .to_string()
 }
 
-pub(super) fn set_up(cluster: &Cluster, task: &TaskId, attempt: u32) -> SetUp {
+pub(super) fn set_up(given: &Given<'_>) -> SetUp {
+    let Given {
+        cluster,
+        task,
+        attempt,
+        ..
+    } = given;
     let port = |endpoint: &Endpoint| endpoint.ports.get(PORT).copied().unwrap_or(0).to_string();
     let mut env = BTreeMap::new();
     let mut set = |name: &str, value: String| {

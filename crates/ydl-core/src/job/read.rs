@@ -59,17 +59,33 @@ impl Job {
                     grace,
                 }
             }
-            Place::Starting { .. } | Place::Running { .. } => Order::Run(Run {
-                task: self.id(key),
-                round: task.round,
-                attempt: task.attempt,
-                cluster: task.cluster.clone().unwrap_or_else(|| self.bare.clone()),
-            }),
+            Place::Starting { .. } | Place::Running { .. } => Order::Run(self.run(key)),
             Place::Stopping { save, .. } => Order::Stop { grace, save: *save },
             Place::Leaving { .. } => Order::Stop { grace, save: false },
             Place::Idle { .. } | Place::Asked { .. } | Place::Over { .. } => {
                 Order::Stop { grace, save: false }
             }
+        }
+    }
+
+    /// What runs in a container, or ran there until it was told to stop.
+    pub fn run_of(&self, container: &ContainerId) -> Option<Run> {
+        let held = self.held.get(container)?;
+        let task = self.task(held.task);
+        let runs = matches!(
+            task.place,
+            Place::Starting { .. } | Place::Running { .. } | Place::Stopping { .. }
+        );
+        runs.then(|| self.run(held.task))
+    }
+
+    fn run(&self, key: TaskKey) -> Run {
+        let task = self.task(key);
+        Run {
+            task: self.id(key),
+            round: task.round,
+            attempt: task.attempt,
+            cluster: task.cluster.clone().unwrap_or_else(|| self.bare.clone()),
         }
     }
 

@@ -285,9 +285,10 @@ impl Agent {
                 None => std::future::pending().await,
             }
         };
+        let patience = Duration::from_millis(self.submitted.spec.deadlines.silence.0);
         let exit = async {
             match &mut self.running {
-                Some(running) => running.program.wait().await,
+                Some(running) => running.over(patience).await,
                 None => std::future::pending().await,
             }
         };

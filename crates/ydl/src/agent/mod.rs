@@ -11,6 +11,7 @@ mod inside;
 pub mod keeper;
 pub mod keeping;
 mod life;
+mod links;
 pub mod measure;
 pub mod output;
 pub mod outputs;

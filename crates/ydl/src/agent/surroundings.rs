@@ -23,6 +23,7 @@ use std::{
 };
 use ydl_core::{
     Run, Span, TaskId,
+    framework::Given,
     spec::{Environment, Existing, Image, Output, RoleSpec},
 };
 
@@ -62,6 +63,7 @@ impl Surroundings {
         devices: &Devices,
         submitted: &Submitted,
         run: &Run,
+        door: Option<u16>,
     ) -> Result<(ProgramSpec, OutputSpec), String> {
         let spec = &submitted.spec;
         let role = spec
@@ -73,7 +75,12 @@ impl Surroundings {
         let plan = self.plan(submitted, &run.task)?;
         plan.link(&self.work())
             .map_err(|e| format!("cannot lay out the job's inputs: {e}"))?;
-        let set_up = spec.framework.set_up(&run.cluster, &run.task, run.attempt);
+        let set_up = spec.framework.set_up(&Given {
+            cluster: &run.cluster,
+            task: &run.task,
+            attempt: run.attempt,
+            door,
+        });
         let container = self.container(submitted, setting, role, run)?;
         let mut env = self.variables(setting, submitted, run)?;
         let devices = devices.variables.iter();

@@ -67,7 +67,7 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "framework",
-        "`none` or `mxnet`",
+        "`none`, `mxnet` or `pytorch`",
         "`none`",
         "none",
         "Whose rendezvous the job needs. `none` runs any command.",
@@ -461,7 +461,7 @@ pub const KEYS: &[Key] = &[
     key(
         "restart.scope",
         "`task`, `role` or `job`",
-        "`task`; `job` with `mxnet`",
+        "`task`; `job` with a framework",
         "job",
         "Who starts again: the task alone, its role, or everybody in a new round.",
     ),
@@ -566,7 +566,7 @@ pub const KEYS: &[Key] = &[
     key(
         "gang",
         "`true`, `false` or a map",
-        "`true` with `mxnet`, otherwise `false`",
+        "`true` with a framework, otherwise `false`",
         "{together: true}",
         "Whether tasks start together.",
     ),

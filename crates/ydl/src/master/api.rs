@@ -5,6 +5,7 @@ mod logs;
 use super::{
     inbox::{Kept, Letter, Question},
     kv::{OnlyIf, Op, Wait},
+    links::Connection,
     store::Wish,
 };
 use crate::{
@@ -25,6 +26,7 @@ use tokio::{
     time::timeout,
 };
 use ydl_core::{ContainerId, RoleName};
+use ydl_rendezvous::frames::read_all;
 
 /// The longest that anybody may wait for an answer; they ask again.
 const WAIT_MAX: Duration = Duration::from_secs(60);
@@ -68,7 +70,7 @@ pub(super) fn admit(secret: &Secret, head: &Head) -> Result<Scope, Reply> {
     };
     let path = head.path();
     let allowed = match scope {
-        Scope::Agent(_) => ["sync", "logged", "tokens"].as_slice(),
+        Scope::Agent(_) => ["sync", "logged", "tokens", "links"].as_slice(),
         Scope::Program(_) => &["kv", "watch", "events"],
         Scope::Client => &[
             "kv", "watch", "events", "view", "facts", "kill", "scale", "logs",
@@ -209,6 +211,22 @@ fn read(scope: Scope, request: Request) -> Result<(Question, Option<Duration>), 
         (&Method::POST, ["logged"]) => {
             let container = ContainerId::from(by.unwrap_or_default());
             logs::found(container, &head, body)?
+        }
+        (&Method::POST | &Method::GET, ["links"]) => {
+            let container = ContainerId::from(by.unwrap_or_default());
+            let round = number("round", 0)?.try_into();
+            let at = Connection {
+                round: round.map_err(|_| bad("there is no such round"))?,
+                number: number("connection", 0)?,
+            };
+            match head.method {
+                Method::GET => Question::Listen { container, at },
+                _ => Question::Links {
+                    container,
+                    at,
+                    ups: read_all(&body).map_err(|error| bad(error.to_string()))?,
+                },
+            }
         }
         (&Method::POST, ["kill"]) => Question::Kill(parse(&body)?),
         (&Method::POST, ["scale"]) => {

@@ -14,6 +14,7 @@ use crate::backend::Deposed;
 use serde::{Deserialize, Serialize};
 use std::future::Future;
 use ydl_core::{Event, Time};
+use ydl_rendezvous::Kept;
 
 /// An entry of the diary.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,6 +26,8 @@ pub enum Record {
     Happened(Time, Event),
     /// Somebody changed the key-value store.
     Changed(Op),
+    /// A program told its framework's rendezvous something, in that round.
+    Linked(u32, Kept),
     /// There was no room for more. What happened later is not known, and nobody can go on from here.
     Full,
 }

@@ -8,6 +8,7 @@ use std::sync::{
 };
 use tokio::sync::{mpsc, oneshot};
 use ydl_core::{ContainerId, RoleName, TaskId};
+use ydl_rendezvous::Up;
 
 /// Questions that wait to be looked at. When it is full, those who ask wait.
 const ROOM: usize = 1024;
@@ -112,6 +113,22 @@ pub enum Question {
         /// What of it.
         want: talk::LogWant,
     },
+    /// An agent says what came over its program's links.
+    Links {
+        /// The agent's.
+        container: ContainerId,
+        /// Over which connection.
+        at: super::links::Connection,
+        /// What.
+        ups: Vec<Up>,
+    },
+    /// An agent waits for what its program is to be told.
+    Listen {
+        /// The agent's.
+        container: ContainerId,
+        /// Over which connection.
+        at: super::links::Connection,
+    },
     /// An agent has found what was wished.
     Logged {
         /// The agent's.
@@ -131,6 +148,7 @@ impl Question {
             Question::Sync(..)
             | Question::View { .. }
             | Question::Facts { .. }
+            | Question::Listen { .. }
             | Question::Logs { .. } => true,
             Question::Store { wish, .. } => {
                 matches!(wish, Wish::Watch(_) | Wish::Get { wait: true, .. })
@@ -139,6 +157,7 @@ impl Question {
             | Question::Kill(_)
             | Question::Scale { .. }
             | Question::Logged { .. }
+            | Question::Links { .. }
             | Question::Tokens(_) => false,
         }
     }

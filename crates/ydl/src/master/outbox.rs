@@ -3,6 +3,7 @@
 use super::{
     agents::Seen,
     inbox::{Answer, Kept},
+    links::Passed,
 };
 use tokio::sync::oneshot;
 use ydl_core::{Action, ContainerId};
@@ -12,6 +13,8 @@ use ydl_core::{Action, ContainerId};
 pub(super) enum Effect {
     /// What the core says.
     Act(Action),
+    /// An agent is told what its program is to be told.
+    Pass(Passed),
     /// Somebody is answered.
     Answer(oneshot::Sender<Answer>, Answer),
     /// What an agent said is kept; it waits for its order, which is read when its turn comes.
@@ -34,6 +37,10 @@ impl Outbox {
 
     pub(super) fn answer(&mut self, to: oneshot::Sender<Answer>, with: impl Into<Answer>) {
         self.0.push(Effect::Answer(to, with.into()));
+    }
+
+    pub(super) fn pass(&mut self, passed: Vec<Passed>) {
+        self.0.extend(passed.into_iter().map(Effect::Pass));
     }
 
     pub(super) fn push(&mut self, effect: Effect) {

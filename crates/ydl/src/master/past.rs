@@ -1,7 +1,8 @@
 //! What a job has come to: at its beginning, or as a diary tells it. How a new master becomes the old one.
 
 use super::{
-    clock::Clock, diary::Record, facts::Facts, outbox::Outbox, store::Shelf, watchers::Watchers,
+    clock::Clock, diary::Record, facts::Facts, links::Links, outbox::Outbox, store::Shelf,
+    watchers::Watchers,
 };
 use std::fs::File;
 use ydl_core::{Action, ContainerId, Event, Job, JobSpec, Outcome, Time};
@@ -11,6 +12,7 @@ use ydl_core::{Action, ContainerId, Event, Job, JobSpec, Outcome, Time};
 pub struct Past {
     pub(super) job: Job,
     pub(super) shelf: Shelf,
+    pub(super) links: Links,
     pub(super) facts: Facts,
     pub(super) watchers: Watchers,
     /// How the job ended, if it has.
@@ -40,6 +42,7 @@ impl Past {
         let past = Past {
             job,
             shelf: Shelf::default(),
+            links: Links::default(),
             facts: Facts::new(events),
             watchers: Watchers::default(),
             outcome: None,
@@ -59,11 +62,13 @@ impl Past {
                 self.last = self.last.max(now);
                 // Nobody waits for anything yet.
                 let out = &mut Outbox::default();
-                let actions = happen(&mut self.job, &mut self.shelf, now, event, out);
+                let (job, shelf, links) = (&mut self.job, &mut self.shelf, &mut self.links);
+                let actions = happen(job, shelf, links, now, event, out);
                 self.follow(actions);
             }
             // Whoever waited for it has long been answered, or asks again.
             Record::Changed(op) => self.shelf.repeat(op),
+            Record::Linked(round, kept) => self.links.replay(&self.job, round, kept),
         }
     }
 
@@ -140,19 +145,31 @@ impl Reading {
     }
 }
 
-/// Tells the core what happened, and the key-value store what follows for it. The same entries give the same state,
+/// Tells the core what happened, and the key-value store and the rendezvous what follows for them. The same entries give the same state,
 /// whether they happen or are read.
 pub(super) fn happen(
     job: &mut Job,
     shelf: &mut Shelf,
+    links: &mut Links,
     now: Time,
     event: Event,
     out: &mut Outbox,
 ) -> Vec<Action> {
-    if let Event::Ended { containers } = &event {
-        for (container, _) in containers {
-            shelf.owner_gone(container.as_str(), out);
+    match &event {
+        Event::Ended { containers } => {
+            for (container, _) in containers {
+                shelf.owner_gone(container.as_str(), out);
+                let run = job.run_of(container);
+                out.pass(run.map(|run| links.ended(&run)).unwrap_or_default());
+            }
         }
+        Event::Exited {
+            container, round, ..
+        } => {
+            let run = job.run_of(container).filter(|run| run.round == *round);
+            out.pass(run.map(|run| links.ended(&run)).unwrap_or_default());
+        }
+        _ => {}
     }
     let actions = job.handle(now, event);
     for action in &actions {

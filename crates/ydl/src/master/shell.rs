@@ -9,6 +9,7 @@ use super::{
     diary::{Diary, Record},
     facts::Facts,
     inbox::{Answer, Kept, Letter, Question},
+    links::{Connection, Links},
     outbox::{Effect, Outbox},
     past::{self, Past},
     relay::Relay,
@@ -30,6 +31,7 @@ use tokio::{
 };
 use yarn_native::credentials::Format;
 use ydl_core::{Action, Asks, ContainerId, Event, Job, JobView, Outcome, RoleName, Time};
+use ydl_rendezvous::Up;
 
 /// How often the shell looks for agents that have become quiet.
 const LOOK: Duration = Duration::from_secs(1);
@@ -49,6 +51,7 @@ pub struct Master<B, D> {
     outbox: Outbox,
     facts: Facts,
     shelf: Shelf,
+    links: Links,
     agents: Agents,
     /// What agents should have, where it changes.
     tokens: Option<watch::Receiver<Fresh>>,
@@ -79,6 +82,7 @@ impl<B: Backend, D: Diary> Master<B, D> {
             outbox,
             facts: past.facts,
             shelf: past.shelf,
+            links: past.links,
             tokens: None,
             relay: Relay::default(),
             watchers: past.watchers,
@@ -147,7 +151,8 @@ impl<B: Backend, D: Diary> Master<B, D> {
 
     /// The last view is left behind and shown.
     pub(super) fn leave_result(&mut self) {
-        let last = viewed(u64::MAX, &self.job, &self.agents, self.clock.now());
+        let now = self.clock.now();
+        let last = viewed(u64::MAX, &self.job, &self.agents, &Links::default(), now);
         if let Err(error) = result::keep(&self.dir, &last) {
             tracing::error!("the result cannot be kept: {error}");
         }
@@ -177,8 +182,8 @@ impl<B: Backend, D: Diary> Master<B, D> {
         let Record::Happened(now, event) = record else {
             return;
         };
-        let (job, shelf, outbox) = (&mut self.job, &mut self.shelf, &mut self.outbox);
-        let actions = past::happen(job, shelf, now, event, outbox);
+        let (job, shelf, links) = (&mut self.job, &mut self.shelf, &mut self.links);
+        let actions = past::happen(job, shelf, links, now, event, &mut self.outbox);
         self.outbox.act(actions);
         self.watchers.changed();
     }
@@ -188,6 +193,7 @@ impl<B: Backend, D: Diary> Master<B, D> {
         for effect in self.outbox.take() {
             match effect {
                 Effect::Act(action) => self.act(action),
+                Effect::Pass(passed) => self.links.deliver(&passed),
                 Effect::Answer(to, answer) => {
                     // Whoever asked may have gone.
                     let _ = to.send(answer);
@@ -273,6 +279,13 @@ impl<B: Backend, D: Diary> Master<B, D> {
                 let (job, agents) = (&self.job, &mut self.agents);
                 self.relay.wish(task, want, answer, job, agents);
             }
+            Question::Links { container, at, ups } => self.on_links(&container, at, ups, answer),
+            Question::Listen { container, at } => {
+                let listening = self.links.listen(&self.job, &container, at, answer);
+                if let Err((answer, refused)) = listening {
+                    self.outbox.answer(answer, refused);
+                }
+            }
             Question::Logged {
                 container,
                 id,
@@ -334,6 +347,25 @@ impl<B: Backend, D: Diary> Master<B, D> {
         });
     }
 
+    fn on_links(
+        &mut self,
+        container: &ContainerId,
+        at: Connection,
+        ups: Vec<Up>,
+        answer: oneshot::Sender<Answer>,
+    ) {
+        match self.links.hear(&self.job, container, at, ups) {
+            Ok((keep, passed)) => {
+                for kept in keep {
+                    self.diary.note(&Record::Linked(at.round, kept));
+                }
+                self.outbox.pass(passed);
+                self.outbox.answer(answer, Reply::empty());
+            }
+            Err(refused) => self.outbox.answer(answer, refused),
+        }
+    }
+
     fn on_scale(&mut self, role: RoleName, instances: u32, answer: oneshot::Sender<Answer>) {
         let answered = match self.job.scalable(&role, instances) {
             Ok(()) if self.job.outcome().is_some() => Reply::error(400, "the job is ending", None),
@@ -387,15 +419,18 @@ impl<B: Backend, D: Diary> Master<B, D> {
     }
 
     fn show(&mut self) {
-        let (job, agents, now) = (&self.job, &self.agents, self.clock.now());
+        let (job, agents, links, now) = (&self.job, &self.agents, &self.links, self.clock.now());
         self.watchers
-            .show(|number| viewed(number, job, agents, now));
+            .show(|number| viewed(number, job, agents, links, now));
     }
 }
 
 /// The job as it is at this moment, which may be long after the last event.
-fn viewed(number: u64, job: &Job, agents: &Agents, now: Time) -> Viewed {
-    let view = JobView { now, ..job.view() };
+fn viewed(number: u64, job: &Job, agents: &Agents, links: &Links, now: Time) -> Viewed {
+    let mut view = JobView { now, ..job.view() };
+    if let Some(wait) = links.why() {
+        view.why = format!("{}; {wait}", view.why);
+    }
     Viewed {
         number,
         view,

@@ -4,14 +4,20 @@ use super::Agent;
 use crate::{
     agent::{
         carry::Followed,
+        links::{Door, Links},
         program::{self, Program, StartError},
         record::{self, ExitRecord},
     },
     jobs::write_json,
+    os::reason,
     talk::AgentReport,
 };
 use std::time::Duration;
-use tokio::{sync::watch, task::JoinHandle, time::Instant};
+use tokio::{
+    sync::watch,
+    task::JoinHandle,
+    time::{Instant, timeout},
+};
 use ydl_core::{Exit, Run, Span, TaskId};
 
 /// A program on its way: its file may lie on a slow disk.
@@ -42,6 +48,21 @@ struct Doing {
     followed: Option<Followed>,
     /// Tells those who send its checkpoints that it is over.
     kept: watch::Sender<bool>,
+    /// What it says to its framework's rendezvous.
+    links: Option<Links>,
+}
+
+impl Running {
+    /// Until it has ended, and what it said to its rendezvous last has arrived: others may wait for that.
+    pub(super) async fn over(&mut self, patience: Duration) -> program::Exit {
+        let exit = self.program.wait().await;
+        if let Some(links) = &mut self.doing.links
+            && timeout(patience, links.drained()).await.is_err()
+        {
+            tracing::warn!("what the program said last to its rendezvous has not arrived");
+        }
+        exit
+    }
 }
 
 impl Agent {
@@ -139,18 +160,34 @@ impl Agent {
     pub(super) fn start(&mut self, run: Run) {
         self.ran = run.round;
         self.meter.begin();
-        let prepared =
-            self.surroundings
-                .prepare(&self.setting, &self.devices, &self.submitted, &run);
+        let door = self.submitted.spec.framework.has_door().then(Door::open);
+        let door = door.transpose().map_err(|error| {
+            let error = reason(&error);
+            format!("cannot open a door to the job's rendezvous: {error}")
+        });
+        let (setting, devices, submitted) = (&self.setting, &self.devices, &self.submitted);
+        let prepared = door.and_then(|door| {
+            let port = door.as_ref().map(Door::port);
+            let prepared = self
+                .surroundings
+                .prepare(setting, devices, submitted, &run, port)?;
+            Ok((prepared, door))
+        });
         let mut doing = Doing {
             task: run.task,
             attempt: run.attempt,
             round: run.round,
             followed: None,
             kept: watch::Sender::new(true),
+            links: None,
         };
         match prepared {
-            Ok((program, output)) => {
+            Ok(((program, output), door)) => {
+                // A program in an image is below its engine, and not below this agent.
+                let guarded = program.container.is_none();
+                let host = self.setting.host.clone();
+                let client = self.reach.follow();
+                doing.links = door.map(|door| door.pass(client, doing.round, host, guarded));
                 if let (Some(carrier), Some(staging)) = (&self.carrier, &self.staging) {
                     let remote = staging.attempt_logs(&doing.task, doing.attempt);
                     let (dir, rotation) = (output.dir.clone(), output.rotation);

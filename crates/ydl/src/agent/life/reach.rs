@@ -25,6 +25,8 @@ const LOOKS: (Duration, u32, Duration) = (Duration::from_secs(1), 15, Duration::
 #[derive(Debug)]
 pub(super) struct Reach {
     pub(super) client: Arc<Client>,
+    /// The same, for those who go on beside the agent's loop.
+    shared: watch::Sender<Arc<Client>>,
     pin: Pin,
     token: Token,
     lookout: Option<Lookout>,
@@ -48,8 +50,10 @@ struct Told {
 impl Reach {
     pub(super) fn new(setting: &Setting, pin: Pin, token: Token) -> Result<Reach, String> {
         let client = Client::new(setting.master.clone(), pin, &token).map_err(|e| e.to_string())?;
+        let client = Arc::new(client);
         Ok(Reach {
-            client: Arc::new(client),
+            shared: watch::Sender::new(Arc::clone(&client)),
+            client,
             pin,
             token,
             lookout: None,
@@ -65,6 +69,11 @@ impl Reach {
         let (says, found) = mpsc::channel(1);
         tokio::spawn(look(carrier, place, attempt, hears, says));
         self.lookout = Some(Lookout { told, found });
+    }
+
+    /// The way, and every new one.
+    pub(super) fn follow(&self) -> watch::Receiver<Arc<Client>> {
+        self.shared.subscribe()
     }
 
     /// The master has answered; the next answer is expected within `beat`.
@@ -108,6 +117,7 @@ impl Reach {
     pub(super) fn go(&mut self, address: String) -> Result<(), String> {
         let client = Client::new(address.clone(), self.pin, &self.token);
         self.client = Arc::new(client.map_err(|e| e.to_string())?);
+        self.shared.send_replace(Arc::clone(&self.client));
         if let Some(lookout) = &self.lookout {
             let due = Instant::now() + OVERDUE;
             lookout.told.send_replace(Told { address, due });

@@ -1,0 +1,69 @@
+//! PyTorch: processes that meet at a store (c10d). The master has the store, and each program reaches it on a port of its
+//! own agent, so every rank is a client and none of them is more important than the others.
+//!
+//! When a process dies its peers fail at once or wait in a collective, so all of them begin a new round together.
+
+use super::{Given, RoleDefaults, SetUp};
+use crate::spec::{Complaint, Completion, Draft, Scope};
+use alloc::{
+    borrow::ToOwned,
+    collections::BTreeMap,
+    string::{String, ToString},
+    vec::Vec,
+};
+
+pub(super) const ROLE_DEFAULTS: RoleDefaults = RoleDefaults {
+    completion: Completion::All,
+    scope: Scope::Job,
+};
+
+pub(super) fn complaints(draft: &Draft) -> Vec<Complaint> {
+    let mut all = Vec::new();
+    if !draft.gang.together {
+        all.push(Complaint {
+            key: "gang".to_owned(),
+            what: "PyTorch's processes must start together".to_owned(),
+            hint: Some("leave `gang` out, or set `together: true`".to_owned()),
+        });
+    }
+    all
+}
+
+pub(super) fn set_up(given: &Given<'_>) -> SetUp {
+    let Given {
+        cluster,
+        task,
+        door,
+        ..
+    } = given;
+    let (rank, world) = (cluster.rank(task), cluster.world());
+    let role = cluster.role(task.role.as_str());
+    let mut env = BTreeMap::new();
+    let mut set = |name: &str, value: String| {
+        env.insert(name.to_owned(), value);
+    };
+    set("RANK", rank.to_string());
+    set("WORLD_SIZE", world.to_string());
+    // One process for each task.
+    set("LOCAL_RANK", "0".to_owned());
+    set("LOCAL_WORLD_SIZE", "1".to_owned());
+    set("GROUP_RANK", rank.to_string());
+    set("GROUP_WORLD_SIZE", world.to_string());
+    set("ROLE_NAME", task.role.to_string());
+    set("ROLE_RANK", task.index.to_string());
+    let instances = role.map_or(0, |member| member.instances);
+    set("ROLE_WORLD_SIZE", instances.to_string());
+    if let Some(port) = door {
+        set("MASTER_ADDR", "127.0.0.1".to_owned());
+        set("MASTER_PORT", port.to_string());
+        // torch compares with this very text; without it rank 0 would be the store.
+        set("TORCHELASTIC_USE_AGENT_STORE", "True".to_owned());
+    }
+    // Older versions want it, and the same from everybody: it is a part of their keys.
+    let round = cluster.round.saturating_sub(1);
+    set("TORCHELASTIC_RESTART_COUNT", round.to_string());
+    SetUp {
+        env,
+        arguments: Vec::new(),
+    }
+}
