@@ -8,6 +8,7 @@
 //! * [`frames`], [`porter`], [`desk`]: how what a program says reaches a protocol, and the answer the program, over any
 //!   number of breaks and masters. An agent has the porter, the master the desk.
 //! * [`c10d`]: PyTorch's store.
+//! * [`gloo`]: Horovod's store, and the driver's side of its elastic jobs.
 //!
 //! A room per protocol, which knows its bytes and its rules and nothing of the others. What may not be here: anything
 //! that reads or writes, waits, or knows what a job is.
@@ -16,6 +17,7 @@
 pub mod c10d;
 pub mod desk;
 pub mod frames;
+pub mod gloo;
 pub mod porter;
 pub mod protocol;
 

@@ -1,0 +1,27 @@
+//! Horovod's store: where its processes find each other before they speak Gloo among themselves, and the driver's side
+//! of elastic jobs.
+//!
+//! HTTP, as Horovod's own server speaks it: one request per connection, an answer, the end. Nothing on it is signed,
+//! because Horovod's client signs nothing; what is signed is what a driver tells a worker of an elastic job.
+//!
+//! * [`world`]: who takes part, and the numbers each one is known by;
+//! * `http`: requests out of bytes, within limits, and answers;
+//! * `scopes`: what is stored;
+//! * `pickle`, `base64`: the few objects of Python's that workers send, read without running anything;
+//! * [`notice`]: what a driver tells a worker, and what it hears from it;
+//! * [`store`]: the protocol itself.
+//!
+//! What may not be here: who decides about the next world, and when.
+
+mod base64;
+mod http;
+pub mod notice;
+mod pickle;
+mod scopes;
+pub mod store;
+pub mod world;
+
+pub use http::{BODY_MAX, HEAD_MAX};
+pub use notice::{Change, Worker};
+pub use store::{Limits, News, Store};
+pub use world::{Member, Place, Slot, World};

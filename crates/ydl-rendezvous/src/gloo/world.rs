@@ -1,0 +1,172 @@
+//! Who takes part, and the numbers each one is known by.
+
+use std::{collections::BTreeMap, fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+use ydl_core::TaskId;
+
+/// Where a process has its place: what an elastic worker calls itself, whatever its rank.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Place {
+    /// `HOROVOD_HOSTNAME`: a label, which need not be a name that anybody can look up.
+    pub host: String,
+    /// `HOROVOD_LOCAL_RANK`.
+    pub local_rank: u32,
+}
+
+/// As long as a host's name can be.
+const HOST_MAX: usize = 255;
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.host, self.local_rank)
+    }
+}
+
+impl FromStr for Place {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Place, String> {
+        let wrong = || "this is not a place; a place looks like `host:0`".to_owned();
+        let (host, local_rank) = text.rsplit_once(':').ok_or_else(wrong)?;
+        if host.is_empty() || host.len() > HOST_MAX {
+            return Err(format!(
+                "the name of a host has `{}` letters, and `{HOST_MAX}` is the most",
+                host.len()
+            ));
+        }
+        Ok(Place {
+            host: host.to_owned(),
+            local_rank: number(local_rank).ok_or_else(wrong)?,
+        })
+    }
+}
+
+/// Digits alone: `+1` and `01` are not how anybody writes a rank.
+pub(super) fn number(text: &str) -> Option<u32> {
+    let plain = text == "0" || text.starts_with(|first: char| ('1'..='9').contains(&first));
+    text.parse().ok().filter(|_| plain)
+}
+
+/// One process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    /// Whose process it is.
+    pub task: TaskId,
+    /// Its place.
+    pub place: Place,
+}
+
+/// The numbers of one process, as Horovod wants them in its environment, or on asking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// Among all.
+    pub rank: u32,
+    /// How many there are.
+    pub size: u32,
+    /// Among those of its host.
+    pub local_rank: u32,
+    /// How many its host has.
+    pub local_size: u32,
+    /// Among those with its local rank.
+    pub cross_rank: u32,
+    /// How many have its local rank.
+    pub cross_size: u32,
+}
+
+impl fmt::Display for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Slot {
+            rank,
+            size,
+            local_rank,
+            local_size,
+            cross_rank,
+            cross_size,
+        } = self;
+        write!(
+            f,
+            "{rank},{size},{local_rank},{local_size},{cross_rank},{cross_size}"
+        )
+    }
+}
+
+/// What a process hears that has no place in the next world.
+pub(super) const OUT: &str = "-1,-1,-1,-1,-1,-1";
+
+/// All processes, in the order of their ranks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct World {
+    members: Vec<Member>,
+}
+
+impl World {
+    /// In the order of their ranks. Each place is taken once, and the local ranks of a host are 0, 1, 2, …: Horovod
+    /// counts on both.
+    pub fn new(members: Vec<Member>) -> Result<World, String> {
+        let mut hosts: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
+        for Member { place, .. } in &members {
+            hosts.entry(&place.host).or_default().push(place.local_rank);
+        }
+        for (host, mut ranks) in hosts {
+            ranks.sort_unstable();
+            if !ranks.iter().copied().eq(0..ranks.len() as u32) {
+                return Err(format!(
+                    "the local ranks of `{host}` are not 0 to `{}`",
+                    ranks.len() - 1
+                ));
+            }
+        }
+        Ok(World { members })
+    }
+
+    /// In the order of their ranks.
+    pub fn members(&self) -> &[Member] {
+        &self.members
+    }
+
+    /// Whoever has that place.
+    pub fn member(&self, place: &Place) -> Option<&Member> {
+        self.members.iter().find(|member| member.place == *place)
+    }
+
+    /// The numbers of whoever has that place.
+    pub fn slot(&self, place: &Place) -> Option<Slot> {
+        let rank = self
+            .members
+            .iter()
+            .position(|member| member.place == *place)?;
+        let count = |members: &[Member], same: fn(&Place, &Place) -> bool| {
+            let same = members.iter().filter(|other| same(&other.place, place));
+            same.count() as u32
+        };
+        let same_host: fn(&Place, &Place) -> bool = |one, other| one.host == other.host;
+        let same_rank: fn(&Place, &Place) -> bool = |one, other| one.local_rank == other.local_rank;
+        Some(Slot {
+            rank: rank as u32,
+            size: self.members.len() as u32,
+            local_rank: place.local_rank,
+            local_size: count(&self.members, same_host),
+            cross_rank: count(&self.members[..rank], same_rank),
+            cross_size: count(&self.members, same_rank),
+        })
+    }
+
+    /// Who meets in a scope, in the order of their numbers there; nobody if it is not one of the world's own.
+    pub(super) fn meeting(&self, scope: &str) -> Vec<&Member> {
+        let mut members: Vec<&Member> = self.members.iter().collect();
+        if scope == "global" {
+            return members;
+        }
+        if let Some(host) = scope.strip_prefix("local_") {
+            members.retain(|member| member.place.host == host);
+            members.sort_by_key(|member| member.place.local_rank);
+            return members;
+        }
+        let Some(rank) = scope.strip_prefix("cross_").and_then(number) else {
+            return Vec::new();
+        };
+        members.retain(|member| member.place.local_rank == rank);
+        members
+    }
+}

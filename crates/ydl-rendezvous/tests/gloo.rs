@@ -1,0 +1,528 @@
+//! Horovod's store: the bytes that its clients and workers were seen to exchange, and what each request means.
+
+mod support;
+
+use expect_test::{Expect, expect};
+use support::{Runner, bytes, hex, link, peer};
+use ydl_rendezvous::{
+    Act, Link, Protocol, Reaction,
+    gloo::{Change, Limits, Member, News, Place, Store, Worker, World, notice::Answer},
+};
+
+fn world(places: &[&str]) -> World {
+    let members = places.iter().zip(0..).map(|(place, index)| Member {
+        task: peer(index).task,
+        place: place.parse().expect("a place"),
+    });
+    World::new(members.collect()).expect("a world")
+}
+
+/// Each process on a host of its own.
+fn three() -> World {
+    world(&["hostA:0", "hostB:0", "hostC:0"])
+}
+
+struct Server {
+    runner: Runner<Store>,
+    connections: u64,
+}
+
+impl Server {
+    fn new(world: World) -> Server {
+        Server {
+            runner: Runner::new(Store::new(world, Limits::default())),
+            connections: 0,
+        }
+    }
+
+    /// What a worker says on a new connection, and what comes of it.
+    fn say(&mut self, worker: u32, said: &str) -> Vec<Act> {
+        self.connections += 1;
+        self.runner.open(link(self.connections), worker);
+        self.runner.say(link(self.connections), said.as_bytes())
+    }
+
+    /// A line `0 PUT /scope/key value` each, from that worker.
+    fn script(&mut self, script: &str) -> String {
+        let mut all = String::new();
+        for line in script
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty())
+        {
+            let mut words = line.split(' ');
+            let worker: u32 = words
+                .next()
+                .and_then(|word| word.parse().ok())
+                .expect("a worker");
+            let (verb, path) = (words.next().expect("a verb"), words.next().expect("a path"));
+            let value = words.next().unwrap_or_default();
+            let said = request(verb, path, value);
+            all += &format!("{verb} {path}: {}\n", told(&self.say(worker, &said)));
+        }
+        all
+    }
+}
+
+fn request(verb: &str, path: &str, value: &str) -> String {
+    let length = value.len();
+    format!("{verb} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {length}\r\n\r\n{value}")
+}
+
+fn told(acts: &[Act]) -> String {
+    let told: Vec<String> = acts
+        .iter()
+        .map(|act| match act {
+            Act::Send(_, bytes) => {
+                let text = String::from_utf8_lossy(bytes);
+                let (head, body) = text.split_once("\r\n\r\n").expect("a head and a body");
+                let status = head.lines().next().unwrap_or_default();
+                format!("{} `{body}`", status.trim_start_matches("HTTP/1.0 "))
+            }
+            Act::Close(_) => "closed".to_owned(),
+            Act::Say(line) => line.clone(),
+            Act::Dial(_, task, port) => format!("dial {task} {port}"),
+        })
+        .collect();
+    told.join(", ")
+}
+
+fn check(world: World, script: &str, expected: Expect) {
+    expected.assert_eq(&Server::new(world).script(script));
+}
+
+#[test]
+fn a_client_hears_the_very_bytes() {
+    let mut server = Server::new(three());
+    let mut answered = |worker: u32, said: &str| match &server.say(worker, said)[..] {
+        [Act::Send(_, bytes), Act::Close(_)] => String::from_utf8_lossy(bytes).into_owned(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(
+        answered(
+            0,
+            "PUT /global/rank_0 HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 2\r\n\r\nvm"
+        ),
+        "HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n"
+    );
+    assert_eq!(
+        answered(
+            0,
+            "GET /global/1 HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\n\r\n"
+        ),
+        "HTTP/1.0 404 Not Found\r\nContent-Length: 0\r\n\r\n"
+    );
+    assert_eq!(
+        answered(
+            1,
+            "GET /global/rank_0 HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\n\r\n"
+        ),
+        "HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nvm"
+    );
+    assert_eq!(
+        answered(
+            0,
+            "DELETE /global/0 HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\n\r\n"
+        ),
+        "HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n"
+    );
+    let asked =
+        "GET /rank_and_size/hostA:0 HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\n\r\n";
+    assert_eq!(server.say(0, asked), []);
+    let mut reaction = Reaction::default();
+    server
+        .runner
+        .protocol
+        .hear(News::World(three()), &mut reaction);
+    let (_, acts) = reaction.into_parts();
+    let expected = "HTTP/1.0 200 OK\r\nContent-Length: 11\r\n\r\n0,3,0,1,0,3";
+    assert_eq!(
+        acts,
+        [Act::Send(link(5), expected.into()), Act::Close(link(5))]
+    );
+}
+
+#[test]
+fn what_python_says_is_understood() {
+    let said = "PUT /scope/key HTTP/1.1\r\nAccept-Encoding: identity\r\n\
+        Content-Type: application/x-www-form-urlencoded\r\nContent-length: 5\r\nHost: 127.0.0.1:4242\r\n\
+        User-Agent: Python-urllib/3.11\r\nConnection: close\r\n\r\nvalue";
+    assert_eq!(
+        told(&Server::new(three()).say(0, said)),
+        "200 OK ``, closed"
+    );
+}
+
+#[test]
+fn an_empty_value_is_there() {
+    check(
+        three(),
+        "0 PUT /cross_0/0\n1 GET /cross_0/0",
+        expect![[r#"
+            PUT /cross_0/0: 200 OK ``, closed
+            GET /cross_0/0: 200 OK ``, closed
+        "#]],
+    );
+}
+
+#[test]
+fn what_nobody_understands_is_answered_as_horovod_does() {
+    check(
+        three(),
+        "0 POST /a/b\n0 GET /a\n0 GET /\n0 GET /a/b/c\n0 DELETE /a/b",
+        expect![[r#"
+            POST /a/b: 501 Not Implemented ``, closed
+            GET /a: 400 Bad Request ``, closed
+            GET /: 400 Bad Request ``, closed
+            GET /a/b/c: a path has more than a scope and a key, closed
+            DELETE /a/b: 200 OK ``, closed
+        "#]],
+    );
+}
+
+#[test]
+fn a_scope_of_the_world_is_emptied_when_its_last_member_is_done() {
+    check(
+        three(),
+        "
+        0 PUT /global/0 a
+        1 PUT /global/1 b
+        2 PUT /global/2 c
+        0 DELETE /global/0
+        0 DELETE /global/0
+        0 DELETE /global/0
+        1 DELETE /global/1
+        0 GET /global/0
+        2 DELETE /global/2
+        0 GET /global/0
+        0 PUT /global/0 d
+        1 DELETE /global/1
+        0 GET /global/0
+        ",
+        expect![[r#"
+            PUT /global/0: 200 OK ``, closed
+            PUT /global/1: 200 OK ``, closed
+            PUT /global/2: 200 OK ``, closed
+            DELETE /global/0: 200 OK ``, closed
+            DELETE /global/0: 200 OK ``, closed
+            DELETE /global/0: 200 OK ``, closed
+            DELETE /global/1: 200 OK ``, closed
+            GET /global/0: 200 OK `a`, closed
+            DELETE /global/2: 200 OK ``, closed
+            GET /global/0: 404 Not Found ``, closed
+            PUT /global/0: 200 OK ``, closed
+            DELETE /global/1: 200 OK ``, closed
+            GET /global/0: 200 OK `d`, closed
+        "#]],
+    );
+}
+
+#[test]
+fn scopes_are_counted_each_for_itself() {
+    check(
+        world(&["a:0", "a:1", "b:0"]),
+        "
+        1 PUT /local_a/1 x
+        1 PUT /cross_1/0 y
+        0 DELETE /local_a/0
+        1 DELETE /cross_1/0
+        1 GET /cross_1/0
+        1 GET /local_a/1
+        1 DELETE /local_a/1
+        1 GET /local_a/1
+        ",
+        expect![[r#"
+            PUT /local_a/1: 200 OK ``, closed
+            PUT /cross_1/0: 200 OK ``, closed
+            DELETE /local_a/0: 200 OK ``, closed
+            DELETE /cross_1/0: 200 OK ``, closed
+            GET /cross_1/0: 404 Not Found ``, closed
+            GET /local_a/1: 200 OK `x`, closed
+            DELETE /local_a/1: 200 OK ``, closed
+            GET /local_a/1: 404 Not Found ``, closed
+        "#]],
+    );
+}
+
+#[test]
+fn a_scope_of_others_loses_one_key_at_a_time() {
+    let scope = "global_process_set_hash_4a";
+    let mut server = Server::new(three());
+    server.script(&format!(
+        "0 PUT /{scope}/0 a\n1 PUT /{scope}/1 b\n0 DELETE /{scope}/0"
+    ));
+    expect![[r#"
+        GET /global_process_set_hash_4a/0: 404 Not Found ``, closed
+        GET /global_process_set_hash_4a/1: 200 OK `b`, closed
+        DELETE /global_process_set_hash_4a/1: 200 OK ``, closed
+    "#]]
+    .assert_eq(&server.script(&format!(
+        "0 GET /{scope}/0\n0 GET /{scope}/1\n1 DELETE /{scope}/1"
+    )));
+    assert_eq!(server.runner.protocol.bytes(), 0);
+}
+
+#[test]
+fn nobody_speaks_for_another_rank() {
+    check(
+        three(),
+        "1 PUT /global/0 x\n1 PUT /global/rank_0 x\n2 DELETE /global/0\n1 GET /rank_and_size/hostA:0\n0 GET /global/0",
+        expect![[r#"
+            PUT /global/0: it spoke for `worker:0`, closed
+            PUT /global/rank_0: it spoke for `worker:0`, closed
+            DELETE /global/0: it spoke for `worker:0`, closed
+            GET /rank_and_size/hostA:0: it spoke for `worker:0`, closed
+            GET /global/0: 404 Not Found ``, closed
+        "#]],
+    );
+}
+
+#[test]
+fn the_numbers_of_a_world_are_those_horovod_gives() {
+    let world = world(&["a:0", "a:1", "b:0", "b:1", "b:2", "c:0"]);
+    let numbers: Vec<String> = world
+        .members()
+        .iter()
+        .map(|member| {
+            format!(
+                "{} {}",
+                member.place,
+                world.slot(&member.place).expect("its slot")
+            )
+        })
+        .collect();
+    expect![[r#"
+        a:0 0,6,0,2,0,3
+        a:1 1,6,1,2,0,2
+        b:0 2,6,0,3,1,3
+        b:1 3,6,1,3,1,2
+        b:2 4,6,2,3,0,1
+        c:0 5,6,0,1,2,3"#]]
+    .assert_eq(&numbers.join("\n"));
+}
+
+#[test]
+fn a_world_whose_local_ranks_have_a_gap_or_a_double_is_none() {
+    for places in [["a:0", "a:2"], ["a:0", "a:0"], ["a:1", "b:0"]] {
+        let members = places.map(|place| Member {
+            task: peer(0).task,
+            place: place.parse().expect("a place"),
+        });
+        let refused = World::new(members.into()).expect_err("no world");
+        assert!(
+            refused.starts_with("the local ranks of `a` are not 0 to"),
+            "{refused}"
+        );
+    }
+}
+
+/// Tells the store what was decided, and shows what comes of it.
+fn hear(server: &mut Server, news: News) -> (Vec<Act>, String) {
+    let mut reaction = Reaction::default();
+    server.runner.protocol.hear(news, &mut reaction);
+    let (_, acts) = reaction.into_parts();
+    let told = told(&acts);
+    (acts, told)
+}
+
+#[test]
+fn whoever_asks_for_its_numbers_waits_for_the_next_world() {
+    let mut server = Server::new(three());
+    server.script("0 PUT /global/0 old");
+    assert_eq!(
+        server.script("0 GET /rank_and_size/hostA:0"),
+        "GET /rank_and_size/hostA:0: \n"
+    );
+    server.script("2 GET /rank_and_size/hostC:0");
+    let asking: Vec<String> = server
+        .runner
+        .protocol
+        .asking()
+        .map(Place::to_string)
+        .collect();
+    assert_eq!(asking, ["hostA:0", "hostC:0"]);
+    assert_eq!(
+        server.runner.protocol.missing(),
+        [peer(1).task, peer(2).task]
+    );
+    // The second is gone, the third goes, another comes.
+    let next = World::new(vec![
+        Member {
+            task: peer(0).task,
+            place: "hostA:0".parse().unwrap(),
+        },
+        Member {
+            task: peer(3).task,
+            place: "hostD:0".parse().unwrap(),
+        },
+    ]);
+    expect!["200 OK `0,2,0,1,0,2`, closed, 200 OK `-1,-1,-1,-1,-1,-1`, closed"]
+        .assert_eq(&hear(&mut server, News::World(next.unwrap())).1);
+    expect![[r#"
+        GET /global/0: 404 Not Found ``, closed
+        PUT /global/1: 200 OK ``, closed
+        GET /rank_and_size/hostA:0: 
+    "#]]
+    .assert_eq(
+        &server.script("0 GET /global/0\n3 PUT /global/1 new\n0 GET /rank_and_size/hostA:0"),
+    );
+}
+
+#[test]
+fn whoever_asked_and_went_is_not_asking() {
+    let mut server = Server::new(three());
+    server.script("0 GET /rank_and_size/hostA:0");
+    server.runner.close(link(1));
+    assert_eq!(server.runner.protocol.asking().count(), 0);
+    assert_eq!(server.runner.kept.len(), 3, "{:?}", server.runner.kept);
+}
+
+#[test]
+fn those_who_wait_are_told_for_whom() {
+    let mut server = Server::new(three());
+    assert_eq!(server.runner.protocol.missing(), []);
+    server.script("1 PUT /global/rank_1 host\n1 PUT /global/1 address");
+    assert_eq!(
+        server.runner.protocol.missing(),
+        [peer(0).task, peer(2).task]
+    );
+    server.script("0 PUT /global/0 a\n2 PUT /global/2 c");
+    assert_eq!(server.runner.protocol.missing(), []);
+}
+
+const KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+const PING: &str = "800263686f726f766f642e72756e6e65722e636f6d6d6f6e2e7574696c2e6e6574776f726b0a50696e67526571756573740a29812e";
+const CHANGED: &str = "800263686f726f766f642e72756e6e65722e656c61737469632e776f726b65720a486f73747355706461746564526571756573740a29817d28580900000074696d657374616d704a00f15365580300000072657363686f726f766f642e72756e6e65722e656c61737469632e776f726b65720a486f7374557064617465526573756c740a4b02855275622e";
+const TAKEN: &str = "80059539000000000000008c22686f726f766f642e72756e6e65722e636f6d6d6f6e2e7574696c2e6e6574776f726b948c0b41636b526573706f6e73659493942981942e";
+const LISTENS: &str = "8005955d000000000000007d94288c0465746830945d948c0831302e302e302e37944d409c8694618c026c6f945d948c093132372e302e302e31944d409c869461754320000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f9486942e";
+
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for group in bytes.chunks(3) {
+        let mut three = [0; 4];
+        three[1..=group.len()].copy_from_slice(group);
+        let bits = u32::from_be_bytes(three);
+        for place in 0..4 {
+            let digit = DIGITS[(bits >> (18 - 6 * place)) as usize & 63];
+            text.push(if place <= group.len() {
+                char::from(digit)
+            } else {
+                '='
+            });
+        }
+    }
+    text
+}
+
+fn worker() -> Worker {
+    Worker::read(base64(&bytes(LISTENS)).as_bytes()).expect("what a worker says")
+}
+
+fn signed(digest: &str, length: &str, body: &str) -> Vec<u8> {
+    bytes(&[digest, length, body].concat())
+}
+
+#[test]
+fn where_a_worker_listens_is_read_and_its_key_is_not_shown() {
+    expect![[
+        r#"Worker { addresses: [("eth0", "10.0.0.7", 40000), ("lo", "127.0.0.1", 40000)], .. }"#
+    ]]
+    .assert_eq(&format!("{:?}", worker()));
+    assert_eq!(worker().port(), Some(40000));
+    // One interface only: the dictionary is made in another way.
+    let one = "80057d948c026c6f945d948c093132372e302e302e31944d409c8694617343010194 86942e";
+    let one = Worker::read(base64(&bytes(one)).as_bytes()).expect("what a worker says");
+    expect![[r#"Worker { addresses: [("lo", "127.0.0.1", 40000)], .. }"#]]
+        .assert_eq(&format!("{one:?}"));
+}
+
+#[test]
+fn what_a_driver_says_is_signed_as_horovod_does() {
+    let ping = "0662473e717297ab3f9e95a8ca6b4268dc414db85ac8bfee3133b4c39b1af971";
+    assert_eq!(hex(&worker().ping()), hex(&signed(ping, "35000000", PING)));
+    let changed = "7a97a10305f7b9bddc30f60e000a93b484bd8da4f5268197dbf4faf61d657c31";
+    assert_eq!(
+        hex(&worker().changed(1_700_000_000, Change::Added)),
+        hex(&signed(changed, "8b000000", CHANGED))
+    );
+    assert_eq!(bytes(KEY).len(), 32);
+}
+
+fn taken() -> Vec<u8> {
+    let digest = "c41edba9650bd7f1bc648117db6dcbd46d4aaf63984f071b554bf122cb3a3418";
+    signed(digest, "44000000", TAKEN)
+}
+
+#[test]
+fn what_a_worker_answers_is_read_if_it_is_signed() {
+    let answer = taken();
+    assert_eq!(
+        worker().answer(&answer),
+        Ok(Some((Answer::Taken, answer.len())))
+    );
+    for end in 0..answer.len() {
+        assert_eq!(worker().answer(&answer[..end]), Ok(None));
+    }
+    for place in (0..answer.len()).filter(|place| !(32..36).contains(place)) {
+        let mut other = answer.clone();
+        other[place] ^= 1;
+        expect!["an answer is not signed with the worker's key"].assert_eq(
+            &worker()
+                .answer(&other)
+                .expect_err("a wrong answer")
+                .to_string(),
+        );
+    }
+}
+
+#[test]
+fn rank_0_is_told_that_the_hosts_change() {
+    let mut server = Server::new(three());
+    let (_, told_early) = hear(&mut server, News::Changed(Change::Added, 1));
+    expect!["worker:0 was not told that the hosts have changed: it has not said where it listens"]
+        .assert_eq(&told_early);
+    let put = base64(&bytes(LISTENS));
+    expect!["PUT /worker_addresses/hostA:0: 200 OK ``, closed\n"]
+        .assert_eq(&server.script(&format!("0 PUT /worker_addresses/hostA:0 {put}")));
+    let (acts, told) = hear(&mut server, News::Changed(Change::Added, 1_700_000_000));
+    expect!["dial worker:0 40000"].assert_eq(&told);
+    let [Act::Dial(dialed @ Link::Dialed(1), _, _)] = acts[..] else {
+        panic!("{acts:?}");
+    };
+    let said = server.runner.open(dialed, 0);
+    assert_eq!(
+        said,
+        [Act::Send(
+            dialed,
+            worker().changed(1_700_000_000, Change::Added)
+        )]
+    );
+    assert_eq!(server.runner.say(dialed, &taken()), [Act::Close(dialed)]);
+    // The next one does not listen any more.
+    let (acts, _) = hear(&mut server, News::Changed(Change::Removed, 1_700_000_001));
+    let [Act::Dial(dialed @ Link::Dialed(2), _, _)] = acts[..] else {
+        panic!("{acts:?}");
+    };
+    server.runner.open(dialed, 0);
+    let acts = server.runner.close(dialed);
+    expect!["worker:0 was not told that the hosts have changed: it does not answer"]
+        .assert_eq(&self::told(&acts));
+}
+
+#[test]
+fn only_members_may_listen_and_only_with_what_workers_say() {
+    let put = base64(&bytes(LISTENS));
+    check(
+        three(),
+        &format!(
+            "1 PUT /worker_addresses/hostA:0 {put}\n1 PUT /worker_addresses/hostX:0 {put}\n1 PUT /worker_addresses/hostB:0 abc\n1 PUT /worker_addresses/hostB {put}"
+        ),
+        expect![[r#"
+            PUT /worker_addresses/hostA:0: it spoke for `worker:0`, closed
+            PUT /worker_addresses/hostX:0: it has no place in this world, closed
+            PUT /worker_addresses/hostB:0: where it listens was not said as workers say it, closed
+            PUT /worker_addresses/hostB: this is not a place; a place looks like `host:0`, closed
+        "#]],
+    );
+}
