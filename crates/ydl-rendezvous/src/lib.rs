@@ -17,6 +17,8 @@
 pub mod c10d;
 pub mod desk;
 pub mod frames;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 pub mod gloo;
 pub mod porter;
 pub mod protocol;

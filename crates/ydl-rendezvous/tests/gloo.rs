@@ -396,27 +396,8 @@ const CHANGED: &str = "800263686f726f766f642e72756e6e65722e656c61737469632e776f7
 const TAKEN: &str = "80059539000000000000008c22686f726f766f642e72756e6e65722e636f6d6d6f6e2e7574696c2e6e6574776f726b948c0b41636b526573706f6e73659493942981942e";
 const LISTENS: &str = "8005955d000000000000007d94288c0465746830945d948c0831302e302e302e37944d409c8694618c026c6f945d948c093132372e302e302e31944d409c869461754320000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f9486942e";
 
-fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::new();
-    for group in bytes.chunks(3) {
-        let mut three = [0; 4];
-        three[1..=group.len()].copy_from_slice(group);
-        let bits = u32::from_be_bytes(three);
-        for place in 0..4 {
-            let digit = DIGITS[(bits >> (18 - 6 * place)) as usize & 63];
-            text.push(if place <= group.len() {
-                char::from(digit)
-            } else {
-                '='
-            });
-        }
-    }
-    text
-}
-
 fn worker() -> Worker {
-    Worker::read(base64(&bytes(LISTENS)).as_bytes()).expect("what a worker says")
+    Worker::read(support::base64(&bytes(LISTENS)).as_bytes()).expect("what a worker says")
 }
 
 fn signed(digest: &str, length: &str, body: &str) -> Vec<u8> {
@@ -432,7 +413,7 @@ fn where_a_worker_listens_is_read_and_its_key_is_not_shown() {
     assert_eq!(worker().port(), Some(40000));
     // One interface only: the dictionary is made in another way.
     let one = "80057d948c026c6f945d948c093132372e302e302e31944d409c8694617343010194 86942e";
-    let one = Worker::read(base64(&bytes(one)).as_bytes()).expect("what a worker says");
+    let one = Worker::read(support::base64(&bytes(one)).as_bytes()).expect("what a worker says");
     expect![[r#"Worker { addresses: [("lo", "127.0.0.1", 40000)], .. }"#]]
         .assert_eq(&format!("{one:?}"));
 }
@@ -482,7 +463,7 @@ fn rank_0_is_told_that_the_hosts_change() {
     let (_, told_early) = hear(&mut server, News::Changed(Change::Added, 1));
     expect!["worker:0 was not told that the hosts have changed: it has not said where it listens"]
         .assert_eq(&told_early);
-    let put = base64(&bytes(LISTENS));
+    let put = support::base64(&bytes(LISTENS));
     expect!["PUT /worker_addresses/hostA:0: 200 OK ``, closed\n"]
         .assert_eq(&server.script(&format!("0 PUT /worker_addresses/hostA:0 {put}")));
     let (acts, told) = hear(&mut server, News::Changed(Change::Added, 1_700_000_000));
@@ -512,7 +493,7 @@ fn rank_0_is_told_that_the_hosts_change() {
 
 #[test]
 fn only_members_may_listen_and_only_with_what_workers_say() {
-    let put = base64(&bytes(LISTENS));
+    let put = support::base64(&bytes(LISTENS));
     check(
         three(),
         &format!(

@@ -63,7 +63,11 @@ pub enum Answer {
 impl Worker {
     /// Out of what it has put into the store: base64 of a pickle of `({interface: [(address, port)]}, key)`.
     pub fn read(put: &[u8]) -> Option<Worker> {
-        let Value::Pair(pair) = pickle::read(&base64::decode(put)?)? else {
+        Worker::unpickled(&base64::decode(put)?)
+    }
+
+    pub(crate) fn unpickled(pickle: &[u8]) -> Option<Worker> {
+        let Value::Pair(pair) = pickle::read(pickle)? else {
             return None;
         };
         let (Value::Dictionary(interfaces), Value::Bytes(key)) = *pair else {

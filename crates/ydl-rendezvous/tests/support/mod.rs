@@ -172,6 +172,25 @@ pub fn hex(bytes: &[u8]) -> String {
     })
 }
 
+pub fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for group in bytes.chunks(3) {
+        let mut three = [0; 4];
+        three[1..=group.len()].copy_from_slice(group);
+        let bits = u32::from_be_bytes(three);
+        for place in 0..4 {
+            let digit = DIGITS[(bits >> (18 - 6 * place)) as usize & 63];
+            text.push(if place <= group.len() {
+                char::from(digit)
+            } else {
+                '='
+            });
+        }
+    }
+    text
+}
+
 /// A small generator of numbers: the same seed gives the same numbers.
 #[derive(Clone, Debug)]
 pub struct Chance(u64);
