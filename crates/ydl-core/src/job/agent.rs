@@ -119,6 +119,20 @@ impl Job {
             return;
         };
         let task = self.task(key);
+        if let Place::Rewinding {
+            on, ended: false, ..
+        } = &task.place
+            && round < task.round
+            && self.fetches(key)
+        {
+            let place = Place::Rewinding {
+                on: on.clone(),
+                since: self.now,
+                ended: true,
+            };
+            self.set_place(key, place);
+            return;
+        }
         let runs = matches!(task.place, Place::Starting { .. } | Place::Running { .. });
         if !runs || (round != task.round && !self.mutant.is(Mutant::LateExitCounts)) {
             return;
@@ -189,11 +203,13 @@ impl Job {
     /// The task of a container whose agent has just spoken, which is a sign of life whatever it said.
     pub(super) fn heard_from(&mut self, container: &ContainerId) -> Option<TaskKey> {
         let key = self.task_in(container)?;
-        if let Some(held) = self.held.get_mut(container)
-            && !self.mutant.is(Mutant::DeafToTheQuiet)
-        {
-            held.quiet = None;
-            held.orphan = false;
+        let deaf = self.mutant.is(Mutant::DeafToTheQuiet);
+        if let Some(held) = self.held.get_mut(container) {
+            held.heard = true;
+            if !deaf {
+                held.quiet = None;
+                held.orphan = false;
+            }
         }
         Some(key)
     }

@@ -35,6 +35,7 @@ impl Job {
             node: node.clone(),
             quiet: None,
             orphan: false,
+            heard: false,
         };
         self.held.insert(container.clone(), held);
         self.task_mut(key).node = Some(node);
@@ -228,6 +229,7 @@ impl Job {
         for held in self.held.values_mut() {
             held.quiet = Some(now);
             held.orphan = true;
+            held.heard = false;
         }
         let keys: Vec<_> = self.held.values().map(|held| held.task).collect();
         for key in keys {

@@ -4,6 +4,7 @@ use super::{Job, Mutant, Place, Stage, TaskKey, Then, attempt::Gone, timers::Tim
 use crate::{
     action::Action,
     ending::{Cause, Ending, TaskResult, Wait},
+    id::ContainerId,
     time::Time,
 };
 use alloc::vec::Vec;
@@ -34,11 +35,18 @@ impl Job {
                 alone.then(|| *since + d.allocation)
             }
             Place::Launching { since, .. } => Some(*since + d.launch),
-            // Data comes before an agent is ready; the agent itself gives up when none comes for a while.
-            Place::Joining { since, .. } if self.fetches(key) => Some(*since + (d.join + d.fetch)),
+            // Data comes before an agent is ready; the agent itself gives up when none comes for a while. Of one that was
+            // never heard nothing is known to come.
+            Place::Joining { on, since } if self.fetches(key) && self.was_heard(on) => {
+                Some(*since + (d.join + d.fetch))
+            }
             Place::Joining { since, .. } => Some(*since + d.join),
             Place::Starting { .. } if self.mutant.is(Mutant::NoStartDeadline) => None,
             Place::Starting { since, .. } => Some(*since + d.start),
+            // What its program has changed of its data comes anew.
+            Place::Rewinding {
+                since, ended: true, ..
+            } => Some(*since + (d.join + d.fetch)),
             Place::Rewinding { since, .. } => Some(*since + (d.grace + d.stop)),
             Place::Stopping { since, save, .. } => {
                 let saving = *save && !self.spec.outputs.is_empty();
@@ -55,6 +63,17 @@ impl Job {
         let role = &self.spec.roles[key.role];
         let mut inputs = self.spec.inputs_of(role);
         inputs.any(|input| input.form.is_fetched())
+    }
+
+    /// Whether the agent there has spoken to this master.
+    fn was_heard(&self, container: &ContainerId) -> bool {
+        self.held.get(container).is_some_and(|held| held.heard)
+    }
+
+    /// Whether it matters that this agent is heard for the first time: while its data comes it has nothing to report.
+    pub fn listens_for(&self, container: &ContainerId) -> bool {
+        let key = self.task_in(container);
+        key.is_some_and(|key| self.fetches(key)) && !self.was_heard(container)
     }
 
     /// Since when the task's agent misses its beats, where that matters: an agent that was never heard is late,
@@ -123,6 +142,7 @@ impl Job {
             Place::Ready { .. } | Place::Starting { .. } | Place::Running { .. } => {
                 self.on_late(key, Wait::Start, out);
             }
+            Place::Rewinding { ended: true, .. } => self.on_late(key, Wait::Join, out),
             Place::Rewinding { .. } => self.on_late(key, Wait::Stop, out),
             Place::Stopping {
                 then: Then::Over(TaskResult::Succeeded),

@@ -88,6 +88,8 @@ struct Held {
     /// A new master took over and has not heard it yet. An agent without a master stops by itself, so until it
     /// is heard its end is nobody's fault.
     orphan: bool,
+    /// This master has heard its agent.
+    heard: bool,
 }
 
 impl Job {

@@ -121,7 +121,12 @@ pub(super) enum Place {
     /// Its program runs.
     Running { on: ContainerId, since: Time },
     /// Its agent was told to stop the program and be ready for a new round.
-    Rewinding { on: ContainerId, since: Time },
+    Rewinding {
+        on: ContainerId,
+        since: Time,
+        /// The program has ended, and the task's data is looked at again: since then.
+        ended: bool,
+    },
     /// Its agent was told to stop the program, to copy the outputs if they are wanted, and to leave.
     Stopping {
         on: ContainerId,

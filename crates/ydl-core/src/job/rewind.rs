@@ -73,6 +73,7 @@ impl Job {
                 let place = Place::Rewinding {
                     on: on.clone(),
                     since: now,
+                    ended: false,
                 };
                 self.set_place(key, place);
                 out.push(Action::Tell(on));

@@ -4,11 +4,12 @@ use super::{Job, Place, Stage, TaskKey, Then, attempt::Gone};
 use crate::{
     action::Action,
     ending::TaskResult,
-    fact::What,
+    fact::{What, counted},
     id::RoleName,
-    spec::{Complaint, Draft, JobSpec, Scope},
+    spec::{Complaint, Draft, Input, JobSpec, Scope},
 };
 use alloc::{format, string::String, vec, vec::Vec};
+use core::cmp::Ordering;
 
 impl Job {
     /// What speaks against this size of this role. A scaling that anything speaks against is ignored.
@@ -25,7 +26,36 @@ impl Job {
             }]);
         };
         spec.instances = instances;
-        JobSpec::new(draft).map(|_| ())
+        JobSpec::new(draft)?;
+        self.divided(role, instances).map_or(Ok(()), Err)
+    }
+
+    /// Files were divided over the tasks a role had at submit. Others would find none, and what was for those that go
+    /// would be read by nobody.
+    fn divided(&self, role: &RoleName, instances: u32) -> Option<Vec<Complaint>> {
+        let had = self.spec.roles.iter().find(|spec| spec.name == *role)?;
+        let fits = |input: &Input| match instances.cmp(&had.instances) {
+            Ordering::Less => false,
+            Ordering::Equal => true,
+            Ordering::Greater => input.allow_empty,
+        };
+        let mut inputs = self.spec.inputs_of(had);
+        let input = inputs.find(|input| input.form.is_split() && !fits(input))?;
+        let hint = match instances < had.instances {
+            true => "submit again with fewer instances",
+            false => {
+                "submit again with more instances; or say `allow_empty: true` next time, and further tasks get none"
+            }
+        };
+        Some(vec![Complaint {
+            key: format!("roles.{role}"),
+            what: format!(
+                "the files of the input `{}` were divided over the {} that role `{role}` had at submit",
+                input.name,
+                counted(had.instances, "task"),
+            ),
+            hint: Some(hint.into()),
+        }])
     }
 
     pub(super) fn on_scaled(&mut self, name: &RoleName, instances: u32, out: &mut Vec<Action>) {

@@ -329,12 +329,10 @@ fn one_name(draft: &Draft, output: &Output) -> Option<String> {
     if !is_one_name(output) {
         return None;
     }
-    // Services are there for others; what they leave behind is rarely what is meant.
-    let theirs = |role: &&RoleSpec| match &output.whose {
-        Whose::All => role.completion != Completion::Service,
-        Whose::Role(name) => role.name == *name,
-        Whose::Task(_) => false,
-    };
+    if matches!(output.whose, Whose::Task(_)) {
+        return None;
+    }
+    let theirs = |role: &&RoleSpec| output.is_of(role, 0);
     let roles: Vec<&RoleSpec> = draft.roles.iter().filter(theirs).collect();
     let tasks: u64 = roles.iter().map(|role| u64::from(role.instances)).sum();
     let (by_role, by_index) = (

@@ -1,5 +1,6 @@
 //! Data that comes to tasks before their programs start, and what tasks leave behind.
 
+use super::{Completion, RoleSpec};
 use crate::{
     id::{RoleName, TaskId},
     time::Span,
@@ -117,13 +118,25 @@ impl Output {
         }
     }
 
-    /// Whether that task sends it.
-    pub fn is_of(&self, task: &TaskId) -> bool {
+    /// Whether the task of that number in a role sends it.
+    pub fn is_of(&self, role: &RoleSpec, index: u32) -> bool {
         match &self.whose {
-            Whose::All => true,
-            Whose::Role(role) => task.role == *role,
-            Whose::Task(one) => task == one,
+            // Services are there for others; what they leave behind is rarely what is meant.
+            Whose::All => role.completion != Completion::Service,
+            Whose::Role(name) => role.name == *name,
+            Whose::Task(one) => role.name == one.role && index == one.index,
         }
+    }
+
+    /// Where it goes for one task of a job; a job that has no id yet keeps the place for it.
+    pub fn destination(&self, job: Option<&str>, task: &TaskId) -> String {
+        let to = match job {
+            Some(id) => self.to.replace("{job}", id),
+            None => self.to.clone(),
+        };
+        let index = alloc::format!("{}", task.index);
+        to.replace("{role}", task.role.as_str())
+            .replace("{index}", &index)
     }
 }
 

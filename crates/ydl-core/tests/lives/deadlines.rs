@@ -153,7 +153,9 @@ fn data_may_take_longer_than_an_agent_but_not_for_ever() {
         role worker 1
         granted c1 worker
         launched c1
-        +79s
+        +19s
+        heard c1
+        +60s
         states
         +1s
         asks",
@@ -178,6 +180,7 @@ fn an_agent_that_falls_silent_while_data_comes_is_not_waited_for() {
         role worker 1
         nodes 2
         granted c1 worker
+        heard c1
         launched c1
         +5m
         quiet c1
@@ -210,17 +213,124 @@ fn a_new_master_gives_agents_that_it_has_not_heard_their_time_to_join() {
         role worker 1
         granted c1 worker
         launched c1
+        heard c1
+        +60s
         recovered c1
-        +79s
+        +19s
+        heard c1
+        +60s
         states
         ready c1",
         expect![[r#"
             · the job began
             launch c1 worker:0
+            [1m]
             · a new master took over 1 container
-            [1m 19s]
+            [2m 19s]
             worker:0 launching
             tell c1: run worker:0 in round 1, attempt 1, of 1 worker"#]],
+    );
+}
+
+#[test]
+fn an_agent_that_was_never_heard_is_not_waited_for_as_long_as_data_may_take() {
+    check(
+        "
+        deadlines join=20s fetch=6h
+        inputs
+        role worker 1
+        granted c1 worker
+        launched c1
+        +19s
+        states
+        +1s
+        asks",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            [19s]
+            worker:0 launching
+            [20s]
+            · worker:0 was not ready 20s after its container started on `n1` (attempt 1); it starts again
+            release c1
+            asks: 1 × worker (1 GiB, 1 vcore)"#]],
+    );
+}
+
+#[test]
+fn data_that_comes_anew_has_its_time_once_the_program_has_stopped() {
+    let job = |stopped: &str| {
+        format!(
+            "
+        deadlines join=20s fetch=1h grace=10s stop=20s
+        inputs
+        gang
+        role worker 2 scope=job limit=1
+        up c1 worker
+        up c2 worker
+        started c1
+        started c2
+        exited c2 1
+        saved c2
+        {stopped}
+        up c3 worker
+        +29s
+        states
+        +1s
+        states"
+        )
+    };
+    check(
+        &job("exited c1 1 round=1"),
+        expect![[r#"
+        · the job began
+        launch c1 worker:0
+        launch c2 worker:1
+        · round 1 began with 2 tasks
+        tell c1: run worker:0 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
+        tell c2: run worker:1 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
+        · worker:0 runs on `n1` (attempt 1)
+        · worker:1 runs on `n1` (attempt 1)
+        · worker:1 exited with code 1 on `n1` (attempt 1); it starts again
+        tell c2: stop
+        · round 2 gathers 2 tasks because of worker:1
+        · worker:0 is stopped (attempt 1)
+        tell c1: wait as worker:0 for round 2
+        release c2
+        launch c3 worker:1
+        [29s]
+        worker:0 rewinding, worker:1 ready
+        [30s]
+        worker:0 rewinding, worker:1 ready"#]],
+    );
+    check(
+        &job(""),
+        expect![[r#"
+        · the job began
+        launch c1 worker:0
+        launch c2 worker:1
+        · round 1 began with 2 tasks
+        tell c1: run worker:0 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
+        tell c2: run worker:1 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
+        · worker:0 runs on `n1` (attempt 1)
+        · worker:1 runs on `n1` (attempt 1)
+        · worker:1 exited with code 1 on `n1` (attempt 1); it starts again
+        tell c2: stop
+        · round 2 gathers 2 tasks because of worker:1
+        · worker:0 is stopped (attempt 1)
+        tell c1: wait as worker:0 for round 2
+        release c2
+        launch c3 worker:1
+        [29s]
+        worker:0 rewinding, worker:1 ready
+        [30s]
+        · worker:0 did not stop within 30s on `n1` (attempt 2); the job fails
+        release c1
+        · the job is ending: failed: worker:0 did not stop within 30s on `n1` (attempt 2)
+        release c3
+        · the job failed: worker:0 did not stop within 30s on `n1` (attempt 2)
+        finish: failed: worker:0 did not stop within 30s on `n1` (attempt 2)
+        worker:0 failed, worker:1 stopped"#]],
     );
 }
 

@@ -53,6 +53,59 @@ fn a_job_without_a_gang_grows_and_shrinks_without_disturbing_anybody() {
 }
 
 #[test]
+fn shares_are_for_the_tasks_of_submit() {
+    let sizes = "
+        scalable worker 3
+        scalable worker 1
+        scalable worker 2
+        scalable server 3";
+    let job = |inputs: &str| format!("{inputs}\nrole worker 2\nrole server 1 service{sizes}");
+    check(
+        &job("inputs split"),
+        expect![[r#"
+        · the job began
+        worker to 3: the files of the input `data` were divided over the 2 tasks that role `worker` had at submit
+        worker to 1: the files of the input `data` were divided over the 2 tasks that role `worker` had at submit
+        worker to 2: yes
+        server to 3: yes"#]],
+    );
+    check(
+        &job("inputs split allow-empty"),
+        expect![[r#"
+        · the job began
+        worker to 3: yes
+        worker to 1: the files of the input `data` were divided over the 2 tasks that role `worker` had at submit
+        worker to 2: yes
+        server to 3: yes"#]],
+    );
+    check(
+        &job("inputs"),
+        expect![[r#"
+        · the job began
+        worker to 3: yes
+        worker to 1: yes
+        worker to 2: yes
+        server to 3: yes"#]],
+    );
+}
+
+#[test]
+fn a_role_does_not_grow_beyond_one_writer_of_one_name_and_services_write_none() {
+    check(
+        "
+        outputs model out
+        role worker 1
+        role server 1 service
+        scalable worker 2
+        scalable server 2",
+        expect![[r#"
+            · the job began
+            worker to 2: 2 tasks would write their `model` to the one name `out`
+            server to 2: yes"#]],
+    );
+}
+
+#[test]
 fn a_gang_is_interrupted_only_when_all_newcomers_are_there() {
     check(
         "

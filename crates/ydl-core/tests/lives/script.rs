@@ -114,18 +114,35 @@ impl Life {
                     }
                 }
             }
-            "outputs" => self.draft.outputs.push(Output::new("model/", "/out")),
+            "outputs" => {
+                let (from, to) = match words[1..] {
+                    [from, to] => (from, to),
+                    _ => ("model/", "/out"),
+                };
+                self.draft.outputs.push(Output::new(from, to));
+            }
             "inputs" => self.draft.inputs.push(Input {
                 name: "data".into(),
                 source: "/data".into(),
-                form: InputForm::Copy,
+                form: match words.contains(&"split") {
+                    true => InputForm::Split,
+                    false => InputForm::Copy,
+                },
                 roles: Vec::new(),
-                allow_empty: false,
+                allow_empty: words.contains(&"allow-empty"),
             }),
             "asks" => self.asks(),
             "why" => {
                 let why = self.job().why();
                 self.say(&format!("why: {why}"));
+            }
+            "scalable" => {
+                let (role, instances) = (RoleName::from(words[1]), words[2].parse().unwrap());
+                let said = match self.job().scalable(&role, instances) {
+                    Ok(()) => "yes".to_owned(),
+                    Err(all) => all[0].what.clone(),
+                };
+                self.say(&format!("{role} to {instances}: {said}"));
             }
             "order" => self.order(words[1]),
             "deadline" => {

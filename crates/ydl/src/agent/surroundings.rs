@@ -273,15 +273,15 @@ impl Surroundings {
         let Some(task) = &self.task else {
             return Vec::new();
         };
-        let fill = |to: &str| {
-            to.replace("{job}", &submitted.id)
-                .replace("{role}", task.role.as_str())
-                .replace("{index}", &task.index.to_string())
+        let Some(role) = submitted.spec.role(&task.role) else {
+            return Vec::new();
         };
         let outputs = &submitted.spec.outputs;
-        let own = outputs.iter().filter(|output| output.is_of(task));
+        let own = outputs
+            .iter()
+            .filter(|output| output.is_of(role, task.index));
         let leaving = |output: &Output| {
-            let to = destination(submitted, &fill(&output.to));
+            let to = destination(submitted, &output.destination(Some(&submitted.id), task));
             let existing = match (&submitted.place, &to) {
                 // On the disk of a node nobody has looked at submit.
                 (Place::Yarn(_), Destination::Local(_)) => Existing::Replace,

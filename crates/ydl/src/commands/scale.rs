@@ -21,22 +21,6 @@ pub fn run(args: cli::Scale, manners: Manners) -> Result<Exit, Report> {
     };
     block_on(async {
         let (job, _mirror) = which(Some(&args.job), manners).await?.whole()?;
-        let spec = &job.submitted.spec;
-        let known = spec.roles.iter().find(|known| known.name.as_str() == role);
-        let divided = known
-            .filter(|known| known.instances < instances)
-            .and_then(|known| {
-                let mut inputs = spec.inputs_of(known);
-                inputs.find(|input| input.form.is_split() && !input.allow_empty)
-            });
-        if let Some(input) = divided {
-            let what = format!(
-                "the files of the input `{}` were divided over the tasks that role `{role}` had at submit",
-                input.name
-            );
-            let hint = "submit again with more instances; or say `allow_empty: true` next time, and further tasks get none";
-            return Err(Report::bad_input(what).hint(hint));
-        }
         let place = match settled(&job).await {
             Standing::Live(place) => place,
             Standing::Starting => return Err(not_now(&job)),

@@ -2,10 +2,13 @@
 
 use super::look::no_hdfs;
 use crate::{hdfs::Ways, report::Report};
-use std::{collections::BTreeSet, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
 use tokio::time::Instant;
 use ydl_core::{
-    Draft, JobSpec, TaskId,
+    Draft, JobSpec, RoleName, TaskId,
     spec::{Existing, Output},
 };
 
@@ -22,31 +25,30 @@ pub struct Aim<'a> {
 }
 
 impl Aim<'_> {
-    /// Every destination of an output, once.
-    pub fn destinations(&self, spec: &JobSpec, output: &Output) -> BTreeSet<String> {
+    /// Every destination of an output, once. A role has the tasks that it had at submit, or those `more` says.
+    pub fn destinations(
+        &self,
+        spec: &JobSpec,
+        more: &BTreeMap<RoleName, u32>,
+        output: &Output,
+    ) -> BTreeSet<String> {
         let mut all = BTreeSet::new();
         for role in &spec.roles {
-            for index in 0..role.instances {
+            let more = more.get(&role.name).copied().unwrap_or_default();
+            for index in 0..role.instances.max(more) {
                 let task = TaskId {
                     role: role.name.clone(),
                     index,
                 };
-                if output.is_of(&task) {
-                    all.insert(self.fill(&output.to, &task));
+                if output.is_of(role, index) {
+                    all.insert(self.place(output.destination(self.id, &task)));
                 }
             }
         }
         all
     }
 
-    fn fill(&self, to: &str, task: &TaskId) -> String {
-        let to = match self.id {
-            Some(id) => to.replace("{job}", id),
-            None => to.to_owned(),
-        };
-        let to = to
-            .replace("{role}", task.role.as_str())
-            .replace("{index}", &task.index.to_string());
+    fn place(&self, to: String) -> String {
         match self.home {
             Some(home) if !to.starts_with('/') && !to.contains("://") => {
                 format!("{}/{to}", home.trim_end_matches('/'))
@@ -109,7 +111,7 @@ async fn taken(
     ways: Option<&Ways>,
     deadline: Instant,
 ) -> Result<Option<String>, Report> {
-    for to in aim.destinations(spec, output) {
+    for to in aim.destinations(spec, &BTreeMap::new(), output) {
         // A job's id is new: nothing is there.
         if to.contains("{job}") || to.starts_with("file://") {
             continue;

@@ -309,10 +309,13 @@ impl<B: Backend, D: Diary> Master<B, D> {
         answer: oneshot::Sender<Answer>,
         kept: Kept,
     ) {
-        if self.job.task_of(&container).is_some() && self.agents.heard(&container, sync.usage) {
-            self.feed(Event::Heard {
-                container: container.clone(),
-            });
+        if self.job.task_of(&container).is_some() {
+            let awaited = self.job.listens_for(&container);
+            if self.agents.heard(&container, sync.usage) || awaited {
+                self.feed(Event::Heard {
+                    container: container.clone(),
+                });
+            }
         }
         for report in sync.reports {
             let container = container.clone();
