@@ -330,11 +330,42 @@ fn checkpoints_arrive_while_the_program_runs_and_never_half_written() {
         !home.path().join("saved/2").exists(),
         "somebody still writes it"
     );
+    let number = |name: &str| {
+        let about = fs::metadata(home.path().join(name)).expect("a file");
+        std::os::unix::fs::MetadataExt::ino(&about)
+    };
+    let first = number("saved/1");
     fs::write(home.job().join("go"), "").expect("a file");
     let ran = finish(child);
     assert_eq!(ran.code, 137, "{ran:#?}");
     let text = fs::read_to_string(home.path().join("saved/2")).expect("the last checkpoint");
     assert_eq!(text, "half\nwhole\n");
+    assert_eq!(number("saved/1"), first, "what was sent is not sent again");
+}
+
+#[test]
+fn a_checkpoint_that_was_being_rewritten_when_its_program_was_killed_replaces_nothing() {
+    let home = Home::new();
+    let child = home.start(&script(
+        1,
+        "mkdir ckpt plain; for f in torn renamed; do echo old > ckpt/$f; done; \
+         while ! test -e ../../../go; do sleep 0.1; done; \
+         echo new > ckpt/.renamed; echo new > ckpt/fresh; echo new > plain/x; sleep 0.1; \
+         mv ckpt/.renamed ckpt/renamed; exec 3> ckpt/torn; printf ne >&3; kill -9 $$",
+        "outputs: {ckpt/: {to: saved, every: 1s}, plain/: plain}\nrestart: {limit: 0}",
+    ));
+    let read = |name: &str| fs::read_to_string(home.path().join(name)).unwrap_or_default();
+    home.wait_for_text(|home| home.path().join("saved/torn"), "old\n");
+    home.wait_for_text(|home| home.path().join("saved/renamed"), "old\n");
+    fs::create_dir(home.path().join("plain")).expect("a directory");
+    home.write("plain/x", "theirs\n");
+    fs::write(home.job().join("go"), "").expect("a file");
+    let ran = finish(child);
+    assert_eq!(ran.code, 137, "{ran:#?}");
+    assert_eq!(read("saved/torn"), "old\n");
+    assert_eq!(read("plain/x"), "theirs\n", "nor does any other output");
+    assert_eq!(read("saved/renamed"), "new\n");
+    assert_eq!(read("saved/fresh"), "new\n", "where nothing was");
 }
 
 #[test]
@@ -342,14 +373,16 @@ fn a_container_that_is_told_to_end_leaves_its_last_checkpoint() {
     let home = Home::new();
     let child = home.start(&script(
         1,
-        "mkdir ckpt; trap 'echo last > ckpt/last; exit 1' TERM; echo up > ckpt/first; \
-         while true; do sleep 0.1; done",
+        "mkdir ckpt; trap 'echo last > ckpt/last; echo down > ckpt/first; exit 1' TERM; \
+         echo up > ckpt/first; while true; do sleep 0.1; done",
         "outputs: {ckpt/: {to: saved, every: 1s}}\nrestart: {limit: 0}",
     ));
     home.wait_for_text(|home| home.path().join("saved/first"), "up\n");
     let agent = home.find(" agent ")[0].pid;
     kill(agent, 15);
     home.wait_for_text(|home| home.path().join("saved/last"), "last\n");
+    // It has ended in order, so what it has rewritten last is whole.
+    home.wait_for_text(|home| home.path().join("saved/first"), "down\n");
     home.run(&["kill", "t", "--now"]);
     finish(child);
 }

@@ -34,12 +34,13 @@ use doing::{Running, Starting};
 use hyper::{Method, StatusCode};
 use reach::Reach;
 use ready::Readiness;
+use save::Keeping;
 use std::{sync::Arc, time::Duration};
 use tokens::Tokens;
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::oneshot,
-    time::{Instant, sleep_until},
+    time::{Instant, sleep_until, timeout_at},
 };
 use wishes::Turns;
 use ydl_core::{Order, TaskId};
@@ -83,6 +84,10 @@ pub(super) struct Agent {
     ran: u32,
     saving: Option<oneshot::Receiver<Option<String>>>,
     saved: bool,
+    /// Those who send outputs while programs run.
+    keeping: Keeping,
+    /// When it must be gone, once it was told to leave.
+    leaves: Option<Instant>,
     /// The container was told to end: by a NodeManager, or because the master died.
     signalled: bool,
     /// It ends because it has not heard from its master: how its program ends is its own doing, and no news.
@@ -221,8 +226,17 @@ impl Agent {
             }
             self.reconcile();
             if self.signalled && !self.is_busy() {
+                let deadline = self.leave_by();
                 let logs = self.finish_logs(LEAVE_MAX);
-                tokio::join!(self.say_last_words(), logs);
+                let kept = self.keeping.finish(deadline);
+                let saving = self.saving.take();
+                let saved = async {
+                    if let Some(saving) = saving {
+                        // What could not be sent in time is lost with the container.
+                        let _ = timeout_at(deadline, saving).await;
+                    }
+                };
+                tokio::join!(self.say_last_words(), logs, kept, saved);
                 return match self.cut_off {
                     true => Err("cut off from its master".to_owned()),
                     false => Ok(left),
@@ -233,6 +247,10 @@ impl Agent {
 
     /// There may be little time left: what was printed last is carried first.
     fn end(&mut self) {
+        if !self.signalled {
+            self.leaves = None;
+            self.leave_by();
+        }
         self.signalled = true;
         if let Some(carrier) = &self.carrier {
             carrier.hurry();
@@ -421,6 +439,7 @@ impl Agent {
                 }
             }
             Order::Stop { grace, save } => {
+                self.leave_by();
                 self.fetch = None;
                 if self.is_busy() {
                     self.stop_program(grace);

@@ -4,14 +4,19 @@
 //! renamed. Failures do not stop the other copies, so that one bad link does not cost the model.
 
 mod claims;
+mod doubt;
 mod gather;
 mod keep;
 mod send;
 
 pub(super) use claims::Claims;
-pub(super) use keep::Kept;
+pub(super) use doubt::{Doubt, Sent, is_in_order};
+pub(super) use keep::{Kept, Phase};
 pub(super) use send::send;
 
+use doubt::Stamp;
+use keep::is_hidden;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
@@ -19,14 +24,17 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
 
-use crate::data::pattern::fits;
+use crate::data::{is_aside, pattern::fits};
 use crate::os::reason;
 
 /// Deeper than any sensible directory, and shallow enough for the stack.
 const DEPTH_MAX: usize = 100;
 /// Failures told by name; beyond, they are counted.
 const FAILURES_MAX: usize = 16;
+/// What is half-written and has not grown for so long is of somebody who was killed.
+const ABANDONED: Duration = Duration::from_secs(60 * 60);
 
 /// What was copied.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -78,10 +86,28 @@ impl OutputError {
 /// part, whose matches go into the directory `to`. A file becomes `to` itself, unless `to` is a
 /// directory or ends with a slash.
 pub fn copy(work_dir: &Path, outputs: &[(String, PathBuf)]) -> Result<Copied, OutputError> {
-    let mut copier = Copier::default();
+    let all = outputs.iter().cloned();
+    let all: Vec<_> = all.map(|(from, to)| (from, to, false)).collect();
+    copy_rest(work_dir, &all, &Sent::default(), &Doubt::default())
+}
+
+/// The same without what was sent already, and where what is in doubt replaces nothing. Of outputs that were kept up to date
+/// names that begin with a dot are left to their program.
+pub(super) fn copy_rest(
+    work_dir: &Path,
+    outputs: &[(String, PathBuf, bool)],
+    sent: &Sent,
+    doubt: &Doubt,
+) -> Result<Copied, OutputError> {
+    let mut copier = Copier {
+        sent: sent.clone(),
+        doubt: doubt.clone(),
+        ..Copier::default()
+    };
     match work_dir.canonicalize() {
         Ok(work_dir) => {
-            for (from, to) in outputs {
+            for (from, to, kept) in outputs {
+                copier.hides = *kept;
                 copier.copy_output(&work_dir, from, to);
             }
         }
@@ -97,6 +123,7 @@ pub fn copy(work_dir: &Path, outputs: &[(String, PathBuf)]) -> Result<Copied, Ou
         copied,
         failures,
         more,
+        ..
     } = copier;
     if failures.is_empty() {
         Ok(copied)
@@ -114,6 +141,12 @@ struct Copier {
     copied: Copied,
     failures: Vec<String>,
     more: u64,
+    sent: Sent,
+    doubt: Doubt,
+    /// Whether names that begin with a dot are left out.
+    hides: bool,
+    /// Directories without what was abandoned in them.
+    swept: BTreeSet<PathBuf>,
 }
 
 impl Copier {
@@ -213,6 +246,7 @@ impl Copier {
         };
         for name in names {
             let outcome = match name {
+                Ok(name) if self.hides && is_hidden(&name.file_name().to_string_lossy()) => Ok(()),
                 Ok(name) => self.copy_entry(root, &name.path(), &to.join(name.file_name()), depth),
                 Err(error) => Err(failure(dir, to, &error)),
             };
@@ -240,7 +274,7 @@ impl Copier {
             .map_err(|error| failure(from, to, &error))?;
         let kind = metadata.file_type();
         if kind.is_symlink() {
-            self.copy_link(root, from, to)
+            self.copy_link(root, from, to, depth)
         } else if kind.is_dir() {
             self.copy_dir(root, from, &metadata, to, depth + 1);
             Ok(())
@@ -250,7 +284,13 @@ impl Copier {
     }
 
     /// A link goes along if what it points to does, and then points to the copy.
-    fn copy_link(&mut self, root: &Path, from: &Path, to: &Path) -> Result<(), String> {
+    fn copy_link(
+        &mut self,
+        root: &Path,
+        from: &Path,
+        to: &Path,
+        depth: usize,
+    ) -> Result<(), String> {
         let target = fs::read_link(from).map_err(|error| failure(from, to, &error))?;
         let dir = from.parent().unwrap_or(root);
         let real = normal(&dir.join(&target));
@@ -263,6 +303,13 @@ impl Copier {
                 .map_or(true, |real| stays(&real))
         {
             return Err(outside(from, &target));
+        }
+        // While its program ran, what it leads to was sent: a directory stays one.
+        if let (true, Ok(metadata)) = (is_own_dir(to), from.metadata())
+            && metadata.is_dir()
+        {
+            self.copy_dir(root, &real, &metadata, to, depth + 1);
+            return Ok(());
         }
         let link = if target.is_absolute() {
             relative(dir, &real)
@@ -290,24 +337,71 @@ impl Copier {
                 "cannot copy `{from}` to `{to}`: a directory is there"
             ));
         }
-        let aside = aside(to);
+        let (stamp, target) = (Stamp::of(metadata), to.to_string_lossy().into_owned());
+        if let Ok(there) = fs::metadata(to) {
+            if self.sent.has(&target, &stamp) && there.len() == stamp.bytes {
+                return Ok(());
+            }
+            if self.doubt.is_about(&stamp, &self.sent) {
+                let from = from.display();
+                tracing::warn!("`{from}` may be half-written, and `{target}` stays as it is");
+                return Ok(());
+            }
+        }
+        if let Some(dir) = to.parent()
+            && self.swept.insert(dir.to_owned())
+        {
+            sweep(dir);
+        }
         let mode = metadata.permissions().mode() & 0o777;
-        let write = || {
-            let mut source = File::open(from)?;
-            let mut file = OpenOptions::new()
-                .write(true)
-                .create_new(true)
-                .mode(0o600)
-                .open(&aside)?;
-            let bytes = io::copy(&mut source, &mut file)?;
-            file.set_permissions(fs::Permissions::from_mode(mode))?;
-            file.sync_all()?;
-            Ok(bytes)
-        };
-        let bytes = write_aside(&aside, to, write).map_err(|error| failure(from, to, &error))?;
+        let bytes =
+            write_whole(from, mode, to, || true).map_err(|error| failure(from, to, &error))?;
         self.copied.files += 1;
         self.copied.bytes += bytes;
         Ok(())
+    }
+}
+
+/// Whether a directory is there, and not a link to one.
+fn is_own_dir(path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|about| about.is_dir())
+}
+
+/// Copies a file so that its name leads to all of it or to what was there before; unless it is not the same any more when it
+/// was copied.
+fn write_whole(from: &Path, mode: u32, to: &Path, same: impl Fn() -> bool) -> io::Result<u64> {
+    let aside = aside(to);
+    let write = || {
+        let mut source = File::open(from)?;
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&aside)?;
+        let bytes = io::copy(&mut source, &mut file)?;
+        file.set_permissions(fs::Permissions::from_mode(mode))?;
+        file.sync_all()?;
+        match same() {
+            true => Ok(bytes),
+            false => Err(io::Error::other("it changed while it was copied")),
+        }
+    };
+    let bytes = write_aside(&aside, to, write)?;
+    sync_dir_of(to);
+    Ok(bytes)
+}
+
+/// Removes what somebody who was killed has left half-written in a directory.
+fn sweep(dir: &Path) {
+    let long_ago = SystemTime::now() - ABANDONED;
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        let is_ours = entry.file_name().to_str().is_some_and(is_aside);
+        let about = entry.metadata();
+        let is_old = |about: &Metadata| about.modified().is_ok_and(|time| time < long_ago);
+        if is_ours && about.is_ok_and(|about| about.is_file() && is_old(&about)) {
+            // It is in nobody's way.
+            let _ = fs::remove_file(entry.path());
+        }
     }
 }
 

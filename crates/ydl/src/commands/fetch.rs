@@ -17,7 +17,7 @@ use crate::{
     show::{self, counted_bytes},
 };
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     io::{self, IsTerminal, Write},
     path::{Path, PathBuf},
     sync::Arc,
@@ -106,7 +106,7 @@ async fn outputs(job: &Known, ways: Option<&Ways>, dest: &Path) -> Result<Vec<Wi
             number += 1;
             name = numbered(&root, number);
         }
-        for to in aim.destinations(&submitted.spec, output) {
+        for to in aim.destinations(&submitted.spec, &BTreeMap::new(), output) {
             let on_nodes = aim.home.is_some() && !to.contains("://");
             if on_nodes || to.starts_with("file://") {
                 show::tell(format!("note: `{to}` is on the nodes, and is not fetched"));

@@ -9,7 +9,11 @@ use std::{
     fs,
     path::PathBuf,
     process::{Command, Stdio},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
 };
 use tokio::runtime::Runtime;
 use ydl::hdfs::Hdfs;
@@ -224,12 +228,92 @@ fn a_running_job_is_fetched_from_and_what_somebody_else_made_meanwhile_is_not_to
         let theirs = hdfs.write_whole(&place, "theirs\n", 0o644, soon()).await;
         theirs.expect("written");
     });
+    let time = |name: &str| {
+        let found = runtime.block_on(hdfs.stat(&format!("{home}/{name}"), soon()));
+        found.expect("an answer").map(|entry| entry.modified_ms)
+    };
+    let sent = time("live/ckpt/1");
     fs::write(desk.path().join("go"), "").expect("a file");
     let ran = finish(child);
     assert_eq!(ran.code, 0, "{ran:#?}");
+    assert_eq!(time("live/ckpt/1"), sent, "what was sent is not sent again");
     assert_eq!(there("live-model").as_deref(), Some("theirs\n"));
     assert_eq!(there("live-model-2").as_deref(), Some("new\n"));
     let ran = desk.run(&["fetch", "live", "outputs/*", "got"]);
     assert_eq!(ran.code, 0, "{ran:#?}");
     assert_eq!(read(desk.path().join("got/outputs/live-model")), "new\n");
+}
+
+/// Nobody gets through while HDFS is away.
+#[derive(Debug, Default)]
+struct Away {
+    is_away: AtomicBool,
+    refused: AtomicUsize,
+}
+
+impl Away {
+    fn refuses(&self) -> bool {
+        let is_away = self.is_away.load(Ordering::SeqCst);
+        if is_away {
+            self.refused.fetch_add(1, Ordering::SeqCst);
+        }
+        is_away
+    }
+}
+
+impl Keeper for Away {
+    fn lets_in(&self) -> bool {
+        !self.refuses()
+    }
+
+    fn asked(&self, _: &[u8]) -> Passing {
+        match self.refuses() {
+            true => Passing::Cut,
+            false => Passing::Through,
+        }
+    }
+}
+
+#[test]
+fn the_last_checkpoint_of_a_program_that_failed_is_tried_again_as_long_as_the_grace_allows() {
+    let (cluster, _guard) = together();
+    let desk = Desk::at(cluster);
+    let away = Arc::new(Away::default());
+    let gate = gate::open(cluster.namenodes()[0].rpc, Arc::clone(&away));
+    gate::configure(cluster, gate, &desk.path().join("conf"));
+    let script = format!(
+        "test $YDL_ATTEMPT = 1 || exit 0; mkdir ckpt; echo one > ckpt/1; \
+         until test -e {}/go; do sleep 0.1; done; echo last > ckpt/last; exit 1",
+        desk.path().display()
+    );
+    let more = "outputs: {ckpt/: {to: 'hdfs:///away/ckpt', every: 1s}}\n\
+         restart: {limit: 1, backoff: {first: 1ms, most: 1ms}}";
+    desk.write("job.yaml", &job(1, &script, more));
+    let child = desk
+        .ydl()
+        .env("HADOOP_CONF_DIR", desk.path().join("conf"))
+        .args(["submit", "--cluster", "local", "job.yaml"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("ydl can be started");
+    let runtime = Runtime::new().expect("a runtime");
+    let hdfs = runtime.block_on(connect(cluster));
+    let there = |name: &str| runtime.block_on(text_at(&hdfs, &format!("/away/ckpt/{name}")));
+    wait_for("a checkpoint", || {
+        (there("1").as_deref() == Some("one\n")).then_some(())
+    });
+    away.is_away.store(true, Ordering::SeqCst);
+    desk.write("go", "");
+    wait_for("the agent at the gate", || {
+        (away.refused.load(Ordering::SeqCst) > 0).then_some(())
+    });
+    // Longer than logs are waited for after a failure.
+    let until = Instant::now() + Duration::from_secs(13);
+    wait_for("some time", || (Instant::now() > until).then_some(()));
+    assert_eq!(there("last"), None);
+    away.is_away.store(false, Ordering::SeqCst);
+    let ran = finish(child);
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    assert_eq!(there("last").as_deref(), Some("last\n"));
 }

@@ -7,7 +7,7 @@ use super::{
 use crate::{
     agent::{
         output::Rotation,
-        outputs::{Claims, Copied, Kept, OutputError, send},
+        outputs::{Claims, Copied, Doubt, Kept, OutputError, Sent, send},
     },
     hdfs::{HdfsError, JobPlace},
     jobs::{JobDir, Whereabouts},
@@ -42,11 +42,26 @@ enum Errand {
 pub(in crate::agent) struct Outputs {
     /// The task, in a word that no other task of any job has.
     pub(in crate::agent) whose: String,
-    /// What, below `work`, goes to which URL, and what happens if somebody else has put something there.
-    pub(in crate::agent) outputs: Vec<(String, String, Existing)>,
+    pub(in crate::agent) outputs: Vec<Going>,
     pub(in crate::agent) claims: Claims,
     pub(in crate::agent) work: PathBuf,
+    /// What need not be sent again, and what may be half-written.
+    pub(in crate::agent) sent: Sent,
+    pub(in crate::agent) doubt: Arc<Doubt>,
     pub(in crate::agent) deadline: Instant,
+}
+
+/// One output on its way to HDFS.
+#[derive(Debug)]
+pub(in crate::agent) struct Going {
+    /// What, below the working directory.
+    pub(in crate::agent) from: String,
+    /// A URL.
+    pub(in crate::agent) to: String,
+    /// What happens if somebody else has put something there.
+    pub(in crate::agent) existing: Existing,
+    /// Whether it was kept up to date while the program ran.
+    pub(in crate::agent) kept: bool,
 }
 
 /// The agent's end of the thread. When it is dropped the thread ends, whatever it is doing.
@@ -184,8 +199,7 @@ async fn work(ways: &Arc<Ways>, mut errands: mpsc::Receiver<Errand>) {
                     let _ = answer.send(send(&ways, &it).await);
                 });
             }
-            // Waited for with the logs: what a program left last must get there, too.
-            Some(Errand::Keep(kept)) => drop(attempts.spawn(kept.run(Arc::clone(ways)))),
+            Some(Errand::Keep(kept)) => drop(others.spawn(kept.run(Arc::clone(ways)))),
             Some(Errand::Finish(answer)) => finishing.push(answer),
         }
     }

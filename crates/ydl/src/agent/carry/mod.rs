@@ -13,5 +13,5 @@ mod stream;
 mod ways;
 
 pub(super) use attempt::Followed;
-pub(super) use carrier::{Carrier, Outputs};
+pub(super) use carrier::{Carrier, Going, Outputs};
 pub(super) use ways::{Ways, of_job};

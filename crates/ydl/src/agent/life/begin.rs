@@ -1,6 +1,6 @@
 //! How an agent begins: with what it finds in its container's directory.
 
-use super::{Agent, reach::Reach, tokens::Tokens, wishes::Turns};
+use super::{Agent, reach::Reach, save::Keeping, tokens::Tokens, wishes::Turns};
 use crate::{
     agent::{
         carry::Carrier,
@@ -82,6 +82,8 @@ impl Agent {
             ran: 0,
             saving: None,
             saved: false,
+            keeping: Keeping::default(),
+            leaves: None,
             signalled: false,
             cut_off: false,
             usage: None,

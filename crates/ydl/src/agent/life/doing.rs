@@ -5,6 +5,7 @@ use crate::{
     agent::{
         carry::Followed,
         links::{Door, Links},
+        outputs::{Doubt, is_in_order},
         program::{self, Program, StartError},
         record::{self, ExitRecord},
     },
@@ -12,9 +13,11 @@ use crate::{
     os::reason,
     talk::AgentReport,
 };
-use std::time::Duration;
+use std::{
+    collections::BTreeSet,
+    time::{Duration, SystemTime},
+};
 use tokio::{
-    sync::watch,
     task::JoinHandle,
     time::{Instant, timeout},
 };
@@ -36,6 +39,10 @@ pub(super) struct Running {
     pub(super) since: Instant,
     /// When SIGTERM is followed by SIGKILL.
     pub(super) kill_at: Option<Instant>,
+    /// Whether it was asked to stop, and what it had open for writing when it was killed.
+    asked: bool,
+    open: BTreeSet<(u64, u64)>,
+    ended: Option<SystemTime>,
 }
 
 /// Whose program it is.
@@ -46,8 +53,6 @@ struct Doing {
     round: u32,
     /// Where its logs are carried to.
     followed: Option<Followed>,
-    /// Tells those who send its checkpoints that it is over.
-    kept: watch::Sender<bool>,
     /// What it says to its framework's rendezvous.
     links: Option<Links>,
 }
@@ -56,6 +61,7 @@ impl Running {
     /// Until it has ended, and what it said to its rendezvous last has arrived: others may wait for that.
     pub(super) async fn over(&mut self, patience: Duration) -> program::Exit {
         let exit = self.program.wait().await;
+        self.ended.get_or_insert_with(SystemTime::now);
         if let Some(links) = &mut self.doing.links
             && timeout(patience, links.drained()).await.is_err()
         {
@@ -72,6 +78,7 @@ impl Agent {
 
     pub(super) fn on_kill_due(&mut self) {
         if let Some(running) = &mut self.running {
+            running.open = self.keeping.sent.look().files;
             running.program.kill();
             running.kill_at = None;
         }
@@ -111,11 +118,14 @@ impl Agent {
             ran: Span(running.since.elapsed().as_millis() as u64),
             stderr_tail,
         };
-        self.on_ended(running.doing, exit);
+        let in_order = is_in_order(exit.code, running.asked);
+        let ended = running.ended.unwrap_or_else(SystemTime::now);
+        let doubt = Doubt::of_end(in_order, ended, running.open);
+        self.on_ended(running.doing, exit, doubt);
     }
 
     /// Leaves a record of how it ended, and reports it.
-    fn on_ended(&mut self, doing: Doing, exit: Exit) {
+    fn on_ended(&mut self, doing: Doing, exit: Exit, doubt: Doubt) {
         let record = ExitRecord {
             task: &doing.task,
             attempt: doing.attempt,
@@ -132,7 +142,7 @@ impl Agent {
             tracing::warn!("how the program ended is not kept: {error}");
         }
         self.turns.wake();
-        doing.kept.send_replace(true);
+        self.keeping.over(doubt);
         if let Some(followed) = doing.followed {
             followed.over(serde_json::to_vec_pretty(&record).ok());
         }
@@ -153,6 +163,7 @@ impl Agent {
             && running.kill_at.is_none()
         {
             running.program.terminate();
+            running.asked = true;
             running.kill_at = Some(end);
         }
     }
@@ -178,7 +189,6 @@ impl Agent {
             attempt: run.attempt,
             round: run.round,
             followed: None,
-            kept: watch::Sender::new(true),
             links: None,
         };
         match prepared {
@@ -193,7 +203,7 @@ impl Agent {
                     let (dir, rotation) = (output.dir.clone(), output.rotation);
                     doing.followed = Some(carrier.follow(dir, remote, rotation));
                 }
-                doing.kept = self.keep_outputs();
+                self.keep_outputs();
                 if let Some(hold) = &mut self.hold {
                     hold.release_for_start();
                 }
@@ -214,12 +224,16 @@ impl Agent {
         match started {
             Ok(program) => {
                 self.meter.outside(program.outside());
+                self.keeping.sent.program(program.outside());
                 let round = doing.round;
                 self.running = Some(Running {
                     program,
                     doing,
                     since: Instant::now(),
                     kill_at: None,
+                    asked: false,
+                    open: BTreeSet::new(),
+                    ended: None,
                 });
                 self.report(AgentReport::Started { round });
             }
@@ -237,6 +251,6 @@ impl Agent {
             container_signalled: self.signalled,
             ..Exit::default()
         };
-        self.on_ended(doing, exit);
+        self.on_ended(doing, exit, Doubt::default());
     }
 }

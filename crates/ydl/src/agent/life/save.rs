@@ -2,21 +2,77 @@
 
 use super::Agent;
 use crate::agent::{
-    carry::Outputs,
-    outputs::{self, Claims, Kept},
+    carry::{Going, Outputs},
+    outputs::{self, Claims, Doubt, Kept, Phase, Sent},
     surroundings::{Destination, Leaving},
 };
-use std::{future::Future, path::PathBuf, time::Duration};
+use std::{
+    future::Future,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 use tokio::{
     sync::{oneshot, watch},
-    time::Instant,
+    time::{Instant, timeout_at},
 };
-use ydl_core::spec::Existing;
+use ydl_core::spec::{Deadlines, Existing};
 
 /// How long the last of the logs may take: HDFS may be away for a moment, and somebody waits.
 const LOGS_MAX: Duration = Duration::from_secs(30);
 /// The same when outputs are not wanted, which is when something went wrong or somebody is in a hurry.
 const LOGS_MAX_UNSAVED: Duration = Duration::from_secs(10);
+/// An agent is gone so long before nobody waits for it any more, or a quarter of `deadlines.stop`.
+const SPARE: Duration = Duration::from_secs(2);
+
+/// Those who send a program's outputs while it runs, as their agent sees them.
+#[derive(Debug)]
+pub(super) struct Keeping {
+    /// Dropped, nothing more is sent.
+    phase: Arc<watch::Sender<Phase>>,
+    pub(super) sent: Sent,
+}
+
+impl Default for Keeping {
+    fn default() -> Keeping {
+        Keeping {
+            phase: Arc::new(watch::Sender::new(Phase::Running)),
+            sent: Sent::default(),
+        }
+    }
+}
+
+impl Keeping {
+    /// The program is over.
+    pub(super) fn over(&self, doubt: Doubt) {
+        self.phase.send_replace(Phase::Over(Arc::new(doubt)));
+    }
+
+    /// Somebody else sends what is left; what is in doubt of it.
+    fn hand_over(&self) -> Arc<Doubt> {
+        match self.phase.send_replace(Phase::Handed) {
+            Phase::Over(doubt) => doubt,
+            Phase::Running | Phase::Handed => Arc::default(),
+        }
+    }
+
+    /// Waits until all that is theirs is sent, until then at most.
+    pub(super) fn finish(&self, deadline: Instant) -> impl Future<Output = ()> + Send + use<> {
+        let phase = self.phase.clone();
+        async move {
+            if timeout_at(deadline, phase.closed()).await.is_err() {
+                tracing::warn!("the last checkpoints are not sent");
+            }
+        }
+    }
+}
+
+/// How long an agent may stay that is told to leave: as long as the master waits for it.
+pub(super) fn patience(deadlines: &Deadlines) -> Duration {
+    let stop = Duration::from_millis(deadlines.stop.0);
+    let whole = Duration::from_millis(deadlines.grace.0) + stop;
+    whole.saturating_sub(SPARE.min(stop / 4))
+}
 
 impl Agent {
     /// Copies the outputs beside the loop: it may take minutes, and the agent must go on beating.
@@ -29,53 +85,84 @@ impl Agent {
         };
         let (mut near, mut far) = (Vec::new(), Vec::new());
         for Leaving {
-            from, to, existing, ..
+            from,
+            to,
+            existing,
+            every,
         } in outputs
         {
+            let kept = every.is_some();
             match to {
-                Destination::Local(path) => near.push((from, path, existing)),
-                Destination::Hdfs(url) => far.push((from, url, existing)),
+                Destination::Local(path) => near.push((from, path, existing, kept)),
+                Destination::Hdfs(to) => far.push(Going {
+                    from,
+                    to,
+                    existing,
+                    kept,
+                }),
             }
         }
         let claims = self.surroundings.claims(&self.submitted);
         let logs = self.finish_logs(if wanted { LOGS_MAX } else { LOGS_MAX_UNSAVED });
-        let deadline = Duration::from_millis(self.submitted.spec.deadlines.save.0);
-        let deadline = Instant::now() + deadline;
+        let save = Duration::from_millis(self.submitted.spec.deadlines.save.0);
+        let deadline = Instant::now() + save;
         let work = self.surroundings.work();
-        let far = match (&self.carrier, far.is_empty()) {
-            (_, true) => None,
-            (Some(carrier), false) => Some(carrier.send(Outputs {
-                whose: self.surroundings.whose(&self.submitted),
-                outputs: far,
-                claims: claims.clone(),
-                work: work.clone(),
-                deadline,
-            })),
-            (None, false) => {
-                let why = "there is no way to HDFS from here".to_owned();
-                // The receiver is in our hands.
-                let _ = done.send(Some(why));
-                return;
-            }
+        // Those who sent while the program ran send the rest of theirs, unless all outputs are sent now.
+        let (doubt, until) = match wanted {
+            true => (self.keeping.hand_over(), deadline),
+            false => (Arc::default(), self.leave_by()),
         };
+        let kept = self.keeping.finish(until);
+        let sent = self.keeping.sent.clone();
+        let carrier = self.carrier.clone();
+        let whose = self.surroundings.whose(&self.submitted);
         tokio::spawn(async move {
-            let far = async {
-                match far?.await {
-                    Some(sent) => sent.err().map(|error| error.to_string()),
-                    None => Some("copying them failed".to_owned()),
-                }
+            let copying = async {
+                kept.await;
+                let far = async {
+                    if far.is_empty() {
+                        return None;
+                    }
+                    let Some(carrier) = carrier else {
+                        return Some("there is no way to HDFS from here".to_owned());
+                    };
+                    let sending = carrier.send(Outputs {
+                        whose,
+                        outputs: far,
+                        claims: claims.clone(),
+                        work: work.clone(),
+                        sent: sent.clone(),
+                        doubt: doubt.clone(),
+                        deadline,
+                    });
+                    match sending.await {
+                        Some(sent) => sent.err().map(|error| error.to_string()),
+                        None => Some("copying them failed".to_owned()),
+                    }
+                };
+                let near = copy(&work, &claims, near, &sent, &doubt);
+                let (near, far) = tokio::join!(near, far);
+                near.or(far)
             };
-            let (near, far, ()) = tokio::join!(copy(work, claims, near), far, logs);
+            let (failed, ()) = tokio::join!(copying, logs);
             // Nobody listens only when the agent is ending anyway.
-            let _ = done.send(near.or(far));
+            let _ = done.send(failed);
         });
     }
 
-    /// Sends checkpoints of the program that is about to start while it runs; until what this gives is told or dropped.
-    pub(super) fn keep_outputs(&self) -> watch::Sender<bool> {
-        let over = watch::Sender::new(false);
+    /// When an agent that is told to leave must be gone.
+    pub(super) fn leave_by(&mut self) -> Instant {
+        let patience = patience(&self.submitted.spec.deadlines);
+        *self.leaves.get_or_insert_with(|| Instant::now() + patience)
+    }
+
+    /// Sends checkpoints of the program that is about to start while it runs. Those of an earlier one are not sent any more
+    /// as they were.
+    pub(super) fn keep_outputs(&mut self) {
+        self.keeping.phase = Arc::new(watch::Sender::new(Phase::Running));
+        self.keeping.sent.program(None);
         let Some(carrier) = &self.carrier else {
-            return over;
+            return;
         };
         let whose = self.surroundings.whose(&self.submitted);
         let outputs = self.surroundings.outputs(&self.submitted).into_iter();
@@ -90,11 +177,11 @@ impl Agent {
                     existing: leaving.existing,
                     claims: self.surroundings.claims(&self.submitted),
                     every: Duration::from_millis(every.0),
-                    over: over.subscribe(),
+                    sent: self.keeping.sent.clone(),
+                    phase: self.keeping.phase.subscribe(),
                 });
             }
         }
-        over
     }
 
     /// Waits until what programs have printed is where it outlives this container, for so long at most.
@@ -119,24 +206,47 @@ impl Agent {
 
 /// Copies on this node; says what went wrong.
 async fn copy(
-    work: PathBuf,
-    claims: Claims,
-    outputs: Vec<(String, PathBuf, Existing)>,
+    work: &Path,
+    claims: &Claims,
+    outputs: Vec<(String, PathBuf, Existing, bool)>,
+    sent: &Sent,
+    doubt: &Arc<Doubt>,
 ) -> Option<String> {
     let (mut settled, mut refused) = (Vec::new(), None);
-    for (from, to, existing) in outputs {
+    for (from, to, existing, kept) in outputs {
         match claims.here(existing, &to).await {
-            Ok(to) => settled.push((from, to)),
+            Ok(to) => settled.push((from, to, kept)),
             Err(why) => refused = Some(format!("cannot copy `{from}`: {why}")),
         }
     }
     if settled.is_empty() {
         return refused;
     }
-    let copying = tokio::task::spawn_blocking(move || outputs::copy(&work, &settled));
+    let (work, sent, doubt) = (work.to_owned(), sent.clone(), doubt.clone());
+    let copying =
+        tokio::task::spawn_blocking(move || outputs::copy_rest(&work, &settled, &sent, &doubt));
     let failed = match copying.await {
         Ok(copied) => copied.err().map(|error| error.to_string()),
         Err(_) => Some("copying them failed".to_owned()),
     };
     refused.or(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ydl_core::Span;
+
+    #[test]
+    fn an_agent_is_gone_a_moment_before_nobody_waits_for_it() {
+        let of = |grace, stop| {
+            patience(&Deadlines {
+                grace: Span::seconds(grace),
+                stop: Span::seconds(stop),
+                ..Deadlines::default()
+            })
+        };
+        assert_eq!(of(10, 20), Duration::from_secs(28));
+        assert_eq!(of(60, 4), Duration::from_secs(63));
+    }
 }

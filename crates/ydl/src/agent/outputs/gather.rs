@@ -24,7 +24,7 @@ pub(super) struct Found {
     pub failures: Vec<String>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Item {
     pub from: PathBuf,
     /// Its name below the destination.

@@ -2,20 +2,22 @@
 
 use super::{
     Copied, OutputError,
+    doubt::Stamp,
     gather::{Found, Item, gather},
+    keep::is_hidden,
 };
-use crate::agent::carry::{Outputs, Ways};
+use crate::agent::carry::{Going, Outputs, Ways};
 use crate::data;
 use crate::hdfs::{Hdfs, HdfsError, Kind};
 use crate::os::reason;
 use bytes::Bytes;
-use std::fs::File;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
-use ydl_core::spec::Existing;
 
 /// Files on their way at once.
 const SIDE_BY_SIDE: usize = 4;
@@ -39,8 +41,8 @@ pub(in crate::agent) async fn send(ways: &Ways, it: &Outputs) -> Result<Copied, 
     };
     match it.work.canonicalize() {
         Ok(work) => {
-            for (from, to, existing) in &it.outputs {
-                sent.output(ways, &work, from, to, *existing).await;
+            for output in &it.outputs {
+                sent.output(ways, &work, output).await;
             }
         }
         Err(error) => sent.failures.push(format!(
@@ -59,7 +61,10 @@ struct Sent<'a> {
 }
 
 impl Sent<'_> {
-    async fn output(&mut self, ways: &Ways, work: &Path, from: &str, to: &str, existing: Existing) {
+    async fn output(&mut self, ways: &Ways, work: &Path, output: &Going) {
+        let Going {
+            from, to, existing, ..
+        } = output;
         let deadline = self.it.deadline;
         let mut found = match gather(work, from) {
             Ok(Some(found)) => found,
@@ -67,12 +72,15 @@ impl Sent<'_> {
             Err(sentence) => return self.failures.push(sentence),
         };
         self.failures.append(&mut found.failures);
+        if output.kept {
+            found.files.retain(|item| !is_hidden(&item.name));
+        }
         let away = Instant::now() + AWAY_MAX;
         loop {
             let it = self.it;
             let placed = async {
-                let to = it.claims.afar(ways, existing, to, soon(deadline)).await?;
-                place(ways, &it.whose, &found, &to, deadline).await
+                let to = it.claims.afar(ways, *existing, to, soon(deadline)).await?;
+                place(ways, it, &mut found, &to, deadline).await
             };
             let trouble = match placed.await {
                 Ok((files, bytes)) => {
@@ -106,11 +114,12 @@ impl Sent<'_> {
 }
 
 /// Why an output is not in its place.
-struct Trouble {
+#[derive(Debug)]
+pub(super) struct Trouble {
     /// The file it happened to.
     file: Option<String>,
-    why: String,
-    may_pass: bool,
+    pub(super) why: String,
+    pub(super) may_pass: bool,
 }
 
 impl From<HdfsError> for Trouble {
@@ -146,7 +155,7 @@ impl Trouble {
         }
     }
 
-    fn lasting(why: impl Into<String>) -> Trouble {
+    pub(super) fn lasting(why: impl Into<String>) -> Trouble {
         Trouble {
             file: None,
             why: why.into(),
@@ -158,11 +167,12 @@ impl Trouble {
 /// Sends one output and puts it in its place; says how many files and bytes it has.
 async fn place(
     ways: &Ways,
-    whose: &str,
-    found: &Found,
+    it: &Outputs,
+    found: &mut Found,
     to: &str,
     deadline: Instant,
 ) -> Result<(u64, u64), Trouble> {
+    let whose = &it.whose;
     let hdfs = ways.to(to, soon(deadline)).await?;
     let (base, slash) = (to.trim_end_matches('/'), to.ends_with('/'));
     let there = hdfs.stat(base, soon(deadline)).await?;
@@ -173,8 +183,16 @@ async fn place(
             true => (base, format!("{base}/{}", item.name)),
             false => (dir, base.to_owned()),
         };
+        let length = hdfs.stat(&target, soon(deadline)).await?;
+        let there = length
+            .map(|entry| (target.clone(), entry.bytes))
+            .into_iter();
+        if stays(it, item, &target, &there.collect()) {
+            return Ok((0, 0));
+        }
         hdfs.mkdirs(dir, 0o755, soon(deadline)).await?;
-        let aside = aside(&hdfs, dir, whose, deadline).await?;
+        sweep(&hdfs, dir, whose, deadline).await;
+        let aside = aside(dir, whose)?;
         let sent = async {
             let bytes = send_file(&hdfs, item, &aside, deadline).await?;
             put(&hdfs, &aside, &target, deadline).await?;
@@ -185,12 +203,24 @@ async fn place(
     if there.is_some() && !directory_there {
         return Err(Trouble::lasting("a file is there"));
     }
+    if directory_there {
+        let target = |item: &Item| format!("{base}/{}", item.name);
+        let there = lengths(&hdfs, it, found, base, deadline).await?;
+        let stays = |item: &Item| stays(it, item, &target(item), &there);
+        found.files.retain(|item| !stays(item));
+        if found.files.is_empty() {
+            make_dirs(&hdfs, found, base, deadline).await?;
+            return Ok((0, 0));
+        }
+    }
+    let found = &*found;
     // In the directory itself where there is one: to write beside it may not be allowed.
     let beside = if directory_there { base } else { dir };
     if !directory_there {
         hdfs.mkdirs(dir, 0o755, soon(deadline)).await?;
     }
-    let aside = aside(&hdfs, beside, whose, deadline).await?;
+    sweep(&hdfs, beside, whose, deadline).await;
+    let aside = aside(beside, whose)?;
     let sent = async {
         let bytes = send_all(&hdfs, found, &aside, deadline).await?;
         let renamed = match directory_there {
@@ -210,46 +240,141 @@ async fn place(
     swept(&hdfs, &aside, sent.await).await
 }
 
-/// Sends one file of an output to its name, whatever else is there, if it is still the same when all of it was sent.
-pub(super) async fn send_one(
-    ways: &Ways,
-    whose: &str,
-    item: &Item,
-    single: bool,
-    to: &str,
-    same: impl Fn() -> bool,
+/// Whether what is at a file's destination stays: the file itself, which was sent before, or something whole, where the file
+/// may be half-written.
+fn stays(it: &Outputs, item: &Item, target: &str, there: &BTreeMap<String, u64>) -> bool {
+    let (Some(length), Ok(about)) = (there.get(target), fs::metadata(&item.from)) else {
+        return false;
+    };
+    let stamp = Stamp::of(&about);
+    if it.sent.has(target, &stamp) && *length == stamp.bytes {
+        return true;
+    }
+    let in_doubt = it.doubt.is_about(&stamp, &it.sent);
+    if in_doubt {
+        let name = &item.name;
+        tracing::warn!("`{name}` may be half-written, and `{target}` stays as it is");
+    }
+    in_doubt
+}
+
+/// How long the files are that are where those that may stay would go; each directory is listed once.
+async fn lengths(
+    hdfs: &Hdfs,
+    it: &Outputs,
+    found: &Found,
+    base: &str,
     deadline: Instant,
-) -> Result<(), String> {
-    let sent = async {
+) -> Result<BTreeMap<String, u64>, Trouble> {
+    let mut dirs = BTreeSet::new();
+    for item in &found.files {
+        let target = format!("{base}/{}", item.name);
+        let stamp = fs::metadata(&item.from).map(|about| Stamp::of(&about));
+        let matters =
+            |stamp: &Stamp| it.sent.has(&target, stamp) || it.doubt.is_about(stamp, &it.sent);
+        if stamp.is_ok_and(|stamp| matters(&stamp))
+            && let Some((dir, _)) = target.rsplit_once('/')
+        {
+            dirs.insert(dir.to_owned());
+        }
+    }
+    let mut lengths = BTreeMap::new();
+    for dir in dirs {
+        match hdfs.list(&dir, soon(deadline)).await {
+            Ok(all) => {
+                let files = all.iter().filter(|entry| !entry.directory);
+                let each = files.map(|entry| (format!("{dir}/{}", entry.name()), entry.bytes));
+                lengths.extend(each);
+            }
+            Err(error) if error.kind == Kind::NotFound => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(lengths)
+}
+
+/// Where the files of one output go, one by one: found out once, and looked at once for each directory.
+#[derive(Debug)]
+pub(super) struct Spot {
+    hdfs: Hdfs,
+    base: String,
+    /// Whether files go into a directory of that name.
+    into: bool,
+    /// Directories that are there, without what was left half-sent in them.
+    ready: BTreeSet<String>,
+}
+
+impl Spot {
+    pub(super) async fn find(
+        ways: &Ways,
+        to: &str,
+        single: bool,
+        deadline: Instant,
+    ) -> Result<Spot, Trouble> {
         let hdfs = ways.to(to, soon(deadline)).await?;
-        let base = to.trim_end_matches('/');
+        let base = to.trim_end_matches('/').to_owned();
         let into = !single
             || to.ends_with('/')
-            || (hdfs.stat(base, soon(deadline)).await?).is_some_and(|entry| entry.directory);
-        let target = match into {
-            true => format!("{base}/{}", item.name),
-            false => base.to_owned(),
-        };
+            || (hdfs.stat(&base, soon(deadline)).await?).is_some_and(|entry| entry.directory);
+        Ok(Spot {
+            hdfs,
+            base,
+            into,
+            ready: BTreeSet::new(),
+        })
+    }
+
+    /// Where a file goes.
+    pub(super) fn target(&self, item: &Item) -> String {
+        match self.into {
+            true => format!("{}/{}", self.base, item.name),
+            false => self.base.clone(),
+        }
+    }
+
+    /// Sends a file to its name, if it is still the same when all of it was sent. False if something is there that it may
+    /// not replace.
+    pub(super) async fn put(
+        &mut self,
+        whose: &str,
+        item: &Item,
+        may_replace: bool,
+        same: impl Fn() -> bool,
+        deadline: Instant,
+    ) -> Result<bool, Trouble> {
+        let (hdfs, target) = (&self.hdfs, self.target(item));
+        if !may_replace && hdfs.stat(&target, soon(deadline)).await?.is_some() {
+            return Ok(false);
+        }
         let (dir, _) = target.rsplit_once('/').unwrap_or((&target, ""));
-        hdfs.mkdirs(dir, 0o755, soon(deadline)).await?;
-        let aside = aside(&hdfs, dir, whose, deadline).await?;
+        if !self.ready.contains(dir) {
+            hdfs.mkdirs(dir, 0o755, soon(deadline)).await?;
+            sweep(hdfs, dir, whose, deadline).await;
+            self.ready.insert(dir.to_owned());
+        }
+        let aside = aside(dir, whose)?;
         let sent = async {
-            send_file(&hdfs, item, &aside, deadline).await?;
+            send_file(hdfs, item, &aside, deadline).await?;
             if !same() {
                 return Err(Trouble::lasting("it changed while it was sent"));
             }
-            put(&hdfs, &aside, &target, deadline).await
+            put(hdfs, &aside, &target, deadline).await
         };
-        swept(&hdfs, &aside, sent.await).await
-    };
-    sent.await.map_err(|trouble: Trouble| trouble.why)
+        swept(hdfs, &aside, sent.await).await?;
+        Ok(true)
+    }
 }
 
-/// A name for what is not whole yet. What has such a name already is of an agent that was killed before it was done, or
-/// of one that has been replaced.
-async fn aside(hdfs: &Hdfs, dir: &str, whose: &str, deadline: Instant) -> Result<String, Trouble> {
+/// A name for what is not whole yet.
+fn aside(dir: &str, whose: &str) -> Result<String, Trouble> {
     let random = crate::wire::secret::Secret::random()
         .ok_or_else(|| Trouble::lasting("the system gives no random bytes"))?;
+    Ok(format!("{dir}/.aside-{whose}-{}", &random.to_hex()[..16]))
+}
+
+/// Removes what has such a name already: it is of an agent that was killed before it was done, or of one that has been
+/// replaced.
+async fn sweep(hdfs: &Hdfs, dir: &str, whose: &str, deadline: Instant) {
     let name = format!(".aside-{whose}-");
     // A directory that cannot be listed may still be written to.
     let there = hdfs.list(dir, soon(deadline)).await.unwrap_or_default();
@@ -258,7 +383,6 @@ async fn aside(hdfs: &Hdfs, dir: &str, whose: &str, deadline: Instant) -> Result
             tracing::warn!("something is left behind: {error}");
         }
     }
-    Ok(format!("{dir}/{name}{}", &random.to_hex()[..16]))
 }
 
 /// Whatever came of it, nothing is left aside.
@@ -277,11 +401,7 @@ async fn send_all(
     deadline: Instant,
 ) -> Result<u64, Trouble> {
     hdfs.mkdirs(aside, 0o755, soon(deadline)).await?;
-    for (name, mode) in &found.dirs {
-        let place = format!("{aside}/{name}");
-        let made = hdfs.mkdirs(&place, *mode, soon(deadline)).await;
-        made.map_err(|error| Trouble::from(error).with(name))?;
-    }
+    make_dirs(hdfs, found, aside, deadline).await?;
     let mut bytes = 0;
     let mut sending = JoinSet::new();
     for item in &found.files {
@@ -289,11 +409,7 @@ async fn send_all(
             bytes += joined(sending.join_next().await)?;
         }
         let (hdfs, place) = (hdfs.clone(), format!("{aside}/{}", item.name));
-        let item = Item {
-            from: item.from.clone(),
-            name: item.name.clone(),
-            mode: item.mode,
-        };
+        let item = item.clone();
         sending.spawn(async move { send_file(&hdfs, &item, &place, deadline).await });
     }
     while let Some(sent) = sending.join_next().await {
@@ -312,11 +428,10 @@ fn joined(
     }
 }
 
-/// Puts files into a directory that may hold others.
-async fn merge(
+/// The directories of an output, below `base`.
+async fn make_dirs(
     hdfs: &Hdfs,
     found: &Found,
-    aside: &str,
     base: &str,
     deadline: Instant,
 ) -> Result<(), Trouble> {
@@ -326,6 +441,18 @@ async fn merge(
             .await;
         made.map_err(|error| Trouble::from(error).with(name))?;
     }
+    Ok(())
+}
+
+/// Puts files into a directory that may hold others.
+async fn merge(
+    hdfs: &Hdfs,
+    found: &Found,
+    aside: &str,
+    base: &str,
+    deadline: Instant,
+) -> Result<(), Trouble> {
+    make_dirs(hdfs, found, base, deadline).await?;
     let mut first = Ok(());
     for item in &found.files {
         let (from, target) = (

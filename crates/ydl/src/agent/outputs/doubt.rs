@@ -1,0 +1,315 @@
+//! What was sent already, and what may be half-written: by this no file is sent twice, and a torn one never takes the place
+//! of a whole one.
+
+use crate::os::{proc_tree::Tree, reason};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// What a program that did not end in order has changed so shortly before may be half-written. Its end is heard of a
+/// moment after it.
+const TORN: Duration = Duration::from_secs(5);
+/// Where nobody can see whether a file is open, it is finished when it has not changed for so long.
+const UNSEEN: Duration = Duration::from_secs(30);
+
+/// A file on its disk: device and number.
+pub(super) type Number = (u64, u64);
+
+/// What tells one state of a file from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stamp {
+    pub(super) number: Number,
+    pub(super) bytes: u64,
+    pub(super) changed_ns: i128,
+    /// When anything about it was last changed, its name and its times included.
+    pub(super) touched_ns: i128,
+}
+
+impl Stamp {
+    pub(super) fn of(about: &Metadata) -> Stamp {
+        let ns = |seconds: i64, rest: i64| i128::from(seconds) * 1_000_000_000 + i128::from(rest);
+        Stamp {
+            number: (about.dev(), about.ino()),
+            bytes: about.len(),
+            changed_ns: ns(about.mtime(), about.mtime_nsec()),
+            touched_ns: ns(about.ctime(), about.ctime_nsec()),
+        }
+    }
+
+    /// Whether a file has the same content, whatever it is called by now.
+    pub(super) fn is_same(&self, other: &Stamp) -> bool {
+        self.number == other.number
+            && self.bytes == other.bytes
+            && self.changed_ns == other.changed_ns
+    }
+}
+
+/// Which files a program may have left half-written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::agent) struct Doubt {
+    /// Those that were changed since; nothing where it ended in order.
+    since_ns: Option<i128>,
+    /// Those that were open for writing when it was killed.
+    open: BTreeSet<Number>,
+}
+
+impl Doubt {
+    /// About a program that has ended then: by itself and in order, or with those files open.
+    pub(in crate::agent) fn of_end(
+        in_order: bool,
+        ended: SystemTime,
+        open: BTreeSet<Number>,
+    ) -> Doubt {
+        match in_order {
+            true => Doubt::default(),
+            false => Doubt {
+                since_ns: Some(ns(ended) - TORN.as_nanos() as i128),
+                open,
+            },
+        }
+    }
+
+    /// Whether a file may be half-written. One that was renamed after its last change was finished by then.
+    pub(super) fn is_about(&self, stamp: &Stamp, sent: &Sent) -> bool {
+        let Some(since) = self.since_ns else {
+            return false;
+        };
+        let open = self.open.contains(&stamp.number) || sent.lock().open.contains(&stamp.number);
+        open || (stamp.changed_ns >= since && stamp.touched_ns <= stamp.changed_ns)
+    }
+}
+
+/// Whether a program that was asked to stop or not has ended in order: with success, or, when it was asked, with a code that
+/// is its own and not a signal's.
+pub(in crate::agent) fn is_in_order(code: Option<i32>, asked: bool) -> bool {
+    match code {
+        Some(0) => true,
+        Some(code) => asked && code <= 128,
+        None => false,
+    }
+}
+
+fn ns(time: SystemTime) -> i128 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    since.as_nanos() as i128
+}
+
+/// What a container has sent, for all who send from it.
+#[derive(Clone, Debug, Default)]
+pub(in crate::agent) struct Sent(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// What is at a destination.
+    sent: BTreeMap<String, Stamp>,
+    /// What was open for writing at the last look.
+    open: BTreeSet<Number>,
+    /// The keeper's process where it is not below this one.
+    outside: Option<u32>,
+}
+
+impl Sent {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this very state of a file was sent there.
+    pub(super) fn has(&self, target: &str, stamp: &Stamp) -> bool {
+        let state = self.lock();
+        state.sent.get(target).is_some_and(|it| it.is_same(stamp))
+    }
+
+    pub(super) fn note(&self, target: String, stamp: Stamp) {
+        self.lock().sent.insert(target, stamp);
+    }
+
+    /// Where else the program's processes are looked for.
+    pub(in crate::agent) fn program(&self, outside: Option<u32>) {
+        let mut state = self.lock();
+        state.outside = outside;
+        state.open.clear();
+    }
+
+    /// What is open for writing now.
+    pub(in crate::agent) fn look(&self) -> Open {
+        let outside = self.lock().outside;
+        let mut open = Open::default();
+        for root in [Some(std::process::id()), outside].into_iter().flatten() {
+            open.below(root);
+        }
+        self.lock().open = open.files.clone();
+        open
+    }
+}
+
+/// Files that are open for writing.
+#[derive(Clone, Debug, Default)]
+pub(in crate::agent) struct Open {
+    pub(in crate::agent) files: BTreeSet<Number>,
+    /// There are processes into which nobody may look.
+    pub(super) blind: bool,
+}
+
+impl Open {
+    /// Adds those of a process and of all below it.
+    fn below(&mut self, root: u32) {
+        let Ok(tree) = Tree::below(root) else {
+            self.blind = true;
+            return;
+        };
+        let below = tree.descendants(root).into_iter();
+        for pid in below.map(|process| process.pid).chain([root]) {
+            match fs::read_dir(format!("/proc/{pid}/fd")) {
+                Ok(open) => self.add(pid, open),
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    tracing::debug!(
+                        "the files of process {pid} are not seen: {}",
+                        reason(&error)
+                    );
+                    self.blind = true;
+                }
+                // It is over.
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn add(&mut self, pid: u32, open: fs::ReadDir) {
+        for entry in open.flatten() {
+            let number = entry.file_name();
+            let info = format!("/proc/{pid}/fdinfo/{}", number.to_string_lossy());
+            let Ok(info) = fs::read_to_string(info) else {
+                continue;
+            };
+            if !is_for_writing(&info) {
+                continue;
+            }
+            if let Ok(about) = fs::metadata(entry.path()) {
+                self.files.insert((about.dev(), about.ino()));
+            }
+        }
+    }
+
+    /// Whether somebody may be writing a file, as far as one can see.
+    pub(super) fn may_hold(&self, stamp: &Stamp) -> bool {
+        let recent = || stamp.changed_ns > ns(SystemTime::now()) - UNSEEN.as_nanos() as i128;
+        self.files.contains(&stamp.number) || (self.blind && recent())
+    }
+}
+
+/// Whether the flags in a file of `/proc/…/fdinfo` say that it can be written through.
+fn is_for_writing(info: &str) -> bool {
+    let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
+    let flags = flags.and_then(|text| u32::from_str_radix(text.trim(), 8).ok());
+    flags.is_some_and(|flags| flags & 0o3 != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::path::Path;
+
+    fn stamp(path: &Path) -> Stamp {
+        Stamp::of(&fs::metadata(path).unwrap())
+    }
+
+    #[test]
+    fn a_file_that_is_open_for_writing_is_known_by_its_number() {
+        let dir = tempfile::tempdir().unwrap();
+        let (read, written) = (dir.path().join("read"), dir.path().join("written"));
+        fs::write(&read, "x").unwrap();
+        let _one = File::open(&read).unwrap();
+        let _two = File::create(&written).unwrap();
+        let open = Sent::default().look();
+        assert!(open.may_hold(&stamp(&written)));
+        assert!(!open.may_hold(&stamp(&read)));
+        assert!(is_for_writing("pos:\t0\nflags:\t0100002\n"));
+        assert!(!is_for_writing("pos:\t0\nflags:\t0100000\n"));
+        assert!(!is_for_writing("nonsense"));
+    }
+
+    #[test]
+    fn a_program_outside_is_looked_into_and_where_nobody_may_look_a_file_must_rest() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("written");
+        let mut child = std::process::Command::new("sh")
+            .args(["-c", "exec 3> written; echo open; read x"])
+            .current_dir(dir.path())
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut word = [0; 5];
+        io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut word).unwrap();
+        let mut open = Open::default();
+        open.below(child.id());
+        assert!(open.may_hold(&stamp(&path)) && !open.blind);
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        let fresh = stamp(&path);
+        let blind = Open {
+            blind: true,
+            ..Open::default()
+        };
+        assert!(blind.may_hold(&fresh));
+        let rested = Stamp {
+            changed_ns: fresh.changed_ns - 31_000_000_000,
+            ..fresh
+        };
+        assert!(!blind.may_hold(&rested));
+    }
+
+    #[test]
+    fn only_what_was_changed_shortly_before_an_end_out_of_order_is_in_doubt() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("latest");
+        fs::write(&path, "x").unwrap();
+        let (sent, fresh) = (Sent::default(), stamp(&path));
+        let fresh = Stamp {
+            touched_ns: fresh.changed_ns,
+            ..fresh
+        };
+        let now = SystemTime::now();
+        let in_order = Doubt::of_end(true, now, BTreeSet::from([fresh.number]));
+        let killed = Doubt::of_end(false, now, BTreeSet::new());
+        assert!(!in_order.is_about(&fresh, &sent));
+        assert!(killed.is_about(&fresh, &sent));
+        let renamed = Stamp {
+            touched_ns: fresh.touched_ns + 1,
+            ..fresh
+        };
+        assert!(!killed.is_about(&renamed, &sent));
+        let old = Stamp {
+            changed_ns: fresh.changed_ns - 6_000_000_000,
+            touched_ns: fresh.changed_ns - 6_000_000_000,
+            ..fresh
+        };
+        assert!(!killed.is_about(&old, &sent));
+        let open = Doubt::of_end(false, now, BTreeSet::from([old.number]));
+        assert!(open.is_about(&old, &sent));
+        let file = File::options().append(true).open(&path).unwrap();
+        sent.look();
+        drop(file);
+        assert!(killed.is_about(&old, &sent), "it was open at the last look");
+    }
+
+    #[test]
+    fn an_end_is_in_order_with_success_or_when_it_was_asked_for_and_no_signal_has_ended_it() {
+        let ends = [
+            (Some(0), false, true),
+            (Some(0), true, true),
+            (Some(1), false, false),
+            (Some(1), true, true),
+            (Some(143), true, false),
+            (None, true, false),
+            (None, false, false),
+        ];
+        for (code, asked, expected) in ends {
+            assert_eq!(is_in_order(code, asked), expected, "{code:?} {asked}");
+        }
+    }
+}
