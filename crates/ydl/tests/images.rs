@@ -359,7 +359,7 @@ fn what_one_machine_cannot_do_is_refused_there() {
     let digest = format!("{{docker: 'python@sha256:{}'}}", "0a".repeat(32));
     let told = read(&with(&digest), true).unwrap_err();
     expect![[r#"
-        error: job.yaml:1:23: `environment.docker`: a NodeManager takes no image by its digest
+        error: job.yaml:1:23: `environment.docker`: YARN's `container-executor` takes no image by its digest
 
         hint: give it a tag, and name that"#]]
     .assert_eq(&told);

@@ -109,6 +109,19 @@ fn the_nodes_have_no_mxnet() {
 }
 
 #[test]
+fn what_the_cluster_refuses_is_told_before_an_environment_is_made() {
+    let desk = Desk::at(cluster());
+    desk.write("requirements.txt", "numpy\n");
+    let yaml = "environment: requirements.txt\nroles: {worker: {memory: 9000 GiB, run: 'true'}}\n";
+    desk.write("job.yaml", yaml);
+    let ran = run(&desk, &["submit", "job.yaml"]);
+    assert_ne!(ran.code, 0, "{ran:#?}");
+    assert!(ran.err.contains("9000 GiB"), "{ran:#?}");
+    assert!(!ran.err.contains("making an environment"), "{ran:#?}");
+    assert!(!desk.path().join("cache/ydl/environments").exists());
+}
+
+#[test]
 fn a_virtual_environment_carries_the_digits_job_and_is_sent_once() {
     let desk = desk("./venv");
     let own = add_own_package(&desk, &copied(&desk, environment(), "venv"));

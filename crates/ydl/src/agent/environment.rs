@@ -8,6 +8,7 @@ use crate::{
     jobs::{INTERPRETER, LOCAL, MANIFEST, Manifest, PACKAGES, Place, Python, Submitted},
 };
 use composition::Composition;
+use rustix::system::uname;
 use std::{
     collections::BTreeMap,
     env,
@@ -109,7 +110,9 @@ pub fn compose(layers: &Path, prefix: &Path) -> Result<Activation, String> {
     let layer = |name: &str| unpacked(&layers.join(name), &own);
     let local = layer(LOCAL)?;
     let manifest = manifest(&local.join(MANIFEST))?;
-    fits(&manifest, env::consts::ARCH, glibc())?;
+    let machine = uname();
+    let machine = machine.machine().to_string_lossy();
+    fits(&manifest, &machine, glibc())?;
     let packages = layer(PACKAGES)?;
     let Some(python) = &manifest.python else {
         return Ok(Activation::of(packages));
@@ -130,7 +133,14 @@ pub fn compose(layers: &Path, prefix: &Path) -> Result<Activation, String> {
     let own = python.told_packages || (python.told_libraries && python.whole);
     let own = own.then(|| prefix.to_path_buf());
     let beside = installation.filter(|_| python.told_libraries && !python.whole);
-    let libraries = own.into_iter().chain(beside).map(|dir| dir.join("lib"));
+    let libraries = |dir: PathBuf| match dir.join("lib64").is_dir() {
+        true => dir.join("lib64"),
+        false => dir.join("lib"),
+    };
+    let libraries = own
+        .map(|dir| dir.join("lib"))
+        .into_iter()
+        .chain(beside.map(libraries));
     Ok(Activation {
         prefix: prefix.to_path_buf(),
         libraries: libraries.collect(),

@@ -121,7 +121,7 @@ fn here(image: &Image, key: &'static str, cluster: bool) -> Vec<(&'static str, R
     let mut add = |key, what: &str, hint: &str| wrong.push((key, (what.into(), hint.into())));
     if cluster {
         if image.has_digest() && image.runtime == Runtime::Docker {
-            let what = "a NodeManager takes no image by its digest";
+            let what = "YARN's `container-executor` takes no image by its digest";
             add(key, what, "give it a tag, and name that");
         }
         if image.network.as_deref() == Some("none") {

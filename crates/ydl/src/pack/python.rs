@@ -159,7 +159,7 @@ impl Found {
         if self.is_system() {
             return found;
         }
-        let lib = self.base.join("lib");
+        let lib = self.base.join(self.lib());
         let modules = lib.join(format!("python{}/lib-dynload", self.minor));
         let modules = fs::read_dir(modules).into_iter().flatten().flatten();
         let mut left: Vec<PathBuf> = modules.map(|entry| entry.path()).collect();
@@ -186,20 +186,45 @@ impl Found {
     pub fn is_unused(&self, below: &Path, libraries: &BTreeSet<OsString>) -> bool {
         let parts: Vec<_> = below.iter().map(|part| part.to_string_lossy()).collect();
         let parts: Vec<&str> = parts.iter().map(AsRef::as_ref).collect();
-        let library = format!("python{}", self.minor);
+        let lib = self.lib();
         match parts.as_slice() {
-            ["bin" | "lib" | "include"] => false,
+            ["bin" | "include"] => false,
             ["bin", name] => self.executable.file_name().is_none_or(|own| own != *name),
-            ["include", name, ..] => !name.starts_with(&library),
-            ["lib", name] if *name == library => false,
-            ["lib", name] if name.starts_with("libpython") => !name.contains(".so"),
-            ["lib", name] => !libraries.contains(OsStr::new(name)),
-            ["lib", name, inside, rest @ ..] if *name == library => {
+            ["include", name, ..] => !name.starts_with(&self.library()),
+            [first] => *first != lib,
+            [first, inside @ ..] if *first == lib => self.is_unused_library(inside, libraries),
+            _ => true,
+        }
+    }
+
+    /// The same of what is below `lib`.
+    fn is_unused_library(&self, parts: &[&str], libraries: &BTreeSet<OsString>) -> bool {
+        let library = self.library();
+        match parts {
+            [name] if *name == library => false,
+            [name] if name.starts_with("libpython") => !name.contains(".so"),
+            [name] => !libraries.contains(OsStr::new(name)),
+            [name, inside, rest @ ..] if *name == library => {
                 let tests = rest.iter().any(|part| matches!(*part, "test" | "tests"));
                 tests || UNUSED.contains(inside) || inside.starts_with("config-")
             }
             _ => true,
         }
+    }
+
+    /// What the directory of its standard library is called.
+    fn library(&self) -> String {
+        format!("python{}", self.minor)
+    }
+
+    /// In which directory that is. Fedora and its kin have it in `lib64`.
+    fn lib(&self) -> &'static str {
+        let mut all = ["lib", "lib64"].into_iter();
+        let has_library = |lib: &&str| {
+            let dir = self.base.join(lib).join(self.library());
+            dir.join("os.py").is_file()
+        };
+        all.find(has_library).unwrap_or("lib")
     }
 }
 
@@ -234,4 +259,44 @@ fn minor(root: &Path, version: Option<&str>) -> Option<String> {
         })
     };
     all.iter().find(named).or(all.last()).cloned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_standard_library_travels_from_wherever_it_is() {
+        for lib in ["lib", "lib64"] {
+            let dir = tempfile::tempdir().expect("a directory");
+            let library = dir.path().join(lib).join("python3.12");
+            fs::create_dir_all(&library).expect("a directory");
+            fs::write(library.join("os.py"), "").expect("a file");
+            let found = Found {
+                kind: Kind::Venv,
+                minor: "3.12".into(),
+                version: "3.12.1".into(),
+                executable: dir.path().join("bin/python3.12"),
+                was: Stamp::of(&fs::metadata(dir.path()).expect("a directory")),
+                base: dir.path().to_owned(),
+                system_packages: false,
+            };
+            let travels = |name: &str| !found.is_unused(Path::new(name), &BTreeSet::new());
+            for name in [
+                "",
+                "/python3.12",
+                "/python3.12/os.py",
+                "/libpython3.12.so.1.0",
+            ] {
+                assert!(travels(&format!("{lib}{name}")), "{lib}{name}");
+            }
+            for name in ["/python3.12/test/x.py", "/python3.11", "/libssl.so"] {
+                assert!(!travels(&format!("{lib}{name}")), "{lib}{name}");
+            }
+            let other = if lib == "lib" { "lib64" } else { "lib" };
+            assert!(!travels(&format!("{other}/python3.12/os.py")));
+            assert!(travels("bin/python3.12") && !travels("bin/perl"));
+            assert!(!travels("share") && travels("include/python3.12/Python.h"));
+        }
+    }
 }
