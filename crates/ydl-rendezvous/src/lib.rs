@@ -9,6 +9,7 @@
 //!   number of breaks and masters. An agent has the porter, the master the desk.
 //! * [`c10d`]: PyTorch's store.
 //! * [`gloo`]: Horovod's store, and the driver's side of its elastic jobs.
+//! * [`pslite`]: the scheduler of MXNet's `dist_*` stores; [`zmtp`] is the wire it is spoken over.
 //!
 //! A room per protocol, which knows its bytes and its rules and nothing of the others. What may not be here: anything
 //! that reads or writes, waits, or knows what a job is.
@@ -22,6 +23,11 @@ pub mod fuzzing;
 pub mod gloo;
 pub mod porter;
 pub mod protocol;
+pub mod pslite;
+pub mod zmtp;
+
+#[cfg(test)]
+mod trial;
 
 use ydl_core::{Cluster, Framework};
 

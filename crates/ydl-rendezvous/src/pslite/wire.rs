@@ -1,0 +1,141 @@
+//! As much of protocol buffers as ps-lite's messages need.
+
+use crate::Refusal;
+
+/// What a field holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Value<'a> {
+    Number(u64),
+    Bytes(&'a [u8]),
+    /// Of a fixed size; none of the fields that are read has one.
+    Fixed,
+}
+
+impl Value<'_> {
+    /// proto2 writes an int32 as the 64 bits that it would be.
+    pub fn int32(self) -> Result<i32, Refusal> {
+        match self {
+            Value::Number(number) => Ok(number as i32),
+            _ => Err(wrong()),
+        }
+    }
+
+    pub fn flag(self) -> Result<bool, Refusal> {
+        match self {
+            Value::Number(number) => Ok(number != 0),
+            _ => Err(wrong()),
+        }
+    }
+}
+
+impl<'a> Value<'a> {
+    pub fn bytes(self) -> Result<&'a [u8], Refusal> {
+        match self {
+            Value::Bytes(bytes) => Ok(bytes),
+            _ => Err(wrong()),
+        }
+    }
+}
+
+pub(super) fn wrong() -> Refusal {
+    Refusal::new("a ps-lite message cannot be read")
+}
+
+/// The fields of a message one after another, unknown ones too.
+#[derive(Clone, Debug)]
+pub(super) struct Fields<'a>(pub &'a [u8]);
+
+impl<'a> Fields<'a> {
+    fn number(&mut self) -> Result<u64, Refusal> {
+        let mut number = 0;
+        for at in 0..10 {
+            let (&byte, rest) = self.0.split_first().ok_or_else(wrong)?;
+            self.0 = rest;
+            number |= u64::from(byte & 0x7f).wrapping_shl(7 * at);
+            if byte & 0x80 == 0 {
+                return Ok(number);
+            }
+        }
+        Err(wrong())
+    }
+
+    fn bytes(&mut self, length: u64) -> Result<&'a [u8], Refusal> {
+        let length = usize::try_from(length).map_err(|_| wrong())?;
+        let (bytes, rest) = self.0.split_at_checked(length).ok_or_else(wrong)?;
+        self.0 = rest;
+        Ok(bytes)
+    }
+
+    pub fn next(&mut self) -> Result<Option<(u64, Value<'a>)>, Refusal> {
+        if self.0.is_empty() {
+            return Ok(None);
+        }
+        let tag = self.number()?;
+        let value = match tag & 7 {
+            0 => Value::Number(self.number()?),
+            1 => self.bytes(8).map(|_| Value::Fixed)?,
+            2 => {
+                let length = self.number()?;
+                Value::Bytes(self.bytes(length)?)
+            }
+            5 => self.bytes(4).map(|_| Value::Fixed)?,
+            _ => return Err(wrong()),
+        };
+        Ok(Some((tag >> 3, value)))
+    }
+}
+
+fn varint(out: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+pub(super) fn put_int32(out: &mut Vec<u8>, field: u64, number: i32) {
+    varint(out, field << 3);
+    varint(out, i64::from(number) as u64);
+}
+
+pub(super) fn put_flag(out: &mut Vec<u8>, field: u64, flag: bool) {
+    put_int32(out, field, flag.into());
+}
+
+pub(super) fn put_bytes(out: &mut Vec<u8>, field: u64, bytes: &[u8]) {
+    varint(out, field << 3 | 2);
+    varint(out, bytes.len() as u64);
+    out.extend(bytes);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn negative_numbers_take_ten_bytes_and_come_back() {
+        let mut out = Vec::new();
+        put_int32(&mut out, 1, -1);
+        assert_eq!(out.len(), 11);
+        let (field, value) = Fields(&out).next().unwrap().unwrap();
+        assert_eq!((field, value.int32()), (1, Ok(-1)));
+    }
+
+    #[test]
+    fn lengths_and_numbers_that_run_over_are_refused() {
+        for bytes in [
+            &[0x0a, 5, 1][..],
+            &[
+                0x0a, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1,
+            ],
+            &[0x08, 0x80],
+            &[
+                0x08, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1,
+            ],
+            &[0x0b],
+            &[0x09, 1, 2],
+        ] {
+            assert!(Fields(bytes).next().is_err(), "{bytes:?}");
+        }
+    }
+}
