@@ -115,10 +115,13 @@ impl<P: Protocol> Trial<P> {
     /// The program has closed a link, or a dial has failed.
     pub fn close(&mut self, link: Link) {
         self.pending.remove(&link);
-        self.journal.push(Entry::Close(link));
         let mut reaction = Reaction::default();
         self.protocol.close(link, &mut reaction);
-        self.act(reaction);
+        let (keep, acts) = reaction.into_parts();
+        if keep {
+            self.journal.push(Entry::Close(link));
+        }
+        self.acts(acts);
     }
 
     pub fn ended(&mut self, peer: &Peer) {

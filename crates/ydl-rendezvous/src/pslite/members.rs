@@ -135,17 +135,15 @@ impl Members {
         }
     }
 
-    /// The dialed link to a node has ended. Says whose it was if nobody had answered on it: then nobody will.
+    /// The dialed link to a node has ended. If nobody had answered on it, nobody will: whose it was, and for which port.
     pub fn unreachable(&mut self, line: Link) -> Option<(TaskId, u16)> {
-        let task = self.at(line)?.clone();
-        let member = self.here.get_mut(&task)?;
+        let (task, member) = self.here.iter().find(|(_, member)| member.line == line)?;
         if member.ready {
-            member.ready = false;
             return None;
         }
-        let port = member.port;
-        self.leave(&task);
-        Some((task, port))
+        let gone = (task.clone(), member.port);
+        self.leave(&gone.0);
+        Some(gone)
     }
 
     /// Once everybody is there, or is there again: who is new is told of all, and the others of who is new. A list is

@@ -238,6 +238,7 @@ impl Protocol for Scheduler {
     fn close(&mut self, link: Link, reaction: &mut Reaction) {
         self.lines.remove(&link);
         if let Some((task, port)) = self.members.unreachable(link) {
+            reaction.keep();
             reaction.say(format!(
                 "{task} announced port {port}, but nothing answers there"
             ));
