@@ -10,6 +10,7 @@
 //! * [`c10d`]: PyTorch's store.
 //! * [`gloo`]: Horovod's store, and the driver's side of its elastic jobs.
 //! * [`pslite`]: the scheduler of MXNet's `dist_*` stores; [`zmtp`] is the wire it is spoken over.
+//! * [`tracker`]: the tracker of XGBoost, of which there are two: [`rabit`] and [`xgboost`].
 //!
 //! A room per protocol, which knows its bytes and its rules and nothing of the others. What may not be here: anything
 //! that reads or writes, waits, or knows what a job is.
@@ -24,6 +25,9 @@ pub mod gloo;
 pub mod porter;
 pub mod protocol;
 pub mod pslite;
+pub mod rabit;
+pub mod tracker;
+pub mod xgboost;
 pub mod zmtp;
 
 #[cfg(test)]

@@ -1,0 +1,16 @@
+//! Rabit's tracker, first version: what XGBoost up to 2.0 and other Rabit programs meet at.
+//!
+//! A worker is told its rank, its neighbours in a tree and in a ring, and then, when it is its turn, which of them listen
+//! already; it connects to those, says where it listens itself, and the others connect to it later. Numbers are 32 bits,
+//! little-endian; there is no framing.
+//!
+//! * [`topology`]: who is whose neighbour.
+//! * [`words`]: what a worker says.
+//! * [`tracker`]: who is where, and whose turn it is.
+
+mod topology;
+mod tracker;
+mod words;
+
+pub use topology::Topology;
+pub(crate) use tracker::Tracker;
