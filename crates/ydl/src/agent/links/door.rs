@@ -3,13 +3,15 @@
 use std::{
     io,
     net::{Ipv4Addr, SocketAddr},
-    sync::Arc,
+    sync::{Arc, Once},
+    time::Duration,
 };
 
 use tokio::{
-    net::{TcpListener, TcpStream},
+    net::TcpListener,
     sync::{Semaphore, mpsc, watch},
     task::AbortHandle,
+    time::sleep,
 };
 
 use super::{
@@ -86,6 +88,8 @@ impl Drop for Links {
 
 async fn accept(door: Door, says: mpsc::Sender<Heard>, guarded: bool) {
     let looks = Arc::new(Semaphore::new(LOOKS_MAX));
+    // Said once: strangers must not be able to fill the log.
+    let stranger = Arc::new(Once::new());
     let mut noted = false;
     loop {
         let accepted = match door.listener.accept().await {
@@ -95,7 +99,7 @@ async fn accept(door: Door, says: mpsc::Sender<Heard>, guarded: bool) {
                     tracing::warn!("a connection of the program cannot be taken: {error}");
                 }
                 // Out of descriptors, the system would say so again at once.
-                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+                sleep(Duration::from_millis(50)).await;
                 continue;
             }
         };
@@ -103,10 +107,10 @@ async fn accept(door: Door, says: mpsc::Sender<Heard>, guarded: bool) {
         let Ok(look) = looks.clone().acquire_owned().await else {
             return;
         };
-        let (says, ours) = (says.clone(), door.address);
+        let (says, ours, stranger) = (says.clone(), door.address, stranger.clone());
         tokio::spawn(async move {
             let (stream, theirs) = accepted;
-            if !guarded || is_ours(&stream, theirs, ours).await {
+            if !guarded || is_ours(theirs, ours, &stranger).await {
                 let _ = says.send(Heard::Accepted(stream)).await;
             }
             drop(look);
@@ -114,19 +118,16 @@ async fn accept(door: Door, says: mpsc::Sender<Heard>, guarded: bool) {
     }
 }
 
-async fn is_ours(stream: &TcpStream, theirs: SocketAddr, ours: SocketAddr) -> bool {
+async fn is_ours(theirs: SocketAddr, ours: SocketAddr, stranger: &Once) -> bool {
     let look = tokio::task::spawn_blocking(move || owner::is_of_this_tree(theirs, ours));
-    match look.await {
-        Ok(Ok(true)) => true,
-        Ok(Ok(false)) => {
-            tracing::warn!(
-                "a process that is not the program's has connected to its rendezvous and was sent away"
-            );
-            false
-        }
-        other => {
-            tracing::warn!("whose connection {stream:?} is cannot be told: {other:?}");
-            false
-        }
-    }
+    let why = match look.await {
+        Ok(Ok(true)) => return true,
+        Ok(Ok(false)) => "it is none of the program's processes".to_owned(),
+        Ok(Err(error)) => format!("whose it is cannot be told: {error}"),
+        Err(error) => format!("whose it is cannot be told: {error}"),
+    };
+    stranger.call_once(|| {
+        tracing::warn!("somebody who connected to the program's rendezvous was sent away: {why}");
+    });
+    false
 }

@@ -1,0 +1,86 @@
+"""Meet at the store of the job's rendezvous with nothing but sockets, to be able to do it wrongly."""
+
+import os
+import pathlib
+import socket
+import struct
+import sys
+import time
+
+SET, GET, ADD, WAIT = b"\x01", b"\x03", b"\x04", b"\x06"
+HELLO = b"\x00" + struct.pack("<I", 0x3C85F7CE)
+
+
+def text(value):
+    return struct.pack("<Q", len(value)) + value
+
+
+def connect():
+    address = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
+    return socket.create_connection(address, timeout=60)
+
+
+class Store:
+    def __init__(self):
+        self.socket = connect()
+        self.socket.sendall(HELLO)
+
+    def read(self, length):
+        whole = b""
+        while len(whole) < length:
+            piece = self.socket.recv(length - len(whole))
+            if not piece:
+                sys.exit("the store has gone")
+            whole += piece
+        return whole
+
+    def set(self, key, value):
+        self.socket.sendall(SET + text(key) + text(value))
+
+    def add(self, key, amount):
+        self.socket.sendall(ADD + text(key) + struct.pack("<q", amount))
+        return struct.unpack("<q", self.read(8))[0]
+
+    def get(self, key):
+        self.socket.sendall(WAIT + struct.pack("<Q", 1) + text(key))
+        assert self.read(1) == b"\x00"
+        self.socket.sendall(GET + text(key))
+        return self.read(struct.unpack("<Q", self.read(8))[0])
+
+
+def misbehave():
+    """What a broken library might say; each of these on a connection of its own."""
+    for said in b"\xee\xee\xee\xee\xee", HELLO + SET + struct.pack("<Q", 1 << 32), HELLO + b"\x77":
+        broken = connect()
+        broken.sendall(said)
+        assert broken.recv(1) == b"", "it was answered"
+    half = connect()
+    half.sendall(HELLO[:3])
+    return half
+
+
+def main():
+    place = pathlib.Path(sys.argv[1])
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    store = Store()
+    store.set(b"at/%d" % rank, b"rank %d" % rank)
+    assert [store.get(b"at/%d" % peer) for peer in range(world)] == [b"rank %d" % peer for peer in range(world)]
+    half = misbehave() if rank == 1 else None
+    whole = place / f"door.{rank}.part"
+    whole.write_text(os.environ["MASTER_PORT"])
+    whole.rename(place / f"door.{rank}")
+    if rank == 0:
+        while not (place / "go").exists():
+            time.sleep(0.02)
+        store.set(b"go", b"ours")
+    said = store.get(b"go").decode()
+    for _ in range(20):
+        store.add(b"steps", 1)
+    store.add(b"done", 1)
+    while store.add(b"done", 0) < world:
+        time.sleep(0.02)
+    print(f"rank {rank} of {world} was told {said} and counts {store.add(b'steps', 0)} steps", flush=True)
+    del half
+
+
+main()
