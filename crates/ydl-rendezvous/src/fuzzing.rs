@@ -5,11 +5,14 @@
 //! anything, in any pieces, in any order. Whatever they say must have an answer or a refusal, soon, and without taking
 //! more memory than the limits; and a new master that is given what was kept must come to the same.
 
+mod gathering;
+
 use std::collections::BTreeMap;
 
 use ydl_core::TaskId;
 
 use crate::{Act, Link, Peer, Protocol, Reaction, c10d, gloo};
+pub use gathering::{pslite, tracker};
 
 /// What a new master would be given.
 enum Kept {
@@ -193,6 +196,8 @@ mod tests {
     fn every_seed_of_the_fuzzers_is_answered() {
         check("c10d", super::c10d);
         check("gloo", super::gloo);
+        check("pslite", super::pslite);
+        check("tracker", super::tracker);
     }
 
     /// Whole, and cut anywhere.

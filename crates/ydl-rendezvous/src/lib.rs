@@ -30,7 +30,7 @@ pub mod tracker;
 pub mod xgboost;
 pub mod zmtp;
 
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 mod trial;
 
 use ydl_core::{Cluster, Framework};

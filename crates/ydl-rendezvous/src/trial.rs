@@ -1,4 +1,4 @@
-//! For tests: a protocol with links that are nothing but bytes, and a generator of the same chances every time.
+//! For tests and fuzzers: a protocol with links that are nothing but bytes, and a generator of the same chances every time.
 
 use std::collections::BTreeMap;
 
@@ -122,6 +122,13 @@ impl<P: Protocol> Trial<P> {
             self.journal.push(Entry::Close(link));
         }
         self.acts(acts);
+    }
+
+    /// As [`close`](Trial::close), for a link that may be closed already.
+    pub fn hang_up(&mut self, link: Link) {
+        if self.pending.contains_key(&link) {
+            self.close(link);
+        }
     }
 
     pub fn ended(&mut self, peer: &Peer) {

@@ -4,8 +4,8 @@
 //! scheduler connects to each of them and sends everybody's address and number. Later it counts barriers. What a node
 //! says comes over the links it opened, what it is told goes over the one that was dialed to it.
 //!
-//! * [`meta`]: the messages, as proto2 writes them.
-//! * [`scheduler`]: who is who, and who waits for whom.
+//! * `meta`: the messages, as proto2 writes them.
+//! * `scheduler`: who is who, and who waits for whom.
 
 mod members;
 mod meta;

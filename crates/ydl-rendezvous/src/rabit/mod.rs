@@ -4,12 +4,14 @@
 //! already; it connects to those, says where it listens itself, and the others connect to it later. Numbers are 32 bits,
 //! little-endian; there is no framing.
 //!
-//! * [`topology`]: who is whose neighbour.
-//! * [`words`]: what a worker says.
-//! * [`tracker`]: who is where, and whose turn it is.
+//! * `topology`: who is whose neighbour.
+//! * `words`: what a worker says.
+//! * `turns`: who may link up now, and with whom.
+//! * `tracker`: who is where.
 
 mod topology;
 mod tracker;
+mod turns;
 mod words;
 
 pub use topology::Topology;

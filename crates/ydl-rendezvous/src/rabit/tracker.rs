@@ -1,20 +1,15 @@
-//! Who is where, and whose turn it is.
+//! Who is where.
 //!
-//! Nobody is told anything before all are there: who dies until then has broken nothing. Then a worker gets its turn only
-//! while none of its neighbours has one, so of two neighbours the later always finds the earlier listening. Those who
-//! are not neighbours take their turns together.
+//! Nobody is told anything before all are there: who dies until then has broken nothing. Then they take turns.
 //!
 //! A worker that comes again while the group works is linked up with those who come to recover. Once somebody has shut
 //! down, whoever starts waits for a new gathering.
 
-use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
-    topology::Topology,
-    words::{Command, Header, Words, put_int, put_text},
+    turns::Turns,
+    words::{Command, Header, Words, put_int},
 };
 use crate::{Link, Reaction, Refusal};
 
@@ -25,15 +20,9 @@ const TRIES_MAX: u32 = 64;
 
 #[derive(Debug)]
 pub(crate) struct Tracker {
-    topology: Topology,
     places: Vec<Place>,
     lines: BTreeMap<Link, Line>,
-    /// Who has said which links are good, in the order of their saying it.
-    queue: VecDeque<Link>,
-    /// Whose turn it is.
-    turns: BTreeMap<u32, Turn>,
-    /// Who expects others to connect.
-    listening: BTreeMap<u32, Listening>,
+    turns: Turns,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,30 +43,15 @@ struct Line {
     tries: u32,
 }
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Header,
     Waiting,
     /// Is to say which links are good.
     Links,
-    Queued(BTreeSet<u32>),
+    Queued,
     /// Is to say whether it could connect, and where it listens.
     Turn,
-}
-
-#[derive(Debug)]
-struct Turn {
-    /// Those it was told to connect to.
-    connects: Vec<u32>,
-    /// How many will connect to it.
-    accepts: usize,
-}
-
-#[derive(Debug)]
-struct Listening {
-    host: Arc<str>,
-    port: u16,
-    accepts: usize,
 }
 
 /// What a tracker of both kinds does with what was said.
@@ -91,12 +65,9 @@ pub(crate) struct Heard<'a> {
 impl Tracker {
     pub fn new(workers: u32) -> Tracker {
         Tracker {
-            topology: Topology::new(workers),
             places: vec![Place::Away; workers as usize],
             lines: BTreeMap::new(),
-            queue: VecDeque::new(),
-            turns: BTreeMap::new(),
-            listening: BTreeMap::new(),
+            turns: Turns::new(workers),
         }
     }
 
@@ -117,7 +88,7 @@ impl Tracker {
         bytes: &'a [u8],
         reaction: &mut Reaction,
     ) -> Result<Option<Heard<'a>>, Refusal> {
-        let workers = self.topology.workers();
+        let workers = self.turns.topology.workers();
         let Some(line) = self.lines.get_mut(&link) else {
             return Err(Refusal::new("a link speaks that is over"));
         };
@@ -134,8 +105,8 @@ impl Tracker {
                 let Some(good) = words.ranks(workers)? else {
                     return Ok(None);
                 };
-                line.stage = Stage::Queued(good.into_iter().collect());
-                self.queue.push_back(link);
+                line.stage = Stage::Queued;
+                self.turns.ask(line.rank, good);
                 reaction.keep();
                 self.advance(reaction);
             }
@@ -155,8 +126,8 @@ impl Tracker {
                 }
                 self.advance(reaction);
             }
-            Stage::Waiting | Stage::Queued(_) if bytes.is_empty() => return Ok(None),
-            Stage::Waiting | Stage::Queued(_) => {
+            Stage::Waiting | Stage::Queued if bytes.is_empty() => return Ok(None),
+            Stage::Waiting | Stage::Queued => {
                 return Err(Refusal::new("a worker speaks while it should listen"));
             }
         }
@@ -192,7 +163,7 @@ impl Tracker {
             }
             Command::Shutdown => {
                 *place = Place::Down;
-                self.listening.remove(&rank);
+                self.turns.deaf(rank);
                 reaction.keep();
                 reaction.close(link);
                 self.lines.remove(&link);
@@ -203,7 +174,7 @@ impl Tracker {
             }
             Command::Start | Command::Recover => {}
         }
-        let workers = i64::from(self.topology.workers());
+        let workers = i64::from(self.turns.topology.workers());
         if header.world > 0 && i64::from(header.world) != workers {
             let what = format!(
                 "a worker expects {} and not {workers} of them",
@@ -219,7 +190,7 @@ impl Tracker {
         }
         reaction.keep();
         // It listens elsewhere now, or not yet.
-        self.listening.remove(&rank);
+        self.turns.deaf(rank);
         *place = Place::Waiting(link);
         if let Some(line) = self.lines.get_mut(&link) {
             line.stage = Stage::Waiting;
@@ -259,14 +230,14 @@ impl Tracker {
         let number = |rank: Option<u32>| rank.map_or(-1, i64::from);
         let mut out = Vec::new();
         put_int(&mut out, rank.into());
-        put_int(&mut out, number(self.topology.parent(rank)));
-        put_int(&mut out, self.topology.workers().into());
-        let tree = self.topology.tree(rank);
+        put_int(&mut out, number(self.turns.topology.parent(rank)));
+        put_int(&mut out, self.turns.topology.workers().into());
+        let tree = self.turns.topology.tree(rank);
         put_int(&mut out, tree.len() as i64);
         for neighbour in tree {
             put_int(&mut out, neighbour.into());
         }
-        let ring = self.topology.ring(rank);
+        let ring = self.turns.topology.ring(rank);
         put_int(&mut out, number(ring.map(|(before, _)| before)));
         put_int(&mut out, number(ring.map(|(_, after)| after)));
         reaction.send(link, out);
@@ -274,39 +245,13 @@ impl Tracker {
 
     /// Turns for all who can have one.
     fn advance(&mut self, reaction: &mut Reaction) {
-        let queue = std::mem::take(&mut self.queue);
-        for link in queue {
-            let Some(line) = self.lines.get_mut(&link) else {
-                continue;
-            };
-            let Stage::Queued(good) = &line.stage else {
-                continue;
-            };
-            let rank = line.rank;
-            let neighbours = self.topology.neighbours(rank);
-            let busy = |rank: &u32| self.turns.contains_key(rank);
-            if busy(&rank) || neighbours.iter().any(busy) {
-                self.queue.push_back(link);
-                continue;
+        for (rank, told) in self.turns.advance() {
+            let queued = |line: &Line| line.rank == rank && line.stage == Stage::Queued;
+            let found = self.lines.iter_mut().find(|(_, line)| queued(line));
+            if let Some((link, line)) = found {
+                line.stage = Stage::Turn;
+                reaction.send(*link, told);
             }
-            let bad: Vec<u32> = neighbours.difference(good).copied().collect();
-            line.stage = Stage::Turn;
-            let known = bad
-                .iter()
-                .filter_map(|rank| Some((*rank, self.listening.get(rank)?)));
-            let known: Vec<_> = known.collect();
-            let accepts = bad.len() - known.len();
-            let mut out = Vec::new();
-            put_int(&mut out, known.len() as i64);
-            put_int(&mut out, accepts as i64);
-            for (rank, listening) in &known {
-                put_text(&mut out, &listening.host);
-                put_int(&mut out, listening.port.into());
-                put_int(&mut out, (*rank).into());
-            }
-            reaction.send(link, out);
-            let connects = known.into_iter().map(|(rank, _)| rank).collect();
-            self.turns.insert(rank, Turn { connects, accepts });
         }
     }
 
@@ -317,14 +262,14 @@ impl Tracker {
         };
         line.tries += 1;
         line.stage = Stage::Links;
-        let turn = self.turns.remove(&line.rank);
+        let named = self.turns.give_up(line.rank);
         if line.tries >= TRIES_MAX {
             let what = format!("rank {} cannot connect to its neighbours", line.rank);
             return Err(Refusal::new(what));
         }
         if line.tries >= PATIENCE {
-            for rank in turn.into_iter().flat_map(|turn| turn.connects) {
-                self.listening.remove(&rank);
+            for rank in named {
+                self.turns.deaf(rank);
             }
         }
         Ok(())
@@ -337,31 +282,14 @@ impl Tracker {
         port: i32,
         reaction: &mut Reaction,
     ) -> Result<(), Refusal> {
-        let rank = self.lines.get(&link).map_or(0, |line| line.rank);
-        let Some(port) = u16::try_from(port).ok().filter(|port| *port > 0) else {
-            return Err(Refusal::new(format!(
-                "rank {rank} listens on the port `{port}`"
-            )));
-        };
-        let Some(turn) = self.turns.remove(&rank) else {
+        let Some(rank) = self.lines.get(&link).map(|line| line.rank) else {
             return Ok(());
         };
-        for other in turn.connects {
-            if let Some(listening) = self.listening.get_mut(&other) {
-                listening.accepts -= 1;
-                if listening.accepts == 0 {
-                    self.listening.remove(&other);
-                }
-            }
-        }
-        if turn.accepts > 0 {
-            let listening = Listening {
-                host: host.clone(),
-                port,
-                accepts: turn.accepts,
-            };
-            self.listening.insert(rank, listening);
-        }
+        let Some(port) = u16::try_from(port).ok().filter(|port| *port > 0) else {
+            let what = format!("rank {rank} listens on the port `{port}`");
+            return Err(Refusal::new(what));
+        };
+        self.turns.linked(rank, host, port);
         self.lines.remove(&link);
         reaction.close(link);
         Ok(())
@@ -372,14 +300,11 @@ impl Tracker {
         let Some(line) = self.lines.remove(&link) else {
             return;
         };
-        self.queue.retain(|queued| *queued != link);
         match line.stage {
             Stage::Header => return,
             Stage::Waiting => self.places[line.rank as usize] = Place::Away,
-            Stage::Links | Stage::Queued(_) => {}
-            Stage::Turn => {
-                self.turns.remove(&line.rank);
-            }
+            Stage::Links => {}
+            Stage::Queued | Stage::Turn => _ = self.turns.give_up(line.rank),
         }
         reaction.keep();
         self.advance(reaction);
@@ -387,7 +312,7 @@ impl Tracker {
 
     /// Nobody of that rank lives.
     pub fn ended(&mut self, rank: u32, reaction: &mut Reaction) {
-        self.listening.remove(&rank);
+        self.turns.deaf(rank);
         let links = self.lines.iter().filter(|(_, line)| line.rank == rank);
         for link in links.map(|(link, _)| *link).collect::<Vec<Link>>() {
             self.close(link, reaction);

@@ -5,8 +5,8 @@
 //! connection of its own. A worker that fails, or dies, is the end of the group: the others are told so at the port
 //! where they listen for it, and exit, where they would otherwise wait for the operating system to notice.
 //!
-//! * [`words`]: what a worker says.
-//! * [`tracker`]: who is where.
+//! * `words`: what a worker says.
+//! * `tracker`: who is where.
 
 mod tracker;
 mod words;

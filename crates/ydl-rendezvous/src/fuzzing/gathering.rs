@@ -1,0 +1,185 @@
+//! Protocols for which it matters who speaks, who has died, and who is dialed.
+//!
+//! The bytes are parts as for the stores. The number before a part tells who it is for: five links that tasks have
+//! opened, three of those that were dialed; or that a link is closed, or that a task has died and comes again.
+
+use ydl_core::TaskId;
+
+use crate::{
+    Link, Peer, Protocol,
+    pslite::Scheduler,
+    tracker::Tracker,
+    trial::{Trial, peer},
+    zmtp,
+};
+
+/// More than three tasks and their links could ever need.
+const DEBUG_MAX: usize = 256 << 10;
+
+/// Who opens the five links.
+type Tasks = [&'static str; 5];
+
+struct Play<P> {
+    trial: Trial<P>,
+    tasks: Tasks,
+    attempts: [u32; 5],
+    links: [Option<Link>; 5],
+}
+
+impl<P: Protocol> Play<P> {
+    fn peer(&self, of: usize) -> Peer {
+        let first = self.tasks.iter().position(|task| *task == self.tasks[of]);
+        peer(self.tasks[of], self.attempts[first.unwrap_or(of)])
+    }
+
+    fn part(&mut self, number: u8, bytes: &[u8]) {
+        let slot = usize::from(number % 8);
+        let Some(opened) = self.links.get(slot).copied() else {
+            let link = Link::Dialed(slot as u64 - 5);
+            return match number {
+                128.. => self.trial.hang_up(link),
+                _ => _ = self.trial.give(link, bytes),
+            };
+        };
+        match number {
+            192.. => {
+                let first = self.tasks.iter().position(|task| *task == self.tasks[slot]);
+                let peer = self.peer(slot);
+                self.attempts[first.unwrap_or(slot)] += 1;
+                for of in 0..5 {
+                    if self.tasks[of] == self.tasks[slot]
+                        && let Some(link) = self.links[of].take()
+                    {
+                        self.trial.hang_up(link);
+                    }
+                }
+                self.trial.ended(&peer);
+            }
+            128.. => {
+                if let Some(link) = self.links[slot].take() {
+                    self.trial.hang_up(link);
+                }
+            }
+            _ => {
+                let peer = self.peer(slot);
+                let link = opened.unwrap_or_else(|| self.trial.accept(&peer));
+                let open = self.trial.give(link, bytes);
+                self.links[slot] = open.then_some(link);
+            }
+        }
+        for (link, task, _) in std::mem::take(&mut self.trial.dials) {
+            let of = self.tasks.iter().position(|name| *name == task.to_string());
+            let peer = self.peer(of.expect("only these are dialed"));
+            self.trial.open(link, &peer);
+        }
+    }
+}
+
+fn play<P: Protocol>(fresh: impl Fn() -> P, tasks: Tasks, mut bytes: &[u8]) {
+    let mut play = Play {
+        trial: Trial::of(fresh()),
+        tasks,
+        attempts: [1; 5],
+        links: [None; 5],
+    };
+    while let Some(([number, length @ ..], rest)) = bytes.split_first_chunk::<3>() {
+        let length = usize::from(u16::from_be_bytes(*length)).min(rest.len());
+        let (piece, rest) = rest.split_at(length);
+        bytes = rest;
+        play.part(*number, piece);
+    }
+    let trial = &mut play.trial;
+    assert!(format!("{:?}", trial.protocol).len() < DEBUG_MAX);
+    let missing = trial.missing();
+    trial.moved_to(fresh());
+    assert_eq!(trial.missing(), missing);
+}
+
+/// MXNet's scheduler. One of the tasks does not belong to it.
+pub fn pslite(bytes: &[u8]) {
+    let tasks = ["worker:0", "worker:1", "server:0", "worker:2", "worker:0"];
+    play(|| Scheduler::new(2, 1), tasks, bytes);
+    let mut session = zmtp::Session::with(zmtp::Socket::Dealer);
+    let mut at = 0;
+    while let Ok(Some((length, _))) = session.take(&bytes[at..], 4096) {
+        at += length;
+    }
+}
+
+/// XGBoost's trackers. One of the tasks does not belong to them.
+pub fn tracker(bytes: &[u8]) {
+    let tasks = ["worker:0", "worker:1", "worker:2", "server:0", "worker:0"];
+    let ranks: Vec<TaskId> = (0..3)
+        .map(|index| TaskId {
+            role: "worker".into(),
+            index,
+        })
+        .collect();
+    play(|| Tracker::new(ranks.clone()), tasks, bytes);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    use crate::trial::Chance;
+
+    type Part = (u8, Vec<u8>);
+
+    fn parts(mut bytes: &[u8]) -> Vec<Part> {
+        let mut parts = Vec::new();
+        while let Some(([number, length @ ..], rest)) = bytes.split_first_chunk::<3>() {
+            let (piece, rest) = rest.split_at(u16::from_be_bytes(*length).into());
+            parts.push((*number, piece.to_vec()));
+            bytes = rest;
+        }
+        parts
+    }
+
+    /// Parts left out, twice, in another order, for somebody else, or spoiled; most of them as they were.
+    fn shuffled(parts: &[Part], chance: &mut Chance) -> Vec<u8> {
+        let mut order: Vec<usize> = (0..parts.len()).collect();
+        for _ in 0..chance.below(parts.len()) {
+            let (one, other) = (chance.below(order.len()), chance.below(parts.len()));
+            match chance.below(3) {
+                0 => order.insert(one, other),
+                1 if order.len() > 1 => _ = order.remove(one),
+                _ => order[one] = other,
+            }
+        }
+        let mut bytes = Vec::new();
+        for at in order {
+            let (mut number, mut piece) = parts[at].clone();
+            match chance.below(16) {
+                0 => number = chance.next() as u8,
+                1 => piece = chance.spoil(&piece),
+                _ => {}
+            }
+            bytes.push(number);
+            bytes.extend((piece.len() as u16).to_be_bytes());
+            bytes.extend(piece);
+        }
+        bytes
+    }
+
+    /// A fuzzer finds more; this finds the first things, wherever the tests run.
+    #[test]
+    fn spoiled_and_shuffled_seeds_are_answered() {
+        check("pslite", super::pslite);
+        check("tracker", super::tracker);
+    }
+
+    fn check(target: &str, read: fn(&[u8])) {
+        let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds");
+        for seed in fs::read_dir(seeds.join(target)).unwrap() {
+            let seed = fs::read(seed.unwrap().path()).unwrap();
+            for round in 0..ROUNDS {
+                let mut chance = Chance(round);
+                read(&chance.spoil(&seed));
+                read(&shuffled(&parts(&seed), &mut chance));
+            }
+        }
+    }
+
+    const ROUNDS: u64 = 200;
+}
