@@ -2,7 +2,7 @@
 
 mod home;
 
-use home::{Home, Ran, finish, kill};
+use home::{Home, assert_refused, finish, kill};
 use std::{
     collections::BTreeSet,
     env, fs,
@@ -27,15 +27,6 @@ fn ten_files(home: &Home) {
         home.write(&format!("data/part-{n}"), &text);
     }
     home.write("data/_SUCCESS", "");
-}
-
-fn assert_refused(ran: &Ran, sentence: &str, hint: &str) {
-    assert_eq!(ran.code, 2, "{ran:#?}");
-    assert!(
-        ran.err.contains(sentence),
-        "`{sentence}` is not in {ran:#?}"
-    );
-    assert!(ran.err.contains(hint), "`{hint}` is not in {ran:#?}");
 }
 
 /// What each task printed after that word, by attempt.
@@ -150,7 +141,7 @@ fn inputs_that_make_no_sense_are_refused_before_anything_starts() {
     assert_refused(
         &submit("inputs: {a: {source: data, roles: [chief]}}"),
         "the job has no role `chief`",
-        "",
+        "its tasks are `worker:0` to `worker:2`",
     );
     assert_refused(
         &submit("inputs: {a: 'hdfs:///data'}"),
@@ -216,7 +207,7 @@ fn two_tasks_may_not_write_one_name() {
             "outputs: {model: {to: out, from: 'worker:7'}}",
         )),
         "the job has no task `worker:7`",
-        "",
+        "its tasks are `worker:0` to `worker:1`",
     );
     assert_refused(
         &home.submit(&script(
@@ -396,8 +387,13 @@ fn results_and_logs_are_fetched_and_fetching_again_changes_nothing() {
         "outputs: {m/: 'kept/{index}'}",
     ));
     assert_eq!(ran.code, 0, "{ran:#?}");
+    for half in ["kept/0/.a.params.ydl-7-7", "kept/0/.aside-another"] {
+        home.write(half, "half");
+    }
     let ran = home.run(&["fetch", "t", "got"]);
     assert_eq!(ran.code, 0, "{ran:#?}");
+    let got = fs::read_dir(home.path().join("got/outputs/kept/0")).expect("a directory");
+    assert_eq!(got.count(), 2, "what is half-written is not fetched");
     let read = |name: &str| fs::read_to_string(home.path().join(name)).unwrap_or_default();
     assert_eq!(read("got/outputs/kept/1/a.params"), "p1\n");
     assert_eq!(read("got/logs/worker/0/1/stdout.0"), "hello\n");
@@ -419,6 +415,61 @@ fn results_and_logs_are_fetched_and_fetching_again_changes_nothing() {
         "nothing of `t-",
         "names look like `outputs/",
     );
+}
+
+#[test]
+fn what_added_tasks_leave_is_fetched_too_and_services_leave_what_they_are_asked_for() {
+    let home = Home::new();
+    let role = "memory: 256 MiB, shell: 'mkdir m; echo $YDL_ROLE > m/a; touch ../../../$YDL_ROLE-$YDL_INDEX; \
+                until test -e ../../../go; do sleep 0.1; done'";
+    let child = home.start(&format!(
+        "name: t\nroles:\n  worker: {{instances: 1, {role}}}\n  \
+         server: {{instances: 1, completion: service, {role}}}\n\
+         outputs:\n  m/: 'kept/{{role}}-{{index}}'\n  m/a: {{to: 'asked/{{index}}', from: server}}\n"
+    ));
+    home.wait_for_job();
+    let is_up = |name: &'static str| {
+        home.wait_for("a task", move |home| {
+            home.job().join(name).exists().then_some(())
+        });
+    };
+    is_up("worker-0");
+    is_up("server-0");
+    let ran = home.run(&["scale", "t", "worker=2"]);
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    is_up("worker-1");
+    fs::write(home.job().join("go"), "").expect("a file");
+    let ran = finish(child);
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    let ran = home.run(&["fetch", "t", "outputs/*", "got"]);
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    let read = |name: &str| fs::read_to_string(home.path().join(name)).unwrap_or_default();
+    assert_eq!(read("got/outputs/kept/worker-0/a"), "worker\n");
+    assert_eq!(read("got/outputs/kept/worker-1/a"), "worker\n");
+    assert_eq!(read("got/outputs/asked/0"), "server\n");
+    assert!(!home.path().join("kept/server-0").exists());
+}
+
+#[test]
+fn files_that_were_divided_are_not_left_to_nobody() {
+    let home = Home::new();
+    ten_files(&home);
+    let id = home.detach(&script(
+        2,
+        "touch ../../../up; sleep 1000",
+        "inputs: {train: {source: data, as: split}}",
+    ));
+    home.wait_for("a task", |home| {
+        home.job().join("up").exists().then_some(())
+    });
+    for size in ["worker=3", "worker=1"] {
+        assert_refused(
+            &home.run(&["scale", &id, size]),
+            "the files of the input `train` were divided over the 2 tasks that role `worker` had at submit",
+            "submit again with",
+        );
+    }
+    assert_eq!(home.run(&["kill", &id, "--now"]).code, 0);
 }
 
 /// Where a child of this test copies from and to; without it the test below has nothing to do.

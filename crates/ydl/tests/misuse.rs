@@ -2,7 +2,7 @@
 
 mod home;
 
-use home::{Home, Ran, kill};
+use home::{Home, Ran, assert_refused, kill};
 use std::{fs, fs::File, path::PathBuf};
 
 const SLEEPER: &str =
@@ -10,12 +10,6 @@ const SLEEPER: &str =
 
 fn first_log(home: &Home) -> PathBuf {
     home.job().join("logs/worker/0/1/stdout.0")
-}
-
-fn assert_refused(ran: &Ran, sentence: &str, hint: &str) {
-    assert_eq!(ran.code, 2, "{ran:#?}");
-    assert!(ran.err.contains(sentence), "{ran:#?}");
-    assert!(ran.err.contains(&format!("hint: {hint}")), "{ran:#?}");
 }
 
 #[test]

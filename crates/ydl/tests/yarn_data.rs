@@ -8,32 +8,23 @@ mod inputs;
 mod outputs;
 mod yarn_support;
 
-use std::{
-    fs,
-    path::Path,
-    sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
-};
+use std::{fs, path::Path, sync::OnceLock};
 use testbed::{Cluster, File, Options};
 use yarn_native::security::Identity;
-use yarn_support::{Ran, block_on, config, shared, soon, version};
+use yarn_support::{Alone, Together, assert_refused, block_on, config, shared, soon, version};
 use ydl::hdfs::Hdfs;
 
 /// The node that is said to hold all blocks.
 const HOLDER: &str = "127.0.0.12";
 
-/// Most tests disturb nobody; some take something away from everybody.
-static QUIET: RwLock<()> = RwLock::new(());
-
 /// The cluster for a test that disturbs nobody.
-fn together() -> (&'static Cluster, RwLockReadGuard<'static, ()>) {
-    let guard = QUIET.read().unwrap_or_else(PoisonError::into_inner);
-    (cluster(), guard)
+fn together() -> Together {
+    yarn_support::together(cluster)
 }
 
 /// The cluster for one test alone. What it takes away it brings back.
-fn alone() -> (&'static Cluster, RwLockWriteGuard<'static, ()>) {
-    let guard = QUIET.write().unwrap_or_else(PoisonError::into_inner);
-    (cluster(), guard)
+fn alone() -> Alone {
+    yarn_support::alone(cluster)
 }
 
 /// Two nodes with room for four small containers each.
@@ -93,15 +84,6 @@ fn job(instances: u32, script: &str, more: &str) -> String {
 
 fn read(path: impl AsRef<Path>) -> String {
     fs::read_to_string(path.as_ref()).unwrap_or_default()
-}
-
-fn assert_refused(ran: &Ran, sentence: &str, hint: &str) {
-    assert_eq!(ran.code, 2, "{ran:#?}");
-    assert!(
-        ran.err.contains(sentence),
-        "`{sentence}` is not in {ran:#?}"
-    );
-    assert!(ran.err.contains(hint), "`{hint}` is not in {ran:#?}");
 }
 
 /// The agent of the only job below that directory.

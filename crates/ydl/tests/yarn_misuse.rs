@@ -11,27 +11,18 @@ mod refused;
 mod waits;
 mod yarn_support;
 
-use std::{
-    process::Command,
-    sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
-    time::Duration,
-};
+use std::{process::Command, time::Duration};
 use testbed::{Cluster, Failover, File, Options, Queue};
-use yarn_support::{shared, version};
-
-/// Most tests disturb nobody; some take something away from everybody.
-static QUIET: RwLock<()> = RwLock::new(());
+use yarn_support::{Alone, Together, shared, version};
 
 /// The cluster for a test that disturbs nobody.
-fn together() -> (&'static Cluster, RwLockReadGuard<'static, ()>) {
-    let guard = QUIET.read().unwrap_or_else(PoisonError::into_inner);
-    (cluster(), guard)
+fn together() -> Together {
+    yarn_support::together(cluster)
 }
 
 /// The cluster for one test alone. What it takes away it brings back.
-fn alone() -> (&'static Cluster, RwLockWriteGuard<'static, ()>) {
-    let guard = QUIET.write().unwrap_or_else(PoisonError::into_inner);
-    (cluster(), guard)
+fn alone() -> Alone {
+    yarn_support::alone(cluster)
 }
 
 /// Two nodes of 4 GiB and two ResourceManagers. Of the queues, `tiny` never has more than a tenth, `stopped` takes no

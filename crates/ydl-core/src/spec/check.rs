@@ -260,7 +260,7 @@ fn inputs(all: &mut Complaints, draft: &Draft) {
         for role in &input.roles {
             if !draft.roles.iter().any(|known| known.name == *role) {
                 let what = format!("the job has no role `{role}`");
-                all.add(&format!("{key}.roles"), what, "");
+                all.add(&format!("{key}.roles"), what, &known(draft));
             }
         }
     }
@@ -294,14 +294,14 @@ fn outputs(all: &mut Complaints, draft: &Draft) {
             Whose::Role(role) => {
                 if !draft.roles.iter().any(|known| known.name == *role) {
                     let what = format!("the job has no role `{role}`");
-                    all.add(&format!("{key}.from"), what, "");
+                    all.add(&format!("{key}.from"), what, &known(draft));
                 }
             }
             Whose::Task(task) => {
                 let role = draft.roles.iter().find(|role| role.name == task.role);
                 if role.is_none_or(|role| task.index >= role.instances) {
                     let what = format!("the job has no task `{task}`");
-                    all.add(&format!("{key}.from"), what, "");
+                    all.add(&format!("{key}.from"), what, &known(draft));
                 }
             }
         }
@@ -317,6 +317,19 @@ fn outputs(all: &mut Complaints, draft: &Draft) {
             all.add(&key, what, &hint);
         }
     }
+}
+
+/// Which tasks there are.
+fn known(draft: &Draft) -> String {
+    let each = |role: &RoleSpec| {
+        format!(
+            "`{}:0` to `{0}:{}`",
+            role.name,
+            role.instances.saturating_sub(1)
+        )
+    };
+    let roles: Vec<_> = draft.roles.iter().map(each).collect();
+    format!("its tasks are {}", roles.join(", "))
 }
 
 /// Whether what is copied takes the very name of its destination. What directories and patterns hold goes below it.

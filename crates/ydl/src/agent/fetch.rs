@@ -142,16 +142,17 @@ impl Plan {
     }
 
     fn bytes_missing(&self) -> u64 {
-        let missing = |item: &&Item| {
-            let there = fs::symlink_metadata(&item.to).map(|about| about.len());
+        let length = |path: &Path| fs::symlink_metadata(path).map(|about| about.len()).ok();
+        let missing = |item: &Item| {
             let is_link = self.near == Near::Link && !item.url.contains("://");
-            !is_link && there.ok() != Some(item.bytes)
+            if is_link || length(&item.to) == Some(item.bytes) {
+                return 0;
+            }
+            // What has come of it already has its room.
+            item.bytes
+                .saturating_sub(length(&item.part()).unwrap_or_default())
         };
-        self.items
-            .iter()
-            .filter(missing)
-            .map(|item| item.bytes)
-            .sum()
+        self.items.iter().map(missing).sum()
     }
 
     /// Whether there is room for what must come.
@@ -311,5 +312,8 @@ mod tests {
         // What is there already needs no more room.
         fs::write(dir.path().join("a"), [0; 4096]).unwrap();
         assert_eq!(room(4096, Some(0)), Ok(()));
+        let part = plan(3 << 20).items[0].part();
+        fs::File::create(part).unwrap().set_len(1 << 20).unwrap();
+        assert_eq!(room(3 << 20, Some(2)), Ok(()));
     }
 }

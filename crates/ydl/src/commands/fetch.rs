@@ -1,14 +1,15 @@
 //! `ydl fetch`: what a job has left behind comes to this machine.
 
 use super::{
+    follow::written_facts,
     reach::{Reach, block_on, settled},
     which::{Which, which},
 };
 use crate::{
     cli::{self, Manners},
     data::{
-        Aim, Book, Bring, Item, ListedFile, Near, Progress, below, is_aside, numbered, pattern,
-        walk,
+        Aim, Book, Bring, Item, ListedFile, Near, Progress, Trouble, below, is_aside, numbered,
+        pattern, walk,
     },
     hdfs::{JobPlace, Ways},
     jobs::{Known, Place, Standing},
@@ -24,12 +25,14 @@ use std::{
     time::Duration,
 };
 use tokio::time::{Instant, MissedTickBehavior, interval};
-use ydl_core::spec::Existing;
+use ydl_core::{RoleName, What, spec::Existing};
 
 /// How long all of it may take.
 const FETCH_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// How long looking at what is there may take.
 const LOOK_MAX: Duration = Duration::from_secs(600);
+/// How long the master may take to say how large its roles are.
+const VIEW_MAX: Duration = Duration::from_secs(5);
 /// How often the last line of a terminal moves.
 const FRAME: Duration = Duration::from_millis(200);
 
@@ -93,7 +96,7 @@ async fn outputs(job: &Known, ways: Option<&Ways>, dest: &Path) -> Result<Vec<Wi
             Place::Local(_) => None,
         },
     };
-    let book = book(job, ways, deadline).await?;
+    let (book, sizes) = (book(job, ways, deadline).await?, sizes(job).await);
     let mut wishes = Vec::new();
     let mut roots = BTreeSet::new();
     let mut seen = BTreeSet::new();
@@ -106,7 +109,7 @@ async fn outputs(job: &Known, ways: Option<&Ways>, dest: &Path) -> Result<Vec<Wi
             number += 1;
             name = numbered(&root, number);
         }
-        for to in aim.destinations(&submitted.spec, &BTreeMap::new(), output) {
+        for to in aim.destinations(&submitted.spec, &sizes, output) {
             let on_nodes = aim.home.is_some() && !to.contains("://");
             if on_nodes || to.starts_with("file://") {
                 show::tell(format!("note: `{to}` is on the nodes, and is not fetched"));
@@ -124,9 +127,15 @@ async fn outputs(job: &Known, ways: Option<&Ways>, dest: &Path) -> Result<Vec<Wi
             let taken = match output.existing {
                 Existing::Replace => None,
                 // Whoever may look at a job may not be allowed to see this.
-                Existing::Refuse | Existing::Number => {
-                    book.read(&to, deadline).await.unwrap_or_default()
-                }
+                Existing::Refuse | Existing::Number => match book.read(&to, deadline).await {
+                    Ok(taken) => taken,
+                    Err(trouble) if trouble.is_denied() => {
+                        let whose = "where it went instead, if it did, only its owner can see";
+                        show::tell(format!("note: `{to}` is looked at: {whose}"));
+                        None
+                    }
+                    Err(trouble) => return Err(told(trouble)),
+                },
             };
             let to = taken.unwrap_or(to);
             let walked = walk(to.trim_end_matches('/'), hdfs, deadline).await?;
@@ -145,6 +154,41 @@ async fn outputs(job: &Known, ways: Option<&Ways>, dest: &Path) -> Result<Vec<Wi
         }
     }
     Ok(wishes)
+}
+
+fn told(trouble: Trouble) -> Report {
+    let report = Report::trouble(trouble.what);
+    match trouble.hint {
+        Some(hint) => report.hint(hint),
+        None => report,
+    }
+}
+
+/// The most tasks that each role ever had, where it was made larger.
+async fn sizes(job: &Known) -> BTreeMap<RoleName, u32> {
+    let mut sizes = BTreeMap::new();
+    let mut had = |role: &RoleName, instances: u32| {
+        let most = sizes.entry(role.clone()).or_insert(0);
+        *most = instances.max(*most);
+    };
+    for fact in written_facts(job, 0) {
+        if let What::RoleScaled { role, to, .. } = &fact.what {
+            had(role, *to);
+        }
+    }
+    let viewed = match settled(job).await {
+        Standing::Over(viewed) => Some(*viewed),
+        Standing::Live(place) => match Reach::to(&job.dir, &place) {
+            // Whoever may not ask its master sees what is written down.
+            Ok(reach) => reach.view(0, VIEW_MAX).await.ok().flatten(),
+            Err(_) => None,
+        },
+        Standing::Starting | Standing::Lost | Standing::Ended(_) => None,
+    };
+    for role in viewed.iter().flat_map(|viewed| &viewed.view.roles) {
+        had(&role.role, role.instances);
+    }
+    sizes
 }
 
 /// Where the job has written down which destinations are its own.
@@ -256,8 +300,9 @@ async fn bring(
     if draws {
         let _ = io::stderr().lock().write_all(b"\r\x1b[K");
     }
-    brought.map_err(|trouble| {
-        Report::trouble(trouble.what).hint("the same command goes on where this one ended")
+    brought.map_err(|trouble| match trouble.hint {
+        Some(_) => told(trouble),
+        None => told(trouble).hint("the same command goes on where this one ended"),
     })?;
     match manners.json {
         true => show::json(&serde_json::json!({

@@ -5,16 +5,18 @@
 //! compared here with what was listed.
 
 use crate::{
-    hdfs::{HdfsError, Reader, Ways},
+    hdfs::{HdfsError, Kind, Reader, Ways},
     os::reason,
+    wire::text::hex,
 };
 use bytes::Bytes;
 use ring::digest::{SHA256, digest};
+use rustix::fs::OFlags;
 use std::{
     collections::VecDeque,
     fs::{self, File, OpenOptions},
     io::{self, Read},
-    os::unix::fs::FileExt,
+    os::unix::fs::{FileExt, OpenOptionsExt},
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError,
@@ -23,7 +25,7 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 use tokio::{
-    sync::Semaphore,
+    sync::{OwnedSemaphorePermit, Semaphore},
     task::{JoinHandle, JoinSet, spawn_blocking},
     time::{Instant, sleep},
 };
@@ -61,10 +63,7 @@ impl Item {
     pub fn part(&self) -> PathBuf {
         let name = self.to.file_name().unwrap_or_default();
         let digest = digest(&SHA256, name.as_encoded_bytes());
-        let own: String = digest.as_ref()[..8]
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let own = hex(&digest.as_ref()[..8]);
         let short: String = name.to_string_lossy().chars().take(50).collect();
         self.to
             .with_file_name(format!(".{short}.{own}.{:x}.part", self.modified_ms))
@@ -103,7 +102,10 @@ pub struct Trouble {
     pub what: String,
     /// Whether it is this machine that fails, so that another may do.
     pub of_node: bool,
+    /// What a person can do about it.
+    pub hint: Option<String>,
     may_pass: bool,
+    denied: bool,
 }
 
 impl Trouble {
@@ -112,12 +114,35 @@ impl Trouble {
         self.may_pass
     }
 
+    /// Whether this user may not, as he is told by HDFS.
+    pub fn is_denied(&self) -> bool {
+        self.denied
+    }
+
+    /// With what a person can do about it.
+    pub(crate) fn hint(self, hint: impl Into<String>) -> Trouble {
+        Trouble {
+            hint: Some(hint.into()),
+            ..self
+        }
+    }
+
+    /// What, and what to do about it, in one sentence.
+    pub fn sentence(&self) -> String {
+        match &self.hint {
+            Some(hint) => format!("{} ({hint})", self.what),
+            None => self.what.clone(),
+        }
+    }
+
     /// It will not go away by itself.
     pub(crate) fn lasting(what: impl Into<String>) -> Trouble {
         Trouble {
             what: what.into(),
             of_node: false,
+            hint: None,
             may_pass: false,
+            denied: false,
         }
     }
 
@@ -148,6 +173,8 @@ impl From<HdfsError> for Trouble {
         Trouble {
             may_pass,
             of_node: may_pass,
+            denied: error.kind == Kind::Denied,
+            hint: error.hint,
             ..Trouble::lasting(error.what)
         }
     }
@@ -221,7 +248,7 @@ impl Bring {
             };
             let now = Instant::now();
             let moved = *self.moved.lock().unwrap_or_else(PoisonError::into_inner);
-            if !trouble.may_pass || now + retry > self.deadline || now > moved + STALL_MAX {
+            if !trouble.may_pass || now + retry > self.deadline || is_stalled(moved, now) {
                 return Err(trouble);
             }
             if counted > before {
@@ -292,9 +319,7 @@ impl Bring {
             }
             Some(_) => {}
         }
-        let mut file = OpenOptions::new();
-        let file = file.write(true).create(true).truncate(false);
-        let file = file.open(&part).map_err(here)?;
+        let file = open_part(&part).map_err(here)?;
         let mut length = file.metadata().map_err(here)?.len();
         if length > item.bytes {
             file.set_len(0).map_err(here)?;
@@ -326,43 +351,68 @@ impl Bring {
         let mut next = offset;
         while offset < item.bytes {
             while next < item.bytes && ahead.len() < PIECES_OF_ONE {
+                // Whoever has a piece under way gets on without another, so that nobody waits for ever.
+                let Some(turn) = self.turn(ahead.is_empty()).await else {
+                    break;
+                };
                 let length = PIECE_BYTES.min(item.bytes - next);
-                ahead.push_back(self.piece(reader, next, length));
+                ahead.push_back(self.piece(reader, next, length, turn));
                 next += length;
             }
             let Some(mut piece) = ahead.pop_front() else {
                 break;
             };
             let failed = |_| Trouble::lasting(format!("reading `{}` failed", item.url));
-            let bytes = (&mut piece.0).await.map_err(failed)??;
+            let (bytes, turn) = (&mut piece.0).await.map_err(failed)?;
+            let bytes = bytes?;
             if bytes.is_empty() {
                 return Err(changed(item));
             }
             file.write_all_at(&bytes, offset)
                 .map_err(|error| Trouble::here(&item.to, &error))?;
             offset += bytes.len() as u64;
+            drop((bytes, turn));
             self.count(counted, offset);
         }
         Ok(())
     }
 
-    fn piece(&self, reader: &Reader, offset: u64, length: u64) -> Piece {
-        let (reader, pieces, until) = (reader.clone(), self.pieces.clone(), self.deadline);
+    /// The right to have one more piece in memory, until it is written; at once or not at all, unless it is waited for.
+    async fn turn(&self, waits: bool) -> Option<OwnedSemaphorePermit> {
+        let pieces = self.pieces.clone();
+        match waits {
+            true => pieces.acquire_owned().await.ok(),
+            false => pieces.try_acquire_owned().ok(),
+        }
+    }
+
+    fn piece(
+        &self,
+        reader: &Reader,
+        offset: u64,
+        length: u64,
+        turn: OwnedSemaphorePermit,
+    ) -> Piece {
+        let (reader, until) = (reader.clone(), self.soon());
         Piece(tokio::spawn(async move {
-            let _turn = pieces.acquire_owned().await;
-            let until = until.min(Instant::now() + STEP_MAX);
-            reader.read_at(offset, length as usize, until).await
+            let read = reader.read_at(offset, length as usize, until).await;
+            (read, turn)
         }))
     }
 }
 
 /// A piece on its way, which nobody needs any more when it is dropped.
-struct Piece(JoinHandle<Result<Bytes, HdfsError>>);
+struct Piece(JoinHandle<(Result<Bytes, HdfsError>, OwnedSemaphorePermit)>);
 
 impl Drop for Piece {
     fn drop(&mut self) {
         self.0.abort();
     }
+}
+
+/// Whether nothing more is to be expected, since nothing came for so long.
+fn is_stalled(moved: Instant, now: Instant) -> bool {
+    now > moved + STALL_MAX
 }
 
 fn came(one: Option<Result<Result<(), Trouble>, tokio::task::JoinError>>) -> Result<(), Trouble> {
@@ -389,6 +439,7 @@ fn changed(item: &Item) -> Trouble {
         "`{}` was changed after it was listed: it no longer has {} bytes and the same time of change",
         item.url, item.bytes
     ))
+    .hint("run the command anew; inputs of a job should not change while it runs")
 }
 
 /// Whether a file of this machine is still the one that was listed.
@@ -404,6 +455,14 @@ fn unchanged(item: &Item) -> Result<(), Trouble> {
     }
 }
 
+/// Opens what has come so far. Where somebody has put a link of that name nothing is written through it.
+fn open_part(part: &Path) -> io::Result<File> {
+    let no_link = OFlags::NOFOLLOW.bits() as i32;
+    let mut file = OpenOptions::new();
+    file.write(true).create(true).truncate(false);
+    file.custom_flags(no_link).open(part)
+}
+
 fn copy(item: &Item) -> Result<(), Trouble> {
     let part = item.part();
     let here = |error: io::Error| Trouble::here(&part, &error);
@@ -411,7 +470,8 @@ fn copy(item: &Item) -> Result<(), Trouble> {
         Trouble::lasting(format!("cannot read `{}`: {}", item.url, reason(&error)))
     };
     let source = File::open(&item.url).map_err(unread)?;
-    let mut file = File::create(&part).map_err(here)?;
+    let mut file = open_part(&part).map_err(here)?;
+    file.set_len(0).map_err(here)?;
     // Of a log that grows, as much as was listed.
     let copied = io::copy(&mut source.take(item.bytes), &mut file).map_err(here)?;
     if copied != item.bytes {
@@ -439,5 +499,60 @@ mod tests {
         assert_ne!(parts[0], parts[1]);
         assert!(parts[0].file_name().unwrap().len() < 255);
         assert_eq!(parts[0], item(format!("{long}a")).part());
+    }
+
+    #[test]
+    fn no_name_leads_out_of_its_directory() {
+        let root = Path::new("/dest");
+        assert_eq!(below(root, "a/b.c"), Some("/dest/a/b.c".into()));
+        assert_eq!(below(root, "..."), Some("/dest/...".into()));
+        for name in [
+            "",
+            "..",
+            "../a",
+            "a/../../b",
+            "a/..",
+            "./a",
+            "a//b",
+            "/a",
+            "a/",
+        ] {
+            assert_eq!(below(root, name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_written_through_a_link_and_what_came_is_continued() {
+        let dir = tempfile::tempdir().unwrap();
+        let (part, theirs) = (dir.path().join("part"), dir.path().join("theirs"));
+        fs::write(&theirs, "theirs").unwrap();
+        std::os::unix::fs::symlink(&theirs, &part).unwrap();
+        assert!(open_part(&part).is_err());
+        fs::remove_file(&part).unwrap();
+        fs::write(&part, "half").unwrap();
+        assert_eq!(open_part(&part).unwrap().metadata().unwrap().len(), 4);
+        assert_eq!(fs::read(&theirs).unwrap(), b"theirs");
+    }
+
+    #[test]
+    fn after_ten_minutes_without_a_byte_nothing_is_waited_for() {
+        let moved = Instant::now();
+        assert!(!is_stalled(moved, moved + Duration::from_secs(599)));
+        assert!(is_stalled(moved, moved + Duration::from_secs(601)));
+    }
+
+    #[test]
+    fn pieces_beyond_what_memory_allows_wait_for_those_that_are_written() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        runtime.unwrap().block_on(async {
+            let bring = Bring::new(None, Near::Copy, Arc::default(), Instant::now());
+            let mut held = Vec::new();
+            while let Some(turn) = bring.turn(false).await {
+                held.push(turn);
+            }
+            assert_eq!(held.len(), PIECES);
+            held.pop();
+            assert!(bring.turn(true).await.is_some());
+        });
     }
 }

@@ -11,6 +11,7 @@ use super::{
 use crate::{
     hdfs::{Hdfs, path_of},
     os::reason,
+    wire::text::hex,
 };
 use ring::digest::{SHA256, digest};
 use std::{
@@ -57,7 +58,8 @@ pub async fn claim(
         }
         if existing == Existing::Refuse || number > NUMBERS_MAX {
             let what = format!("`{to}` was made by somebody else after the job was submitted");
-            return Err(Trouble::lasting(what));
+            let hint = "name another place, move it away, or say `existing: replace`";
+            return Err(Trouble::lasting(what).hint(hint));
         }
         free = numbered(to, number);
     }
@@ -148,9 +150,7 @@ fn tempfile_in(dir: &Path) -> io::Result<(PathBuf, fs::File)> {
 }
 
 fn name(to: &str) -> String {
-    let digest = digest(&SHA256, to.as_bytes());
-    let bytes = &digest.as_ref()[..16];
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&digest(&SHA256, to.as_bytes()).as_ref()[..16])
 }
 
 fn unread(dir: &Path, error: &io::Error) -> Trouble {

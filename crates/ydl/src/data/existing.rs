@@ -98,6 +98,7 @@ pub async fn settle(
         }
         draft.outputs[at].to = free.ok_or_else(|| {
             Report::bad_input(format!("no free number was found for `{}`", output.to))
+                .hint("name another place, or move some of those away")
         })?;
     }
     JobSpec::new(draft).map_err(|mut all| Report::bad_input(all.swap_remove(0).to_string()))

@@ -43,7 +43,7 @@ pub async fn look(
         }
         if let Some(odd) = files.iter().find(|file| file.name.contains(['\n', '\0'])) {
             let what = format!("the name of `{}` holds a line end", odd.url);
-            return Err(Report::bad_input(what));
+            return Err(Report::bad_input(what).hint("rename it"));
         }
         listing.inputs.push(Listed {
             name: input.name.clone(),

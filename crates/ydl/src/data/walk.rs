@@ -101,7 +101,8 @@ pub async fn walk(source: &str, hdfs: Option<Hdfs>, deadline: Instant) -> Result
         }
         if depth > DEPTH_MAX {
             let what = format!("`{}` is nested too deep", found.place);
-            return Err(Report::bad_input(what));
+            let hint = "look whether a link leads back to a directory that it lies in";
+            return Err(Report::bad_input(what).hint(hint));
         }
         let inside = ground.list(&found).await?.into_iter();
         waiting.extend(inside.map(|found| (found, depth + 1)));
@@ -190,7 +191,7 @@ fn list(dir: &Found) -> Result<Vec<Found>, Report> {
         let path = entry.map_err(|error| unread(path, &error))?.path();
         let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
             let what = format!("the name of `{}` is not UTF-8", path.display());
-            return Err(Report::bad_input(what));
+            return Err(Report::bad_input(what).hint("rename it"));
         };
         let name = below(&dir.name, name);
         match look_at(&path) {
@@ -223,5 +224,11 @@ fn look_at(path: &Path) -> io::Result<Found> {
 
 fn unread(path: &Path, error: &io::Error) -> Report {
     let what = format!("cannot read `{}`: {}", path.display(), reason(error));
-    Report::bad_input(what)
+    let report = Report::bad_input(what);
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            report.hint("make it readable for yourself, or take it out")
+        }
+        _ => report,
+    }
 }

@@ -5,6 +5,7 @@ use super::{
     error::{HdfsError, Kind},
     layout::ASIDE,
 };
+use crate::wire::text::hex;
 use bytes::Bytes;
 use ring::rand::{SecureRandom, SystemRandom};
 use std::time::Duration;
@@ -124,5 +125,5 @@ pub(super) fn random() -> Result<String, HdfsError> {
     SystemRandom::new()
         .fill(&mut bytes)
         .map_err(|_| HdfsError::new(Kind::Other, "the system gives no random bytes"))?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(hex(&bytes))
 }

@@ -3,7 +3,7 @@
 //! A process that is killed cannot remove its directory. So each holds a lock on a file in its own, and whoever makes
 //! one removes those that nobody holds.
 
-use crate::{os::reason, report::Report};
+use crate::{os::reason, report::Report, wire::text::hex};
 use ring::rand::{SecureRandom, SystemRandom};
 use rustix::fs::{FlockOperation, flock};
 use std::{
@@ -42,7 +42,7 @@ impl Scratch {
         SystemRandom::new()
             .fill(&mut random)
             .map_err(|_| Report::trouble("the system gives no random bytes"))?;
-        let random: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+        let random = hex(&random);
         // The last part is the job's id, as it is of every job's directory.
         let above = dir.join(format!("{NAME}{random}"));
         let path = above.join(id);

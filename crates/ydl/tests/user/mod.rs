@@ -38,6 +38,18 @@ pub fn finish(mut child: Child) -> Ran {
     Ran::from(output)
 }
 
+/// A command that was refused: with this sentence, and what to do about it.
+#[allow(dead_code)] // Only those who misuse something use it.
+pub fn assert_refused(ran: &Ran, sentence: &str, hint: &str) {
+    assert_eq!(ran.code, 2, "{ran:#?}");
+    assert!(
+        ran.err.contains(sentence),
+        "`{sentence}` is not in {ran:#?}"
+    );
+    assert!(!hint.is_empty() && ran.err.contains("hint: "), "{ran:#?}");
+    assert!(ran.err.contains(hint), "`{hint}` is not in {ran:#?}");
+}
+
 /// The example's environment, made by the script that `make demo` uses.
 pub fn environment() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();

@@ -317,3 +317,33 @@ fn the_last_checkpoint_of_a_program_that_failed_is_tried_again_as_long_as_the_gr
     assert_eq!(ran.code, 0, "{ran:#?}");
     assert_eq!(there("last").as_deref(), Some("last\n"));
 }
+
+#[test]
+fn what_somebody_else_has_made_in_hdfs_meanwhile_is_refused_by_name() {
+    let (cluster, _guard) = together();
+    let desk = Desk::at(cluster);
+    let script = format!(
+        "echo new > m; touch {0}/up; until test -e {0}/go; do sleep 0.1; done",
+        desk.path().display()
+    );
+    let more = "outputs: {m: {to: 'hdfs:///refused/model', existing: refuse}}\nrestart: {limit: 0}";
+    desk.write("job.yaml", &job(1, &script, more));
+    let child = desk.start(&["submit", "--cluster", "local", "job.yaml"]);
+    wait_for("the program", || {
+        desk.path().join("up").exists().then_some(())
+    });
+    let runtime = Runtime::new().expect("a runtime");
+    let hdfs = runtime.block_on(connect(cluster));
+    runtime.block_on(async {
+        hdfs.mkdirs("/refused", 0o755, soon()).await.expect("made");
+        let theirs = hdfs.write_whole("/refused/model", "theirs\n", 0o644, soon());
+        theirs.await.expect("written");
+    });
+    desk.write("go", "");
+    let ran = finish(child);
+    assert_ne!(ran.code, 0, "{ran:#?}");
+    let sentence = "/refused/model` was made by somebody else after the job was submitted";
+    assert!(ran.err.contains(sentence), "{ran:#?}");
+    let text = runtime.block_on(text_at(&hdfs, "/refused/model"));
+    assert_eq!(text.as_deref(), Some("theirs\n"));
+}

@@ -13,6 +13,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
     time::{Duration, Instant},
 };
 use testbed::{Cluster, Options, Version};
@@ -33,6 +34,25 @@ pub fn version() -> Version {
         Ok(name) => name.parse().unwrap_or_else(|failure| panic!("{failure}")),
         Err(_) => Version::NEWEST,
     }
+}
+
+/// Most tests disturb nobody; some take something away from everybody.
+static QUIET: RwLock<()> = RwLock::new(());
+
+/// A cluster for a test that disturbs nobody.
+pub type Together = (&'static Cluster, RwLockReadGuard<'static, ()>);
+
+/// A cluster for one test alone. What it takes away it brings back.
+pub type Alone = (&'static Cluster, RwLockWriteGuard<'static, ()>);
+
+pub fn together(cluster: fn() -> &'static Cluster) -> Together {
+    let guard = QUIET.read().unwrap_or_else(PoisonError::into_inner);
+    (cluster(), guard)
+}
+
+pub fn alone(cluster: fn() -> &'static Cluster) -> Alone {
+    let guard = QUIET.write().unwrap_or_else(PoisonError::into_inner);
+    (cluster(), guard)
 }
 
 /// The cluster that the tests of a binary share.

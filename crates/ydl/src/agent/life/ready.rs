@@ -62,8 +62,8 @@ impl Agent {
         match brought {
             Ok(()) => self.fetched = true,
             // Another node may have room, or a way to HDFS. What nobody can have is the task's failure, and no node's.
-            Err(Trouble { what, of_node, .. }) => {
-                let (why, node) = (what, of_node);
+            Err(trouble) => {
+                let (why, node) = (trouble.sentence(), trouble.of_node);
                 self.report(AgentReport::Unready { why, node });
             }
         }

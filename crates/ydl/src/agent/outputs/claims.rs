@@ -31,7 +31,9 @@ impl Claims {
         };
         let (book, to) = (Book::Here(dir.clone()), to.to_string_lossy());
         let taken = claim(&book, None, existing, &to, Instant::now() + HERE_MAX).await;
-        taken.map(PathBuf::from).map_err(|trouble| trouble.what)
+        taken
+            .map(PathBuf::from)
+            .map_err(|trouble| trouble.sentence())
     }
 
     /// The same in HDFS.

@@ -142,7 +142,7 @@ impl From<data::Trouble> for Trouble {
     fn from(trouble: data::Trouble) -> Trouble {
         Trouble {
             may_pass: trouble.may_pass(),
-            ..Trouble::lasting(trouble.what)
+            ..Trouble::lasting(trouble.sentence())
         }
     }
 }

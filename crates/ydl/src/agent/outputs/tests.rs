@@ -222,3 +222,57 @@ fn a_destination_that_cannot_be_written_is_named_and_nothing_half_is_left() {
     assert_eq!(error.copied.files, 1);
     assert_eq!(place.found(), ["y=y"]);
 }
+
+#[test]
+fn what_changes_while_it_is_copied_does_not_get_its_name() {
+    let place = Place::new(&[("a", "new")]);
+    fs::create_dir_all(place.out()).unwrap();
+    let to = place.out().join("a");
+    fs::write(&to, "old").unwrap();
+    let from = place.work().join("a");
+    let error = write_whole(&from, 0o644, &to, || false).unwrap_err();
+    assert_eq!(error.to_string(), "it changed while it was copied");
+    assert_eq!(place.found(), ["a=old"]);
+    write_whole(&from, 0o640, &to, || true).unwrap();
+    assert_eq!(place.found(), ["a=new"]);
+}
+
+#[test]
+fn what_was_abandoned_half_written_is_removed_and_what_grows_is_not() {
+    let place = Place::new(&[("d/x", "x")]);
+    fs::create_dir_all(place.out()).unwrap();
+    let long_ago = SystemTime::now() - ABANDONED - Duration::from_secs(60);
+    for (name, is_old) in [
+        (".x.ydl-1-1", true),
+        (".x.ydl-1-2", false),
+        (".hidden", true),
+    ] {
+        let file = File::create(place.out().join(name)).unwrap();
+        if is_old {
+            file.set_modified(long_ago).unwrap();
+        }
+    }
+    place.copy("d", "").unwrap();
+    assert_eq!(place.found(), [".hidden=", ".x.ydl-1-2=", "x=x"]);
+}
+
+#[test]
+fn the_rest_of_a_kept_output_is_without_hidden_names_and_without_what_was_sent() {
+    let place = Place::new(&[("d/step-1/w", "w"), ("d/.new", "half"), ("d/b", "b")]);
+    symlink("step-1", place.work().join("d/latest")).unwrap();
+    // What was sent while the program ran: a link's directory is one there.
+    fs::create_dir_all(place.out().join("latest")).unwrap();
+    fs::write(place.out().join("latest/w"), "w").unwrap();
+    fs::write(place.out().join("b"), "B").unwrap();
+    let sent = Sent::default();
+    let about = fs::metadata(place.work().join("d/b")).unwrap();
+    let target = place.out().join("b").to_string_lossy().into_owned();
+    sent.note(target, Stamp::of(&about));
+    let outputs = [("d/".to_owned(), place.out(), true)];
+    copy_rest(&place.work(), &outputs, &sent, &Doubt::default()).unwrap();
+    assert_eq!(place.found(), ["b=B", "latest/w=w", "step-1/w=w"]);
+    // It is not what was sent any more.
+    fs::write(place.out().join("b"), "shorter").unwrap();
+    copy_rest(&place.work(), &outputs, &sent, &Doubt::default()).unwrap();
+    assert_eq!(place.found()[0], "b=b");
+}
