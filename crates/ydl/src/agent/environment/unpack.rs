@@ -25,9 +25,9 @@ use tar::{Archive, EntryType};
 const OTHERS_MAX: Duration = Duration::from_secs(10 * 60);
 /// How often it is looked whether it has.
 const PAUSE: Duration = Duration::from_millis(50);
-/// What is inflated at once, and how much of that may wait to be written.
-const PIECE_BYTES: usize = 1 << 20;
-const PIECES_MAX: usize = 8;
+/// What is inflated at once, and how much of that may wait to be written. The memory of a container may be small.
+const PIECE_BYTES: usize = 256 << 10;
+const PIECES_MAX: usize = 4;
 /// More than any environment has.
 const ENTRIES_MAX: usize = 2_000_000;
 
@@ -54,10 +54,13 @@ pub(super) fn unpacked(layer: &Path, own: &Path) -> Result<PathBuf, String> {
     unpacked.map_err(|error| failed(&archive, &error))
 }
 
+/// Whether another place may do: the container's own directory may be on another disk.
 fn cannot_be_written(error: &io::Error) -> bool {
     matches!(
         error.kind(),
-        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
+        io::ErrorKind::PermissionDenied
+            | io::ErrorKind::ReadOnlyFilesystem
+            | io::ErrorKind::StorageFull
     )
 }
 
@@ -307,7 +310,16 @@ mod tests {
     fn where_nothing_can_be_written_a_container_has_its_own() {
         assert!(cannot_be_written(&rustix::io::Errno::ROFS.into()));
         assert!(cannot_be_written(&rustix::io::Errno::ACCESS.into()));
-        assert!(!cannot_be_written(&rustix::io::Errno::NOSPC.into()));
+        assert!(cannot_be_written(&rustix::io::Errno::NOSPC.into()));
+        assert!(!cannot_be_written(&rustix::io::Errno::IO.into()));
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = dir.path().join("layer.tar.gz");
+        archive(&file, &FILES);
+        let own = dir.path().join("own");
+        fs::create_dir(&own).expect("a directory");
+        let at = put(&file, &own).expect("unpacked");
+        assert_eq!(at, own.join("layer.tar.gz.unpacked"));
+        assert_eq!(fs::read(at.join("lib/a.py")).expect("a file"), b"a = 1\n");
     }
 
     #[test]
