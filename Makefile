@@ -39,7 +39,7 @@ sim: ## simulate the core under many schedules of faults
 	$(if $(SEED),SEED=$(SEED),SEEDS=$(SEEDS)) cargo test -p ydl-core --release --test simulation -- --nocapture
 
 fuzz: ## throw bytes at everything that reads foreign ones
-	@crates/yarn-native/fuzz/run $(SECONDS) $(TARGETS)
+	@set -e; for run in crates/*/fuzz/run; do $$run $(SECONDS) $(TARGETS); done
 
 proto: ## make the Rust code of the messages in crates/yarn-native/proto
 	@scripts/tools

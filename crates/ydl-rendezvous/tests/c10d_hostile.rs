@@ -12,7 +12,7 @@ use support::{
 };
 use ydl_rendezvous::{
     Act, Protocol, Reaction,
-    c10d::{KEY_MAX, LIST_MAX, Limits, MESSAGE_MAX, Store, VALUE_MAX},
+    c10d::{KEY_MAX, LIST_MAX, Limits, MESSAGE_MAX, Store},
 };
 
 const SMALL: Limits = Limits {
@@ -339,8 +339,8 @@ fn what_is_too_long_is_refused_when_it_is_announced() {
             "a key of length `8193` was announced, and `8192` is the most",
         ),
         (
-            announced(1, &[0, VALUE_MAX as u64 + 1]),
-            "a value of length `8388609` was announced, and `8388608` is the most",
+            announced(1, &[0, MESSAGE_MAX as u64 + 1]),
+            "a value of length `1048577` was announced, and `1048576` is the most",
         ),
         (
             announced(6, &[LIST_MAX as u64 + 1]),
@@ -366,40 +366,41 @@ fn what_is_too_long_is_refused_when_it_is_announced() {
 
 #[test]
 fn a_message_that_would_be_too_long_is_refused_when_that_is_clear() {
-    let mut store = opened(Limits::default()).protocol;
-    let value = VALUE_MAX as u64;
-    let mut said = announced(11, &[4, 0, value]);
-    for _ in 0..2 {
-        said.resize(said.len() + VALUE_MAX, 7);
-        said.extend(
-            [0_u64, value]
-                .iter()
-                .flat_map(|length| length.to_le_bytes()),
-        );
-    }
-    let refused = store.take(link(1), &said, &mut Reaction::default());
-    expect!["a message of at least `25165897` bytes was announced, and `25165824` is the most"]
-        .assert_eq(&refused.expect_err("it is too long").to_string());
+    let why = "a message of at least `1048585` bytes was announced, and `1048576` is the most";
+    let list = announced(6, &[LIST_MAX as u64]);
+    let mut runner = opened(Limits::default());
+    assert_eq!(
+        told(&runner.say(link(1), &list)),
+        format!("{why}\n1 closed\n")
+    );
+    // Whether it is clear before all of it is there, or afterwards.
+    let whole = [list, vec![0; LIST_MAX * 8]].concat();
+    let mut runner = opened(Limits::default());
+    assert_eq!(
+        told(&runner.say(link(2), &whole)),
+        format!("{why}\n2 closed\n")
+    );
 }
 
 #[test]
 fn the_longest_key_and_value_are_stored() {
     let mut store = opened(Limits::default()).protocol;
+    let value = MESSAGE_MAX - KEY_MAX - 17;
     let mut said = announced(1, &[KEY_MAX as u64]);
     said.resize(said.len() + KEY_MAX, b'k');
-    said.extend((VALUE_MAX as u64).to_le_bytes());
-    said.resize(said.len() + VALUE_MAX, b'v');
+    said.extend((value as u64).to_le_bytes());
+    said.resize(said.len() + value, b'v');
     let taken = store.take(link(1), &said, &mut Reaction::default());
-    assert_eq!(taken, Ok(Some(said.len())));
-    assert!(said.len() < MESSAGE_MAX);
+    assert_eq!(taken, Ok(Some(MESSAGE_MAX)));
 }
 
 #[test]
-fn the_longest_list_may_come_byte_by_byte() {
+fn a_long_list_may_come_byte_by_byte() {
     let mut store = Store::default();
     store.open(link(1), &peer(1), &mut Reaction::default());
-    let mut said = announced(5, &[LIST_MAX as u64]);
-    for _ in 0..LIST_MAX {
+    let many = 80_000;
+    let mut said = announced(5, &[many]);
+    for _ in 0..many {
         said.extend(4_u64.to_le_bytes());
         said.extend(b"rank");
     }

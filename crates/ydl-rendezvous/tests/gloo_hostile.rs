@@ -208,7 +208,7 @@ fn what_is_not_a_request_is_refused() {
         ),
         (
             b"PUT /a/b HTTP/1.1\r\nContent-Length: 4294967296\r\n\r\n".into(),
-            "a request of `4294967296` bytes was announced, and `1048576` is the most",
+            "a request of `4294967296` bytes was announced, and `524288` is the most",
         ),
         (
             b"PUT /a/b HTTP/1.1\r\nContent-Length: 99999999999999999999999\r\n\r\n".into(),

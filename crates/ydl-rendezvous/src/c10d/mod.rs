@@ -18,5 +18,5 @@ pub mod store;
 mod waits;
 mod watches;
 
-pub use read::{KEY_MAX, LIST_MAX, MESSAGE_MAX, VALUE_MAX};
+pub use read::{KEY_MAX, LIST_MAX, MESSAGE_MAX};
 pub use store::{Limits, Store};

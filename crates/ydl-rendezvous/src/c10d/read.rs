@@ -7,11 +7,10 @@ use crate::Refusal;
 /// torch's own limit.
 pub const KEY_MAX: usize = 8 << 10;
 /// torch's own limit.
-pub const VALUE_MAX: usize = 8 << 20;
-/// torch's own limit.
 pub const LIST_MAX: usize = 128 << 10;
-/// Two of the largest values and a key, or a list as long as any that was seen: torch itself would take a gigabyte.
-pub const MESSAGE_MAX: usize = 24 << 20;
+/// torch itself takes values of 8 MiB, and lists of a gigabyte. But what changes something is written down, and what
+/// programs meet with has some hundred bytes for each of them.
+pub const MESSAGE_MAX: usize = 1 << 20;
 
 /// A length.
 const LENGTH: usize = size_of::<u64>();
@@ -98,7 +97,7 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn value(&mut self) -> Result<&'a [u8], Stop> {
-        let length = self.length("value", VALUE_MAX)?;
+        let length = self.length("value", MESSAGE_MAX)?;
         self.bytes(length)
     }
 

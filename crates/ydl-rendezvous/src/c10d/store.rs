@@ -309,12 +309,12 @@ impl Protocol for Store {
             dialect,
             length,
         } = match command::read(talk.dialect, bytes) {
-            Ok(read) => read,
+            Ok(read) if read.length <= MESSAGE_MAX => read,
             Err(Stop::Short(least)) if least <= MESSAGE_MAX => {
                 talk.least = least;
                 return Ok(None);
             }
-            Err(Stop::Short(least)) => {
+            Ok(Read { length: least, .. }) | Err(Stop::Short(least)) => {
                 return Err(Refusal::new(format!(
                     "a message of at least `{least}` bytes was announced, and `{MESSAGE_MAX}` is the most"
                 )));

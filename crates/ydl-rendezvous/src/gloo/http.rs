@@ -8,7 +8,7 @@ use crate::Refusal;
 /// The request line and the headers.
 pub const HEAD_MAX: usize = 8 << 10;
 /// A value: addresses, which have some hundred bytes.
-pub const BODY_MAX: usize = 1 << 20;
+pub const BODY_MAX: usize = 512 << 10;
 
 const HEADERS_MAX: usize = 64;
 const END: &[u8] = b"\r\n\r\n";
