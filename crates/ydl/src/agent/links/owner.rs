@@ -8,13 +8,24 @@ use std::{
 
 use crate::os::proc_tree::Tree;
 
+/// What stands before an address of the old kind in the table of the new one.
+const MAPPED: &str = "0000000000000000FFFF0000";
+
 /// Whether the other end of a connection belongs to this process or one below it. `theirs` is that end's address, `ours`
 /// this one's.
 pub(super) fn is_of_this_tree(theirs: SocketAddr, ours: SocketAddr) -> io::Result<bool> {
     let (SocketAddr::V4(theirs), SocketAddr::V4(ours)) = (theirs, ours) else {
         return Ok(false);
     };
-    let Some(inode) = inode(&fs::read_to_string("/proc/self/net/tcp")?, theirs, ours) else {
+    // A program may reach an address of the old kind through a socket of the new one, as torch does.
+    let found = match inode(&fs::read_to_string("/proc/self/net/tcp")?, "", theirs, ours) {
+        Some(inode) => Some(inode),
+        // Where the system has none of the new kind there is no such table.
+        None => fs::read_to_string("/proc/self/net/tcp6")
+            .ok()
+            .and_then(|table| inode(&table, MAPPED, theirs, ours)),
+    };
+    let Some(inode) = found else {
         return Ok(false);
     };
     let socket = format!("socket:[{inode}]");
@@ -34,8 +45,8 @@ fn has(pid: u32, socket: &str) -> bool {
 }
 
 /// The inode of the socket with these ends, in the system's table.
-fn inode(table: &str, own: SocketAddrV4, other: SocketAddrV4) -> Option<u64> {
-    let (own, other) = (written(own), written(other));
+fn inode(table: &str, before: &str, own: SocketAddrV4, other: SocketAddrV4) -> Option<u64> {
+    let [own, other] = [own, other].map(|address| format!("{before}{}", written(address)));
     let mut lines = table.lines().skip(1).map(str::split_ascii_whitespace);
     let inode = lines.find_map(|mut words| {
         let (local, remote) = (words.nth(1)?, words.next()?);
@@ -53,6 +64,7 @@ fn written(address: SocketAddrV4) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with};
     use std::{
         net::{Ipv4Addr, TcpListener, TcpStream},
         process::{Command, Stdio},
@@ -65,14 +77,14 @@ mod tests {
              1: 0100007F:C350 0100007F:1F90 01 00000000:00000000 00:00000000 00000000  1000        0 4712 1 0\n\
              2: 0100007F:C351 0100007F:1F90 06 00000000:00000000 00:00000000 00000000  1000        0 0 3 0\n";
         let at = |port| SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
-        assert_eq!(inode(table, at(50_000), at(8080)), Some(4712));
-        assert_eq!(inode(table, at(8080), at(50_000)), Some(4711));
+        assert_eq!(inode(table, "", at(50_000), at(8080)), Some(4712));
+        assert_eq!(inode(table, "", at(8080), at(50_000)), Some(4711));
         assert_eq!(
-            inode(table, at(50_001), at(8080)),
+            inode(table, "", at(50_001), at(8080)),
             None,
             "nobody has it any more"
         );
-        assert_eq!(inode(table, at(50_002), at(8080)), None);
+        assert_eq!(inode(table, "", at(50_002), at(8080)), None);
     }
 
     #[test]
@@ -83,6 +95,19 @@ mod tests {
         let theirs = own.local_addr().expect("an address");
         listener.accept().expect("a connection");
         assert!(is_of_this_tree(theirs, ours).expect("an answer"));
+
+        // A socket of the new kind that leads to the same place.
+        let new = socket_with(
+            AddressFamily::INET6,
+            SocketType::STREAM,
+            SocketFlags::CLOEXEC,
+            None,
+        );
+        let new = new.expect("a socket");
+        let mapped = SocketAddr::from((Ipv4Addr::LOCALHOST.to_ipv6_mapped(), ours.port()));
+        connect(&new, &mapped).expect("a connection");
+        let (_, theirs_too) = listener.accept().expect("a connection");
+        assert!(is_of_this_tree(theirs_too, ours).expect("an answer"));
 
         // A child of ours has it as well, and then alone.
         let mut child = Command::new("sleep")
