@@ -3,15 +3,18 @@
 mod support_sockets;
 
 use std::{
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    path::Path,
+    process::Command,
     thread,
     time::{Duration, Instant},
 };
 
 use expect_test::expect;
-use support_sockets::{HOST, Sockets, peers};
-use ydl_rendezvous::pslite::Scheduler;
+use support_sockets::{
+    HOST, Sockets, peers,
+    programs::{Programs, python},
+};
+use ydl_rendezvous::{Protocol, pslite::Scheduler};
 
 /// Each worker adds its rank + 1 and reads the sum back. One that is told to stops before it has added anything.
 const PROGRAM: &str = r#"
@@ -28,18 +31,6 @@ kv.pull("x", out=out)
 print("rank", kv.rank, "of", kv.num_workers, "sum", out.asnumpy().sum())
 "#;
 
-fn python() -> PathBuf {
-    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-    let made = Command::new(format!("{root}/scripts/python-env"))
-        .arg(format!("{root}/examples/mxnet-digits/requirements.txt"))
-        .stderr(Stdio::inherit())
-        .output()
-        .unwrap();
-    assert!(made.status.success(), "{made:?}");
-    let path = String::from_utf8(made.stdout).unwrap();
-    PathBuf::from(path.trim()).join("bin/python")
-}
-
 /// Descending, because MXNet's own scheduler would rank by them, ascending.
 fn free_ports(count: usize) -> Vec<u16> {
     let held: Vec<_> = (0..count)
@@ -54,86 +45,66 @@ fn free_ports(count: usize) -> Vec<u16> {
     ports
 }
 
-struct Running(Vec<(String, Child)>);
+const REQUIREMENTS: &str = "examples/mxnet-digits/requirements.txt";
 
-impl Running {
-    fn start(&mut self, python: &Path, sockets: &Sockets, task: &str, env: &[(&str, String)]) {
-        let (role, _) = task.split_once(':').unwrap();
-        let child = Command::new(python)
-            .args(["-c", PROGRAM])
-            .env("DMLC_ROLE", role)
-            .env("DMLC_NUM_WORKER", "2")
-            .env("DMLC_NUM_SERVER", "1")
-            .env("DMLC_PS_ROOT_URI", HOST)
-            .env("DMLC_PS_ROOT_PORT", sockets.port(task).to_string())
-            .env("DMLC_NODE_HOST", HOST)
-            .env("OMP_NUM_THREADS", "1")
-            .envs(env.iter().map(|(name, value)| (*name, value.as_str())))
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        self.0.push((task.to_owned(), child));
-    }
-
-    /// What each has printed, once all have ended well.
-    fn outputs(mut self) -> String {
-        let deadline = Instant::now() + Duration::from_secs(60);
-        for (task, child) in &mut self.0 {
-            while child.try_wait().unwrap().is_none() {
-                assert!(Instant::now() < deadline, "{task} does not end");
-                thread::sleep(Duration::from_millis(20));
-            }
-        }
-        let mut outputs = String::new();
-        for (task, child) in std::mem::take(&mut self.0) {
-            let output = child.wait_with_output().unwrap();
-            assert!(output.status.success(), "{task}: {output:?}");
-            let said = String::from_utf8(output.stdout).unwrap();
-            outputs += format!("{task} {said}").trim_end();
-            outputs.push('\n');
-        }
-        outputs
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        for (_, child) in &mut self.0 {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
-fn sockets() -> Sockets {
+/// A scheduler for one server and two workers, which dies after so many things that have happened.
+fn sockets(dies_after: usize) -> Sockets {
     let mut all = peers("server", 1);
     all.extend(peers("worker", 2));
-    Sockets::serve(Box::new(Scheduler::new(2, 1)), &all)
+    let fresh = || -> Box<dyn Protocol> { Box::new(Scheduler::new(2, 1)) };
+    Sockets::serve(Box::new(fresh), &all, dies_after)
+}
+
+fn program(python: &Path, sockets: &Sockets, task: &str) -> Command {
+    let (role, _) = task.split_once(':').unwrap();
+    let mut command = Command::new(python);
+    command
+        .args(["-c", PROGRAM])
+        .env("DMLC_ROLE", role)
+        .env("DMLC_NUM_WORKER", "2")
+        .env("DMLC_NUM_SERVER", "1")
+        .env("DMLC_PS_ROOT_URI", HOST)
+        .env("DMLC_PS_ROOT_PORT", sockets.port(task).to_string())
+        .env("DMLC_NODE_HOST", HOST)
+        .env("OMP_NUM_THREADS", "1");
+    command
+}
+
+fn check(programs: Programs) {
+    let mut outputs = String::new();
+    for (task, status, output) in programs.outputs() {
+        assert!(status.success(), "{task}: {status} {output}");
+        outputs += format!("{task} {output}").trim_end();
+        outputs.push('\n');
+    }
+    expect![[r#"
+        server:0
+        worker:0 rank 0 of 2 sum 18.0
+        worker:1 rank 1 of 2 sum 18.0
+    "#]]
+    .assert_eq(&outputs);
 }
 
 #[test]
 fn workers_add_up_and_ranks_are_indexes_against_the_order_of_ports() {
-    let python = python();
-    for beats in ["0", "1"] {
-        let sockets = sockets();
-        let mut running = Running(Vec::new());
+    let python = python(REQUIREMENTS);
+    // Without signs of life, with them, and with a master that dies whenever anything has happened.
+    for (beats, dies_after) in [("0", 0), ("1", 0), ("1", 1)] {
+        let sockets = sockets(dies_after);
+        let mut programs = Programs::default();
         for (task, port) in ["server:0", "worker:0", "worker:1"]
             .into_iter()
             .zip(free_ports(3))
         {
-            let env = [
-                ("PORT", port.to_string()),
-                ("PS_HEARTBEAT_INTERVAL", beats.to_owned()),
-            ];
-            running.start(&python, &sockets, task, &env);
+            let mut command = program(&python, &sockets, task);
+            command
+                .env("PORT", port.to_string())
+                .env("PS_HEARTBEAT_INTERVAL", beats);
+            programs.start(task, &mut command);
         }
-        expect![[r#"
-            server:0
-            worker:0 rank 0 of 2 sum 18.0
-            worker:1 rank 1 of 2 sum 18.0
-        "#]]
-        .assert_eq(&running.outputs());
+        check(programs);
         let asked = sockets.ask();
+        assert!(dies_after == 0 || asked.deaths > 10, "{asked:?}");
         assert!(
             asked.refused.is_empty() && asked.said.is_empty(),
             "{asked:?}"
@@ -143,29 +114,24 @@ fn workers_add_up_and_ranks_are_indexes_against_the_order_of_ports() {
 
 #[test]
 fn a_worker_killed_before_it_has_added_anything_is_replaced_alone() {
-    let python = python();
-    let sockets = sockets();
-    let stopped = tempfile::tempdir().unwrap();
-    let mark = stopped.path().join("stopped");
-    let mut running = Running(Vec::new());
-    let stop = [("STOP_AT", mark.to_str().unwrap().to_owned())];
-    running.start(&python, &sockets, "worker:1", &stop);
-    running.start(&python, &sockets, "server:0", &[]);
-    running.start(&python, &sockets, "worker:0", &[]);
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let python = python(REQUIREMENTS);
+    let sockets = sockets(1);
+    let folder = tempfile::tempdir().unwrap();
+    let mark = folder.path().join("stopped");
+    let mut programs = Programs::default();
+    let mut stopping = program(&python, &sockets, "worker:1");
+    programs.start("worker:1", stopping.env("STOP_AT", &mark));
+    for task in ["server:0", "worker:0"] {
+        programs.start(task, &mut program(&python, &sockets, task));
+    }
+    let deadline = Instant::now() + Duration::from_secs(120);
     while !mark.exists() {
         assert!(Instant::now() < deadline, "{:?}", sockets.ask());
         thread::sleep(Duration::from_millis(5));
     }
-    let (_, mut killed) = running.0.remove(0);
-    killed.kill().unwrap();
-    killed.wait().unwrap();
+    programs.kill("worker:1");
+    assert!(!programs.end_of("worker:1").success());
     sockets.ended(&peers("worker", 2)[1]);
-    running.start(&python, &sockets, "worker:1", &[]);
-    expect![[r#"
-        server:0
-        worker:0 rank 0 of 2 sum 18.0
-        worker:1 rank 1 of 2 sum 18.0
-    "#]]
-    .assert_eq(&running.outputs());
+    programs.start("worker:1", &mut program(&python, &sockets, "worker:1"));
+    check(programs);
 }

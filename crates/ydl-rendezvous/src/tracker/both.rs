@@ -179,8 +179,9 @@ impl Protocol for Tracker {
                 };
                 self.lines.insert(link, line);
             }
-            // The only thing that is ever dialed.
+            // The only thing that is ever dialed, and once is enough.
             Link::Dialed(_) => {
+                reaction.keep();
                 reaction.send(link, xgboost::ERROR.to_le_bytes());
                 reaction.close(link);
             }

@@ -1,26 +1,31 @@
-//! A protocol on real sockets: what a master and its agents do, on one machine and in threads.
+//! A protocol on real sockets: a master and its agents, on one machine and in threads.
 //!
-//! Each task has a port of its own on loopback, as each has at its agent, and whoever connects there is that task.
+//! Each task has a port of its own on loopback, as each has at its agent, and whoever connects there is that task. The
+//! master dies as often as asked, and the next one knows what was written down and what the agents have.
+#![allow(dead_code)]
+
+pub mod programs;
 
 use std::{
     collections::{BTreeMap, HashMap},
     io::{Read, Write},
     net::{Shutdown, TcpListener, TcpStream},
-    sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
+    sync::mpsc::{Receiver, Sender, channel},
     thread,
     time::{Duration, Instant},
 };
 
 use ydl_core::TaskId;
-use ydl_rendezvous::{Act, Link, Peer, Protocol, Reaction};
+use ydl_rendezvous::{Call, Desk, Down, Errand, Kept, Peer, Porter, Protocol, Up, Work};
 
 pub const HOST: &str = "127.0.0.1";
 
+type Fresh = Box<dyn Fn() -> Box<dyn Protocol> + Send>;
+
 enum Event {
-    Accepted(Link, TaskId, TcpStream),
-    Open(Link, Peer, TcpStream),
-    Bytes(Link, Vec<u8>),
-    Closed(Link),
+    Accepted(TaskId, TcpStream),
+    Bytes(Peer, Call, Vec<u8>),
+    Closed(Peer, Call),
     Ended(Peer),
     Ask(Sender<Asked>),
     Stop,
@@ -28,54 +33,58 @@ enum Event {
 
 /// What a protocol has said so far.
 #[derive(Debug, Clone, Default)]
-#[allow(dead_code)]
 pub struct Asked {
     pub said: Vec<String>,
     pub refused: Vec<String>,
     pub missing: Vec<TaskId>,
+    pub deaths: usize,
 }
 
 /// A protocol that runs until it is dropped.
 pub struct Sockets {
     ports: BTreeMap<TaskId, u16>,
     events: Sender<Event>,
-    loop_: Option<thread::JoinHandle<()>>,
+    master: Option<thread::JoinHandle<()>>,
 }
 
-#[allow(dead_code)]
 impl Sockets {
-    pub fn serve(protocol: Box<dyn Protocol>, peers: &[Peer]) -> Sockets {
+    /// After so many things that have happened the master dies, each time; 0 for never.
+    pub fn serve(fresh: Fresh, peers: &[Peer], dies_after: usize) -> Sockets {
         let (events, inbox) = channel();
         let mut ports = BTreeMap::new();
-        let mut accepted = 0;
         for peer in peers {
             let listener = TcpListener::bind((HOST, 0)).unwrap();
             ports.insert(peer.task.clone(), listener.local_addr().unwrap().port());
-            let (events, task, first) = (events.clone(), peer.task.clone(), accepted);
-            // Numbers of links must differ, not follow each other.
-            accepted += 1 << 32;
+            let (events, task) = (events.clone(), peer.task.clone());
             thread::spawn(move || {
-                for (number, stream) in listener.incoming().flatten().enumerate() {
-                    let link = Link::Accepted(first + number as u64);
-                    if events
-                        .send(Event::Accepted(link, task.clone(), stream))
-                        .is_err()
-                    {
+                for stream in listener.incoming().flatten() {
+                    if events.send(Event::Accepted(task.clone(), stream)).is_err() {
                         return;
                     }
                 }
             });
         }
-        let hosts = peers
-            .iter()
-            .map(|peer| (peer.task.clone(), peer.clone()))
-            .collect();
-        let sender = events.clone();
-        let loop_ = thread::spawn(move || run(protocol, hosts, inbox, sender));
+        let agents = peers.iter().map(|peer| {
+            let agent = Agent {
+                peer: peer.clone(),
+                porter: Porter::default(),
+                streams: HashMap::new(),
+            };
+            (peer.task.clone(), agent)
+        });
+        let master = Master {
+            desk: Desk::new(fresh()),
+            fresh,
+            agents: agents.collect(),
+            journal: Vec::new(),
+            asked: Asked::default(),
+            events: events.clone(),
+        };
+        let master = thread::spawn(move || run(master, &inbox, dies_after));
         Sockets {
             ports,
             events,
-            loop_: Some(loop_),
+            master: Some(master),
         }
     }
 
@@ -84,6 +93,7 @@ impl Sockets {
         self.ports[&task.parse::<TaskId>().unwrap()]
     }
 
+    /// An attempt is over; what connects from now on is the next one.
     pub fn ended(&self, peer: &Peer) {
         self.events.send(Event::Ended(peer.clone())).unwrap();
     }
@@ -96,7 +106,7 @@ impl Sockets {
 
     /// Waits until what is known is as it should be.
     pub fn until(&self, what: &str, is: impl Fn(&Asked) -> bool) -> Asked {
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + Duration::from_secs(120);
         loop {
             let asked = self.ask();
             if is(&asked) {
@@ -111,157 +121,186 @@ impl Sockets {
 impl Drop for Sockets {
     fn drop(&mut self) {
         let _ = self.events.send(Event::Stop);
-        if let Some(handle) = self.loop_.take() {
-            let _ = handle.join();
+        if let Some(master) = self.master.take() {
+            let _ = master.join();
         }
     }
 }
 
-struct Loop {
-    protocol: Box<dyn Protocol>,
-    peers: HashMap<TaskId, Peer>,
-    streams: HashMap<Link, TcpStream>,
-    pending: HashMap<Link, Vec<u8>>,
+struct Agent {
+    peer: Peer,
+    porter: Porter,
+    streams: HashMap<Call, TcpStream>,
+}
+
+/// What a new master is told, in its order.
+enum Entry {
+    Kept(Kept),
+    Ended(Peer),
+}
+
+struct Master {
+    desk: Desk,
+    fresh: Fresh,
+    agents: BTreeMap<TaskId, Agent>,
+    journal: Vec<Entry>,
     asked: Asked,
     events: Sender<Event>,
 }
 
-fn run(
-    protocol: Box<dyn Protocol>,
-    peers: HashMap<TaskId, Peer>,
-    inbox: Receiver<Event>,
-    events: Sender<Event>,
-) {
-    let mut state = Loop {
-        protocol,
-        peers,
-        streams: HashMap::new(),
-        pending: HashMap::new(),
-        asked: Asked::default(),
-        events,
-    };
-    loop {
-        match inbox.recv_timeout(Duration::from_secs(300)) {
-            Ok(Event::Stop) | Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-                return;
+fn run(mut master: Master, inbox: &Receiver<Event>, dies_after: usize) {
+    let mut happened = 0;
+    while let Ok(event) = inbox.recv_timeout(Duration::from_secs(300)) {
+        match event {
+            Event::Stop => return,
+            Event::Ask(sender) => {
+                master.asked.missing = master.desk.missing();
+                let _ = sender.send(master.asked.clone());
             }
-            Ok(event) => state.on(event),
+            event => {
+                master.on(event);
+                happened += 1;
+                if dies_after > 0 && happened % dies_after == 0 {
+                    master.die();
+                }
+            }
         }
     }
 }
 
-impl Loop {
+impl Master {
     fn on(&mut self, event: Event) {
-        let mut reaction = Reaction::default();
         match event {
-            Event::Accepted(link, task, stream) => {
-                let peer = self.peers[&task].clone();
-                return self.on(Event::Open(link, peer, stream));
+            Event::Accepted(task, stream) => {
+                let agent = self.agents.get_mut(&task).unwrap();
+                let (call, up) = agent.porter.accept();
+                let peer = agent.peer.clone();
+                self.connected(&peer, call, stream, up);
             }
-            Event::Open(link, peer, stream) => {
-                stream.set_nodelay(true).unwrap();
-                let mut reader = stream.try_clone().unwrap();
-                let events = self.events.clone();
-                thread::spawn(move || {
-                    let mut bytes = [0; 4096];
-                    while let Ok(length @ 1..) = reader.read(&mut bytes) {
-                        if events
-                            .send(Event::Bytes(link, bytes[..length].to_vec()))
-                            .is_err()
-                        {
-                            return;
-                        }
-                    }
-                    let _ = events.send(Event::Closed(link));
-                });
-                self.streams.insert(link, stream);
-                self.protocol.open(link, &peer, &mut reaction);
-            }
-            Event::Bytes(link, bytes) => {
-                if !self.streams.contains_key(&link) {
-                    return;
+            Event::Bytes(peer, call, bytes) => {
+                if let Some(agent) = self.agent(&peer)
+                    && let Some(up) = agent.porter.read(call, &bytes)
+                {
+                    self.hear(&peer, up);
                 }
-                self.pending.entry(link).or_default().extend(bytes);
-                return self.take(link);
             }
-            Event::Closed(link) => {
-                if self.streams.remove(&link).is_some() || matches!(link, Link::Dialed(_)) {
-                    self.protocol.close(link, &mut reaction);
+            Event::Closed(peer, call) => {
+                if let Some(agent) = self.agent(&peer)
+                    && agent.porter.knows(call)
+                {
+                    let up = agent.porter.close(call);
+                    self.hear(&peer, up);
                 }
             }
             Event::Ended(peer) => {
-                let next = Peer {
-                    attempt: peer.attempt + 1,
-                    ..peer.clone()
-                };
-                self.peers.insert(peer.task.clone(), next);
-                self.protocol.ended(&peer, &mut reaction);
+                let agent = self.agents.get_mut(&peer.task).unwrap();
+                agent.peer.attempt = peer.attempt + 1;
+                agent.porter = Porter::default();
+                agent.streams.clear();
+                let work = self.desk.ended(&peer);
+                self.journal.push(Entry::Ended(peer));
+                self.work(work);
             }
-            Event::Ask(sender) => {
-                self.asked.missing = self.protocol.missing();
-                let _ = sender.send(self.asked.clone());
-            }
-            Event::Stop => {}
-        }
-        self.act(reaction);
-    }
-
-    fn take(&mut self, link: Link) {
-        loop {
-            let mut reaction = Reaction::default();
-            let Some(pending) = self.pending.get_mut(&link) else {
-                return;
-            };
-            match self.protocol.take(link, pending, &mut reaction) {
-                Ok(Some(length)) => {
-                    pending.drain(..length);
-                    self.act(reaction);
-                }
-                Ok(None) => return,
-                Err(refusal) => {
-                    self.asked.refused.push(refusal.0);
-                    self.end(link);
-                    let mut reaction = Reaction::default();
-                    self.protocol.close(link, &mut reaction);
-                    return self.act(reaction);
-                }
-            }
+            Event::Ask(_) | Event::Stop => {}
         }
     }
 
-    fn end(&mut self, link: Link) {
-        self.pending.remove(&link);
-        if let Some(stream) = self.streams.remove(&link) {
-            let _ = stream.shutdown(Shutdown::Both);
+    fn agent(&mut self, peer: &Peer) -> Option<&mut Agent> {
+        self.agents
+            .get_mut(&peer.task)
+            .filter(|agent| agent.peer == *peer)
+    }
+
+    fn connected(&mut self, peer: &Peer, call: Call, stream: TcpStream, up: Up) {
+        stream.set_nodelay(true).unwrap();
+        let mut reader = stream.try_clone().unwrap();
+        let (events, of) = (self.events.clone(), peer.clone());
+        thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(length @ 1..) = reader.read(&mut bytes) {
+                let bytes = bytes[..length].to_vec();
+                if events.send(Event::Bytes(of.clone(), call, bytes)).is_err() {
+                    return;
+                }
+            }
+            let _ = events.send(Event::Closed(of, call));
+        });
+        if let Some(agent) = self.agent(peer) {
+            agent.streams.insert(call, stream);
+        }
+        self.hear(peer, up);
+    }
+
+    fn hear(&mut self, peer: &Peer, up: Up) {
+        let work = self.desk.hear(peer, up);
+        self.work(work);
+    }
+
+    fn work(&mut self, work: Work) {
+        self.journal.extend(work.keep.into_iter().map(Entry::Kept));
+        self.asked.said.extend(work.say);
+        let refused = work.refused.into_iter().map(|(_, refusal)| refusal.0);
+        self.asked.refused.extend(refused);
+        for (task, down) in work.down {
+            self.down(&task, down);
         }
     }
 
-    fn act(&mut self, reaction: Reaction) {
-        for act in reaction.into_parts().1 {
-            match act {
-                Act::Send(link, bytes) => {
-                    if let Some(stream) = self.streams.get_mut(&link) {
-                        // Who has gone is heard of as a link that has ended.
-                        let _ = stream.write_all(&bytes);
-                    }
+    fn down(&mut self, task: &TaskId, down: Down) {
+        let agent = self.agents.get_mut(task).unwrap();
+        let peer = agent.peer.clone();
+        let (errand, up) = agent.porter.hear(down);
+        match errand {
+            Some(Errand::Write(call, bytes)) => {
+                if let Some(stream) = agent.streams.get_mut(&call) {
+                    // Who has gone is heard of as a link that has ended.
+                    let _ = stream.write_all(&bytes);
                 }
-                Act::Close(link) => self.end(link),
-                Act::Dial(link, task, port) => {
-                    let peer = self.peers[&task].clone();
-                    let event = match TcpStream::connect((&*peer.host, port)) {
-                        Ok(stream) => Event::Open(link, peer, stream),
-                        Err(_) => Event::Closed(link),
-                    };
-                    self.on(event);
+            }
+            Some(Errand::Close(call)) => {
+                if let Some(stream) = agent.streams.remove(&call) {
+                    let _ = stream.shutdown(Shutdown::Both);
                 }
-                Act::Say(line) => self.asked.said.push(line),
+            }
+            Some(Errand::Dial(call, port)) => match TcpStream::connect((&*peer.host, port)) {
+                Ok(stream) => {
+                    let up = agent.porter.dialed(call);
+                    self.connected(&peer, call, stream, up);
+                }
+                Err(_) => {
+                    let up = agent.porter.close(call);
+                    self.hear(&peer, up);
+                }
+            },
+            None => {}
+        }
+        if let Some(up) = up {
+            self.hear(&peer, up);
+        }
+    }
+
+    fn die(&mut self) {
+        self.asked.deaths += 1;
+        self.desk = Desk::new((self.fresh)());
+        for entry in &self.journal {
+            match entry {
+                Entry::Kept(kept) => self.desk.replay(kept.clone()),
+                Entry::Ended(peer) => _ = self.desk.ended(peer),
+            }
+        }
+        let attached = self
+            .agents
+            .values()
+            .map(|agent| (agent.peer.clone(), agent.porter.attach()));
+        for (peer, ups) in attached.collect::<Vec<_>>() {
+            for up in ups {
+                self.hear(&peer, up);
             }
         }
     }
 }
 
 /// The first attempts of so many tasks of a role, on this machine.
-#[allow(dead_code)]
 pub fn peers(role: &str, count: u32) -> Vec<Peer> {
     let peer = |index| Peer {
         task: TaskId {
