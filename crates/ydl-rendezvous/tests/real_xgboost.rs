@@ -14,7 +14,7 @@ use support_sockets::{
 use ydl_core::TaskId;
 use ydl_rendezvous::{Protocol, tracker::Tracker};
 
-const FOLDER: &str = "crates/ydl-rendezvous/tests/xgboost";
+const FOLDER: &str = "crates/ydl-rendezvous/tests/real_xgboost";
 
 fn sockets(workers: u32) -> Sockets {
     let all = peers("worker", workers);
@@ -30,7 +30,7 @@ fn program<'a>(
     sockets: &'a Sockets,
 ) -> impl Fn(u32) -> Command + use<'a> {
     let python = python(&format!("{FOLDER}/{version}/requirements.txt"));
-    let script = format!("{}/tests/xgboost/{script}", env!("CARGO_MANIFEST_DIR"));
+    let script = format!("{}/tests/real_xgboost/{script}", env!("CARGO_MANIFEST_DIR"));
     move |index| {
         let port = sockets.port(&format!("worker:{index}"));
         let mut command = Command::new(&python);
