@@ -127,7 +127,7 @@ fn a_virtual_environment_carries_the_digits_job_and_is_sent_once() {
     let own = add_own_package(&desk, &copied(&desk, environment(), "venv"));
     carries(&desk);
     // What is sent does not depend on what then runs there.
-    let asks = "import mine; print('word', mine.word)";
+    let asks = "import mine, sys; print('word', mine.word, 'with', sys.base_prefix)";
     desk.write(
         "again.yaml",
         &format!(
@@ -139,11 +139,17 @@ fn a_virtual_environment_carries_the_digits_job_and_is_sent_once() {
     let second = again();
     assert_eq!(second.code, 0, "{second:#?}");
     assert_eq!(sent(&second), "nothing", "{second:#?}");
-    assert!(second.out.contains("word 1"), "{second:#?}");
+    assert!(second.out.contains("word 1 with "), "{second:#?}");
+    // What the first job has unpacked is what later ones use.
+    let shared = |ran: &Ran| ran.out.contains("/filecache/") && ran.out.contains(".unpacked");
+    assert!(shared(&second), "{second:#?}");
     fs::write(own, "word = 2\n").expect("a file");
     let third = again();
     assert_eq!(third.code, 0, "{third:#?}");
-    assert!(third.out.contains("word 2"), "{third:#?}");
+    assert!(
+        third.out.contains("word 2 with ") && shared(&third),
+        "{third:#?}"
+    );
     let said = sent(&third);
     let small = said.contains(" B in ") || said.contains(" KiB in ");
     assert!(small, "one changed line sends kilobytes: {said}");

@@ -16,7 +16,7 @@ use std::{
     fs::{self, File},
     io::{self, Read, Seek, SeekFrom},
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
     time::{Duration, Instant, SystemTime},
 };
 use ydl_core::spec::{Environment, Packed};
@@ -84,7 +84,7 @@ fn requirements(path: &Path, tell: &dyn Fn(String)) -> Result<PathBuf, Report> {
         about.extend(tool.to_string_lossy().as_bytes());
     }
     // Another Python in the same place makes another environment, and the old one may not work any more.
-    if let Some(behind) = python.as_ref().and_then(|it| it.canonicalize().ok()) {
+    if let Some(behind) = python.as_deref().and_then(behind) {
         about.extend(behind.to_string_lossy().as_bytes());
         about.extend(fs::metadata(&behind).map_or([0; 56], |it| Stamp::of(&it).known_by()));
     }
@@ -184,6 +184,24 @@ pub(super) fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let mut places = std::env::split_paths(&path).map(|dir| dir.join(name));
     places.find(|place| place.is_file())
+}
+
+/// Asks a Python where it is.
+const WHERE: &str = "import os, sys; print(os.path.realpath(getattr(sys, '_base_executable', '') or sys.executable))";
+
+/// The interpreter itself. A script of that name, as pyenv's are, leads to one or another, and has to be asked.
+fn behind(python: &Path) -> Option<PathBuf> {
+    let real = python.canonicalize().ok()?;
+    let mut head = [0; 2];
+    File::open(&real).ok()?.read_exact(&mut head).ok()?;
+    if &head != b"#!" {
+        return Some(real);
+    }
+    let mut ask = Command::new(python);
+    ask.args(["-I", "-S", "-c", WHERE]).stdin(Stdio::null());
+    let said = ask.stderr(Stdio::null()).output().ok()?;
+    let said = String::from_utf8(said.stdout).ok()?;
+    Some(PathBuf::from(said.trim())).filter(|path| path.is_absolute())
 }
 
 /// Where an environment is made.
@@ -337,5 +355,32 @@ impl Build {
             .collect();
         let from = lines.len().saturating_sub(TOLD_LINES);
         lines.get(from..).unwrap_or_default().join("\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    #[test]
+    fn a_python_is_known_behind_links_and_scripts() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let real = find_program("sh").and_then(|sh| sh.canonicalize().ok());
+        let real = real.expect("a program");
+        let link = dir.path().join("link");
+        symlink(&real, &link).expect("a link");
+        assert_eq!(behind(&link), Some(real));
+        let script = |text: &str| {
+            let path = dir.path().join("python3");
+            fs::write(&path, format!("#!/bin/sh\n{text}\n")).expect("a script");
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("a mode");
+            behind(&path)
+        };
+        let one = PathBuf::from("/versions/1/bin/python3");
+        assert_eq!(script("echo /versions/1/bin/python3"), Some(one));
+        let two = PathBuf::from("/versions/2/bin/python3");
+        assert_eq!(script("echo /versions/2/bin/python3"), Some(two));
+        assert_eq!(script("echo 'no version is installed' >&2; exit 1"), None);
     }
 }
