@@ -8,9 +8,11 @@ mod doubt;
 mod gather;
 mod keep;
 mod send;
+mod spot;
+mod whole;
 
 pub(super) use claims::Claims;
-pub(super) use doubt::{Doubt, Sent, is_in_order};
+pub(super) use doubt::{Sent, is_in_order};
 pub(super) use keep::{Kept, Phase};
 pub(super) use send::send;
 
@@ -18,23 +20,20 @@ use doubt::Stamp;
 use keep::is_hidden;
 use std::collections::BTreeSet;
 use std::fmt;
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime};
+use whole::{aside, sweep, sync_dir_of, write_aside, write_whole};
 
-use crate::data::{is_aside, pattern::fits};
+use crate::data::pattern::fits;
 use crate::os::reason;
 
 /// Deeper than any sensible directory, and shallow enough for the stack.
 const DEPTH_MAX: usize = 100;
 /// Failures told by name; beyond, they are counted.
 const FAILURES_MAX: usize = 16;
-/// What is half-written and has not grown for so long is of somebody who was killed.
-const ABANDONED: Duration = Duration::from_secs(60 * 60);
 
 /// What was copied.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -88,20 +87,18 @@ impl OutputError {
 pub fn copy(work_dir: &Path, outputs: &[(String, PathBuf)]) -> Result<Copied, OutputError> {
     let all = outputs.iter().cloned();
     let all: Vec<_> = all.map(|(from, to)| (from, to, false)).collect();
-    copy_rest(work_dir, &all, &Sent::default(), &Doubt::default())
+    copy_rest(work_dir, &all, &Sent::default())
 }
 
-/// The same without what was sent already, and where what is in doubt replaces nothing. Of outputs that were kept up to date
+/// The same without what was sent already, and where what may be torn replaces nothing. Of outputs that were kept up to date
 /// names that begin with a dot are left to their program.
 pub(super) fn copy_rest(
     work_dir: &Path,
     outputs: &[(String, PathBuf, bool)],
     sent: &Sent,
-    doubt: &Doubt,
 ) -> Result<Copied, OutputError> {
     let mut copier = Copier {
         sent: sent.clone(),
-        doubt: doubt.clone(),
         ..Copier::default()
     };
     match work_dir.canonicalize() {
@@ -142,7 +139,6 @@ struct Copier {
     failures: Vec<String>,
     more: u64,
     sent: Sent,
-    doubt: Doubt,
     /// Whether names that begin with a dot are left out.
     hides: bool,
     /// Directories without what was abandoned in them.
@@ -342,7 +338,7 @@ impl Copier {
             if self.sent.has(&target, &stamp) && there.len() == stamp.bytes {
                 return Ok(());
             }
-            if self.doubt.is_about(&stamp, &self.sent) {
+            if self.sent.may_be_torn(&stamp) {
                 let from = from.display();
                 tracing::warn!("`{from}` may be half-written, and `{target}` stays as it is");
                 return Ok(());
@@ -365,74 +361,6 @@ impl Copier {
 /// Whether a directory is there, and not a link to one.
 fn is_own_dir(path: &Path) -> bool {
     path.symlink_metadata().is_ok_and(|about| about.is_dir())
-}
-
-/// Copies a file so that its name leads to all of it or to what was there before; unless it is not the same any more when it
-/// was copied.
-fn write_whole(from: &Path, mode: u32, to: &Path, same: impl Fn() -> bool) -> io::Result<u64> {
-    let aside = aside(to);
-    let write = || {
-        let mut source = File::open(from)?;
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&aside)?;
-        let bytes = io::copy(&mut source, &mut file)?;
-        file.set_permissions(fs::Permissions::from_mode(mode))?;
-        file.sync_all()?;
-        match same() {
-            true => Ok(bytes),
-            false => Err(io::Error::other("it changed while it was copied")),
-        }
-    };
-    let bytes = write_aside(&aside, to, write)?;
-    sync_dir_of(to);
-    Ok(bytes)
-}
-
-/// Removes what somebody who was killed has left half-written in a directory.
-fn sweep(dir: &Path) {
-    let long_ago = SystemTime::now() - ABANDONED;
-    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
-        let is_ours = entry.file_name().to_str().is_some_and(is_aside);
-        let about = entry.metadata();
-        let is_old = |about: &Metadata| about.modified().is_ok_and(|time| time < long_ago);
-        if is_ours && about.is_ok_and(|about| about.is_file() && is_old(&about)) {
-            // It is in nobody's way.
-            let _ = fs::remove_file(entry.path());
-        }
-    }
-}
-
-/// The name a file has while it is written. Cut if need be: names end at 255 bytes. No two writers have the same: what is
-/// sent while a program runs and what is left of it may go to one place in the same moment.
-fn aside(to: &Path) -> PathBuf {
-    static WRITTEN: AtomicU64 = AtomicU64::new(0);
-    let (pid, number) = (std::process::id(), WRITTEN.fetch_add(1, Ordering::Relaxed));
-    let name = to.file_name().unwrap_or_default().as_bytes();
-    let mut aside = b".".to_vec();
-    aside.extend_from_slice(&name[..name.len().min(200)]);
-    aside.extend_from_slice(format!(".ydl-{pid}-{number}").as_bytes());
-    to.with_file_name(std::ffi::OsStr::from_bytes(&aside))
-}
-
-/// Runs `write` to make `aside` and renames it; on failure nothing of it is left.
-fn write_aside<T>(aside: &Path, to: &Path, write: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-    // An earlier process of our pid may have died here.
-    let _ = fs::remove_file(aside);
-    let outcome = write().and_then(|value| fs::rename(aside, to).map(|()| value));
-    if outcome.is_err() {
-        let _ = fs::remove_file(aside);
-    }
-    outcome
-}
-
-/// Makes renames in the directory of `path` durable. Some file systems cannot, and need not.
-fn sync_dir_of(path: &Path) {
-    if let Some(dir) = path.parent() {
-        let _ = File::open(dir).and_then(|dir| dir.sync_all());
-    }
 }
 
 fn failure(from: &Path, to: &Path, error: &io::Error) -> String {

@@ -4,8 +4,9 @@
 //! continued is the same file. The library below compares every packet with its checksum; length and time of change are
 //! compared here with what was listed.
 
+use super::trouble::Trouble;
 use crate::{
-    hdfs::{HdfsError, Kind, Reader, Ways},
+    hdfs::{HdfsError, Reader, Ways},
     os::reason,
     wire::text::hex,
 };
@@ -62,7 +63,9 @@ impl Item {
     /// from others have to do.
     pub fn part(&self) -> PathBuf {
         let name = self.to.file_name().unwrap_or_default();
-        let digest = digest(&SHA256, name.as_encoded_bytes());
+        // What is continued is the same file of the same source.
+        let whole = [self.url.as_bytes(), b"\0", name.as_encoded_bytes()].concat();
+        let digest = digest(&SHA256, &whole);
         let own = hex(&digest.as_ref()[..8]);
         let short: String = name.to_string_lossy().chars().take(50).collect();
         self.to
@@ -92,91 +95,6 @@ impl Progress {
     pub fn so_far(&self) -> (u64, u64) {
         let of = |number: &AtomicU64| number.load(Ordering::Relaxed);
         (of(&self.done), of(&self.all))
-    }
-}
-
-/// Why files did not come.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trouble {
-    /// One sentence.
-    pub what: String,
-    /// Whether it is this machine that fails, so that another may do.
-    pub of_node: bool,
-    /// What a person can do about it.
-    pub hint: Option<String>,
-    may_pass: bool,
-    denied: bool,
-}
-
-impl Trouble {
-    /// Whether the same may succeed a little later.
-    pub fn may_pass(&self) -> bool {
-        self.may_pass
-    }
-
-    /// Whether this user may not, as he is told by HDFS.
-    pub fn is_denied(&self) -> bool {
-        self.denied
-    }
-
-    /// With what a person can do about it.
-    pub(crate) fn hint(self, hint: impl Into<String>) -> Trouble {
-        Trouble {
-            hint: Some(hint.into()),
-            ..self
-        }
-    }
-
-    /// What, and what to do about it, in one sentence.
-    pub fn sentence(&self) -> String {
-        match &self.hint {
-            Some(hint) => format!("{} ({hint})", self.what),
-            None => self.what.clone(),
-        }
-    }
-
-    /// It will not go away by itself.
-    pub(crate) fn lasting(what: impl Into<String>) -> Trouble {
-        Trouble {
-            what: what.into(),
-            of_node: false,
-            hint: None,
-            may_pass: false,
-            denied: false,
-        }
-    }
-
-    /// This machine fails; another may do.
-    pub fn of_node(what: impl Into<String>) -> Trouble {
-        Trouble {
-            of_node: true,
-            ..Trouble::lasting(what)
-        }
-    }
-
-    /// Something on this disk.
-    pub(crate) fn here(path: &Path, error: &io::Error) -> Trouble {
-        Trouble {
-            of_node: true,
-            ..Trouble::lasting(format!(
-                "cannot write `{}`: {}",
-                path.display(),
-                reason(error)
-            ))
-        }
-    }
-}
-
-impl From<HdfsError> for Trouble {
-    fn from(error: HdfsError) -> Trouble {
-        let may_pass = error.may_pass();
-        Trouble {
-            may_pass,
-            of_node: may_pass,
-            denied: error.kind == Kind::Denied,
-            hint: error.hint,
-            ..Trouble::lasting(error.what)
-        }
     }
 }
 
@@ -499,6 +417,11 @@ mod tests {
         assert_ne!(parts[0], parts[1]);
         assert!(parts[0].file_name().unwrap().len() < 255);
         assert_eq!(parts[0], item(format!("{long}a")).part());
+        let other = Item {
+            url: "hdfs://other/in".into(),
+            ..item(format!("{long}a"))
+        };
+        assert_ne!(other.part(), parts[0]);
     }
 
     #[test]

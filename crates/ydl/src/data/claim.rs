@@ -5,8 +5,8 @@
 //! their own. Whoever writes it down first has decided for all.
 
 use super::{
-    bring::Trouble,
     existing::{NUMBERS_MAX, numbered},
+    trouble::Trouble,
 };
 use crate::{
     hdfs::{Hdfs, path_of},

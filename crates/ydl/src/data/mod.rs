@@ -8,6 +8,7 @@
 //! * `look`: what is there, here or in HDFS. `walk`: one source of it.
 //! * `existing`: destinations of outputs that are there already. `claim`: those that came since.
 //! * `bring`: files come to this disk, several at a time, checked and continued where they were interrupted.
+//! * `trouble`: why they did not.
 
 mod bring;
 mod claim;
@@ -15,12 +16,14 @@ mod existing;
 mod listing;
 mod look;
 pub mod pattern;
+mod trouble;
 mod walk;
 
-pub use bring::{Bring, Item, Near, Progress, Trouble, below};
+pub use bring::{Bring, Item, Near, Progress, below};
 pub use claim::{Book, claim};
 pub use existing::{Aim, numbered, settle};
 pub use listing::{Listed, ListedFile, Listing};
 pub use look::look;
 pub use pattern::is_aside;
+pub use trouble::Trouble;
 pub use walk::{Walked, walk};

@@ -52,6 +52,15 @@ pub async fn walk(source: &str, hdfs: Option<Hdfs>, deadline: Instant) -> Result
         Some(hdfs) => Ground::Hdfs(hdfs, deadline),
         None => Ground::Here,
     };
+    walk_within(source, ground, FILES_MAX, DEPTH_MAX).await
+}
+
+async fn walk_within(
+    source: &str,
+    ground: Ground,
+    files_max: usize,
+    depth_max: usize,
+) -> Result<Walked, Report> {
     let path = path_of(source);
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     let fixed = parts.iter().take_while(|part| !is_pattern(part)).count();
@@ -90,8 +99,8 @@ pub async fn walk(source: &str, hdfs: Option<Hdfs>, deadline: Instant) -> Result
     let mut seen = 0;
     while let Some((found, depth)) = waiting.pop() {
         seen += 1;
-        if seen > FILES_MAX {
-            let what = format!("`{source}` has more than {FILES_MAX} files and directories");
+        if seen > files_max {
+            let what = format!("`{source}` has more than {files_max} files and directories");
             return Err(Report::bad_input(what).hint("pack them into fewer, larger ones"));
         }
         if !found.directory {
@@ -99,7 +108,7 @@ pub async fn walk(source: &str, hdfs: Option<Hdfs>, deadline: Instant) -> Result
             files.push(found.file(name));
             continue;
         }
-        if depth > DEPTH_MAX {
+        if depth > depth_max {
             let what = format!("`{}` is nested too deep", found.place);
             let hint = "look whether a link leads back to a directory that it lies in";
             return Err(Report::bad_input(what).hint(hint));
@@ -230,5 +239,35 @@ fn unread(path: &Path, error: &io::Error) -> Report {
             report.hint("make it readable for yourself, or take it out")
         }
         _ => report,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_walk_has_an_end_wherever_links_lead() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("a")).unwrap();
+        for name in ["a/1", "a/2", "b"] {
+            fs::write(dir.path().join(name), name).unwrap();
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        let runtime = runtime.unwrap();
+        let source = dir.path().to_string_lossy().into_owned();
+        let within =
+            |files, depth| runtime.block_on(walk_within(&source, Ground::Here, files, depth));
+        // Itself, a directory, three files.
+        assert_eq!(within(5, 1).unwrap().files.len(), 3);
+        let many = within(4, 1).unwrap_err();
+        assert!(
+            many.what.ends_with("has more than 4 files and directories"),
+            "{many:?}"
+        );
+        let deep = within(5, 0).unwrap_err();
+        assert!(deep.what.ends_with("/a` is nested too deep"), "{deep:?}");
+        std::os::unix::fs::symlink(".", dir.path().join("round")).unwrap();
+        assert!(within(1000, 8).unwrap_err().hint.is_some());
     }
 }

@@ -7,7 +7,7 @@ use super::{
 use crate::{
     agent::{
         output::Rotation,
-        outputs::{Claims, Copied, Doubt, Kept, OutputError, Sent, send},
+        outputs::{Claims, Copied, Kept, OutputError, Sent, send},
     },
     hdfs::{HdfsError, JobPlace},
     jobs::{JobDir, Whereabouts},
@@ -47,7 +47,6 @@ pub(in crate::agent) struct Outputs {
     pub(in crate::agent) work: PathBuf,
     /// What need not be sent again, and what may be half-written.
     pub(in crate::agent) sent: Sent,
-    pub(in crate::agent) doubt: Arc<Doubt>,
     pub(in crate::agent) deadline: Instant,
 }
 

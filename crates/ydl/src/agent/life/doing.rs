@@ -5,7 +5,7 @@ use crate::{
     agent::{
         carry::Followed,
         links::{Door, Links},
-        outputs::{Doubt, is_in_order},
+        outputs::is_in_order,
         program::{self, Program, StartError},
         record::{self, ExitRecord},
     },
@@ -120,12 +120,12 @@ impl Agent {
         };
         let in_order = is_in_order(exit.code, running.asked);
         let ended = running.ended.unwrap_or_else(SystemTime::now);
-        let doubt = Doubt::of_end(in_order, ended, running.open);
-        self.on_ended(running.doing, exit, doubt);
+        self.keeping.sent.ended(in_order, ended, running.open);
+        self.on_ended(running.doing, exit);
     }
 
     /// Leaves a record of how it ended, and reports it.
-    fn on_ended(&mut self, doing: Doing, exit: Exit, doubt: Doubt) {
+    fn on_ended(&mut self, doing: Doing, exit: Exit) {
         let record = ExitRecord {
             task: &doing.task,
             attempt: doing.attempt,
@@ -142,7 +142,7 @@ impl Agent {
             tracing::warn!("how the program ended is not kept: {error}");
         }
         self.turns.wake();
-        self.keeping.over(doubt);
+        self.keeping.over();
         if let Some(followed) = doing.followed {
             followed.over(serde_json::to_vec_pretty(&record).ok());
         }
@@ -251,6 +251,6 @@ impl Agent {
             container_signalled: self.signalled,
             ..Exit::default()
         };
-        self.on_ended(doing, exit, Doubt::default());
+        self.on_ended(doing, exit);
     }
 }

@@ -3,7 +3,7 @@
 use super::Agent;
 use crate::agent::{
     carry::{Going, Outputs},
-    outputs::{self, Claims, Doubt, Kept, Phase, Sent},
+    outputs::{self, Claims, Kept, Phase, Sent},
     surroundings::{Destination, Leaving},
 };
 use std::{
@@ -44,16 +44,8 @@ impl Default for Keeping {
 
 impl Keeping {
     /// The program is over.
-    pub(super) fn over(&self, doubt: Doubt) {
-        self.phase.send_replace(Phase::Over(Arc::new(doubt)));
-    }
-
-    /// Somebody else sends what is left; what is in doubt of it.
-    fn hand_over(&self) -> Arc<Doubt> {
-        match self.phase.send_replace(Phase::Handed) {
-            Phase::Over(doubt) => doubt,
-            Phase::Running | Phase::Handed => Arc::default(),
-        }
+    pub(super) fn over(&self) {
+        self.phase.send_replace(Phase::Over);
     }
 
     /// Waits until all that is theirs is sent, until then at most.
@@ -108,9 +100,12 @@ impl Agent {
         let deadline = Instant::now() + save;
         let work = self.surroundings.work();
         // Those who sent while the program ran send the rest of theirs, unless all outputs are sent now.
-        let (doubt, until) = match wanted {
-            true => (self.keeping.hand_over(), deadline),
-            false => (Arc::default(), self.leave_by()),
+        let until = match wanted {
+            true => {
+                self.keeping.phase.send_replace(Phase::Handed);
+                deadline
+            }
+            false => self.leave_by(),
         };
         let kept = self.keeping.finish(until);
         let sent = self.keeping.sent.clone();
@@ -132,7 +127,6 @@ impl Agent {
                         claims: claims.clone(),
                         work: work.clone(),
                         sent: sent.clone(),
-                        doubt: doubt.clone(),
                         deadline,
                     });
                     match sending.await {
@@ -140,7 +134,7 @@ impl Agent {
                         None => Some("copying them failed".to_owned()),
                     }
                 };
-                let near = copy(&work, &claims, near, &sent, &doubt);
+                let near = copy(&work, &claims, near, &sent);
                 let (near, far) = tokio::join!(near, far);
                 near.or(far)
             };
@@ -210,7 +204,6 @@ async fn copy(
     claims: &Claims,
     outputs: Vec<(String, PathBuf, Existing, bool)>,
     sent: &Sent,
-    doubt: &Arc<Doubt>,
 ) -> Option<String> {
     let (mut settled, mut refused) = (Vec::new(), None);
     for (from, to, existing, kept) in outputs {
@@ -222,9 +215,8 @@ async fn copy(
     if settled.is_empty() {
         return refused;
     }
-    let (work, sent, doubt) = (work.to_owned(), sent.clone(), doubt.clone());
-    let copying =
-        tokio::task::spawn_blocking(move || outputs::copy_rest(&work, &settled, &sent, &doubt));
+    let (work, sent) = (work.to_owned(), sent.clone());
+    let copying = tokio::task::spawn_blocking(move || outputs::copy_rest(&work, &settled, &sent));
     let failed = match copying.await {
         Ok(copied) => copied.err().map(|error| error.to_string()),
         Err(_) => Some("copying them failed".to_owned()),

@@ -2,7 +2,7 @@
 //! of a whole one.
 
 use crate::os::{proc_tree::Tree, reason};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -14,6 +14,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const TORN: Duration = Duration::from_secs(5);
 /// Where nobody can see whether a file is open, it is finished when it has not changed for so long.
 const UNSEEN: Duration = Duration::from_secs(30);
+/// So many ends of programs in one container are remembered.
+const DOUBTS_MAX: usize = 64;
 
 /// A file on its disk: device and number.
 pub(super) type Number = (u64, u64);
@@ -47,38 +49,22 @@ impl Stamp {
     }
 }
 
-/// Which files a program may have left half-written.
+/// Which files a program that has ended out of order may have left half-written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::agent) struct Doubt {
-    /// Those that were changed since; nothing where it ended in order.
-    since_ns: Option<i128>,
-    /// Those that were open for writing when it was killed.
+struct Doubt {
+    /// When it ended: what was changed later was changed by another.
+    ended_ns: i128,
+    /// What was open for writing when it was killed, or when it was last looked at.
     open: BTreeSet<Number>,
 }
 
 impl Doubt {
-    /// About a program that has ended then: by itself and in order, or with those files open.
-    pub(in crate::agent) fn of_end(
-        in_order: bool,
-        ended: SystemTime,
-        open: BTreeSet<Number>,
-    ) -> Doubt {
-        match in_order {
-            true => Doubt::default(),
-            false => Doubt {
-                since_ns: Some(ns(ended) - TORN.as_nanos() as i128),
-                open,
-            },
-        }
-    }
-
-    /// Whether a file may be half-written. One that was renamed after its last change was finished by then.
-    pub(super) fn is_about(&self, stamp: &Stamp, sent: &Sent) -> bool {
-        let Some(since) = self.since_ns else {
-            return false;
-        };
-        let open = self.open.contains(&stamp.number) || sent.lock().open.contains(&stamp.number);
-        open || (stamp.changed_ns >= since && stamp.touched_ns <= stamp.changed_ns)
+    /// A file that was renamed after its last change was finished by then.
+    fn is_about(&self, stamp: &Stamp) -> bool {
+        let late = stamp.changed_ns >= self.ended_ns - TORN.as_nanos() as i128;
+        let named = stamp.touched_ns > stamp.changed_ns;
+        let open = self.open.contains(&stamp.number);
+        stamp.changed_ns <= self.ended_ns && (open || (late && !named))
     }
 }
 
@@ -109,6 +95,8 @@ struct State {
     open: BTreeSet<Number>,
     /// The keeper's process where it is not below this one.
     outside: Option<u32>,
+    /// Of programs that ended out of order, the oldest first.
+    doubts: VecDeque<Doubt>,
 }
 
 impl Sent {
@@ -131,6 +119,26 @@ impl Sent {
         let mut state = self.lock();
         state.outside = outside;
         state.open.clear();
+    }
+
+    /// The program has ended then: in order, or with those files open.
+    pub(in crate::agent) fn ended(&self, in_order: bool, at: SystemTime, open: BTreeSet<Number>) {
+        let mut state = self.lock();
+        let mut all = std::mem::take(&mut state.open);
+        if in_order {
+            return;
+        }
+        all.extend(open);
+        let (ended_ns, open) = (ns(at), all);
+        state.doubts.push_back(Doubt { ended_ns, open });
+        if state.doubts.len() > DOUBTS_MAX {
+            state.doubts.pop_front();
+        }
+    }
+
+    /// Whether a file may be half-written: then it replaces nothing.
+    pub(super) fn may_be_torn(&self, stamp: &Stamp) -> bool {
+        self.lock().doubts.iter().any(|doubt| doubt.is_about(stamp))
     }
 
     /// What is open for writing now.
@@ -268,33 +276,43 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("latest");
         fs::write(&path, "x").unwrap();
-        let (sent, fresh) = (Sent::default(), stamp(&path));
-        let fresh = Stamp {
-            touched_ns: fresh.changed_ns,
-            ..fresh
+        let fresh = stamp(&path);
+        let at = |changed_s: i128, touched_ns: i128| {
+            let changed_ns = fresh.changed_ns + changed_s * 1_000_000_000;
+            Stamp {
+                changed_ns,
+                touched_ns: changed_ns + touched_ns,
+                ..fresh
+            }
         };
         let now = SystemTime::now();
-        let in_order = Doubt::of_end(true, now, BTreeSet::from([fresh.number]));
-        let killed = Doubt::of_end(false, now, BTreeSet::new());
-        assert!(!in_order.is_about(&fresh, &sent));
-        assert!(killed.is_about(&fresh, &sent));
-        let renamed = Stamp {
-            touched_ns: fresh.touched_ns + 1,
-            ..fresh
+        let ended = |in_order, open: &[Number]| {
+            let sent = Sent::default();
+            sent.ended(in_order, now, open.iter().copied().collect());
+            sent
         };
-        assert!(!killed.is_about(&renamed, &sent));
-        let old = Stamp {
-            changed_ns: fresh.changed_ns - 6_000_000_000,
-            touched_ns: fresh.changed_ns - 6_000_000_000,
-            ..fresh
-        };
-        assert!(!killed.is_about(&old, &sent));
-        let open = Doubt::of_end(false, now, BTreeSet::from([old.number]));
-        assert!(open.is_about(&old, &sent));
+        assert!(!ended(true, &[fresh.number]).may_be_torn(&at(0, 0)));
+        let killed = ended(false, &[]);
+        assert!(killed.may_be_torn(&at(0, 0)));
+        assert!(!killed.may_be_torn(&at(0, 1)), "it was renamed");
+        assert!(
+            !killed.may_be_torn(&at(-6, 0)),
+            "it was changed long before"
+        );
+        assert!(
+            !killed.may_be_torn(&at(1, 0)),
+            "another has changed it since"
+        );
+        assert!(ended(false, &[fresh.number]).may_be_torn(&at(-6, 0)));
+        // What was open at the last look, and is torn for the next program, too.
+        let sent = Sent::default();
         let file = File::options().append(true).open(&path).unwrap();
         sent.look();
         drop(file);
-        assert!(killed.is_about(&old, &sent), "it was open at the last look");
+        sent.ended(false, now, BTreeSet::new());
+        sent.program(None);
+        sent.ended(true, now + Duration::from_secs(60), BTreeSet::new());
+        assert!(sent.may_be_torn(&at(-6, 0)));
     }
 
     #[test]

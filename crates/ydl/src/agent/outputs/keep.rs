@@ -6,11 +6,11 @@
 
 use super::{
     Claims,
-    doubt::{Doubt, Open, Sent, Stamp},
+    doubt::{Open, Sent, Stamp},
     failure_of,
     gather::{Item, gather},
-    send::{Spot, Trouble},
-    write_whole,
+    spot::{Spot, Trouble},
+    whole::write_whole,
 };
 use crate::agent::{carry::Ways, surroundings::Destination};
 use crate::os::reason;
@@ -51,8 +51,8 @@ pub(in crate::agent) struct Kept {
 #[derive(Clone, Debug)]
 pub(in crate::agent) enum Phase {
     Running,
-    /// It is over: then every file is finished, but for those in doubt.
-    Over(Arc<Doubt>),
+    /// It is over: then every file is finished, but for those that may be torn.
+    Over,
     /// All outputs are sent by somebody else.
     Handed,
 }
@@ -81,7 +81,7 @@ impl Kept {
             };
             for name in finished(&first, &second, &done, &open) {
                 let one = &second[&name];
-                match self.send(&ways, &mut spot, &name, one, single, None).await {
+                match self.send(&ways, &mut spot, &name, one, single).await {
                     Ok(()) => drop(done.insert(name, one.2)),
                     Err(trouble) => tracing::warn!("`{name}` is not sent yet: {}", trouble.why),
                 }
@@ -91,8 +91,8 @@ impl Kept {
                 }
             }
         }
-        while let Some(doubt) = self.doubt() {
-            if self.send_last(&ways, &mut spot, &doubt).await {
+        while self.is_ours() {
+            if self.send_last(&ways, &mut spot).await {
                 return;
             }
             // Somebody else may be told to do it meanwhile.
@@ -108,26 +108,22 @@ impl Kept {
         timeout(limit, ended).await.is_ok()
     }
 
-    /// What is in doubt of a program that is over, while its files are ours to send.
-    fn doubt(&self) -> Option<Arc<Doubt>> {
-        match &*self.phase.borrow() {
-            Phase::Over(doubt) if self.phase.has_changed().is_ok() => Some(doubt.clone()),
-            _ => None,
-        }
+    /// Whether the files of a program that is over are ours to send.
+    fn is_ours(&self) -> bool {
+        matches!(*self.phase.borrow(), Phase::Over) && self.phase.has_changed().is_ok()
     }
 
     /// Sends what is left; whether another try would change nothing.
-    async fn send_last(&self, ways: &Ways, spot: &mut Option<Spot>, doubt: &Arc<Doubt>) -> bool {
+    async fn send_last(&self, ways: &Ways, spot: &mut Option<Spot>) -> bool {
         let Some((look, single)) = self.look().await else {
             return true;
         };
         let mut is_all = true;
         for (name, one) in look.iter().filter(|(name, _)| !is_hidden(name)) {
-            if self.doubt().is_none() {
+            if !self.is_ours() {
                 return true;
             }
-            let sent = self.send(ways, spot, name, one, single, Some(doubt)).await;
-            if let Err(trouble) = sent {
+            if let Err(trouble) = self.send(ways, spot, name, one, single).await {
                 tracing::warn!("`{name}` is not sent yet: {}", trouble.why);
                 is_all &= !trouble.may_pass;
             }
@@ -157,7 +153,7 @@ impl Kept {
         looked.await.ok()
     }
 
-    /// Sends one file, if it was not. What is in doubt replaces nothing.
+    /// Sends one file, if it was not. What may be torn replaces nothing.
     async fn send(
         &self,
         ways: &Ways,
@@ -165,7 +161,6 @@ impl Kept {
         name: &str,
         (path, mode, stamp): &(PathBuf, u32, Stamp),
         single: bool,
-        doubt: Option<&Arc<Doubt>>,
     ) -> Result<(), Trouble> {
         let item = Item {
             from: path.clone(),
@@ -176,7 +171,7 @@ impl Kept {
             let (path, stamp) = (path.clone(), *stamp);
             move || fs::metadata(&path).is_ok_and(|about| Stamp::of(&about).is_same(&stamp))
         };
-        let in_doubt = doubt.is_some_and(|doubt| doubt.is_about(stamp, &self.sent));
+        let in_doubt = self.sent.may_be_torn(stamp);
         let (target, placed) = match &self.to {
             Destination::Hdfs(url) => {
                 let deadline = Instant::now() + FILE_MAX;

@@ -1,5 +1,7 @@
-use super::*;
+use super::{whole::ABANDONED, *};
+use std::fs::File;
 use std::os::unix::fs::symlink;
+use std::time::{Duration, SystemTime};
 
 struct Place {
     dir: tempfile::TempDir,
@@ -269,10 +271,10 @@ fn the_rest_of_a_kept_output_is_without_hidden_names_and_without_what_was_sent()
     let target = place.out().join("b").to_string_lossy().into_owned();
     sent.note(target, Stamp::of(&about));
     let outputs = [("d/".to_owned(), place.out(), true)];
-    copy_rest(&place.work(), &outputs, &sent, &Doubt::default()).unwrap();
+    copy_rest(&place.work(), &outputs, &sent).unwrap();
     assert_eq!(place.found(), ["b=B", "latest/w=w", "step-1/w=w"]);
     // It is not what was sent any more.
     fs::write(place.out().join("b"), "shorter").unwrap();
-    copy_rest(&place.work(), &outputs, &sent, &Doubt::default()).unwrap();
+    copy_rest(&place.work(), &outputs, &sent).unwrap();
     assert_eq!(place.found()[0], "b=b");
 }

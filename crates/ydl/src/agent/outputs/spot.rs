@@ -1,0 +1,225 @@
+//! One file on its way to HDFS: written aside, and given its name when all of it is there.
+
+use super::gather::Item;
+use crate::agent::carry::Ways;
+use crate::data;
+use crate::hdfs::{Hdfs, HdfsError};
+use crate::os::reason;
+use bytes::Bytes;
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::Read;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// What is read and sent at once.
+const PIECE_BYTES: usize = 256 << 10;
+/// How long one call or piece may take.
+const STEP_MAX: Duration = Duration::from_secs(60);
+
+/// Why an output is not in its place.
+#[derive(Debug)]
+pub(super) struct Trouble {
+    /// The file it happened to.
+    pub(super) file: Option<String>,
+    pub(super) why: String,
+    pub(super) may_pass: bool,
+}
+
+impl From<HdfsError> for Trouble {
+    fn from(error: HdfsError) -> Trouble {
+        let may_pass = error.may_pass();
+        // The sentence begins with the name a file has while it is written, which helps nobody.
+        let why = match error.what.split_once("`: ") {
+            Some((_, why)) => why.to_owned(),
+            None => error.what,
+        };
+        Trouble {
+            file: None,
+            why,
+            may_pass,
+        }
+    }
+}
+
+impl From<data::Trouble> for Trouble {
+    fn from(trouble: data::Trouble) -> Trouble {
+        Trouble {
+            may_pass: trouble.may_pass(),
+            ..Trouble::lasting(trouble.sentence())
+        }
+    }
+}
+
+impl Trouble {
+    pub(super) fn with(self, file: &str) -> Trouble {
+        Trouble {
+            file: Some(file.to_owned()),
+            ..self
+        }
+    }
+
+    pub(super) fn lasting(why: impl Into<String>) -> Trouble {
+        Trouble {
+            file: None,
+            why: why.into(),
+            may_pass: false,
+        }
+    }
+}
+
+/// Where the files of one output go, one by one: found out once, and looked at once for each directory.
+#[derive(Debug)]
+pub(super) struct Spot {
+    hdfs: Hdfs,
+    base: String,
+    /// Whether files go into a directory of that name.
+    into: bool,
+    /// Directories that are there, without what was left half-sent in them.
+    ready: BTreeSet<String>,
+}
+
+impl Spot {
+    pub(super) async fn find(
+        ways: &Ways,
+        to: &str,
+        single: bool,
+        deadline: Instant,
+    ) -> Result<Spot, Trouble> {
+        let hdfs = ways.to(to, soon(deadline)).await?;
+        let base = to.trim_end_matches('/').to_owned();
+        let into = !single
+            || to.ends_with('/')
+            || (hdfs.stat(&base, soon(deadline)).await?).is_some_and(|entry| entry.directory);
+        Ok(Spot {
+            hdfs,
+            base,
+            into,
+            ready: BTreeSet::new(),
+        })
+    }
+
+    /// Where a file goes.
+    pub(super) fn target(&self, item: &Item) -> String {
+        match self.into {
+            true => format!("{}/{}", self.base, item.name),
+            false => self.base.clone(),
+        }
+    }
+
+    /// Sends a file to its name, if it is still the same when all of it was sent. False if something is there that it may
+    /// not replace.
+    pub(super) async fn put(
+        &mut self,
+        whose: &str,
+        item: &Item,
+        may_replace: bool,
+        same: impl Fn() -> bool,
+        deadline: Instant,
+    ) -> Result<bool, Trouble> {
+        let (hdfs, target) = (&self.hdfs, self.target(item));
+        if !may_replace && hdfs.stat(&target, soon(deadline)).await?.is_some() {
+            return Ok(false);
+        }
+        let (dir, _) = target.rsplit_once('/').unwrap_or((&target, ""));
+        if !self.ready.contains(dir) {
+            hdfs.mkdirs(dir, 0o755, soon(deadline)).await?;
+            sweep(hdfs, dir, whose, deadline).await;
+            self.ready.insert(dir.to_owned());
+        }
+        let aside = aside(dir, whose)?;
+        let sent = async {
+            send_file(hdfs, item, &aside, deadline).await?;
+            if !same() {
+                return Err(Trouble::lasting("it changed while it was sent"));
+            }
+            put(hdfs, &aside, &target, deadline).await
+        };
+        swept(hdfs, &aside, sent.await).await?;
+        Ok(true)
+    }
+}
+
+/// A name for what is not whole yet.
+pub(super) fn aside(dir: &str, whose: &str) -> Result<String, Trouble> {
+    let random = crate::wire::secret::Secret::random()
+        .ok_or_else(|| Trouble::lasting("the system gives no random bytes"))?;
+    Ok(format!("{dir}/.aside-{whose}-{}", &random.to_hex()[..16]))
+}
+
+/// Removes what has such a name already: it is of an agent that was killed before it was done, or of one that has been
+/// replaced.
+pub(super) async fn sweep(hdfs: &Hdfs, dir: &str, whose: &str, deadline: Instant) {
+    let name = format!(".aside-{whose}-");
+    // A directory that cannot be listed may still be written to.
+    let there = hdfs.list(dir, soon(deadline)).await.unwrap_or_default();
+    for left in there.iter().filter(|entry| entry.name().starts_with(&name)) {
+        if let Err(error) = hdfs.delete(&left.url, soon(deadline)).await {
+            tracing::warn!("something is left behind: {error}");
+        }
+    }
+}
+
+/// Whatever came of it, nothing is left aside.
+pub(super) async fn swept<T>(
+    hdfs: &Hdfs,
+    aside: &str,
+    sent: Result<T, Trouble>,
+) -> Result<T, Trouble> {
+    let deleted = hdfs.delete(aside, Instant::now() + STEP_MAX).await;
+    if let (Err(error), Err(_)) = (deleted, &sent) {
+        tracing::warn!("something is left behind: {error}");
+    }
+    sent
+}
+
+/// Gives a file its name; the file that had it is gone in the same moment.
+pub(super) async fn put(
+    hdfs: &Hdfs,
+    aside: &str,
+    target: &str,
+    deadline: Instant,
+) -> Result<(), Trouble> {
+    let Err(error) = hdfs.replace(aside, target, soon(deadline)).await else {
+        return Ok(());
+    };
+    match hdfs.stat(target, soon(deadline)).await {
+        Ok(Some(entry)) if entry.directory => Err(Trouble::lasting("a directory is there")),
+        _ => Err(error.into()),
+    }
+}
+
+pub(super) async fn send_file(
+    hdfs: &Hdfs,
+    item: &Item,
+    place: &str,
+    deadline: Instant,
+) -> Result<u64, Trouble> {
+    let unreadable = |error: std::io::Error| Trouble::lasting(reason(&error)).with(&item.name);
+    let failed = |error: HdfsError| Trouble::from(error).with(&item.name);
+    let mut file = File::open(&item.from).map_err(unreadable)?;
+    let mut writer = hdfs
+        .create(place, item.mode, soon(deadline))
+        .await
+        .map_err(failed)?;
+    loop {
+        // A piece of a local file: it is read faster than another thread would be told to.
+        let mut piece = Vec::with_capacity(PIECE_BYTES);
+        let read = file
+            .by_ref()
+            .take(PIECE_BYTES as u64)
+            .read_to_end(&mut piece);
+        if read.map_err(unreadable)? == 0 {
+            break;
+        }
+        let wrote = writer.write(Bytes::from(piece), soon(deadline)).await;
+        wrote.map_err(failed)?;
+    }
+    let bytes = writer.written();
+    writer.close(soon(deadline)).await.map_err(failed)?;
+    Ok(bytes)
+}
+
+pub(super) fn soon(deadline: Instant) -> Instant {
+    deadline.min(Instant::now() + STEP_MAX)
+}

@@ -1,0 +1,92 @@
+//! Why data is not where it should be.
+
+use crate::{
+    hdfs::{HdfsError, Kind},
+    os::reason,
+};
+use std::{io, path::Path};
+
+/// Why files did not come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// One sentence.
+    pub what: String,
+    /// Whether it is this machine that fails, so that another may do.
+    pub of_node: bool,
+    /// What a person can do about it.
+    pub hint: Option<String>,
+    pub(super) may_pass: bool,
+    denied: bool,
+}
+
+impl Trouble {
+    /// Whether the same may succeed a little later.
+    pub fn may_pass(&self) -> bool {
+        self.may_pass
+    }
+
+    /// Whether this user may not, as he is told by HDFS.
+    pub fn is_denied(&self) -> bool {
+        self.denied
+    }
+
+    /// With what a person can do about it.
+    pub(crate) fn hint(self, hint: impl Into<String>) -> Trouble {
+        Trouble {
+            hint: Some(hint.into()),
+            ..self
+        }
+    }
+
+    /// What, and what to do about it, in one sentence.
+    pub fn sentence(&self) -> String {
+        match &self.hint {
+            Some(hint) => format!("{} ({hint})", self.what),
+            None => self.what.clone(),
+        }
+    }
+
+    /// It will not go away by itself.
+    pub(crate) fn lasting(what: impl Into<String>) -> Trouble {
+        Trouble {
+            what: what.into(),
+            of_node: false,
+            hint: None,
+            may_pass: false,
+            denied: false,
+        }
+    }
+
+    /// This machine fails; another may do.
+    pub fn of_node(what: impl Into<String>) -> Trouble {
+        Trouble {
+            of_node: true,
+            ..Trouble::lasting(what)
+        }
+    }
+
+    /// Something on this disk.
+    pub(crate) fn here(path: &Path, error: &io::Error) -> Trouble {
+        Trouble {
+            of_node: true,
+            ..Trouble::lasting(format!(
+                "cannot write `{}`: {}",
+                path.display(),
+                reason(error)
+            ))
+        }
+    }
+}
+
+impl From<HdfsError> for Trouble {
+    fn from(error: HdfsError) -> Trouble {
+        let may_pass = error.may_pass();
+        Trouble {
+            may_pass,
+            of_node: may_pass,
+            denied: error.kind == Kind::Denied,
+            hint: error.hint,
+            ..Trouble::lasting(error.what)
+        }
+    }
+}
