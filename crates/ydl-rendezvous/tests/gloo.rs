@@ -302,6 +302,25 @@ fn the_numbers_of_a_world_are_those_horovod_gives() {
 }
 
 #[test]
+fn tasks_are_hosts_of_their_own() {
+    let world = World::of_tasks([peer(0).task, peer(1).task], 2);
+    let numbers: Vec<String> = world
+        .members()
+        .iter()
+        .map(|Member { task, place }| {
+            format!("{task} {place} {}", world.slot(place).expect("its slot"))
+        })
+        .collect();
+    expect![[r#"
+        worker:0 worker-0:0 0,4,0,2,0,2
+        worker:0 worker-0:1 1,4,1,2,0,2
+        worker:1 worker-1:0 2,4,0,2,1,2
+        worker:1 worker-1:1 3,4,1,2,1,2"#]]
+    .assert_eq(&numbers.join("\n"));
+    assert_eq!(World::new(world.members().to_vec()), Ok(world));
+}
+
+#[test]
 fn a_world_whose_local_ranks_have_a_gap_or_a_double_is_none() {
     for places in [["a:0", "a:2"], ["a:0", "a:0"], ["a:1", "b:0"]] {
         let members = places.map(|place| Member {

@@ -4,19 +4,23 @@
 //! answered is what torch's newer server (libuv) answers; the older one's answers are a part of these.
 //!
 //! * `read`: numbers, keys and lists out of bytes, within limits;
-//! * `command`: what a client can ask, in each dialect;
+//! * `command`: what a client can ask, in each dialect, and `answers`: what it is told;
 //! * `keys`: what is stored: values and queues;
 //! * `waits`: who waits for what, and `watches`: who is told of every change;
+//! * `limits`: how much of all that there may be;
 //! * [`store`]: the protocol itself.
 //!
 //! What may not be here: what the keys mean. To the store they are bytes.
 
+mod answers;
 mod command;
 mod keys;
+mod limits;
 mod read;
 pub mod store;
 mod waits;
 mod watches;
 
+pub use limits::Limits;
 pub use read::{KEY_MAX, LIST_MAX, MESSAGE_MAX};
-pub use store::{Limits, Store};
+pub use store::Store;

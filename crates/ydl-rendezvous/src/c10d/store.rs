@@ -3,34 +3,15 @@
 use std::collections::BTreeMap;
 
 use super::{
+    answers::{CANCELED, FRAME, GO_ON, NOT_YET, WATCHED, framed, number},
     command::{self, Command, Dialect, Read},
     keys::{self, Keys},
+    limits::Limits,
     read::{MESSAGE_MAX, Stop},
     waits::Waits,
-    watches::{self, Watches},
+    watches::Watches,
 };
 use crate::{Link, Peer, Protocol, Reaction, Refusal};
-
-/// How much of a master's memory a store may take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// What is stored, keys and what holds them included.
-    pub stored_bytes: usize,
-    /// What is waited for, and what is watched.
-    pub awaited_bytes: usize,
-    /// One answer: a list of keys can be long, and a value can be asked for many times at once.
-    pub answer_bytes: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
-            stored_bytes: 256 << 20,
-            awaited_bytes: 64 << 20,
-            answer_bytes: 32 << 20,
-        }
-    }
-}
 
 /// What is known of a link.
 #[derive(Debug, Default)]
@@ -58,10 +39,6 @@ impl Default for Store {
         Store::new(Limits::default())
     }
 }
-
-const GO_ON: u8 = 0;
-const NOT_READY: u8 = 1;
-const CANCELED: u8 = 1;
 
 impl Store {
     /// An empty store.
@@ -96,15 +73,7 @@ impl Store {
                 expected,
                 desired,
             } => {
-                let now = match self.keys.value(key) {
-                    // What is not there is told as what was expected: that is what callers count on.
-                    None if !expected.is_empty() => expected.to_vec(),
-                    Some(stored) if stored != expected => stored.to_vec(),
-                    _ => {
-                        self.set(key, desired, reaction)?;
-                        desired.to_vec()
-                    }
-                };
+                let now = self.compare_set(key, expected, desired, reaction)?;
                 reaction.send(link, framed(&now));
             }
             Command::Get(key) => {
@@ -118,23 +87,18 @@ impl Store {
             }
             Command::Check(keys) => {
                 let all = keys.iter().all(|key| self.keys.holds(key));
-                reaction.send(link, [if all { GO_ON } else { NOT_READY }]);
+                reaction.send(link, if all { GO_ON } else { NOT_YET });
             }
             Command::Wait(keys) => {
                 let mut missing = keys.iter().filter(|key| !self.keys.holds(key)).peekable();
                 match missing.peek() {
-                    None => reaction.send(link, [GO_ON]),
+                    None => reaction.send(link, GO_ON),
                     Some(_) => self.waits.for_keys(link, missing.copied(), kept)?,
                 }
             }
             Command::Count => reaction.send(link, number(self.keys.count())),
             Command::Delete(key) => {
-                let before = self.watched(key);
-                let deleted = self.keys.delete(key);
-                if deleted {
-                    reaction.keep();
-                    self.tell(key, before, reaction);
-                }
+                let deleted = self.delete(key, reaction);
                 reaction.send(link, number(usize::from(deleted)));
             }
             Command::Append(key, more) => {
@@ -158,22 +122,12 @@ impl Store {
                     self.set(key, value, reaction)?;
                 }
             }
-            Command::Cancel => reaction.send(link, [CANCELED]),
+            Command::Cancel => reaction.send(link, CANCELED),
             Command::Ping(nonce) => reaction.send(link, nonce),
-            Command::Push(key, value) => {
-                self.keys.push(key, value)?;
-                reaction.keep();
-                if let Some(woken) = self.waits.came_for_one(key) {
-                    reaction.send(woken, [GO_ON]);
-                }
-            }
+            Command::Push(key, value) => self.push(key, value, reaction)?,
             Command::Pop(key) => {
-                let mut answer = number(self.keys.length(key)).to_vec();
-                if let Some(value) = self.keys.pop(key) {
-                    reaction.keep();
-                    answer.extend(framed(&value));
-                }
-                reaction.send(link, answer);
+                let popped = self.pop(key, reaction);
+                reaction.send(link, popped);
             }
             Command::Length(key) => reaction.send(link, number(self.keys.length(key))),
             Command::List => {
@@ -186,7 +140,7 @@ impl Store {
             Command::Watch(key) => {
                 self.watches.begin(link, key)?;
                 reaction.keep();
-                reaction.send(link, [watches::REGISTERED]);
+                reaction.send(link, WATCHED);
             }
         }
         Ok(())
@@ -197,6 +151,55 @@ impl Store {
         self.keys.set(key, value)?;
         self.changed(key, before, reaction);
         Ok(())
+    }
+
+    /// What is stored then.
+    fn compare_set(
+        &mut self,
+        key: &[u8],
+        expected: &[u8],
+        desired: &[u8],
+        reaction: &mut Reaction,
+    ) -> Result<Vec<u8>, Refusal> {
+        Ok(match self.keys.value(key) {
+            // What is not there is told as what was expected: that is what callers count on.
+            None if !expected.is_empty() => expected.to_vec(),
+            Some(stored) if stored != expected => stored.to_vec(),
+            _ => {
+                self.set(key, desired, reaction)?;
+                desired.to_vec()
+            }
+        })
+    }
+
+    /// Whether it was there.
+    fn delete(&mut self, key: &[u8], reaction: &mut Reaction) -> bool {
+        let before = self.watched(key);
+        let deleted = self.keys.delete(key);
+        if deleted {
+            reaction.keep();
+            self.tell(key, before, reaction);
+        }
+        deleted
+    }
+
+    fn push(&mut self, key: &[u8], value: &[u8], reaction: &mut Reaction) -> Result<(), Refusal> {
+        self.keys.push(key, value)?;
+        reaction.keep();
+        if let Some(woken) = self.waits.came_for_one(key) {
+            reaction.send(woken, GO_ON);
+        }
+        Ok(())
+    }
+
+    /// How long the queue was, and what was first in it.
+    fn pop(&mut self, key: &[u8], reaction: &mut Reaction) -> Vec<u8> {
+        let mut answer = number(self.keys.length(key)).to_vec();
+        if let Some(value) = self.keys.pop(key) {
+            reaction.keep();
+            answer.extend(framed(&value));
+        }
+        answer
     }
 
     /// The sum. Old barriers ask for it over and over by adding nothing: that changes nothing.
@@ -228,7 +231,7 @@ impl Store {
             }
         };
         for link in self.waits.reached(key, count) {
-            reaction.send(link, [GO_ON]);
+            reaction.send(link, GO_ON);
         }
         Ok(())
     }
@@ -244,7 +247,7 @@ impl Store {
         reaction.keep();
         self.tell(key, before, reaction);
         for woken in self.waits.came(key) {
-            reaction.send(woken, [GO_ON]);
+            reaction.send(woken, GO_ON);
         }
     }
 
@@ -268,20 +271,6 @@ impl Store {
             self.answer_max
         )))
     }
-}
-
-/// What goes before a value.
-const FRAME: usize = size_of::<u64>();
-
-fn framed(bytes: &[u8]) -> Vec<u8> {
-    let mut framed = Vec::with_capacity(FRAME + bytes.len());
-    framed.extend((bytes.len() as u64).to_le_bytes());
-    framed.extend_from_slice(bytes);
-    framed
-}
-
-fn number(count: usize) -> [u8; 8] {
-    (count as u64).to_le_bytes()
 }
 
 impl Protocol for Store {

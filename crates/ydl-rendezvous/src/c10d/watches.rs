@@ -5,9 +5,6 @@ use std::{collections::BTreeMap, fmt};
 use super::keys::{ENTRY, Key};
 use crate::{Link, Reaction, Refusal};
 
-/// The answer to a watch.
-pub(super) const REGISTERED: u8 = 3;
-
 /// A key's change, as watchers are told it.
 #[derive(Clone, Copy, Debug)]
 #[repr(u8)]

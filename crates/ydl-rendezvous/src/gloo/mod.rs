@@ -8,20 +8,24 @@
 //! * `http`: requests out of bytes, within limits, and answers;
 //! * `scopes`: what is stored;
 //! * `pickle`, `base64`: the few objects of Python's that workers send, read without running anything;
-//! * [`notice`]: what a driver tells a worker, and what it hears from it;
+//! * [`notice`]: what a driver tells a worker, and what it hears from it; `telling`: to whom that happens just now;
+//! * `news`: what the store is told by whoever has it;
 //! * [`store`]: the protocol itself.
 //!
 //! What may not be here: who decides about the next world, and when.
 
 mod base64;
 mod http;
+mod news;
 pub mod notice;
 mod pickle;
 mod scopes;
 pub mod store;
+mod telling;
 pub mod world;
 
 pub use http::{BODY_MAX, HEAD_MAX};
+pub use news::{Limits, News};
 pub use notice::{Change, Worker};
-pub use store::{Limits, News, Store};
+pub use store::Store;
 pub use world::{Member, Place, Slot, World};

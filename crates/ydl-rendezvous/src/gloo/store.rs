@@ -2,44 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
 use ydl_core::TaskId;
 
 use super::{
     http::{self, BODY_MAX, HEAD_MAX, Request, Status, Stop, Verb},
-    notice::{Answer, Change, Worker},
+    news::{Limits, News},
+    notice::{Change, Worker},
     scopes::Scopes,
+    telling::Tellings,
     world::{OUT, Place, World, number},
 };
 use crate::{Link, Peer, Protocol, Reaction, Refusal};
-
-/// How much of a master's memory a store may take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// What is stored, keys and what holds them included.
-    pub stored_bytes: usize,
-    /// Links on which somebody waits for the next world.
-    pub asking: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
-            stored_bytes: 64 << 20,
-            asking: 16 << 10,
-        }
-    }
-}
-
-/// What the store is told by whoever decides about an elastic job.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum News {
-    /// Everybody of the world so far has asked or is gone: this is the next. The store is emptied, and those who ask are
-    /// told their numbers.
-    World(World),
-    /// The hosts will change: rank 0 is told, and tells the others. Times must grow.
-    Changed(Change, i32),
-}
 
 /// What is known of a link.
 #[derive(Debug)]
@@ -47,14 +20,6 @@ struct Talk {
     task: TaskId,
     /// The request has at least so many bytes.
     least: usize,
-}
-
-/// Something that a worker is to be told on a link of its own.
-#[derive(Debug)]
-struct Telling {
-    worker: Worker,
-    task: TaskId,
-    message: Vec<u8>,
 }
 
 /// Horovod's HTTP store, for one round. An elastic job has one store for all its worlds.
@@ -67,8 +32,7 @@ pub struct Store {
     /// Who waits for the next world.
     asking: BTreeMap<Link, Place>,
     asking_max: usize,
-    telling: BTreeMap<Link, Telling>,
-    dialed: u64,
+    tellings: Tellings,
     links: BTreeMap<Link, Talk>,
 }
 
@@ -84,8 +48,7 @@ impl Store {
             workers: BTreeMap::new(),
             asking: BTreeMap::new(),
             asking_max: limits.asking,
-            telling: BTreeMap::new(),
-            dialed: 0,
+            tellings: Tellings::default(),
             links: BTreeMap::new(),
         }
     }
@@ -145,16 +108,9 @@ impl Store {
             ));
             return;
         };
-        self.dialed += 1;
-        let link = Link::Dialed(self.dialed);
-        reaction.dial(link, first.task.clone(), port);
         let message = worker.changed(time, change);
-        let telling = Telling {
-            worker: worker.clone(),
-            task: first.task.clone(),
-            message,
-        };
-        self.telling.insert(link, telling);
+        self.tellings
+            .begin((worker, port), &first.task, message, reaction);
     }
 
     /// The answer to a request, and the end of its link: that is how Horovod's own server does it.
@@ -277,12 +233,9 @@ impl Protocol for Store {
     }
 
     fn open(&mut self, link: Link, peer: &Peer, reaction: &mut Reaction) {
-        match self.telling.get(&link) {
-            Some(telling) => reaction.send(link, telling.message.clone()),
-            None => {
-                let task = peer.task.clone();
-                self.links.insert(link, Talk { task, least: 0 });
-            }
+        if !self.tellings.open(link, reaction) {
+            let task = peer.task.clone();
+            self.links.insert(link, Talk { task, least: 0 });
         }
     }
 
@@ -292,17 +245,8 @@ impl Protocol for Store {
         bytes: &[u8],
         reaction: &mut Reaction,
     ) -> Result<Option<usize>, Refusal> {
-        if let Some(telling) = self.telling.get(&link) {
-            return match telling.worker.answer(bytes)? {
-                None => Ok(None),
-                Some((Answer::Taken | Answer::Here, length)) => {
-                    self.telling.remove(&link);
-                    // Or a new master would tell it again.
-                    reaction.keep();
-                    reaction.close(link);
-                    Ok(Some(length))
-                }
-            };
+        if let Some(taken) = self.tellings.take(link, bytes, reaction) {
+            return taken;
         }
         if self.asking.contains_key(&link) {
             return Err(Refusal::new(
@@ -331,11 +275,10 @@ impl Protocol for Store {
 
     fn close(&mut self, link: Link, reaction: &mut Reaction) {
         self.links.remove(&link);
-        if let Some(telling) = self.telling.remove(&link) {
+        if let Some(task) = self.tellings.close(link) {
             reaction.keep();
             reaction.say(format!(
-                "{} was not told that the hosts have changed: it does not answer",
-                telling.task
+                "{task} was not told that the hosts have changed: it does not answer"
             ));
         }
         if self.asking.remove(&link).is_some() {

@@ -120,6 +120,28 @@ impl World {
         Ok(World { members })
     }
 
+    /// So many processes of each of these tasks, in the order of their ranks. A task is a host of its own here, whatever
+    /// node it is on: then the local rank of a process is its number among those that share the task's devices.
+    pub fn of_tasks(tasks: impl IntoIterator<Item = TaskId>, processes: u32) -> World {
+        let members = tasks.into_iter().flat_map(|task| {
+            (0..processes).map(move |local_rank| Member {
+                place: Place {
+                    host: World::host(&task),
+                    local_rank,
+                },
+                task: task.clone(),
+            })
+        });
+        World {
+            members: members.collect(),
+        }
+    }
+
+    /// What a task's processes are given as their host's name: `worker-3`.
+    pub fn host(task: &TaskId) -> String {
+        format!("{}-{}", task.role, task.index)
+    }
+
     /// In the order of their ranks.
     pub fn members(&self) -> &[Member] {
         &self.members
