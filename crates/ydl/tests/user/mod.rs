@@ -57,7 +57,15 @@ pub fn environment() -> &'static Path {
     PATH.get_or_init(|| made("scripts/python-env", &[requirements]))
 }
 
-/// The same in every other form; `scripts/python-kinds` says which.
+/// The environment of the PyTorch example.
+#[allow(dead_code)] // Only those who run it use it.
+pub fn torch_environment() -> &'static Path {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    let requirements = "examples/pytorch-digits/requirements.txt";
+    PATH.get_or_init(|| made("scripts/python-env", &[requirements]))
+}
+
+/// MXNet's in every other form; `scripts/python-kinds` says which.
 #[allow(dead_code)] // Only those who pack it use it.
 pub fn kinds() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();

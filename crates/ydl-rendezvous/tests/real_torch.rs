@@ -17,12 +17,12 @@ fn sockets() -> Sockets {
 
 fn script(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/torch")
+        .join("tests/real_torch")
         .join(name)
 }
 
 fn torch() -> Command {
-    let python = python("crates/ydl-rendezvous/tests/torch/requirements.txt");
+    let python = python("examples/pytorch-digits/requirements.txt");
     let mut command = Command::new(python);
     // Nobody else is on this machine for them to find.
     command
