@@ -168,11 +168,12 @@ async fn a_cleaner_that_is_late_or_dead_holds_nobody_up() {
     make_old(&[job.uses(), job.dir().to_owned()]).await;
 
     // One that runs out of time ends without a result.
-    let late = Instant::now() + Duration::from_secs(5);
+    // Long enough for it to have its lock by then, on a machine that has much else to do.
+    let late = Instant::now() + Duration::from_secs(15);
     // Timers are coarse: a call that begins in the deadline's own moment may still be answered.
     let slow = |_: &str| {
         while Instant::now() < late + Duration::from_millis(50) {
-            std::thread::yield_now();
+            std::thread::park_timeout(Duration::from_millis(10));
         }
         true
     };
