@@ -90,6 +90,7 @@ impl<P: Protocol> Run<P> {
                     return;
                 }
                 Err(_) => {
+                    assert!(at < bytes.len(), "nothing was said, and it was refused");
                     self.rest.insert(link, Vec::new());
                     return self.close(link);
                 }

@@ -248,6 +248,9 @@ impl Protocol for Store {
         if let Some(taken) = self.tellings.take(link, bytes, reaction) {
             return taken;
         }
+        if bytes.is_empty() {
+            return Ok(None);
+        }
         if self.asking.contains_key(&link) {
             return Err(Refusal::new(
                 "a second request came before the first was answered",

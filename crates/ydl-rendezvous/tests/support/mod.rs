@@ -70,8 +70,8 @@ impl<P: Protocol> Runner<P> {
         };
         rest.extend(piece);
         let mut all = Vec::new();
-        while let Some(rest) = self.rest.get(&link).filter(|rest| !rest.is_empty()) {
-            let rest = rest.clone();
+        // Asked once more when nothing is left, as a desk does.
+        while let Some(rest) = self.rest.get(&link).cloned() {
             let mut reaction = Reaction::default();
             match self.protocol.take(link, &rest, &mut reaction) {
                 Ok(Some(length)) => {
