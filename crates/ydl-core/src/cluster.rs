@@ -48,6 +48,18 @@ impl Cluster {
         before.map(|member| member.instances).sum::<u32>() + task.index
     }
 
+    /// All of them, in the order of their ranks.
+    pub fn tasks(&self) -> impl Iterator<Item = TaskId> {
+        let of = |member: &Member| {
+            let role = member.role.clone();
+            (0..member.instances).map(move |index| TaskId {
+                role: role.clone(),
+                index,
+            })
+        };
+        self.roles.iter().flat_map(of)
+    }
+
     /// The role of that name.
     pub fn role(&self, name: &str) -> Option<&Member> {
         self.roles

@@ -41,9 +41,10 @@ pub use porter::{Errand, Porter};
 pub use protocol::{Act, Link, Peer, Protocol, Reaction, Refusal};
 
 /// The rendezvous that a job of that framework needs in a round with these members, if it needs any.
-pub fn serve(framework: Framework, _members: &Cluster) -> Option<Box<dyn Protocol>> {
+pub fn serve(framework: Framework, members: &Cluster) -> Option<Box<dyn Protocol>> {
     match framework {
         Framework::None | Framework::Mxnet => None,
-        Framework::Pytorch => Some(Box::new(c10d::Store::new(c10d::Limits::default()))),
+        Framework::Pytorch => Some(Box::<c10d::Store>::default()),
+        Framework::Xgboost => Some(Box::new(tracker::Tracker::new(members.tasks().collect()))),
     }
 }

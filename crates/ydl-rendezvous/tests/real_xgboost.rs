@@ -14,7 +14,8 @@ use support_sockets::{
 use ydl_core::TaskId;
 use ydl_rendezvous::{Protocol, tracker::Tracker};
 
-const FOLDER: &str = "crates/ydl-rendezvous/tests/real_xgboost";
+const NEW: &str = "examples/xgboost-digits/requirements.txt";
+const OLD: &str = "crates/ydl-rendezvous/tests/real_xgboost/xgboost-0.81/requirements.txt";
 
 fn sockets(workers: u32) -> Sockets {
     let all = peers("worker", workers);
@@ -25,11 +26,11 @@ fn sockets(workers: u32) -> Sockets {
 
 /// What starts a worker of one kind of program.
 fn program<'a>(
-    version: &str,
+    requirements: &str,
     script: &str,
     sockets: &'a Sockets,
 ) -> impl Fn(u32) -> Command + use<'a> {
-    let python = python(&format!("{FOLDER}/{version}/requirements.txt"));
+    let python = python(requirements);
     let script = format!("{}/tests/real_xgboost/{script}", env!("CARGO_MANIFEST_DIR"));
     move |index| {
         let port = sockets.port(&format!("worker:{index}"));
@@ -62,7 +63,7 @@ fn agree(programs: Programs) -> Vec<String> {
 #[test]
 fn workers_meet_twice_and_train_the_same_model() {
     let sockets = sockets(3);
-    let worker = program("xgboost-3.2", "three.py", &sockets);
+    let worker = program(NEW, "three.py", &sockets);
     let mut programs = Programs::default();
     for index in 0..3 {
         programs.start(&format!("worker:{index}"), &mut worker(index));
@@ -79,7 +80,7 @@ fn workers_meet_twice_and_train_the_same_model() {
 #[test]
 fn a_worker_that_dies_takes_the_others_with_it_at_once() {
     let sockets = sockets(3);
-    let worker = program("xgboost-3.2", "three.py", &sockets);
+    let worker = program(NEW, "three.py", &sockets);
     let mut programs = Programs::default();
     for index in 0..3 {
         programs.start(&format!("worker:{index}"), worker(index).env("KILLED", "1"));
@@ -101,7 +102,7 @@ fn a_worker_that_dies_takes_the_others_with_it_at_once() {
 fn a_worker_of_rabit_comes_again_with_its_rank_and_training_goes_on() {
     for killed in [None, Some(0), Some(3)] {
         let sockets = sockets(5);
-        let worker = program("xgboost-0.81", "rabit.py", &sockets);
+        let worker = program(OLD, "rabit.py", &sockets);
         let mut programs = Programs::default();
         for index in 0..5 {
             let mut command = worker(index);

@@ -5,6 +5,7 @@
 mod mxnet;
 mod none;
 mod pytorch;
+mod xgboost;
 
 use crate::{
     cluster::Cluster,
@@ -30,6 +31,8 @@ pub enum Framework {
     Mxnet,
     /// PyTorch's process groups.
     Pytorch,
+    /// XGBoost's workers, and others that meet at a Rabit tracker.
+    Xgboost,
 }
 
 /// What a program's variables are made of.
@@ -65,13 +68,18 @@ pub struct RoleDefaults {
 
 impl Framework {
     /// Every framework, in the order of the documentation.
-    pub const ALL: [Framework; 3] = [Framework::None, Framework::Mxnet, Framework::Pytorch];
+    pub const ALL: [Framework; 4] = [
+        Framework::None,
+        Framework::Mxnet,
+        Framework::Pytorch,
+        Framework::Xgboost,
+    ];
 
     /// Whether its tasks start together unless the user says otherwise.
     pub fn together(self) -> bool {
         match self {
             Framework::None => false,
-            Framework::Mxnet | Framework::Pytorch => true,
+            Framework::Mxnet | Framework::Pytorch | Framework::Xgboost => true,
         }
     }
 
@@ -79,7 +87,7 @@ impl Framework {
     pub fn has_door(self) -> bool {
         match self {
             Framework::None | Framework::Mxnet => false,
-            Framework::Pytorch => true,
+            Framework::Pytorch | Framework::Xgboost => true,
         }
     }
 
@@ -89,13 +97,14 @@ impl Framework {
             Framework::None => none::ROLE_DEFAULTS,
             Framework::Mxnet => mxnet::role_defaults(role),
             Framework::Pytorch => pytorch::ROLE_DEFAULTS,
+            Framework::Xgboost => xgboost::ROLE_DEFAULTS,
         }
     }
 
     /// The role whose command a role of that name runs when it has none of its own.
     pub fn command_of(self, role: &str) -> Option<&'static str> {
         match self {
-            Framework::None | Framework::Pytorch => None,
+            Framework::None | Framework::Pytorch | Framework::Xgboost => None,
             Framework::Mxnet => mxnet::command_of(role),
         }
     }
@@ -103,7 +112,7 @@ impl Framework {
     /// Adds the roles that the framework needs and the user need not know.
     pub fn add_roles(self, roles: &mut Vec<RoleSpec>) {
         match self {
-            Framework::None | Framework::Pytorch => {}
+            Framework::None | Framework::Pytorch | Framework::Xgboost => {}
             Framework::Mxnet => mxnet::add_roles(roles),
         }
     }
@@ -114,13 +123,14 @@ impl Framework {
             Framework::None => Vec::new(),
             Framework::Mxnet => mxnet::complaints(draft),
             Framework::Pytorch => pytorch::complaints(draft),
+            Framework::Xgboost => xgboost::complaints(draft),
         }
     }
 
     /// The ports an agent holds for a role, by name; `true` where the program can bind one that is still held.
     pub fn ports(self, role: &RoleSpec) -> Vec<(String, bool)> {
         let mut ports = match self {
-            Framework::None | Framework::Pytorch => Vec::new(),
+            Framework::None | Framework::Pytorch | Framework::Xgboost => Vec::new(),
             Framework::Mxnet => mxnet::ports(role.name.as_str()),
         };
         ports.extend(role.ports.iter().map(|name| (name.clone(), false)));
@@ -130,7 +140,7 @@ impl Framework {
     /// Whether the framework numbers its peers by port, so that ports must ascend with the index.
     pub fn ports_ascend(self) -> bool {
         match self {
-            Framework::None | Framework::Pytorch => false,
+            Framework::None | Framework::Pytorch | Framework::Xgboost => false,
             Framework::Mxnet => true,
         }
     }
@@ -141,6 +151,7 @@ impl Framework {
             Framework::None => SetUp::default(),
             Framework::Mxnet => mxnet::set_up(given),
             Framework::Pytorch => pytorch::set_up(given),
+            Framework::Xgboost => xgboost::set_up(given),
         }
     }
 }
@@ -151,6 +162,7 @@ impl fmt::Display for Framework {
             Framework::None => "none",
             Framework::Mxnet => "mxnet",
             Framework::Pytorch => "pytorch",
+            Framework::Xgboost => "xgboost",
         })
     }
 }

@@ -67,7 +67,7 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "framework",
-        "`none`, `mxnet` or `pytorch`",
+        "`none`, `mxnet`, `pytorch` or `xgboost`",
         "`none`",
         "none",
         "Whose rendezvous the job needs. `none` runs any command.",

@@ -65,6 +65,14 @@ pub fn torch_environment() -> &'static Path {
     PATH.get_or_init(|| made("scripts/python-env", &[requirements]))
 }
 
+/// The environment of the XGBoost example.
+#[allow(dead_code)] // Only those who run it use it.
+pub fn xgboost_environment() -> &'static Path {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    let requirements = "examples/xgboost-digits/requirements.txt";
+    PATH.get_or_init(|| made("scripts/python-env", &[requirements]))
+}
+
 /// MXNet's in every other form; `scripts/python-kinds` says which.
 #[allow(dead_code)] // Only those who pack it use it.
 pub fn kinds() -> &'static Path {

@@ -1,0 +1,67 @@
+//! XGBoost, and any program that speaks with a Rabit tracker: workers that meet at the tracker and then reduce among
+//! themselves. The master is the tracker, of both generations.
+//!
+//! When a worker dies the others fail or are told at once, so all of them begin a new round together.
+
+use super::{Given, RoleDefaults, SetUp};
+use crate::spec::{Complaint, Completion, Draft, Scope};
+use alloc::{
+    borrow::ToOwned,
+    collections::BTreeMap,
+    string::{String, ToString},
+    vec::Vec,
+};
+
+pub(super) const ROLE_DEFAULTS: RoleDefaults = RoleDefaults {
+    completion: Completion::All,
+    scope: Scope::Job,
+};
+
+pub(super) fn complaints(draft: &Draft) -> Vec<Complaint> {
+    let mut all = Vec::new();
+    if !draft.gang.together {
+        all.push(Complaint {
+            key: "gang".to_owned(),
+            what: "XGBoost's workers must start together".to_owned(),
+            hint: Some("leave `gang` out, or set `together: true`".to_owned()),
+        });
+    }
+    all
+}
+
+pub(super) fn set_up(given: &Given<'_>) -> SetUp {
+    let Given {
+        cluster,
+        task,
+        attempt,
+        door,
+    } = given;
+    let mut env = BTreeMap::new();
+    let mut set = |name: &str, value: String| {
+        env.insert(name.to_owned(), value);
+    };
+    // Older programs read the large names from the environment. Newer ones want the small ones as arguments, and
+    // programs read them here.
+    let rank = cluster.rank(task).to_string();
+    set("DMLC_TASK_ID", rank.clone());
+    set("dmlc_task_id", rank);
+    if let Some(port) = door {
+        for (uri, number) in [
+            ("DMLC_TRACKER_URI", "DMLC_TRACKER_PORT"),
+            ("dmlc_tracker_uri", "dmlc_tracker_port"),
+        ] {
+            set(uri, "127.0.0.1".to_owned());
+            set(number, port.to_string());
+        }
+    }
+    // Rabit knows no other role.
+    set("DMLC_ROLE", "worker".to_owned());
+    set("DMLC_NUM_WORKER", cluster.world().to_string());
+    set("DMLC_NUM_SERVER", "0".to_owned());
+    set("DMLC_NUM_ATTEMPT", attempt.saturating_sub(1).to_string());
+    set("DMLC_JOB_CLUSTER", "ydl".to_owned());
+    SetUp {
+        env,
+        arguments: Vec::new(),
+    }
+}
