@@ -25,9 +25,6 @@ const CALLS_MAX: usize = 4096;
 /// What was said to a program that does not read.
 const UNSETTLED_MAX: usize = 64 << 20;
 
-/// A message that is to be written down. Rendezvous is about addresses and numbers; data goes other ways.
-const KEPT_MAX: usize = 1 << 20;
-
 /// Something that a new master must know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kept {
@@ -299,10 +296,6 @@ impl Desk {
                 Err(why) => return self.refuse(link, why, work),
             };
             let (keep, acts) = reaction.into_parts();
-            if keep && taken > KEPT_MAX {
-                let why = format!("a message of {taken} bytes, of which {KEPT_MAX} could be kept");
-                return self.refuse(link, Refusal(why), work);
-            }
             let Some(line) = self.lines.get_mut(&link) else {
                 return;
             };

@@ -112,7 +112,8 @@ impl Reaction {
 
 /// A protocol, for one round of a job: another round begins with another value.
 pub trait Protocol: fmt::Debug + Send {
-    /// A message that is longer ends its link.
+    /// A message that is longer ends its link, before it has changed anything. A little more than a mebibyte at most:
+    /// rendezvous is about addresses and numbers, and what is kept is written down whole.
     fn message_max(&self) -> usize;
 
     /// A link is open. It is new to the protocol, also when a new master finds it open. What is sent on a link before
