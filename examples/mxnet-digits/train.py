@@ -1,7 +1,7 @@
 """Teach a small network to read handwritten digits, on one process or on many.
 
-Every process of the job runs this same file. In a scheduler or a server `import mxnet` does not
-return: it serves until the workers are done and then exits. Only workers get past it.
+Every process of the job runs this same file. In a server `import mxnet` does not return: it serves
+until the workers are done and then exits. Only workers get past it.
 """
 
 import mxnet as mx

@@ -70,6 +70,21 @@ fn a_worker_knows_the_scheduler_and_itself() {
 }
 
 #[test]
+fn the_master_s_scheduler_is_behind_the_agent_s_door() {
+    let mut cluster = cluster();
+    cluster.roles.pop();
+    let set_up = Framework::Mxnet.set_up(&Given {
+        cluster: &cluster,
+        task: &"worker:1".parse().unwrap(),
+        attempt: 1,
+        door: Some(4711),
+    });
+    assert_eq!(set_up.env["DMLC_PS_ROOT_URI"], "127.0.0.1");
+    assert_eq!(set_up.env["DMLC_PS_ROOT_PORT"], "4711");
+    assert_eq!(set_up.env["DMLC_NODE_HOST"], "10.0.0.2");
+}
+
+#[test]
 fn a_server_knows_the_scheduler_and_itself() {
     check(
         "server:1",
@@ -145,8 +160,7 @@ fn role(name: &str) -> RoleSpec {
 }
 
 fn draft(roles: &[&str]) -> Draft {
-    let mut roles: Vec<_> = roles.iter().map(|name| role(name)).collect();
-    Framework::Mxnet.add_roles(&mut roles);
+    let roles: Vec<_> = roles.iter().map(|name| role(name)).collect();
     Draft {
         name: "digits".into(),
         framework: Framework::Mxnet,
@@ -180,11 +194,15 @@ fn complaints(draft: Draft) -> String {
 }
 
 #[test]
-fn a_job_gets_its_scheduler() {
-    let draft = draft(&["worker", "server"]);
-    let names: Vec<_> = draft.roles.iter().map(|it| it.name.to_string()).collect();
-    assert_eq!(names, ["worker", "server", "scheduler"]);
-    assert_eq!(complaints(draft), "");
+fn a_job_has_the_master_s_scheduler_or_one_of_its_own() {
+    for (roles, door) in [
+        (&["worker", "server"][..], true),
+        (&["worker", "server", "scheduler"], false),
+    ] {
+        let draft = draft(roles);
+        assert_eq!(Framework::Mxnet.has_door(&draft.roles), door);
+        assert_eq!(complaints(draft), "");
+    }
 }
 
 #[test]
@@ -199,7 +217,7 @@ fn a_job_needs_workers_and_servers_and_nobody_else() {
 
 #[test]
 fn a_job_has_one_scheduler_and_starts_together() {
-    let mut draft = draft(&["worker", "server"]);
+    let mut draft = draft(&["worker", "server", "scheduler"]);
     draft.roles[2].instances = 2;
     draft.gang.together = false;
     expect![[r#"

@@ -43,7 +43,14 @@ pub use protocol::{Act, Link, Peer, Protocol, Reaction, Refusal};
 /// The rendezvous that a job of that framework needs in a round with these members, if it needs any.
 pub fn serve(framework: Framework, members: &Cluster) -> Option<Box<dyn Protocol>> {
     match framework {
-        Framework::None | Framework::Mxnet => None,
+        Framework::None => None,
+        // A job may bring a scheduler of its own.
+        Framework::Mxnet if members.role("scheduler").is_some() => None,
+        Framework::Mxnet => {
+            let count = |role| members.role(role).map_or(0, |member| member.instances);
+            let scheduler = pslite::Scheduler::new(count("worker"), count("server"));
+            Some(Box::new(scheduler))
+        }
         Framework::Pytorch => Some(Box::<c10d::Store>::default()),
         Framework::Xgboost => Some(Box::new(tracker::Tracker::new(members.tasks().collect()))),
     }

@@ -354,19 +354,6 @@ fn a_job_is_shown_as_it_was_understood() {
               window: none
             completion: service
             tolerate: 0
-          scheduler:
-            instances: 1
-            memory: 512 MiB
-            vcores: 1
-            gpus: 0
-            run: [python, train.py, "a b"]
-            restart:
-              scope: job
-              limit: 0
-              backoff: {first: 1s, most: 1m}
-              window: none
-            completion: service
-            tolerate: 0
         env:
           A: 1
         gang:

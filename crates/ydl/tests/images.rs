@@ -117,16 +117,6 @@ roles:
     assert_eq!(image("server"), None);
     assert_eq!(image("other"), Some("debian:12"));
     assert_eq!(read(&show(&spec), true).as_ref(), Ok(&spec));
-    let scheduler = "\
-framework: mxnet
-roles:
-  worker: {run: sleep 1, environment: {docker: mxnet}}
-  server: {}
-";
-    let spec = read(scheduler, true).unwrap();
-    let image = |role: &str| spec.image_of(&RoleName::from(role)).is_some();
-    assert!(image("scheduler"), "it runs the worker's command");
-    assert!(!image("server"));
     let packed = read(
         "roles: {w: {run: sleep 1, environment: ./venv}, v: {run: sleep 1, environment: {path: venv}}}",
         true,

@@ -77,7 +77,7 @@ fn a_short_job_file_gets_its_defaults() {
     let dir = folder();
     let spec = read_in(dir.path(), SHORT.as_bytes(), &[]).unwrap();
     let names: Vec<_> = spec.roles.iter().map(|role| role.name.as_str()).collect();
-    assert_eq!(names, ["worker", "server", "scheduler"]);
+    assert_eq!(names, ["worker", "server"]);
     assert_eq!(spec.roles[1].command, spec.roles[0].command);
     assert_eq!(spec.roles[1].completion, Completion::Service);
     assert_eq!(spec.roles[0].restart.scope, Scope::Job);

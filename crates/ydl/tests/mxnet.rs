@@ -104,7 +104,7 @@ fn a_killed_worker_starts_a_new_round_that_ends_well() {
     assert_eq!(ran.code, 0, "{ran:#?}");
     let facts = home.facts();
     assert!(
-        facts.contains(r#""round-started":{"round":2,"tasks":5}"#),
+        facts.contains(r#""round-started":{"round":2,"tasks":4}"#),
         "{facts}"
     );
     assert!(

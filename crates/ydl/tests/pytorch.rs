@@ -18,7 +18,7 @@ fn example(home: &Home, run: &str) -> Vec<String> {
 }
 
 /// What a worker has printed.
-fn lines<'a>(ran: &'a Ran, worker: u32) -> Vec<&'a str> {
+fn lines(ran: &Ran, worker: u32) -> Vec<&str> {
     let prefix = format!("worker:{worker} | ");
     let own = ran
         .out

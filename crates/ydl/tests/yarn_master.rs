@@ -161,7 +161,8 @@ fn the_example_s_training_goes_on_while_masters_die() {
 
     for worker in 0..2 {
         let text = printed(worker);
-        assert!(text.contains(", from epoch 1\n"), "{text}");
+        let rank = format!("rank {worker} of 2, from epoch 1\n");
+        assert!(text.contains(&rank), "{text}");
         for epoch in 1..=12 {
             let line = format!("epoch {epoch} accuracy");
             assert_eq!(text.matches(&line).count(), 1, "{text}");

@@ -83,10 +83,11 @@ impl Framework {
         }
     }
 
-    /// Whether the master serves its rendezvous, and programs need a door to it.
-    pub fn has_door(self) -> bool {
+    /// Whether the master serves the rendezvous of a job with these roles, and programs need a door to it.
+    pub fn has_door(self, roles: &[RoleSpec]) -> bool {
         match self {
-            Framework::None | Framework::Mxnet => false,
+            Framework::None => false,
+            Framework::Mxnet => mxnet::has_door(roles),
             Framework::Pytorch | Framework::Xgboost => true,
         }
     }
@@ -106,14 +107,6 @@ impl Framework {
         match self {
             Framework::None | Framework::Pytorch | Framework::Xgboost => None,
             Framework::Mxnet => mxnet::command_of(role),
-        }
-    }
-
-    /// Adds the roles that the framework needs and the user need not know.
-    pub fn add_roles(self, roles: &mut Vec<RoleSpec>) {
-        match self {
-            Framework::None | Framework::Pytorch | Framework::Xgboost => {}
-            Framework::Mxnet => mxnet::add_roles(roles),
         }
     }
 

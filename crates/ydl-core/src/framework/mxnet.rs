@@ -1,15 +1,15 @@
-//! MXNet 1.x: a scheduler, servers and workers that all run the same program (ps-lite).
+//! MXNet 1.x: servers and workers that all run the same program, and meet at a scheduler (ps-lite).
+//!
+//! The scheduler is the master's, unless the job brings one of its own. The master's gives each node the number of its
+//! task, so a worker's rank is its index. MXNet's own numbers the nodes of a role by host, then by port, whatever
+//! `DMLC_RANK` says: for it ports ascend with the index, and on one host the rank is the index too.
 //!
 //! ps-lite watches nobody: when one process dies the others wait for ever, so every role restarts with the job.
-//! Its scheduler numbers the nodes of a role by host, then by port, whatever `DMLC_RANK` says. Ports are handed
-//! out in ascending order of index and every node binds the one in `PORT`, so on one host a worker's rank is its
-//! index, in every round.
 
 use super::{Given, RoleDefaults, SetUp};
 use crate::{
     cluster::{Cluster, Endpoint},
-    id::RoleName,
-    spec::{Complaint, Completion, Draft, Resources, RoleSpec, Scope},
+    spec::{Complaint, Completion, Draft, RoleSpec, Scope},
 };
 use alloc::{
     borrow::ToOwned,
@@ -24,8 +24,6 @@ const PORT: &str = "ps";
 const SCHEDULER: &str = "scheduler";
 const SERVER: &str = "server";
 const WORKER: &str = "worker";
-/// Importing MXNet takes about 130 MiB; the scheduler does little else.
-const SCHEDULER_MEMORY_MIB: u64 = 512;
 
 pub(super) fn role_defaults(role: &str) -> RoleDefaults {
     let completion = match role {
@@ -42,33 +40,9 @@ pub(super) fn command_of(role: &str) -> Option<&'static str> {
     matches!(role, SCHEDULER | SERVER).then_some(WORKER)
 }
 
-/// The scheduler is a task like any other, one that the user need not write down.
-pub(super) fn add_roles(roles: &mut Vec<RoleSpec>) {
-    if roles.iter().any(|role| role.name.as_str() == SCHEDULER) {
-        return;
-    }
-    let Some(worker) = roles.iter().find(|role| role.name.as_str() == WORKER) else {
-        return;
-    };
-    let scheduler = RoleSpec {
-        name: RoleName::from(SCHEDULER),
-        instances: 1,
-        resources: Resources {
-            memory_mib: SCHEDULER_MEMORY_MIB,
-            vcores: 1,
-            ..Resources::default()
-        },
-        command: worker.command.clone(),
-        environment: worker.environment.clone(),
-        env: worker.env.clone(),
-        restart: worker.restart,
-        completion: Completion::Service,
-        tolerate: 0,
-        memory_growth: None,
-        ports: Vec::new(),
-        placement: Default::default(),
-    };
-    roles.push(scheduler);
+/// Whether the master is the scheduler.
+pub(super) fn has_door(roles: &[RoleSpec]) -> bool {
+    roles.iter().all(|role| role.name.as_str() != SCHEDULER)
 }
 
 pub(super) fn complaints(draft: &Draft) -> Vec<Complaint> {
@@ -108,7 +82,7 @@ pub(super) fn complaints(draft: &Draft) -> Vec<Complaint> {
         add(
             "roles.scheduler.instances",
             what,
-            "leave the role out: ydl adds it",
+            "leave the role out: ydl is the scheduler",
         );
     }
     if !draft.gang.together {
@@ -146,7 +120,7 @@ pub(super) fn set_up(given: &Given<'_>) -> SetUp {
         cluster,
         task,
         attempt,
-        ..
+        door,
     } = given;
     let port = |endpoint: &Endpoint| endpoint.ports.get(PORT).copied().unwrap_or(0).to_string();
     let mut env = BTreeMap::new();
@@ -158,12 +132,15 @@ pub(super) fn set_up(given: &Given<'_>) -> SetUp {
     set("DMLC_NUM_SERVER", instances(cluster, SERVER));
     set("DMLC_NUM_ATTEMPT", attempt.saturating_sub(1).to_string());
     set("DMLC_JOB_CLUSTER", "ydl".to_owned());
-    if let Some(root) = cluster
+    let root = cluster
         .role(SCHEDULER)
-        .and_then(|member| member.endpoints.first())
-    {
+        .and_then(|member| member.endpoints.first());
+    if let Some(root) = root {
         set("DMLC_PS_ROOT_URI", root.host.clone());
         set("DMLC_PS_ROOT_PORT", port(root));
+    } else if let Some(door) = door {
+        set("DMLC_PS_ROOT_URI", "127.0.0.1".to_owned());
+        set("DMLC_PS_ROOT_PORT", door.to_string());
     }
     if let Some(own) = cluster.endpoint(task) {
         set("DMLC_NODE_HOST", own.host.clone());

@@ -135,12 +135,6 @@ impl Reader {
                 }
             }
         }
-        let written = roles.len();
-        framework.add_roles(&mut roles);
-        for added in &roles[written.min(roles.len())..] {
-            // The user did not write it, so what is wrong with it is wrong elsewhere too.
-            self.told.insert(format!("roles.{}.run", added.name));
-        }
         roles
     }
 

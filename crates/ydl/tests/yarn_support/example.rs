@@ -5,13 +5,7 @@ use std::{fs, path::Path};
 use testbed::Cluster;
 
 /// The tasks of the example.
-pub const TASKS: [(&str, u32); 5] = [
-    ("worker", 0),
-    ("worker", 1),
-    ("server", 0),
-    ("server", 1),
-    ("scheduler", 0),
-];
+pub const TASKS: [(&str, u32); 4] = [("worker", 0), ("worker", 1), ("server", 0), ("server", 1)];
 
 /// Lays the example out at this desk, as `make demo` does.
 pub fn lay_out(desk: &Desk) {

@@ -171,7 +171,8 @@ impl Agent {
     pub(super) fn start(&mut self, run: Run) {
         self.ran = run.round;
         self.meter.begin();
-        let door = self.submitted.spec.framework.has_door().then(Door::open);
+        let spec = &self.submitted.spec;
+        let door = spec.framework.has_door(&spec.roles).then(Door::open);
         let door = door.transpose().map_err(|error| {
             let error = reason(&error);
             format!("cannot open a door to the job's rendezvous: {error}")
