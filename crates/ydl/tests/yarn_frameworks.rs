@@ -5,10 +5,7 @@ mod yarn_support;
 use std::{fs, path::Path};
 use testbed::{Cluster, File, Options};
 use yarn_native::types::FinalStatus;
-use yarn_support::{
-    Desk, example, job::Job, shared, torch_environment, version, wait_for, wait_over,
-    xgboost_environment,
-};
+use yarn_support::{Desk, environment_of, example, job::Job, shared, version, wait_for, wait_over};
 
 fn cluster() -> &'static Cluster {
     let options = Options {
@@ -22,12 +19,13 @@ fn cluster() -> &'static Cluster {
 
 /// A job of an example's program, whose output is seen here at once. The nodes are this machine: what travels there is not
 /// tested here, and these environments are large.
-fn submit<'a>(framework: &str, instances: u32, environment: &Path, arguments: &str) -> Job<'a> {
+fn submit<'a>(framework: &str, instances: u32, arguments: &str) -> Job<'a> {
     let desk = Desk::at(cluster());
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     let from = root.join(format!("{framework}-digits/train.py"));
     fs::copy(from, desk.path().join("train.py")).expect("the example's file");
-    let (python, seen) = (environment.join("bin/python"), desk.path().display());
+    let python = environment_of(framework).join("bin/python");
+    let seen = desk.path().display();
     let python = python.display();
     let id = desk.detach(&format!(
         "name: {framework}\nframework: {framework}\nfiles: [train.py]\nenv: {{OMP_NUM_THREADS: '1'}}\n\
@@ -74,7 +72,7 @@ fn said(job: &Job, worker: u32, rank: &str, word: &str) -> String {
 
 #[test]
 fn pytorch_s_training_goes_on_while_masters_die() {
-    let job = submit("pytorch", 2, torch_environment(), "--epochs 6 --pause 0.1");
+    let job = submit("pytorch", 2, "--epochs 6 --pause 0.1");
     goes_on_while_masters_die(&job, 2, "epoch 2 ");
     let weights = |worker| said(&job, worker, "2, from epoch 1", "weights ");
     assert_eq!(weights(0), weights(1));
@@ -82,13 +80,16 @@ fn pytorch_s_training_goes_on_while_masters_die() {
 
 #[test]
 fn xgboost_s_training_goes_on_while_masters_die() {
-    let job = submit(
-        "xgboost",
-        3,
-        xgboost_environment(),
-        "--rounds 20 --pause 0.5",
-    );
+    let job = submit("xgboost", 3, "--rounds 20 --pause 0.5");
     goes_on_while_masters_die(&job, 3, "round 2 ");
+    let gain = |worker| said(&job, worker, "3", "gain ");
+    assert_eq!([gain(0), gain(1)], [gain(1), gain(2)]);
+}
+
+#[test]
+fn lightgbm_s_training_goes_on_while_masters_die() {
+    let job = submit("lightgbm", 3, "--rounds 30 --pause 0.3");
+    goes_on_while_masters_die(&job, 3, "round 2\n");
     let gain = |worker| said(&job, worker, "3", "gain ");
     assert_eq!([gain(0), gain(1)], [gain(1), gain(2)]);
 }

@@ -2,6 +2,7 @@
 //!
 //! A framework is a line in [`Framework`] and a file here. Nothing else in the crate asks which one it is.
 
+mod lightgbm;
 mod mxnet;
 mod none;
 mod pytorch;
@@ -33,6 +34,8 @@ pub enum Framework {
     Pytorch,
     /// XGBoost's workers, and others that meet at a Rabit tracker.
     Xgboost,
+    /// LightGBM's workers.
+    Lightgbm,
 }
 
 /// What a program's variables are made of.
@@ -68,25 +71,28 @@ pub struct RoleDefaults {
 
 impl Framework {
     /// Every framework, in the order of the documentation.
-    pub const ALL: [Framework; 4] = [
+    pub const ALL: [Framework; 5] = [
         Framework::None,
         Framework::Mxnet,
         Framework::Pytorch,
         Framework::Xgboost,
+        Framework::Lightgbm,
     ];
 
     /// Whether its tasks start together unless the user says otherwise.
     pub fn together(self) -> bool {
         match self {
             Framework::None => false,
-            Framework::Mxnet | Framework::Pytorch | Framework::Xgboost => true,
+            Framework::Mxnet | Framework::Pytorch | Framework::Xgboost | Framework::Lightgbm => {
+                true
+            }
         }
     }
 
     /// Whether the master serves the rendezvous of a job with these roles, and programs need a door to it.
     pub fn has_door(self, roles: &[RoleSpec]) -> bool {
         match self {
-            Framework::None => false,
+            Framework::None | Framework::Lightgbm => false,
             Framework::Mxnet => mxnet::has_door(roles),
             Framework::Pytorch | Framework::Xgboost => true,
         }
@@ -99,13 +105,14 @@ impl Framework {
             Framework::Mxnet => mxnet::role_defaults(role),
             Framework::Pytorch => pytorch::ROLE_DEFAULTS,
             Framework::Xgboost => xgboost::ROLE_DEFAULTS,
+            Framework::Lightgbm => lightgbm::ROLE_DEFAULTS,
         }
     }
 
     /// The role whose command a role of that name runs when it has none of its own.
     pub fn command_of(self, role: &str) -> Option<&'static str> {
         match self {
-            Framework::None | Framework::Pytorch | Framework::Xgboost => None,
+            Framework::None | Framework::Pytorch | Framework::Xgboost | Framework::Lightgbm => None,
             Framework::Mxnet => mxnet::command_of(role),
         }
     }
@@ -117,6 +124,7 @@ impl Framework {
             Framework::Mxnet => mxnet::complaints(draft),
             Framework::Pytorch => pytorch::complaints(draft),
             Framework::Xgboost => xgboost::complaints(draft),
+            Framework::Lightgbm => lightgbm::complaints(draft),
         }
     }
 
@@ -124,6 +132,7 @@ impl Framework {
     pub fn ports(self, role: &RoleSpec) -> Vec<(String, bool)> {
         let mut ports = match self {
             Framework::None | Framework::Pytorch | Framework::Xgboost => Vec::new(),
+            Framework::Lightgbm => lightgbm::ports(),
             Framework::Mxnet => mxnet::ports(role.name.as_str()),
         };
         ports.extend(role.ports.iter().map(|name| (name.clone(), false)));
@@ -133,7 +142,9 @@ impl Framework {
     /// Whether the framework numbers its peers by port, so that ports must ascend with the index.
     pub fn ports_ascend(self) -> bool {
         match self {
-            Framework::None | Framework::Pytorch | Framework::Xgboost => false,
+            Framework::None | Framework::Pytorch | Framework::Xgboost | Framework::Lightgbm => {
+                false
+            }
             Framework::Mxnet => true,
         }
     }
@@ -145,6 +156,7 @@ impl Framework {
             Framework::Mxnet => mxnet::set_up(given),
             Framework::Pytorch => pytorch::set_up(given),
             Framework::Xgboost => xgboost::set_up(given),
+            Framework::Lightgbm => lightgbm::set_up(given),
         }
     }
 }
@@ -156,6 +168,7 @@ impl fmt::Display for Framework {
             Framework::Mxnet => "mxnet",
             Framework::Pytorch => "pytorch",
             Framework::Xgboost => "xgboost",
+            Framework::Lightgbm => "lightgbm",
         })
     }
 }

@@ -197,3 +197,53 @@ pub fn kill(pid: u32, signal: i32) {
     // It may be gone already.
     drop(status);
 }
+
+/// The words that submit the example of that framework, laid out in this home, with another command of its workers.
+pub fn example(home: &Home, framework: &str, run: &str) -> Vec<String> {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    for name in ["train.py", "job.yaml"] {
+        let from = examples.join(format!("{framework}-digits/{name}"));
+        fs::copy(from, home.path().join(name)).expect("the example's file");
+    }
+    let environment = format!("environment={}", environment_of(framework).display());
+    let run = format!("roles.worker.run={run}");
+    let words = ["submit", "job.yaml", "--set", &environment, "--set", &run];
+    words.map(String::from).to_vec()
+}
+
+/// What a worker has printed last after that word, at the beginning of a line.
+pub fn said<'a>(ran: &'a Ran, worker: u32, word: &str) -> &'a str {
+    let prefix = format!("worker:{worker} | {word} ");
+    let mut lines = ran.out.lines().rev();
+    let found = lines.find_map(|line| line.strip_prefix(&prefix));
+    found.unwrap_or_else(|| panic!("no `{prefix}` in {ran:#?}"))
+}
+
+/// Submits with these words, and once worker 1 has printed that, kills the program that has this variable.
+pub fn kill_in_the_middle(home: &Home, mut words: Vec<String>, line: &str, variable: &str) -> Ran {
+    let restart = "restart={scope: job, limit: 1, backoff: {first: 10ms, most: 10ms}}";
+    words.extend(["--set", restart].map(String::from));
+    let mut command = home.ydl();
+    command
+        .args(&words)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let child = command.spawn().expect("ydl");
+    home.wait_for_job();
+    let log = |home: &Home| home.job().join("logs/worker/1/1/stdout.0");
+    home.wait_for_text(log, line);
+    let has = |pid: u32| {
+        let environ = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        let mut variables = environ.split(|b| *b == 0);
+        variables.any(|it| it == variable.as_bytes())
+    };
+    let programs = home.find("python train.py");
+    let victim = programs.iter().find(|process| has(process.pid));
+    kill(victim.expect("a program").pid, 9);
+    let ran = finish(child);
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    let facts = home.facts();
+    assert!(facts.contains(r#""round-started":{"round":2,"#), "{facts}");
+    assert!(home.processes().is_empty(), "{:?}", home.processes());
+    ran
+}

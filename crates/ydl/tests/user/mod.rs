@@ -57,20 +57,11 @@ pub fn environment() -> &'static Path {
     PATH.get_or_init(|| made("scripts/python-env", &[requirements]))
 }
 
-/// The environment of the PyTorch example.
+/// The environment of the example of that framework.
 #[allow(dead_code)] // Only those who run it use it.
-pub fn torch_environment() -> &'static Path {
-    static PATH: OnceLock<PathBuf> = OnceLock::new();
-    let requirements = "examples/pytorch-digits/requirements.txt";
-    PATH.get_or_init(|| made("scripts/python-env", &[requirements]))
-}
-
-/// The environment of the XGBoost example.
-#[allow(dead_code)] // Only those who run it use it.
-pub fn xgboost_environment() -> &'static Path {
-    static PATH: OnceLock<PathBuf> = OnceLock::new();
-    let requirements = "examples/xgboost-digits/requirements.txt";
-    PATH.get_or_init(|| made("scripts/python-env", &[requirements]))
+pub fn environment_of(framework: &str) -> PathBuf {
+    let requirements = format!("examples/{framework}-digits/requirements.txt");
+    made("scripts/python-env", &[&requirements])
 }
 
 /// MXNet's in every other form; `scripts/python-kinds` says which.

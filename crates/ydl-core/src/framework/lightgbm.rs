@@ -1,0 +1,61 @@
+//! LightGBM: workers that know each other's addresses from the start, and need nobody to meet at.
+//!
+//! When a worker dies the others fail at once, so all of them begin a new round together.
+
+use super::{Given, RoleDefaults, SetUp};
+use crate::{
+    cluster::Endpoint,
+    spec::{Complaint, Completion, Draft, Scope},
+};
+use alloc::{
+    borrow::ToOwned,
+    collections::BTreeMap,
+    format,
+    string::{String, ToString},
+    vec,
+    vec::Vec,
+};
+
+const PORT: &str = "lightgbm";
+
+pub(super) const ROLE_DEFAULTS: RoleDefaults = RoleDefaults {
+    completion: Completion::All,
+    scope: Scope::Job,
+};
+
+pub(super) fn complaints(draft: &Draft) -> Vec<Complaint> {
+    let mut all = Vec::new();
+    if !draft.gang.together {
+        all.push(Complaint {
+            key: "gang".to_owned(),
+            what: "LightGBM's workers must start together".to_owned(),
+            hint: Some("leave `gang` out, or set `together: true`".to_owned()),
+        });
+    }
+    all
+}
+
+pub(super) fn ports() -> Vec<(String, bool)> {
+    // It binds without sharing, so the port is let go when the program starts.
+    vec![(PORT.to_owned(), false)]
+}
+
+pub(super) fn set_up(given: &Given<'_>) -> SetUp {
+    let Given { cluster, task, .. } = given;
+    let port = |endpoint: &Endpoint| endpoint.ports.get(PORT).copied().unwrap_or(0);
+    let all = cluster.roles.iter().flat_map(|member| &member.endpoints);
+    let machines: Vec<_> = all
+        .map(|endpoint| format!("{}:{}", endpoint.host, port(endpoint)))
+        .collect();
+    let own = cluster.endpoint(task).map_or(0, port);
+    // As its parameters are called: a program hands them over.
+    let env = [
+        ("machines", machines.join(",")),
+        ("local_listen_port", own.to_string()),
+        ("num_machines", cluster.world().to_string()),
+    ];
+    SetUp {
+        env: BTreeMap::from(env.map(|(name, value)| (name.to_owned(), value))),
+        arguments: Vec::new(),
+    }
+}
