@@ -192,6 +192,15 @@ fn a_program_over_its_memory_is_killed_with_the_figures() {
 }
 
 #[test]
+fn what_ydl_needs_itself_is_not_charged_to_a_task() {
+    let home = Home::new();
+    let ran = home
+        .submit("name: t\nroles:\n  worker:\n    memory: 32 MiB\n    shell: sleep 3; echo done\n");
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    assert!(ran.out.contains("worker:0 | done\n"), "{ran:#?}");
+}
+
+#[test]
 fn memory_can_grow_after_such_a_kill() {
     let home = Home::new();
     let ran = home.submit(

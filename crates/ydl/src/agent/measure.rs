@@ -1,4 +1,4 @@
-//! What a container uses: its processes as YARN would count them, and its GPUs.
+//! What a container uses: its processes, as whoever limits them counts them, and its GPUs.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ const INTERVAL_MIN: Duration = Duration::from_millis(100);
 /// What a container uses now, and has used.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Resident memory of all its processes together.
+    /// Resident memory of all its processes together; on one machine without the agent and the keeper.
     pub memory_bytes: u64,
     /// The largest `memory_bytes` that was measured since the program began.
     pub memory_peak_bytes: u64,
@@ -46,10 +46,20 @@ pub struct GpuUsage {
     pub memory_total_bytes: u64,
 }
 
+/// Whose memory counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum MemoryOf {
+    /// All processes, as YARN counts them.
+    All,
+    /// Those that the first process has had others start: not itself, and not its own children.
+    Programs,
+}
+
 /// Measures one process and everything below it.
 #[derive(Debug)]
 pub struct Meter {
     root: u32,
+    memory_of: MemoryOf,
     /// A process whose tree belongs to it though it is not below the first: the keeper in a container.
     outside: Option<u32>,
     gpus: Vec<String>,
@@ -67,12 +77,23 @@ impl Meter {
         let gpus = devices(visible_devices.unwrap_or_default());
         Meter {
             root,
+            memory_of: MemoryOf::All,
             outside: None,
             gpus,
             peak_bytes: 0,
             cpu_millis: 0,
             since: None,
             cpu_percent: 0,
+        }
+    }
+
+    /// Leaves the memory of the first process and of its own children out: of an agent and its keepers, where nobody
+    /// charges it to the task.
+    #[must_use]
+    pub fn of_programs(self) -> Meter {
+        Meter {
+            memory_of: MemoryOf::Programs,
+            ..self
         }
     }
 
@@ -93,7 +114,12 @@ impl Meter {
 
     /// One look at each of its processes; cheap enough for once a second.
     pub fn sample(&mut self) -> io::Result<Usage> {
-        let mut sum = Tree::below(self.root)?.sum(self.root);
+        let tree = Tree::below(self.root)?;
+        // Processor time is never left out: that of what has ended is the keeper's.
+        let mut sum = tree.sum(self.root);
+        if self.memory_of == MemoryOf::Programs {
+            sum.rss_bytes = tree.sum_of_programs(self.root).rss_bytes;
+        }
         if let Some(outside) = self.outside {
             let beside = Tree::below(outside)?.sum(outside);
             sum.rss_bytes += beside.rss_bytes;

@@ -274,7 +274,7 @@ pub const KEYS: &[Key] = &[
             "size",
             "`1 GiB`",
             "512 MiB",
-            "Memory of each task, at least 32 MiB. A task that uses more is killed; on a cluster by its node, if that is set up to do so.",
+            "Memory of each task, at least 32 MiB. A task that uses more is killed. On one machine the program counts, with all that it starts; on a cluster its node kills, if it is set up to do so, and counts ydl's own two processes along, some 20 MiB.",
         ),
         &["mem", "ram"],
     ),

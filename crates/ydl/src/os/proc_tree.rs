@@ -59,6 +59,16 @@ pub struct Sum {
     pub cpu_ticks: u64,
 }
 
+impl Sum {
+    fn with(self, entry: &Entry) -> Sum {
+        Sum {
+            processes: self.processes + 1,
+            rss_bytes: self.rss_bytes.saturating_add(entry.rss_bytes),
+            cpu_ticks: self.cpu_ticks.saturating_add(entry.cpu_ticks),
+        }
+    }
+}
+
 /// All processes of this machine that can be seen.
 #[derive(Clone, Debug, Default)]
 pub struct Tree {
@@ -144,14 +154,15 @@ impl Tree {
 
     /// What `root` and everything below it use.
     pub fn sum(&self, root: u32) -> Sum {
-        self.entry(root)
-            .into_iter()
-            .chain(self.descendants(root))
-            .fold(Sum::default(), |sum, entry| Sum {
-                processes: sum.processes + 1,
-                rss_bytes: sum.rss_bytes.saturating_add(entry.rss_bytes),
-                cpu_ticks: sum.cpu_ticks.saturating_add(entry.cpu_ticks),
-            })
+        let all = self.entry(root).into_iter().chain(self.descendants(root));
+        all.fold(Sum::default(), Sum::with)
+    }
+
+    /// What programs use that `root` has others start for it: it and its own children are not among them.
+    pub fn sum_of_programs(&self, root: u32) -> Sum {
+        let below = self.descendants(root).into_iter();
+        let programs = below.filter(|entry| entry.ppid != root);
+        programs.fold(Sum::default(), Sum::with)
     }
 }
 
@@ -258,6 +269,25 @@ mod tests {
                 cpu_ticks: 3
             }
         );
+    }
+
+    #[test]
+    fn programs_are_counted_without_who_starts_and_who_keeps_them() {
+        let mut tree = Tree::default();
+        // The second keeps the third, which has started the fourth; the fifth is a command that waits for others.
+        for (pid, ppid) in [(1, 0), (2, 1), (3, 2), (4, 3), (5, 1), (6, 0)] {
+            tree.insert(Entry {
+                pid,
+                ppid,
+                state: b'S',
+                started: 1,
+                rss_bytes: 1 << pid,
+                cpu_ticks: 1,
+            });
+        }
+        let programs = tree.sum_of_programs(1);
+        assert_eq!((programs.processes, programs.rss_bytes), (2, 8 + 16));
+        assert_eq!(tree.sum_of_programs(7), Sum::default());
     }
 
     #[test]

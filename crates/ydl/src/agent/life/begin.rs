@@ -49,6 +49,12 @@ impl Agent {
             carrier = Some(started);
         }
         let devices = Devices::find(setting.gpus).await;
+        let meter = Meter::new(std::process::id(), devices.visible().as_deref());
+        let meter = match staging {
+            // As its node counts.
+            Some(_) => meter,
+            None => meter.of_programs(),
+        };
         let unfit = staging.as_ref().and_then(|_| contained::ignored_image());
         let spec = &submitted.spec;
         let far = |output: &Output| output.every.is_some() || output.to.starts_with("hdfs://");
@@ -60,7 +66,7 @@ impl Agent {
         Ok(Agent {
             tokens: Tokens::new(&dir),
             surroundings: Surroundings::new(dir, job),
-            meter: Meter::new(std::process::id(), devices.visible().as_deref()),
+            meter,
             devices,
             unfit,
             setting,

@@ -1,4 +1,5 @@
-//! Memory limits as a NodeManager keeps them: the whole process tree of a container against what it asked for.
+//! Memory limits, as a NodeManager keeps them: all processes of a container against what it asked for. But what ydl itself
+//! needs beside the program, its agent and its keeper, is not charged to the task.
 
 use crate::os::{proc_tree::Tree, process::Identity};
 use ydl_core::ContainerId;
@@ -24,7 +25,7 @@ pub(super) fn overruns(limits: impl Iterator<Item = (ContainerId, Identity, u64)
     };
     let over = limits.filter_map(|(container, agent, limit_mib)| {
         let there = tree.entry(agent.pid)?.identity() == agent;
-        let used_mib = tree.sum(agent.pid).rss_bytes >> 20;
+        let used_mib = tree.sum_of_programs(agent.pid).rss_bytes >> 20;
         (there && used_mib > limit_mib).then_some(Overrun {
             container,
             used_mib,

@@ -1,7 +1,7 @@
 //! This machine as one node: its memory, cores and GPUs counted, its containers plain processes.
 //!
 //! * `mod.rs` (here): grants, launches and ends. * `room`: what is left of the machine.
-//! * `limit`: memory limits, as a NodeManager keeps them.
+//! * `limit`: memory limits, much as a NodeManager keeps them.
 
 mod limit;
 mod room;
