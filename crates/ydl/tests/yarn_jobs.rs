@@ -375,7 +375,12 @@ fn a_job_is_seen_scaled_and_ended_from_anywhere_by_those_who_may() {
 
     let elsewhere = Desk::of(cluster, "alice");
     let listed = elsewhere.run(&["ls"]);
-    assert!(listed.out.contains(&job), "{listed:?}");
+    let tasks = |listed: &Ran| -> String {
+        let row = listed.out.lines().find(|line| line.starts_with(&job));
+        let row = row.unwrap_or_else(|| panic!("{listed:?}"));
+        row.split_whitespace().nth(3).unwrap_or_default().to_owned()
+    };
+    assert_eq!(tasks(&listed), "1/1", "{listed:?}");
     let status = elsewhere.run(&["status", &job]);
     assert!(status.out.contains("worker:0  running"), "{status:?}");
     let scaled = elsewhere.run(&["scale", "shared", "worker=2"]);
@@ -403,4 +408,6 @@ fn a_job_is_seen_scaled_and_ended_from_anywhere_by_those_who_may() {
     wait_gone(cluster, &job);
     let status = bob.run(&["status", &job]);
     assert!(status.out.contains("state      killed"), "{status:?}");
+    let listed = elsewhere.run(&["ls"]);
+    assert_eq!(tasks(&listed), "1", "as it was submitted: {listed:?}");
 }

@@ -40,10 +40,10 @@ impl Row {
     fn afar(report: ApplicationReport) -> Row {
         let state = mirror::state_of(&report);
         let containers = report.usage.as_ref().map(|usage| usage.containers);
-        // One of them is the master's.
+        let all = mirror::tasks_of(&report);
         let tasks = match (report.state, containers) {
-            (ApplicationState::Running, Some(n)) => (n - 1).max(0).to_string(),
-            _ => String::new(),
+            (ApplicationState::Running, Some(n)) => counted(n, all),
+            _ => all.map_or(String::new(), |all| all.to_string()),
         };
         let outcome = match state {
             "failed" | "killed" | "accepted" => report
@@ -62,6 +62,7 @@ impl Row {
                 "id": id,
                 "name": report.name,
                 "state": state,
+                "tasks": all,
                 "submitted": submitted,
                 "queue": report.queue,
                 "diagnostics": report.diagnostics,
@@ -240,6 +241,15 @@ fn cells(row: &Row, paint: Paint) -> Vec<Cell> {
         age.into(),
         row.outcome.as_str().into(),
     ]
+}
+
+/// How many tasks have containers, one of which is the master's, and of how many: a job may have grown since it said so.
+fn counted(containers: i32, all: Option<u64>) -> String {
+    let running = u64::try_from(i64::from(containers) - 1).unwrap_or(0);
+    match all {
+        Some(all) => format!("{running}/{}", all.max(running)),
+        None => running.to_string(),
+    }
 }
 
 /// What the state does not say already.

@@ -2,7 +2,7 @@
 
 use super::{
     gateway::Gateway,
-    submission::{KIND, staged_at},
+    submission::{KIND, staged_at, tasks_in},
 };
 use crate::{hdfs::Hdfs, jobs::ambiguous, report::Report};
 use yarn_native::{
@@ -79,4 +79,9 @@ pub async fn find(gateway: &Gateway, word: &str) -> Result<Option<ApplicationRep
 /// Where an application says that it is staged, if not in its owner's home directory.
 pub fn staging_of(report: &ApplicationReport) -> Option<String> {
     staged_at(&report.tags)
+}
+
+/// How many tasks a job had when it was submitted, if its application says so.
+pub fn tasks_of(report: &ApplicationReport) -> Option<u64> {
+    tasks_in(&report.tags)
 }

@@ -17,7 +17,7 @@ mod logs;
 mod scratch;
 mod tail;
 
-pub use find::{find, list, newest, staging_of};
+pub use find::{find, list, newest, staging_of, tasks_of};
 pub use gateway::{Gateway, configuration, named_directory};
 pub use job::{Mirror, Opened, state_of};
 pub use logs::Wanted;

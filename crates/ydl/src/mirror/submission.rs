@@ -24,7 +24,10 @@ const FAILURE_WINDOW: Duration = Duration::from_secs(10 * 60);
 const QUEUE: &str = "default";
 /// Begins the tag that says where a job is staged, if not in its owner's home directory.
 pub(super) const STAGING_TAG: &str = "ydl-staging:";
+/// Begins the tag that says how many tasks a job has: of one that is over, a ResourceManager knows no containers.
+const TASKS_TAG: &str = "ydl-tasks:";
 /// What a ResourceManager takes.
+const TAGS_MAX: usize = 10;
 const TAG_LETTERS_MAX: usize = 100;
 
 /// The application that is the job. `own` are files of its own directory, by the names they have in containers.
@@ -60,6 +63,10 @@ pub fn submission(
     }
     let mut tags = on.tags.clone();
     tags.extend(on.staging.as_deref().map(staging_tag).transpose()?);
+    // A list that shows one number less is better than a job that is refused.
+    if tags.len() < TAGS_MAX {
+        tags.push(format!("{TASKS_TAG}{}", spec.tasks()));
+    }
     let mib = i64::try_from(on.master.memory_mib).unwrap_or(i64::MAX);
     let vcores = i32::try_from(on.master.vcores).unwrap_or(i32::MAX);
     Ok(Submission {
@@ -95,6 +102,12 @@ fn staging_tag(staging: &str) -> Result<String, Report> {
     Ok(tag)
 }
 
+/// How many tasks a job has, if it says so.
+pub(super) fn tasks_in(tags: &[String]) -> Option<u64> {
+    let mut said = tags.iter().filter_map(|tag| tag.strip_prefix(TASKS_TAG));
+    said.next()?.parse().ok()
+}
+
 /// What [`staging_tag`] wrote.
 pub(super) fn staged_at(tags: &[String]) -> Option<String> {
     let tag = tags.iter().find_map(|tag| tag.strip_prefix(STAGING_TAG))?;
@@ -116,6 +129,14 @@ pub(super) fn staged_at(tags: &[String]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_job_says_how_many_tasks_it_has() {
+        let tags = |all: &[&str]| all.iter().map(|tag| (*tag).to_owned()).collect::<Vec<_>>();
+        assert_eq!(tasks_in(&tags(&["nightly", "ydl-tasks:4"])), Some(4));
+        assert_eq!(tasks_in(&tags(&["ydl-tasks:many"])), None);
+        assert_eq!(tasks_in(&tags(&["nightly"])), None);
+    }
 
     #[test]
     fn a_place_survives_as_a_tag() {
