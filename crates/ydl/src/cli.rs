@@ -170,8 +170,8 @@ pub struct Submit {
     /// Whose rendezvous the job needs: `none`, `mxnet`, `pytorch`, `xgboost` or `lightgbm`
     #[arg(long, help_heading = "Without a job file")]
     pub framework: Option<String>,
-    /// A virtual environment, or an image as `docker://python:3.11`
-    #[arg(long, value_name = "DIR", help_heading = "Without a job file")]
+    /// What `environment` of a job file takes: `./venv`, `requirements.txt`, `docker://python:3.11`
+    #[arg(long, value_name = "WHAT", help_heading = "Without a job file")]
     pub environment: Option<String>,
     /// How many tasks
     #[arg(
@@ -310,14 +310,14 @@ pub struct Scale {
 #[command(after_help = "\
 Examples:
   ydl pack ./venv                  what would be sent, how large it is, and what it asks of a node
-  ydl pack -o packed ./venv        the layers as files
+  ydl pack -o packed ./venv        the layers as files, to look into
   ydl pack requirements.txt        of an environment that is made from it
 
 What was packed is kept: packing again what has not changed takes no time.")]
 pub struct Pack {
     /// An environment, as in the job file; the active one, `.venv` or `venv` if left out
     pub source: Option<PathBuf>,
-    /// Put the layers into this directory
+    /// Put the layers into this directory, to look into; `submit` packs by itself and takes none
     #[arg(long, short, value_name = "DIR")]
     pub output: Option<PathBuf>,
     /// Where the interpreter comes from: `auto`, `carry` or `node`

@@ -169,6 +169,7 @@ impl Submitter {
             spec,
             binary: &self.path("ydl"),
             inputs: &[],
+            tell: drop,
         };
         let looked = stage::look(request, soon()).await?;
         stage::stage(looked, id, tell, soon()).await

@@ -5,7 +5,9 @@
 
 use crate::{
     env::RUNTIME_TYPE,
-    jobs::{INTERPRETER, LOCAL, MANIFEST, Manifest, PACKAGES, Place, Python, Submitted},
+    jobs::{
+        ENVIRONMENT, INTERPRETER, LOCAL, MANIFEST, Manifest, PACKAGES, Place, Python, Submitted,
+    },
 };
 use composition::Composition;
 use rustix::system::uname;
@@ -90,13 +92,23 @@ pub fn unpack(submitted: &Submitted, job: &Path, container: &Path) {
     if !packed || in_image || matches!(submitted.place, Place::Local(_)) {
         return;
     }
-    let own = own_layers(&container.join("venv"));
-    let all = [INTERPRETER, PACKAGES, LOCAL].map(|name| job.join("environment").join(name));
+    let own = own_layers(&prefix(container));
+    let all = [INTERPRETER, PACKAGES, LOCAL].map(|name| brought(job).join(name));
     thread::scope(|scope| {
         for layer in all.iter().filter(|layer| layer.exists()) {
             scope.spawn(|| unpacked(layer, &own));
         }
     });
+}
+
+/// Where what came along of an environment lies in a job's directory.
+pub fn brought(job: &Path) -> PathBuf {
+    job.join(ENVIRONMENT)
+}
+
+/// Where a container puts its environment together.
+pub fn prefix(container: &Path) -> PathBuf {
+    container.join("venv")
 }
 
 /// Where a container unpacks what it cannot share.

@@ -2,7 +2,7 @@
 
 use super::{
     devices::Devices,
-    environment::{Activation, compose},
+    environment::{Activation, brought, compose, prefix},
     fetch::{Fetch, Plan},
     output::{OutputSpec, Rotation},
     outputs::Claims,
@@ -208,7 +208,7 @@ impl Surroundings {
         submitted: &Submitted,
         task: &TaskId,
     ) -> Result<Option<Activation>, String> {
-        let brought = self.job.path().join("environment");
+        let brought = brought(self.job.path());
         let environment = submitted.spec.environment_of(&task.role);
         let activation = match (environment, &submitted.place) {
             (Environment::System | Environment::Image(_), _) => return Ok(None),
@@ -223,7 +223,7 @@ impl Surroundings {
             (
                 Environment::Directory(_) | Environment::Requirements(_) | Environment::Pex(_),
                 Place::Yarn(_),
-            ) => compose(&brought, &self.dir.join("venv"))?,
+            ) => compose(&brought, &prefix(&self.dir))?,
         };
         Ok(Some(activation))
     }

@@ -300,6 +300,7 @@ async fn look(gateway: Gateway, spec: JobSpec) -> Result<(Looked, Listing), Repo
         spec: &spec,
         binary: &binary,
         inputs: &inputs::on_this_machine(&listing),
+        tell: show::tell,
     };
     Ok((stage::look(request, deadline).await?, listing))
 }

@@ -29,9 +29,20 @@ pub fn run(args: cli::Pack, manners: Manners) -> Result<Exit, Report> {
             false => report.hint(hint),
         }
     })?;
+    if let Some(dir) = args
+        .output
+        .as_ref()
+        .filter(|dir| dir.exists() && !dir.is_dir())
+    {
+        let what = format!(
+            "`{}` is a file, and layers are put into a directory",
+            dir.display()
+        );
+        return Err(Report::bad_input(what).hint("name another place, or leave `-o` out"));
+    }
     let began = Instant::now();
     let environment = pack::make(&environment, &|said| show::tell(said))?;
-    let packed = pack::pack(&environment, &Cache::of_user()?)?;
+    let packed = pack::pack(&environment, &Cache::of_user()?.telling(show::tell))?;
     let took = began.elapsed();
     let mut files = Vec::new();
     if let Some(dir) = &args.output {
@@ -92,6 +103,8 @@ fn put(from: &Path, to: &Path) -> Result<(), Report> {
         .and_then(|()| fs::copy(from, &aside))
         .and_then(|_| fs::rename(&aside, to));
     copied.map_err(|error| {
+        // Half of it is of no use. What cannot be removed either is not worth another word.
+        let _ = fs::remove_file(&aside);
         let what = format!("cannot write `{}`: {}", to.display(), reason(&error));
         Report::trouble(what)
     })

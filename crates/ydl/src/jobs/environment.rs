@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+/// What the environment, or the directory of its layers, is called in a container.
+pub const ENVIRONMENT: &str = "environment";
 /// The file in the layer `local` that holds it.
 pub const MANIFEST: &str = "environment.json";
 /// The layer with the interpreter, where one travels.

@@ -13,6 +13,8 @@ pub use dir::{
     Content, EVENTS_BYTES_MAX, JobDir, MasterPlace, Offer, Place, Staged, Submitted, Whereabouts,
     write_json,
 };
-pub use environment::{INTERPRETER, LOCAL, MANIFEST, Manifest, PACKAGES, Python, renamed};
+pub use environment::{
+    ENVIRONMENT, INTERPRETER, LOCAL, MANIFEST, Manifest, PACKAGES, Python, renamed,
+};
 pub use far::{Ended, Far, Seen};
 pub use find::{Known, Standing, ambiguous, find, list, newest, root};

@@ -3,7 +3,8 @@
 //! The archive is cut into pieces of one size, each becomes a gzip member of its own, and members stand one after the other: `gzip -dc`
 //! reads them as one. Where it is cut does not depend on how many cores there are, so the bytes do not either.
 
-use super::plan::{Plan, hex};
+use super::plan::Plan;
+use crate::wire::text::hex;
 use flate2::{Compression, GzBuilder};
 use ring::digest::{Context, SHA256};
 use std::{

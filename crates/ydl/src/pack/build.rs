@@ -7,10 +7,10 @@ use super::{
     cache::{self, root},
     lists::said,
     pex,
-    plan::{hex, unread},
+    plan::unread,
     same::Stamp,
 };
-use crate::{os::reason, report::Report};
+use crate::{os::reason, report::Report, wire::text::hex};
 use ring::digest::{SHA256, digest};
 use std::{
     fs::{self, File},

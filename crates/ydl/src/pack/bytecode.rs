@@ -7,9 +7,10 @@
 
 use super::{
     archive::cores,
-    plan::{Plan, What, ends, hex},
+    plan::{Plan, What, ends},
     same::Stamp,
 };
+use crate::wire::text::hex;
 use ring::digest::{SHA256, digest};
 use std::{
     fs::{self, File},

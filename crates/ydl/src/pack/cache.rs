@@ -4,8 +4,8 @@
 //! and then what is known of it. Of two who pack the same at once, one waits for the other; an archive that is there is
 //! never touched again, because somebody may be sending it.
 
-use super::{plan::hex, same::Stamp};
-use crate::{env, os::reason, report::Report};
+use super::same::Stamp;
+use crate::{env, os::reason, report::Report, wire::text::hex};
 use ring::{
     digest::{SHA256, digest},
     rand::{SecureRandom, SystemRandom},
@@ -34,6 +34,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 #[derive(Clone, Debug)]
 pub struct Cache {
     dir: PathBuf,
+    /// Hears what takes long.
+    tell: fn(String),
 }
 
 /// What is known of a packed layer.
@@ -66,14 +68,18 @@ pub struct Known {
 impl Cache {
     /// The user's own.
     pub fn of_user() -> Result<Cache, Report> {
-        Ok(Cache {
-            dir: root()?.join("packed"),
-        })
+        Ok(Cache::at(root()?.join("packed")))
     }
 
     /// Another place.
     pub fn at(dir: PathBuf) -> Cache {
-        Cache { dir }
+        Cache { dir, tell: drop }
+    }
+
+    /// The same, for somebody who wants to know what takes long.
+    #[must_use]
+    pub fn telling(self, tell: fn(String)) -> Cache {
+        Cache { tell, ..self }
     }
 
     /// The archive under that key, if it is there whole.
@@ -91,7 +97,9 @@ impl Cache {
 
     /// Waits until nobody else packs that.
     pub(super) fn lock(&self, key: &str) -> Result<File, Report> {
-        lock(&self.dir.join(format!("{key}.lock")), &|| {})
+        lock(&self.dir.join(format!("{key}.lock")), &|| {
+            (self.tell)("waiting for another process that packs the same".to_owned());
+        })
     }
 
     /// The file that says that an archive of somebody else's was looked through, as it is now.
@@ -291,6 +299,27 @@ mod tests {
         );
         fs::write(&path, "short").expect("a file");
         assert_eq!(cache.find("a"), None, "half of it is none of it");
+    }
+
+    #[test]
+    fn whoever_waits_for_another_who_packs_the_same_hears_of_it() {
+        static HEARD: std::sync::Mutex<Vec<String>> = std::sync::Mutex::new(Vec::new());
+        let dir = tempfile::tempdir().expect("a directory");
+        let cache = Cache::at(dir.path().join("packed"));
+        let cache = cache.telling(|said| HEARD.lock().expect("a list").push(said));
+        let first = cache.lock("a").expect("a lock");
+        let heard = || HEARD.lock().expect("a list").clone();
+        assert_eq!(heard(), Vec::<String>::new());
+        std::thread::scope(|scope| {
+            let second = scope.spawn(|| cache.lock("a").map(drop));
+            let until = Instant::now() + Duration::from_secs(60);
+            while heard().is_empty() && Instant::now() < until {
+                std::thread::park_timeout(PAUSE);
+            }
+            drop(first);
+            second.join().expect("no panic").expect("a lock");
+        });
+        assert_eq!(heard(), ["waiting for another process that packs the same"]);
     }
 
     #[test]

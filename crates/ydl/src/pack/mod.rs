@@ -35,6 +35,6 @@ mod survey;
 pub use build::{make, must_be_made};
 pub use cache::{Cache, Known, root};
 pub use layers::{Layer, Packed, pack};
-pub use plan::{Plan, hex};
+pub use plan::Plan;
 pub use ready::{Holds, check};
 pub use same::{Same, Stamp};

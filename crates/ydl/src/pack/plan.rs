@@ -5,7 +5,7 @@ use super::{
     local::source_of,
     same::{Same, Stamp},
 };
-use crate::{os::reason, report::Report};
+use crate::{os::reason, report::Report, wire::text::hex};
 use ring::digest::{Context, SHA256};
 use std::{
     collections::BTreeMap,
@@ -30,6 +30,8 @@ pub struct Plan {
     pub(super) entries: BTreeMap<PathBuf, Entry>,
     /// What was left out, in sentences.
     pub(super) notes: Vec<String>,
+    /// Links that lead nowhere.
+    lost: Vec<PathBuf>,
 }
 
 #[derive(Clone, Debug)]
@@ -88,7 +90,14 @@ impl Plan {
             outside,
             skip,
         };
-        self.add_directory(&walk, &real, Path::new(""), 0)
+        let added = self.add_directory(&walk, &real, Path::new(""), 0);
+        self.notes.extend(lost(&std::mem::take(&mut self.lost)));
+        added
+    }
+
+    /// What was left out, in sentences.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
     }
 
     fn add_directory(
@@ -165,8 +174,19 @@ impl Plan {
 
     /// What a link stands for; nothing if it leads nowhere.
     fn led_to(&mut self, walk: &Walk<'_>, path: &Path) -> Result<Option<What>, Report> {
-        let Ok(target) = path.canonicalize() else {
-            return Ok(None);
+        let target = match path.canonicalize() {
+            Ok(target) => target,
+            Err(error)
+                if error.kind() == io::ErrorKind::PermissionDenied
+                    && walk.outside == Outside::Refuse =>
+            {
+                return Err(unread(path, &error));
+            }
+            // What is not there, and links that lead to each other.
+            Err(_) => {
+                self.lost.push(path.to_path_buf());
+                return Ok(None);
+            }
         };
         if let Ok(inside) = target.strip_prefix(walk.root) {
             let from = path
@@ -320,15 +340,23 @@ pub(super) fn relative(from: &Path, to: &Path) -> PathBuf {
     }
 }
 
+/// A sentence about links that lead nowhere; some environments have hundreds.
+fn lost(links: &[PathBuf]) -> Option<String> {
+    let first = links.iter().min()?.display();
+    Some(match links.len() {
+        1 => format!("the link `{first}` leads nowhere: it is left out"),
+        2 => format!("the link `{first}` and another lead nowhere: they are left out"),
+        n => format!(
+            "the link `{first}` and {} others lead nowhere: they are left out",
+            n - 1
+        ),
+    })
+}
+
 /// How a name ends.
 pub(super) fn ends(name: &Path, with: &str) -> bool {
     let bytes = name.file_name().map(OsStr::as_bytes).unwrap_or_default();
     bytes.ends_with(with.as_bytes())
-}
-
-/// Bytes as letters that any file system takes.
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// What people do about files that they may not read.

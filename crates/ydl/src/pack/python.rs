@@ -5,7 +5,7 @@ use crate::report::Report;
 use std::{
     collections::{BTreeMap, BTreeSet},
     ffi::{OsStr, OsString},
-    fs,
+    fs, io,
     path::{Path, PathBuf},
 };
 
@@ -59,8 +59,12 @@ impl Found {
             Ok(_) => link,
             Err(_) => root.join("bin/python3"),
         };
-        if link.symlink_metadata().is_err() {
-            return Ok(None);
+        match link.symlink_metadata() {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                return Err(super::plan::unread(&link, &error));
+            }
+            Err(_) => return Ok(None),
         }
         let said = fs::read_to_string(root.join("pyvenv.cfg")).unwrap_or_default();
         let said: BTreeMap<&str, &str> = said
@@ -72,13 +76,19 @@ impl Found {
             let hint = "make the environment anew, with an interpreter that is there";
             Report::bad_input(what).hint(hint)
         };
-        let executable = link.canonicalize().map_err(|_| {
+        let executable = link.canonicalize().map_err(|error| {
             let leads = fs::read_link(&link).unwrap_or_default();
-            whole(format!(
-                "the environment `{}` cannot be packed: its interpreter `{}` is not there",
+            let what = format!(
+                "the environment `{}` cannot be packed: its interpreter `{}`",
                 root.display(),
                 leads.display()
-            ))
+            );
+            match error.kind() {
+                io::ErrorKind::PermissionDenied => {
+                    Report::bad_input(format!("{what} may not be read")).hint(super::plan::READABLE)
+                }
+                _ => whole(format!("{what} is not there")),
+            }
         })?;
         // A copy in the environment is no use without what it was copied from.
         let copied = root

@@ -109,9 +109,9 @@ impl Seen {
         let many = self.packed.saturating_mul(RATIO_MAX);
         if self.bytes > BYTES_MAX || (self.bytes > RATIO_FROM_BYTES && self.bytes > many) {
             let what = format!(
-                "it would become more than {} GB of {} MB",
+                "it would become more than {} GB of {}",
                 self.bytes / 1_000_000_000,
-                self.packed / 1_000_000
+                small(self.packed)
             );
             return Err(wrong(what));
         }
@@ -119,6 +119,14 @@ impl Seen {
             return Err(wrong(format!("it has more than {ENTRIES_MAX} entries")));
         }
         Ok(())
+    }
+}
+
+/// The length of an archive that is smaller than it seems.
+fn small(bytes: u64) -> String {
+    match bytes {
+        0..1_000_000 => format!("{} KB", bytes.div_ceil(1000)),
+        _ => format!("{:.1} MB", bytes as f64 / 1e6),
     }
 }
 

@@ -37,6 +37,8 @@ pub struct Request<'a> {
     pub binary: &'a Path,
     /// Files of the job's inputs that are on this machine.
     pub inputs: &'a [PathBuf],
+    /// Hears what takes long.
+    pub tell: fn(String),
 }
 
 /// What a job needs, and what of it is in HDFS already. Nothing was written for it yet.
@@ -70,11 +72,11 @@ impl fmt::Debug for Looked {
 /// Looks through the job's files, and at what is in HDFS. It can run while the cluster is asked other things.
 pub async fn look(request: Request<'_>, deadline: Instant) -> Result<Looked, Report> {
     let (spec, binary) = (request.spec.clone(), request.binary.to_path_buf());
-    let (place, inputs) = (request.place, request.inputs.to_vec());
+    let (place, inputs, tell) = (request.place, request.inputs.to_vec(), request.tell);
     let contents = place.layout.contents();
     // Looking through large directories takes a while.
     let finding = async {
-        let needs = spawn_blocking(move || needs(&spec, &binary, &inputs)).await;
+        let needs = spawn_blocking(move || needs(&spec, &binary, &inputs, tell)).await;
         needs.map_err(|_| Report::trouble("the job's files could not be looked through"))?
     };
     let asking = async {

@@ -3,7 +3,7 @@
 use super::{look::Request, source::Source};
 use crate::{
     hdfs::{Entry, Hdfs},
-    jobs::Content,
+    jobs::{Content, ENVIRONMENT},
     pack::{self, Cache},
     report::Report,
 };
@@ -17,9 +17,6 @@ use ydl_core::{JobSpec, spec::Environment};
 
 /// What NodeManagers can unpack, by the ends of names.
 const ARCHIVES: [&str; 5] = ["tar.gz", "tgz", "tar", "zip", "jar"];
-
-/// What the environment, or the directory of its layers, is called in a container.
-const ENVIRONMENT: &str = "environment";
 
 /// What something is to the job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +41,7 @@ pub(super) fn needs(
     spec: &JobSpec,
     binary: &Path,
     inputs: &[PathBuf],
+    tell: fn(String),
 ) -> Result<(Vec<Need>, Vec<String>), Report> {
     let mut notes = Vec::new();
     let mut needs = vec![Need::new(Purpose::Binary, binary, false)?];
@@ -63,7 +61,7 @@ pub(super) fn needs(
         }
         Environment::System | Environment::Archive(_) | Environment::Image(_) => {}
         Environment::Directory(_) | Environment::Requirements(_) | Environment::Pex(_) => {
-            let packed = pack::pack(&spec.environment, &Cache::of_user()?)?;
+            let packed = pack::pack(&spec.environment, &Cache::of_user()?.telling(tell))?;
             for layer in &packed.layers {
                 needs.push(Need {
                     purpose: Purpose::Environment(format!("{ENVIRONMENT}/{}", layer.name)),
@@ -73,7 +71,12 @@ pub(super) fn needs(
                     source: Arc::new(Source::packed(layer)?),
                 });
             }
-            notes = packed.notes;
+            notes.extend(packed.notes);
+        }
+    }
+    for need in &needs {
+        if let Source::Directory(plan) = &*need.source {
+            notes.extend_from_slice(plan.notes());
         }
     }
     Ok((needs, notes))

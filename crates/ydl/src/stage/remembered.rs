@@ -8,6 +8,7 @@ use super::source::Hashed;
 use crate::{
     jobs::write_json,
     pack::{self, Stamp},
+    wire::text::hex,
 };
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
@@ -76,7 +77,7 @@ fn place(dir: &Path, path: &Path, was: Stamp) -> Option<PathBuf> {
         return None;
     }
     let hash = digest(&SHA256, path.as_os_str().as_bytes());
-    Some(dir.join(pack::hex(&hash.as_ref()[..16])))
+    Some(dir.join(hex(&hash.as_ref()[..16])))
 }
 
 #[cfg(test)]

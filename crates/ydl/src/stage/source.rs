@@ -4,8 +4,9 @@ use super::remembered::{hashes, recall, remember};
 use crate::{
     hdfs::Pieces,
     os::reason,
-    pack::{Layer, Plan, Same, Stamp, hex},
+    pack::{Layer, Plan, Same, Stamp},
     report::Report,
+    wire::text::hex,
 };
 use ring::digest::{Context, SHA256};
 use std::{

@@ -55,6 +55,60 @@ fn what_cannot_travel_says_why() {
 }
 
 #[test]
+fn links_that_lead_nowhere_are_told_of() {
+    let bench = Bench::new();
+    let their = bench.site().join("their");
+    symlink("gone", their.join("dangling")).expect("a link");
+    symlink("circle", their.join("circle")).expect("a link");
+    // The second time nothing is packed, and it is still true.
+    for _ in 0..2 {
+        let packed = bench.pack_into("cache", Interpreter::Node).expect("packed");
+        let [note] = packed.notes.as_slice() else {
+            panic!("one note: {packed:?}");
+        };
+        assert!(
+            note.contains("/their/circle` and another lead nowhere"),
+            "{note}"
+        );
+    }
+}
+
+#[test]
+fn layers_go_into_a_directory_or_nowhere() {
+    let bench = Bench::bare();
+    write(&bench.path("tools/bin/tool"), "#!/bin/sh\n");
+    write(&bench.path("taken"), "mine");
+    let pack = |to: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ydl"));
+        command.args(["pack", "-o", to, "tools"]);
+        command.env("XDG_CACHE_HOME", bench.path("cache"));
+        let output = command.current_dir(bench.path("")).output().expect("ydl");
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), told)
+    };
+    let (code, told) = pack("taken");
+    assert_eq!(code, Some(2), "{told}");
+    assert!(
+        told.contains("`taken` is a file, and layers are put into a directory"),
+        "{told}"
+    );
+    assert!(
+        !bench.path("cache").exists(),
+        "found before anything is packed"
+    );
+    // Where a layer cannot be put, nothing half-done stays.
+    fs::create_dir_all(bench.path("out/packages.tar.gz/in the way")).expect("a directory");
+    let (code, told) = pack("out");
+    assert_eq!(code, Some(123), "{told}");
+    let left = fs::read_dir(bench.path("out")).expect("a list");
+    let left: Vec<_> = left.flatten().map(|entry| entry.file_name()).collect();
+    assert_eq!(left, ["packages.tar.gz"]);
+    let (code, told) = pack("new/dir");
+    assert_eq!(code, Some(0), "{told}");
+    assert!(bench.path("new/dir/local.tar.gz").is_file());
+}
+
+#[test]
 fn what_is_no_environment_of_its_own_says_why() {
     let bench = Bench::bare();
     let report = bench.pack_at(Path::new("/usr"), "cache", Interpreter::Auto);
@@ -154,16 +208,9 @@ print(b'\\xff not text\\n.bin' in names, b'data file.txt' in names, their.mödü
     assert_eq!(there.python(code), "True True ü");
 }
 
-/// `ydl pack` as somebody who is not allowed everything, whoever runs this test.
-#[test]
-fn a_file_that_may_not_be_read_is_named() {
-    let bench = Bench::bare();
+/// `ydl pack` as somebody who is not allowed everything, whoever runs this test: how it ended, and what it told.
+fn packed_by_another(bench: &Bench, what: &Path) -> (Option<i32>, String) {
     let dir = bench.dir.path();
-    let tool = bench.path("tools/bin/tool");
-    write(&tool, "#!/bin/sh\n");
-    let secret = bench.path("tools/secret key");
-    write(&secret, "x");
-    fs::set_permissions(&secret, fs::Permissions::from_mode(0o000)).expect("a mode");
     let ydl = dir.join("ydl");
     // By another process: who forks here while a file is open for writing keeps it from being run.
     let mut copy = Command::new("cp");
@@ -179,7 +226,7 @@ fn a_file_that_may_not_be_read_is_named() {
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("a mode");
     }
     let mut command = Command::new(ydl);
-    command.arg("pack").arg(bench.path("tools"));
+    command.arg("pack").arg(what);
     command
         .current_dir("/")
         .env("XDG_CACHE_HOME", dir.join("cache"));
@@ -188,10 +235,46 @@ fn a_file_that_may_not_be_read_is_named() {
     }
     let output = command.output().expect("ydl can be started");
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(2), "{told}");
+    (output.status.code(), told)
+}
+
+#[test]
+fn a_file_that_may_not_be_read_is_named() {
+    let bench = Bench::bare();
+    let tool = bench.path("tools/bin/tool");
+    write(&tool, "#!/bin/sh\n");
+    let secret = bench.path("tools/secret key");
+    write(&secret, "x");
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o000)).expect("a mode");
+    let (code, told) = packed_by_another(&bench, &bench.path("tools"));
+    assert_eq!(code, Some(2), "{told}");
     let expected = format!("cannot read `{}`: permission denied", secret.display());
     assert!(told.contains(&expected), "{told}");
     assert!(told.contains("hint: make it readable"), "{told}");
+}
+
+#[test]
+fn an_interpreter_that_may_not_be_looked_at_is_no_missing_one() {
+    let bench = Bench::new();
+    let hidden = bench.path("hidden");
+    write(&hidden.join("bin/python3"), "");
+    for name in ["python", "python3"] {
+        let link = bench.venv().join("bin").join(name);
+        fs::remove_file(&link).expect("removed");
+        symlink(hidden.join("bin/python3"), &link).expect("a link");
+    }
+    fs::set_permissions(&hidden, fs::Permissions::from_mode(0o000)).expect("a mode");
+    for pyvenv in [true, false] {
+        if !pyvenv {
+            fs::remove_file(bench.venv().join("pyvenv.cfg")).expect("removed");
+        }
+        let (code, told) = packed_by_another(&bench, &bench.venv());
+        assert_eq!(code, Some(2), "{told}");
+        assert!(told.contains("hidden/bin/python3` "), "{told}");
+        let permission = told.contains("permission denied") || told.contains("may not be read");
+        assert!(permission && !told.contains("is not there"), "{told}");
+    }
+    fs::set_permissions(&hidden, fs::Permissions::from_mode(0o755)).expect("a mode");
 }
 
 #[test]

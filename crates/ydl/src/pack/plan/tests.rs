@@ -64,6 +64,29 @@ fn what_is_unpacked_is_what_was_packed() {
 }
 
 #[test]
+fn links_that_lead_nowhere_are_left_out_and_told_of() {
+    let dir = tempfile::tempdir().expect("a directory");
+    fill(dir.path(), &["a"]);
+    assert_eq!(Plan::of(dir.path()).expect("a plan").notes(), [""; 0]);
+    let told = || {
+        let plan = Plan::of(dir.path()).expect("a plan");
+        let names: Vec<_> = plan
+            .entries
+            .keys()
+            .map(|name| name.display().to_string())
+            .collect();
+        assert_eq!(names, ["a", "alias", "sub"]);
+        plan.notes().join("\n")
+    };
+    let link = |to: &str, name: &str| symlink(to, dir.path().join(name)).expect("a link");
+    link("nowhere", "dangling");
+    assert!(told().ends_with("/dangling` leads nowhere: it is left out"));
+    link("two", "one");
+    link("one", "two");
+    assert!(told().ends_with("/dangling` and 2 others lead nowhere: they are left out"));
+}
+
+#[test]
 fn a_link_out_to_a_directory_is_refused() {
     let scratch = tempfile::tempdir().expect("a directory");
     let dir = scratch.path().join("in");
