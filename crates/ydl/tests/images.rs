@@ -325,6 +325,7 @@ fn what_one_machine_cannot_do_is_refused_there() {
             "runc://a",
             "{docker: a, keep: true}",
             "{docker: a, mounts: ['/no/such/directory:/b:ro']}",
+            "{docker: a, mounts: ['/no/such/../directory:/b:ro']}",
         ],
         false,
         expect![[r#"
@@ -344,7 +345,10 @@ fn what_one_machine_cannot_do_is_refused_there() {
             hint: leave it out
 
             {docker: a, mounts: ['/no/such/directory:/b:ro']}
-            error: job.yaml:1:35: `environment.mounts`: `/no/such/directory` does not exist on this machine"#]],
+            error: job.yaml:1:35: `environment.mounts`: `/no/such/directory` does not exist on this machine
+
+            {docker: a, mounts: ['/no/such/../directory:/b:ro']}
+            error: job.yaml:1:34: `environment.mounts`: `/no/such/../directory` holds `..`"#]],
     );
     let digest = format!("{{docker: 'python@sha256:{}'}}", "0a".repeat(32));
     let told = read(&with(&digest), true).unwrap_err();

@@ -1,12 +1,12 @@
 //! Job files as people write them, good and bad, through the door that `submit` uses.
 
 use expect_test::{Expect, expect, expect_file};
-use std::{fs, path::Path};
+use std::{fs, os::unix::fs::symlink, path::Path};
 use tempfile::TempDir;
 use ydl::jobfile::{load, page, show};
 use ydl_core::{
     JobSpec, Span,
-    spec::{Command, Completion, Scope},
+    spec::{Command, Completion, Existing, Scope},
 };
 
 fn folder() -> TempDir {
@@ -312,6 +312,19 @@ fn overrides_are_typed_like_the_file() {
         Command::Program(vec!["echo".into(), "hi".into()])
     );
     assert_eq!(spec.deadlines.run, Some(Span::hours(1)));
+    let yaml = b"roles: {w: {run: sleep 1}}\noutputs: {c k/: {to: out}, a: {to: there}}";
+    let sets = [
+        r#"outputs."c k/".existing=refuse"#,
+        "outputs.'a=b/'=\"c=d\"",
+        r#"roles.w.env."A.B"=it's"#,
+        "outputs.a.existing=number",
+    ];
+    let spec = read_in(folder().path(), yaml, &sets).unwrap();
+    let of = |from: &str| spec.outputs.iter().find(|output| output.from == from);
+    assert_eq!(of("c k/").unwrap().existing, Existing::Refuse);
+    assert_eq!(of("a").unwrap().existing, Existing::Number);
+    assert!(of("a=b/").unwrap().to.ends_with("c=d"), "{spec:?}");
+    assert_eq!(spec.roles[0].env["A.B"], "it's");
     check_bad_set(
         &[
             "roles.worker.instnaces=4",
@@ -622,6 +635,48 @@ roles: {w: {run: sleep 1}}
 
         hint: make one with `python3 -m venv venv`, or use `system`"#]],
     );
+    let dir = folder();
+    let made = |path: &str| fs::write(dir.path().join(path), "").unwrap();
+    let bad = |environment: &str, expected: Expect| {
+        let yaml = format!("environment: {environment}\nroles: {{w: {{run: sleep 1}}}}");
+        let wrong = read_in(dir.path(), yaml.as_bytes(), &[]).unwrap_err();
+        expected.assert_eq(
+            wrong
+                .strip_prefix("error: job.yaml:1:14: `environment`: ")
+                .unwrap(),
+        );
+    };
+    made("data/pyproject.toml");
+    bad(
+        "./data/",
+        expect![[r#"
+            `./data` is not an environment: it has no `bin`
+
+            hint: one can be made from what it needs: name `./data/pyproject.toml`"#]],
+    );
+    made("venv/pyvenv.cfg");
+    bad(
+        "venv",
+        expect![[r#"
+            the virtual environment `venv` is of no use: it has no `bin/python`
+
+            hint: make it anew, with an interpreter that is there"#]],
+    );
+    symlink("/nowhere/python3", dir.path().join("venv/bin/python3")).unwrap();
+    bad(
+        "venv",
+        expect![[r#"
+            the virtual environment `venv` is of no use: its interpreter `/nowhere/python3` is not there
+
+            hint: make it anew, with an interpreter that is there"#]],
+    );
+    made("venv/bin/python");
+    read_in(
+        dir.path(),
+        b"environment: venv\nroles: {w: {run: sleep 1}}",
+        &[],
+    )
+    .unwrap();
     check_bad(
         "environment: nowhere\nroles: {w: {run: sleep 1}}",
         expect![[r#"

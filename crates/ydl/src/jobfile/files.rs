@@ -265,18 +265,56 @@ fn archive(text: &str, base: &str, cluster: bool) -> Result<Environment, Refusal
     Ok(Environment::Archive(source))
 }
 
+/// Whether a virtual environment has an interpreter; else why not, and what to do. Without one its tasks would silently get
+/// another.
+fn interpreter(venv: &Path) -> Result<(), (String, &'static str)> {
+    let anew = "make it anew, with an interpreter that is there";
+    let mut names = ["bin/python", "bin/python3"].into_iter();
+    let is_there = |name: &&str| venv.join(name).symlink_metadata().is_ok();
+    let Some(name) = names.find(is_there) else {
+        return Err(("it has no `bin/python`".to_owned(), anew));
+    };
+    let link = venv.join(name);
+    fs::metadata(&link).map(drop).map_err(|error| {
+        let leads = fs::read_link(&link).unwrap_or(link);
+        let its = format!("its interpreter `{}`", leads.display());
+        match error.kind() {
+            io::ErrorKind::NotFound => (format!("{its} is not there"), anew),
+            _ => (
+                format!("{its} cannot be looked at: {}", reason(&error)),
+                "ask whoever it belongs to, or use another interpreter",
+            ),
+        }
+    })
+}
+
 fn directory_with_bin(text: &str, base: &str) -> Result<String, Refusal> {
     let path = absolute(text.trim_end_matches('/'), base);
     let hint = "make one with `python3 -m venv venv`, or use `system`".to_string();
+    let inside = Path::new(&path);
     match fs::metadata(&path) {
         Ok(found) if !found.is_dir() => Err((
             format!("`{text}` is a file, not the directory of an environment"),
             hint,
         )),
-        Ok(_) if !Path::new(&path).join("bin").is_dir() => Err((
-            format!("`{text}` is not an environment: it has no `bin`"),
-            hint,
-        )),
+        Ok(_) if !inside.join("bin").is_dir() => {
+            let mut lists = ["pyproject.toml", "requirements.txt"].into_iter();
+            let list = lists.find(|name| inside.join(name).is_file());
+            let text = text.trim_end_matches('/');
+            Err((
+                format!("`{text}` is not an environment: it has no `bin`"),
+                list.map_or(hint, |name| {
+                    format!("one can be made from what it needs: name `{text}/{name}`")
+                }),
+            ))
+        }
+        Ok(_) if inside.join("pyvenv.cfg").is_file() => match interpreter(inside) {
+            Ok(()) => Ok(path),
+            Err((why, hint)) => Err((
+                format!("the virtual environment `{text}` is of no use: {why}"),
+                hint.to_owned(),
+            )),
+        },
         Ok(_) => Ok(path),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             Err((format!("`{text}` does not exist"), hint))

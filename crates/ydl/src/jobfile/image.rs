@@ -65,7 +65,9 @@ impl Reader {
         let items = self.list(map, "mounts").iter();
         let read = |text: &str| {
             let mount = Mount::read(text)?;
-            match cluster || !mount.from.starts_with('/') {
+            // What is wrong with the path itself is said by the job's own check, and first.
+            let odd = !mount.from.starts_with('/') || mount.from.split('/').any(|it| it == "..");
+            match cluster || odd {
                 true => Ok(mount),
                 false => is_there(&mount.from).map(|()| mount),
             }

@@ -7,10 +7,10 @@ use super::{
 };
 use std::path::Path;
 
-/// Puts `a.b.c=VALUE` into the tree. The value is read as YAML.
+/// Puts `a.b.c=VALUE` into the tree. The value is read as YAML; a name in the key may stand in quotes.
 pub fn set(root: &mut Node, assignment: &str, wrongs: &mut Vec<Wrong>) -> Result<(), Wrong> {
     let at = Place::flag(format!("--set {assignment}"));
-    let Some((path, value)) = assignment.split_once('=') else {
+    let Some((path, value)) = halves(assignment) else {
         let what = "there is no `=` in it";
         return Err(Wrong::new(at, what).hint("write `--set roles.worker.instances=4`"));
     };
@@ -21,6 +21,29 @@ pub fn set(root: &mut Node, assignment: &str, wrongs: &mut Vec<Wrong>) -> Result
         value: Value::Null,
     });
     put(root, path.trim(), value, &at)
+}
+
+/// The key and the value: what stands before and behind the first `=` that is not in a quoted name.
+fn halves(assignment: &str) -> Option<(&str, &str)> {
+    let mut from = 0;
+    loop {
+        if let Some((_, rest)) = quoted(&assignment[from..]) {
+            from = assignment.len() - rest.len();
+        }
+        let at = from + assignment[from..].find(['.', '='])?;
+        if assignment[at..].starts_with('=') {
+            return Some((&assignment[..at], &assignment[at + 1..]));
+        }
+        from = at + 1;
+    }
+}
+
+/// A name in quotes at the beginning of a key, and what follows it.
+fn quoted(path: &str) -> Option<(&str, &str)> {
+    let quote = path.chars().next().filter(|c| matches!(c, '"' | '\''))?;
+    let (name, rest) = path[1..].split_once(quote)?;
+    let ends = rest.is_empty() || rest.starts_with(['.', '=']);
+    ends.then_some((name, rest))
 }
 
 fn put(node: &mut Node, path: &str, value: Node, at: &Place) -> Result<(), Wrong> {
@@ -42,9 +65,17 @@ fn put(node: &mut Node, path: &str, value: Node, at: &Place) -> Result<(), Wrong
         .iter()
         .map(|(key, _)| key.name.clone())
         .filter(|name| is_here(name));
-    let name = known
-        .max_by_key(String::len)
-        .unwrap_or_else(|| path.split('.').next().unwrap_or(path).to_string());
+    let (name, rest) = match (known.max_by_key(String::len), quoted(path)) {
+        (Some(name), _) => {
+            let rest = &path[name.len()..];
+            (name, rest)
+        }
+        (None, Some((name, rest))) => (name.to_owned(), rest),
+        (None, None) => {
+            let name = path.split('.').next().unwrap_or(path);
+            (name.to_owned(), &path[name.len()..])
+        }
+    };
     if name.is_empty() {
         return Err(Wrong::new(at.clone(), "the key is empty"));
     }
@@ -62,7 +93,7 @@ fn put(node: &mut Node, path: &str, value: Node, at: &Place) -> Result<(), Wrong
         }
     };
     let (key, inner) = &mut entries[index];
-    match path[name.len()..].strip_prefix('.') {
+    match rest.strip_prefix('.') {
         Some(rest) => put(inner, rest, value, at),
         None => {
             *inner = value;

@@ -35,7 +35,8 @@ The kinds of values:
 * *Text* may be a number or a truth value too; it is taken as written.
 
 Anchors, aliases and `<<` work, within limits. `--set roles.worker.instances=4` puts a value on top of a file; it
-is read as YAML and checked like the file.
+is read as YAML and checked like the file. A name with dots or `=` in it stands in quotes:
+`--set 'env.\"A.B\"=1'`.
 ";
 
 /// The text of `docs/job-file.md`.
