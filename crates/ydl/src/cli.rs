@@ -275,7 +275,8 @@ Examples:
   ydl fetch mnist 'outputs/*.params' results   only what fits
   ydl fetch mnist 'logs/worker/*' results      what its workers have printed
 
-An interrupted download goes on where it ended; what is there already stays."
+An interrupted download goes on where it ended. What an earlier fetch of the job has brought is brought up to date;
+what anybody else has put there is not replaced: the command names it and brings nothing."
 )]
 pub struct Fetch {
     /// The job, perhaps a pattern for names such as `outputs/model/a.params` and `logs/worker/0/1/stdout.0`, and the

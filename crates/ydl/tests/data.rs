@@ -1,6 +1,8 @@
 //! Data in and out of jobs on this machine.
 
 mod home;
+#[path = "data/places.rs"]
+mod places;
 
 use home::{Home, assert_refused, finish, kill};
 use std::{
@@ -113,9 +115,14 @@ fn inputs_that_make_no_sense_are_refused_before_anything_starts() {
         "hint: look at the path",
     );
     assert_refused(
+        &submit("inputs: {a: {source: nowhere, allow_empty: true}}"),
+        "there is nothing at `",
+        "hint: look at the path",
+    );
+    assert_refused(
         &submit("inputs: {a: {source: 'data/part-[', as: split}}"),
         "there are no files at",
-        "hint:",
+        "only `*` and `?` stand for other letters",
     );
     assert_refused(
         &submit(
@@ -190,6 +197,7 @@ fn an_input_that_changed_after_submit_fails_its_task_by_name() {
         ran.err.contains("a.csv` was changed after it was listed"),
         "{ran:#?}"
     );
+    assert!(ran.err.contains("hint: submit the job anew"), "{ran:#?}");
 }
 
 #[test]
@@ -280,6 +288,12 @@ fn what_somebody_makes_while_a_job_runs_is_neither_replaced_nor_keeps_a_numbered
     assert_eq!(read("model.bin"), "theirs\n");
     assert_eq!(read("other.bin"), "theirs\n");
     assert_eq!(read("model-2.bin"), "new\n");
+    assert!(
+        ran.err.contains("model-2.bin"),
+        "the place is told: {ran:#?}"
+    );
+    let status = home.run(&["status", "t"]);
+    assert!(status.out.contains("model-2.bin"), "{status:#?}");
     let ran = home.run(&["fetch", "t", "outputs/model.bin", "got"]);
     assert_eq!(ran.code, 0, "{ran:#?}");
     assert_eq!(read("got/outputs/model.bin"), "new\n");

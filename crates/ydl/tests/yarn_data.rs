@@ -6,6 +6,8 @@ mod gate;
 mod inputs;
 #[path = "yarn_data/outputs.rs"]
 mod outputs;
+#[path = "yarn_data/places.rs"]
+mod places;
 mod yarn_support;
 
 use std::{fs, path::Path, sync::OnceLock};

@@ -285,6 +285,16 @@ fn outputs(all: &mut Complaints, draft: &Draft) {
         if output.to.is_empty() {
             all.add("outputs", format!("`{}` goes nowhere", output.from), "");
         }
+        let from = output.from.trim_end_matches('/');
+        if from
+            .rsplit_once('/')
+            .is_some_and(|(dir, _)| dir.contains('*'))
+        {
+            let what = format!("`{}` has a `*` before its last part", output.from);
+            let hint =
+                "only the last part may hold one; name the directory above it to send all of it";
+            all.add(&key, what, hint);
+        }
         if output.every.is_some_and(|span| span < SHORTEST_EVERY) {
             let what = "files are looked at no more often than every second".to_owned();
             all.add(&format!("{key}.every"), what, "5m is usual");

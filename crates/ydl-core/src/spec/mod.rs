@@ -17,8 +17,11 @@ pub use place::{GpuAssignment, Keytab, MasterSpec, OnCluster, Placement};
 pub use policy::{Backoff, Blame, Completion, Deadlines, Gang, MemoryGrowth, Restart, Scope};
 pub use role::{Command, Memory, Resources, RoleSpec};
 
-use crate::{framework::Framework, id::RoleName};
-use alloc::{collections::BTreeMap, string::String, vec::Vec};
+use crate::{
+    framework::Framework,
+    id::{RoleName, TaskId},
+};
+use alloc::{borrow::ToOwned, collections::BTreeMap, string::String, vec::Vec};
 use core::ops::Deref;
 use serde::{Deserialize, Serialize};
 
@@ -155,6 +158,28 @@ impl JobSpec {
                 true => role.completion != Completion::Service,
                 false => input.roles.contains(&role.name),
             })
+    }
+
+    /// Whether other tasks send something to the place where this one's output goes, or the task itself another output.
+    pub fn is_shared(&self, output: &Output, task: &TaskId) -> bool {
+        let place = |output: &Output, task: &TaskId| {
+            let to = output.destination(None, task);
+            to.trim_end_matches('/').to_owned()
+        };
+        let own = place(output, task);
+        let is_other = |other: &Output, role: &RoleSpec, index: u32| {
+            let one = TaskId {
+                role: role.name.clone(),
+                index,
+            };
+            let itself = one == *task && other.from == output.from;
+            !itself && other.is_of(role, index) && place(other, &one) == own
+        };
+        let of_role = |other: &Output, role: &RoleSpec| {
+            (0..role.instances).any(|index| is_other(other, role, index))
+        };
+        let mut others = self.outputs.iter();
+        others.any(|other| self.roles.iter().any(|role| of_role(other, role)))
     }
 
     /// How many tasks the job starts with.

@@ -7,17 +7,23 @@ mod claims;
 mod doubt;
 mod gather;
 mod keep;
+mod near;
+mod paths;
 mod send;
 mod spot;
 mod whole;
 
-pub(super) use claims::Claims;
+pub(super) use claims::{Claims, Ledger};
 pub(super) use doubt::{Sent, is_in_order};
 pub(super) use keep::{Kept, Phase};
+pub use near::aside_of;
+pub(super) use near::{Near, Taken, taken_here};
 pub(super) use send::send;
 
+use claims::theirs;
 use doubt::Stamp;
 use keep::is_hidden;
+use paths::{nearest_real, normal, relative};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::fs::{self, Metadata};
@@ -25,7 +31,9 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
-use whole::{aside, sweep, sync_dir_of, write_aside, write_whole};
+pub(crate) use whole::sweep;
+use whole::{aside, sync_dir_of, write_aside, write_whole};
+use ydl_core::spec::Existing;
 
 use crate::data::pattern::fits;
 use crate::os::reason;
@@ -85,16 +93,24 @@ impl OutputError {
 /// part, whose matches go into the directory `to`. A file becomes `to` itself, unless `to` is a
 /// directory or ends with a slash.
 pub fn copy(work_dir: &Path, outputs: &[(String, PathBuf)]) -> Result<Copied, OutputError> {
-    let all = outputs.iter().cloned();
-    let all: Vec<_> = all.map(|(from, to)| (from, to, false)).collect();
+    let near = |(from, to): &(String, PathBuf)| Near {
+        from: from.clone(),
+        to: to.clone(),
+        existing: Existing::Replace,
+        kept: false,
+        shared: false,
+    };
+    let all: Vec<_> = outputs
+        .iter()
+        .map(|one| (near(one), Taken::new()))
+        .collect();
     copy_rest(work_dir, &all, &Sent::default())
 }
 
-/// The same without what was sent already, and where what may be torn replaces nothing. Of outputs that were kept up to date
-/// names that begin with a dot are left to their program.
+/// The same without what was sent already and what others have written, and where what may be torn replaces nothing.
 pub(super) fn copy_rest(
     work_dir: &Path,
-    outputs: &[(String, PathBuf, bool)],
+    outputs: &[(Near, Taken)],
     sent: &Sent,
 ) -> Result<Copied, OutputError> {
     let mut copier = Copier {
@@ -103,9 +119,10 @@ pub(super) fn copy_rest(
     };
     match work_dir.canonicalize() {
         Ok(work_dir) => {
-            for (from, to, kept) in outputs {
-                copier.hides = *kept;
-                copier.copy_output(&work_dir, from, to);
+            for (output, taken) in outputs {
+                copier.hides = output.kept;
+                copier.taken = taken.clone();
+                copier.copy_output(&work_dir, output);
             }
         }
         Err(error) => {
@@ -143,10 +160,22 @@ struct Copier {
     hides: bool,
     /// Directories without what was abandoned in them.
     swept: BTreeSet<PathBuf>,
+    /// Names below `base` that others have written.
+    taken: Taken,
+    /// Where the output is written to: its place, or what becomes it.
+    base: PathBuf,
+    becomes: Option<PathBuf>,
+    /// Whether the disk has failed, and not only one file was no good.
+    broken: bool,
 }
 
 impl Copier {
     fn fail(&mut self, sentence: String) {
+        // The name that something has while it is written helps nobody.
+        let sentence = match &self.becomes {
+            Some(to) => sentence.replace(&*self.base.to_string_lossy(), &to.to_string_lossy()),
+            None => sentence,
+        };
         if self.failures.len() < FAILURES_MAX {
             self.failures.push(sentence);
         } else {
@@ -154,7 +183,8 @@ impl Copier {
         }
     }
 
-    fn copy_output(&mut self, work_dir: &Path, from: &str, to: &Path) {
+    fn copy_output(&mut self, work_dir: &Path, output: &Near) {
+        let (from, to) = (output.from.as_str(), output.to.as_path());
         let plain = |part| matches!(part, Component::Normal(_) | Component::CurDir);
         if from.is_empty() || !Path::new(from).components().all(plain) {
             return self.fail(format!(
@@ -165,6 +195,40 @@ impl Copier {
         let pattern = Path::new(from)
             .file_name()
             .filter(|name| name.as_bytes().contains(&b'*'));
+        let is_dir = pattern.is_some() || source.is_dir();
+        let is_new = to.symlink_metadata().is_err();
+        if !is_dir || !is_new {
+            self.base = to.to_owned();
+            self.becomes = None;
+            return self.copy_found(work_dir, from, pattern.map(Path::new), to);
+        }
+        // A directory that is not there yet gets its name when all of it is there.
+        if let Some(dir) = to.parent() {
+            if let Err(error) = fs::create_dir_all(dir) {
+                return self.fail(failure(&source, to, &error));
+            }
+            sweep(dir);
+        }
+        let aside = aside(to);
+        self.base = aside.clone();
+        self.becomes = Some(to.to_owned());
+        self.broken = false;
+        self.copy_found(work_dir, from, pattern.map(Path::new), &aside);
+        if aside.symlink_metadata().is_ok() {
+            if !self.broken
+                && let Err(error) = give_name(&aside, to)
+            {
+                self.fail(failure(&source, to, &error));
+            }
+            // What was put in place is not there any more.
+            let _ = fs::remove_dir_all(&aside);
+            sync_dir_of(to);
+        }
+    }
+
+    /// Copies what an output's source is, to `to` itself or into it.
+    fn copy_found(&mut self, work_dir: &Path, from: &str, pattern: Option<&Path>, to: &Path) {
+        let source = work_dir.join(from);
         let Some(pattern) = pattern else {
             return match self.copy_named(work_dir, &source, to) {
                 Ok(true) => {}
@@ -172,6 +236,7 @@ impl Copier {
                 Err(sentence) => self.fail(sentence),
             };
         };
+        let pattern = pattern.as_os_str().as_bytes();
         let mut matched = false;
         let names = source
             .parent()
@@ -179,7 +244,7 @@ impl Copier {
             .into_iter()
             .flatten();
         for name in names.flatten().map(|entry| entry.file_name()) {
-            if fits(pattern.as_bytes(), name.as_bytes()) {
+            if fits(pattern, name.as_bytes()) {
                 matched = true;
                 let outcome =
                     self.copy_named(work_dir, &source.with_file_name(&name), &to.join(&name));
@@ -188,6 +253,20 @@ impl Copier {
         }
         if !matched {
             self.copied.absent.push(from.to_owned());
+        }
+    }
+
+    /// Refuses a name that somebody else has written.
+    fn is_free(&self, from: &Path, to: &Path) -> Result<(), String> {
+        let name = to.strip_prefix(&self.base).ok();
+        // A single file takes the name of its destination.
+        let name = match name {
+            Some(name) if name.as_os_str().is_empty() => from.file_name().map(Path::new),
+            name => name,
+        };
+        match name.and_then(|name| self.taken.get(&*name.to_string_lossy())) {
+            Some(who) => Err(failure_of(from, &theirs(who))),
+            None => Ok(()),
         }
     }
 
@@ -307,6 +386,7 @@ impl Copier {
             self.copy_dir(root, &real, &metadata, to, depth + 1);
             return Ok(());
         }
+        self.is_free(from, to)?;
         let link = if target.is_absolute() {
             relative(dir, &real)
         } else {
@@ -333,6 +413,7 @@ impl Copier {
                 "cannot copy `{from}` to `{to}`: a directory is there"
             ));
         }
+        self.is_free(from, to)?;
         let (stamp, target) = (Stamp::of(metadata), to.to_string_lossy().into_owned());
         if let Ok(there) = fs::metadata(to) {
             if self.sent.has(&target, &stamp) && there.len() == stamp.bytes {
@@ -350,11 +431,27 @@ impl Copier {
             sweep(dir);
         }
         let mode = metadata.permissions().mode() & 0o777;
-        let bytes =
-            write_whole(from, mode, to, || true).map_err(|error| failure(from, to, &error))?;
+        let written = write_whole(from, mode, to, || true);
+        self.broken |= written.is_err();
+        let bytes = written.map_err(|error| failure(from, to, &error))?;
         self.copied.files += 1;
         self.copied.bytes += bytes;
         Ok(())
+    }
+}
+
+/// Gives what was written aside its name. Another task may have been quicker: then all of it goes into the same directory.
+fn give_name(aside: &Path, to: &Path) -> io::Result<()> {
+    match fs::rename(aside, to) {
+        Ok(()) => Ok(()),
+        Err(_) if to.is_dir() && is_own_dir(aside) => {
+            for entry in fs::read_dir(aside)? {
+                let entry = entry?;
+                give_name(&entry.path(), &to.join(entry.file_name()))?;
+            }
+            Ok(())
+        }
+        Err(error) => Err(error),
     }
 }
 
@@ -382,49 +479,6 @@ fn outside(link: &Path, target: &Path) -> String {
         link.display(),
         target.display()
     )
-}
-
-/// The real path of the nearest ancestor that exists, with the rest behind it.
-fn nearest_real(path: &Path) -> PathBuf {
-    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let path = normal(&path);
-    for ancestor in path.ancestors() {
-        if let (Ok(real), Ok(rest)) = (ancestor.canonicalize(), path.strip_prefix(ancestor)) {
-            return real.join(rest);
-        }
-    }
-    path
-}
-
-/// `path` without `.` and `..`, by its text alone.
-fn normal(path: &Path) -> PathBuf {
-    let mut normal = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::ParentDir => {
-                normal.pop();
-            }
-            Component::CurDir => {}
-            part => normal.push(part),
-        }
-    }
-    normal
-}
-
-/// The way from the directory `dir` to `path`, both absolute and normal.
-fn relative(dir: &Path, path: &Path) -> PathBuf {
-    let shared = dir
-        .components()
-        .zip(path.components())
-        .take_while(|(one, two)| one == two)
-        .count();
-    let up = dir.components().skip(shared).map(|_| Component::ParentDir);
-    let way: PathBuf = up.chain(path.components().skip(shared)).collect();
-    if way.as_os_str().is_empty() {
-        PathBuf::from(".")
-    } else {
-        way
-    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use super::{
     environment::{Activation, brought, compose, prefix},
     fetch::{Fetch, Plan},
     output::{OutputSpec, Rotation},
-    outputs::Claims,
+    outputs::{Claims, Ledger},
     program::ProgramSpec,
     setting::{PROGRAM_CREDENTIALS, PROGRAM_TOKEN, Setting},
 };
@@ -292,6 +292,7 @@ impl Surroundings {
                 to,
                 existing,
                 every: output.every,
+                shared: submitted.spec.is_shared(output, task),
             }
         };
         own.map(leaving).collect()
@@ -299,9 +300,18 @@ impl Surroundings {
 
     /// Where the job writes down which destinations are its own.
     pub(super) fn claims(&self, submitted: &Submitted) -> Claims {
-        match &submitted.place {
-            Place::Local(_) => Claims::Here(self.job.claims()),
-            Place::Yarn(staged) => Claims::Hdfs(JobPlace::at(staged.dir.clone()).claims()),
+        let ledger = match &submitted.place {
+            Place::Local(_) => Ledger::Here(self.job.claims()),
+            Place::Yarn(staged) => Ledger::Hdfs(JobPlace::at(staged.dir.clone()).claims()),
+        };
+        Claims {
+            ledger,
+            job: submitted.id.clone(),
+            task: self
+                .task
+                .as_ref()
+                .map(TaskId::to_string)
+                .unwrap_or_default(),
         }
     }
 
@@ -338,6 +348,8 @@ pub(super) struct Leaving {
     /// What happens if somebody else has put something there.
     pub(super) existing: Existing,
     pub(super) every: Option<Span>,
+    /// Whether others of the job send to the same place.
+    pub(super) shared: bool,
 }
 
 /// Where an output goes.

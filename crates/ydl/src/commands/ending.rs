@@ -3,6 +3,7 @@
 use super::{
     autopsy,
     follow::{Follower, Left},
+    places::{Told, places},
     reach,
 };
 use crate::{
@@ -66,7 +67,9 @@ pub async fn conclude(
                 // Whoever does not read the result has the exit code.
                 let _ = follower.sink.object(&result);
             } else {
-                tell(&job, &last, &follower.peaks, paint);
+                let mirror = follower.mirror.as_ref().map(|afar| &*afar.mirror);
+                let outputs = places(&job, mirror, Some(&last.view)).await;
+                tell(&job, &last, &follower.peaks, &outputs, paint);
                 tell_usage(follower);
             }
             Ok(last.view.outcome.as_ref().map_or(Exit::Trouble, exit))
@@ -145,8 +148,8 @@ fn tell_usage(follower: &Follower) {
 }
 
 /// Says how the job ended and where to look next.
-pub fn tell(job: &Known, last: &Viewed, peaks: &BTreeMap<TaskId, u64>, paint: Paint) {
-    let (id, spec) = (job.id(), &job.submitted.spec);
+fn tell(job: &Known, last: &Viewed, peaks: &BTreeMap<TaskId, u64>, outputs: &[Told], paint: Paint) {
+    let id = job.id();
     let after = last.view.now - last.view.started;
     let Some(outcome) = &last.view.outcome else {
         show::tell(format!("{id} is over after {after}"));
@@ -184,12 +187,11 @@ pub fn tell(job: &Known, last: &Viewed, peaks: &BTreeMap<TaskId, u64>, paint: Pa
         Outcome::Succeeded => "",
         Outcome::Killed { .. } | Outcome::Failed(_) => "    (as far as there was any)",
     };
-    for output in &spec.outputs {
-        show::tell(format!(
-            "output:  {} → {}{part}",
-            clean(&output.from),
-            clean(&job.destination(&output.to))
-        ));
+    for output in outputs {
+        show::tell(format!("output:  {}{part}", output.line));
+    }
+    for warning in outputs.iter().filter_map(|output| output.warning.as_ref()) {
+        show::tell(format!("warning: {warning}"));
     }
 }
 
@@ -235,14 +237,28 @@ fn tell_cause(job: &Known, cause: &Cause) {
                 task.role
             )
         }
+        // What is known to be done about it is in the sentence already.
+        (Ending::Unready { why }, _) if why.contains("was changed after it was listed") => {
+            "submit the job anew; inputs should not change while it runs".to_owned()
+        }
+        (Ending::Unready { why }, _) if why.contains("input") => {
+            "look at `inputs`, and at `disk` and `deadlines.fetch`".to_owned()
+        }
         (Ending::Unready { .. }, _) => "look at `ports` and at what the role asks for".to_owned(),
         (Ending::NodeFault { why }, _) => match job.submitted.spec.image_of(&task.role) {
             Some(image) => remedy(why).map_or_else(|| nodes_for(image), str::to_owned),
             None => format!("`ydl logs {id} {task}` shows all it printed"),
         },
-        (Ending::Unsaved { .. }, _) => {
-            "look at `outputs`; what the task wrote is still there".to_owned()
+        // A cluster removes a container's directory with the container.
+        (Ending::Unsaved { .. }, _) if job.far.is_some() => {
+            "look at `outputs`; `every:` sends what is finished while a program still runs"
+                .to_owned()
         }
+        (Ending::Unsaved { .. }, Some(container)) => format!(
+            "look at `outputs`; what the task wrote is in `{}`",
+            job.dir.container(container).display()
+        ),
+        (Ending::Unsaved { .. }, None) => "look at `outputs`".to_owned(),
         _ => format!("`ydl logs {id} {task}` shows all it printed"),
     };
     show::tell(format!("\nhint: {hint}\n"));

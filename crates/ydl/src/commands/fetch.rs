@@ -14,15 +14,17 @@ use crate::{
     hdfs::{JobPlace, Ways},
     jobs::{Known, Place, Standing},
     mirror::{Mirror, Wanted, configuration},
+    os::reason,
     report::{Exit, Report},
     show::{self, counted_bytes},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fs,
     io::{self, IsTerminal, Write},
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
+    time::{Duration, UNIX_EPOCH},
 };
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use ydl_core::{RoleName, What, spec::Existing};
@@ -35,6 +37,9 @@ const LOOK_MAX: Duration = Duration::from_secs(600);
 const VIEW_MAX: Duration = Duration::from_secs(5);
 /// How often the last line of a terminal moves.
 const FRAME: Duration = Duration::from_millis(200);
+
+/// States of one file that are remembered: a log that grows has one for each time that it was fetched.
+const STATES_MAX: usize = 4;
 
 /// Something to be fetched, by the name it gets.
 struct Wish {
@@ -76,6 +81,9 @@ pub fn run(args: cli::Fetch, manners: Manners) -> Result<Exit, Report> {
             let hint = "names look like `outputs/model/a.params` and `logs/worker/0/1/stdout.0`";
             return Err(Report::bad_input(what).hint(hint));
         }
+        let record = Record::read(&dest, job.id());
+        record.check(&wishes)?;
+        record.plan(&wishes)?;
         bring(wishes, ways, manners, &dest).await
     })
 }
@@ -97,6 +105,7 @@ async fn outputs(job: &Known, ways: Option<&Ways>, dest: &Path) -> Result<Vec<Wi
         },
     };
     let (book, sizes) = (book(job, ways, deadline).await?, sizes(job).await);
+    let over = matches!(settled(job).await, Standing::Over(_) | Standing::Ended(_));
     let mut wishes = Vec::new();
     let mut roots = BTreeSet::new();
     let mut seen = BTreeSet::new();
@@ -139,6 +148,12 @@ async fn outputs(job: &Known, ways: Option<&Ways>, dest: &Path) -> Result<Vec<Wi
             };
             let to = taken.unwrap_or(to);
             let walked = walk(to.trim_end_matches('/'), hdfs, deadline).await?;
+            if !walked.there && over {
+                show::tell(format!(
+                    "note: there is nothing at `{to}`, where `{}` goes",
+                    output.from
+                ));
+            }
             let tail = tail_of(&output.to, &to);
             for file in walked.files {
                 if file.name.split('/').any(is_aside) || !seen.insert(file.url.clone()) {
@@ -266,6 +281,83 @@ async fn logs(
         .collect()
 }
 
+/// What a job's fetch has brought to a directory, so that another one knows it: only that is ever replaced.
+struct Record {
+    file: PathBuf,
+    /// Lengths and times of change, by name.
+    brought: BTreeMap<String, Vec<(u64, u64)>>,
+}
+
+impl Record {
+    /// One that cannot be read says nothing, and then nothing is replaced.
+    fn read(dest: &Path, id: &str) -> Record {
+        let file = dest.join(format!(".ydl-fetched-{id}"));
+        let brought = fs::read(&file).unwrap_or_default();
+        let brought = serde_json::from_slice(&brought).unwrap_or_default();
+        Record { file, brought }
+    }
+
+    /// Whether what is at a wish's place is what it wishes for, or an earlier state of that.
+    fn knows(&self, wish: &Wish, there: &fs::Metadata) -> bool {
+        let modified = there.modified().ok();
+        let modified = modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        let now = (
+            there.len(),
+            modified.map_or(0, |since| since.as_millis() as u64),
+        );
+        let before = self.brought.get(&wish.name);
+        there.is_file()
+            && (now == (wish.item.bytes, wish.item.modified_ms)
+                || before.is_some_and(|before| before.contains(&now)))
+    }
+
+    /// Refuses to replace what somebody else has put there.
+    fn check(&self, wishes: &[Wish]) -> Result<(), Report> {
+        let foreign = |wish: &&Wish| {
+            let there = fs::symlink_metadata(&wish.item.to);
+            there.is_ok_and(|there| !self.knows(wish, &there))
+        };
+        let mut foreign = wishes.iter().filter(foreign);
+        let Some(first) = foreign.next() else {
+            return Ok(());
+        };
+        let more = match foreign.count() {
+            0 => String::new(),
+            more => format!(" (and {more} more)"),
+        };
+        let what = format!(
+            "`{}`{more} is there, and this job's `fetch` has not brought it",
+            first.item.to.display()
+        );
+        Err(Report::bad_input(what).hint("name another directory, or move it away"))
+    }
+
+    /// Writes down what comes, before it comes.
+    fn plan(mut self, wishes: &[Wish]) -> Result<(), Report> {
+        for wish in wishes {
+            let new = (wish.item.bytes, wish.item.modified_ms);
+            let states = self.brought.entry(wish.name.clone()).or_default();
+            states.retain(|state| *state != new);
+            states.push(new);
+            if states.len() > STATES_MAX {
+                states.remove(0);
+            }
+        }
+        let write = || {
+            if let Some(dir) = self.file.parent() {
+                fs::create_dir_all(dir)?;
+            }
+            let aside = self.file.with_extension("part");
+            fs::write(&aside, serde_json::to_vec(&self.brought)?)?;
+            fs::rename(aside, &self.file)
+        };
+        write().map_err(|error: io::Error| {
+            let what = format!("cannot write `{}`: {}", self.file.display(), reason(&error));
+            Report::trouble(what).hint("name a directory that you may write to")
+        })
+    }
+}
+
 async fn bring(
     wishes: Vec<Wish>,
     ways: Option<Ways>,
@@ -300,17 +392,27 @@ async fn bring(
     if draws {
         let _ = io::stderr().lock().write_all(b"\r\x1b[K");
     }
-    brought.map_err(|trouble| match trouble.hint {
-        Some(_) => told(trouble),
-        None => told(trouble).hint("the same command goes on where this one ended"),
+    brought.map_err(|trouble| match (&trouble.hint, trouble.may_pass()) {
+        (Some(_), _) => told(trouble),
+        (None, true) => told(trouble).hint("the same command goes on where this one ended"),
+        // It is this disk, or what is wanted is not there any more.
+        (None, false) => {
+            told(trouble).hint("when that is mended, the same command goes on where this one ended")
+        }
     })?;
     match manners.json {
         true => show::json(&serde_json::json!({
             "files": files, "bytes": bytes, "directory": dest,
         }))?,
         false => show::tell(format!(
-            "{files} files with {} are in `{}`",
+            "{} with {} {} in `{}`",
+            if files == 1 {
+                "1 file".to_owned()
+            } else {
+                format!("{files} files")
+            },
             counted_bytes(bytes),
+            if files == 1 { "is" } else { "are" },
             dest.display()
         )),
     }

@@ -6,7 +6,7 @@ use crate::{
     jobs::Content,
     mirror::{Gateway, configuration},
     report::Report,
-    show::counted_bytes,
+    show::{self, counted_bytes},
 };
 use std::{
     cmp::Reverse,
@@ -53,6 +53,7 @@ pub async fn here(spec: JobSpec) -> Result<(JobSpec, Vec<(&'static str, Vec<u8>)
     };
     let deadline = Instant::now() + LOOK_MAX;
     let listing = look(&spec, ways.as_ref(), deadline).await?;
+    tell_notes(&listing);
     if !listing.inputs.is_empty() {
         beside.push(("inputs.json", json(&listing)?));
     }
@@ -69,6 +70,12 @@ pub async fn here(spec: JobSpec) -> Result<(JobSpec, Vec<(&'static str, Vec<u8>)
     Ok((spec, beside))
 }
 
+fn tell_notes(listing: &Listing) {
+    for note in &listing.notes {
+        show::tell(format!("note: {note}"));
+    }
+}
+
 /// Looks at the inputs of a job on a cluster.
 pub async fn afar(spec: &JobSpec, gateway: &Gateway) -> Result<Listing, Report> {
     if spec.inputs.is_empty() {
@@ -76,6 +83,7 @@ pub async fn afar(spec: &JobSpec, gateway: &Gateway) -> Result<Listing, Report> 
     }
     let ways = ways(gateway);
     let listing = look(spec, Some(&ways), Instant::now() + LOOK_MAX).await?;
+    tell_notes(&listing);
     let local = listing.inputs.iter().flat_map(|input| &input.files);
     let local: Vec<_> = local.filter(|file| !file.url.contains("://")).collect();
     let bytes: u64 = local.iter().map(|file| file.bytes).sum();

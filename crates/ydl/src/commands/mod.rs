@@ -15,6 +15,7 @@ pub mod logs;
 pub mod ls;
 pub mod nodes;
 pub mod pack;
+mod places;
 pub mod queues;
 pub mod scale;
 pub mod status;

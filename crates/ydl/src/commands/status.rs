@@ -3,6 +3,7 @@
 use super::{
     follow::written_facts,
     ls::state_of,
+    places::{Told, places},
     reach::{Reach, block_on, settled},
     which::{Which, which},
 };
@@ -78,11 +79,14 @@ async fn show_job(
         (_, None) => ended,
         (_, Some(why)) => Some(format!("its master runs and does not answer: {why}")),
     };
+    let view = viewed.as_ref().map(|viewed| &viewed.view);
+    let outputs = places(job, mirror, view).await;
     let page = text(
         job,
         state,
         viewed.as_deref(),
         why,
+        &outputs,
         &facts,
         report.as_ref(),
         paint,
@@ -279,11 +283,13 @@ fn last_facts(job: &Known, count: usize) -> Vec<Fact> {
     last.into()
 }
 
+#[allow(clippy::too_many_arguments)]
 fn text(
     job: &Known,
     state: &str,
     viewed: Option<&Viewed>,
     why: Option<String>,
+    outputs: &[Told],
     facts: &[Fact],
     report: Option<&ApplicationReport>,
     paint: Paint,
@@ -308,9 +314,11 @@ fn text(
         &format!("{} ago", show::span_since(job.submitted.at)),
     );
     line("directory", &directory(job));
-    for output in &job.submitted.spec.outputs {
-        let to = job.destination(&output.to);
-        line("output", &format!("{} → {to}", output.from));
+    for output in outputs {
+        line("output", &output.line);
+    }
+    for warning in outputs.iter().filter_map(|output| output.warning.as_ref()) {
+        line("warning", warning);
     }
     if let Some(report) = report {
         told(report, &mut line);

@@ -1,9 +1,11 @@
 //! Destinations of outputs that are there already, before a job starts.
 
 use super::look::no_hdfs;
-use crate::{hdfs::Ways, report::Report};
+use crate::{hdfs::Ways, os::reason, report::Report};
+use rustix::fs::{Access, AtFlags, CWD};
 use std::{
     collections::{BTreeMap, BTreeSet},
+    io,
     path::Path,
 };
 use tokio::time::Instant;
@@ -67,6 +69,7 @@ pub async fn settle(
 ) -> Result<JobSpec, Report> {
     let mut draft = Draft::from(spec.clone());
     for (at, output) in spec.outputs.iter().enumerate() {
+        can_be_written(&spec, output, aim, ways, deadline).await?;
         if output.existing == Existing::Replace {
             continue;
         }
@@ -102,6 +105,86 @@ pub async fn settle(
         })?;
     }
     JobSpec::new(draft).map_err(|mut all| Report::bad_input(all.swap_remove(0).to_string()))
+}
+
+/// Refuses a destination to which nothing can be written, as far as that can be seen before.
+async fn can_be_written(
+    spec: &JobSpec,
+    output: &Output,
+    aim: Aim<'_>,
+    ways: Option<&Ways>,
+    deadline: Instant,
+) -> Result<(), Report> {
+    let last = output.from.rsplit('/').next().unwrap_or_default();
+    let is_below = output.from.ends_with('/') || output.to.ends_with('/') || last.contains('*');
+    for to in aim.destinations(spec, &BTreeMap::new(), output) {
+        if to.contains("{job}") || to.starts_with("file://") {
+            continue;
+        }
+        let refused = |why: String| {
+            let what = format!("`{}` cannot go to `{to}`: {why}", output.from);
+            Err(Report::bad_input(what).hint("name another place, or change who may write there"))
+        };
+        if to.contains("://") {
+            let (Some(ways), true) = (ways, is_below) else {
+                continue;
+            };
+            let hdfs = ways.to(&to, deadline).await?;
+            let place = hdfs.url(crate::hdfs::path_of(to.trim_end_matches('/')));
+            let there = hdfs.stat(&place, deadline).await?;
+            if is_below && there.is_some_and(|entry| !entry.directory) {
+                return refused("a file is there".to_owned());
+            }
+        } else if aim.home.is_none()
+            && let Err(why) = is_writable(Path::new(to.trim_end_matches('/')), is_below)
+        {
+            return refused(why);
+        }
+        // The others differ in a number: many tasks are no reason to look a thousand times.
+        if to.contains("://") && output.existing == Existing::Replace {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Whether something can be put there; why not.
+fn is_writable(to: &Path, is_below: bool) -> Result<(), String> {
+    let there = to.metadata().ok();
+    if let Some(about) = &there {
+        match (about.is_dir(), is_below) {
+            (false, true) => return Err("a file is there".to_owned()),
+            (false, false) if !about.is_file() => {
+                return Err("it is not a regular file".to_owned());
+            }
+            _ => {}
+        }
+    }
+    // What is written there is a new file in a directory, and the nearest one that exists decides.
+    let dirs = to
+        .ancestors()
+        .skip(usize::from(there.is_some_and(|about| !about.is_dir())));
+    for dir in dirs {
+        let about = match dir.metadata() {
+            Ok(about) => about,
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                ) =>
+            {
+                continue;
+            }
+            Err(error) => return Err(format!("`{}`: {}", dir.display(), reason(&error))),
+        };
+        if !about.is_dir() {
+            return Err(format!("`{}` is not a directory", dir.display()));
+        }
+        let wanted = Access::WRITE_OK | Access::EXEC_OK;
+        let allowed = rustix::fs::accessat(CWD, dir, wanted, AtFlags::EACCESS);
+        return allowed.map_err(|error| format!("`{}`: {}", dir.display(), reason(&error.into())));
+    }
+    Ok(())
 }
 
 /// The first of an output's destinations that is there.
@@ -153,6 +236,25 @@ pub fn numbered(to: &str, number: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+    #[test]
+    fn a_place_that_cannot_be_written_to_is_known_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        std::fs::write(at("file"), "").unwrap();
+        assert_eq!(is_writable(&at("new/deep"), true), Ok(()));
+        assert_eq!(is_writable(&at("file"), false), Ok(()));
+        let of = |name, below| is_writable(&at(name), below).unwrap_err();
+        assert_eq!(of("file", true), "a file is there");
+        assert!(of("file/x", false).ends_with("file` is not a directory"));
+        // Root may write everywhere.
+        let is_root = dir.path().metadata().unwrap().uid() == 0;
+        std::fs::create_dir(at("closed")).unwrap();
+        let closed = std::fs::Permissions::from_mode(0o500);
+        std::fs::set_permissions(at("closed"), closed).unwrap();
+        assert_eq!(is_writable(&at("closed/x"), true).is_ok(), is_root);
+    }
 
     #[test]
     fn a_number_goes_before_the_ending_of_a_name() {

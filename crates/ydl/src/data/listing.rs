@@ -15,6 +15,9 @@ const BYTES_MAX: u64 = 256 << 20;
 pub struct Listing {
     /// In the order of the job file.
     pub inputs: Vec<Listed>,
+    /// What people should know of them, a sentence each.
+    #[serde(skip)]
+    pub notes: Vec<String>,
 }
 
 /// The files of one input.

@@ -26,6 +26,11 @@ pub async fn look(
             (true, None) => return Err(no_hdfs(&input.source)),
         };
         let walked = walk(&input.source, hdfs, deadline).await?;
+        // A pattern may fit nothing; a name that nothing has is a mistake.
+        if !walked.there && !is_pattern(&input.source) {
+            return Err(nothing(input));
+        }
+        listing.notes.extend(walked.notes);
         let mut files = walked.files;
         // What another job is writing there is not there yet.
         files.retain(|file| !file.name.split('/').any(is_aside));
@@ -64,20 +69,26 @@ pub(super) fn no_hdfs(url: &str) -> Report {
 }
 
 fn nothing(input: &Input) -> Report {
-    let (what, hint) = match is_pattern(&input.source) {
+    let (source, name) = (&input.source, &input.name);
+    let odd = source.contains(['[', '{']) || source.contains("/~");
+    let only = match odd {
+        true => "; only `*` and `?` stand for other letters, and nothing else is filled in",
+        false => "",
+    };
+    let (what, hint) = match is_pattern(source) {
         true => (
+            format!("nothing matches `{source}`, from where the input `{name}` comes"),
+            format!("look at the pattern, or say `allow_empty: true`{only}"),
+        ),
+        false if input.allow_empty => (
+            format!("there is nothing at `{source}`, from where the input `{name}` comes"),
             format!(
-                "nothing matches `{}`, from where the input `{}` comes",
-                input.source, input.name
+                "look at the path; `allow_empty` is for a directory that is there, and for patterns{only}"
             ),
-            "look at the pattern, or say `allow_empty: true`",
         ),
         false => (
-            format!(
-                "there are no files at `{}`, from where the input `{}` comes",
-                input.source, input.name
-            ),
-            "look at the path, or say `allow_empty: true`",
+            format!("there are no files at `{source}`, from where the input `{name}` comes"),
+            format!("look at the path{only}"),
         ),
     };
     Report::bad_input(what).hint(hint)

@@ -7,23 +7,28 @@
 //! * `listing`: the files of every input, and which of them are a task's.
 //! * `look`: what is there, here or in HDFS. `walk`: one source of it.
 //! * `existing`: destinations of outputs that are there already. `claim`: those that came since.
+//! * `names`: what tasks that share a destination put there.
 //! * `bring`: files come to this disk, several at a time, checked and continued where they were interrupted.
-//! * `trouble`: why they did not.
+//! * `trouble`: why they did not. * `tidy`: what a job that failed has left half-sent.
 
 mod bring;
 mod claim;
 mod existing;
 mod listing;
 mod look;
+mod names;
 pub mod pattern;
+mod tidy;
 mod trouble;
 mod walk;
 
 pub use bring::{Bring, Item, Near, Progress, below};
-pub use claim::{Book, claim};
+pub use claim::{Book, claim, release};
 pub use existing::{Aim, numbered, settle};
 pub use listing::{Listed, ListedFile, Listing};
 pub use look::look;
+pub use names::Names;
 pub use pattern::is_aside;
+pub use tidy::tidy;
 pub use trouble::Trouble;
 pub use walk::{Walked, walk};

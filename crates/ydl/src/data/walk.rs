@@ -21,6 +21,9 @@ const FILES_MAX: usize = 100_000;
 /// Deeper than any sensible directory.
 const DEPTH_MAX: usize = 64;
 
+/// What a link is told to be that leads to itself.
+const LOOP: i32 = rustix::io::Errno::LOOP.raw_os_error();
+
 /// What a source is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Walked {
@@ -28,6 +31,10 @@ pub struct Walked {
     pub single: bool,
     /// Its files, sorted by name.
     pub files: Vec<ListedFile>,
+    /// Whether there is anything of that name, or where a pattern is looked for.
+    pub there: bool,
+    /// What people should know of it, a sentence each.
+    pub notes: Vec<String>,
 }
 
 /// Something found on the way.
@@ -64,7 +71,15 @@ async fn walk_within(
     let path = path_of(source);
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     let fixed = parts.iter().take_while(|part| !is_pattern(part)).count();
-    let root = format!("/{}", parts[..fixed].join("/"));
+    let mut root = format!("/{}", parts[..fixed].join("/"));
+    let mut links = Links::default();
+    if let Ground::Here = ground {
+        // Nobody wants to read `..` in the name of a file.
+        if let (true, Ok(real)) = (root.contains("/.."), fs::canonicalize(&root)) {
+            root = real.to_string_lossy().into_owned();
+        }
+        links.root = fs::canonicalize(&root).unwrap_or_default();
+    }
     let Some(found) = ground.stat(&root).await? else {
         return Ok(Walked::default());
     };
@@ -74,6 +89,8 @@ async fn walk_within(
         return Ok(Walked {
             single: true,
             files,
+            there: true,
+            notes: Vec::new(),
         });
     }
     let mut level = vec![Found {
@@ -84,7 +101,7 @@ async fn walk_within(
         let mut next = Vec::new();
         for dir in level.into_iter().filter(|found| found.directory) {
             if is_pattern(part) {
-                let inside = ground.list(&dir).await?.into_iter();
+                let inside = ground.list(&dir, &mut links).await?.into_iter();
                 next.extend(inside.filter(|found| fits(part.as_bytes(), found.last().as_bytes())));
             } else if let Some(found) = ground.stat(&format!("{}/{part}", dir.place)).await? {
                 let name = below(&dir.name, part);
@@ -113,14 +130,78 @@ async fn walk_within(
             let hint = "look whether a link leads back to a directory that it lies in";
             return Err(Report::bad_input(what).hint(hint));
         }
-        let inside = ground.list(&found).await?.into_iter();
+        let inside = ground.list(&found, &mut links).await?.into_iter();
         waiting.extend(inside.map(|found| (found, depth + 1)));
     }
     files.sort_by(|one, two| one.name.cmp(&two.name));
     Ok(Walked {
         single: false,
         files,
+        there: true,
+        notes: links.notes(source),
     })
+}
+
+/// What links of this machine have led to.
+#[derive(Default)]
+struct Links {
+    /// The source's directory, without links.
+    root: PathBuf,
+    outward: Vec<(PathBuf, PathBuf)>,
+    dangling: Vec<PathBuf>,
+}
+
+impl Links {
+    /// Looks at a link, if it is one. One that leads round is refused: there would be no end.
+    fn look(&mut self, path: &Path) -> Result<(), Report> {
+        let is_link = path
+            .symlink_metadata()
+            .is_ok_and(|about| about.is_symlink());
+        if !is_link {
+            return Ok(());
+        }
+        let Ok(real) = path.canonicalize() else {
+            // One that leads to itself does so, too, as far as anybody can see.
+            self.dangling.push(path.to_owned());
+            return Ok(());
+        };
+        let dir = path.parent().and_then(|dir| dir.canonicalize().ok());
+        if dir.is_some_and(|dir| dir.starts_with(&real)) {
+            let what = format!("`{}` is a link to what it lies in", path.display());
+            return Err(Report::bad_input(what).hint("remove the link, or name what is meant"));
+        }
+        if !real.starts_with(&self.root) {
+            self.outward.push((path.to_owned(), real));
+        }
+        Ok(())
+    }
+
+    fn notes(&self, source: &str) -> Vec<String> {
+        let mut notes = Vec::new();
+        if let Some((link, real)) = self.outward.first() {
+            let (link, real) = (link.display(), real.display());
+            let more = more(self.outward.len());
+            notes.push(format!(
+                "`{link}`{more} is a link that leads out of `{source}`; what is there, at `{real}`, is taken along"
+            ));
+        }
+        if let Some(link) = self.dangling.first() {
+            let more = more(self.dangling.len());
+            notes.push(format!(
+                "`{}`{more} is a link that leads nowhere, and is left out",
+                link.display()
+            ));
+        }
+        notes
+    }
+}
+
+/// How many others there are.
+fn more(all: usize) -> String {
+    match all {
+        0 | 1 => String::new(),
+        all => format!(" (and {} more)", all - 1),
+    }
 }
 
 impl Found {
@@ -181,19 +262,19 @@ impl Ground {
         }
     }
 
-    async fn list(&self, dir: &Found) -> Result<Vec<Found>, Report> {
+    async fn list(&self, dir: &Found, links: &mut Links) -> Result<Vec<Found>, Report> {
         match self {
             Ground::Hdfs(hdfs, deadline) => {
                 let entries: Result<_, HdfsError> = hdfs.list(&dir.place, *deadline).await;
                 let entries = entries?.into_iter();
                 Ok(entries.map(|entry| Found::of(entry, &dir.name)).collect())
             }
-            Ground::Here => list(dir),
+            Ground::Here => list(dir, links),
         }
     }
 }
 
-fn list(dir: &Found) -> Result<Vec<Found>, Report> {
+fn list(dir: &Found, links: &mut Links) -> Result<Vec<Found>, Report> {
     let path = Path::new(&dir.place);
     let mut found = Vec::new();
     for entry in fs::read_dir(path).map_err(|error| unread(path, &error))? {
@@ -203,10 +284,12 @@ fn list(dir: &Found) -> Result<Vec<Found>, Report> {
             return Err(Report::bad_input(what).hint("rename it"));
         };
         let name = below(&dir.name, name);
+        links.look(&path)?;
         match look_at(&path) {
             Ok(one) => found.push(Found { name, ..one }),
             // A link that leads nowhere is nobody's data, and so are sockets and pipes.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) if error.raw_os_error() == Some(LOOP) => {}
             Err(error) => return Err(unread(&path, &error)),
         }
     }
@@ -268,6 +351,35 @@ mod tests {
         let deep = within(5, 0).unwrap_err();
         assert!(deep.what.ends_with("/a` is nested too deep"), "{deep:?}");
         std::os::unix::fs::symlink(".", dir.path().join("round")).unwrap();
-        assert!(within(1000, 8).unwrap_err().hint.is_some());
+        let round = within(1000, 8).unwrap_err();
+        assert!(round.what.ends_with("round` is a link to what it lies in"));
+        assert!(round.hint.is_some());
+    }
+
+    #[test]
+    fn links_are_followed_and_those_that_lead_out_or_nowhere_are_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        fs::create_dir_all(at("in/a")).unwrap();
+        fs::create_dir_all(at("out")).unwrap();
+        for name in ["in/a/1", "out/2"] {
+            fs::write(at(name), name).unwrap();
+        }
+        let link = |to: &str, name: &str| std::os::unix::fs::symlink(to, at(name)).unwrap();
+        link("a/1", "in/same");
+        link("../out", "in/other");
+        link("nowhere", "in/dangling");
+        link("itself", "in/itself");
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        let source = at("in").to_string_lossy().into_owned();
+        let walked = walk_within(&source, Ground::Here, 100, 8);
+        let walked = runtime.unwrap().block_on(walked).unwrap();
+        let names: Vec<_> = walked.files.iter().map(|file| &*file.name).collect();
+        assert_eq!(names, ["a/1", "other/2", "same"]);
+        let [outward, dangling] = &walked.notes[..] else {
+            panic!("{:?}", walked.notes);
+        };
+        assert!(outward.contains("in/other` is a link that leads out of `"));
+        assert!(dangling.contains("(and 1 more) is a link that leads nowhere"));
     }
 }

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     backend::local::{HOST_IP, Local},
-    docker,
+    data, docker,
     jobs::{JobDir, MasterPlace, Place, Submitted, write_json},
     os::process::{Identity, become_subreaper},
     report::Report,
@@ -32,10 +32,12 @@ use std::{
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::{mpsc, oneshot},
-    time::{MissedTickBehavior, interval},
+    time::{Instant, MissedTickBehavior, interval},
 };
 use ydl_core::Outcome;
 
+/// How long removing what was left half-sent may take.
+const TIDY_MAX: Duration = Duration::from_secs(20);
 /// How often the job's directory is looked for.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -115,6 +117,7 @@ async fn live(dir: JobDir) -> Result<Outcome, Report> {
     let ending = tokio::spawn(signals.end(letters.clone()));
     let watching = tokio::spawn(watch(dir.clone(), letters.clone()));
     let images = submitted.spec.images().next().is_some();
+    let spec = submitted.spec.clone();
     let past = Past::none(submitted.spec, Some(events));
     let master = Master::new(past, dir, backend, Some(journal));
     let (over, ended) = oneshot::channel::<()>();
@@ -132,6 +135,9 @@ async fn live(dir: JobDir) -> Result<Outcome, Report> {
     };
     if images {
         docker::clean(&submitted.id).await;
+    }
+    if outcome != Outcome::Succeeded {
+        data::tidy(&spec, &submitted.id, None, None, Instant::now() + TIDY_MAX).await;
     }
     ending.abort();
     watching.abort();

@@ -30,7 +30,10 @@ use tokio::{
     time::{Instant, MissedTickBehavior, interval, sleep_until},
 };
 use yarn_native::credentials::Format;
-use ydl_core::{Action, Asks, ContainerId, Event, Job, JobView, Outcome, RoleName, Time};
+use ydl_core::{
+    Action, Asks, ContainerId, Event, Job, JobView, Outcome, RoleName, Time,
+    view::{TaskState, TaskView},
+};
 use ydl_rendezvous::Up;
 
 /// How often the shell looks for agents that have become quiet.
@@ -434,11 +437,35 @@ fn viewed(number: u64, job: &Job, agents: &Agents, links: &Links, now: Time) -> 
     if let Some(wait) = links.why() {
         view.why = format!("{}; {wait}", view.why);
     }
+    let usage = agents.usage(job);
+    for role in &view.roles {
+        let of_role = view.tasks.iter().filter(|task| task.task.role == role.role);
+        let launching = of_role.filter(|task| task.state == TaskState::Launching);
+        let is_fetching = |task: &&TaskView| {
+            let usage = usage.get(&task.task);
+            usage.is_some_and(|usage| usage.fetching.is_some())
+        };
+        let (fetching, others): (Vec<_>, Vec<_>) = launching.partition(is_fetching);
+        view.why = said_fetching(&view.why, &role.role, fetching.len(), others.len());
+    }
     Viewed {
         number,
         view,
-        usage: agents.usage(job),
+        usage,
     }
+}
+
+/// A sentence about tasks that wait for their agents, where some agents are there and fetch inputs.
+fn said_fetching(why: &str, role: &RoleName, fetching: usize, others: usize) -> String {
+    if fetching == 0 {
+        return why.to_owned();
+    }
+    let said = format!("{} × `{role}` for its agent", fetching + others);
+    let mut true_now = format!("{fetching} × `{role}` fetching its inputs");
+    if others > 0 {
+        true_now = format!("{true_now}, {others} × `{role}` for its agent");
+    }
+    why.replacen(&said, &true_now, 1)
 }
 
 /// Waits for other tokens, or for ever.

@@ -16,7 +16,8 @@ use super::{
 };
 use crate::{
     backend::yarn::{Yarn, YarnSetting},
-    hdfs::{Hdfs, HdfsError, Kind},
+    data,
+    hdfs::{Hdfs, HdfsError, Kind, Ways},
     jobs::Whereabouts,
     os::{descriptors::Descriptors, process},
     report::{Exit, Report},
@@ -192,6 +193,19 @@ async fn lead(setting: &Setting) -> Result<Outcome, End> {
     };
     // Whoever hears of the end from the ResourceManager looks for the result next.
     master.leave_result();
+    if outcome != Outcome::Succeeded {
+        let (submitted, home) = (&setting.submitted, &setting.staged.home);
+        let ways = Ways::new(setting.config.clone(), setting.hdfs_identity.clone());
+        let deadline = Instant::now() + ASK_MAX;
+        data::tidy(
+            &submitted.spec,
+            &submitted.id,
+            Some(home),
+            Some(&ways),
+            deadline,
+        )
+        .await;
+    }
     ashore.end(&setting.dir).await;
     master.give_back(&outcome).await;
     drop(over);

@@ -68,6 +68,7 @@ fn row(task: &TaskView, viewed: &Viewed, paint: Paint) -> Vec<Cell> {
 fn state(task: &TaskView, usage: Option<&Usage>) -> String {
     let fetching = usage.and_then(|usage| usage.fetching);
     match fetching.filter(|_| task.state == TaskState::Launching) {
+        Some(Fetching { of: 0, .. }) => "fetching".to_owned(),
         Some(Fetching { bytes, of }) => {
             let percent = bytes.saturating_mul(100) / of.max(1);
             format!("fetching {percent}% of {}", counted_bytes(of))
@@ -181,7 +182,7 @@ mod tests {
             fetching: Some(Fetching::default()),
             ..Usage::default()
         };
-        assert_eq!(state(&task, Some(&empty)), "fetching 0% of 0 B");
+        assert_eq!(state(&task, Some(&empty)), "fetching");
     }
 
     #[test]

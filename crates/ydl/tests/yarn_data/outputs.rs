@@ -117,7 +117,7 @@ fn outputs_in_hdfs_are_old_or_new_and_whole_wherever_their_agent_is_killed() {
     });
     // Each attempt has a letter of its own, and begins when the test says so.
     let script = format!(
-        "until test -e {}/go-$YDL_ATTEMPT; do sleep 0.02; done; \
+        "touch {0}/up; until test -e {0}/go-$YDL_ATTEMPT; do sleep 0.02; done; \
          letter=$(printf \"\\\\$(printf %03o $((97 + YDL_ATTEMPT % 26)))\"); mkdir m n; \
          head -c {BYTES} /dev/zero | tr '\\0' $letter > s; for f in m/a m/b n/a; do cp s $f; done",
         desk.path().display()
@@ -133,6 +133,10 @@ fn outputs_in_hdfs_are_old_or_new_and_whole_wherever_their_agent_is_killed() {
         .stderr(Stdio::piped())
         .spawn()
         .expect("ydl can be started");
+    // What is asked at submit counts for nothing.
+    wait_for("the program", || {
+        desk.path().join("up").exists().then_some(())
+    });
     let mut moments = 0;
     loop {
         let deleted = runtime.block_on(hdfs.delete("/kill/fresh", soon()));

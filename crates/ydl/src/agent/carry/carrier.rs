@@ -34,7 +34,15 @@ enum Errand {
     Find(JobPlace, oneshot::Sender<Option<Whereabouts>>),
     Send(Box<Outputs>, oneshot::Sender<Result<Copied, OutputError>>),
     Keep(Box<Kept>),
+    Note(Box<Noting>, oneshot::Sender<()>),
     Finish(oneshot::Sender<()>),
+}
+
+/// Which of a task's outputs were not there.
+struct Noting {
+    claims: Claims,
+    outputs: Vec<String>,
+    absent: Vec<String>,
 }
 
 /// What a task leaves for its user.
@@ -61,6 +69,8 @@ pub(in crate::agent) struct Going {
     pub(in crate::agent) existing: Existing,
     /// Whether it was kept up to date while the program ran.
     pub(in crate::agent) kept: bool,
+    /// Whether others of the job send to the same place.
+    pub(in crate::agent) shared: bool,
 }
 
 /// The agent's end of the thread. When it is dropped the thread ends, whatever it is doing.
@@ -124,6 +134,24 @@ impl Carrier {
         let (answer, answered) = oneshot::channel();
         self.tell(Errand::Send(Box::new(outputs), answer));
         async { answered.await.ok() }
+    }
+
+    /// Notes which outputs were not there.
+    pub(in crate::agent) fn note(
+        &self,
+        claims: &Claims,
+        outputs: &[String],
+        absent: &[String],
+    ) -> impl Future<Output = ()> + Send + use<> {
+        let (answer, answered) = oneshot::channel();
+        let (claims, outputs, absent) = (claims.clone(), outputs.to_vec(), absent.to_vec());
+        let noting = Noting {
+            claims,
+            outputs,
+            absent,
+        };
+        self.tell(Errand::Note(Box::new(noting), answer));
+        async { drop(answered.await) }
     }
 
     /// Keeps an output up to date until its program is over.
@@ -196,6 +224,14 @@ async fn work(ways: &Arc<Ways>, mut errands: mpsc::Receiver<Errand>) {
                 let ways = Arc::clone(ways);
                 others.spawn(async move {
                     let _ = answer.send(send(&ways, &it).await);
+                });
+            }
+            Some(Errand::Note(it, answer)) => {
+                let ways = Arc::clone(ways);
+                others.spawn(async move {
+                    let noted = it.claims.note(Some(&ways), &it.outputs, &it.absent);
+                    noted.await;
+                    let _ = answer.send(());
                 });
             }
             Some(Errand::Keep(kept)) => drop(others.spawn(kept.run(Arc::clone(ways)))),

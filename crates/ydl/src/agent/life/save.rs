@@ -3,20 +3,15 @@
 use super::Agent;
 use crate::agent::{
     carry::{Going, Outputs},
-    outputs::{self, Claims, Kept, Phase, Sent},
+    outputs::{self, Claims, Kept, Near, Phase, Sent},
     surroundings::{Destination, Leaving},
 };
-use std::{
-    future::Future,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, future::Future, path::Path, sync::Arc, time::Duration};
 use tokio::{
     sync::{oneshot, watch},
     time::{Instant, timeout_at},
 };
-use ydl_core::spec::{Deadlines, Existing};
+use ydl_core::spec::Deadlines;
 
 /// How long the last of the logs may take: HDFS may be away for a moment, and somebody waits.
 const LOGS_MAX: Duration = Duration::from_secs(30);
@@ -75,22 +70,31 @@ impl Agent {
             (Some(_), true) => self.surroundings.outputs(&self.submitted),
             _ => Vec::new(),
         };
-        let (mut near, mut far) = (Vec::new(), Vec::new());
+        let (mut near, mut far, mut names) = (Vec::new(), Vec::new(), Vec::new());
         for Leaving {
             from,
             to,
             existing,
             every,
+            shared,
         } in outputs
         {
             let kept = every.is_some();
+            names.push(from.clone());
             match to {
-                Destination::Local(path) => near.push((from, path, existing, kept)),
+                Destination::Local(to) => near.push(Near {
+                    from,
+                    to,
+                    existing,
+                    kept,
+                    shared,
+                }),
                 Destination::Hdfs(to) => far.push(Going {
                     from,
                     to,
                     existing,
                     kept,
+                    shared,
                 }),
             }
         }
@@ -116,10 +120,10 @@ impl Agent {
                 kept.await;
                 let far = async {
                     if far.is_empty() {
-                        return None;
+                        return Ok(Vec::new());
                     }
-                    let Some(carrier) = carrier else {
-                        return Some("there is no way to HDFS from here".to_owned());
+                    let Some(carrier) = &carrier else {
+                        return Err("there is no way to HDFS from here".to_owned());
                     };
                     let sending = carrier.send(Outputs {
                         whose,
@@ -130,17 +134,26 @@ impl Agent {
                         deadline,
                     });
                     match sending.await {
-                        Some(sent) => sent.err().map(|error| error.to_string()),
-                        None => Some("copying them failed".to_owned()),
+                        Some(sent) => sent
+                            .map(|copied| copied.absent)
+                            .map_err(|error| error.to_string()),
+                        None => Err("copying them failed".to_owned()),
                     }
                 };
                 let near = copy(&work, &claims, near, &sent);
                 let (near, far) = tokio::join!(near, far);
-                near.or(far)
+                let mut absent = near?;
+                absent.extend(far?);
+                if let Some(carrier) = &carrier {
+                    carrier.note(&claims, &names, &absent).await;
+                } else {
+                    claims.note(None, &names, &absent).await;
+                }
+                Ok::<(), String>(())
             };
-            let (failed, ()) = tokio::join!(copying, logs);
+            let (copied, ()) = tokio::join!(copying, logs);
             // Nobody listens only when the agent is ending anyway.
-            let _ = done.send(failed);
+            let _ = done.send(copied.err());
         });
     }
 
@@ -169,6 +182,7 @@ impl Agent {
                     from: leaving.from,
                     to: leaving.to,
                     existing: leaving.existing,
+                    shared: leaving.shared,
                     claims: self.surroundings.claims(&self.submitted),
                     every: Duration::from_millis(every.0),
                     sent: self.keeping.sent.clone(),
@@ -198,30 +212,50 @@ impl Agent {
     }
 }
 
-/// Copies on this node; says what went wrong.
+/// Copies on this node; says what was not there, or what went wrong.
 async fn copy(
     work: &Path,
     claims: &Claims,
-    outputs: Vec<(String, PathBuf, Existing, bool)>,
+    outputs: Vec<Near>,
     sent: &Sent,
-) -> Option<String> {
+) -> Result<Vec<String>, String> {
     let (mut settled, mut refused) = (Vec::new(), None);
-    for (from, to, existing, kept) in outputs {
-        match claims.here(existing, &to).await {
-            Ok(to) => settled.push((from, to, kept)),
-            Err(why) => refused = Some(format!("cannot copy `{from}`: {why}")),
+    for mut output in outputs {
+        let taken = match output.shared {
+            true => outputs::taken_here(claims, work, &output).await,
+            false => Ok(BTreeMap::new()),
+        };
+        let to = match taken {
+            Ok(taken) => (claims.here(output.existing, &output.to).await).map(|to| (to, taken)),
+            Err(why) => Err(why),
+        };
+        match to {
+            Ok((to, taken)) => {
+                output.to = to;
+                settled.push((output, taken));
+            }
+            Err(why) => refused = Some(format!("cannot copy `{}`: {why}", output.from)),
         }
     }
     if settled.is_empty() {
-        return refused;
+        return refused.map_or(Ok(Vec::new()), Err);
     }
-    let (work, sent) = (work.to_owned(), sent.clone());
-    let copying = tokio::task::spawn_blocking(move || outputs::copy_rest(&work, &settled, &sent));
-    let failed = match copying.await {
-        Ok(copied) => copied.err().map(|error| error.to_string()),
-        Err(_) => Some("copying them failed".to_owned()),
+    let (work, sent, own) = (work.to_owned(), sent.clone(), settled.clone());
+    let copying = tokio::task::spawn_blocking(move || outputs::copy_rest(&work, &own, &sent));
+    let copied = copying.await;
+    for (output, _) in &settled {
+        claims.placed_here(output.existing, &output.to).await;
+    }
+    let copied = match copied {
+        Ok(copied) => copied
+            .map(|copied| copied.absent)
+            .map_err(|error| error.to_string()),
+        Err(_) => Err("copying them failed".to_owned()),
     };
-    refused.or(failed)
+    match refused {
+        Some(why) => Err(why),
+        None => copied,
+    }
 }
 
 #[cfg(test)]

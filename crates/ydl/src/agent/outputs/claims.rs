@@ -1,7 +1,12 @@
-//! Which destinations a job may call its own.
+//! Which destinations and names a job and its tasks may call their own.
 
+use super::gather::Found;
 use crate::agent::carry::Ways;
-use crate::data::{Book, Trouble, claim};
+use crate::data::{Book, Names, Trouble, claim, release};
+use crate::wire::text::hex;
+use ring::digest::{SHA256, digest};
+use std::collections::BTreeMap;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -9,14 +14,28 @@ use ydl_core::spec::Existing;
 
 /// How long looking at it may take on this machine, where nobody is waited for.
 const HERE_MAX: Duration = Duration::from_secs(60);
+/// How long writing down that there was nothing to send may take.
+const NOTE_MAX: Duration = Duration::from_secs(20);
+/// Files up to here are compared with those of others: the same text from every task is no conflict.
+const COMPARED_BYTES_MAX: u64 = 1 << 20;
 
-/// Where a job writes down which destinations are its own.
+/// Where a job writes down what is its own.
 #[derive(Clone, Debug)]
-pub(in crate::agent) enum Claims {
+pub(in crate::agent) enum Ledger {
     /// In a directory of this machine.
     Here(PathBuf),
     /// In one in HDFS, by its URL.
     Hdfs(String),
+}
+
+/// What a task may call its own.
+#[derive(Clone, Debug)]
+pub(in crate::agent) struct Claims {
+    pub(in crate::agent) ledger: Ledger,
+    /// The job's id.
+    pub(in crate::agent) job: String,
+    /// The task, for people.
+    pub(in crate::agent) task: String,
 }
 
 impl Claims {
@@ -26,14 +45,22 @@ impl Claims {
         existing: Existing,
         to: &Path,
     ) -> Result<PathBuf, String> {
-        let Claims::Here(dir) = self else {
+        let Ledger::Here(dir) = &self.ledger else {
             return Ok(to.to_owned());
         };
         let (book, to) = (Book::Here(dir.clone()), to.to_string_lossy());
-        let taken = claim(&book, None, existing, &to, Instant::now() + HERE_MAX).await;
+        let deadline = Instant::now() + HERE_MAX;
+        let taken = claim(&book, None, existing, &to, &self.job, deadline).await;
         taken
             .map(PathBuf::from)
             .map_err(|trouble| trouble.sentence())
+    }
+
+    /// What was to be put there is there.
+    pub(in crate::agent) async fn placed_here(&self, existing: Existing, taken: &Path) {
+        if let (Ledger::Here(_), false) = (&self.ledger, existing == Existing::Replace) {
+            release(None, &taken.to_string_lossy(), Instant::now() + HERE_MAX).await;
+        }
     }
 
     /// The same in HDFS.
@@ -48,10 +75,101 @@ impl Claims {
             return Ok(to.to_owned());
         }
         let ground = ways.to(to, deadline).await?;
-        let book = match self {
-            Claims::Here(dir) => Book::Here(dir.clone()),
-            Claims::Hdfs(dir) => Book::Afar(ways.to(dir, deadline).await?, dir.clone()),
-        };
-        claim(&book, Some(&ground), existing, to, deadline).await
+        let book = self.book(Some(ways), deadline).await?;
+        claim(&book, Some(&ground), existing, to, &self.job, deadline).await
     }
+
+    /// What was to be put there is there.
+    pub(in crate::agent) async fn placed_afar(
+        &self,
+        ways: &Ways,
+        existing: Existing,
+        taken: &str,
+        deadline: Instant,
+    ) {
+        if existing == Existing::Replace {
+            return;
+        }
+        if let Ok(ground) = ways.to(taken, deadline).await {
+            release(Some(&ground), taken, deadline).await;
+        }
+    }
+
+    async fn book(&self, ways: Option<&Ways>, deadline: Instant) -> Result<Book, Trouble> {
+        match (&self.ledger, ways) {
+            (Ledger::Here(dir), _) => Ok(Book::Here(dir.clone())),
+            (Ledger::Hdfs(dir), Some(ways)) => {
+                Ok(Book::Afar(ways.to(dir, deadline).await?, dir.clone()))
+            }
+            (Ledger::Hdfs(_), None) => Err(Trouble::lasting("there is no way to HDFS from here")),
+        }
+    }
+
+    /// Names that others of the job send to the same destination with another content, and who they are.
+    pub(in crate::agent) async fn names(
+        &self,
+        ways: Option<&Ways>,
+        from: &str,
+        to: &str,
+        files: BTreeMap<String, Option<String>>,
+        deadline: Instant,
+    ) -> Result<BTreeMap<String, String>, Trouble> {
+        // On a node's own disk nobody else's files are looked at.
+        if let (Ledger::Hdfs(_), None) = (&self.ledger, ways) {
+            return Ok(BTreeMap::new());
+        }
+        let book = self.book(ways, deadline).await?;
+        let who = format!("`{from}` of {}", self.task);
+        book.announce(to, &Names { who, files }, deadline).await
+    }
+
+    /// Notes which outputs the task had nothing of, for whoever looks at the job when it is over. An earlier attempt may have
+    /// said something else.
+    pub(in crate::agent) async fn note(
+        &self,
+        ways: Option<&Ways>,
+        outputs: &[String],
+        absent: &[String],
+    ) {
+        let deadline = Instant::now() + NOTE_MAX;
+        if outputs.is_empty() {
+            return;
+        }
+        let noted = async {
+            let book = self.book(ways, deadline).await?;
+            for output in outputs {
+                let absent = absent.contains(output);
+                let noted = book.note_absent(output, &self.task, absent, deadline);
+                noted.await?;
+            }
+            Ok::<_, Trouble>(())
+        };
+        if let Err(trouble) = noted.await {
+            tracing::warn!("it is not noted what was not there: {}", trouble.what);
+        }
+    }
+}
+
+/// The files of an output as others are told of them: small ones by what is in them.
+pub(super) fn contents(found: &Found) -> BTreeMap<String, Option<String>> {
+    let each = found.files.iter();
+    each.map(|item| (item.name.clone(), content(&item.from)))
+        .collect()
+}
+
+/// What tells a small file from another.
+pub(super) fn content(path: &Path) -> Option<String> {
+    let bytes = fs::metadata(path).ok()?.len();
+    if bytes > COMPARED_BYTES_MAX {
+        return None;
+    }
+    let read = fs::read(path).ok()?;
+    Some(hex(&digest(&SHA256, &read).as_ref()[..16]))
+}
+
+/// Why a name is not written a second time.
+pub(super) fn theirs(who: &str) -> String {
+    format!(
+        "{who} has written that name with another content, which stays (put `{{index}}` into the destination, or take the output from one task with `from:`)"
+    )
 }

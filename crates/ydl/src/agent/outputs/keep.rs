@@ -5,14 +5,16 @@
 //! replaces nothing.
 
 use super::{
-    Claims,
+    Claims, Taken,
+    claims::{content, theirs},
     doubt::{Open, Sent, Stamp},
     failure_of,
     gather::{Item, gather},
     spot::{Spot, Trouble},
-    whole::write_whole,
+    whole::{sweep, write_whole},
 };
 use crate::agent::{carry::Ways, surroundings::Destination};
+use crate::data;
 use crate::os::reason;
 use std::collections::BTreeMap;
 use std::fs;
@@ -40,6 +42,8 @@ pub(in crate::agent) struct Kept {
     pub(in crate::agent) from: String,
     pub(in crate::agent) to: Destination,
     pub(in crate::agent) existing: Existing,
+    /// Whether others of the job send to the same place.
+    pub(in crate::agent) shared: bool,
     pub(in crate::agent) claims: Claims,
     pub(in crate::agent) every: Duration,
     pub(in crate::agent) sent: Sent,
@@ -65,6 +69,7 @@ impl Kept {
     pub(in crate::agent) async fn run(mut self, ways: Arc<Ways>) {
         let mut spot = None;
         let mut done = BTreeMap::new();
+        let mut told = BTreeMap::new();
         while !self.ends_within(self.every).await {
             let Some((first, _)) = self.look().await else {
                 return;
@@ -79,8 +84,21 @@ impl Kept {
             let Ok(open) = spawn_blocking(move || sent.look()).await else {
                 return;
             };
-            for name in finished(&first, &second, &done, &open) {
+            let names = finished(&first, &second, &done, &open);
+            let taken = match self.taken(&ways, &mut told, &names, &second).await {
+                Ok(taken) => taken,
+                Err(trouble) => {
+                    tracing::warn!("nothing is sent yet: {}", trouble.what);
+                    continue;
+                }
+            };
+            for name in names {
                 let one = &second[&name];
+                if let Some(who) = taken.get(&name) {
+                    tracing::warn!("`{name}` is not sent: {}", theirs(who));
+                    done.insert(name, one.2);
+                    continue;
+                }
                 match self.send(&ways, &mut spot, &name, one, single).await {
                     Ok(()) => drop(done.insert(name, one.2)),
                     Err(trouble) => tracing::warn!("`{name}` is not sent yet: {}", trouble.why),
@@ -98,6 +116,30 @@ impl Kept {
             // Somebody else may be told to do it meanwhile.
             let _ = timeout(RETRY, self.phase.changed()).await;
         }
+    }
+
+    /// Which of those names others of the job have sent to the same place; they are told of these.
+    async fn taken(
+        &self,
+        ways: &Ways,
+        told: &mut BTreeMap<String, Option<String>>,
+        names: &[String],
+        look: &Look,
+    ) -> Result<Taken, data::Trouble> {
+        if !self.shared || names.is_empty() {
+            return Ok(Taken::new());
+        }
+        for name in names {
+            told.insert(name.clone(), content(&look[name].0));
+        }
+        let deadline = Instant::now() + FILE_MAX;
+        let (ways, to) = match &self.to {
+            Destination::Hdfs(url) => (Some(ways), url.clone()),
+            Destination::Local(path) => (None, path.to_string_lossy().into_owned()),
+        };
+        let (from, to) = (&self.from, to.trim_end_matches('/'));
+        let names = self.claims.names(ways, from, to, told.clone(), deadline);
+        names.await
     }
 
     /// Whether the program is over after so long at most, or nobody wants its files any more.
@@ -119,9 +161,22 @@ impl Kept {
             return true;
         };
         let mut is_all = true;
+        let names = look.keys().filter(|name| !is_hidden(name));
+        let names: Vec<String> = names.cloned().collect();
+        let taken = match self.taken(ways, &mut BTreeMap::new(), &names, &look).await {
+            Ok(taken) => taken,
+            Err(trouble) => {
+                tracing::warn!("nothing is sent yet: {}", trouble.what);
+                return !trouble.may_pass();
+            }
+        };
         for (name, one) in look.iter().filter(|(name, _)| !is_hidden(name)) {
             if !self.is_ours() {
                 return true;
+            }
+            if let Some(who) = taken.get(name) {
+                tracing::warn!("`{name}` is not sent: {}", theirs(who));
+                continue;
             }
             if let Err(trouble) = self.send(ways, spot, name, one, single).await {
                 tracing::warn!("`{name}` is not sent yet: {}", trouble.why);
@@ -189,6 +244,9 @@ impl Kept {
                 }
                 let whose = &self.whose;
                 let placed = known.put(whose, &item, !in_doubt, same, deadline).await?;
+                self.claims
+                    .placed_afar(ways, self.existing, known.base(), deadline)
+                    .await;
                 // What went wrong is found out anew.
                 *spot = Some(known);
                 (target, placed)
@@ -210,6 +268,7 @@ impl Kept {
                     let copying = spawn_blocking(move || {
                         if let Some(dir) = target.parent() {
                             fs::create_dir_all(dir)?;
+                            sweep(dir);
                         }
                         write_whole(&item.from, item.mode, &target, same)
                     });
@@ -219,6 +278,7 @@ impl Kept {
                             return Err(Trouble::lasting(failure_of(path, "copying it failed")));
                         }
                     };
+                    self.claims.placed_here(self.existing, &to).await;
                 }
                 (text, placed)
             }

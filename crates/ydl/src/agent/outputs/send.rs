@@ -2,6 +2,7 @@
 
 use super::{
     Copied, OutputError,
+    claims::{contents, theirs},
     doubt::Stamp,
     gather::{Found, Item, gather},
     keep::is_hidden,
@@ -70,11 +71,34 @@ impl Sent<'_> {
             found.files.retain(|item| !is_hidden(&item.name));
         }
         let away = Instant::now() + AWAY_MAX;
+        let it = self.it;
+        let claims = &it.claims;
+        let mut told = BTreeSet::new();
         loop {
-            let it = self.it;
             let placed = async {
-                let to = it.claims.afar(ways, *existing, to, soon(deadline)).await?;
-                place(ways, it, &mut found, &to, deadline).await
+                if output.shared {
+                    let (files, soon) = (contents(&found), soon(deadline));
+                    let place = to.trim_end_matches('/');
+                    let taken = claims.names(Some(ways), from, place, files, soon).await?;
+                    for (name, who) in &taken {
+                        if told.insert(name.clone()) {
+                            let why = theirs(who);
+                            let sentence = format!("cannot copy `{name}` to `{to}`: {why}");
+                            self.failures.push(sentence);
+                        }
+                    }
+                    found.files.retain(|item| !taken.contains_key(&item.name));
+                    // The one file of such an output.
+                    if found.single && found.files.is_empty() {
+                        return Ok((0, 0));
+                    }
+                }
+                let taken = claims.afar(ways, *existing, to, soon(deadline)).await?;
+                let placed = place(ways, it, &mut found, &taken, deadline).await?;
+                claims
+                    .placed_afar(ways, *existing, &taken, soon(deadline))
+                    .await;
+                Ok::<_, Trouble>(placed)
             };
             let trouble = match placed.await {
                 Ok((files, bytes)) => {

@@ -3,17 +3,19 @@
 use super::gather::Item;
 use crate::agent::carry::Ways;
 use crate::data;
-use crate::hdfs::{Hdfs, HdfsError};
+use crate::hdfs::{Entry, Hdfs, HdfsError};
 use crate::os::reason;
 use bytes::Bytes;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Read;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::time::Instant;
 
 /// What is read and sent at once.
 const PIECE_BYTES: usize = 256 << 10;
+/// What is half-sent for longer is nobody's any more.
+const ABANDONED: Duration = Duration::from_secs(24 * 60 * 60);
 /// How long one call or piece may take.
 const STEP_MAX: Duration = Duration::from_secs(60);
 
@@ -99,6 +101,10 @@ impl Spot {
         })
     }
 
+    pub(super) fn base(&self) -> &str {
+        &self.base
+    }
+
     /// Where a file goes.
     pub(super) fn target(&self, item: &Item) -> String {
         match self.into {
@@ -147,13 +153,21 @@ pub(super) fn aside(dir: &str, whose: &str) -> Result<String, Trouble> {
     Ok(format!("{dir}/.aside-{whose}-{}", &random.to_hex()[..16]))
 }
 
+/// Whether something half-sent is of a job that has been killed: sending never takes so long.
+fn is_abandoned(entry: &Entry) -> bool {
+    let since = UNIX_EPOCH + Duration::from_millis(entry.modified_ms);
+    let age = SystemTime::now().duration_since(since);
+    data::is_aside(entry.name()) && age.is_ok_and(|age| age > ABANDONED)
+}
+
 /// Removes what has such a name already: it is of an agent that was killed before it was done, or of one that has been
 /// replaced.
 pub(super) async fn sweep(hdfs: &Hdfs, dir: &str, whose: &str, deadline: Instant) {
     let name = format!(".aside-{whose}-");
     // A directory that cannot be listed may still be written to.
     let there = hdfs.list(dir, soon(deadline)).await.unwrap_or_default();
-    for left in there.iter().filter(|entry| entry.name().starts_with(&name)) {
+    let of_the_dead = |entry: &&Entry| entry.name().starts_with(&name) || is_abandoned(entry);
+    for left in there.iter().filter(of_the_dead) {
         if let Err(error) = hdfs.delete(&left.url, soon(deadline)).await {
             tracing::warn!("something is left behind: {error}");
         }

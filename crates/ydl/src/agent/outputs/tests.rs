@@ -270,11 +270,75 @@ fn the_rest_of_a_kept_output_is_without_hidden_names_and_without_what_was_sent()
     let about = fs::metadata(place.work().join("d/b")).unwrap();
     let target = place.out().join("b").to_string_lossy().into_owned();
     sent.note(target, Stamp::of(&about));
-    let outputs = [("d/".to_owned(), place.out(), true)];
+    let near = Near {
+        from: "d/".to_owned(),
+        to: place.out(),
+        existing: Existing::Replace,
+        kept: true,
+        shared: false,
+    };
+    let outputs = [(near, Taken::new())];
     copy_rest(&place.work(), &outputs, &sent).unwrap();
     assert_eq!(place.found(), ["b=B", "latest/w=w", "step-1/w=w"]);
     // It is not what was sent any more.
     fs::write(place.out().join("b"), "shorter").unwrap();
     copy_rest(&place.work(), &outputs, &sent).unwrap();
     assert_eq!(place.found()[0], "b=b");
+}
+
+#[test]
+fn a_new_directory_appears_whole_and_none_where_the_disk_fails() {
+    let place = Place::new(&[("d/a", "a"), ("d/sub/b", "b"), ("x-1", "1")]);
+    place.copy("d/", "").unwrap();
+    assert_eq!(place.found(), ["a=a", "sub/b=b"]);
+    place.copy("x-*", "/new").unwrap();
+    assert_eq!(place.found(), ["a=a", "new/x-1=1", "sub/b=b"]);
+    // Another task was quicker: its files stay, and these go beside them.
+    let aside = place.dir.path().join("aside");
+    fs::create_dir_all(aside.join("sub")).unwrap();
+    fs::write(aside.join("sub/c"), "c").unwrap();
+    give_name(&aside, &place.out()).unwrap();
+    assert_eq!(place.found(), ["a=a", "new/x-1=1", "sub/b=b", "sub/c=c"]);
+    let left = fs::read_dir(place.dir.path()).unwrap().flatten();
+    let left = left.filter(|entry| entry.file_name().to_string_lossy().starts_with('.'));
+    assert_eq!(left.count(), 0);
+}
+
+#[test]
+fn a_name_that_another_task_has_written_is_not_written_again() {
+    let place = Place::new(&[("d/model", "mine"), ("d/own", "o")]);
+    fs::create_dir_all(place.out()).unwrap();
+    fs::write(place.out().join("model"), "theirs").unwrap();
+    let near = Near {
+        from: "d/".to_owned(),
+        to: place.out(),
+        existing: Existing::Replace,
+        kept: false,
+        shared: true,
+    };
+    let taken = Taken::from([("model".to_owned(), "`d/` of worker:1".to_owned())]);
+    let error = copy_rest(&place.work(), &[(near, taken)], &Sent::default()).unwrap_err();
+    let sentence = "d/model`: `d/` of worker:1 has written that name";
+    assert!(error.to_string().contains(sentence), "{error}");
+    assert_eq!(place.found(), ["model=theirs", "own=o"]);
+}
+
+#[test]
+fn what_a_process_that_is_gone_has_left_half_written_is_removed_at_once() {
+    let place = Place::new(&[("d/x", "x")]);
+    fs::create_dir_all(place.out().join("old")).unwrap();
+    let mut child = std::process::Command::new("true").spawn().unwrap();
+    let pid = child.id();
+    child.wait().unwrap();
+    let name = |pid: u32| whole::named(b"big", pid, 0);
+    for pid in [pid, std::process::id()] {
+        fs::write(place.out().join(name(pid)), "half").unwrap();
+    }
+    let gone = place.out().join(whole::named(b"dir", pid, 1));
+    fs::create_dir(&gone).unwrap();
+    fs::write(gone.join("x"), "half").unwrap();
+    place.copy("d", "").unwrap();
+    assert!(!gone.exists());
+    let own = name(std::process::id()).to_string_lossy().into_owned();
+    assert_eq!(place.found(), [format!("{own}=half"), "x=x".to_owned()]);
 }

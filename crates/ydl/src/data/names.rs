@@ -1,0 +1,142 @@
+//! What tasks that share a destination put there: two of them must not write one name, and nobody knows their files before.
+//!
+//! Each writes down its names in the job's own directory before it sends them, and then looks at those of the others: of
+//! two with one name at least the later one sees the other, and lets it be.
+
+use super::{
+    claim::{Book, name},
+    trouble::Trouble,
+};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use tokio::time::Instant;
+
+/// Lists of others that are read. A destination that more tasks share is looked at as far as that.
+const LISTS_MAX: usize = 256;
+/// Names that are written down by one task.
+const NAMES_MAX: usize = 100_000;
+
+/// What one task sends to a destination: names below it, each with what tells its content from another's, if that is known.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Names {
+    /// Whose it is, for people.
+    pub who: String,
+    /// By name.
+    pub files: BTreeMap<String, Option<String>>,
+}
+
+impl Book {
+    /// Writes down the names of one who sends to `to`. Returns those that others have written down with other content, and
+    /// who that was.
+    pub async fn announce(
+        &self,
+        to: &str,
+        names: &Names,
+        deadline: Instant,
+    ) -> Result<BTreeMap<String, String>, Trouble> {
+        let begin = format!("names-{}-", name(to));
+        let own = format!("{begin}{}", name(&names.who));
+        let mut written = names.clone();
+        while written.files.len() > NAMES_MAX {
+            written.files.pop_last();
+        }
+        let bytes = serde_json::to_vec(&written)
+            .map_err(|error| Trouble::lasting(format!("cannot write JSON: {error}")))?;
+        self.set_page(&own, bytes, deadline).await?;
+        let mut taken = BTreeMap::new();
+        let pages = self.pages(&begin, deadline).await?;
+        for page in pages.iter().filter(|page| **page != own).take(LISTS_MAX) {
+            let bytes = self.page(page, deadline).await?.unwrap_or_default();
+            let Ok(theirs) = serde_json::from_slice::<Names>(&bytes) else {
+                continue;
+            };
+            for (name, content) in &names.files {
+                let same = |other: &Option<String>| other.is_some() && other == content;
+                if theirs.files.get(name).is_some_and(|other| !same(other)) {
+                    taken.insert(name.clone(), theirs.who.clone());
+                }
+            }
+        }
+        Ok(taken)
+    }
+
+    /// Notes that a task had nothing of an output, or that it had.
+    pub async fn note_absent(
+        &self,
+        output: &str,
+        who: &str,
+        absent: bool,
+        deadline: Instant,
+    ) -> Result<(), Trouble> {
+        let page = format!("absent-{}-{}", name(output), name(who));
+        match absent {
+            true => self.set_page(&page, Vec::new(), deadline).await,
+            false => self.remove_page(&page, deadline).await,
+        }
+    }
+
+    /// How many tasks had nothing of each output, in the order of `outputs`.
+    pub async fn absent(
+        &self,
+        outputs: &[String],
+        deadline: Instant,
+    ) -> Result<Vec<usize>, Trouble> {
+        let pages = self.pages("absent-", deadline).await?;
+        let count = |output: &String| {
+            let begin = format!("absent-{}-", name(output));
+            pages.iter().filter(|page| page.starts_with(&begin)).count()
+        };
+        Ok(outputs.iter().map(count).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn of_two_that_send_one_name_the_later_one_sees_the_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let book = Book::Here(dir.path().join("claims"));
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        let runtime = runtime.unwrap();
+        let deadline = Instant::now() + Duration::from_secs(10);
+        let announce = |who: &str, to: &str, files: &[(&str, Option<&str>)]| {
+            let each = files.iter();
+            let each = each.map(|(name, content)| (name.to_string(), content.map(str::to_owned)));
+            let names = Names {
+                who: who.into(),
+                files: each.collect(),
+            };
+            let taken = runtime.block_on(book.announce(to, &names, deadline));
+            taken.unwrap().into_iter().collect::<Vec<_>>()
+        };
+        let large = ("model", None);
+        assert_eq!(announce("w:0", "out", &[large, ("config", Some("7"))]), []);
+        let own = ("own", None);
+        let again = announce("w:1", "out", &[large, own, ("config", Some("7"))]);
+        assert_eq!(again, [("model".to_owned(), "w:0".to_owned())]);
+        let other = announce("w:2", "out", &[("config", Some("8"))]);
+        assert_eq!(other[0].0, "config");
+        assert_eq!(announce("w:1", "elsewhere", &[large]), []);
+        // What a task sends again is its own.
+        assert_eq!(announce("w:0", "elsewhere", &[("x", None)]), []);
+        assert_eq!(announce("w:0", "elsewhere", &[("x", None)]), []);
+        let absent = |output: &str| {
+            let outputs = [output.to_owned()];
+            let counted = book.absent(&outputs, deadline);
+            runtime.block_on(counted).unwrap()[0]
+        };
+        for who in ["w:0", "w:1"] {
+            runtime
+                .block_on(book.note_absent("m/", who, true, deadline))
+                .unwrap();
+        }
+        assert_eq!((absent("m/"), absent("n/")), (2, 0));
+        runtime
+            .block_on(book.note_absent("m/", "w:1", false, deadline))
+            .unwrap();
+        assert_eq!(absent("m/"), 1);
+    }
+}
