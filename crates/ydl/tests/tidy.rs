@@ -39,7 +39,10 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("show", &["agent", "logs"]),
     ("logs", &[]),
     // The master knows agents only by what they say.
-    ("master", &["agent", "backend", "docker", "hdfs", "jobs"]),
+    (
+        "master",
+        &["agent", "backend", "data", "docker", "hdfs", "jobs"],
+    ),
     ("backend", &["agent", "gpus", "hdfs", "jobs"]),
     // The agent knows nobody but the master's address.
     ("agent", &["data", "docker", "gpus", "hdfs", "jobs", "logs"]),

@@ -31,11 +31,10 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
-pub(crate) use whole::sweep;
 use whole::{aside, sync_dir_of, write_aside, write_whole};
 use ydl_core::spec::Existing;
 
-use crate::data::pattern::fits;
+use crate::data::{pattern::fits, sweep};
 use crate::os::reason;
 
 /// Deeper than any sensible directory, and shallow enough for the stack.

@@ -9,8 +9,10 @@
 //! * `existing`: destinations of outputs that are there already. `claim`: those that came since.
 //! * `names`: what tasks that share a destination put there.
 //! * `bring`: files come to this disk, several at a time, checked and continued where they were interrupted.
+//! * `abandoned`: what somebody who was killed has left half-written.
 //! * `trouble`: why they did not. * `tidy`: what a job that failed has left half-sent.
 
+mod abandoned;
 mod bring;
 mod claim;
 mod existing;
@@ -22,6 +24,7 @@ mod tidy;
 mod trouble;
 mod walk;
 
+pub use abandoned::{ABANDONED, named, sweep};
 pub use bring::{Bring, Item, Near, Progress, below};
 pub use claim::{Book, claim, release};
 pub use existing::{Aim, numbered, settle};

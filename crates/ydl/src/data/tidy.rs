@@ -1,10 +1,7 @@
 //! What a job that did not succeed has left half-sent beside its outputs: its agents may have been killed while they sent.
 
-use super::{existing::Aim, pattern::is_aside};
-use crate::{
-    agent::outputs::sweep,
-    hdfs::{Hdfs, Ways, path_of},
-};
+use super::{abandoned::sweep, existing::Aim, pattern::is_aside};
+use crate::hdfs::{Hdfs, Ways, path_of};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,

@@ -11,10 +11,10 @@ use super::{
     failure_of,
     gather::{Item, gather},
     spot::{Spot, Trouble},
-    whole::{sweep, write_whole},
+    whole::write_whole,
 };
 use crate::agent::{carry::Ways, surroundings::Destination};
-use crate::data;
+use crate::data::{self, sweep};
 use crate::os::reason;
 use std::collections::BTreeMap;
 use std::fs;

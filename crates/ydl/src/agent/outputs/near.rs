@@ -1,6 +1,7 @@
 //! Outputs that go to this disk.
 
-use super::{Claims, claims::contents, gather::gather, whole::named};
+use super::{Claims, claims::contents, gather::gather};
+use crate::data::named;
 use std::{
     collections::BTreeMap,
     os::unix::ffi::OsStrExt,

@@ -1,4 +1,5 @@
-use super::{whole::ABANDONED, *};
+use super::*;
+use crate::data::{ABANDONED, named};
 use std::fs::File;
 use std::os::unix::fs::symlink;
 use std::time::{Duration, SystemTime};
@@ -330,11 +331,11 @@ fn what_a_process_that_is_gone_has_left_half_written_is_removed_at_once() {
     let mut child = std::process::Command::new("true").spawn().unwrap();
     let pid = child.id();
     child.wait().unwrap();
-    let name = |pid: u32| whole::named(b"big", pid, 0);
+    let name = |pid: u32| named(b"big", pid, 0);
     for pid in [pid, std::process::id()] {
         fs::write(place.out().join(name(pid)), "half").unwrap();
     }
-    let gone = place.out().join(whole::named(b"dir", pid, 1));
+    let gone = place.out().join(named(b"dir", pid, 1));
     fs::create_dir(&gone).unwrap();
     fs::write(gone.join("x"), "half").unwrap();
     place.copy("d", "").unwrap();
