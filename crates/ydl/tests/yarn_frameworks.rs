@@ -50,13 +50,13 @@ fn goes_on_while_masters_die(job: &Job, instances: u32, line: &str) {
         printed(job, 0).contains(line).then_some(())
     });
     job.kill_master(2);
-    job.led_by(3);
+    // The third may find that the programs have ended, and be gone as soon as it is there.
     let report = wait_over(job.cluster, &job.id);
     assert_eq!(report.final_status, FinalStatus::Succeeded, "{report:?}");
     example::wait_gone(job.cluster, &job.id);
     assert_eq!(job.count("round-started"), 1, "{:#?}", job.kept());
     assert_eq!(job.count("attempt-started"), instances as usize);
-    assert!(job.count("master-recovered") >= 1);
+    assert_eq!(job.attempts().len(), 3);
 }
 
 /// What a worker has said after that word; it said that it is the one that it is.
@@ -86,10 +86,13 @@ fn xgboost_s_training_goes_on_while_masters_die() {
     assert_eq!([gain(0), gain(1)], [gain(1), gain(2)]);
 }
 
+/// Its workers know each other from the start and ask the master nothing.
 #[test]
-fn lightgbm_s_training_goes_on_while_masters_die() {
-    let job = submit("lightgbm", 3, "--rounds 30 --pause 0.3");
-    goes_on_while_masters_die(&job, 3, "round 2\n");
+fn lightgbm_s_workers_grow_the_same_trees() {
+    let job = submit("lightgbm", 3, "--rounds 20");
+    let report = wait_over(job.cluster, &job.id);
+    assert_eq!(report.final_status, FinalStatus::Succeeded, "{report:?}");
+    example::wait_gone(job.cluster, &job.id);
     let gain = |worker| said(&job, worker, "3", "gain ");
     assert_eq!([gain(0), gain(1)], [gain(1), gain(2)]);
 }
