@@ -212,12 +212,21 @@ impl Copier {
         self.base = aside.clone();
         self.becomes = Some(to.to_owned());
         self.broken = false;
+        let before = (self.copied.files, self.copied.bytes);
         self.copy_found(work_dir, from, pattern.map(Path::new), &aside);
         if aside.symlink_metadata().is_ok() {
-            if !self.broken
-                && let Err(error) = give_name(&aside, to)
-            {
-                self.fail(failure(&source, to, &error));
+            let named = match self.broken {
+                true => false,
+                false => match give_name(&aside, to) {
+                    Ok(()) => true,
+                    Err(error) => {
+                        self.fail(failure(&source, to, &error));
+                        false
+                    }
+                },
+            };
+            if !named {
+                (self.copied.files, self.copied.bytes) = before;
             }
             // What was put in place is not there any more.
             let _ = fs::remove_dir_all(&aside);

@@ -55,15 +55,20 @@ pub(super) struct Passed {
 impl Links {
     /// What was written down.
     pub(super) fn replay(&mut self, job: &Job, round: u32, kept: Kept) {
-        let task = match &kept {
-            Kept::Opened(peer, _) | Kept::Message(peer, ..) | Kept::Closed(peer, _) => &peer.task,
-        };
-        let mut runs = job.containers().filter_map(|it| job.run_of(it));
-        let run = runs.find(|run| run.task == *task && run.round == round);
-        let Some(run) = run else {
-            return;
-        };
-        if let Some(desk) = self.desk(job, &run) {
+        if round > self.round {
+            let task = match &kept {
+                Kept::Opened(peer, _) | Kept::Message(peer, ..) | Kept::Closed(peer, _) => {
+                    &peer.task
+                }
+            };
+            let mut runs = job.containers().filter_map(|it| job.run_of(it));
+            let run = runs.find(|run| run.task == *task && run.round == round);
+            let Some(run) = run else {
+                return;
+            };
+            self.desk(job, &run);
+        }
+        if let Some(desk) = self.desk.as_mut().filter(|_| round == self.round) {
             desk.replay(kept);
         }
     }

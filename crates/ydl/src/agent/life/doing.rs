@@ -19,7 +19,7 @@ use std::{
 };
 use tokio::{
     task::JoinHandle,
-    time::{Instant, timeout},
+    time::{Instant, timeout_at},
 };
 use ydl_core::{Exit, Run, Span, TaskId};
 
@@ -43,6 +43,8 @@ pub(super) struct Running {
     asked: bool,
     open: BTreeSet<(u64, u64)>,
     ended: Option<SystemTime>,
+    /// Until when what it said last may take to arrive, once it has ended.
+    said_by: Option<Instant>,
 }
 
 /// Whose program it is.
@@ -62,8 +64,10 @@ impl Running {
     pub(super) async fn over(&mut self, patience: Duration) -> program::Exit {
         let exit = self.program.wait().await;
         self.ended.get_or_insert_with(SystemTime::now);
+        // Asked again and again, it has the time that it had when it ended.
+        let end = *self.said_by.get_or_insert(Instant::now() + patience);
         if let Some(links) = &mut self.doing.links
-            && timeout(patience, links.drained()).await.is_err()
+            && timeout_at(end, links.drained()).await.is_err()
         {
             tracing::warn!("what the program said last to its rendezvous has not arrived");
         }
@@ -235,6 +239,7 @@ impl Agent {
                     asked: false,
                     open: BTreeSet::new(),
                     ended: None,
+                    said_by: None,
                 });
                 self.report(AgentReport::Started { round });
             }
