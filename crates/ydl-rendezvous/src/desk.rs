@@ -357,6 +357,10 @@ impl Desk {
             }
             (None, Call::In(_)) => return,
         };
+        self.tell_closed(link, peer, call, work);
+    }
+
+    fn tell_closed(&mut self, link: Link, peer: &Peer, call: Call, work: &mut Work) {
         let mut reaction = Reaction::default();
         self.protocol.close(link, &mut reaction);
         let (keep, acts) = reaction.into_parts();
@@ -380,13 +384,7 @@ impl Desk {
         let down = line.say(Said::Close);
         work.tell(&peer, down);
         work.refused.push((peer.clone(), why));
-        let mut reaction = Reaction::default();
-        self.protocol.close(link, &mut reaction);
-        let (keep, acts) = reaction.into_parts();
-        if keep {
-            work.keep.push(Kept::Closed(peer, call));
-        }
-        self.act(acts, None, keep, work);
+        self.tell_closed(link, &peer, call, work);
     }
 
     /// `kept`: it would follow again from what is written down. What would not, on the link of another, is said once and

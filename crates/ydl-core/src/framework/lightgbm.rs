@@ -2,11 +2,8 @@
 //!
 //! When a worker dies the others fail at once, so all of them begin a new round together.
 
-use super::{Given, RoleDefaults, SetUp};
-use crate::{
-    cluster::Endpoint,
-    spec::{Complaint, Completion, Draft, Scope},
-};
+use super::{Given, SetUp};
+use crate::cluster::Endpoint;
 use alloc::{
     borrow::ToOwned,
     collections::BTreeMap,
@@ -17,23 +14,6 @@ use alloc::{
 };
 
 const PORT: &str = "lightgbm";
-
-pub(super) const ROLE_DEFAULTS: RoleDefaults = RoleDefaults {
-    completion: Completion::All,
-    scope: Scope::Job,
-};
-
-pub(super) fn complaints(draft: &Draft) -> Vec<Complaint> {
-    let mut all = Vec::new();
-    if !draft.gang.together {
-        all.push(Complaint {
-            key: "gang".to_owned(),
-            what: "LightGBM's workers must start together".to_owned(),
-            hint: Some("leave `gang` out, or set `together: true`".to_owned()),
-        });
-    }
-    all
-}
 
 pub(super) fn ports() -> Vec<(String, bool)> {
     // It binds without sharing, so the port is let go when the program starts.

@@ -14,6 +14,7 @@ use crate::{
     spec::{Complaint, Completion, Draft, RoleSpec, Scope},
 };
 use alloc::{
+    borrow::ToOwned,
     collections::BTreeMap,
     format,
     string::{String, ToString},
@@ -69,6 +70,12 @@ pub struct RoleDefaults {
     pub scope: Scope,
 }
 
+/// Roles of processes that work together as equals: when one dies the others can do nothing, and all begin anew.
+const PEERS: RoleDefaults = RoleDefaults {
+    completion: Completion::All,
+    scope: Scope::Job,
+};
+
 impl Framework {
     /// Every framework, in the order of the documentation.
     pub const ALL: [Framework; 5] = [
@@ -103,9 +110,7 @@ impl Framework {
         match self {
             Framework::None => none::ROLE_DEFAULTS,
             Framework::Mxnet => mxnet::role_defaults(role),
-            Framework::Pytorch => pytorch::ROLE_DEFAULTS,
-            Framework::Xgboost => xgboost::ROLE_DEFAULTS,
-            Framework::Lightgbm => lightgbm::ROLE_DEFAULTS,
+            Framework::Pytorch | Framework::Xgboost | Framework::Lightgbm => PEERS,
         }
     }
 
@@ -119,13 +124,21 @@ impl Framework {
 
     /// What is wrong with a job of this framework.
     pub fn complaints(self, draft: &Draft) -> Vec<Complaint> {
-        match self {
-            Framework::None => Vec::new(),
-            Framework::Mxnet => mxnet::complaints(draft),
-            Framework::Pytorch => pytorch::complaints(draft),
-            Framework::Xgboost => xgboost::complaints(draft),
-            Framework::Lightgbm => lightgbm::complaints(draft),
+        let (mut all, who) = match self {
+            Framework::None => return Vec::new(),
+            Framework::Mxnet => (mxnet::complaints(draft), "MXNet's processes"),
+            Framework::Pytorch => (Vec::new(), "PyTorch's processes"),
+            Framework::Xgboost => (Vec::new(), "XGBoost's workers"),
+            Framework::Lightgbm => (Vec::new(), "LightGBM's workers"),
+        };
+        if self.together() && !draft.gang.together {
+            all.push(Complaint {
+                key: "gang".to_owned(),
+                what: format!("{who} must start together"),
+                hint: Some("leave `gang` out, or set `together: true`".to_owned()),
+            });
         }
+        all
     }
 
     /// The ports an agent holds for a role, by name; `true` where the program can bind one that is still held.

@@ -85,10 +85,6 @@ pub(super) fn complaints(draft: &Draft) -> Vec<Complaint> {
             "leave the role out: ydl is the scheduler",
         );
     }
-    if !draft.gang.together {
-        let what = "MXNet's processes must start together".to_string();
-        add("gang", what, "leave `gang` out, or set `together: true`");
-    }
     for role in &draft.roles {
         let known = [WORKER, SERVER, SCHEDULER].contains(&role.name.as_str());
         if !known {

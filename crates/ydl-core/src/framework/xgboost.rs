@@ -3,31 +3,13 @@
 //!
 //! When a worker dies the others fail or are told at once, so all of them begin a new round together.
 
-use super::{Given, RoleDefaults, SetUp};
-use crate::spec::{Complaint, Completion, Draft, Scope};
+use super::{Given, SetUp};
 use alloc::{
     borrow::ToOwned,
     collections::BTreeMap,
     string::{String, ToString},
     vec::Vec,
 };
-
-pub(super) const ROLE_DEFAULTS: RoleDefaults = RoleDefaults {
-    completion: Completion::All,
-    scope: Scope::Job,
-};
-
-pub(super) fn complaints(draft: &Draft) -> Vec<Complaint> {
-    let mut all = Vec::new();
-    if !draft.gang.together {
-        all.push(Complaint {
-            key: "gang".to_owned(),
-            what: "XGBoost's workers must start together".to_owned(),
-            hint: Some("leave `gang` out, or set `together: true`".to_owned()),
-        });
-    }
-    all
-}
 
 pub(super) fn set_up(given: &Given<'_>) -> SetUp {
     let Given {
