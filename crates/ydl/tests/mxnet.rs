@@ -2,34 +2,13 @@
 
 mod home;
 
-use home::{Home, environment, finish, kill};
-use std::{
-    fs,
-    path::Path,
-    time::{Duration, Instant},
-};
-
-/// The example as it is, in a home of its own, with these keys on top.
-fn example(home: &Home) -> Vec<String> {
-    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/mxnet-digits");
-    for name in ["train.py", "job.yaml"] {
-        fs::copy(from.join(name), home.path().join(name)).expect("the example's file");
-    }
-    let environment = environment().display();
-    [
-        "submit",
-        "job.yaml",
-        "--set",
-        &format!("environment={environment}"),
-    ]
-    .map(String::from)
-    .to_vec()
-}
+use home::{Home, example, kill_one};
+use std::time::Duration;
 
 #[test]
 fn the_example_learns_its_digits_and_ranks_are_indexes() {
     let home = Home::new();
-    let words = example(&home);
+    let words = example(&home, "mxnet", "python train.py --epochs 12");
     let output = home.ydl().args(&words).output().expect("ydl");
     let ran = home::Ran::from(output);
     assert_eq!(ran.code, 0, "{ran:#?}");
@@ -67,34 +46,8 @@ fn the_example_learns_its_digits_and_ranks_are_indexes() {
 
 /// Starts the example slowly and kills the process of one worker in mid-training.
 fn kill_a_worker(home: &Home, limit: u32) -> (home::Ran, Duration) {
-    let mut words = example(home);
-    let run = "roles.worker.run=python train.py --epochs 8 --pause 0.02";
-    let restart =
-        format!("restart={{scope: job, limit: {limit}, backoff: {{first: 10ms, most: 10ms}}}}");
-    words.extend(["--set", run, "--set", &restart].map(String::from));
-    let mut command = home.ydl();
-    command
-        .args(&words)
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::piped());
-    let child = command.spawn().expect("ydl");
-    let log = |home: &Home| home.job().join("logs/worker/1/1/stdout.0");
-    home.wait_for_job();
-    home.wait_for_text(log, "epoch 1 ");
-    let is_worker = |pid: u32| {
-        let environ = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        environ
-            .split(|b| *b == 0)
-            .any(|variable| variable == b"DMLC_WORKER_ID=1")
-    };
-    let programs = home.find("train.py --epochs");
-    let victim = programs
-        .iter()
-        .find(|process| is_worker(process.pid))
-        .expect("worker:1");
-    let began = Instant::now();
-    kill(victim.pid, 9);
-    (finish(child), began.elapsed())
+    let words = example(home, "mxnet", "python train.py --epochs 8 --pause 0.02");
+    kill_one(home, words, limit, "epoch 1 ", "DMLC_WORKER_ID=1")
 }
 
 #[test]

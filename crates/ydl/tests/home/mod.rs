@@ -219,10 +219,28 @@ pub fn said<'a>(ran: &'a Ran, worker: u32, word: &str) -> &'a str {
     found.unwrap_or_else(|| panic!("no `{prefix}` in {ran:#?}"))
 }
 
-/// Submits with these words, and once worker 1 has printed that, kills the program that has this variable.
-pub fn kill_in_the_middle(home: &Home, mut words: Vec<String>, line: &str, variable: &str) -> Ran {
-    let restart = "restart={scope: job, limit: 1, backoff: {first: 10ms, most: 10ms}}";
-    words.extend(["--set", restart].map(String::from));
+/// Submits with these words, kills the program that has this variable once worker 1 has printed that, and sees a second
+/// round end well.
+pub fn kill_in_the_middle(home: &Home, words: Vec<String>, line: &str, variable: &str) -> Ran {
+    let (ran, _) = kill_one(home, words, 1, line, variable);
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    let facts = home.facts();
+    assert!(facts.contains(r#""round-started":{"round":2,"#), "{facts}");
+    assert!(home.processes().is_empty(), "{:?}", home.processes());
+    ran
+}
+
+/// The same with so many restarts, however it ends, and the time that it took from there.
+pub fn kill_one(
+    home: &Home,
+    mut words: Vec<String>,
+    limit: u32,
+    line: &str,
+    variable: &str,
+) -> (Ran, Duration) {
+    let restart =
+        format!("restart={{scope: job, limit: {limit}, backoff: {{first: 10ms, most: 10ms}}}}");
+    words.extend(["--set", &restart].map(String::from));
     let mut command = home.ydl();
     command
         .args(&words)
@@ -239,11 +257,7 @@ pub fn kill_in_the_middle(home: &Home, mut words: Vec<String>, line: &str, varia
     };
     let programs = home.find("python train.py");
     let victim = programs.iter().find(|process| has(process.pid));
+    let began = Instant::now();
     kill(victim.expect("a program").pid, 9);
-    let ran = finish(child);
-    assert_eq!(ran.code, 0, "{ran:#?}");
-    let facts = home.facts();
-    assert!(facts.contains(r#""round-started":{"round":2,"#), "{facts}");
-    assert!(home.processes().is_empty(), "{:?}", home.processes());
-    ran
+    (finish(child), began.elapsed())
 }
