@@ -480,6 +480,9 @@ async fn a_job_goes_on_while_daemons_die_and_nodes_are_taken_away() {
         expiry: Duration::from_secs(8),
         ..options()
     };
+    // The job's master is in this very program, which does not speak while it waits for daemons to start.
+    let patience = ("yarn.am.liveness-monitor.expiry-interval-ms", "120000");
+    let options = options.set(File::Yarn, patience.0, patience.1);
     let key = "yarn.resourcemanager.nodes.exclude-path";
     let path = excluded.display().to_string();
     let cluster = must(Cluster::start(options.set(File::Yarn, key, &path)));
