@@ -196,7 +196,7 @@ impl Options {
             kerberos: None,
             users: Vec::new(),
             heartbeat: Duration::from_millis(200),
-            expiry: Duration::from_secs(20),
+            expiry: Duration::from_secs(60),
             token_interval: None,
             logs: Logs::TFile,
             extra: Vec::new(),
