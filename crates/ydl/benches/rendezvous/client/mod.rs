@@ -1,0 +1,115 @@
+//! One client, in a process of its own.
+
+mod c10d;
+mod pslite;
+mod rabit;
+mod xgboost;
+
+use super::starter::Turns;
+use std::{
+    env,
+    io::{Read, Write},
+    net::{Ipv4Addr, TcpStream},
+    time::{Duration, Instant},
+};
+
+/// What a client speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    C10d,
+    Rabit,
+    Xgboost,
+    Pslite,
+}
+
+impl Kind {
+    pub const ALL: [Kind; 4] = [Kind::C10d, Kind::Rabit, Kind::Xgboost, Kind::Pslite];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::C10d => "c10d",
+            Kind::Rabit => "rabit",
+            Kind::Xgboost => "xgboost",
+            Kind::Pslite => "ps-lite",
+        }
+    }
+
+    pub fn theirs(self) -> &'static str {
+        match self {
+            Kind::C10d => "torch's store",
+            Kind::Rabit => "dmlc's tracker",
+            Kind::Xgboost => "XGBoost's tracker",
+            Kind::Pslite => "MXNet's scheduler",
+        }
+    }
+}
+
+/// Who a client is.
+pub struct Own {
+    pub rank: u32,
+    pub world: u32,
+    pub role: String,
+    port: u16,
+}
+
+impl Own {
+    fn read() -> Own {
+        let number = |name: &str| env::var(name).ok()?.parse::<u32>().ok();
+        let names = [
+            "PORT_OF_SERVER",
+            "MASTER_PORT",
+            "DMLC_TRACKER_PORT",
+            "DMLC_PS_ROOT_PORT",
+        ];
+        let port = names.into_iter().find_map(number).expect("a port");
+        Own {
+            rank: number("YDL_RANK").expect("a rank"),
+            world: number("YDL_WORLD_SIZE").expect("a world"),
+            role: env::var("YDL_ROLE").unwrap_or_default(),
+            port: u16::try_from(port).expect("a port"),
+        }
+    }
+
+    /// The server, which may be starting still.
+    pub fn connect(&self) -> TcpStream {
+        let end = Instant::now() + Duration::from_secs(60);
+        loop {
+            match TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)) {
+                Ok(stream) => {
+                    stream.set_nodelay(true).expect("a stream");
+                    return stream;
+                }
+                Err(error) => assert!(Instant::now() < end, "no server: {error}"),
+            }
+            std::thread::park_timeout(Duration::from_millis(20));
+        }
+    }
+}
+
+pub fn run(kind: &str, starter: &str) {
+    let own = Own::read();
+    let kind = Kind::ALL.into_iter().find(|known| known.name() == kind);
+    let turns = Turns::at(starter);
+    match kind.expect("a kind of client") {
+        Kind::C10d => c10d::run(&own, turns),
+        Kind::Rabit => rabit::run(&own, turns),
+        Kind::Xgboost => xgboost::run(&own, turns),
+        Kind::Pslite => pslite::run(&own, turns),
+    }
+}
+
+fn say(mut stream: &TcpStream, bytes: &[u8]) {
+    stream.write_all(bytes).expect("the server");
+}
+
+fn hear<const LENGTH: usize>(mut stream: &TcpStream) -> [u8; LENGTH] {
+    let mut bytes = [0; LENGTH];
+    stream.read_exact(&mut bytes).expect("an answer");
+    bytes
+}
+
+fn hear_bytes(mut stream: &TcpStream, length: usize) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    stream.read_exact(&mut bytes).expect("an answer");
+    bytes
+}

@@ -1,0 +1,58 @@
+//! A job on this machine whose tasks are the clients.
+
+use super::{client::Kind, starter::Starter};
+use std::{
+    fs,
+    process::{Child, Command, Stdio},
+};
+use tempfile::TempDir;
+
+/// Ends when it is dropped; every task has had its last turn then.
+pub struct Ours(
+    Child,
+    #[expect(dead_code, reason = "removed with it")] TempDir,
+);
+
+impl Drop for Ours {
+    fn drop(&mut self) {
+        let ended = self.0.wait().expect("the job's end");
+        assert!(ended.success(), "{ended}");
+    }
+}
+
+pub fn start(kind: Kind, count: usize, starter: &Starter) -> Ours {
+    let home = tempfile::tempdir().expect("a directory");
+    let own = std::env::current_exe().expect("this program");
+    let run = format!(
+        "memory: 32 MiB, run: '{} client {} {}'",
+        own.display(),
+        kind.name(),
+        starter.address()
+    );
+    let (framework, roles) = match kind {
+        Kind::C10d => ("pytorch", format!("worker: {{instances: {count}, {run}}}")),
+        Kind::Rabit | Kind::Xgboost => {
+            ("xgboost", format!("worker: {{instances: {count}, {run}}}"))
+        }
+        Kind::Pslite => {
+            let workers = count - 1;
+            let server = "server: {instances: 1, memory: 32 MiB}";
+            (
+                "mxnet",
+                format!("worker: {{instances: {workers}, {run}}}, {server}"),
+            )
+        }
+    };
+    let job = home.path().join("job.yaml");
+    let text = format!("name: bench\nframework: {framework}\nroles: {{{roles}}}\n");
+    fs::write(&job, text).expect("a job file");
+    let child = Command::new(env!("CARGO_BIN_EXE_ydl"))
+        .env("XDG_STATE_HOME", home.path().join("state"))
+        .args(["submit", "--offer", "memory=16GiB,vcores=512"])
+        .arg(&job)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("ydl");
+    Ours(child, home)
+}
