@@ -5,9 +5,10 @@ mod home;
 use home::Home;
 use std::{
     fs,
-    io::{Read, Write},
+    io::{BufRead, BufReader, Read, Write},
     net::{Ipv4Addr, TcpStream},
     path::Path,
+    process::{Child, Command, Stdio},
     time::Duration,
 };
 
@@ -22,14 +23,18 @@ fn job(home: &Home) -> String {
     )
 }
 
-fn doors(home: &Home) -> Vec<u16> {
+/// The ports of the agents, and the master's.
+fn doors(home: &Home) -> (Vec<u16>, u16) {
     let door = |rank: usize| {
         home.wait_for("a door", |home| {
-            let port = fs::read_to_string(home.path().join(format!("door.{rank}"))).ok()?;
-            port.parse().ok()
+            let ports = fs::read_to_string(home.path().join(format!("door.{rank}"))).ok()?;
+            let (door, master) = ports.split_once(' ')?;
+            Some((door.parse().ok()?, master.parse().ok()?))
         })
     };
-    (0..WORLD).map(door).collect()
+    let all: Vec<(u16, u16)> = (0..WORLD).map(door).collect();
+    let master = all[0].1;
+    (all.into_iter().map(|(door, _)| door).collect(), master)
 }
 
 /// What somebody else on this machine could say: that everybody may go, in the words of the protocol.
@@ -51,16 +56,43 @@ fn as_a_stranger(port: u16) {
     assert_eq!(answer, [], "a stranger was answered");
 }
 
-#[test]
-fn programs_meet_while_strangers_and_nonsense_go_unnoticed() {
-    let home = Home::new();
-    let child = home.start(&job(&home));
-    for port in doors(&home) {
-        for _ in 0..100 {
-            as_a_stranger(port);
+/// Ten thousand connections that begin with that and then say nothing, by ten processes, until it is dropped.
+struct Crowd(Vec<Child>);
+
+impl Crowd {
+    fn at(port: u16, said: &str) -> Crowd {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/rendezvous/crowd.py");
+        let part = || {
+            let mut python = Command::new("python3");
+            python
+                .arg(&script)
+                .args([&port.to_string(), "1000", said])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped());
+            python.spawn().expect("a part of the crowd")
+        };
+        let mut crowd = Crowd((0..10).map(|_| part()).collect());
+        for part in &mut crowd.0 {
+            let mut line = String::new();
+            let out = part.stdout.take().expect("what it says");
+            BufReader::new(out).read_line(&mut line).expect("a line");
+            assert_eq!(line, "held\n");
+        }
+        crowd
+    }
+}
+
+impl Drop for Crowd {
+    fn drop(&mut self) {
+        for part in &mut self.0 {
+            let _ = part.kill();
+            let _ = part.wait();
         }
     }
-    home.write("go", "");
+}
+
+/// The job went as if nobody else had been there, and of those who were the log has one line.
+fn met(home: &Home, child: Child) -> String {
     let ran = home::finish(child);
     assert_eq!(ran.code, 0, "{ran:#?}");
     for rank in 0..WORLD {
@@ -72,4 +104,30 @@ fn programs_meet_while_strangers_and_nonsense_go_unnoticed() {
     let noted = log.matches("a connection of `worker:1` was ended").count();
     assert_eq!(noted, 1, "{log}");
     assert!(home.processes().is_empty(), "{:?}", home.processes());
+    log
+}
+
+#[test]
+fn programs_meet_while_strangers_and_nonsense_go_unnoticed() {
+    let home = Home::new();
+    let child = home.start(&job(&home));
+    for port in doors(&home).0 {
+        for _ in 0..100 {
+            as_a_stranger(port);
+        }
+    }
+    home.write("go", "");
+    met(&home, child);
+}
+
+#[test]
+fn programs_meet_in_a_crowd_of_ten_thousand_at_every_port() {
+    let home = Home::new();
+    let child = home.start(&job(&home));
+    let (doors, master) = doors(&home);
+    // Half of a greeting to the store, and half of one of TLS's.
+    let crowds = [Crowd::at(doors[1], "00cef7"), Crowd::at(master, "160301")];
+    home.write("go", "");
+    met(&home, child);
+    drop(crowds);
 }

@@ -3,6 +3,7 @@
 #[path = "wire/place.rs"]
 mod place;
 
+use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::time::Duration;
 
@@ -443,6 +444,30 @@ fn connections_beyond_the_limit_are_closed_at_once_and_room_comes_back() {
         while ask(&one_more, "/who").await.is_err() {
             tokio::task::yield_now().await;
         }
+    });
+}
+
+#[test]
+fn a_crowd_of_strangers_pushes_out_itself() {
+    run(async {
+        let place = place(Limits {
+            strangers_max: 3,
+            ..limits()
+        })
+        .await;
+        let first = place.client();
+        let port = ask(&first, "/port").await.unwrap();
+        let mut crowd = VecDeque::new();
+        for _ in 0..20 {
+            crowd.push_back(place.raw().await);
+            if crowd.len() > 3 {
+                let oldest = crowd.pop_front().expect("there are four");
+                hung_up(Box::new(oldest)).await;
+            }
+        }
+        // Who is known stays, and who comes is heard.
+        assert_eq!(ask(&first, "/port").await.unwrap(), port);
+        assert_eq!(ask(&place.client(), "/who").await.unwrap(), "agent.c1");
     });
 }
 

@@ -4,18 +4,19 @@
 //! connection only. A request is looked at before its body is read, so a stranger cannot make the
 //! server hold anything for them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{Semaphore, watch};
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
@@ -27,6 +28,9 @@ use super::request::{Head, Reply, Request};
 pub struct Limits {
     /// Connections at once; one more is closed as it comes.
     pub connections_max: usize,
+    /// Of these, such from which no request was admitted yet. One more ends the oldest of them, so that a crowd pushes
+    /// out itself and not the agent that comes after it.
+    pub strangers_max: usize,
     /// From the connection to the end of TLS's handshake.
     pub handshake: Duration,
     /// From a request's first byte to the end of its headers; for a connection's first request,
@@ -54,6 +58,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections_max: 8192,
+            strangers_max: 1024,
             handshake: Duration::from_secs(10),
             header: Duration::from_secs(10),
             idle: Duration::from_secs(90),
@@ -116,6 +121,7 @@ pub async fn serve<Who, Admit, Answer, Answered>(
     let doors = Arc::new((admit, answer));
     let mut stop = pin!(stop);
     let mut lines = JoinSet::new();
+    let mut strangers = Strangers::default();
     let mut patience = Patience::default();
     loop {
         let accepted = tokio::select! {
@@ -130,13 +136,19 @@ pub async fn serve<Who, Admit, Answer, Answered>(
                     shared.note(peer, &"too many connections");
                     continue;
                 }
-                lines.spawn(attend(
+                if strangers.make_room(limits.strangers_max) {
+                    shared.note(peer, &"too many connections of strangers");
+                }
+                let known = Arc::new(AtomicBool::new(false));
+                let line = lines.spawn(attend(
                     shared.clone(),
                     doors.clone(),
                     stream,
                     peer,
+                    known.clone(),
                     drain.clone(),
                 ));
+                strangers.0.push_back((line, known));
             }
             Err(error) => {
                 // Connections that end may be what gives descriptors back, so they end meanwhile.
@@ -155,6 +167,28 @@ pub async fn serve<Who, Admit, Answer, Answered>(
         while lines.join_next().await.is_some() {}
     })
     .await;
+}
+
+/// Connections from which nothing was admitted yet, the oldest first; others may be among them until room is made.
+#[derive(Debug, Default)]
+struct Strangers(VecDeque<(AbortHandle, Arc<AtomicBool>)>);
+
+impl Strangers {
+    /// Room for one more; whether one had to go for it.
+    fn make_room(&mut self, max: usize) -> bool {
+        if self.0.len() < max {
+            return false;
+        }
+        self.0
+            .retain(|(line, known)| !known.load(Ordering::Relaxed) && !line.is_finished());
+        if self.0.len() < max {
+            return false;
+        }
+        if let Some((oldest, _)) = self.0.pop_front() {
+            oldest.abort();
+        }
+        true
+    }
 }
 
 /// How long to wait after the system would not accept: out of descriptors, it would say so again
@@ -208,6 +242,7 @@ async fn attend<Who, Answered: Future<Output = Reply>>(
     )>,
     stream: TcpStream,
     peer: SocketAddr,
+    known: Arc<AtomicBool>,
     draining: watch::Receiver<bool>,
 ) {
     // Without it small answers wait for the peer's acknowledgement; it is no reason to give up.
@@ -225,7 +260,12 @@ async fn attend<Who, Answered: Future<Output = Reply>>(
         bodies: &shared.bodies,
         draining,
     };
-    if let Err(trouble) = Line::new(stream, peer, lent).run(&doors.0, &doors.1).await {
+    let admit = |head: &Head| {
+        let who = (doors.0)(head)?;
+        known.store(true, Ordering::Relaxed);
+        Ok(who)
+    };
+    if let Err(trouble) = Line::new(stream, peer, lent).run(&admit, &doors.1).await {
         shared.note(peer, &trouble);
     }
 }

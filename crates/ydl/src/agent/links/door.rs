@@ -3,13 +3,13 @@
 use std::{
     io,
     net::{Ipv4Addr, SocketAddr},
-    sync::{Arc, Once},
+    sync::Arc,
     time::Duration,
 };
 
 use tokio::{
-    net::TcpListener,
-    sync::{Semaphore, mpsc, watch},
+    net::{TcpListener, TcpStream},
+    sync::{mpsc, watch},
     task::AbortHandle,
     time::sleep,
 };
@@ -18,10 +18,10 @@ use super::{
     owner,
     passage::{Heard, Passage},
 };
-use crate::wire::client::Client;
+use crate::wire::{client::Client, server::listen};
 
-/// Connections that are looked at side by side, to find out whose they are.
-const LOOKS_MAX: usize = 16;
+/// Connections that are looked at together, to find out whose they are, and as many again may wait for that.
+const LOOKS_MAX: usize = 256;
 
 /// A port that listens, for a program that is about to start.
 #[derive(Debug)]
@@ -48,10 +48,8 @@ impl Links {
 impl Door {
     /// A port of the loopback interface that nobody else has.
     pub(in crate::agent) fn open() -> io::Result<Door> {
-        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-        listener.set_nonblocking(true)?;
+        let listener = listen((Ipv4Addr::LOCALHOST, 0).into())?;
         let address = listener.local_addr()?;
-        let listener = TcpListener::from_std(listener)?;
         Ok(Door { listener, address })
     }
 
@@ -87,47 +85,69 @@ impl Drop for Links {
 }
 
 async fn accept(door: Door, says: mpsc::Sender<Heard>, guarded: bool) {
-    let looks = Arc::new(Semaphore::new(LOOKS_MAX));
-    // Said once: strangers must not be able to fill the log.
-    let stranger = Arc::new(Once::new());
-    let mut noted = false;
-    loop {
-        let accepted = match door.listener.accept().await {
-            Ok((stream, theirs)) => (stream, theirs),
-            Err(error) => {
-                if !std::mem::replace(&mut noted, true) {
-                    tracing::warn!("a connection of the program cannot be taken: {error}");
+    let (came, coming) = mpsc::channel(LOOKS_MAX);
+    let looking = look(coming, door.address, says, guarded);
+    let accepting = async {
+        let mut noted = false;
+        loop {
+            match door.listener.accept().await {
+                // While many are being looked at, the others wait in the system's queue.
+                Ok(accepted) => {
+                    if came.send(accepted).await.is_err() {
+                        return;
+                    }
                 }
-                // Out of descriptors, the system would say so again at once.
-                sleep(Duration::from_millis(50)).await;
-                continue;
+                Err(error) => {
+                    if !std::mem::replace(&mut noted, true) {
+                        tracing::warn!("a connection of the program cannot be taken: {error}");
+                    }
+                    // Out of descriptors, the system would say so again at once.
+                    sleep(Duration::from_millis(50)).await;
+                }
             }
-        };
-        // While so many are being looked at, the others wait in the system's queue.
-        let Ok(look) = looks.clone().acquire_owned().await else {
-            return;
-        };
-        let (says, ours, stranger) = (says.clone(), door.address, stranger.clone());
-        tokio::spawn(async move {
-            let (stream, theirs) = accepted;
-            if !guarded || is_ours(theirs, ours, &stranger).await {
-                let _ = says.send(Heard::Accepted(stream)).await;
-            }
-            drop(look);
-        });
-    }
+        }
+    };
+    tokio::join!(looking, accepting);
 }
 
-async fn is_ours(theirs: SocketAddr, ours: SocketAddr, stranger: &Once) -> bool {
-    let look = tokio::task::spawn_blocking(move || owner::is_of_this_tree(theirs, ours));
-    let why = match look.await {
-        Ok(Ok(true)) => return true,
-        Ok(Ok(false)) => "it is none of the program's processes".to_owned(),
-        Ok(Err(error)) => format!("whose it is cannot be told: {error}"),
-        Err(error) => format!("whose it is cannot be told: {error}"),
-    };
-    stranger.call_once(|| {
-        tracing::warn!("somebody who connected to the program's rendezvous was sent away: {why}");
-    });
-    false
+/// Looks whose the connections are that have come since it looked last, and passes on the program's.
+async fn look(
+    mut coming: mpsc::Receiver<(TcpStream, SocketAddr)>,
+    ours: SocketAddr,
+    says: mpsc::Sender<Heard>,
+    guarded: bool,
+) {
+    let mut came = Vec::new();
+    // Said once: strangers must not be able to fill the log.
+    let mut noted = false;
+    while coming.recv_many(&mut came, LOOKS_MAX).await > 0 {
+        let known = if guarded {
+            let theirs: Vec<SocketAddr> = came.iter().map(|(_, theirs)| *theirs).collect();
+            let look = tokio::task::spawn_blocking(move || owner::of_this_tree(&theirs, ours));
+            match look.await {
+                Ok(Ok(known)) => Ok(Some(known)),
+                Ok(Err(error)) => Err(error.to_string()),
+                Err(error) => Err(error.to_string()),
+            }
+        } else {
+            Ok(None)
+        };
+        for (stream, theirs) in came.drain(..) {
+            let why = match &known {
+                Ok(known) if known.as_ref().is_none_or(|known| known.contains(&theirs)) => {
+                    if says.send(Heard::Accepted(stream)).await.is_err() {
+                        return;
+                    }
+                    continue;
+                }
+                Ok(_) => "it is none of the program's processes".to_owned(),
+                Err(error) => format!("whose it is cannot be told: {error}"),
+            };
+            if !std::mem::replace(&mut noted, true) {
+                tracing::warn!(
+                    "somebody who connected to the program's rendezvous was sent away: {why}"
+                );
+            }
+        }
+    }
 }

@@ -1,9 +1,9 @@
 //! Whose connection it is: on a node where all containers belong to one user, only the process tells.
 
 use std::{
+    collections::{HashMap, HashSet},
     fs, io,
     net::{SocketAddr, SocketAddrV4},
-    path::Path,
 };
 
 use crate::os::proc_tree::Tree;
@@ -11,48 +11,78 @@ use crate::os::proc_tree::Tree;
 /// What stands before an address of the old kind in the table of the new one.
 const MAPPED: &str = "0000000000000000FFFF0000";
 
-/// Whether the other end of a connection belongs to this process or one below it. `theirs` is that end's address, `ours`
-/// this one's.
-pub(super) fn is_of_this_tree(theirs: SocketAddr, ours: SocketAddr) -> io::Result<bool> {
-    let (SocketAddr::V4(theirs), SocketAddr::V4(ours)) = (theirs, ours) else {
-        return Ok(false);
+/// Of connections to `ours`, by the other end's address, those whose other end belongs to this process or one below it.
+/// Many cost as much as one: a crowd of strangers is looked at together.
+pub(super) fn of_this_tree(
+    theirs: &[SocketAddr],
+    ours: SocketAddr,
+) -> io::Result<HashSet<SocketAddr>> {
+    let SocketAddr::V4(ours) = ours else {
+        return Ok(HashSet::new());
     };
-    // A program may reach an address of the old kind through a socket of the new one, as torch does.
-    let found = match inode(&fs::read_to_string("/proc/self/net/tcp")?, "", theirs, ours) {
-        Some(inode) => Some(inode),
-        // Where the system has none of the new kind there is no such table.
-        None => fs::read_to_string("/proc/self/net/tcp6")
-            .ok()
-            .and_then(|table| inode(&table, MAPPED, theirs, ours)),
-    };
-    let Some(inode) = found else {
-        return Ok(false);
-    };
-    let socket = format!("socket:[{inode}]");
+    let mut wanted: HashMap<String, SocketAddr> = HashMap::new();
+    for address in theirs {
+        if let SocketAddr::V4(their) = address {
+            wanted.insert(written(*their), *address);
+        }
+    }
+    let mut inodes = HashMap::new();
+    let table = fs::read_to_string("/proc/self/net/tcp")?;
+    find(&table, "", &wanted, ours, &mut inodes);
+    // A program may reach an address of the old kind through a socket of the new one, as torch does. Where the system
+    // has none of the new kind there is no such table.
+    if let Ok(table) = fs::read_to_string("/proc/self/net/tcp6") {
+        find(&table, MAPPED, &wanted, ours, &mut inodes);
+    }
+    let mut found = HashSet::new();
+    if inodes.is_empty() {
+        return Ok(found);
+    }
     let this = std::process::id();
     let tree = Tree::below(this)?;
     let below = tree.descendants(this).into_iter().map(|entry| entry.pid);
-    Ok(below.chain([this]).any(|pid| has(pid, &socket)))
+    for pid in below.chain([this]) {
+        found.extend(sockets(pid).filter_map(|inode| inodes.get(&inode)));
+    }
+    Ok(found)
 }
 
-/// A process that has gone, or belongs to another, has nothing that is ours.
-fn has(pid: u32, socket: &str) -> bool {
-    let Ok(all) = fs::read_dir(format!("/proc/{pid}/fd")) else {
-        return false;
-    };
-    all.flatten()
-        .any(|one| fs::read_link(one.path()).is_ok_and(|to| to == Path::new(socket)))
+/// The inodes of a process's sockets. One that has gone, or belongs to another, has nothing that is ours.
+fn sockets(pid: u32) -> impl Iterator<Item = u64> {
+    let all = fs::read_dir(format!("/proc/{pid}/fd"))
+        .into_iter()
+        .flatten();
+    all.flatten().filter_map(|one| {
+        let to = fs::read_link(one.path()).ok()?;
+        let inode = to.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?;
+        inode.parse().ok()
+    })
 }
 
-/// The inode of the socket with these ends, in the system's table.
-fn inode(table: &str, before: &str, own: SocketAddrV4, other: SocketAddrV4) -> Option<u64> {
-    let [own, other] = [own, other].map(|address| format!("{before}{}", written(address)));
-    let mut lines = table.lines().skip(1).map(str::split_ascii_whitespace);
-    let inode = lines.find_map(|mut words| {
-        let (local, remote) = (words.nth(1)?, words.next()?);
-        (local == own && remote == other).then(|| words.nth(6))?
-    });
-    inode?.parse().ok().filter(|inode| *inode != 0)
+/// The inodes of the sockets with one of these ends and `other`, in the system's table.
+fn find(
+    table: &str,
+    before: &str,
+    wanted: &HashMap<String, SocketAddr>,
+    other: SocketAddrV4,
+    inodes: &mut HashMap<u64, SocketAddr>,
+) {
+    let other = format!("{before}{}", written(other));
+    for line in table.lines().skip(1) {
+        let mut words = line.split_ascii_whitespace();
+        let (Some(local), Some(remote)) = (words.nth(1), words.next()) else {
+            continue;
+        };
+        let own = local.strip_prefix(before).and_then(|own| wanted.get(own));
+        let (Some(own), true) = (own, remote == other) else {
+            continue;
+        };
+        // Nobody has one without a number any more.
+        let inode = words.nth(6).and_then(|word| word.parse().ok());
+        if let Some(inode) = inode.filter(|inode| *inode != 0) {
+            inodes.insert(inode, *own);
+        }
+    }
 }
 
 /// As the table has it: the address is a number in the machine's own order.
@@ -77,14 +107,27 @@ mod tests {
              1: 0100007F:C350 0100007F:1F90 01 00000000:00000000 00:00000000 00000000  1000        0 4712 1 0\n\
              2: 0100007F:C351 0100007F:1F90 06 00000000:00000000 00:00000000 00000000  1000        0 0 3 0\n";
         let at = |port| SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
-        assert_eq!(inode(table, "", at(50_000), at(8080)), Some(4712));
-        assert_eq!(inode(table, "", at(8080), at(50_000)), Some(4711));
-        assert_eq!(
-            inode(table, "", at(50_001), at(8080)),
-            None,
-            "nobody has it any more"
-        );
-        assert_eq!(inode(table, "", at(50_002), at(8080)), None);
+        let found = |own: &[u16], other| {
+            let of = |port: &u16| (written(at(*port)), SocketAddr::V4(at(*port)));
+            let mut inodes = HashMap::new();
+            find(
+                table,
+                "",
+                &own.iter().map(of).collect(),
+                at(other),
+                &mut inodes,
+            );
+            let mut inodes: Vec<_> = inodes
+                .into_iter()
+                .map(|(inode, own)| (own.port(), inode))
+                .collect();
+            inodes.sort_unstable();
+            inodes
+        };
+        // Nobody has the one of 50,001 any more, and there is none of 50,002.
+        let ports = [8080, 50_000, 50_001, 50_002];
+        assert_eq!(found(&ports, 8080), [(50_000, 4712)]);
+        assert_eq!(found(&ports, 50_000), [(8080, 4711)]);
     }
 
     #[test]
@@ -94,7 +137,13 @@ mod tests {
         let own = TcpStream::connect(ours).expect("a connection");
         let theirs = own.local_addr().expect("an address");
         listener.accept().expect("a connection");
-        assert!(is_of_this_tree(theirs, ours).expect("an answer"));
+        let is_ours = |theirs| {
+            let both = [theirs, SocketAddr::from((Ipv4Addr::LOCALHOST, 1))];
+            let found = of_this_tree(&both, ours).expect("an answer");
+            assert!(found.iter().all(|address| *address == theirs), "{found:?}");
+            !found.is_empty()
+        };
+        assert!(is_ours(theirs));
 
         // A socket of the new kind that leads to the same place.
         let new = socket_with(
@@ -107,7 +156,7 @@ mod tests {
         let mapped = SocketAddr::from((Ipv4Addr::LOCALHOST.to_ipv6_mapped(), ours.port()));
         connect(&new, &mapped).expect("a connection");
         let (_, theirs_too) = listener.accept().expect("a connection");
-        assert!(is_of_this_tree(theirs_too, ours).expect("an answer"));
+        assert!(is_ours(theirs_too));
 
         // A child of ours has it as well, and then alone.
         let mut child = Command::new("sleep")
@@ -115,9 +164,9 @@ mod tests {
             .stdin(Stdio::from(std::os::fd::OwnedFd::from(own)))
             .spawn()
             .expect("a child");
-        assert!(is_of_this_tree(theirs, ours).expect("an answer"));
+        assert!(is_ours(theirs));
         child.kill().expect("a dead child");
         child.wait().expect("an end");
-        assert!(!is_of_this_tree(theirs, ours).expect("an answer"));
+        assert!(!is_ours(theirs));
     }
 }
