@@ -529,6 +529,25 @@ fn an_agent_that_was_quiet_for_a_moment_is_kept() {
 }
 
 #[test]
+fn a_program_that_somebody_has_stopped_is_ended_and_starts_again() {
+    let home = Home::new();
+    let text = script(
+        1,
+        "test $YDL_ATTEMPT = 2 && exit 0; echo up; exec sleep 1000",
+        "deadlines: {silence: 2s}\nrestart: {limit: 1, backoff: {first: 1ms, most: 1ms}}",
+    );
+    let child = home.start(&text);
+    home.wait_for_job();
+    home.wait_for_text(|home| home.job().join("logs/worker/0/1/stdout.0"), "up");
+    kill(home.find("sleep 1000")[0].pid, 19);
+    let ran = finish(child);
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    let facts = home.facts();
+    assert!(facts.contains("was stopped (SIGSTOP) for "), "{facts}");
+    assert!(home.processes().is_empty(), "{:?}", home.processes());
+}
+
+#[test]
 fn programs_have_the_limits_of_whoever_submits() {
     let home = Home::new();
     home.write("job.yaml", &script(1, "ulimit -Sn", ""));

@@ -360,6 +360,7 @@ impl Agent {
     fn sync(&mut self) -> Option<Payload> {
         if self.running.is_some() {
             self.usage = self.meter.sample().ok();
+            self.end_if_halted();
         }
         if let Some(fetch) = &self.fetch {
             let mut usage = self.meter.sample().unwrap_or_default();

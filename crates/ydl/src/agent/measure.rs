@@ -68,6 +68,8 @@ pub struct Meter {
     /// Where the present interval began, and what had been used then.
     since: Option<(Instant, u64)>,
     cpu_percent: u32,
+    /// Since when some process has been seen stopped, each time.
+    halted: Option<Instant>,
 }
 
 impl Meter {
@@ -84,6 +86,7 @@ impl Meter {
             cpu_millis: 0,
             since: None,
             cpu_percent: 0,
+            halted: None,
         }
     }
 
@@ -100,6 +103,7 @@ impl Meter {
     /// Another program is measured from now on: what an earlier one used at its most is not its fault.
     pub fn begin(&mut self) {
         self.peak_bytes = 0;
+        self.halted = None;
     }
 
     /// What the program has beside the processes below this one.
@@ -112,6 +116,11 @@ impl Meter {
         self.peak_bytes
     }
 
+    /// How long some process of it has been stopped by a signal, as far as was seen. One under a debugger is not.
+    pub fn halted(&self) -> Duration {
+        self.halted.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
     /// One look at each of its processes; cheap enough for once a second.
     pub fn sample(&mut self) -> io::Result<Usage> {
         let tree = Tree::below(self.root)?;
@@ -120,12 +129,16 @@ impl Meter {
         if self.memory_of == MemoryOf::Programs {
             sum.rss_bytes = tree.sum_of_programs(self.root).rss_bytes;
         }
+        let mut halted = tree.has_halted(self.root);
         if let Some(outside) = self.outside {
-            let beside = Tree::below(outside)?.sum(outside);
+            let tree = Tree::below(outside)?;
+            let beside = tree.sum(outside);
             sum.rss_bytes += beside.rss_bytes;
             sum.cpu_ticks += beside.cpu_ticks;
+            halted |= tree.has_halted(outside);
         }
         let now = Instant::now();
+        self.halted = halted.then(|| self.halted.unwrap_or(now));
         let millis = sum.cpu_ticks.saturating_mul(1000) / rustix::param::clock_ticks_per_second();
         // A child's time is missing for the moment between its end and its reaping.
         self.cpu_millis = self.cpu_millis.max(millis);

@@ -670,7 +670,7 @@ pub const KEYS: &[Key] = &[
         "time",
         "`60s`",
         "60s",
-        "How long an agent may be quiet.",
+        "How long an agent may be quiet, and a program stopped (SIGSTOP).",
     ),
     key(
         "deadlines.grace",

@@ -137,6 +137,12 @@ impl Tree {
             .filter_map(|(_, child)| self.entries.get(child))
     }
 
+    /// Whether anything below `root` is stopped by a signal, and not by a debugger.
+    pub fn has_halted(&self, root: u32) -> bool {
+        let below = self.descendants(root);
+        below.iter().any(|entry| entry.state == b'T')
+    }
+
     /// Everything below `root`, parents before their children, without `root` itself.
     pub fn descendants(&self, root: u32) -> Vec<&Entry> {
         let mut found: Vec<&Entry> = self.children(root).collect();

@@ -45,6 +45,8 @@ pub(super) struct Running {
     ended: Option<SystemTime>,
     /// Until when what it said last may take to arrive, once it has ended.
     said_by: Option<Instant>,
+    /// How long it had been stopped, if it was ended for that.
+    halted: Option<Duration>,
 }
 
 /// Whose program it is.
@@ -93,6 +95,19 @@ impl Agent {
         }
     }
 
+    /// A process that somebody stops says nothing, and its peers wait for it: it is as silent as an agent that is gone,
+    /// and has as long to come back.
+    pub(super) fn end_if_halted(&mut self) {
+        let halted = self.meter.halted();
+        if halted < Duration::from_millis(self.submitted.spec.deadlines.silence.0) {
+            return;
+        }
+        if let Some(running) = self.running.as_mut().filter(|it| it.halted.is_none()) {
+            running.halted = Some(halted);
+            self.on_kill_due();
+        }
+    }
+
     pub(super) fn on_exited(&mut self, exit: program::Exit) {
         let Some(running) = self.running.take() else {
             return;
@@ -110,6 +125,13 @@ impl Agent {
         if exit.memory_short {
             let note =
                 "ydl: the container had no memory left, and the system has ended a process of it";
+            stderr_tail = format!("{stderr_tail}\n{note}");
+        }
+        if let Some(halted) = running.halted {
+            let note = format!(
+                "ydl: a process of the program was stopped (SIGSTOP) for {} s, and all of them were ended",
+                halted.as_secs()
+            );
             stderr_tail = format!("{stderr_tail}\n{note}");
         }
         let mib = (exit.peak_memory_bytes.max(self.meter.peak_bytes()) >> 20).max(1);
@@ -240,6 +262,7 @@ impl Agent {
                     open: BTreeSet::new(),
                     ended: None,
                     said_by: None,
+                    halted: None,
                 });
                 self.report(AgentReport::Started { round });
             }
