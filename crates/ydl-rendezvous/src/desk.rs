@@ -12,7 +12,7 @@ use line::{Line, Said};
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use ydl_core::TaskId;
+use ydl_core::{Cluster, TaskId};
 
 use crate::{
     frames::{Attached, Call, Down, Mark, Up},
@@ -150,6 +150,16 @@ impl Desk {
         }
         self.dials.retain(|_, (task, _)| *task != peer.task);
         self.protocol.ended(peer, &mut reaction);
+        let (_, acts) = reaction.into_parts();
+        self.act(acts, None, true, &mut work);
+        work
+    }
+
+    /// Others are members of the round from now on. As of an end, nothing is to be written down of it.
+    pub fn told(&mut self, members: &Cluster) -> Work {
+        let mut work = Work::default();
+        let mut reaction = Reaction::default();
+        self.protocol.told(members, &mut reaction);
         let (_, acts) = reaction.into_parts();
         self.act(acts, None, true, &mut work);
         work

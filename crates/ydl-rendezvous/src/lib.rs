@@ -51,6 +51,10 @@ pub fn serve(framework: Framework, members: &Cluster) -> Option<Box<dyn Protocol
             let scheduler = pslite::Scheduler::new(count("worker"), count("server"));
             Some(Box::new(scheduler))
         }
+        Framework::Horovod => {
+            let driver = gloo::Driver::new(members, gloo::Limits::default());
+            Some(Box::new(driver))
+        }
         Framework::Pytorch => Some(Box::<c10d::Store>::default()),
         Framework::Xgboost => Some(Box::new(tracker::Tracker::new(members.tasks().collect()))),
     }

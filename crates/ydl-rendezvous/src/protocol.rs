@@ -18,7 +18,7 @@
 use std::{fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
-use ydl_core::TaskId;
+use ydl_core::{Cluster, TaskId};
 
 /// One connection. No number is used twice while a protocol lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -104,6 +104,11 @@ impl Reaction {
         self.acts.push(Act::Say(line.into()));
     }
 
+    /// Whether the message is to be written down so far.
+    pub fn is_kept(&self) -> bool {
+        self.keep
+    }
+
     /// Whether it is to be written down, and what is to be done then.
     pub fn into_parts(self) -> (bool, Vec<Act>) {
         (self.keep, self.acts)
@@ -136,6 +141,10 @@ pub trait Protocol: fmt::Debug + Send {
 
     /// An attempt of a task is over, and its links with it. What it leaves behind is for the next attempt to find.
     fn ended(&mut self, _peer: &Peer, _reaction: &mut Reaction) {}
+
+    /// Others are members of the round from now on, of an elastic job whose programs run on when that happens. An attempt
+    /// that has gone has ended before.
+    fn told(&mut self, _members: &Cluster, _reaction: &mut Reaction) {}
 
     /// Whom those who wait are waiting for.
     fn missing(&self) -> Vec<TaskId> {

@@ -4,6 +4,7 @@ mod support;
 
 use expect_test::{Expect, expect};
 use support::{Runner, bytes, hex, link, peer};
+use ydl_core::{Cluster, Framework, framework::Given};
 use ydl_rendezvous::{
     Act, Link, Protocol, Reaction,
     gloo::{Change, Limits, Member, News, Place, Store, Worker, World, notice::Answer},
@@ -318,6 +319,41 @@ fn tasks_are_hosts_of_their_own() {
         worker:1 worker-1:1 3,4,1,2,1,2"#]]
     .assert_eq(&numbers.join("\n"));
     assert_eq!(World::new(world.members().to_vec()), Ok(world));
+}
+
+#[test]
+fn a_program_is_given_the_numbers_that_it_has_in_its_world() {
+    let role = |name: &str, instances| ydl_core::Member {
+        role: name.into(),
+        instances,
+        endpoints: Vec::new(),
+    };
+    let cluster = Cluster {
+        round: 1,
+        roles: vec![role("first", 1), role("worker", 3)],
+    };
+    let world = World::of(&cluster);
+    for member in world.members() {
+        let given = Given {
+            cluster: &cluster,
+            task: &member.task,
+            attempt: 1,
+            door: Some(1234),
+        };
+        let env = Framework::Horovod.set_up(&given).env;
+        let of = |name: &str| env[&format!("HOROVOD_{name}")].as_str();
+        assert_eq!(of("HOSTNAME"), member.place.host);
+        let numbers = [
+            "RANK",
+            "SIZE",
+            "LOCAL_RANK",
+            "LOCAL_SIZE",
+            "CROSS_RANK",
+            "CROSS_SIZE",
+        ];
+        let slot = world.slot(&member.place).unwrap();
+        assert_eq!(numbers.map(of).join(","), slot.to_string());
+    }
 }
 
 #[test]

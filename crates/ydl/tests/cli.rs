@@ -216,7 +216,7 @@ fn a_mistake_in_a_flag_is_told_with_the_flag() {
 
             hint: relative paths count from `HERE`
 
-            error: --framework mx: `framework`: `mx` is not a framework that ydl knows; it knows `none`, `mxnet`, `pytorch`, `xgboost`, `lightgbm`
+            error: --framework mx: `framework`: `mx` is not a framework that ydl knows; it knows `none`, `mxnet`, `pytorch`, `horovod`, `xgboost`, `lightgbm`
 
             error: --instances 0: `roles.worker.instances`: a role of 0 instances does nothing
 

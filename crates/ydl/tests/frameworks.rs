@@ -3,38 +3,17 @@
 
 mod home;
 
-use home::{Home, Ran, example, kill_in_the_middle, said};
+use home::{Home, Ran, agree, example, kill_in_the_middle, runs_well, said};
 
-/// Everybody is who he is, is good enough, and says the same after that word.
-fn agree(ran: &Ran, workers: u32, least: f64, word: &str) {
-    for worker in 0..workers {
-        let rank = said(ran, worker, "rank");
-        assert!(
-            rank.starts_with(&format!("{worker} of {workers}")),
-            "{rank}"
-        );
-        let accuracy: f64 = said(ran, worker, "test accuracy")
-            .parse()
-            .expect("a number");
-        assert!(accuracy >= least, "{accuracy}");
-        assert_eq!(said(ran, worker, word), said(ran, 0, word), "{ran:#?}");
-    }
-}
-
-fn runs_well(framework: &str, run: &str) -> Ran {
+fn trains(framework: &str, run: &str) -> Ran {
     let home = Home::new();
     let words = example(&home, framework, run);
-    let ran = Ran::from(home.ydl().args(&words).output().expect("ydl"));
-    assert_eq!(ran.code, 0, "{ran:#?}");
-    let metrics = home.path().join("result/metrics.json");
-    assert!(metrics.exists(), "the model was not copied");
-    assert!(home.processes().is_empty(), "{:?}", home.processes());
-    ran
+    runs_well(&home, &words)
 }
 
 #[test]
 fn pytorch_s_example_learns_its_digits() {
-    let ran = runs_well("pytorch", "python train.py --epochs 12");
+    let ran = trains("pytorch", "python train.py --epochs 12");
     agree(&ran, 2, 0.92, "weights");
 }
 
@@ -54,7 +33,7 @@ fn pytorch_goes_on_from_its_checkpoint_when_a_worker_is_killed() {
 
 #[test]
 fn xgboost_s_example_learns_its_digits() {
-    let ran = runs_well("xgboost", "python train.py --rounds 10");
+    let ran = trains("xgboost", "python train.py --rounds 10");
     agree(&ran, 3, 0.93, "gain");
 }
 
@@ -68,7 +47,7 @@ fn xgboost_begins_anew_when_a_worker_is_killed() {
 
 #[test]
 fn lightgbm_s_example_learns_its_digits() {
-    let ran = runs_well("lightgbm", "python train.py --rounds 20");
+    let ran = trains("lightgbm", "python train.py --rounds 20");
     agree(&ran, 3, 0.93, "gain");
 }
 

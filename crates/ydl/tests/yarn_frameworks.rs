@@ -85,3 +85,11 @@ fn xgboost_s_training_goes_on_while_masters_die() {
     let gain = |worker| said(&job, worker, "3", "gain ");
     assert_eq!([gain(0), gain(1)], [gain(1), gain(2)]);
 }
+
+#[test]
+fn horovod_s_training_goes_on_while_masters_die() {
+    let job = submit("horovod", 2, "--epochs 6 --pause 0.1");
+    goes_on_while_masters_die(&job, 2, "epoch 2 ");
+    let weights = |worker| said(&job, worker, "2, from epoch 1", "weights ");
+    assert_eq!(weights(0), weights(1));
+}

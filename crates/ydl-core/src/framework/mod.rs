@@ -2,6 +2,7 @@
 //!
 //! A framework is a line in [`Framework`] and a file here. Nothing else in the crate asks which one it is.
 
+mod horovod;
 mod lightgbm;
 mod mxnet;
 mod none;
@@ -33,6 +34,8 @@ pub enum Framework {
     Mxnet,
     /// PyTorch's process groups.
     Pytorch,
+    /// Horovod's processes.
+    Horovod,
     /// XGBoost's workers, and others that meet at a Rabit tracker.
     Xgboost,
     /// LightGBM's workers.
@@ -78,10 +81,11 @@ const PEERS: RoleDefaults = RoleDefaults {
 
 impl Framework {
     /// Every framework, in the order of the documentation.
-    pub const ALL: [Framework; 5] = [
+    pub const ALL: [Framework; 6] = [
         Framework::None,
         Framework::Mxnet,
         Framework::Pytorch,
+        Framework::Horovod,
         Framework::Xgboost,
         Framework::Lightgbm,
     ];
@@ -90,9 +94,11 @@ impl Framework {
     pub fn together(self) -> bool {
         match self {
             Framework::None => false,
-            Framework::Mxnet | Framework::Pytorch | Framework::Xgboost | Framework::Lightgbm => {
-                true
-            }
+            Framework::Mxnet
+            | Framework::Pytorch
+            | Framework::Horovod
+            | Framework::Xgboost
+            | Framework::Lightgbm => true,
         }
     }
 
@@ -101,7 +107,7 @@ impl Framework {
         match self {
             Framework::None | Framework::Lightgbm => false,
             Framework::Mxnet => mxnet::has_door(roles),
-            Framework::Pytorch | Framework::Xgboost => true,
+            Framework::Pytorch | Framework::Horovod | Framework::Xgboost => true,
         }
     }
 
@@ -110,14 +116,20 @@ impl Framework {
         match self {
             Framework::None => none::ROLE_DEFAULTS,
             Framework::Mxnet => mxnet::role_defaults(role),
-            Framework::Pytorch | Framework::Xgboost | Framework::Lightgbm => PEERS,
+            Framework::Pytorch | Framework::Horovod | Framework::Xgboost | Framework::Lightgbm => {
+                PEERS
+            }
         }
     }
 
     /// The role whose command a role of that name runs when it has none of its own.
     pub fn command_of(self, role: &str) -> Option<&'static str> {
         match self {
-            Framework::None | Framework::Pytorch | Framework::Xgboost | Framework::Lightgbm => None,
+            Framework::None
+            | Framework::Pytorch
+            | Framework::Horovod
+            | Framework::Xgboost
+            | Framework::Lightgbm => None,
             Framework::Mxnet => mxnet::command_of(role),
         }
     }
@@ -128,6 +140,7 @@ impl Framework {
             Framework::None => return Vec::new(),
             Framework::Mxnet => (mxnet::complaints(draft), "MXNet's processes"),
             Framework::Pytorch => (Vec::new(), "PyTorch's processes"),
+            Framework::Horovod => (Vec::new(), "Horovod's processes"),
             Framework::Xgboost => (Vec::new(), "XGBoost's workers"),
             Framework::Lightgbm => (Vec::new(), "LightGBM's workers"),
         };
@@ -144,7 +157,9 @@ impl Framework {
     /// The ports an agent holds for a role, by name; `true` where the program can bind one that is still held.
     pub fn ports(self, role: &RoleSpec) -> Vec<(String, bool)> {
         let mut ports = match self {
-            Framework::None | Framework::Pytorch | Framework::Xgboost => Vec::new(),
+            Framework::None | Framework::Pytorch | Framework::Horovod | Framework::Xgboost => {
+                Vec::new()
+            }
             Framework::Lightgbm => lightgbm::ports(),
             Framework::Mxnet => mxnet::ports(role.name.as_str()),
         };
@@ -155,9 +170,11 @@ impl Framework {
     /// Whether the framework numbers its peers by port, so that ports must ascend with the index.
     pub fn ports_ascend(self) -> bool {
         match self {
-            Framework::None | Framework::Pytorch | Framework::Xgboost | Framework::Lightgbm => {
-                false
-            }
+            Framework::None
+            | Framework::Pytorch
+            | Framework::Horovod
+            | Framework::Xgboost
+            | Framework::Lightgbm => false,
             Framework::Mxnet => true,
         }
     }
@@ -168,6 +185,7 @@ impl Framework {
             Framework::None => SetUp::default(),
             Framework::Mxnet => mxnet::set_up(given),
             Framework::Pytorch => pytorch::set_up(given),
+            Framework::Horovod => horovod::set_up(given),
             Framework::Xgboost => xgboost::set_up(given),
             Framework::Lightgbm => lightgbm::set_up(given),
         }
@@ -180,6 +198,7 @@ impl fmt::Display for Framework {
             Framework::None => "none",
             Framework::Mxnet => "mxnet",
             Framework::Pytorch => "pytorch",
+            Framework::Horovod => "horovod",
             Framework::Xgboost => "xgboost",
             Framework::Lightgbm => "lightgbm",
         })

@@ -10,11 +10,13 @@
 //! * `pickle`, `base64`: the few objects of Python's that workers send, read without running anything;
 //! * [`notice`]: what a driver tells a worker, and what it hears from it; `telling`: to whom that happens just now;
 //! * `news`: what the store is told by whoever has it;
-//! * [`store`]: the protocol itself.
+//! * [`store`]: the protocol itself, in one world after another;
+//! * [`driver`]: when the next world begins.
 //!
-//! What may not be here: who decides about the next world, and when.
+//! What may not be here: who decides who is in it.
 
 mod base64;
+pub mod driver;
 mod http;
 mod news;
 pub mod notice;
@@ -24,6 +26,7 @@ pub mod store;
 mod telling;
 pub mod world;
 
+pub use driver::Driver;
 pub use http::{BODY_MAX, HEAD_MAX};
 pub use news::{Limits, News};
 pub use notice::{Change, Worker};

@@ -1,9 +1,13 @@
 //! Who takes part, and the numbers each one is known by.
 
-use std::{collections::BTreeMap, fmt, str::FromStr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    str::FromStr,
+};
 
 use serde::{Deserialize, Serialize};
-use ydl_core::TaskId;
+use ydl_core::{Cluster, TaskId};
 
 /// Where a process has its place: what an elastic worker calls itself, whatever its rank.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -135,6 +139,22 @@ impl World {
         World {
             members: members.collect(),
         }
+    }
+
+    /// All processes of a round, in the order of their ranks.
+    pub fn of(members: &Cluster) -> World {
+        World::of_tasks(members.tasks(), 1)
+    }
+
+    /// Whose processes they are, each once.
+    pub(super) fn tasks(&self) -> BTreeSet<TaskId> {
+        let members = self.members.iter();
+        members.map(|member| member.task.clone()).collect()
+    }
+
+    /// Whether it has a process of that task.
+    pub(super) fn has(&self, task: &TaskId) -> bool {
+        self.members.iter().any(|member| member.task == *task)
     }
 
     /// What a task's processes are given as their host's name: `worker-3`.

@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ydl_core::TaskId;
+use ydl_core::{Cluster, TaskId};
 use ydl_rendezvous::{Call, Desk, Down, Errand, Kept, Peer, Porter, Protocol, Up, Work};
 
 pub const HOST: &str = "127.0.0.1";
@@ -27,6 +27,7 @@ enum Event {
     Bytes(Peer, Call, Vec<u8>),
     Closed(Peer, Call),
     Ended(Peer),
+    Told(Cluster),
     Ask(Sender<Asked>),
     Stop,
 }
@@ -98,6 +99,11 @@ impl Sockets {
         self.events.send(Event::Ended(peer.clone())).unwrap();
     }
 
+    /// Others are members from now on.
+    pub fn told(&self, members: &Cluster) {
+        self.events.send(Event::Told(members.clone())).unwrap();
+    }
+
     pub fn ask(&self) -> Asked {
         let (sender, answer) = channel();
         self.events.send(Event::Ask(sender)).unwrap();
@@ -137,6 +143,7 @@ struct Agent {
 enum Entry {
     Kept(Kept),
     Ended(Peer),
+    Told(Cluster),
 }
 
 struct Master {
@@ -199,6 +206,11 @@ impl Master {
                 agent.streams.clear();
                 let work = self.desk.ended(&peer);
                 self.journal.push(Entry::Ended(peer));
+                self.work(work);
+            }
+            Event::Told(members) => {
+                let work = self.desk.told(&members);
+                self.journal.push(Entry::Told(members));
                 self.work(work);
             }
             Event::Ask(_) | Event::Stop => {}
@@ -286,6 +298,7 @@ impl Master {
             match entry {
                 Entry::Kept(kept) => self.desk.replay(kept.clone()),
                 Entry::Ended(peer) => _ = self.desk.ended(peer),
+                Entry::Told(members) => _ = self.desk.told(members),
             }
         }
         let attached = self

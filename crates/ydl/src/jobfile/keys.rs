@@ -67,7 +67,7 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "framework",
-        "`none`, `mxnet`, `pytorch`, `xgboost` or `lightgbm`",
+        "`none`, `mxnet`, `pytorch`, `horovod`, `xgboost` or `lightgbm`",
         "`none`",
         "none",
         "Whose rendezvous the job needs. `none` runs any command.",

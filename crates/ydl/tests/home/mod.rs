@@ -200,15 +200,46 @@ pub fn kill(pid: u32, signal: i32) {
 
 /// The words that submit the example of that framework, laid out in this home, with another command of its workers.
 pub fn example(home: &Home, framework: &str, run: &str) -> Vec<String> {
+    laid_out(home, framework, ["job.yaml", "train.py"], run)
+}
+
+/// The same for an example of which these are the job file and the program.
+pub fn laid_out(home: &Home, framework: &str, files: [&str; 2], run: &str) -> Vec<String> {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
-    for name in ["train.py", "job.yaml"] {
+    for name in files {
         let from = examples.join(format!("{framework}-digits/{name}"));
         fs::copy(from, home.path().join(name)).expect("the example's file");
     }
     let environment = format!("environment={}", environment_of(framework).display());
     let run = format!("roles.worker.run={run}");
-    let words = ["submit", "job.yaml", "--set", &environment, "--set", &run];
+    let words = ["submit", files[0], "--set", &environment, "--set", &run];
     words.map(String::from).to_vec()
+}
+
+/// Submits an example with these words, which ends well, brings its result and leaves nothing behind.
+pub fn runs_well(home: &Home, words: &[String]) -> Ran {
+    let ran = Ran::from(home.ydl().args(words).output().expect("ydl"));
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    let metrics = home.path().join("result/metrics.json");
+    assert!(metrics.exists(), "the model was not copied");
+    assert!(home.processes().is_empty(), "{:?}", home.processes());
+    ran
+}
+
+/// Everybody is who he is, is good enough, and says the same after that word.
+pub fn agree(ran: &Ran, workers: u32, least: f64, word: &str) {
+    for worker in 0..workers {
+        let rank = said(ran, worker, "rank");
+        assert!(
+            rank.starts_with(&format!("{worker} of {workers}")),
+            "{rank}"
+        );
+        let accuracy: f64 = said(ran, worker, "test accuracy")
+            .parse()
+            .expect("a number");
+        assert!(accuracy >= least, "{accuracy}");
+        assert_eq!(said(ran, worker, word), said(ran, 0, word), "{ran:#?}");
+    }
 }
 
 /// What a worker has printed last after that word, at the beginning of a line.

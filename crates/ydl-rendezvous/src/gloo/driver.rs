@@ -1,0 +1,347 @@
+//! The driver's side of a job: when the next world begins, and with whom.
+//!
+//! The world changes when members go, by themselves or because others decided so, and when newcomers come. Who is to be
+//! in the next one is told from outside; this is about the moment. Horovod's processes learn their numbers at two times:
+//! from their environment when they start, and by asking when they meet again. Hence:
+//! * A newcomer has the numbers of the world for which it was started, and can be in no other. What it says is held until
+//!   that world begins; if the world cannot begin any more, because somebody else has gone, it is sent away to start
+//!   again.
+//! * The others train on until all newcomers of the next world are there. Then rank 0 is told, and tells them.
+//! * A world begins when everybody who is left of the last one has asked for its number, and every newcomer is there.
+//!
+//! Those who stay keep their order, and newcomers follow: rank 0 has the state that the others get. That is for whoever
+//! says who is in a world to see to.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use ydl_core::{Cluster, TaskId};
+
+use super::{
+    http::{self, Stop},
+    news::{Limits, News},
+    notice::Change,
+    store::Store,
+    world::World,
+};
+use crate::{Link, Peer, Protocol, Reaction, Refusal};
+
+/// Worlds that are waited for. Each one but the last has newcomers of its own.
+const PLANS_MAX: usize = 64;
+
+/// A store, and the worlds that it is to have next.
+#[derive(Debug)]
+pub struct Driver {
+    store: Store,
+    limits: Limits,
+    /// Members of the world of now whose program has ended.
+    gone: BTreeSet<TaskId>,
+    /// The next worlds, in their order.
+    plans: VecDeque<Plan>,
+    planned: u32,
+    /// For which plan newcomers were started.
+    newcomers: BTreeMap<TaskId, u32>,
+    links: BTreeMap<Link, TaskId>,
+    /// What newcomers say before their world begins.
+    held: BTreeMap<Link, Vec<u8>>,
+    held_bytes: usize,
+}
+
+#[derive(Debug)]
+struct Plan {
+    number: u32,
+    world: World,
+    /// Rank 0 was told that newcomers are there.
+    announced: bool,
+}
+
+impl Driver {
+    /// For a round that begins with these members.
+    pub fn new(members: &Cluster, limits: Limits) -> Driver {
+        Driver {
+            store: Store::new(World::of(members), limits),
+            limits,
+            gone: BTreeSet::new(),
+            plans: VecDeque::new(),
+            planned: 0,
+            newcomers: BTreeMap::new(),
+            links: BTreeMap::new(),
+            held: BTreeMap::new(),
+            held_bytes: 0,
+        }
+    }
+
+    /// The world of now.
+    pub fn world(&self) -> &World {
+        self.store.world()
+    }
+
+    /// Whether a task has been in this world from its beginning, and is still.
+    fn lives(&self, task: &TaskId) -> bool {
+        !self.gone.contains(task) && self.world().has(task)
+    }
+
+    /// Whether everybody in a world lives, or was started for it.
+    fn can_be(&self, plan: &Plan) -> bool {
+        let fits =
+            |task: &TaskId| self.lives(task) || self.newcomers.get(task) == Some(&plan.number);
+        plan.world.tasks().iter().all(fits)
+    }
+
+    fn has_newcomers(&self, plan: &Plan) -> bool {
+        self.newcomers.values().any(|number| *number == plan.number)
+    }
+
+    /// Whether all processes of those who do not live are there.
+    fn is_there(&self, world: &World) -> bool {
+        let there = |task: &TaskId| {
+            let held = self
+                .held
+                .keys()
+                .filter(|link| self.links.get(link) == Some(task));
+            let members = world.members().iter();
+            held.count() >= members.filter(|member| member.task == *task).count()
+        };
+        let mut newcomers = world.tasks().into_iter().filter(|task| !self.lives(task));
+        newcomers.all(|task| there(&task))
+    }
+
+    /// Whether everybody who is left has asked for its number.
+    fn all_ask(&self) -> bool {
+        let mut members = self.world().members().iter();
+        members.all(|member| {
+            self.gone.contains(&member.task)
+                || self.store.asking().any(|place| *place == member.place)
+        })
+    }
+
+    /// Does whatever can be done now.
+    fn step(&mut self, reaction: &mut Reaction) {
+        loop {
+            self.forget_plans();
+            self.send_away(reaction);
+            let next = self.plans.front();
+            let world = next.map_or(self.world(), |plan| &plan.world);
+            if next.is_some_and(|plan| !self.can_be(plan)) || !self.is_there(world) {
+                return;
+            }
+            if self.all_ask() {
+                let changes = next.is_some();
+                self.begin(reaction);
+                match changes {
+                    true => continue,
+                    false => return,
+                }
+            }
+            self.announce(reaction);
+            return;
+        }
+    }
+
+    /// Plans that cannot be any more, and those that a later one makes needless.
+    fn forget_plans(&mut self) {
+        while let Some(plan) = self.plans.front() {
+            let last = self.plans.len() == 1;
+            let same = plan.world == *self.world() && self.gone.is_empty();
+            let needless = !last && (!self.has_newcomers(plan) || !self.can_be(plan));
+            if !same && !needless && self.plans.len() <= PLANS_MAX {
+                return;
+            }
+            self.plans.pop_front();
+        }
+    }
+
+    /// Newcomers whose world will not be. They have its numbers, and must start again to learn others.
+    fn send_away(&mut self, reaction: &mut Reaction) {
+        let away: Vec<Link> = self
+            .held
+            .keys()
+            .filter(|link| {
+                let task = self.links.get(link);
+                task.is_some_and(|task| self.is_stale(task))
+            })
+            .copied()
+            .collect();
+        for link in away {
+            if let Some(task) = self.links.get(&link) {
+                reaction.say(format!(
+                    "{task} must start again: the world has changed since it was started"
+                ));
+            }
+            reaction.close(link);
+            self.close(link, reaction);
+        }
+    }
+
+    fn is_stale(&self, task: &TaskId) -> bool {
+        let started = self.newcomers.get(task);
+        started.is_some_and(|number| self.plans.iter().all(|plan| plan.number != *number))
+    }
+
+    /// Tells rank 0 that newcomers are there, once it has said where it listens. Where somebody has gone the others see
+    /// that by themselves, or have already.
+    fn announce(&mut self, reaction: &mut Reaction) {
+        let first = self.world().members().first();
+        let listens = first.is_some_and(|first| self.store.worker(&first.place).is_some());
+        if !listens || !self.gone.is_empty() || self.store.asking().next().is_some() {
+            return;
+        }
+        let Some(plan) = self.plans.front() else {
+            return;
+        };
+        if plan.announced || !self.has_newcomers(plan) {
+            return;
+        }
+        let stays = |task: &TaskId| plan.world.has(task);
+        let change = match self.world().tasks().iter().all(stays) {
+            true => Change::Added,
+            false => Change::Both,
+        };
+        // Times need only grow.
+        let time = i32::try_from(plan.number).unwrap_or(i32::MAX);
+        if let Some(plan) = self.plans.front_mut() {
+            plan.announced = true;
+        }
+        self.store.hear(News::Changed(change, time), reaction);
+    }
+
+    /// The next world, or the same once more.
+    fn begin(&mut self, reaction: &mut Reaction) {
+        let world = match self.plans.pop_front() {
+            Some(plan) => {
+                self.newcomers.retain(|_, number| *number != plan.number);
+                plan.world
+            }
+            None => self.world().clone(),
+        };
+        reaction.say(format!("a world of {} begins", world.members().len()));
+        self.gone.clear();
+        self.store.hear(News::World(world), reaction);
+        for (link, bytes) in std::mem::take(&mut self.held) {
+            let task = self.links.get(&link);
+            if !task.is_some_and(|task| self.lives(task)) {
+                self.held.insert(link, bytes);
+                continue;
+            }
+            self.held_bytes -= bytes.len();
+            if let Err(why) = self.store.take(link, &bytes, reaction) {
+                reaction.say(format!("a request of a newcomer was refused: {why}"));
+                reaction.close(link);
+                self.close(link, reaction);
+            }
+        }
+    }
+
+    fn hold(
+        &mut self,
+        link: Link,
+        task: &TaskId,
+        bytes: &[u8],
+        reaction: &mut Reaction,
+    ) -> Result<Option<usize>, Refusal> {
+        if self.held.contains_key(&link) {
+            return Err(Refusal::new(
+                "a second request came before the first was answered",
+            ));
+        }
+        let length = match http::read(bytes) {
+            Ok(request) => request.length,
+            Err(Stop::Short(_)) => return Ok(None),
+            Err(Stop::Wrong(refusal)) => return Err(refusal),
+        };
+        if self.is_stale(task) {
+            return Err(Refusal::new("the world for which it was started is gone"));
+        }
+        if self.held.len() >= self.limits.asking
+            || self.held_bytes + length > self.limits.stored_bytes
+        {
+            return Err(Refusal::new("too much is held for newcomers already"));
+        }
+        self.held_bytes += length;
+        self.held.insert(link, bytes[..length].to_vec());
+        reaction.keep();
+        self.step(reaction);
+        Ok(Some(length))
+    }
+}
+
+impl Protocol for Driver {
+    fn message_max(&self) -> usize {
+        self.store.message_max()
+    }
+
+    fn open(&mut self, link: Link, peer: &Peer, reaction: &mut Reaction) {
+        if let Link::Accepted(_) = link {
+            self.links.insert(link, peer.task.clone());
+        }
+        self.store.open(link, peer, reaction);
+    }
+
+    fn take(
+        &mut self,
+        link: Link,
+        bytes: &[u8],
+        reaction: &mut Reaction,
+    ) -> Result<Option<usize>, Refusal> {
+        if bytes.is_empty() {
+            return Ok(None);
+        }
+        let task = self.links.get(&link).cloned();
+        if let Some(task) = task.filter(|task| !self.lives(task)) {
+            return self.hold(link, &task, bytes, reaction);
+        }
+        let taken = self.store.take(link, bytes, reaction)?;
+        if taken.is_some() && reaction.is_kept() {
+            self.step(reaction);
+        }
+        Ok(taken)
+    }
+
+    fn close(&mut self, link: Link, reaction: &mut Reaction) {
+        self.links.remove(&link);
+        if let Some(bytes) = self.held.remove(&link) {
+            self.held_bytes -= bytes.len();
+            reaction.keep();
+        }
+        self.store.close(link, reaction);
+    }
+
+    fn ended(&mut self, peer: &Peer, reaction: &mut Reaction) {
+        self.newcomers.remove(&peer.task);
+        if self.world().has(&peer.task) {
+            self.gone.insert(peer.task.clone());
+        }
+        self.store.ended(peer, reaction);
+        self.step(reaction);
+    }
+
+    fn told(&mut self, members: &Cluster, reaction: &mut Reaction) {
+        let world = World::of(members);
+        self.planned += 1;
+        for task in world.tasks() {
+            if !self.lives(&task) {
+                self.newcomers.entry(task).or_insert(self.planned);
+            }
+        }
+        self.plans.push_back(Plan {
+            number: self.planned,
+            world,
+            announced: false,
+        });
+        self.step(reaction);
+    }
+
+    fn missing(&self) -> Vec<TaskId> {
+        let mut missing = self.store.missing();
+        missing.retain(|task| self.lives(task));
+        if let (Some(plan), Some(_)) = (self.plans.front(), self.store.asking().next()) {
+            let held: BTreeSet<&TaskId> = self
+                .held
+                .keys()
+                .filter_map(|link| self.links.get(link))
+                .collect();
+            let newcomers = plan.world.tasks().into_iter();
+            missing.extend(newcomers.filter(|task| !self.lives(task) && !held.contains(task)));
+        }
+        missing
+    }
+}

@@ -1,0 +1,335 @@
+//! When the next world of a Horovod job begins, and what its processes hear until then.
+
+mod support;
+
+use std::collections::BTreeMap;
+
+use expect_test::{Expect, expect};
+use support::{Runner, base64, bytes, link, peer};
+use ydl_core::{Cluster, Member};
+use ydl_rendezvous::{
+    Act, Link, Protocol, Reaction,
+    gloo::{Driver, Limits},
+};
+
+/// Where a worker listens, as workers say it: port 40000, with the key 00 01 … 1f.
+const LISTENS: &str = "8005955d000000000000007d94288c0465746830945d948c0831302e302e302e37944d409c8694618c026c6f945d948c09\
+    3132372e302e302e31944d409c869461754320000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f9486942e";
+/// What a worker answers, signed with that key.
+const TAKEN: &str = "c41edba9650bd7f1bc648117db6dcbd46d4aaf63984f071b554bf122cb3a34184400000080059539000000000000008c22\
+    686f726f766f642e72756e6e65722e636f6d6d6f6e2e7574696c2e6e6574776f726b948c0b41636b526573706f6e73659493942981942e";
+
+fn members(instances: u32) -> Cluster {
+    Cluster {
+        round: 1,
+        roles: vec![Member {
+            role: "worker".into(),
+            instances,
+            endpoints: Vec::new(),
+        }],
+    }
+}
+
+struct Scene {
+    runner: Runner<Driver>,
+    links: BTreeMap<Link, u32>,
+    connections: u64,
+}
+
+impl Scene {
+    fn say(&mut self, worker: u32, verb: &str, path: &str, value: &str) -> Vec<Act> {
+        self.connections += 1;
+        let link = link(self.connections);
+        self.links.insert(link, worker);
+        self.runner.open(link, worker);
+        let length = value.len();
+        let said = format!("{verb} {path} HTTP/1.1\r\nContent-Length: {length}\r\n\r\n{value}");
+        self.runner.say(link, said.as_bytes())
+    }
+
+    fn acts(&mut self, line: &str) -> Vec<Act> {
+        let words: Vec<&str> = line.split(' ').collect();
+        let number = |at: usize| words[at].parse::<u32>().expect("a number");
+        match words[..] {
+            ["worker", _, "asks"] => {
+                let path = format!("/rank_and_size/worker-{}:0", number(1));
+                self.say(number(1), "GET", &path, "")
+            }
+            ["worker", _, "listens"] => {
+                let path = format!("/worker_addresses/worker-{}:0", number(1));
+                self.say(number(1), "PUT", &path, &base64(&bytes(LISTENS)))
+            }
+            ["worker", _, "meets"] => {
+                let path = format!("/global/rank_{}", number(1));
+                self.say(number(1), "PUT", &path, "here")
+            }
+            ["worker", _, "ends"] => {
+                let mut reaction = Reaction::default();
+                let peer = peer(number(1));
+                for (link, _) in self.links.iter().filter(|(_, of)| **of == number(1)) {
+                    self.runner.protocol.close(*link, &mut reaction);
+                }
+                self.links.retain(|_, of| *of != number(1));
+                self.runner.protocol.ended(&peer, &mut reaction);
+                reaction.into_parts().1
+            }
+            ["told", "of", _] => {
+                let mut reaction = Reaction::default();
+                self.runner
+                    .protocol
+                    .told(&members(number(2)), &mut reaction);
+                reaction.into_parts().1
+            }
+            ["answered"] => {
+                let mut acts = self.runner.open(Link::Dialed(1), 0);
+                acts.extend(self.runner.say(Link::Dialed(1), &bytes(TAKEN)));
+                acts
+            }
+            _ => panic!("`{line}`"),
+        }
+    }
+
+    fn told(&self, act: &Act) -> Option<String> {
+        let who = |link: &Link| match self.links.get(link) {
+            Some(worker) => format!("worker {worker}"),
+            None => "dialed".to_owned(),
+        };
+        Some(match act {
+            Act::Send(link @ Link::Accepted(_), bytes) => {
+                let text = String::from_utf8_lossy(bytes);
+                let (head, body) = text.split_once("\r\n\r\n").expect("a head and a body");
+                let status = head.split(' ').nth(1).unwrap_or_default();
+                format!("{}: {status} {body}", who(link))
+            }
+            Act::Send(link, bytes) => format!("{}: {} bytes", who(link), bytes.len()),
+            // Every answer is the end of its link.
+            Act::Close(_) => return None,
+            Act::Say(line) => format!("\"{line}\""),
+            Act::Dial(_, task, port) => format!("dial {task} {port}"),
+        })
+    }
+}
+
+/// A job that begins with so many, and what comes of each line.
+fn check(instances: u32, script: &str, expected: Expect) {
+    let driver = Driver::new(&members(instances), Limits::default());
+    let mut scene = Scene {
+        runner: Runner::new(driver),
+        links: BTreeMap::new(),
+        connections: 0,
+    };
+    let mut all = String::new();
+    for line in script.lines().map(str::trim) {
+        let acts = scene.acts(line);
+        let told: Vec<String> = acts.iter().filter_map(|act| scene.told(act)).collect();
+        all += format!("{line} -> {}", told.join(", ")).trim_end();
+        all.push('\n');
+    }
+    let missing: Vec<String> = scene
+        .runner
+        .protocol
+        .missing()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    all += format!("missing: {}", missing.join(" ")).trim_end();
+    expected.assert_eq(&all);
+}
+
+#[test]
+fn a_newcomer_waits_until_the_others_have_come_to_its_world() {
+    check(
+        2,
+        "worker 0 listens
+        told of 3
+        worker 2 meets
+        answered
+        worker 0 asks
+        worker 1 asks
+        worker 0 meets",
+        expect![[r#"
+            worker 0 listens -> worker 0: 200
+            told of 3 ->
+            worker 2 meets -> dial worker:0 40000
+            answered -> dialed: 175 bytes
+            worker 0 asks ->
+            worker 1 asks -> "a world of 3 begins", worker 0: 200 0,3,0,1,0,3, worker 1: 200 1,3,0,1,1,3, worker 2: 200
+            worker 0 meets -> worker 0: 200
+            missing: worker:0 worker:1 worker:2"#]],
+    );
+}
+
+#[test]
+fn nobody_is_disturbed_before_the_newcomer_is_there() {
+    check(
+        2,
+        "worker 0 listens
+        told of 3
+        worker 2 ends
+        told of 2
+        worker 0 meets",
+        expect![[r#"
+            worker 0 listens -> worker 0: 200
+            told of 3 ->
+            worker 2 ends ->
+            told of 2 ->
+            worker 0 meets -> worker 0: 200
+            missing: worker:0 worker:1"#]],
+    );
+}
+
+#[test]
+fn rank_0_is_told_as_soon_as_it_listens() {
+    check(
+        2,
+        "told of 3
+        worker 2 meets
+        worker 1 listens
+        worker 0 listens",
+        expect![[r#"
+            told of 3 ->
+            worker 2 meets ->
+            worker 1 listens -> worker 1: 200
+            worker 0 listens -> worker 0: 200 , dial worker:0 40000
+            missing:"#]],
+    );
+}
+
+#[test]
+fn those_who_are_left_go_on_without_the_one_who_has_gone() {
+    check(
+        3,
+        "worker 0 asks
+        worker 2 ends
+        told of 2
+        worker 1 asks",
+        expect![[r#"
+            worker 0 asks ->
+            worker 2 ends ->
+            told of 2 ->
+            worker 1 asks -> "a world of 2 begins", worker 0: 200 0,2,0,1,0,2, worker 1: 200 1,2,0,1,1,2
+            missing:"#]],
+    );
+}
+
+#[test]
+fn too_few_wait_for_a_newcomer_to_be_enough_again() {
+    check(
+        2,
+        "worker 1 ends
+        worker 0 asks
+        told of 2
+        worker 1 meets",
+        expect![[r#"
+            worker 1 ends ->
+            worker 0 asks ->
+            told of 2 ->
+            worker 1 meets -> "a world of 2 begins", worker 0: 200 0,2,0,1,0,2, worker 1: 200
+            missing: worker:0 worker:1"#]],
+    );
+}
+
+#[test]
+fn the_same_world_meets_again_when_all_have_asked() {
+    check(
+        2,
+        "worker 0 asks
+        worker 1 asks
+        worker 1 asks
+        worker 0 asks",
+        expect![[r#"
+            worker 0 asks ->
+            worker 1 asks -> "a world of 2 begins", worker 0: 200 0,2,0,1,0,2, worker 1: 200 1,2,0,1,1,2
+            worker 1 asks ->
+            worker 0 asks -> "a world of 2 begins", worker 1: 200 1,2,0,1,1,2, worker 0: 200 0,2,0,1,0,2
+            missing:"#]],
+    );
+}
+
+#[test]
+fn a_newcomer_to_a_world_that_cannot_be_is_sent_away() {
+    check(
+        3,
+        "told of 4
+        worker 3 meets
+        worker 2 ends
+        told of 2
+        worker 3 meets
+        worker 3 ends
+        worker 0 asks
+        worker 1 asks",
+        expect![[r#"
+            told of 4 ->
+            worker 3 meets ->
+            worker 2 ends ->
+            told of 2 -> "worker:3 must start again: the world has changed since it was started"
+            worker 3 meets -> "the world for which it was started is gone"
+            worker 3 ends ->
+            worker 0 asks ->
+            worker 1 asks -> "a world of 2 begins", worker 0: 200 0,2,0,1,0,2, worker 1: 200 1,2,0,1,1,2
+            missing:"#]],
+    );
+}
+
+#[test]
+fn newcomers_of_two_worlds_come_one_after_the_other() {
+    check(
+        1,
+        "worker 0 listens
+        told of 2
+        told of 3
+        worker 2 meets
+        worker 1 meets
+        worker 0 asks
+        answered
+        worker 1 asks
+        worker 0 asks",
+        expect![[r#"
+            worker 0 listens -> worker 0: 200
+            told of 2 ->
+            told of 3 ->
+            worker 2 meets ->
+            worker 1 meets -> dial worker:0 40000
+            worker 0 asks -> "a world of 2 begins", worker 0: 200 0,2,0,1,0,2, worker 1: 200 , dial worker:0 40000
+            answered -> dialed: 175 bytes
+            worker 1 asks ->
+            worker 0 asks -> "a world of 3 begins", worker 1: 200 1,3,0,1,1,3, worker 0: 200 0,3,0,1,0,3, worker 2: 200
+            missing: worker:0 worker:1 worker:2"#]],
+    );
+}
+
+#[test]
+fn everybody_who_starts_again_meets_as_at_the_beginning() {
+    check(
+        2,
+        "worker 0 meets
+        worker 0 ends
+        worker 1 ends
+        worker 0 meets
+        worker 1 meets",
+        expect![[r#"
+            worker 0 meets -> worker 0: 200
+            worker 0 ends ->
+            worker 1 ends ->
+            worker 0 meets ->
+            worker 1 meets -> "a world of 2 begins", worker 0: 200 , worker 1: 200
+            missing: worker:0 worker:1"#]],
+    );
+}
+
+#[test]
+fn whoever_is_left_out_hears_so() {
+    check(
+        3,
+        "told of 2
+        worker 0 asks
+        worker 2 asks
+        worker 1 asks",
+        expect![[r#"
+            told of 2 ->
+            worker 0 asks ->
+            worker 2 asks ->
+            worker 1 asks -> "a world of 2 begins", worker 0: 200 0,2,0,1,0,2, worker 2: 200 -1,-1,-1,-1,-1,-1, worker 1: 200 1,2,0,1,1,2
+            missing:"#]],
+    );
+}

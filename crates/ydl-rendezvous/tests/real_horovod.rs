@@ -1,0 +1,173 @@
+//! Horovod's own library against our store, with masters that die whenever anything has happened.
+
+mod support_sockets;
+
+use std::{
+    path::PathBuf,
+    process::Command,
+    thread,
+    time::{Duration, Instant},
+};
+
+use support_sockets::{
+    HOST, Sockets, peers,
+    programs::{Programs, python},
+};
+use ydl_core::Cluster;
+use ydl_rendezvous::{
+    Peer, Protocol,
+    gloo::{Driver, Limits, Member, Store, World},
+};
+
+fn script(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/real_horovod")
+        .join(name)
+}
+
+/// A process with that place in a world, as ydl starts it.
+fn horovod(sockets: &Sockets, world: &World, member: &Member) -> Command {
+    let slot = world.slot(&member.place).unwrap();
+    let mut command = Command::new(python("examples/horovod-digits/requirements.txt"));
+    for (name, number) in [
+        ("RANK", slot.rank),
+        ("SIZE", slot.size),
+        ("LOCAL_RANK", slot.local_rank),
+        ("LOCAL_SIZE", slot.local_size),
+        ("CROSS_RANK", slot.cross_rank),
+        ("CROSS_SIZE", slot.cross_size),
+        (
+            "GLOO_RENDEZVOUS_PORT",
+            sockets.port(&member.task.to_string()).into(),
+        ),
+    ] {
+        command.env(format!("HOROVOD_{name}"), number.to_string());
+    }
+    command
+        .env("HOROVOD_HOSTNAME", &member.place.host)
+        .env("HOROVOD_CONTROLLER", "gloo")
+        .env("HOROVOD_CPU_OPERATIONS", "gloo")
+        .env("HOROVOD_GLOO_RENDEZVOUS_ADDR", HOST)
+        // Nobody else is on this machine for them to find.
+        .env("HOROVOD_GLOO_IFACE", "lo")
+        .env("HOROVOD_GLOO_TIMEOUT_SECONDS", "120")
+        .env("OMP_NUM_THREADS", "1")
+        .env("TF_CPP_MIN_LOG_LEVEL", "2");
+    command
+}
+
+fn world(peers: &[Peer], processes: u32) -> World {
+    World::of_tasks(peers.iter().map(|peer| peer.task.clone()), processes)
+}
+
+/// So many processes of so many tasks meet three times, while the master dies after everything that happens.
+fn meet(framework: &str, tasks: u32, processes: u32) {
+    let all = peers("worker", tasks);
+    let world = world(&all, processes);
+    let begins = world.clone();
+    let fresh =
+        move || -> Box<dyn Protocol> { Box::new(Store::new(begins.clone(), Limits::default())) };
+    let sockets = Sockets::serve(Box::new(fresh), &all, 1);
+    let mut programs = Programs::default();
+    for member in world.members() {
+        let mut command = horovod(&sockets, &world, member);
+        command.arg(script("three.py")).arg(framework);
+        programs.start(&member.place.to_string(), &mut command);
+    }
+    let size = tasks * processes;
+    let sum = f64::from(size * (size + 1) / 2);
+    let ranks: Vec<u32> = (0..size).collect();
+    for (rank, (place, status, output)) in (0..).zip(programs.outputs()) {
+        assert!(status.success(), "{place}: {status}\n{output}");
+        let (task, local) = (rank / processes, rank % processes);
+        let line = format!(
+            "rank {rank} {size} {local} {processes} {task} {tasks} sum {sum:?} all {ranks:?}"
+        );
+        let lines: Vec<&str> = output.lines().collect();
+        assert_eq!(lines, [line.as_str(); 3], "{place}");
+    }
+    let asked = sockets.ask();
+    assert!(
+        asked.refused.is_empty() && asked.said.is_empty(),
+        "{asked:?}"
+    );
+    assert!(asked.deaths > 100, "{asked:?}");
+}
+
+#[test]
+fn processes_with_pytorch_meet_and_meet_again() {
+    meet("torch", 2, 1);
+}
+
+#[test]
+fn processes_with_tensorflow_meet_and_meet_again() {
+    meet("tensorflow", 2, 1);
+}
+
+#[test]
+fn several_processes_of_a_task_have_local_ranks() {
+    meet("torch", 2, 2);
+}
+
+/// A round with these of the tasks.
+fn members(indexes: &[u32]) -> Cluster {
+    // An index that is left out is a role's end here.
+    let instances = indexes.len() as u32;
+    assert!((0..instances).eq(indexes.iter().copied()));
+    Cluster {
+        round: 1,
+        roles: vec![ydl_core::cluster::Member {
+            role: "worker".into(),
+            instances,
+            endpoints: Vec::new(),
+        }],
+    }
+}
+
+#[test]
+fn a_world_grows_and_shrinks_while_its_processes_run_on() {
+    let all = peers("worker", 3);
+    let (two, three) = (members(&[0, 1]), members(&[0, 1, 2]));
+    let begins = two.clone();
+    let fresh = move || -> Box<dyn Protocol> { Box::new(Driver::new(&begins, Limits::default())) };
+    let sockets = Sockets::serve(Box::new(fresh), &all, 1);
+    let folder = tempfile::tempdir().unwrap();
+    let mut programs = Programs::default();
+    let start = |programs: &mut Programs, world: &World, index: usize| {
+        let member = &world.members()[index];
+        let task = member.task.to_string();
+        let mut command = horovod(&sockets, world, member);
+        command
+            .arg(script("elastic.py"))
+            .env("HOROVOD_ELASTIC", "1")
+            .env("HOROVOD_GLOO_TIMEOUT_SECONDS", "20")
+            .env("MARK", folder.path().join(&task));
+        programs.start(&task, &mut command);
+    };
+    for index in 0..2 {
+        start(&mut programs, &World::of(&two), index);
+    }
+    sockets.told(&three);
+    start(&mut programs, &World::of(&three), 2);
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while !folder.path().join("worker:2").exists() {
+        assert!(Instant::now() < deadline, "{:?}", sockets.ask());
+        thread::sleep(Duration::from_millis(5));
+    }
+    programs.kill("worker:2");
+    assert!(!programs.end_of("worker:2").success());
+    sockets.ended(&all[2]);
+    sockets.told(&two);
+    let mut said = Vec::new();
+    for (task, status, output) in programs.outputs() {
+        assert!(status.success(), "{task}: {status}\n{output}");
+        let expected = "worlds [2, 3, 2] here [2, 3, 2] batch ";
+        assert!(output.starts_with(expected), "{task}: {output}");
+        said.push(output);
+    }
+    assert_eq!(said[0], said[1]);
+    let asked = sockets.ask();
+    assert!(asked.refused.is_empty() && asked.deaths > 100, "{asked:?}");
+    let worlds = ["a world of 3 begins", "a world of 2 begins"];
+    assert_eq!(asked.said, worlds, "{asked:?}");
+}

@@ -1,0 +1,114 @@
+"""Teach a small network to read handwritten digits with Horovod and PyTorch, on one process or on many.
+
+`hvd.init` finds everything in the environment: who this process is, how many there are, and where they meet.
+"""
+
+import argparse
+import importlib.metadata
+import json
+import os
+import pathlib
+import time
+
+import horovod.torch as hvd
+import numpy as np
+import torch
+from torch import nn
+
+SEED = 1
+TEST_ROWS = 297
+MODEL = pathlib.Path("model")
+CHECKPOINT = pathlib.Path(os.environ.get("YDL_CHECKPOINT", "checkpoint")) / "digits.pt"
+
+
+def digits():
+    """scikit-learn's bundled set, 1797 images of 8 by 8, as (images, labels) to learn and to test.
+
+    The file is read straight from the installed package, whose code is not needed for it.
+    """
+    package = importlib.metadata.distribution("scikit-learn")
+    table = package.locate_file("sklearn/datasets/data/digits.csv.gz")
+    rows = np.loadtxt(table, delimiter=",", dtype=np.float32)
+    rows = torch.from_numpy(np.random.RandomState(SEED).permutation(rows))
+    images, labels = rows[:, :64] / 16, rows[:, 64].long()
+    return (images[TEST_ROWS:], labels[TEST_ROWS:]), (images[:TEST_ROWS], labels[:TEST_ROWS])
+
+
+def resume(net, optimiser):
+    """Rank 0 loads the last checkpoint, if any, and shares it; returns the number of epochs that are done."""
+    epochs = 0
+    if hvd.rank() == 0 and CHECKPOINT.exists():
+        saved = torch.load(CHECKPOINT)
+        net.load_state_dict(saved["net"])
+        optimiser.load_state_dict(saved["optimiser"])
+        epochs = saved["epochs"]
+    hvd.broadcast_parameters(net.state_dict(), root_rank=0)
+    hvd.broadcast_optimizer_state(optimiser, root_rank=0)
+    return hvd.broadcast_object(epochs, root_rank=0)
+
+
+def checkpoint(net, optimiser, epochs):
+    """Save everything under a name that only a complete file ever gets."""
+    CHECKPOINT.parent.mkdir(parents=True, exist_ok=True)
+    part = CHECKPOINT.with_suffix(".part")
+    torch.save({"net": net.state_dict(), "optimiser": optimiser.state_dict(), "epochs": epochs}, part)
+    part.replace(CHECKPOINT)
+
+
+def shard(count, batch_size, epoch, rank, world):
+    """This process's share of each batch, as row numbers, one line per step: equally many steps for everyone."""
+    share = batch_size // world
+    steps = count // batch_size
+    if share == 0 or steps == 0:
+        raise SystemExit(f"a batch of {batch_size} cannot be shared by {world} processes")
+    order = torch.from_numpy(np.random.RandomState(SEED + epoch).permutation(count))
+    return order[rank::world][: steps * share].reshape(steps, share)
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Train a classifier of handwritten digits.")
+    add = parser.add_argument
+    add("--epochs", type=int, default=12)
+    add("--batch-size", type=int, default=64, help="images per step, all processes together")
+    add("--lr", type=float, default=0.2, help="learning rate")
+    add("--pause", type=float, default=0, metavar="SECONDS", help="wait after each batch")
+    args = parser.parse_args()
+
+    began = time.monotonic()
+    torch.manual_seed(SEED)
+    torch.set_num_threads(1)
+    hvd.init()
+    rank, world = hvd.rank(), hvd.size()
+    (images, labels), (test_images, test_labels) = digits()
+    net = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
+    plain = torch.optim.SGD(net.parameters(), lr=args.lr)
+    optimiser = hvd.DistributedOptimizer(plain, named_parameters=net.named_parameters())
+    first = resume(net, optimiser) + 1
+    print(f"rank {rank} of {world}, from epoch {first}", flush=True)
+    for epoch in range(first, args.epochs + 1):
+        for rows in shard(len(images), args.batch_size, epoch, rank, world):
+            optimiser.zero_grad()
+            loss = nn.functional.cross_entropy(net(images[rows]), labels[rows])
+            loss.backward()
+            optimiser.step()
+            time.sleep(args.pause)
+        if rank == 0:
+            checkpoint(net, optimiser, epoch)
+        print(f"epoch {epoch} loss {loss.item():.4f}", flush=True)
+
+    with torch.no_grad():
+        accuracy = (net(test_images).argmax(1) == test_labels).float().mean().item()
+        weights = sum(parameter.double().sum() for parameter in net.parameters()).item()
+    print(f"test accuracy {accuracy:.3f}", flush=True)
+    print(f"weights {weights:.9f}", flush=True)
+    if rank == 0:
+        MODEL.mkdir(exist_ok=True)
+        torch.save(net.state_dict(), MODEL / "digits.pt")
+        metrics = {"test_accuracy": accuracy, "processes": world, "seconds": round(time.monotonic() - began, 3)}
+        (MODEL / "metrics.json").write_text(json.dumps(metrics, indent=2) + "\n")
+        # What is finished need not be resumed: the next run begins anew.
+        CHECKPOINT.unlink(missing_ok=True)
+    hvd.shutdown()
+
+
+main()
