@@ -168,6 +168,7 @@ fn job(tasks: u32, together: bool) -> Job {
     let role = RoleSpec {
         name: RoleName::from("worker"),
         instances: tasks,
+        processes: 1,
         resources: Resources {
             memory_mib: 1024,
             vcores: 1,

@@ -29,8 +29,15 @@ pub struct Member {
     pub role: RoleName,
     /// How many tasks it has.
     pub instances: u32,
+    /// How many processes each of them starts.
+    #[serde(default = "one")]
+    pub processes: u32,
     /// Where each of them is, by index. Empty in a job whose tasks start on their own: they do not know each other.
     pub endpoints: Vec<Endpoint>,
+}
+
+fn one() -> u32 {
+    1
 }
 
 impl Cluster {
@@ -46,6 +53,26 @@ impl Cluster {
             .iter()
             .take_while(|member| member.role != task.role);
         before.map(|member| member.instances).sum::<u32>() + task.index
+    }
+
+    /// How many processes the job has.
+    pub fn processes(&self) -> u32 {
+        let of = |member: &Member| member.instances * member.processes;
+        self.roles.iter().map(of).sum()
+    }
+
+    /// The number of a task's first process among all processes, in the same order. Its others follow.
+    pub fn first_process(&self, task: &TaskId) -> u32 {
+        let (mut tasks, mut processes) = (0, 0);
+        for member in &self.roles {
+            if member.role == task.role {
+                let earlier = self.rank(task).saturating_sub(tasks);
+                return processes + earlier * member.processes;
+            }
+            tasks += member.instances;
+            processes += member.instances * member.processes;
+        }
+        processes
     }
 
     /// All of them, in the order of their ranks.

@@ -25,6 +25,11 @@ pub enum Ending {
         /// Which.
         signal: i32,
     },
+    /// The program failed, and a port that was let go for it belongs to somebody else.
+    PortTaken {
+        /// Which.
+        port: u16,
+    },
     /// The program could not be executed.
     NotStarted {
         /// Why.
@@ -108,6 +113,7 @@ impl Ending {
             | Ending::Preempted
             | Ending::Lost
             | Ending::NodeFault { .. }
+            | Ending::PortTaken { .. }
             | Ending::Silent { .. } => false,
             Ending::TooLate { wait, .. } => match wait {
                 Wait::Launch | Wait::Join => false,
@@ -132,6 +138,7 @@ impl Ending {
         matches!(
             self,
             Ending::NodeFault { .. }
+                | Ending::PortTaken { .. }
                 | Ending::Silent { .. }
                 | Ending::TooLate {
                     wait: Wait::Launch | Wait::Join,
@@ -149,6 +156,7 @@ impl Ending {
                 NodeBlame::AfterSeveral
             }
             Ending::Succeeded
+            | Ending::PortTaken { .. }
             | Ending::NotStarted { .. }
             | Ending::Unready { .. }
             | Ending::MemoryLimit { .. }
@@ -185,6 +193,9 @@ impl fmt::Display for Ending {
             Ending::Succeeded => write!(f, "succeeded"),
             Ending::Exited { code } => write!(f, "exited with code {code}"),
             Ending::Signalled { signal } => write!(f, "was killed by {}", signal_name(*signal)),
+            Ending::PortTaken { port } => {
+                write!(f, "failed when somebody else had taken its port {port}")
+            }
             Ending::NotStarted { why } => write!(f, "could not be started: {why}"),
             Ending::Unready { why } => write!(f, "could not get ready: {why}"),
             Ending::AgentDied { status } if *status > 128 => {

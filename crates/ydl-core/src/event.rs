@@ -184,6 +184,9 @@ pub struct Exit {
     pub signal: Option<i32>,
     /// Why it could not be started at all.
     pub not_started: Option<String>,
+    /// A port that was let go for it, and that somebody else has now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port_taken: Option<u16>,
     /// The container itself was being signalled: its end, not the program's, is the cause.
     pub container_signalled: bool,
     /// The most memory its process tree used.

@@ -22,6 +22,7 @@ fn cluster() -> Cluster {
     let member = |role: &str, first: u16, count: u16| Member {
         role: RoleName::from(role),
         instances: u32::from(count),
+        processes: 1,
         endpoints: endpoints(first, count),
     };
     Cluster {
@@ -39,6 +40,7 @@ fn check(task: &str, attempt: u32, expected: Expect) {
     let set_up = Framework::Mxnet.set_up(&Given {
         cluster: &cluster(),
         task: &task,
+        local: 0,
         attempt,
         door: None,
     });
@@ -76,6 +78,7 @@ fn the_master_s_scheduler_is_behind_the_agent_s_door() {
     let set_up = Framework::Mxnet.set_up(&Given {
         cluster: &cluster,
         task: &"worker:1".parse().unwrap(),
+        local: 0,
         attempt: 1,
         door: Some(4711),
     });
@@ -134,6 +137,7 @@ fn role(name: &str) -> RoleSpec {
     RoleSpec {
         name: RoleName::from(name),
         instances: 1,
+        processes: 1,
         resources: Resources {
             memory_mib: 1024,
             vcores: 1,

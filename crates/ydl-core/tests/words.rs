@@ -105,6 +105,7 @@ fn role(name: &str) -> RoleSpec {
     RoleSpec {
         name: RoleName::from(name),
         instances: 2,
+        processes: 1,
         resources: Resources {
             memory_mib: 1024,
             vcores: 1,

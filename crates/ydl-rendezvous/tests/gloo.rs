@@ -326,6 +326,7 @@ fn a_program_is_given_the_numbers_that_it_has_in_its_world() {
     let role = |name: &str, instances| ydl_core::Member {
         role: name.into(),
         instances,
+        processes: 1,
         endpoints: Vec::new(),
     };
     let cluster = Cluster {
@@ -337,6 +338,7 @@ fn a_program_is_given_the_numbers_that_it_has_in_its_world() {
         let given = Given {
             cluster: &cluster,
             task: &member.task,
+            local: 0,
             attempt: 1,
             door: Some(1234),
         };

@@ -25,6 +25,7 @@ fn members(instances: u32) -> Cluster {
         roles: vec![Member {
             role: "worker".into(),
             instances,
+            processes: 1,
             endpoints: Vec::new(),
         }],
     }

@@ -87,6 +87,7 @@ fn spec(agents: u32) -> JobSpec {
     let role = RoleSpec {
         name: RoleName::from("worker"),
         instances: agents,
+        processes: 1,
         resources: Resources {
             memory_mib: 1,
             vcores: 1,

@@ -10,10 +10,14 @@ pub const INDEX: &str = "YDL_INDEX";
 pub const ATTEMPT: &str = "YDL_ATTEMPT";
 /// Which gathering of the gang this is, from 1.
 pub const ROUND: &str = "YDL_ROUND";
-/// The task's number among all tasks of the job.
+/// The process' number among all processes of the job.
 pub const RANK: &str = "YDL_RANK";
-/// How many tasks the job has.
+/// How many processes the job has: one for each task, unless a role has more.
 pub const WORLD_SIZE: &str = "YDL_WORLD_SIZE";
+/// The process' number among those of its task.
+pub const LOCAL_RANK: &str = "YDL_LOCAL_RANK";
+/// How many processes its task has.
+pub const LOCAL_WORLD_SIZE: &str = "YDL_LOCAL_WORLD_SIZE";
 /// Everybody in this round, as JSON.
 pub const CLUSTER: &str = "YDL_CLUSTER";
 /// A file with the same: very large clusters are only there.
@@ -39,6 +43,8 @@ pub const HADOOP_TOKEN_FILE_LOCATION: &str = "HADOOP_TOKEN_FILE_LOCATION";
 pub const HADOOP_USER_NAME: &str = "HADOOP_USER_NAME";
 /// The container that a NodeManager has started.
 pub const CONTAINER_ID: &str = "CONTAINER_ID";
+/// The address at which peers reach this node, where its administrator has set it (`yarn.nodemanager.admin-env`).
+pub const NODE_ADDRESS: &str = "YDL_NODE_ADDRESS";
 /// What a NodeManager calls its node.
 pub const NM_HOST: &str = "NM_HOST";
 /// The user of a container, whoever its processes belong to.

@@ -32,6 +32,24 @@ fn pytorch_goes_on_from_its_checkpoint_when_a_worker_is_killed() {
 }
 
 #[test]
+fn pytorch_s_processes_of_one_task_are_ranks_of_their_own() {
+    let home = Home::new();
+    let mut words = example(&home, "pytorch", "python train.py --epochs 12");
+    let roles = ["roles.worker.instances=1", "roles.worker.processes=2"];
+    words.extend(
+        roles
+            .iter()
+            .flat_map(|set| ["--set".into(), set.to_string()]),
+    );
+    let ran = Ran::from(home.ydl().args(&words).output().expect("ydl"));
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    assert!(said(&ran, 0, "[0] rank").starts_with("0 of 2"), "{ran:#?}");
+    assert!(said(&ran, 0, "[1] rank").starts_with("1 of 2"), "{ran:#?}");
+    assert_eq!(said(&ran, 0, "[0] weights"), said(&ran, 0, "[1] weights"));
+    assert!(home.processes().is_empty(), "{:?}", home.processes());
+}
+
+#[test]
 fn xgboost_s_example_learns_its_digits() {
     let ran = trains("xgboost", "python train.py --rounds 10");
     agree(&ran, 3, 0.93, "gain");

@@ -39,6 +39,7 @@ impl Place {
     fn spec(&self, argv: &[&str]) -> ProgramSpec {
         let path = std::env::var("PATH").unwrap();
         ProgramSpec {
+            each: Vec::new(),
             argv: argv.iter().map(|argument| argument.to_string()).collect(),
             env: BTreeMap::from([("PATH".into(), path)]),
             cwd: self.dir.path().into(),
@@ -709,4 +710,64 @@ fn an_output_that_does_not_fit_is_named_and_leaves_no_half_file() {
         scene,
         small_files,
     );
+}
+
+/// A program that runs so many times; each of its processes is told its number.
+fn several(place: &Place, processes: usize, script: &str) -> ProgramSpec {
+    let own = |local: usize| BTreeMap::from([("LOCAL".to_owned(), local.to_string())]);
+    ProgramSpec {
+        each: (0..processes).map(own).collect(),
+        ..place.spec(&["sh", "-c", script])
+    }
+}
+
+#[tokio::test]
+async fn a_task_of_several_processes_ends_well_when_all_of_them_have() {
+    let place = Place::new();
+    // The first is over long before the last.
+    let script = "echo this is $LOCAL; echo twice >&2; test $LOCAL = 0 || until test -e go; do sleep 0.02; done; touch done.$LOCAL";
+    let mut program = place.try_start(several(&place, 3, script)).await.unwrap();
+    until("the end of the first", || {
+        place.path("done.0").exists().then_some(())
+    });
+    assert!(!place.path("done.1").exists());
+    std::fs::write(place.path("go"), "").unwrap();
+    let exit = program.wait().await;
+    assert_eq!((exit.code, exit.signal), (Some(0), None));
+    let said = String::from_utf8(place.log("stdout")).unwrap();
+    let mut lines: Vec<_> = said.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["[0] this is 0", "[1] this is 1", "[2] this is 2"]);
+    let errors = String::from_utf8(place.log("stderr")).unwrap();
+    assert_eq!(errors.matches("] twice\n").count(), 3, "{errors}");
+}
+
+#[tokio::test]
+async fn the_first_process_that_fails_ends_those_beside_it() {
+    let place = Place::new();
+    let script = "case $LOCAL in \
+        0) echo $$ > zero; trap 'echo asked; exit 0' TERM; while :; do sleep 0.02; done;; \
+        1) until test -s zero; do sleep 0.02; done; exit 7;; \
+        esac";
+    let mut program = place.try_start(several(&place, 2, script)).await.unwrap();
+    let zero = place.process("zero");
+    let exit = program.wait().await;
+    assert_eq!((exit.code, exit.signal), (Some(7), None));
+    assert_eq!(place.log("stdout"), b"[0] asked\n");
+    assert!(Identity::of(zero.pid) != Some(zero));
+}
+
+#[tokio::test]
+async fn every_process_of_a_task_is_asked_to_stop_and_killed_with_it() {
+    let place = Place::new();
+    let script = "trap '' TERM; echo $$ > pid.$LOCAL; while :; do sleep 0.02; done";
+    let spec = ProgramSpec {
+        grace: Duration::from_millis(50),
+        ..several(&place, 2, script)
+    };
+    let mut program = place.try_start(spec).await.unwrap();
+    let both = [place.process("pid.0"), place.process("pid.1")];
+    let exit = program.stop().await;
+    assert_eq!(exit.signal, Some(9));
+    assert!(both.iter().all(|one| Identity::of(one.pid) != Some(*one)));
 }

@@ -42,6 +42,59 @@ fn a_job_of_four_tasks_prints_whole_prefixed_lines_and_leaves_nothing() {
     assert!(home.processes().is_empty(), "{:?}", home.processes());
 }
 
+/// Takes the port of a task between the moment it is let go and the moment its program listens, so often.
+fn steal(times: u32, limit: u32) -> (Home, Ran) {
+    let home = Home::new();
+    let here = home.path().display();
+    let program = format!(
+        "import os, socket, time\n\
+         port, attempt = int(os.environ['YDL_PORT_WEB']), os.environ['YDL_ATTEMPT']\n\
+         first = os.environ['YDL_INDEX'] == '0'\n\
+         name = '{here}/port.' + attempt\n\
+         if first:\n\
+        \x20   open(name + '.new', 'w').write(str(port)); os.rename(name + '.new', name)\n\
+        \x20   while not os.path.exists('{here}/go.' + attempt): time.sleep(0.01)\n\
+         socket.create_server(('127.0.0.1', port))\n\
+         if not first:\n\
+        \x20   while not os.path.exists('{here}/done'): time.sleep(0.01)\n\
+         else:\n\
+        \x20   print('port', port, 'round', os.environ['YDL_ROUND'])\n\
+        \x20   open('{here}/done', 'w')\n"
+    );
+    let program = serde_json::to_string(&program).expect("a string");
+    let text = format!(
+        "name: t\ngang: true\nrestart: {{limit: {limit}, backoff: {{first: 1ms, most: 1ms}}}}\n\
+         roles: {{worker: {{instances: 2, ports: [web], run: [python3, -c, {program}]}}}}\n"
+    );
+    let child = home.start(&text);
+    let mut stolen = Vec::new();
+    for attempt in 1..=times + 1 {
+        let name = format!("port.{attempt}");
+        let port = home.wait_for(&name, |home| {
+            let over = home.path().join("done").exists();
+            let read = fs::read_to_string(home.path().join(&name)).ok();
+            read.or_else(|| over.then(String::new))
+        });
+        if let (Ok(port), true) = (port.parse::<u16>(), attempt <= times) {
+            stolen.push(std::net::TcpListener::bind(("127.0.0.1", port)).expect("its port"));
+        }
+        home.write(&format!("go.{attempt}"), "");
+    }
+    let ran = finish(child);
+    assert!(home.processes().is_empty(), "{:?}", home.processes());
+    (home, ran)
+}
+
+#[test]
+fn a_port_that_a_stranger_took_repeats_the_round_and_uses_up_no_restart() {
+    let (home, ran) = steal(2, 0);
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    assert!(ran.out.ends_with(" round 3\n"), "{ran:#?}");
+    let facts = home.facts();
+    let told = facts.matches(r#""port-taken""#).count();
+    assert_eq!(told, 2, "{facts}");
+}
+
 #[test]
 fn a_killed_program_starts_a_new_round_and_facts_say_why() {
     let home = Home::new();

@@ -49,6 +49,8 @@ pub struct Given<'a> {
     pub cluster: &'a Cluster,
     /// Which of them it is.
     pub task: &'a TaskId,
+    /// Which of the task's processes, from 0.
+    pub local: u32,
     /// The number of its attempt, from 1.
     pub attempt: u32,
     /// The port of the loopback interface where its agent passes on what it says to the framework's rendezvous.
@@ -102,6 +104,46 @@ impl Framework {
         }
     }
 
+    /// Whether a task may be several processes of its command.
+    pub fn has_processes(self) -> bool {
+        match self {
+            // Any command, which finds its number among its variables.
+            Framework::None | Framework::Pytorch => true,
+            // Whoever meets at a scheduler or tracker has one place there for each task; LightGBM has one port.
+            Framework::Mxnet | Framework::Horovod | Framework::Xgboost | Framework::Lightgbm => {
+                false
+            }
+        }
+    }
+
+    /// The variables that say how many threads a process may use: its share of its task's virtual cores, where neither
+    /// the user nor the node says anything else. Nothing is known of what any command does with its cores.
+    pub fn threads(self) -> &'static [&'static str] {
+        match self {
+            Framework::None => &[],
+            // OpenBLAS and MKL ask for it, too.
+            Framework::Mxnet
+            | Framework::Pytorch
+            | Framework::Horovod
+            | Framework::Xgboost
+            | Framework::Lightgbm => &["OMP_NUM_THREADS"],
+        }
+    }
+
+    /// The variables that name the interface through which others reach a process. Without them these libraries look
+    /// up the node's own name, which on many nodes leads to themselves.
+    pub fn interfaces(self) -> &'static [&'static str] {
+        match self {
+            Framework::None | Framework::Mxnet | Framework::Xgboost | Framework::Lightgbm => &[],
+            Framework::Pytorch => &[
+                "GLOO_SOCKET_IFNAME",
+                "NCCL_SOCKET_IFNAME",
+                "TP_SOCKET_IFNAME",
+            ],
+            Framework::Horovod => &["HOROVOD_GLOO_IFACE", "NCCL_SOCKET_IFNAME"],
+        }
+    }
+
     /// Whether the master serves the rendezvous of a job with these roles, and programs need a door to it.
     pub fn has_door(self, roles: &[RoleSpec]) -> bool {
         match self {
@@ -136,14 +178,25 @@ impl Framework {
 
     /// What is wrong with a job of this framework.
     pub fn complaints(self, draft: &Draft) -> Vec<Complaint> {
-        let (mut all, who) = match self {
-            Framework::None => return Vec::new(),
+        let mut all = Vec::new();
+        for role in &draft.roles {
+            if role.processes > 1 && !self.has_processes() {
+                all.push(Complaint {
+                    key: format!("roles.{}.processes", role.name),
+                    what: format!("a task of framework `{self}` is one process"),
+                    hint: Some("raise `instances` instead".to_owned()),
+                });
+            }
+        }
+        let (own, who) = match self {
+            Framework::None => return all,
             Framework::Mxnet => (mxnet::complaints(draft), "MXNet's processes"),
             Framework::Pytorch => (Vec::new(), "PyTorch's processes"),
             Framework::Horovod => (Vec::new(), "Horovod's processes"),
             Framework::Xgboost => (Vec::new(), "XGBoost's workers"),
             Framework::Lightgbm => (Vec::new(), "LightGBM's workers"),
         };
+        all.extend(own);
         if self.together() && !draft.gang.together {
             all.push(Complaint {
                 key: "gang".to_owned(),

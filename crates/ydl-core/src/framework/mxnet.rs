@@ -117,6 +117,7 @@ pub(super) fn set_up(given: &Given<'_>) -> SetUp {
         task,
         attempt,
         door,
+        ..
     } = given;
     let port = |endpoint: &Endpoint| endpoint.ports.get(PORT).copied().unwrap_or(0).to_string();
     let mut env = BTreeMap::new();

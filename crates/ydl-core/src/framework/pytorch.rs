@@ -15,26 +15,34 @@ pub(super) fn set_up(given: &Given<'_>) -> SetUp {
     let Given {
         cluster,
         task,
+        local,
         door,
         ..
     } = given;
-    let (rank, world) = (cluster.rank(task), cluster.world());
+    let (first, group) = (cluster.first_process(task), cluster.rank(task));
     let role = cluster.role(task.role.as_str());
+    let (instances, each) = role.map_or((0, 1), |member| (member.instances, member.processes));
+    let before = cluster
+        .roles
+        .iter()
+        .take_while(|member| member.role != task.role);
+    let before: u32 = before
+        .map(|member| member.instances * member.processes)
+        .sum();
     let mut env = BTreeMap::new();
     let mut set = |name: &str, value: String| {
         env.insert(name.to_owned(), value);
     };
-    set("RANK", rank.to_string());
-    set("WORLD_SIZE", world.to_string());
-    // One process for each task.
-    set("LOCAL_RANK", "0".to_owned());
-    set("LOCAL_WORLD_SIZE", "1".to_owned());
-    set("GROUP_RANK", rank.to_string());
-    set("GROUP_WORLD_SIZE", world.to_string());
+    set("RANK", (first + local).to_string());
+    set("WORLD_SIZE", cluster.processes().to_string());
+    set("LOCAL_RANK", local.to_string());
+    set("LOCAL_WORLD_SIZE", each.to_string());
+    // What torch calls a group is a task.
+    set("GROUP_RANK", group.to_string());
+    set("GROUP_WORLD_SIZE", cluster.world().to_string());
     set("ROLE_NAME", task.role.to_string());
-    set("ROLE_RANK", task.index.to_string());
-    let instances = role.map_or(0, |member| member.instances);
-    set("ROLE_WORLD_SIZE", instances.to_string());
+    set("ROLE_RANK", (first + local - before).to_string());
+    set("ROLE_WORLD_SIZE", (instances * each).to_string());
     if let Some(port) = door {
         set("MASTER_ADDR", "127.0.0.1".to_owned());
         set("MASTER_PORT", port.to_string());

@@ -17,6 +17,7 @@ pub(super) fn set_up(given: &Given<'_>) -> SetUp {
         task,
         attempt,
         door,
+        ..
     } = given;
     let mut env = BTreeMap::new();
     let mut set = |name: &str, value: String| {

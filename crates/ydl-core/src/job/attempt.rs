@@ -47,6 +47,9 @@ impl Ending {
         }
         match (exit.code, exit.signal) {
             (Some(0), _) => Ending::Succeeded,
+            _ if exit.port_taken.is_some() => Ending::PortTaken {
+                port: exit.port_taken.unwrap_or_default(),
+            },
             (Some(code), _) => Ending::Exited { code },
             (None, Some(signal)) => Ending::Signalled { signal },
             (None, None) => Ending::Signalled { signal: 9 },
@@ -128,7 +131,7 @@ impl Job {
                 let alone = self.disturbs_nobody(key);
                 self.part(key, Then::Again { at }, gone, false, out);
                 if !alone {
-                    self.restart_others(key, out);
+                    self.restart_others(key, &ending, out);
                 }
             }
             Verdict::Tolerated => {
@@ -371,8 +374,13 @@ impl Job {
     }
 
     /// Who else starts again because this task does.
-    fn restart_others(&mut self, key: TaskKey, out: &mut Vec<Action>) {
-        match self.spec.roles[key.role].restart.scope {
+    fn restart_others(&mut self, key: TaskKey, ending: &Ending, out: &mut Vec<Action>) {
+        let scope = match ending {
+            // It will have another port, and the others have been told of the old one.
+            Ending::PortTaken { .. } if self.spec.gang.together => Scope::Job,
+            _ => self.spec.roles[key.role].restart.scope,
+        };
+        match scope {
             Scope::Task => {}
             Scope::Role => self.new_round(Some(key.role), key, out),
             Scope::Job => self.new_round(None, key, out),

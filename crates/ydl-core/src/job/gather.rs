@@ -220,6 +220,7 @@ impl Job {
             Member {
                 role: spec.name.clone(),
                 instances,
+                processes: spec.processes,
                 endpoints: tasks
                     .map(|task| task.endpoint.clone().unwrap_or_default())
                     .collect(),
@@ -248,6 +249,7 @@ impl Job {
         let members = roles.map(|(spec, role)| Member {
             role: spec.name.clone(),
             instances: role.want,
+            processes: spec.processes,
             endpoints: Vec::new(),
         });
         self.bare = Arc::new(Cluster {

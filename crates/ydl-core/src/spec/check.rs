@@ -13,6 +13,8 @@ use core::fmt;
 
 /// More tasks than this in one job is a slip of the finger.
 pub const MOST_TASKS: u64 = 20_000;
+/// Whoever needs more in one container starts them himself.
+const MOST_PROCESSES: u32 = 64;
 /// The longest name of a job or role.
 const LONGEST_NAME: usize = 64;
 /// The shortest deadline that a healthy agent can meet.
@@ -123,6 +125,13 @@ fn name(all: &mut Complaints, key: &str, name: &str) {
 
 fn role(all: &mut Complaints, key: &str, role: &RoleSpec) {
     name(all, key, role.name.as_str());
+    if !(1..=MOST_PROCESSES).contains(&role.processes) {
+        all.add(
+            &format!("{key}.processes"),
+            format!("{} processes are not possible", role.processes),
+            &format!("a task has from 1 to {MOST_PROCESSES}"),
+        );
+    }
     if role.instances == 0 {
         let hint = "leave the role out, or give it at least one instance";
         all.add(

@@ -27,6 +27,9 @@ pub struct OnCluster {
     pub staging: Option<String>,
     /// With which it outlives the tickets and tokens of its beginning.
     pub keytab: Option<Keytab>,
+    /// Through which of a node's networks tasks reach each other: an interface, or a range as `10.1.0.0/16`.
+    #[serde(default)]
+    pub network: Option<String>,
     /// Its master.
     pub master: MasterSpec,
 }

@@ -13,6 +13,9 @@ pub struct RoleSpec {
     pub name: RoleName,
     /// How many tasks it has at the start; `scale` changes that later.
     pub instances: u32,
+    /// How many processes of its command each task starts.
+    #[serde(default = "one")]
+    pub processes: u32,
     /// What each task's container holds.
     pub resources: Resources,
     /// What each task runs.
@@ -34,6 +37,10 @@ pub struct RoleSpec {
     pub ports: Vec<String>,
     /// Where its tasks go on a cluster.
     pub placement: Placement,
+}
+
+fn one() -> u32 {
+    1
 }
 
 /// What a program is: words, or a line for a shell when the user asked for one.

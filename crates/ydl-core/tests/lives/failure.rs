@@ -800,3 +800,34 @@ fn an_agent_on_a_lost_node_that_still_answers_is_told_to_stop() {
             asks: 1 × worker (1 GiB, 1 vcore)"#]],
     );
 }
+
+#[test]
+fn a_port_taken_by_a_stranger_repeats_the_round_whatever_the_scope_and_uses_up_no_restart() {
+    check(
+        "
+        gang
+        role worker 2 scope=task limit=0
+        up c1 worker
+        up c2 worker
+        started c1
+        started c2
+        exited c1 1 port=20001
+        saved c1
+        exited c2 sig15 round=1",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            launch c2 worker:1
+            · round 1 began with 2 tasks
+            tell c1: run worker:0 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
+            tell c2: run worker:1 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
+            · worker:0 runs on `n1` (attempt 1)
+            · worker:1 runs on `n1` (attempt 1)
+            · worker:0 failed when somebody else had taken its port 20001 on `n1` (attempt 1); it starts again
+            tell c1: stop
+            · round 2 gathers 2 tasks because of worker:0
+            · worker:1 is stopped (attempt 1)
+            tell c2: wait as worker:1 for round 2
+            release c1"#]],
+    );
+}

@@ -387,6 +387,7 @@ fn role(words: &[&str]) -> RoleSpec {
     let mut role = RoleSpec {
         name: RoleName::from(words[0]),
         instances: words[1].parse().unwrap(),
+        processes: 1,
         resources: Resources {
             memory_mib: 1024,
             vcores: 1,
@@ -488,6 +489,8 @@ fn exit(words: &[&str]) -> (Exit, Option<u32>) {
         exit.code = Some(words[0].parse().unwrap());
     }
     exit.container_signalled = words.contains(&"container");
+    let port = words.iter().find_map(|word| word.strip_prefix("port="));
+    exit.port_taken = port.map(|it| it.parse().unwrap());
     let round = words.iter().find_map(|word| word.strip_prefix("round="));
     (exit, round.map(|it| it.parse().unwrap()))
 }

@@ -13,7 +13,7 @@ pub fn counts(ending: &Ending) -> bool {
     match ending {
         Ending::Succeeded => false,
         Ending::Preempted | Ending::Lost => false,
-        Ending::NodeFault { .. } | Ending::Silent { .. } => false,
+        Ending::NodeFault { .. } | Ending::Silent { .. } | Ending::PortTaken { .. } => false,
         Ending::TooLate { wait, .. } => matches!(wait, Wait::Start | Wait::Stop),
         Ending::Exited { .. } | Ending::Signalled { .. } | Ending::NotStarted { .. } => true,
         Ending::Unready { .. } | Ending::AgentDied { .. } | Ending::MemoryLimit { .. } => true,
@@ -55,6 +55,7 @@ impl Failures {
         matches!(
             ending,
             Ending::NodeFault { .. }
+                | Ending::PortTaken { .. }
                 | Ending::Silent { .. }
                 | Ending::TooLate {
                     wait: Wait::Launch | Wait::Join,

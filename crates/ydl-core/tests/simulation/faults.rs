@@ -270,6 +270,7 @@ fn role(
     RoleSpec {
         name: RoleName::from(name),
         instances,
+        processes: 1,
         resources: Resources {
             memory_mib: 1_000,
             vcores: 1,

@@ -5,6 +5,7 @@
 
 use super::{
     contained,
+    network::address_of,
     setting::{self, DELIVERED, Delivered},
 };
 use crate::{
@@ -19,7 +20,7 @@ use crate::{
     },
 };
 use std::{
-    net::{IpAddr, ToSocketAddrs, UdpSocket},
+    net::{IpAddr, UdpSocket},
     path::{Path, PathBuf},
 };
 use yarn_native::credentials::{Credentials, Format};
@@ -31,7 +32,9 @@ pub(super) fn arrive() -> Result<PathBuf, String> {
         let name = env::HADOOP_TOKEN_FILE_LOCATION;
         format!("this is no container of a cluster: `{name}` is not set")
     })?;
-    let host = std::env::var(env::NM_HOST).ok();
+    // What a node's administrator says is better than what it calls itself.
+    let said = |name| std::env::var(name).ok();
+    let host = said(env::NODE_ADDRESS).or_else(|| said(env::NM_HOST));
     unpack(&cwd, Path::new(&file), host.as_deref())
 }
 
@@ -52,7 +55,7 @@ fn unpack(cwd: &Path, file: &Path, host: Option<&str>) -> Result<PathBuf, String
     setting.job = cwd.to_owned();
     if let Some(host) = host {
         let own = contained::own_address(host, &setting.master);
-        setting.host = own.unwrap_or_else(|| address_of(host));
+        setting.host = own.unwrap_or_else(|| address_of(host, &setting.master));
     }
     let dir = JobDir::at(cwd).container(&setting.container);
     let cannot = |e: &dyn std::fmt::Display| format!("cannot prepare `{}`: {e}", dir.display());
@@ -67,19 +70,6 @@ fn unpack(cwd: &Path, file: &Path, host: Option<&str>) -> Result<PathBuf, String
         .write(&dir.join(setting::PROGRAM_CREDENTIALS), Format::Writable)
         .map_err(|e| cannot(&e))?;
     Ok(dir)
-}
-
-/// What peers call this node. An address needs nobody to look it up; but what a node calls itself is often an address
-/// that leads nowhere else, and then its name has to do.
-fn address_of(name: &str) -> String {
-    if name.parse::<IpAddr>().is_ok() {
-        return name.to_owned();
-    }
-    let found = (name, 0).to_socket_addrs().ok();
-    let found = found.into_iter().flatten().map(|address| address.ip());
-    let mut useful = found.filter(|ip| ip.is_ipv4() && !ip.is_loopback() && is_of_this_node(*ip));
-    let address = useful.next().map(|ip| ip.to_string());
-    address.unwrap_or_else(|| name.to_owned())
 }
 
 /// Whether a program here could listen at that address.
@@ -156,14 +146,5 @@ mod tests {
         let broken = unpack(place.path(), &file, None).unwrap_err();
         assert!(broken.ends_with("is malformed"), "{broken}");
         assert!(!broken.contains("hunter2"), "{broken}");
-    }
-
-    #[test]
-    fn a_node_is_called_by_an_address_that_others_can_use() {
-        assert_eq!(address_of("127.0.0.11"), "127.0.0.11");
-        assert_eq!(address_of("localhost"), "localhost");
-        assert_eq!(address_of("no.such.node.invalid"), "no.such.node.invalid");
-        assert!(is_of_this_node(IpAddr::from([127, 0, 0, 1])));
-        assert!(!is_of_this_node(IpAddr::from([192, 0, 2, 1])));
     }
 }

@@ -26,6 +26,7 @@ use rustix::process::{WaitId, WaitIdOptions, WaitOptions, WaitStatus};
 
 use super::exec::{self, Refusal};
 use super::keeping::{self, Exited, Report, START_BYTES_MAX, Start, WORD_BYTES_MAX, Word};
+use super::voices::{Mouth, Voices};
 use crate::os::proc_tree::Tree;
 use crate::os::process::{self, Signal};
 use crate::os::{reason, spawn, usage};
@@ -39,8 +40,11 @@ const PARENT_CHECK: Duration = Duration::from_secs(5);
 /// How long the agent may take to say what to run.
 const START_MAX: Duration = Duration::from_secs(60);
 
-/// The program while it has not been reaped; its pid must not be signalled afterwards.
-type Running = Arc<Mutex<Option<u32>>>;
+/// How long to wait for the rest of what was printed when nobody is left who could print.
+const VOICES_MAX: Duration = Duration::from_secs(3);
+
+/// The program's processes that have not been reaped; their pids must not be signalled afterwards.
+type Running = Arc<Mutex<Vec<u32>>>;
 
 /// Keeps one program, as told on the agent's socket: standard input, or the one of that name.
 pub fn run(socket: Option<&Path>) -> ExitCode {
@@ -73,12 +77,21 @@ fn keep(socket: Option<&Path>) -> io::Result<()> {
         inherit(&mut start.env);
     }
 
-    let pid = match launch(&start) {
-        Ok(pid) => pid,
-        Err(refusal) => return keeping::write(&mut agent, &Report::Failed(refusal)),
+    let (voices, mouths) = match start.each.len() {
+        0 | 1 => (None, Vec::new()),
+        several => Voices::start(several).map(|(voices, mouths)| (Some(voices), mouths))?,
     };
+    let pids = match launch(&start, mouths) {
+        Ok(pids) => pids,
+        Err(refusal) => {
+            end_all();
+            return keeping::write(&mut agent, &Report::Failed(refusal));
+        }
+    };
+    let grace = Duration::from_millis(start.grace_ms);
     drop(start);
-    let running: Running = Arc::new(Mutex::new(Some(pid)));
+    let pid = pids.first().copied().unwrap_or_default();
+    let running: Running = Arc::new(Mutex::new(pids));
     // An agent that died meanwhile is noticed below, where what was started is killed.
     let _ = keeping::write(&mut agent, &Report::Started { pid });
 
@@ -89,8 +102,11 @@ fn keep(socket: Option<&Path>) -> io::Result<()> {
         .stack_size(128 << 10)
         .spawn(move || listen(ears, parent, &told))?;
 
-    let status = reap_until_program_ends(&running, pid)?;
+    let status = reap_until_program_ends(&running, grace)?;
     let left = end_all();
+    if let Some(voices) = voices {
+        voices.finish(VOICES_MAX);
+    }
     let used = usage::of_reaped_children().unwrap_or_default();
     let exited = Exited {
         code: status.exit_status(),
@@ -139,17 +155,32 @@ fn memory_was_short() -> bool {
     })
 }
 
-fn launch(start: &Start) -> Result<u32, Refusal> {
+/// Starts the program, so many times as it is to run. After a refusal some of its processes may be there.
+fn launch(start: &Start, mouths: Vec<Mouth>) -> Result<Vec<u32>, Refusal> {
     exec::enter(&start.cwd)?;
     let name = start.argv.first().map_or("", String::as_str);
     let path = exec::find(name, &start.env)?;
-    exec::check_lengths(&start.argv, &start.env)?;
+    let mut mouths = mouths.into_iter();
+    let mut pids = Vec::new();
+    for local in 0..start.each.len().max(1) {
+        let mut env = start.env.clone();
+        env.extend(start.each.get(local).cloned().unwrap_or_default());
+        pids.push(launch_one(&path, &start.argv, &env, mouths.next())?);
+    }
+    Ok(pids)
+}
+
+fn launch_one(
+    path: &str,
+    argv: &[String],
+    env: &BTreeMap<String, String>,
+    mouth: Option<Mouth>,
+) -> Result<u32, Refusal> {
+    exec::check_lengths(argv, env)?;
     let image = spawn::Image::new(
-        &path,
-        start.argv.iter().map(String::as_str),
-        start
-            .env
-            .iter()
+        path,
+        argv.iter().map(String::as_str),
+        env.iter()
             .map(|(name, value)| (name.as_str(), value.as_str())),
     )
     .map_err(|_| Refusal {
@@ -158,8 +189,11 @@ fn launch(start: &Start) -> Result<u32, Refusal> {
         hint: None,
     })?;
 
-    let mut command = Command::new(&path);
+    let mut command = Command::new(path);
     command.stdin(Stdio::null());
+    if let Some(Mouth { stdout, stderr }) = mouth {
+        command.stdout(stdout).stderr(stderr);
+    }
     spawn::own_group(&mut command);
     spawn::die_with_parent(&mut command, Signal::KILL);
     spawn::become_image(&mut command, image);
@@ -167,14 +201,16 @@ fn launch(start: &Start) -> Result<u32, Refusal> {
         // The handle is given up: this process reaps every child alike.
         Ok(child) => Ok(child.id()),
         Err(error) => Err(exec::explain(
-            &path,
+            path,
             Errno::from_io_error(&error).unwrap_or(Errno::IO),
         )),
     }
 }
 
-/// Reaps whatever ends, orphans that came to this process included, until the program itself has.
-fn reap_until_program_ends(running: &Running, program: u32) -> io::Result<WaitStatus> {
+/// Reaps whatever ends, orphans that came to this process included, until all of the program's own processes have. When
+/// one of them fails, the others are asked to end, and how that one ended is how the program did.
+fn reap_until_program_ends(running: &Running, grace: Duration) -> io::Result<WaitStatus> {
+    let mut failed = None;
     loop {
         // Only looks: whoever ended keeps its pid until it is reaped under the lock.
         match rustix::process::waitid(WaitId::All, WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
@@ -183,11 +219,42 @@ fn reap_until_program_ends(running: &Running, program: u32) -> io::Result<WaitSt
         }
         let mut running = running.lock().unwrap_or_else(PoisonError::into_inner);
         while let Some((pid, status)) = rustix::process::wait(WaitOptions::NOHANG)? {
-            if pid.as_raw_pid() as u32 == program {
-                *running = None;
-                return Ok(status);
+            let pid = pid.as_raw_pid() as u32;
+            let Some(at) = running.iter().position(|one| *one == pid) else {
+                continue;
+            };
+            running.swap_remove(at);
+            if status.exit_status() != Some(0) && failed.is_none() {
+                failed = Some(status);
+                if !running.is_empty() {
+                    terminate(&running);
+                    kill_after(grace);
+                }
+            }
+            if running.is_empty() {
+                return Ok(failed.unwrap_or(status));
             }
         }
+    }
+}
+
+/// Asks the program's processes to end.
+fn terminate(running: &[u32]) {
+    for process in running {
+        // A group without members has nobody left to be asked to stop.
+        let _ = process::kill_group(*process, Signal::TERM);
+    }
+}
+
+/// Kills whatever is still there after that time.
+fn kill_after(grace: Duration) {
+    let kill = move || {
+        thread::sleep(grace);
+        kill_below();
+    };
+    let thread = thread::Builder::new().name("grace".into());
+    if thread.stack_size(128 << 10).spawn(kill).is_err() {
+        kill_below();
     }
 }
 
@@ -236,11 +303,7 @@ fn listen(mut agent: UnixStream, parent: Option<u32>, running: &Running) {
     loop {
         match keeping::read(&mut agent, WORD_BYTES_MAX) {
             Ok(Word::Terminate) => {
-                let running = running.lock().unwrap_or_else(PoisonError::into_inner);
-                if let Some(program) = *running {
-                    // A group without members has nobody left to be asked to stop.
-                    let _ = process::kill_group(program, Signal::TERM);
-                }
+                terminate(&running.lock().unwrap_or_else(PoisonError::into_inner));
             }
             Ok(Word::Kill) => {
                 kill_below();

@@ -26,13 +26,19 @@ pub struct Start {
     /// Whether what the keeper finds around itself comes below that: in a container it is what the image has set.
     #[serde(default)]
     pub inherit: bool,
+    /// Where it is started several times: what is different for each of its processes.
+    #[serde(default)]
+    pub each: Vec<BTreeMap<String, String>>,
+    /// When one of them fails, the others have so long to end by themselves.
+    #[serde(default)]
+    pub grace_ms: u64,
 }
 
 /// Later frames to the keeper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Word {
-    /// SIGTERM to the program's group.
+    /// SIGTERM to the groups of the program's processes.
     Terminate,
     /// SIGKILL to everything below the keeper.
     Kill,

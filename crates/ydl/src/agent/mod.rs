@@ -13,6 +13,7 @@ pub mod keeping;
 mod life;
 mod links;
 pub mod measure;
+mod network;
 pub mod output;
 pub mod outputs;
 pub mod ports;
@@ -22,6 +23,7 @@ mod segments;
 pub mod setting;
 mod surroundings;
 mod tail;
+mod voices;
 
 use std::{path::PathBuf, process::ExitCode};
 

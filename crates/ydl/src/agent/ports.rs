@@ -13,6 +13,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::os::fd::OwnedFd;
 
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
 
 use crate::os::reason;
@@ -92,6 +93,25 @@ impl Hold {
         }
     }
 
+    /// A port that was let go for a program, which is over by now, and that somebody else has. What is left of the
+    /// program's own connections is not taken for somebody.
+    pub fn taken(&self) -> Option<u16> {
+        let gone = self.held.iter().filter(|held| held.socket.is_none());
+        let mut ports = gone.map(|held| held.port);
+        ports.find(|port| {
+            let address = SocketAddr::new(self.host, *port);
+            let shared = socket(self.host).and_then(|socket| {
+                sockopt::set_socket_reuseaddr(&socket, true)?;
+                bind(&socket, &address)
+            });
+            // Whoever listens refuses everybody. One that is only held, by another agent perhaps, is shared with those who
+            // ask to, and so is one that old connections block, which the system lists.
+            let is_in_use = |tried: rustix::io::Result<()>| tried == Err(Errno::ADDRINUSE);
+            let held = || is_in_use(socket(self.host).and_then(|socket| bind(&socket, &address)));
+            is_in_use(shared) || held() && !has_connections(*port)
+        })
+    }
+
     /// Takes again what was let go, for a new round: the same ports where possible. Old connections
     /// may block one for a minute, and someone else may have it; then it is another of the slot.
     pub fn retake(&mut self) -> Result<(), PortsExhausted> {
@@ -162,13 +182,30 @@ impl Hold {
     }
 }
 
-fn hold_port(host: IpAddr, port: u16) -> rustix::io::Result<OwnedFd> {
+fn socket(host: IpAddr) -> rustix::io::Result<OwnedFd> {
     let family = if host.is_ipv4() {
         AddressFamily::INET
     } else {
         AddressFamily::INET6
     };
-    let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+}
+
+/// Whether the system knows of connections from that port, those included that are over but for a wait.
+fn has_connections(port: u16) -> bool {
+    let own = format!(":{port:04X}");
+    let tables = ["/proc/self/net/tcp", "/proc/self/net/tcp6"];
+    let mut tables = tables.map(std::fs::read_to_string).into_iter().flatten();
+    tables.any(|table| {
+        let mut locals = table
+            .lines()
+            .filter_map(|line| line.split_ascii_whitespace().nth(1));
+        locals.any(|local| local.ends_with(&own))
+    })
+}
+
+fn hold_port(host: IpAddr, port: u16) -> rustix::io::Result<OwnedFd> {
+    let socket = socket(host)?;
     bind(&socket, &SocketAddr::new(host, port))?;
     sockopt::set_socket_reuseaddr(&socket, true)?;
     Ok(socket)
@@ -223,7 +260,6 @@ impl std::error::Error for PortsExhausted {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::io::Errno;
     use rustix::net::listen;
     use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
@@ -267,6 +303,27 @@ mod tests {
         TcpStream::connect((HOST, port)).unwrap();
         server.accept().unwrap();
         assert!(TcpListener::bind((HOST, port)).is_err());
+    }
+
+    #[test]
+    fn a_port_that_a_stranger_has_taken_is_told_from_one_that_is_only_resting() {
+        let mut hold = take(&[("plain", false)], 0, 1);
+        let port = hold.ports()["plain"];
+        assert_eq!(hold.taken(), None, "it is still held");
+        hold.release_for_start();
+        assert_eq!(hold.taken(), None);
+        let thief = listen_plainly(port).unwrap();
+        assert_eq!(hold.taken(), Some(port));
+        drop(thief);
+        let other = hold_port(HOST, port).unwrap();
+        assert_eq!(hold.taken(), Some(port), "another agent holds it");
+        drop(other);
+        // The program's own connections, of which one end waits for a while.
+        let server = TcpListener::bind((HOST, port)).unwrap();
+        let client = TcpStream::connect((HOST, port)).unwrap();
+        drop(server.accept().unwrap());
+        drop((server, client));
+        assert_eq!(hold.taken(), None);
     }
 
     #[test]

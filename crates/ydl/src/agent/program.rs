@@ -39,6 +39,8 @@ pub struct ProgramSpec {
     pub argv: Vec<String>,
     /// The whole environment: nothing is inherited, but in a container what its image has set.
     pub env: BTreeMap<String, String>,
+    /// Where it runs several times: what is different for each of its processes.
+    pub each: Vec<BTreeMap<String, String>>,
     pub cwd: PathBuf,
     /// This very binary.
     pub keeper: PathBuf,
@@ -128,6 +130,8 @@ impl Program {
                 })
             })?,
             inherit: spec.container.is_some(),
+            each: spec.each,
+            grace_ms: u64::try_from(spec.grace.as_millis()).unwrap_or(u64::MAX),
         };
         // Before anything is started: it is too late for orphans that have gone elsewhere.
         become_subreaper().map_err(broken("prepare"))?;
@@ -190,7 +194,7 @@ impl Program {
         })
     }
 
-    /// Its process; in a container, as it is called there.
+    /// Its process, or the first of them; in a container, as it is called there.
     pub fn pid(&self) -> u32 {
         self.pid
     }

@@ -4,6 +4,7 @@ use super::{
     devices::Devices,
     environment::{Activation, brought, compose, prefix},
     fetch::{Fetch, Plan},
+    network::interface_of,
     output::{OutputSpec, Rotation},
     outputs::{Claims, Ledger},
     program::ProgramSpec,
@@ -75,25 +76,54 @@ impl Surroundings {
         let plan = self.plan(submitted, &run.task)?;
         plan.link(&self.work())
             .map_err(|e| format!("cannot lay out the job's inputs: {e}"))?;
-        let set_up = spec.framework.set_up(&Given {
-            cluster: &run.cluster,
-            task: &run.task,
-            attempt: run.attempt,
-            door,
-        });
         let container = self.container(submitted, setting, role, run)?;
         let mut env = self.variables(setting, submitted, run)?;
         let devices = devices.variables.iter();
         env.extend(devices.map(|(name, value)| ((*name).to_owned(), value.clone())));
         env.extend(plan.variables);
+        let own = |local| {
+            let mut set_up = spec.framework.set_up(&Given {
+                cluster: &run.cluster,
+                task: &run.task,
+                local,
+                attempt: run.attempt,
+                door,
+            });
+            let rank = run.cluster.first_process(&run.task) + local;
+            set_up.env.insert(env::RANK.to_owned(), rank.to_string());
+            let name = env::LOCAL_RANK.to_owned();
+            set_up.env.insert(name, local.to_string());
+            // What the user says stands.
+            let said = |name: &String| spec.env.contains_key(name) || role.env.contains_key(name);
+            set_up.env.retain(|name, _| !said(name));
+            set_up
+        };
+        let mut each: Vec<_> = (0..role.processes).map(|local| own(local).env).collect();
+        let set_up = own(0);
+        // Said once where it is the same for all.
+        for one in &mut each {
+            one.retain(|name, value| set_up.env.get(name) != Some(value));
+        }
         env.extend(set_up.env);
         env.extend(spec.env.clone());
         env.extend(role.env.clone());
+        let threads = (role.resources.vcores / role.processes.max(1)).max(1);
+        for name in spec.framework.threads() {
+            let said = env.entry((*name).to_owned());
+            said.or_insert_with(|| threads.to_string());
+        }
+        if let Some(interface) = interface_of(&setting.host) {
+            for name in spec.framework.interfaces() {
+                let said = env.entry((*name).to_owned());
+                said.or_insert_with(|| interface.clone());
+            }
+        }
         let mut argv = role.command.words();
         argv.extend(set_up.arguments);
         let program = ProgramSpec {
             argv,
             env,
+            each,
             cwd: self.work(),
             keeper: this_program()?,
             container,
@@ -178,8 +208,10 @@ impl Surroundings {
         set(env::INDEX, run.task.index.to_string());
         set(env::ATTEMPT, run.attempt.to_string());
         set(env::ROUND, run.round.to_string());
-        set(env::RANK, run.cluster.rank(&run.task).to_string());
-        set(env::WORLD_SIZE, run.cluster.world().to_string());
+        set(env::WORLD_SIZE, run.cluster.processes().to_string());
+        let role = run.cluster.role(run.task.role.as_str());
+        let each = role.map_or(1, |member| member.processes);
+        set(env::LOCAL_WORLD_SIZE, each.to_string());
         set(env::MASTER, format!("https://{}", setting.master));
         set(env::TOKEN_FILE, path(self.dir.join(PROGRAM_TOKEN)));
         set(env::CERTIFICATE_FILE, path(self.job.certificate_file()));

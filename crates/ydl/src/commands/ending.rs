@@ -37,6 +37,7 @@ pub fn exit(outcome: &Outcome) -> Exit {
             Ending::Signalled { signal } => signalled(*signal),
             Ending::MemoryLimit { .. } => signalled(SIGKILL),
             Ending::Succeeded
+            | Ending::PortTaken { .. }
             | Ending::NotStarted { .. }
             | Ending::Unready { .. }
             | Ending::AgentDied { .. }

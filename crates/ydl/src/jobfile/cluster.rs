@@ -34,6 +34,7 @@ impl Reader {
             file_systems: self.texts(map, "file_systems", file_system),
             staging: self.value(map, "staging", staging),
             keytab: self.keytab(map, base),
+            network: self.value(map, "network", network),
             master: self.master(map),
         }
     }
@@ -243,4 +244,21 @@ fn staging(text: &str) -> Result<String, Refusal> {
         }
     };
     Ok(whole.trim_end_matches('/').to_string())
+}
+
+/// The name of an interface, or a range of addresses.
+fn network(text: &str) -> Result<String, Refusal> {
+    let range = text.split_once('/').map(|(first, bits)| {
+        let bits = bits.parse::<u8>().is_ok_and(|bits| bits <= 32);
+        bits && first.parse::<std::net::Ipv4Addr>().is_ok()
+    });
+    // Linux takes no longer names.
+    let name = !text.is_empty() && text.len() < 16 && !text.contains(char::is_whitespace);
+    match range.unwrap_or(name) {
+        true => Ok(text.to_owned()),
+        false => Err((
+            format!("`{text}` is neither an interface nor a range of addresses"),
+            "write `eth1`, or `10.1.0.0/16`".to_owned(),
+        )),
+    }
 }

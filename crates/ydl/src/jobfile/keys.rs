@@ -270,6 +270,16 @@ pub const KEYS: &[Key] = &[
     ),
     known_as(
         key(
+            "roles.*.processes",
+            "count",
+            "`1`",
+            "1",
+            "How many processes of its command each task starts, all in its one container, 64 at most; for `none` and `pytorch`. The task ends well when all of them have, and fails with the first that does. See [programs.md](programs.md).",
+        ),
+        &["nproc_per_node", "nproc", "procs", "slots"],
+    ),
+    known_as(
+        key(
             "roles.*.memory",
             "size",
             "`1 GiB`",
@@ -727,6 +737,13 @@ pub const KEYS: &[Key] = &[
         "`20000-32767`",
         "20000-32767",
         "Where tasks find free ports. The default lies below what Linux gives to outgoing connections.",
+    ),
+    key(
+        "network",
+        "an interface, or a range of addresses",
+        "the way to the job's master",
+        "10.1.0.0/16",
+        "Through which of a node's networks tasks reach each other, where it has several: `eth1`, or the range of one, `10.1.0.0/16`. A node that is not in it is avoided. What a node's administrator says with `YDL_NODE_ADDRESS` in `yarn.nodemanager.admin-env` comes after it, and then the address from which the node reaches the master.",
     ),
     key(
         "queue",

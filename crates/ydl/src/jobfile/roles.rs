@@ -158,6 +158,7 @@ impl Reader {
         RoleSpec {
             name: RoleName::from(name),
             instances: self.value(&map, "instances", instances).unwrap_or(1),
+            processes: self.value(&map, "processes", count).unwrap_or(1),
             resources: self.resources(&map),
             command: self.command(&map),
             environment: self.role_environment(&map),

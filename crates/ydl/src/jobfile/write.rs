@@ -150,6 +150,7 @@ impl Page {
     fn role(&mut self, role: &RoleSpec) {
         self.open(1, &text(role.name.as_str()));
         self.line(2, "instances", &role.instances.to_string());
+        self.line(2, "processes", &role.processes.to_string());
         self.line(2, "memory", &size_text(role.resources.memory_mib));
         self.line(2, "vcores", &role.resources.vcores.to_string());
         self.line(2, "gpus", &role.resources.gpus.to_string());
@@ -223,6 +224,7 @@ impl Page {
         }
         self.words(0, "file_systems", &on.file_systems);
         self.maybe(0, "staging", on.staging.as_deref());
+        self.maybe(0, "network", on.network.as_deref());
         if let Some(keytab) = &on.keytab {
             self.open(0, "keytab");
             self.line(1, "principal", &text(&keytab.principal));

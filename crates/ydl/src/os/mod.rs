@@ -2,6 +2,7 @@
 
 pub mod children;
 pub mod descriptors;
+pub mod interfaces;
 pub mod nvml;
 pub mod proc_tree;
 pub mod process;

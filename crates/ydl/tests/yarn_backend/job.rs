@@ -109,6 +109,7 @@ fn job_spec(plan: &Plan) -> JobSpec {
     let role = |(name, placement): &(&str, Placement)| RoleSpec {
         name: RoleName::from(*name),
         instances: 1,
+        processes: 1,
         resources: small(),
         command: Command::Program(vec!["true".to_owned()]),
         environment: None,

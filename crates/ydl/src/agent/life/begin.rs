@@ -8,6 +8,7 @@ use crate::{
         devices::Devices,
         environment,
         measure::Meter,
+        network,
         setting::{self, Setting},
         surroundings::Surroundings,
     },
@@ -21,7 +22,7 @@ use ydl_core::spec::Output;
 impl Agent {
     pub(in crate::agent) async fn new(dir: PathBuf) -> Result<Agent, String> {
         let told = |what: &str, why: &dyn std::fmt::Display| format!("cannot read {what}: {why}");
-        let setting = Setting::read(&dir).map_err(|e| told("the agent's setting", &e))?;
+        let mut setting = Setting::read(&dir).map_err(|e| told("the agent's setting", &e))?;
         let job = JobDir::at(&setting.job);
         let submitted = std::fs::read(job.submitted_file()).map_err(|e| told("the job", &e))?;
         let submitted: Submitted =
@@ -55,8 +56,13 @@ impl Agent {
             Some(_) => meter,
             None => meter.of_programs(),
         };
-        let unfit = staging.as_ref().and_then(|_| contained::ignored_image());
+        let mut unfit = staging.as_ref().and_then(|_| contained::ignored_image());
         let spec = &submitted.spec;
+        match spec.on_cluster.network.as_deref().map(network::address_in) {
+            Some(Ok(address)) => setting.host = address,
+            Some(Err(why)) => unfit = unfit.or(Some(why)),
+            None => {}
+        }
         let far = |output: &Output| output.every.is_some() || output.to.starts_with("hdfs://");
         if carrier.is_none() && spec.outputs.iter().any(far) {
             let started = Carrier::start(job.clone(), spec.tasks());

@@ -6,6 +6,7 @@ use crate::{
         carry::Followed,
         links::{Door, Links},
         outputs::is_in_order,
+        ports::Hold,
         program::{self, Program, StartError},
         record::{self, ExitRecord},
     },
@@ -134,11 +135,15 @@ impl Agent {
             );
             stderr_tail = format!("{stderr_tail}\n{note}");
         }
+        let failed = exit.code != Some(0) && !running.asked;
+        let hold = self.hold.as_ref().filter(|_| failed);
+        let port_taken = hold.and_then(Hold::taken);
         let mib = (exit.peak_memory_bytes.max(self.meter.peak_bytes()) >> 20).max(1);
         let exit = Exit {
             code: exit.code,
             signal: exit.signal,
             not_started: None,
+            port_taken,
             container_signalled: self.signalled,
             peak_memory_mib: mib,
             ran: Span(running.since.elapsed().as_millis() as u64),

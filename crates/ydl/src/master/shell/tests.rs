@@ -139,6 +139,7 @@ pub(in crate::master) fn spec() -> JobSpec {
     let role = RoleSpec {
         name: RoleName::from("worker"),
         instances: 1,
+        processes: 1,
         resources: Resources {
             memory_mib: 1,
             vcores: 1,

@@ -1,0 +1,97 @@
+//! At which address a node's tasks are reached, and through which of its interfaces.
+
+use super::container::is_of_this_node;
+use crate::os::interfaces::Interface;
+use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs, UdpSocket};
+
+/// What peers call this node, of which only its name is known. An address needs nobody to look it up: it is the one from
+/// which this node reaches the job's master. Where that leads nowhere else, what the name stands for may, and else the
+/// name has to do.
+pub(super) fn address_of(name: &str, master: &str) -> String {
+    if name.parse::<IpAddr>().is_ok() {
+        return name.to_owned();
+    }
+    let found = (name, 0).to_socket_addrs().ok();
+    let found = found.into_iter().flatten().map(|address| address.ip());
+    let useful = |ip: &IpAddr| ip.is_ipv4() && !ip.is_loopback() && is_of_this_node(*ip);
+    let address = towards(master).into_iter().chain(found).find(useful);
+    address.map_or_else(|| name.to_owned(), |ip| ip.to_string())
+}
+
+/// The address from which packets to that place leave. None is sent.
+pub(super) fn towards(place: &str) -> Option<IpAddr> {
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
+    socket.connect(place).ok()?;
+    Some(socket.local_addr().ok()?.ip())
+}
+
+/// The address of this node in a network that the job names: by an interface, or by its range.
+pub(super) fn address_in(network: &str) -> Result<String, String> {
+    let all = Interface::all().map_err(|e| format!("cannot see this node's networks: {e}"))?;
+    let mut fit = all.iter().filter(|one| match range(network) {
+        Some((first, mask)) => one.ip & mask == first & mask,
+        None => one.name == network,
+    });
+    let found = fit.next().map(|one| one.ip.to_string());
+    found.ok_or_else(|| format!("this node has no address in the network `{network}`"))
+}
+
+/// `10.1.0.0/16`.
+fn range(text: &str) -> Option<(Ipv4Addr, Ipv4Addr)> {
+    let (first, bits) = text.split_once('/')?;
+    let bits: u32 = bits.parse().ok().filter(|bits| *bits <= 32)?;
+    let mask = u32::MAX.checked_shl(32 - bits).unwrap_or(0);
+    Some((first.parse().ok()?, Ipv4Addr::from(mask)))
+}
+
+/// The interface that has that address, or else the one in whose network it is.
+pub(super) fn interface_of(host: &str) -> Option<String> {
+    let ip: Ipv4Addr = host.parse().ok()?;
+    let all = Interface::all().ok()?;
+    let exact = all.iter().find(|one| one.ip == ip);
+    // A node may have all addresses of a network without listing them: the loopback interface has.
+    let near = || {
+        let own = is_of_this_node(ip.into());
+        all.iter().find(|one| own && one.leads_to(ip))
+    };
+    exact.or_else(near).map(|one| one.name.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_one_that_the_place_can_answer_to() {
+        assert_eq!(towards("127.0.0.1:1"), Some(Ipv4Addr::LOCALHOST.into()));
+        assert_eq!(towards("nowhere"), None);
+    }
+
+    #[test]
+    fn a_node_is_called_by_an_address_that_others_can_use() {
+        let master = "127.0.0.1:1";
+        assert_eq!(address_of("127.0.0.11", master), "127.0.0.11");
+        assert_eq!(address_of("localhost", master), "localhost");
+        let unknown = "no.such.node.invalid";
+        assert_eq!(address_of(unknown, master), unknown);
+        assert!(is_of_this_node(IpAddr::from([127, 0, 0, 1])));
+        assert!(!is_of_this_node(IpAddr::from([192, 0, 2, 1])));
+    }
+
+    #[test]
+    fn a_network_is_named_by_its_interface_or_its_range() {
+        let lo = Interface::all().unwrap().into_iter();
+        let lo = lo.filter(|one| one.ip.is_loopback()).map(|one| one.name);
+        let lo = lo.collect::<Vec<_>>().swap_remove(0);
+        for network in [lo.as_str(), "127.0.0.0/8", "127.0.0.1/32"] {
+            assert_eq!(address_in(network).as_deref(), Ok("127.0.0.1"), "{network}");
+        }
+        let absent = address_in("198.51.100.0/24").unwrap_err();
+        assert_eq!(
+            absent,
+            "this node has no address in the network `198.51.100.0/24`"
+        );
+        assert_eq!(interface_of("127.0.0.11"), Some(lo));
+        assert_eq!(interface_of("node17"), None);
+    }
+}
