@@ -119,6 +119,7 @@ fn members(indexes: &[u32]) -> Cluster {
         roles: vec![ydl_core::cluster::Member {
             role: "worker".into(),
             instances,
+            processes: 1,
             endpoints: Vec::new(),
         }],
     }
