@@ -196,6 +196,7 @@ fn job(tasks: u32, together: bool) -> Job {
         files: Vec::new(),
         roles: vec![role],
         inputs: Vec::new(),
+        cluster_flags: false,
         disk_mib: None,
         outputs: Vec::new(),
         env: BTreeMap::new(),

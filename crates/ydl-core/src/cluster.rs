@@ -1,7 +1,7 @@
 //! Everybody in a round, as a program is told.
 
 use crate::id::{RoleName, TaskId};
-use alloc::{collections::BTreeMap, string::String, vec::Vec};
+use alloc::{collections::BTreeMap, format, string::String, vec::Vec};
 use serde::{Deserialize, Serialize};
 
 /// Where a task is reached by its peers.
@@ -11,6 +11,17 @@ pub struct Endpoint {
     pub host: String,
     /// The ports its agent holds, by name.
     pub ports: BTreeMap<String, u16>,
+}
+
+impl Endpoint {
+    /// Host and port as one word; an address with colons in it stands in brackets.
+    pub fn address(&self, port: &str) -> Option<String> {
+        let (host, port) = (&self.host, self.ports.get(port)?);
+        Some(match host.contains(':') {
+            true => format!("[{host}]:{port}"),
+            false => format!("{host}:{port}"),
+        })
+    }
 }
 
 /// The members of a round, by role in the order of the job file.

@@ -43,6 +43,7 @@ fn check(task: &str, attempt: u32, expected: Expect) {
         local: 0,
         attempt,
         door: None,
+        flags: false,
     });
     assert!(set_up.arguments.is_empty());
     let lines = set_up
@@ -81,6 +82,7 @@ fn the_master_s_scheduler_is_behind_the_agent_s_door() {
         local: 0,
         attempt: 1,
         door: Some(4711),
+        flags: false,
     });
     assert_eq!(set_up.env["DMLC_PS_ROOT_URI"], "127.0.0.1");
     assert_eq!(set_up.env["DMLC_PS_ROOT_PORT"], "4711");
@@ -133,7 +135,7 @@ fn ranks_follow_the_order_of_the_roles() {
 }
 
 fn role(name: &str) -> RoleSpec {
-    let defaults = Framework::Mxnet.role_defaults(name);
+    let defaults = Framework::Mxnet.role_defaults(name, &[]);
     RoleSpec {
         name: RoleName::from(name),
         instances: 1,
@@ -172,6 +174,7 @@ fn draft(roles: &[&str]) -> Draft {
         files: Vec::new(),
         roles,
         inputs: Vec::new(),
+        cluster_flags: false,
         disk_mib: None,
         outputs: Vec::new(),
         env: BTreeMap::new(),

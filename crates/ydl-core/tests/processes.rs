@@ -39,6 +39,7 @@ fn a_process_of_pytorch_s_knows_its_place_in_task_role_and_job() {
         local: 2,
         attempt: 1,
         door: Some(4711),
+        flags: false,
     });
     let expected = [
         ("RANK", "7"),

@@ -139,6 +139,7 @@ fn draft() -> Draft {
         files: Vec::new(),
         roles: vec![role("worker")],
         inputs: Vec::new(),
+        cluster_flags: false,
         disk_mib: None,
         outputs: Vec::new(),
         env: BTreeMap::new(),

@@ -341,6 +341,7 @@ fn a_program_is_given_the_numbers_that_it_has_in_its_world() {
             local: 0,
             attempt: 1,
             door: Some(1234),
+            flags: false,
         };
         let env = Framework::Horovod.set_up(&given).env;
         let of = |name: &str| env[&format!("HOROVOD_{name}")].as_str();

@@ -115,6 +115,7 @@ fn spec(agents: u32) -> JobSpec {
         files: Vec::new(),
         roles: vec![role],
         inputs: Vec::new(),
+        cluster_flags: false,
         disk_mib: None,
         outputs: Vec::new(),
         env: Default::default(),

@@ -438,7 +438,7 @@ ports: 5-70000
         expect![[r#"
             error: job.yaml:1:7: `name`: expected text, found a list
 
-            error: job.yaml:2:12: `framework`: `mxnte` is not a framework that ydl knows; it knows `none`, `mxnet`, `pytorch`, `horovod`, `xgboost`, `lightgbm`
+            error: job.yaml:2:12: `framework`: `mxnte` is not a framework that ydl knows; it knows `none`, `mxnet`, `pytorch`, `horovod`, `xgboost`, `lightgbm`, `tensorflow`, `jax`
 
             hint: did you mean `mxnet`?
 

@@ -3,10 +3,12 @@
 //! A framework is a line in [`Framework`] and a file here. Nothing else in the crate asks which one it is.
 
 mod horovod;
+mod jax;
 mod lightgbm;
 mod mxnet;
 mod none;
 mod pytorch;
+mod tensorflow;
 mod xgboost;
 
 use crate::{
@@ -40,6 +42,10 @@ pub enum Framework {
     Xgboost,
     /// LightGBM's workers.
     Lightgbm,
+    /// TensorFlow's strategies and parameter servers.
+    Tensorflow,
+    /// JAX's processes.
+    Jax,
 }
 
 /// What a program's variables are made of.
@@ -55,6 +61,8 @@ pub struct Given<'a> {
     pub attempt: u32,
     /// The port of the loopback interface where its agent passes on what it says to the framework's rendezvous.
     pub door: Option<u16>,
+    /// Whether the program wants to be told by arguments, too, where its framework has such.
+    pub flags: bool,
 }
 
 /// What a program gets beside its own command and environment.
@@ -83,13 +91,15 @@ const PEERS: RoleDefaults = RoleDefaults {
 
 impl Framework {
     /// Every framework, in the order of the documentation.
-    pub const ALL: [Framework; 6] = [
+    pub const ALL: [Framework; 8] = [
         Framework::None,
         Framework::Mxnet,
         Framework::Pytorch,
         Framework::Horovod,
         Framework::Xgboost,
         Framework::Lightgbm,
+        Framework::Tensorflow,
+        Framework::Jax,
     ];
 
     /// Whether its tasks start together unless the user says otherwise.
@@ -100,7 +110,9 @@ impl Framework {
             | Framework::Pytorch
             | Framework::Horovod
             | Framework::Xgboost
-            | Framework::Lightgbm => true,
+            | Framework::Lightgbm
+            | Framework::Tensorflow
+            | Framework::Jax => true,
         }
     }
 
@@ -108,11 +120,14 @@ impl Framework {
     pub fn has_processes(self) -> bool {
         match self {
             // Any command, which finds its number among its variables.
-            Framework::None | Framework::Pytorch => true,
-            // Whoever meets at a scheduler or tracker has one place there for each task; LightGBM has one port.
-            Framework::Mxnet | Framework::Horovod | Framework::Xgboost | Framework::Lightgbm => {
-                false
-            }
+            Framework::None | Framework::Pytorch | Framework::Jax => true,
+            // Whoever meets at a scheduler or tracker has one place there for each task; LightGBM and TensorFlow have one
+            // port.
+            Framework::Mxnet
+            | Framework::Horovod
+            | Framework::Xgboost
+            | Framework::Lightgbm
+            | Framework::Tensorflow => false,
         }
     }
 
@@ -126,7 +141,9 @@ impl Framework {
             | Framework::Pytorch
             | Framework::Horovod
             | Framework::Xgboost
-            | Framework::Lightgbm => &["OMP_NUM_THREADS"],
+            | Framework::Lightgbm
+            | Framework::Jax => &["OMP_NUM_THREADS"],
+            Framework::Tensorflow => &["OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS"],
         }
     }
 
@@ -141,38 +158,44 @@ impl Framework {
                 "TP_SOCKET_IFNAME",
             ],
             Framework::Horovod => &["HOROVOD_GLOO_IFACE", "NCCL_SOCKET_IFNAME"],
+            Framework::Tensorflow | Framework::Jax => &["NCCL_SOCKET_IFNAME"],
         }
     }
 
     /// Whether the master serves the rendezvous of a job with these roles, and programs need a door to it.
     pub fn has_door(self, roles: &[RoleSpec]) -> bool {
         match self {
-            Framework::None | Framework::Lightgbm => false,
+            Framework::None | Framework::Lightgbm | Framework::Tensorflow | Framework::Jax => false,
             Framework::Mxnet => mxnet::has_door(roles),
             Framework::Pytorch | Framework::Horovod | Framework::Xgboost => true,
         }
     }
 
-    /// What a role of that name is unless the user says otherwise.
-    pub fn role_defaults(self, role: &str) -> RoleDefaults {
+    /// What a role of that name is among these unless the user says otherwise.
+    pub fn role_defaults(self, role: &str, roles: &[&str]) -> RoleDefaults {
         match self {
             Framework::None => none::ROLE_DEFAULTS,
             Framework::Mxnet => mxnet::role_defaults(role),
-            Framework::Pytorch | Framework::Horovod | Framework::Xgboost | Framework::Lightgbm => {
-                PEERS
-            }
+            Framework::Tensorflow => tensorflow::role_defaults(role, roles),
+            Framework::Pytorch
+            | Framework::Horovod
+            | Framework::Xgboost
+            | Framework::Lightgbm
+            | Framework::Jax => PEERS,
         }
     }
 
-    /// The role whose command a role of that name runs when it has none of its own.
-    pub fn command_of(self, role: &str) -> Option<&'static str> {
+    /// The roles whose command a role of that name runs when it has none of its own, best first.
+    pub fn commands_of(self, role: &str) -> &'static [&'static str] {
         match self {
             Framework::None
             | Framework::Pytorch
             | Framework::Horovod
             | Framework::Xgboost
-            | Framework::Lightgbm => None,
-            Framework::Mxnet => mxnet::command_of(role),
+            | Framework::Lightgbm
+            | Framework::Jax => &[],
+            Framework::Mxnet => mxnet::commands_of(role),
+            Framework::Tensorflow => tensorflow::commands_of(role),
         }
     }
 
@@ -189,12 +212,14 @@ impl Framework {
             }
         }
         let (own, who) = match self {
-            Framework::None => return all,
+            Framework::None => (Vec::new(), ""),
             Framework::Mxnet => (mxnet::complaints(draft), "MXNet's processes"),
             Framework::Pytorch => (Vec::new(), "PyTorch's processes"),
             Framework::Horovod => (Vec::new(), "Horovod's processes"),
             Framework::Xgboost => (Vec::new(), "XGBoost's workers"),
             Framework::Lightgbm => (Vec::new(), "LightGBM's workers"),
+            Framework::Tensorflow => (tensorflow::complaints(draft), "TensorFlow's processes"),
+            Framework::Jax => (Vec::new(), "JAX's processes"),
         };
         all.extend(own);
         if self.together() && !draft.gang.together {
@@ -202,6 +227,13 @@ impl Framework {
                 key: "gang".to_owned(),
                 what: format!("{who} must start together"),
                 hint: Some("leave `gang` out, or set `together: true`".to_owned()),
+            });
+        }
+        if draft.cluster_flags && self != Framework::Tensorflow {
+            all.push(Complaint {
+                key: "cluster_flags".to_owned(),
+                what: "only programs of TensorFlow have such flags".to_owned(),
+                hint: Some("leave it out, or set `framework: tensorflow`".to_owned()),
             });
         }
         all
@@ -214,6 +246,8 @@ impl Framework {
                 Vec::new()
             }
             Framework::Lightgbm => lightgbm::ports(),
+            Framework::Tensorflow => tensorflow::ports(role.name.as_str()),
+            Framework::Jax => jax::ports(),
             Framework::Mxnet => mxnet::ports(role.name.as_str()),
         };
         ports.extend(role.ports.iter().map(|name| (name.clone(), false)));
@@ -227,7 +261,9 @@ impl Framework {
             | Framework::Pytorch
             | Framework::Horovod
             | Framework::Xgboost
-            | Framework::Lightgbm => false,
+            | Framework::Lightgbm
+            | Framework::Tensorflow
+            | Framework::Jax => false,
             Framework::Mxnet => true,
         }
     }
@@ -241,6 +277,8 @@ impl Framework {
             Framework::Horovod => horovod::set_up(given),
             Framework::Xgboost => xgboost::set_up(given),
             Framework::Lightgbm => lightgbm::set_up(given),
+            Framework::Tensorflow => tensorflow::set_up(given),
+            Framework::Jax => jax::set_up(given),
         }
     }
 }
@@ -254,6 +292,8 @@ impl fmt::Display for Framework {
             Framework::Horovod => "horovod",
             Framework::Xgboost => "xgboost",
             Framework::Lightgbm => "lightgbm",
+            Framework::Tensorflow => "tensorflow",
+            Framework::Jax => "jax",
         })
     }
 }

@@ -36,8 +36,11 @@ pub(super) fn role_defaults(role: &str) -> RoleDefaults {
     }
 }
 
-pub(super) fn command_of(role: &str) -> Option<&'static str> {
-    matches!(role, SCHEDULER | SERVER).then_some(WORKER)
+pub(super) fn commands_of(role: &str) -> &'static [&'static str] {
+    match role {
+        SCHEDULER | SERVER => &[WORKER],
+        _ => &[],
+    }
 }
 
 /// Whether the master is the scheduler.

@@ -32,6 +32,9 @@ pub struct Draft {
     pub name: String,
     /// Whose rendezvous it needs.
     pub framework: Framework,
+    /// Whether programs are told of each other by arguments, too, as those of TensorFlow 1 want it.
+    #[serde(default)]
+    pub cluster_flags: bool,
     /// What `python` and the rest of `PATH` mean inside a task.
     pub environment: Environment,
     /// Files that lie in every task's working directory.

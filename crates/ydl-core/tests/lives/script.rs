@@ -42,6 +42,7 @@ impl Default for Life {
             files: Vec::new(),
             roles: Vec::new(),
             inputs: Vec::new(),
+            cluster_flags: false,
             disk_mib: None,
             outputs: Vec::new(),
             env: BTreeMap::new(),

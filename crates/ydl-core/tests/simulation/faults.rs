@@ -234,6 +234,7 @@ fn spec(random: &mut Random, calm: bool) -> JobSpec {
         environment: Environment::System,
         files: Vec::new(),
         inputs: inputs.into_iter().collect(),
+        cluster_flags: false,
         disk_mib: None,
         roles,
         outputs: outputs.into_iter().collect(),

@@ -88,6 +88,7 @@ impl Surroundings {
                 local,
                 attempt: run.attempt,
                 door,
+                flags: spec.cluster_flags,
             });
             let rank = run.cluster.first_process(&run.task) + local;
             set_up.env.insert(env::RANK.to_owned(), rank.to_string());

@@ -67,10 +67,27 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "framework",
-        "`none`, `mxnet`, `pytorch`, `horovod`, `xgboost` or `lightgbm`",
+        "`none`, `mxnet`, `pytorch`, `horovod`, `xgboost`, `lightgbm`, `tensorflow` or `jax`",
         "`none`",
         "none",
         "Whose rendezvous the job needs. `none` runs any command.",
+    ),
+    known_as(
+        key(
+            "cluster_flags",
+            "`true` or `false`",
+            "`false`",
+            "false",
+            "Programs of TensorFlow get `--ps_hosts`, `--worker_hosts`, `--job_name` and `--task_index` after their own arguments, as those written for TensorFlow 1 expect. For roles `ps` and `worker` with `run`.",
+        ),
+        &[
+            "flags",
+            "tf_flags",
+            "ps_hosts",
+            "worker_hosts",
+            "job_name",
+            "task_index",
+        ],
     ),
     known_as(
         key(
@@ -321,7 +338,7 @@ pub const KEYS: &[Key] = &[
             "text or list of words",
             "required, here or in `shell`",
             "python train.py --lr 0.1",
-            "The program and its arguments. No shell: quotes keep words together, and nothing is expanded. With `mxnet` a server without it runs the worker's.",
+            "The program and its arguments. No shell: quotes keep words together, and nothing is expanded. With `mxnet` a server without it runs the worker's, with `tensorflow` every role but the worker.",
         ),
         &["command", "cmd", "exec", "args", "entrypoint"],
     ),
@@ -368,7 +385,7 @@ pub const KEYS: &[Key] = &[
     key(
         "roles.*.completion",
         "`all`, `any`, `decides` or `service`",
-        "`all`; `service` for MXNet's servers",
+        "`all`; `service` for MXNet's servers, TensorFlow's `ps`, and its workers where both `ps` and `chief` are",
         "all",
         "What the role's end means. `all`: the job needs every task to succeed. `any`: it needs one. `decides`: when all have succeeded the job has, whatever others do. `service`: it need not end and is stopped with the others.",
     ),

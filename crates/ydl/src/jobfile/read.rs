@@ -36,6 +36,7 @@ pub fn job(root: &Node, base: &str, name: &str, cluster: bool) -> Result<JobSpec
             .text(&map, "name")
             .unwrap_or_else(|| name.to_string()),
         framework,
+        cluster_flags: reader.value(&map, "cluster_flags", truth).unwrap_or(false),
         environment: reader.environment(&map, base),
         files: reader.files(&map, base),
         inputs: reader.inputs(&map, base),

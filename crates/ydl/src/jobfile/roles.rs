@@ -9,6 +9,7 @@ use super::{
 use std::collections::BTreeMap;
 use ydl_core::{
     Framework, RoleName, Span,
+    framework::RoleDefaults,
     spec::{
         Backoff, Command, Completion, MOST_TASKS, MemoryGrowth, Resources, Restart, RoleSpec, Scope,
     },
@@ -117,16 +118,21 @@ impl Reader {
         };
         let fallback = self.restart(job);
         let mut roles = Vec::new();
-        for (name, node) in self.entries(node, "roles") {
-            roles.push(self.role(&name.name, node, framework, fallback));
+        let entries = self.entries(node, "roles");
+        let names: Vec<_> = entries.iter().map(|(name, _)| name.name.as_str()).collect();
+        for (name, node) in entries {
+            let defaults = framework.role_defaults(&name.name, &names);
+            roles.push(self.role(&name.name, node, defaults, fallback));
         }
         let commands: Vec<_> = roles
             .iter()
             .map(|r| (r.name.clone(), r.command.clone()))
             .collect();
         for role in &mut roles {
-            let of = framework.command_of(role.name.as_str());
-            let other = commands.iter().find(|(name, _)| Some(name.as_str()) == of);
+            let of = framework.commands_of(role.name.as_str()).iter();
+            let there = of.filter_map(|of| commands.iter().find(|(name, _)| name.as_str() == *of));
+            // The first that has one, else the first.
+            let other = there.min_by_key(|(_, command)| is_empty(command));
             if let (true, Some((_, command))) = (is_empty(&role.command), other) {
                 role.command = command.clone();
                 if is_empty(command) {
@@ -142,7 +148,7 @@ impl Reader {
         &mut self,
         name: &str,
         node: &Node,
-        framework: Framework,
+        defaults: RoleDefaults,
         fallback: PartialRestart,
     ) -> RoleSpec {
         let path = format!("roles.{name}");
@@ -154,7 +160,6 @@ impl Reader {
             node
         };
         let map = self.map(node, &path, "roles.*");
-        let defaults = framework.role_defaults(name);
         RoleSpec {
             name: RoleName::from(name),
             instances: self.value(&map, "instances", instances).unwrap_or(1),

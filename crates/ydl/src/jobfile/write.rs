@@ -20,6 +20,9 @@ pub fn show(spec: &JobSpec) -> String {
     let mut page = Page::default();
     page.line(0, "name", &text(&spec.name));
     page.line(0, "framework", &spec.framework.to_string());
+    if spec.cluster_flags {
+        page.line(0, "cluster_flags", "true");
+    }
     page.line(0, "environment", &environment(&spec.environment));
     if !spec.files.is_empty() {
         page.open(0, "files");

@@ -133,6 +133,7 @@ fn job_spec(plan: &Plan) -> JobSpec {
         files: Vec::new(),
         roles: plan.roles.iter().map(role).collect(),
         inputs: Vec::new(),
+        cluster_flags: false,
         disk_mib: None,
         outputs: Vec::new(),
         env: BTreeMap::new(),

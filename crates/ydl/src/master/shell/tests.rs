@@ -167,6 +167,7 @@ pub(in crate::master) fn spec() -> JobSpec {
         files: Vec::new(),
         roles: vec![role],
         inputs: Vec::new(),
+        cluster_flags: false,
         disk_mib: None,
         outputs: Vec::new(),
         env: Default::default(),

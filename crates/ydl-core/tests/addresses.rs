@@ -1,0 +1,241 @@
+//! What programs are told whose framework needs nothing but addresses: TensorFlow's and JAX's.
+
+use expect_test::{Expect, expect};
+use std::collections::BTreeMap;
+use ydl_core::{
+    Cluster, Draft, Endpoint, Framework, JobSpec, Member, RoleName, Span,
+    framework::{Given, SetUp},
+    spec::{
+        Backoff, Blame, Command, Completion, Deadlines, Environment, Gang, PortRange, Resources,
+        Restart, RoleSpec, Scope,
+    },
+};
+
+fn cluster(port: &str, roles: &[(&str, u16)]) -> Cluster {
+    let member = |(at, (role, count)): (usize, &(&str, u16))| Member {
+        role: RoleName::from(*role),
+        instances: u32::from(*count),
+        processes: 1,
+        endpoints: (0..*count)
+            .map(|index| Endpoint {
+                host: format!("10.0.{at}.{index}"),
+                ports: BTreeMap::from([(port.to_owned(), 20_000 + index)]),
+            })
+            .collect(),
+    };
+    Cluster {
+        round: 1,
+        roles: roles.iter().enumerate().map(member).collect(),
+    }
+}
+
+fn told(framework: Framework, cluster: &Cluster, task: &str, flags: bool) -> SetUp {
+    framework.set_up(&Given {
+        cluster,
+        task: &task.parse().unwrap(),
+        local: 0,
+        attempt: 1,
+        door: None,
+        flags,
+    })
+}
+
+fn check(framework: Framework, cluster: &Cluster, task: &str, flags: bool, expected: Expect) {
+    let SetUp { env, arguments } = told(framework, cluster, task, flags);
+    let env = env.iter().map(|(name, value)| format!("{name}={value}"));
+    let lines: Vec<_> = env.chain(arguments).collect();
+    expected.assert_eq(&lines.join("\n"));
+}
+
+#[test]
+fn tensorflow_s_cluster_is_without_its_evaluator() {
+    let roles = [("chief", 1), ("worker", 2), ("ps", 1), ("evaluator", 1)];
+    let cluster = cluster("tf", &roles);
+    check(
+        Framework::Tensorflow,
+        &cluster,
+        "worker:1",
+        false,
+        expect![[
+            r#"TF_CONFIG={"cluster": {"chief": ["10.0.0.0:20000"], "worker": ["10.0.1.0:20000", "10.0.1.1:20001"], "ps": ["10.0.2.0:20000"]}, "task": {"type": "worker", "index": 1}}"#
+        ]],
+    );
+    let evaluator = &told(Framework::Tensorflow, &cluster, "evaluator:0", false).env["TF_CONFIG"];
+    let own = r#""task": {"type": "evaluator", "index": 0}"#;
+    assert!(evaluator.contains(own) && !evaluator.contains(r#""evaluator": ["#));
+    let parsed: serde_json::Value = serde_json::from_str(evaluator).unwrap();
+    assert_eq!(parsed["cluster"]["ps"][0], "10.0.2.0:20000");
+}
+
+#[test]
+fn programs_of_tensorflow_1_have_flags_after_their_own() {
+    check(
+        Framework::Tensorflow,
+        &cluster("tf", &[("ps", 2), ("worker", 1)]),
+        "ps:1",
+        true,
+        expect![[r#"
+            TF_CONFIG={"cluster": {"ps": ["10.0.0.0:20000", "10.0.0.1:20001"], "worker": ["10.0.1.0:20000"]}, "task": {"type": "ps", "index": 1}}
+            --ps_hosts=10.0.0.0:20000,10.0.0.1:20001
+            --worker_hosts=10.0.1.0:20000
+            --job_name=ps
+            --task_index=1"#]],
+    );
+}
+
+#[test]
+fn jax_s_coordinator_is_in_the_first_process() {
+    let cluster = cluster("jax", &[("worker", 3)]);
+    let first = expect![[r#"
+        JAX_COORDINATOR_ADDRESS=10.0.0.0:20000
+        JAX_COORDINATOR_BIND_ADDRESS=10.0.0.0:20000
+        JAX_NUM_PROCESSES=3
+        JAX_PROCESS_ID=0"#]];
+    check(Framework::Jax, &cluster, "worker:0", false, first);
+    let last = expect![[r#"
+        JAX_COORDINATOR_ADDRESS=10.0.0.0:20000
+        JAX_NUM_PROCESSES=3
+        JAX_PROCESS_ID=2"#]];
+    check(Framework::Jax, &cluster, "worker:2", false, last);
+}
+
+#[test]
+fn an_address_with_colons_stands_in_brackets() {
+    let endpoint = Endpoint {
+        host: "fd00::7".to_owned(),
+        ports: BTreeMap::from([("tf".to_owned(), 4711)]),
+    };
+    assert_eq!(endpoint.address("tf").as_deref(), Some("[fd00::7]:4711"));
+    assert_eq!(endpoint.address("jax"), None);
+}
+
+#[test]
+fn who_is_stopped_and_who_is_waited_for_follows_from_the_roles() {
+    use Completion::{All, Service};
+    let of = |role: &str, roles: &[&str]| Framework::Tensorflow.role_defaults(role, roles);
+    for (role, roles, completion) in [
+        ("worker", &["worker"][..], All),
+        ("worker", &["chief", "worker"], All),
+        ("worker", &["worker", "ps"], All),
+        ("worker", &["chief", "worker", "ps"], Service),
+        ("worker", &["master", "worker", "ps"], Service),
+        ("ps", &["worker", "ps"], Service),
+        ("chief", &["chief", "worker", "ps"], All),
+        ("evaluator", &["chief", "worker", "ps", "evaluator"], All),
+    ] {
+        assert_eq!(
+            of(role, roles).completion,
+            completion,
+            "{role} of {roles:?}"
+        );
+    }
+    assert_eq!(of("evaluator", &[]).scope, Scope::Task);
+    assert_eq!(of("ps", &[]).scope, Scope::Job);
+}
+
+fn draft(roles: &[(&str, u32)]) -> Draft {
+    let names: Vec<_> = roles.iter().map(|(name, _)| *name).collect();
+    let role = |(name, instances): &(&str, u32)| {
+        let defaults = Framework::Tensorflow.role_defaults(name, &names);
+        RoleSpec {
+            name: RoleName::from(*name),
+            instances: *instances,
+            processes: 1,
+            resources: Resources {
+                memory_mib: 1024,
+                vcores: 1,
+                ..Resources::default()
+            },
+            command: Command::Program(vec!["python".into(), "train.py".into()]),
+            environment: None,
+            env: BTreeMap::new(),
+            restart: Restart {
+                scope: defaults.scope,
+                limit: 0,
+                backoff: Backoff {
+                    first: Span(0),
+                    most: Span(0),
+                },
+                window: None,
+            },
+            completion: defaults.completion,
+            tolerate: 0,
+            memory_growth: None,
+            ports: Vec::new(),
+            placement: Default::default(),
+        }
+    };
+    Draft {
+        name: "digits".into(),
+        framework: Framework::Tensorflow,
+        cluster_flags: false,
+        environment: Environment::System,
+        files: Vec::new(),
+        roles: roles.iter().map(role).collect(),
+        inputs: Vec::new(),
+        disk_mib: None,
+        outputs: Vec::new(),
+        env: BTreeMap::new(),
+        gang: Gang {
+            together: true,
+            hold: Span::seconds(30),
+            retries: 1,
+            backoff: Backoff {
+                first: Span::seconds(5),
+                most: Span::seconds(60),
+            },
+        },
+        deadlines: Deadlines::default(),
+        blame: Blame::default(),
+        ports: PortRange::default(),
+        on_cluster: Default::default(),
+    }
+}
+
+fn complaints(draft: Draft) -> String {
+    let all = JobSpec::new(draft).err().unwrap_or_default();
+    let lines = all.iter().map(ToString::to_string);
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn a_job_of_tensorflow_has_its_roles_and_no_others() {
+    for well in [
+        &[("worker", 2)][..],
+        &[("chief", 1)],
+        &[("chief", 1), ("worker", 2), ("ps", 2), ("evaluator", 1)],
+        &[("master", 1), ("worker", 1), ("ps", 1)],
+    ] {
+        assert_eq!(complaints(draft(well)), "", "{well:?}");
+    }
+    expect![[r#"
+        `roles`: a TensorFlow job needs the role `worker` or `chief`
+        `roles.evaluator.instances`: a TensorFlow job has one evaluator, not 2
+        `roles.server`: TensorFlow knows no role `server`"#]]
+    .assert_eq(&complaints(draft(&[("evaluator", 2), ("server", 1)])));
+    expect![[r#"
+        `roles.chief.instances`: a TensorFlow job has one chief, not 3
+        `roles.master`: `master` is an older name of `chief`: a job has one of them"#]]
+    .assert_eq(&complaints(draft(&[("chief", 3), ("master", 1)])));
+}
+
+#[test]
+fn flags_are_for_programs_of_tensorflow_with_workers_and_servers() {
+    let flagged = |roles: &[(&str, u32)]| Draft {
+        cluster_flags: true,
+        ..draft(roles)
+    };
+    assert_eq!(complaints(flagged(&[("worker", 2), ("ps", 1)])), "");
+    let mut script = flagged(&[("chief", 1), ("worker", 1)]);
+    script.roles[1].command = Command::Shell("python train.py".into());
+    expect![[r#"
+        `roles.chief`: flags can name `ps` and `worker`, and no `chief`
+        `roles.worker.shell`: a script gets no flags"#]]
+    .assert_eq(&complaints(script));
+    let foreign = Draft {
+        framework: Framework::None,
+        ..flagged(&[("worker", 1)])
+    };
+    expect!["`cluster_flags`: only programs of TensorFlow have such flags"]
+        .assert_eq(&complaints(foreign));
+}

@@ -1,0 +1,113 @@
+//! TensorFlow's examples with the real TensorFlow, as a user would run them: their results by numbers, and processes that are
+//! killed in the middle.
+
+mod home;
+
+use home::{Home, Ran, example, kill_in_the_middle, said, signal_one};
+
+fn runs_well(name: &str, run: &str) -> Ran {
+    let home = Home::new();
+    let words = example(&home, name, run);
+    let ran = Ran::from(home.ydl().args(&words).output().expect("ydl"));
+    ended_well(&home, &ran);
+    ran
+}
+
+/// The job has succeeded, its model was copied, and nothing of it is left: what never ends by itself was ended.
+fn ended_well(home: &Home, ran: &Ran) {
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    let metrics = home.path().join("result/metrics.json");
+    assert!(metrics.exists(), "the model was not copied");
+    assert!(home.processes().is_empty(), "{:?}", home.processes());
+}
+
+/// What that task has printed last after that word.
+fn told<'a>(ran: &'a Ran, task: &str, word: &str) -> &'a str {
+    let prefix = format!("{task} | {word} ");
+    let mut lines = ran.out.lines().rev();
+    let found = lines.find_map(|line| line.strip_prefix(&prefix));
+    found.unwrap_or_else(|| panic!("no `{prefix}` in {ran:#?}"))
+}
+
+fn number(text: &str) -> f64 {
+    text.parse()
+        .unwrap_or_else(|_| panic!("`{text}` is no number"))
+}
+
+/// Both workers are who they are, are good enough, and have the same network.
+fn mirrored(ran: &Ran) {
+    for worker in 0..2 {
+        let rank = said(ran, worker, "rank");
+        assert!(rank.starts_with(&format!("{worker} of 2")), "{rank}");
+        assert!(number(said(ran, worker, "test accuracy")) >= 0.92);
+        assert!(number(said(ran, worker, "epoch 12 loss")) < 0.4);
+        for word in ["epoch 12 loss", "weights"] {
+            assert_eq!(said(ran, worker, word), said(ran, 0, word), "{ran:#?}");
+        }
+    }
+}
+
+#[test]
+fn mirrored_workers_learn_the_same() {
+    mirrored(&runs_well("tensorflow", "python train.py --epochs 12"));
+}
+
+#[test]
+fn mirrored_workers_go_on_from_their_checkpoint_when_one_is_killed() {
+    let home = Home::new();
+    let run = "python train.py --epochs 12 --pause 0.02";
+    let words = example(&home, "tensorflow", run);
+    let ran = kill_in_the_middle(&home, words, "epoch 3 ", "YDL_INDEX=1");
+    mirrored(&ran);
+    let first = number(said(&ran, 1, "rank 1 of 2, from epoch"));
+    assert!(
+        first >= 3.0,
+        "two epochs were done, and it began with {first}"
+    );
+}
+
+#[test]
+fn a_chief_trains_with_workers_and_servers_that_never_end() {
+    let ran = runs_well("tensorflow-ps", "python train.py --epochs 12");
+    assert!(number(told(&ran, "chief:0", "epoch 12 loss")) < 0.4);
+    assert!(number(told(&ran, "chief:0", "test accuracy")) >= 0.92);
+    for server in ["worker:0", "worker:1", "ps:0"] {
+        let stopped = format!("{server} is stopped");
+        assert!(ran.err.contains(&stopped), "no `{stopped}` in {ran:#?}");
+    }
+}
+
+#[test]
+fn a_killed_parameter_server_takes_the_chief_back_to_its_checkpoint() {
+    let home = Home::new();
+    let run = "python train.py --epochs 12 --pause 0.2";
+    let mut words = example(&home, "tensorflow-ps", run);
+    let restart = "restart={limit: 1, backoff: {first: 10ms, most: 10ms}}";
+    words.extend(["--set", restart].map(String::from));
+    let at = ("chief/0", "epoch 3 ");
+    let (ran, _) = signal_one(&home, &words, 9, at, "YDL_ROLE=ps");
+    ended_well(&home, &ran);
+    let facts = home.facts();
+    assert!(facts.contains(r#""round-started":{"round":2,"#), "{facts}");
+    assert!(number(told(&ran, "chief:0", "test accuracy")) >= 0.92);
+    let first = number(told(&ran, "chief:0", "chief of 2 workers, from epoch"));
+    assert!(
+        first >= 3.0,
+        "two epochs were done, and it began with {first}"
+    );
+}
+
+#[test]
+fn an_estimator_s_evaluator_sees_the_last_checkpoint() {
+    let run = "python train.py --steps 300";
+    let ran = runs_well("tensorflow-estimator", run);
+    let last = told(&ran, "evaluator:0", "step 300 test accuracy");
+    assert!(number(last) >= 0.88, "{last}");
+    for done in [
+        "chief:0 | chief 0 is done",
+        "evaluator:0 | evaluator 0 is done",
+    ] {
+        assert!(ran.out.contains(done), "no `{done}` in {ran:#?}");
+    }
+    assert!(ran.err.contains("ps:0 is stopped"), "{ran:#?}");
+}
