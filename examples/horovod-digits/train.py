@@ -34,14 +34,19 @@ def digits():
     return (images[TEST_ROWS:], labels[TEST_ROWS:]), (images[:TEST_ROWS], labels[:TEST_ROWS])
 
 
+def load(net, optimiser):
+    """Take the last checkpoint, if any; returns the number of epochs that are done."""
+    if not CHECKPOINT.exists():
+        return 0
+    saved = torch.load(CHECKPOINT)
+    net.load_state_dict(saved["net"])
+    optimiser.load_state_dict(saved["optimiser"])
+    return saved["epochs"]
+
+
 def resume(net, optimiser):
-    """Rank 0 loads the last checkpoint, if any, and shares it; returns the number of epochs that are done."""
-    epochs = 0
-    if hvd.rank() == 0 and CHECKPOINT.exists():
-        saved = torch.load(CHECKPOINT)
-        net.load_state_dict(saved["net"])
-        optimiser.load_state_dict(saved["optimiser"])
-        epochs = saved["epochs"]
+    """Rank 0 takes the last checkpoint and shares it."""
+    epochs = load(net, optimiser) if hvd.rank() == 0 else 0
     hvd.broadcast_parameters(net.state_dict(), root_rank=0)
     hvd.broadcast_optimizer_state(optimiser, root_rank=0)
     return hvd.broadcast_object(epochs, root_rank=0)
@@ -111,4 +116,5 @@ def main():
     hvd.shutdown()
 
 
-main()
+if __name__ == "__main__":
+    main()
