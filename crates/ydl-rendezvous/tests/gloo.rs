@@ -323,22 +323,26 @@ fn tasks_are_hosts_of_their_own() {
 
 #[test]
 fn a_program_is_given_the_numbers_that_it_has_in_its_world() {
-    let role = |name: &str, instances| ydl_core::Member {
+    let role = |name: &str, instances, processes| ydl_core::Member {
         role: name.into(),
         instances,
-        processes: 1,
+        processes,
         endpoints: Vec::new(),
     };
     let cluster = Cluster {
         round: 1,
-        roles: vec![role("first", 1), role("worker", 3)],
+        roles: vec![
+            role("first", 1, 1),
+            role("worker", 3, 2),
+            role("last", 1, 3),
+        ],
     };
     let world = World::of(&cluster);
     for member in world.members() {
         let given = Given {
             cluster: &cluster,
             task: &member.task,
-            local: 0,
+            local: member.place.local_rank,
             attempt: 1,
             door: Some(1234),
             flags: false,

@@ -24,6 +24,19 @@ fn tensorflow_learns_its_digits() {
 }
 
 #[test]
+fn processes_of_one_task_are_ranks_of_their_own() {
+    let home = Home::new();
+    let mut words = example(&home, "horovod", "python train.py --epochs 2");
+    for set in ["roles.worker.instances=1", "roles.worker.processes=2"] {
+        words.extend(["--set", set].map(String::from));
+    }
+    let ran = runs_well(&home, &words);
+    assert!(said(&ran, 0, "[0] rank").starts_with("0 of 2"), "{ran:#?}");
+    assert!(said(&ran, 0, "[1] rank").starts_with("1 of 2"), "{ran:#?}");
+    assert_eq!(said(&ran, 0, "[0] weights"), said(&ran, 0, "[1] weights"));
+}
+
+#[test]
 fn a_killed_worker_starts_a_new_round_from_the_checkpoint() {
     let home = Home::new();
     let words = example(&home, "horovod", "python train.py --epochs 12 --pause 0.02");

@@ -7,6 +7,7 @@
 //! When a process dies the others fail within a second, so all of them begin a new round together.
 
 use super::{Given, SetUp};
+use crate::cluster::Member;
 use alloc::{
     borrow::ToOwned,
     collections::BTreeMap,
@@ -23,20 +24,36 @@ pub(super) fn set_up(given: &Given<'_>) -> SetUp {
     let Given {
         cluster,
         task,
+        local,
         door,
         ..
     } = given;
-    let (rank, world) = (cluster.rank(task).to_string(), cluster.world().to_string());
+    let role = cluster.role(task.role.as_str());
+    let each = role.map_or(1, |member| member.processes);
+    // The processes with this local number, one of each task that has so many.
+    let across = |member: &Member| match member.processes > *local {
+        true => member.instances,
+        false => 0,
+    };
+    let before = cluster
+        .roles
+        .iter()
+        .take_while(|member| member.role != task.role);
+    let (before, tasks) = before.fold((0, 0), |(before, tasks), member| {
+        (before + across(member), tasks + member.instances)
+    });
+    let cross = before + cluster.rank(task).saturating_sub(tasks);
     let mut env = BTreeMap::new();
     let mut set = |name: &str, value: String| {
         env.insert(format!("HOROVOD_{name}"), value);
     };
-    set("RANK", rank.clone());
-    set("SIZE", world.clone());
-    set("LOCAL_RANK", "0".to_owned());
-    set("LOCAL_SIZE", "1".to_owned());
-    set("CROSS_RANK", rank);
-    set("CROSS_SIZE", world);
+    set("RANK", (cluster.first_process(task) + local).to_string());
+    set("SIZE", cluster.processes().to_string());
+    set("LOCAL_RANK", local.to_string());
+    set("LOCAL_SIZE", each.to_string());
+    set("CROSS_RANK", cross.to_string());
+    let all: u32 = cluster.roles.iter().map(across).sum();
+    set("CROSS_SIZE", all.to_string());
     set("HOSTNAME", format!("{}-{}", task.role, task.index));
     set("CONTROLLER", "gloo".to_owned());
     set("CPU_OPERATIONS", "gloo".to_owned());

@@ -120,14 +120,12 @@ impl Framework {
     pub fn has_processes(self) -> bool {
         match self {
             // Any command, which finds its number among its variables.
-            Framework::None | Framework::Pytorch | Framework::Jax => true,
+            Framework::None | Framework::Pytorch | Framework::Horovod | Framework::Jax => true,
             // Whoever meets at a scheduler or tracker has one place there for each task; LightGBM and TensorFlow have one
             // port.
-            Framework::Mxnet
-            | Framework::Horovod
-            | Framework::Xgboost
-            | Framework::Lightgbm
-            | Framework::Tensorflow => false,
+            Framework::Mxnet | Framework::Xgboost | Framework::Lightgbm | Framework::Tensorflow => {
+                false
+            }
         }
     }
 

@@ -143,7 +143,13 @@ impl World {
 
     /// All processes of a round, in the order of their ranks.
     pub fn of(members: &Cluster) -> World {
-        World::of_tasks(members.tasks(), 1)
+        let each = |task: TaskId| {
+            let role = members.role(task.role.as_str());
+            World::of_tasks([task], role.map_or(1, |role| role.processes)).members
+        };
+        World {
+            members: members.tasks().flat_map(each).collect(),
+        }
     }
 
     /// Whose processes they are, each once.
