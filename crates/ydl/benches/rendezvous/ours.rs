@@ -52,6 +52,7 @@ pub fn start(kind: Kind, count: usize, starter: &Starter) -> Ours {
         .arg(&job)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
+        .stderr(Stdio::null())
         .spawn()
         .expect("ydl");
     Ours(child, home)
