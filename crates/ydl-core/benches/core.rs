@@ -8,6 +8,8 @@ mod chaos;
 mod checks;
 #[path = "../tests/simulation/count.rs"]
 mod count;
+#[path = "../tests/simulation/elastic.rs"]
+mod elastic;
 #[path = "../tests/simulation/faults.rs"]
 mod faults;
 #[path = "../tests/simulation/random.rs"]
@@ -169,6 +171,7 @@ fn job(tasks: u32, together: bool) -> Job {
         name: RoleName::from("worker"),
         instances: tasks,
         processes: 1,
+        elastic: None,
         resources: Resources {
             memory_mib: 1024,
             vcores: 1,
@@ -205,6 +208,8 @@ fn job(tasks: u32, together: bool) -> Job {
             hold: Span::hours(1),
             retries: 1,
             backoff,
+            settle: Span::seconds(2),
+            reform: Default::default(),
         },
         deadlines: Deadlines::default(),
         blame: Blame::default(),

@@ -29,6 +29,11 @@ pub enum Action {
     /// The order of this container has changed: answer it if it listens. Losing this is harmless, because the
     /// order stands.
     Tell(ContainerId),
+    /// The members of a running round have changed, and those who stay run on
+    /// ([`Reform::Told`](crate::spec::Reform::Told)): hand this to the rendezvous of the round that it names, which
+    /// gives everybody a new rank and tells them. Newcomers are told to run with this very cluster; the others keep
+    /// the one they were started with.
+    Changed(Arc<Cluster>),
     /// Write this down.
     Record(Fact),
     /// The job is over. Nothing follows.

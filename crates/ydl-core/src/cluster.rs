@@ -38,12 +38,17 @@ pub struct Cluster {
 pub struct Member {
     /// Its name.
     pub role: RoleName,
-    /// How many tasks it has.
+    /// How many of its tasks are in the round.
     pub instances: u32,
     /// How many processes each of them starts.
     #[serde(default = "one")]
     pub processes: u32,
-    /// Where each of them is, by index. Empty in a job whose tasks start on their own: they do not know each other.
+    /// Which they are, ascending. Empty where they are the first ones, without a hole: only an elastic role has
+    /// rounds that some of its tasks are not in.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub indexes: Vec<u32>,
+    /// Where each of them is, in the same order. Empty in a job whose tasks start on their own: they do not know each
+    /// other.
     pub endpoints: Vec<Endpoint>,
 }
 
@@ -51,19 +56,49 @@ fn one() -> u32 {
     1
 }
 
+impl Member {
+    /// A task's number among those of its role in the round, from 0 and without holes.
+    pub fn place(&self, index: u32) -> Option<u32> {
+        if self.indexes.is_empty() {
+            return (index < self.instances).then_some(index);
+        }
+        let found = self.indexes.binary_search(&index).ok()?;
+        u32::try_from(found).ok()
+    }
+
+    /// The indexes of its tasks in the round, ascending.
+    pub fn indexes(&self) -> impl Iterator<Item = u32> {
+        let first = match self.indexes.is_empty() {
+            true => 0..self.instances,
+            false => 0..0,
+        };
+        first.chain(self.indexes.iter().copied())
+    }
+}
+
 impl Cluster {
-    /// How many tasks the job has.
+    /// How many tasks are in the round.
     pub fn world(&self) -> u32 {
         self.roles.iter().map(|member| member.instances).sum()
     }
 
-    /// A task's number among all tasks: by role in the order of the job file, then by index.
+    /// A task's number among all in the round, from 0 and without holes: by role in the order of the job file, then by
+    /// index.
     pub fn rank(&self, task: &TaskId) -> u32 {
         let before = self
             .roles
             .iter()
             .take_while(|member| member.role != task.role);
-        before.map(|member| member.instances).sum::<u32>() + task.index
+        before.map(|member| member.instances).sum::<u32>() + self.place(task)
+    }
+
+    /// A task's number among those of its role, from 0 and without holes.
+    pub fn place(&self, task: &TaskId) -> u32 {
+        let member = self.role(task.role.as_str());
+        // One that is not in the round has no number in it, and nobody asks.
+        member
+            .and_then(|member| member.place(task.index))
+            .unwrap_or(task.index)
     }
 
     /// How many processes the job has.
@@ -90,7 +125,8 @@ impl Cluster {
     pub fn tasks(&self) -> impl Iterator<Item = TaskId> {
         let of = |member: &Member| {
             let role = member.role.clone();
-            (0..member.instances).map(move |index| TaskId {
+            let all: Vec<_> = member.indexes().collect();
+            all.into_iter().map(move |index| TaskId {
                 role: role.clone(),
                 index,
             })
@@ -107,8 +143,8 @@ impl Cluster {
 
     /// Where a task is reached.
     pub fn endpoint(&self, task: &TaskId) -> Option<&Endpoint> {
-        self.role(task.role.as_str())?
-            .endpoints
-            .get(task.index as usize)
+        let member = self.role(task.role.as_str())?;
+        let place = member.place(task.index)?;
+        member.endpoints.get(place as usize)
     }
 }

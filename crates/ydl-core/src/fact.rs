@@ -81,6 +81,13 @@ pub enum What {
         /// Who starts again.
         tasks: u32,
     },
+    /// Members came or went, and the others run on.
+    MembersChanged {
+        /// The round that goes on.
+        round: u32,
+        /// How many tasks are in it now.
+        tasks: u32,
+    },
     /// The gang could not be had in time and gave everything back.
     GangGaveBack {
         /// How often so far.
@@ -203,6 +210,9 @@ impl fmt::Display for What {
                     "round {round} gathers {} because of {because}",
                     counted(*tasks, "task")
                 )
+            }
+            What::MembersChanged { round, tasks } => {
+                write!(f, "round {round} goes on with {}", counted(*tasks, "task"))
             }
             What::GangGaveBack {
                 tries,

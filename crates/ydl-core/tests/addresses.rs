@@ -16,6 +16,7 @@ fn cluster(port: &str, roles: &[(&str, u16)]) -> Cluster {
         role: RoleName::from(*role),
         instances: u32::from(*count),
         processes: 1,
+        indexes: Vec::new(),
         endpoints: (0..*count)
             .map(|index| Endpoint {
                 host: format!("10.0.{at}.{index}"),
@@ -141,6 +142,7 @@ fn draft(roles: &[(&str, u32)]) -> Draft {
             name: RoleName::from(*name),
             instances: *instances,
             processes: 1,
+            elastic: None,
             resources: Resources {
                 memory_mib: 1024,
                 vcores: 1,
@@ -184,6 +186,8 @@ fn draft(roles: &[(&str, u32)]) -> Draft {
                 first: Span::seconds(5),
                 most: Span::seconds(60),
             },
+            settle: Span::seconds(2),
+            reform: Default::default(),
         },
         deadlines: Deadlines::default(),
         blame: Blame::default(),

@@ -4,6 +4,7 @@ mod lives {
     mod script;
 
     mod deadlines;
+    mod elastic;
     mod end;
     mod failure;
     mod gang;

@@ -23,6 +23,7 @@ fn cluster() -> Cluster {
         role: RoleName::from(role),
         instances: u32::from(count),
         processes: 1,
+        indexes: Vec::new(),
         endpoints: endpoints(first, count),
     };
     Cluster {
@@ -140,6 +141,7 @@ fn role(name: &str) -> RoleSpec {
         name: RoleName::from(name),
         instances: 1,
         processes: 1,
+        elastic: None,
         resources: Resources {
             memory_mib: 1024,
             vcores: 1,
@@ -186,6 +188,8 @@ fn draft(roles: &[&str]) -> Draft {
                 first: Span::seconds(5),
                 most: Span::seconds(60),
             },
+            settle: Span::seconds(2),
+            reform: Default::default(),
         },
         deadlines: Deadlines::default(),
         blame: Blame::default(),

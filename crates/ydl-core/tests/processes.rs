@@ -11,6 +11,7 @@ fn cluster() -> Cluster {
         role: role.into(),
         instances,
         processes,
+        indexes: Vec::new(),
         endpoints: vec![Endpoint::default(); instances as usize],
     };
     Cluster {

@@ -12,6 +12,8 @@ mod chaos;
 mod checks;
 #[path = "simulation/count.rs"]
 mod count;
+#[path = "simulation/elastic.rs"]
+mod elastic;
 #[path = "simulation/faults.rs"]
 mod faults;
 #[path = "simulation/random.rs"]

@@ -3,10 +3,10 @@
 use expect_test::{Expect, expect};
 use std::collections::BTreeMap;
 use ydl_core::{
-    Draft, Framework, JobSpec, RoleName, Span, TaskId, Time,
+    Cluster, Draft, Endpoint, Framework, JobSpec, Member, RoleName, Span, TaskId, Time,
     spec::{
-        Backoff, Blame, Command, Completion, Deadlines, Environment, File, Gang, Memory,
-        MemoryGrowth, Output, PortRange, Resources, Restart, RoleSpec, Scope,
+        Backoff, Blame, Command, Completion, Deadlines, Environment, File, Gang, Input, InputForm,
+        Memory, MemoryGrowth, Output, PortRange, Range, Resources, Restart, RoleSpec, Scope,
     },
 };
 
@@ -106,6 +106,7 @@ fn role(name: &str) -> RoleSpec {
         name: RoleName::from(name),
         instances: 2,
         processes: 1,
+        elastic: None,
         resources: Resources {
             memory_mib: 1024,
             vcores: 1,
@@ -151,6 +152,8 @@ fn draft() -> Draft {
                 first: Span::seconds(5),
                 most: Span::seconds(60),
             },
+            settle: Span::seconds(2),
+            reform: Default::default(),
         },
         deadlines: Deadlines::default(),
         blame: Blame::default(),
@@ -411,4 +414,114 @@ fn a_specification_that_is_read_is_checked() {
         error,
         "`roles.worker.instances`: a role of 0 instances does nothing"
     );
+}
+
+fn elastic(draft: &mut Draft, min: u32, max: u32) {
+    draft.gang.together = true;
+    let role = &mut draft.roles[0];
+    role.restart.scope = Scope::Job;
+    role.instances = max;
+    role.elastic = Some(Range { min, max });
+}
+
+#[test]
+fn an_elastic_role_has_a_range_and_its_tasks_start_together() {
+    check(|draft| elastic(draft, 1, 2), expect!["fine"]);
+    check(
+        |draft| elastic(draft, 3, 2),
+        expect!["`roles.worker.instances`: the least (3) is more than the most (2)"],
+    );
+    check(
+        |draft| {
+            elastic(draft, 0, 2);
+            draft.roles[0].instances = 5;
+        },
+        expect![[r#"
+            `roles.worker.instances`: a round of 0 tasks does nothing; hint: `min: 1` is the least
+            `roles.worker.instances`: 5 is not between 0 and 2"#]],
+    );
+    check(
+        |draft| {
+            elastic(draft, 1, 2);
+            draft.gang.together = false;
+            draft.roles[0].restart.scope = Scope::Task;
+            draft.roles[0].completion = Completion::Any;
+            draft.roles[0].tolerate = 1;
+        },
+        expect![[r#"
+            `gang`: role `worker` is elastic, and its tasks do not start together; hint: set `gang: true`; tasks that start on their own need no range, `ydl scale` changes their number
+            `roles.worker.restart.scope`: tasks of the elastic role `worker` cannot start again alone: who is in a round changes with it; hint: set it to `job`
+            `roles.worker.completion`: the elastic role `worker` is done when everybody in its round is; hint: set it to `all` or `decides`
+            `roles.worker.tolerate`: the elastic role `worker` does without tasks by its `min`; hint: leave `tolerate` out, and lower `min`"#]],
+    );
+    check(
+        |draft| {
+            elastic(draft, 1, 2);
+            draft.inputs = vec![Input {
+                name: "data".into(),
+                source: "/data".into(),
+                form: InputForm::Split,
+                roles: Vec::new(),
+                allow_empty: false,
+            }];
+        },
+        expect![
+            "`inputs.data`: its files are divided over the tasks of role `worker`, whose number changes; hint: give all of them to everybody, and let programs choose by `YDL_RANK` and `YDL_WORLD_SIZE`"
+        ],
+    );
+    check(
+        |draft| {
+            elastic(draft, 1, 2);
+            draft.framework = Framework::Xgboost;
+        },
+        expect![
+            "`roles.worker.instances`: the number of XGBoost's workers cannot change while they run; hint: write one number of `instances`"
+        ],
+    );
+}
+
+#[test]
+fn ranks_have_no_holes_whoever_is_missing() {
+    let endpoint = |host: &str| Endpoint {
+        host: host.into(),
+        ..Endpoint::default()
+    };
+    let cluster = Cluster {
+        round: 3,
+        roles: vec![
+            Member {
+                role: RoleName::from("chief"),
+                instances: 1,
+                processes: 1,
+                indexes: Vec::new(),
+                endpoints: vec![endpoint("a")],
+            },
+            Member {
+                role: RoleName::from("worker"),
+                instances: 3,
+                processes: 1,
+                indexes: vec![0, 2, 3],
+                endpoints: vec![endpoint("b"), endpoint("c"), endpoint("d")],
+            },
+        ],
+    };
+    let told = cluster.tasks().map(|task| {
+        let host = &cluster.endpoint(&task).expect("it is in the round").host;
+        format!("{task} {} {host}", cluster.rank(&task))
+    });
+    let told: Vec<_> = told.collect();
+    assert_eq!(
+        told,
+        [
+            "chief:0 0 a",
+            "worker:0 1 b",
+            "worker:2 2 c",
+            "worker:3 3 d"
+        ]
+    );
+    assert_eq!(cluster.world(), 4);
+    assert_eq!(cluster.endpoint(&"worker:1".parse().unwrap()), None);
+    let text = serde_json::to_string(&cluster).unwrap();
+    assert_eq!(serde_json::from_str::<Cluster>(&text).unwrap(), cluster);
+    assert_eq!(text.matches("indexes").count(), 1, "{text}");
 }

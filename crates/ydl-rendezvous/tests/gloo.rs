@@ -327,6 +327,7 @@ fn a_program_is_given_the_numbers_that_it_has_in_its_world() {
         role: name.into(),
         instances,
         processes,
+        indexes: Vec::new(),
         endpoints: Vec::new(),
     };
     let cluster = Cluster {

@@ -26,6 +26,7 @@ fn members(instances: u32) -> Cluster {
             role: "worker".into(),
             instances,
             processes: 1,
+            indexes: Vec::new(),
             endpoints: Vec::new(),
         }],
     }

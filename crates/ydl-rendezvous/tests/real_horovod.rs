@@ -120,6 +120,7 @@ fn members(indexes: &[u32]) -> Cluster {
             role: "worker".into(),
             instances,
             processes: 1,
+            indexes: Vec::new(),
             endpoints: Vec::new(),
         }],
     }

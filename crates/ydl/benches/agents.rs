@@ -88,6 +88,7 @@ fn spec(agents: u32) -> JobSpec {
         name: RoleName::from("worker"),
         instances: agents,
         processes: 1,
+        elastic: None,
         resources: Resources {
             memory_mib: 1,
             vcores: 1,
@@ -124,6 +125,8 @@ fn spec(agents: u32) -> JobSpec {
             hold: Span::minutes(5),
             retries: 0,
             backoff,
+            settle: Span::seconds(2),
+            reform: Default::default(),
         },
         deadlines: Deadlines::default(),
         blame: Blame::default(),

@@ -14,7 +14,7 @@ mod xgboost;
 use crate::{
     cluster::Cluster,
     id::TaskId,
-    spec::{Complaint, Completion, Draft, RoleSpec, Scope},
+    spec::{Complaint, Completion, Draft, Reform, RoleSpec, Scope},
 };
 use alloc::{
     borrow::ToOwned,
@@ -160,6 +160,23 @@ impl Framework {
         }
     }
 
+    /// What happens to those who run when the number of tasks changes, in a job of elastic roles. Nothing where it cannot
+    /// change: then such roles are refused.
+    ///
+    /// With [`Reform::Told`] the core lets those who stay run on and says [`Action::Changed`](crate::Action::Changed)
+    /// for the rendezvous; with [`Reform::Restart`] everybody starts again in a new round.
+    pub fn on_change(self) -> Option<Reform> {
+        match self {
+            Framework::None | Framework::Pytorch => Some(Reform::Restart),
+            Framework::Mxnet
+            | Framework::Tensorflow
+            | Framework::Horovod
+            | Framework::Xgboost
+            | Framework::Lightgbm
+            | Framework::Jax => None,
+        }
+    }
+
     /// Whether the master serves the rendezvous of a job with these roles, and programs need a door to it.
     pub fn has_door(self, roles: &[RoleSpec]) -> bool {
         match self {
@@ -210,7 +227,7 @@ impl Framework {
             }
         }
         let (own, who) = match self {
-            Framework::None => (Vec::new(), ""),
+            Framework::None => (Vec::new(), "programs"),
             Framework::Mxnet => (mxnet::complaints(draft), "MXNet's processes"),
             Framework::Pytorch => (Vec::new(), "PyTorch's processes"),
             Framework::Horovod => (Vec::new(), "Horovod's processes"),
@@ -232,6 +249,14 @@ impl Framework {
                 key: "cluster_flags".to_owned(),
                 what: "only programs of TensorFlow have such flags".to_owned(),
                 hint: Some("leave it out, or set `framework: tensorflow`".to_owned()),
+            });
+        }
+        let mut elastic = draft.roles.iter().filter(|role| role.elastic.is_some());
+        if let (None, Some(role)) = (self.on_change(), elastic.next()) {
+            all.push(Complaint {
+                key: format!("roles.{}.instances", role.name),
+                what: format!("the number of {who} cannot change while they run"),
+                hint: Some("write one number of `instances`".to_owned()),
             });
         }
         all

@@ -1,6 +1,6 @@
 //! What agents say. Each message names its container, and that is the fence.
 
-use super::{Job, Mutant, Place, TaskKey, Then, attempt::Gone};
+use super::{Job, Mutant, Place, Stage, TaskKey, Then, attempt::Gone};
 use crate::{
     action::Action, cluster::Endpoint, ending::Ending, event::Exit, fact::What, id::ContainerId,
 };
@@ -150,6 +150,11 @@ impl Job {
                 then: Then::Judge,
             };
             self.set_place(key, place);
+            // Its peers may die of it before the cause is known: they are stopped now, and their deaths are nobody's.
+            let ran = self.stage == Stage::Active && self.task(key).gathering.is_none();
+            if ran && self.range(key.role).is_some() {
+                self.restart_others(key, None, out);
+            }
         } else {
             self.on_attempt_over(key, ending, Gone::AgentAlive, out);
         }

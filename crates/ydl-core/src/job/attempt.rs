@@ -131,7 +131,7 @@ impl Job {
                 let alone = self.disturbs_nobody(key);
                 self.part(key, Then::Again { at }, gone, false, out);
                 if !alone {
-                    self.restart_others(key, &ending, out);
+                    self.restart_others(key, Some(&ending), out);
                 }
             }
             Verdict::Tolerated => {
@@ -374,10 +374,19 @@ impl Job {
     }
 
     /// Who else starts again because this task does.
-    fn restart_others(&mut self, key: TaskKey, ending: &Ending, out: &mut Vec<Action>) {
+    pub(super) fn restart_others(
+        &mut self,
+        key: TaskKey,
+        ending: Option<&Ending>,
+        out: &mut Vec<Action>,
+    ) {
+        if self.is_told(key.role) && self.roles[key.role].runs() > 0 {
+            self.go_on_without(key, out);
+            return;
+        }
         let scope = match ending {
             // It will have another port, and the others have been told of the old one.
-            Ending::PortTaken { .. } if self.spec.gang.together => Scope::Job,
+            Some(Ending::PortTaken { .. }) if self.spec.gang.together => Scope::Job,
             _ => self.spec.roles[key.role].restart.scope,
         };
         match scope {

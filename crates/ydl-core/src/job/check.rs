@@ -70,11 +70,13 @@ impl Job {
         let listed = asked.is_some_and(|asked| asked.contains(&key.index));
         let asks = matches!(task.place, Place::Asked { .. });
         assert_eq!(asks, listed, "the asks are the tasks that ask");
-        let beyond = key.index >= self.roles[key.role].want;
-        assert_eq!(
-            task.dropped, beyond,
-            "tasks beyond the role's size are on their way out"
-        );
+        if self.spec.roles[key.role].elastic.is_none() {
+            let beyond = key.index >= self.roles[key.role].want;
+            assert_eq!(
+                task.dropped, beyond,
+                "tasks beyond the role's size are on their way out"
+            );
+        }
         if let Some(round) = task.gathering {
             let gathering = self.gatherings.get(&round);
             let member = gathering.is_some_and(|it| it.members.contains(&key));
@@ -98,9 +100,7 @@ impl Job {
                 let task = self.task(*key);
                 assert_eq!(task.gathering, Some(*round), "a member waits for its round");
                 let one = task.place.share();
-                share.ready += one.ready;
-                share.asked += one.asked;
-                share.holds += one.holds;
+                share = share.with(Share::default(), one);
             }
             assert_eq!(share, gathering.share, "a gathering knows its numbers");
         }

@@ -16,10 +16,10 @@ impl Job {
         let mut needed = 0;
         let mut done = 0;
         let mut services = 0;
-        for (spec, role) in self.spec.roles.iter().zip(&self.roles) {
+        for (at, (spec, role)) in self.spec.roles.iter().zip(&self.roles).enumerate() {
             let succeeded = role.count(TaskState::Succeeded);
             let failed = role.count(TaskState::Failed);
-            let all = succeeded + failed == role.want;
+            let all = succeeded + failed == role.want - self.apart(at);
             let role_done = match spec.completion {
                 Completion::All | Completion::Decides => {
                     all || (succeeded > 0 && self.mutant.is(Mutant::FirstSuccessIsEnough))

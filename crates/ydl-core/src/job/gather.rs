@@ -9,7 +9,13 @@ use crate::{
     spec::{Completion, Resources, RoleSpec, Scope},
     time::Time,
 };
-use alloc::{collections::BTreeSet, format, string::String, sync::Arc, vec::Vec};
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    format,
+    string::String,
+    sync::Arc,
+    vec::Vec,
+};
 
 /// A round that has not begun.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,10 +23,17 @@ pub(super) struct Gathering {
     pub(super) members: BTreeSet<TaskKey>,
     /// The sum of its members' shares.
     pub(super) share: Share,
-    /// Since when anybody asks.
+    /// The same of each role.
+    pub(super) shares: BTreeMap<usize, Share>,
+    /// Since when anybody asks for what the round cannot do without.
     asking_since: Option<Time>,
     /// Since when some hold containers while others ask.
     holding_since: Option<Time>,
+    /// When a member was last ready that was not before, or is not any more.
+    pub(super) changed: Time,
+    /// It takes over from a round that was given up: it begins, where its roles are elastic, as soon as those who ran
+    /// are ready again.
+    pub(super) hurried: bool,
     /// How often it gave everything back.
     tries: u32,
     /// Its members were added to this role while the others run. When they are all there, everybody in scope
@@ -31,12 +44,32 @@ pub(super) struct Gathering {
 /// What tasks add to the numbers of a gathering.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Share {
+    /// How many there are.
+    pub(super) members: u32,
     /// How many are ready.
     pub(super) ready: u32,
     /// How many wait for a container.
     pub(super) asked: u32,
     /// How many have a container that they can keep.
     pub(super) holds: u32,
+    /// How many are stopped for the round.
+    pub(super) rewinding: u32,
+    /// How many are to be rid of a container first.
+    pub(super) parting: u32,
+}
+
+impl Share {
+    /// The same with one task's share changed.
+    pub(super) fn with(self, was: Share, is: Share) -> Share {
+        Share {
+            members: self.members + is.members - was.members,
+            ready: self.ready + is.ready - was.ready,
+            asked: self.asked + is.asked - was.asked,
+            holds: self.holds + is.holds - was.holds,
+            rewinding: self.rewinding + is.rewinding - was.rewinding,
+            parting: self.parting + is.parting - was.parting,
+        }
+    }
 }
 
 impl Job {
@@ -46,7 +79,7 @@ impl Job {
         let share = task.place.share();
         let gathering = self.gatherings.entry(round).or_default();
         gathering.members.insert(key);
-        self.recount(round, Share::default(), share);
+        self.recount(round, key.role, Share::default(), share);
     }
 
     pub(super) fn leave_gathering(&mut self, key: TaskKey) {
@@ -62,7 +95,7 @@ impl Job {
         if gathering.members.is_empty() {
             self.forget_gathering(round);
         } else {
-            self.recount(round, share, Share::default());
+            self.recount(round, key.role, share, Share::default());
         }
     }
 
@@ -72,19 +105,36 @@ impl Job {
     }
 
     /// A member's share has changed.
-    pub(super) fn recount(&mut self, round: u32, was: Share, is: Share) {
+    pub(super) fn recount(&mut self, round: u32, role: usize, was: Share, is: Share) {
         let now = self.now;
         let Some(gathering) = self.gatherings.get_mut(&round) else {
             return;
         };
-        let share = &mut gathering.share;
-        share.ready = share.ready + is.ready - was.ready;
-        share.asked = share.asked + is.asked - was.asked;
-        share.holds = share.holds + is.holds - was.holds;
+        gathering.share = gathering.share.with(was, is);
+        let of_role = gathering.shares.entry(role).or_default();
+        *of_role = of_role.with(was, is);
+        if of_role.members == 0 {
+            gathering.shares.remove(&role);
+        }
+        if was.ready != is.ready {
+            gathering.changed = now;
+        }
+        self.recount_waits(round);
+    }
+
+    /// Since when a gathering waits for what it cannot do without.
+    pub(super) fn recount_waits(&mut self, round: u32) {
+        let now = self.now;
+        let Some(gathering) = self.gatherings.get(&round) else {
+            return;
+        };
+        let asking = gathering.share.asked > 0 && self.is_short(gathering);
+        let holding = asking && gathering.share.holds > 0;
         let since = |old: Option<Time>, still: bool| still.then(|| old.unwrap_or(now));
-        gathering.asking_since = since(gathering.asking_since, share.asked > 0);
-        let holding = share.asked > 0 && share.holds > 0;
-        gathering.holding_since = since(gathering.holding_since, holding);
+        if let Some(gathering) = self.gatherings.get_mut(&round) {
+            gathering.asking_since = since(gathering.asking_since, asking);
+            gathering.holding_since = since(gathering.holding_since, holding);
+        }
         self.arm_gathering(round);
     }
 
@@ -95,6 +145,7 @@ impl Job {
         for gathering in self.gatherings.values_mut() {
             gathering.asking_since = gathering.asking_since.map(|_| now);
             gathering.holding_since = gathering.holding_since.map(|_| now);
+            gathering.changed = now;
         }
         for round in rounds {
             self.arm_gathering(round);
@@ -115,17 +166,19 @@ impl Job {
         let deadlines = &self.spec.deadlines;
         let allocation = gathering.asking_since.map(|at| at + deadlines.allocation);
         let hold = gathering.holding_since.map(|at| at + self.spec.gang.hold);
-        let at = match (allocation, hold) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        };
-        let at = at.filter(|_| !self.mutant.is(Mutant::NeverGivesBack));
+        let waits = [allocation, hold].into_iter().flatten();
+        let waits = waits.filter(|_| !self.mutant.is(Mutant::NeverGivesBack));
+        let at = waits.chain(self.settles_at(gathering)).min();
         self.timers.arm(Timer::Gathering(round), at);
     }
 
-    /// How many tasks that wait for each other are ready, and of how many.
+    /// How many tasks that wait for each other are ready, and of how many; those that nobody waits for left aside.
     pub(super) fn gathered(&self) -> (u32, u32) {
-        let gatherings = self.gatherings.values();
+        let waited_for = |gathering: &&Gathering| {
+            let newcomers = gathering.newcomers;
+            newcomers.is_none_or(|(role, _)| self.range(role).is_none())
+        };
+        let gatherings = self.gatherings.values().filter(waited_for);
         gatherings.fold((0, 0), |(ready, of), gathering| {
             let members = gathering.members.len() as u32;
             (ready + gathering.share.ready, of + members)
@@ -136,14 +189,28 @@ impl Job {
     pub(super) fn start_gathered(&mut self, out: &mut Vec<Action>) {
         let lenient = u32::from(self.mutant.is(Mutant::StartsWithoutTheLast));
         loop {
-            let absent = self.absent() > lenient;
+            let absent = self.absent();
             let complete = |gathering: &Gathering| {
                 let ready = gathering.share.ready;
-                let all = ready > 0 && ready + lenient >= gathering.members.len() as u32;
-                all && (!absent || gathering.newcomers.is_some())
+                let members = gathering.share.members;
+                let all = ready > 0 && ready + lenient >= members;
+                if let Some((role, _)) = gathering.newcomers {
+                    let enough = all || self.is_enough(gathering);
+                    let known = !self.is_told(role)
+                        || (absent <= lenient && self.is_large_enough(Some(role), ready));
+                    return enough && known && self.is_welcome(gathering);
+                }
+                // Those without whom it begins are not waited for.
+                let without = match self.is_enough(gathering) {
+                    true => members - ready,
+                    false => 0,
+                };
+                let known = absent.saturating_sub(without) <= lenient;
+                (all || without > 0) && known && self.is_large_enough(None, 0)
             };
             let mut gatherings = self.gatherings.iter();
             let Some((&round, _)) = gatherings.find(|(_, gathering)| complete(gathering)) else {
+                self.hurry_no_more();
                 return;
             };
             if let Some(gathering) = self.forget_gathering(round) {
@@ -167,7 +234,15 @@ impl Job {
         for key in &gathering.members {
             self.task_mut(*key).gathering = None;
         }
-        let because = gathering.members.first().copied();
+        let (ready, late) = self.who_is_ready(&gathering);
+        let because = ready.first().copied();
+        if let Some((role, _)) = gathering.newcomers
+            && self.is_told(role)
+        {
+            self.set_aside(late, out);
+            self.admit(role, ready, out);
+            return;
+        }
         match (gathering.newcomers, because) {
             (Some((role, Scope::Role)), Some(because)) => {
                 self.new_round(Some(role), because, out);
@@ -179,10 +254,11 @@ impl Job {
             }
             (Some((_, Scope::Task)) | None, _) | (_, None) => {}
         }
-        let tasks = gathering.members.len() as u32;
+        self.set_aside(late, out);
+        let tasks = ready.len() as u32;
         self.record(What::RoundStarted { round, tasks }, out);
         let cluster = Arc::new(self.cluster(round));
-        for key in gathering.members {
+        for key in ready {
             self.start(key, cluster.clone(), out);
         }
     }
@@ -197,7 +273,7 @@ impl Job {
         self.start(key, cluster, out);
     }
 
-    fn start(&mut self, key: TaskKey, cluster: Arc<Cluster>, out: &mut Vec<Action>) {
+    pub(super) fn start(&mut self, key: TaskKey, cluster: Arc<Cluster>, out: &mut Vec<Action>) {
         let Place::Ready { on, .. } = &self.task(key).place else {
             return;
         };
@@ -212,18 +288,21 @@ impl Job {
     }
 
     /// Everybody who is part of the job by now: newcomers who still gather are not.
-    fn cluster(&self, round: u32) -> Cluster {
-        let roles = self.spec.roles.iter().zip(&self.roles).enumerate();
-        let members = roles.map(|(at, (spec, role))| {
-            let instances = self.settled(at);
-            let tasks = role.tasks[..instances as usize].iter();
+    pub(super) fn cluster(&self, round: u32) -> Cluster {
+        let roles = self.spec.roles.iter().enumerate();
+        let members = roles.map(|(role, spec)| {
+            let here: Vec<_> = self.keys_in(role).collect();
+            let dense = here
+                .last()
+                .is_none_or(|last| last.index as usize + 1 == here.len());
+            let indexes = here.iter().filter(|_| !dense).map(|key| key.index);
+            let endpoint = |key: &TaskKey| self.task(*key).endpoint.clone().unwrap_or_default();
             Member {
                 role: spec.name.clone(),
-                instances,
+                instances: here.len() as u32,
                 processes: spec.processes,
-                endpoints: tasks
-                    .map(|task| task.endpoint.clone().unwrap_or_default())
-                    .collect(),
+                indexes: indexes.collect(),
+                endpoints: here.iter().map(endpoint).collect(),
             }
         });
         Cluster {
@@ -232,15 +311,17 @@ impl Job {
         }
     }
 
-    /// How many tasks a role has without its newcomers, whose indexes are its last.
-    fn settled(&self, role: usize) -> u32 {
-        let newcomers = self.gatherings.values().filter_map(|gathering| {
-            let (of, _) = gathering.newcomers?;
-            let first = gathering.members.first()?;
-            let apart = of == role && !self.mutant.is(Mutant::CountsOnNewcomers);
-            apart.then_some(first.index)
-        });
-        newcomers.fold(self.roles[role].want, u32::min)
+    /// The tasks of a role without its newcomers.
+    pub(super) fn keys_in(&self, role: usize) -> impl Iterator<Item = TaskKey> {
+        let counts = self.mutant.is(Mutant::CountsOnNewcomers);
+        let mut apart: BTreeSet<TaskKey> = BTreeSet::new();
+        for gathering in self.gatherings.values().filter(|_| !counts) {
+            if gathering.newcomers.is_some_and(|(of, _)| of == role) {
+                apart.extend(&gathering.members);
+            }
+        }
+        let keys = self.keys(Some(role)).into_iter();
+        keys.filter(move |key| !apart.contains(key))
     }
 
     /// Tells tasks that start on their own how many they are.
@@ -250,6 +331,7 @@ impl Job {
             role: spec.name.clone(),
             instances: role.want,
             processes: spec.processes,
+            indexes: Vec::new(),
             endpoints: Vec::new(),
         });
         self.bare = Arc::new(Cluster {
@@ -280,17 +362,27 @@ impl Job {
         };
         let asking_since = gathering.asking_since;
         let newcomers = gathering.newcomers;
-        let first = gathering.members.first().map(|key| key.index);
         let allocation = self.spec.deadlines.allocation;
-        let late = asking_since.is_some_and(|since| since + allocation <= self.now);
+        let is_over = |since: Option<Time>, wait| since.is_some_and(|it| it + wait <= self.now);
+        let late = is_over(asking_since, allocation);
+        if !late && !is_over(gathering.holding_since, self.spec.gang.hold) {
+            // Nothing has changed for a while: whether it begins is seen when everything has been heard.
+            self.arm_gathering(round);
+            return;
+        }
         let last = late || gathering.tries >= self.spec.gang.retries;
         gathering.tries += 1;
         let tries = gathering.tries;
+        let members = gathering.share.members;
         let missing = self.missing(asking_since);
-        match (last, newcomers, first) {
-            (true, Some((role, _)), Some(first)) => self.resize(role, first, Some(missing), out),
-            (true, _, _) => self.fail(Cause::NoContainers { missing }, out),
-            (false, _, _) => self.give_back(round, tries, missing, out),
+        let give_up = newcomers.filter(|(role, _)| self.spec.roles[*role].elastic.is_none());
+        match (last, give_up) {
+            (true, Some((role, _))) => {
+                let size = self.roles[role].want - members;
+                self.resize(role, size, Some(missing), out);
+            }
+            (true, None) => self.fail(Cause::NoContainers { missing }, out),
+            (false, _) => self.give_back(round, tries, missing, out),
         }
     }
 

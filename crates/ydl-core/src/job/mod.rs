@@ -5,7 +5,7 @@
 //! * `backend`: what the backend says. `agent`: what agents say. `due`: what a deadline says.
 //! * `attempt`: what follows the end of an attempt: the failure table at work.
 //! * `gather`: rounds: who waits for whom. `rewind`: how a round begins anew.
-//! * `scale`: how a role changes its size. `end`: how a job ends.
+//! * `scale`: how a role changes its size. `elastic`: how many are enough. `end`: how a job ends.
 //! * `read`: what others read from it: asks, orders, views, and why it waits.
 //! * `nodes`: which nodes are avoided. `timers`: when to be woken. `known`: which grants are repeated.
 //! * `check`: what must always hold. `mutant`: deliberate mistakes, for the test of the tests.
@@ -15,6 +15,7 @@ mod attempt;
 mod backend;
 mod check;
 mod due;
+mod elastic;
 mod end;
 mod gather;
 mod known;

@@ -77,6 +77,14 @@ mutants! {
     IgnoresTheUnsaved,
     /// A round counts on newcomers who are not there yet.
     CountsOnNewcomers,
+    /// A round begins with fewer than its least.
+    StartsBelowTheLeast,
+    /// A round is interrupted for every newcomer, as it comes.
+    NeverSettles,
+    /// Newcomers interrupt those who are almost done.
+    InterruptsTheDone,
+    /// Those who are missing are not asked for again until all are.
+    ForgetsTheMissing,
 }
 
 impl Mutant {

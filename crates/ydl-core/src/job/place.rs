@@ -217,10 +217,14 @@ impl Place {
             | Place::Leaving { .. }
             | Place::Over { .. } => false,
         };
+        let parting = matches!(self, Place::Stopping { .. } | Place::Leaving { .. });
         Share {
+            members: 1,
             ready: u32::from(matches!(self, Place::Ready { .. })),
             asked: u32::from(matches!(self, Place::Asked { .. })),
             holds: u32::from(holds),
+            rewinding: u32::from(matches!(self, Place::Rewinding { .. })),
+            parting: u32::from(parting),
         }
     }
 }
@@ -257,7 +261,7 @@ impl Job {
         }
         if let Some(round) = task.gathering {
             let share = new.share();
-            self.recount(round, old.share(), share);
+            self.recount(round, key.role, old.share(), share);
         }
         self.arm(key);
     }

@@ -1,6 +1,6 @@
 //! What others read from a job: asks, orders, views, and why it waits.
 
-use super::{Job, Place, Stage, Task, TaskKey};
+use super::{Job, Mutant, Place, Stage, Task, TaskKey};
 use crate::{
     action::{Ask, Asks, Order, Run},
     ending::Outcome,
@@ -21,7 +21,11 @@ impl Job {
         if self.stage != Stage::Active {
             return Asks::default();
         }
+        let forgets = self.mutant.is(Mutant::ForgetsTheMissing);
         for (spec, role) in self.spec.roles.iter().zip(&self.roles) {
+            if forgets && spec.elastic.is_some() && role.runs() > 0 {
+                continue;
+            }
             for (memory_mib, tasks) in &role.asked {
                 let resources = Resources {
                     memory_mib: *memory_mib,
@@ -216,6 +220,7 @@ impl Job {
         if running > 0 || of == 0 {
             said.push(format!("{} running", counted(running, "task")));
         }
+        said.extend(self.said_of_elastic());
         if !waits.is_empty() {
             said.push(format!("waiting: {}", waits.join(", ")));
         }

@@ -24,6 +24,9 @@ impl Job {
         for key in keys {
             self.rewind(key, round, out);
         }
+        if let Some(gathering) = self.gatherings.get_mut(&round) {
+            gathering.hurried = true;
+        }
     }
 
     fn rewind(&mut self, key: TaskKey, round: u32, out: &mut Vec<Action>) {
@@ -109,14 +112,18 @@ impl Job {
         self.arm(key);
     }
 
-    /// Every task of a role, or of the job.
+    /// Every task of a role, or of the job, that is not on its way out.
     pub(super) fn keys(&self, role: Option<usize>) -> Vec<TaskKey> {
         let roles = match role {
             Some(role) => role..role + 1,
             None => 0..self.roles.len(),
         };
-        let keys = roles
-            .flat_map(|role| (0..self.roles[role].want).map(move |index| TaskKey { role, index }));
-        keys.collect()
+        let mut keys = Vec::new();
+        for role in roles {
+            let tasks = self.roles[role].tasks.iter().zip(0..);
+            let wanted = tasks.filter(|(task, _)| !task.dropped);
+            keys.extend(wanted.map(|(_, index)| TaskKey { role, index }));
+        }
+        keys
     }
 }

@@ -6,7 +6,7 @@ use crate::{
     ending::TaskResult,
     fact::{What, counted},
     id::RoleName,
-    spec::{Complaint, Draft, Input, JobSpec, Scope},
+    spec::{Complaint, Draft, Input, JobSpec, Range, Scope},
 };
 use alloc::{format, string::String, vec, vec::Vec};
 use core::cmp::Ordering;
@@ -25,6 +25,15 @@ impl Job {
                 hint: None,
             }]);
         };
+        if let Some(Range { min, max }) = spec.elastic
+            && !(min..=max).contains(&instances)
+        {
+            return Err(vec![Complaint {
+                key: format!("roles.{role}.instances"),
+                what: format!("role `{role}` has between {min} and {max} tasks, not {instances}"),
+                hint: Some("submit again with another `min` or `max`".into()),
+            }]);
+        }
         spec.instances = instances;
         JobSpec::new(draft)?;
         self.divided(role, instances).map_or(Ok(()), Err)
@@ -96,24 +105,26 @@ impl Job {
 
     /// Newcomers of a gang gather by themselves first, so that the others are interrupted only when all are there.
     fn grow(&mut self, role: usize, instances: u32) {
-        let gathering = self.gathering_of(role);
+        let gathering = self.gathering_of(role).or_else(|| self.newcomers_of(role));
         let apart = self.spec.gang.together && gathering.is_none();
         self.round += u32::from(apart);
         let round = gathering.unwrap_or(self.round);
         // Tasks that were dropped come back under their old index, so that no attempt has a number twice.
-        while self.roles[role].want < instances {
-            let index = self.roles[role].want;
-            if (index as usize) < self.roles[role].tasks.len() {
-                self.revive(TaskKey { role, index }, round);
-                self.roles[role].want += 1;
-            } else {
-                self.add_tasks(role, instances - index, round);
-            }
+        let tasks = self.roles[role].tasks.iter().zip(0..);
+        let dropped = tasks.filter(|(task, _)| task.dropped);
+        let back: Vec<u32> = dropped.map(|(_, index)| index).collect();
+        let more = (instances - self.roles[role].want) as usize;
+        for index in back.into_iter().take(more) {
+            self.revive(TaskKey { role, index }, round);
+            self.roles[role].want += 1;
         }
+        let new = instances - self.roles[role].want;
+        self.add_tasks(role, new, round);
         let scope = self.spec.roles[role].restart.scope;
         if apart && let Some(gathering) = self.gatherings.get_mut(&round) {
             gathering.newcomers = Some((role, scope));
         }
+        self.recount_waits(round);
     }
 
     /// The round that the whole role waits for, if there is one.
@@ -158,8 +169,7 @@ impl Job {
     fn shrink(&mut self, role: usize, instances: u32, out: &mut Vec<Action>) {
         let mut ran = false;
         let stopped = Then::Over(TaskResult::Stopped);
-        for index in (instances..self.roles[role].want).rev() {
-            let key = TaskKey { role, index };
+        for key in self.dispensable(role, instances) {
             self.leave_gathering(key);
             self.uncount(key);
             match &mut self.task_mut(key).place {
@@ -193,7 +203,13 @@ impl Job {
         if !ran || alone || self.role_is_done(role) {
             return;
         }
-        let because = TaskKey { role, index: 0 };
+        if self.is_told(role) && self.roles[role].runs() > 0 {
+            self.members_left(role, out);
+            return;
+        }
+        let Some(because) = self.keys(Some(role)).first().copied() else {
+            return;
+        };
         match self.spec.roles[role].restart.scope {
             Scope::Task => {}
             Scope::Role => self.new_round(Some(role), because, out),
@@ -201,13 +217,32 @@ impl Job {
         }
     }
 
+    /// Those a role of that size has no use for: the last ones; where it is elastic first those who are not there.
+    fn dispensable(&self, role: usize, instances: u32) -> Vec<TaskKey> {
+        let mut keys = self.keys(Some(role));
+        keys.reverse();
+        if self.range(role).is_some() {
+            keys.sort_by_key(|key| match &self.task(*key).place {
+                Place::Idle { .. } | Place::Asked { .. } => 0,
+                Place::Stopping { .. } | Place::Leaving { .. } => 1,
+                Place::Launching { .. } | Place::Joining { .. } => 2,
+                Place::Ready { .. }
+                | Place::Starting { .. }
+                | Place::Running { .. }
+                | Place::Rewinding { .. }
+                | Place::Over { .. } => 3,
+            });
+        }
+        keys.truncate(keys.len().saturating_sub(instances as usize));
+        keys
+    }
+
     /// Those who remain may be those who failed: more than the role can do without.
     fn without_the_lost(&mut self, role: usize, out: &mut Vec<Action>) {
         if self.roles[role].lost <= self.tolerated(role) {
             return;
         }
-        for index in 0..self.roles[role].want {
-            let key = TaskKey { role, index };
+        for key in self.keys(Some(role)) {
             let failed = match &self.task(key).place {
                 Place::Over { result, .. }
                 | Place::Stopping {
@@ -230,8 +265,9 @@ impl Job {
 
     /// Whether every task of a role has run its program for the last time.
     fn role_is_done(&self, role: usize) -> bool {
-        let state = &self.roles[role];
-        state.tasks[..state.want as usize].iter().all(|task| {
+        let tasks = self.roles[role].tasks.iter();
+        let mut wanted = tasks.filter(|task| !task.dropped);
+        wanted.all(|task| {
             matches!(
                 task.place,
                 Place::Over { .. }

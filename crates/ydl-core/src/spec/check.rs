@@ -1,6 +1,6 @@
 //! Every complaint about a draft, with the key it is about, so that a job file can point at the line.
 
-use super::{Backoff, Command, Completion, Draft, Output, RoleSpec, Whose, image};
+use super::{Backoff, Command, Completion, Draft, Output, RoleSpec, Whose, elastic, image};
 use crate::time::Span;
 use alloc::{
     borrow::ToOwned,
@@ -70,15 +70,12 @@ pub(super) fn complaints(draft: &Draft) -> Vec<Complaint> {
         }
         role(&mut all, &key, spec);
     }
-    let tasks: u64 = draft
-        .roles
-        .iter()
-        .map(|role| u64::from(role.instances))
-        .sum();
+    let tasks: u64 = draft.roles.iter().map(|role| u64::from(role.most())).sum();
     if tasks > MOST_TASKS {
         let what = format!("the job has {tasks} tasks; at most {MOST_TASKS} are possible");
         all.add("roles", what, "lower `instances`");
     }
+    elastic::complaints(&mut all, draft);
     files(&mut all, draft);
     image::complaints(&mut all, draft);
     inputs(&mut all, draft);
@@ -318,7 +315,7 @@ fn outputs(all: &mut Complaints, draft: &Draft) {
             }
             Whose::Task(task) => {
                 let role = draft.roles.iter().find(|role| role.name == task.role);
-                if role.is_none_or(|role| task.index >= role.instances) {
+                if role.is_none_or(|role| task.index >= role.most()) {
                     let what = format!("the job has no task `{task}`");
                     all.add(&format!("{key}.from"), what, &known(draft));
                 }
@@ -344,7 +341,7 @@ fn known(draft: &Draft) -> String {
         format!(
             "`{}:0` to `{0}:{}`",
             role.name,
-            role.instances.saturating_sub(1)
+            role.most().saturating_sub(1)
         )
     };
     let roles: Vec<_> = draft.roles.iter().map(each).collect();
@@ -366,10 +363,10 @@ fn one_name(draft: &Draft, output: &Output) -> Option<String> {
     }
     let theirs = |role: &&RoleSpec| output.is_of(role, 0);
     let roles: Vec<&RoleSpec> = draft.roles.iter().filter(theirs).collect();
-    let tasks: u64 = roles.iter().map(|role| u64::from(role.instances)).sum();
+    let tasks: u64 = roles.iter().map(|role| u64::from(role.most())).sum();
     let (by_role, by_index) = (
         output.to.contains("{role}") || roles.len() < 2,
-        output.to.contains("{index}") || roles.iter().all(|role| role.instances < 2),
+        output.to.contains("{index}") || roles.iter().all(|role| role.most() < 2),
     );
     if tasks < 2 || (by_role && by_index) {
         return None;

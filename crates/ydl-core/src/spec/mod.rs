@@ -4,6 +4,7 @@
 //! the rest of the crate accepts. Nobody can hold an invalid [`JobSpec`].
 
 mod check;
+mod elastic;
 mod image;
 mod input;
 mod place;
@@ -14,8 +15,10 @@ pub use check::{Complaint, MOST_TASKS};
 pub use image::{Image, Mount, Runtime};
 pub use input::{Existing, Input, InputForm, Output, Whose, split};
 pub use place::{GpuAssignment, Keytab, MasterSpec, OnCluster, Placement};
-pub use policy::{Backoff, Blame, Completion, Deadlines, Gang, MemoryGrowth, Restart, Scope};
-pub use role::{Command, Memory, Resources, RoleSpec};
+pub use policy::{
+    Backoff, Blame, Completion, Deadlines, Gang, MemoryGrowth, Reform, Restart, SETTLE, Scope,
+};
+pub use role::{Command, Memory, Range, Resources, RoleSpec};
 
 use crate::{
     framework::Framework,
@@ -179,7 +182,7 @@ impl JobSpec {
             !itself && other.is_of(role, index) && place(other, &one) == own
         };
         let of_role = |other: &Output, role: &RoleSpec| {
-            (0..role.instances).any(|index| is_other(other, role, index))
+            (0..role.most()).any(|index| is_other(other, role, index))
         };
         let mut others = self.outputs.iter();
         others.any(|other| self.roles.iter().any(|role| of_role(other, role)))

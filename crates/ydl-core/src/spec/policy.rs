@@ -75,6 +75,32 @@ pub struct Gang {
     pub retries: u32,
     /// How long it stays away before it tries again.
     pub backoff: Backoff,
+    /// How long nothing may have changed before a gang of elastic roles begins with those who are there, or is
+    /// interrupted for those who have come.
+    #[serde(default = "settle")]
+    pub settle: Span,
+    /// What members of a running round do when others come and go.
+    #[serde(default)]
+    pub reform: Reform,
+}
+
+/// How long a gang waits for more unless the user says otherwise.
+pub const SETTLE: Span = Span::seconds(10);
+
+fn settle() -> Span {
+    SETTLE
+}
+
+/// What the programs of a gang whose members come and go do about it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reform {
+    /// All of them are stopped and start again in a new round, with new ranks.
+    #[default]
+    Restart,
+    /// They run on in their round and are told of the change by their framework's rendezvous: the core says
+    /// [`Action::Changed`](crate::Action::Changed), the master hands it to the protocol.
+    Told,
 }
 
 /// How long each wait may take. Every state of a task has one; a job cannot hang.

@@ -16,6 +16,9 @@ pub struct RoleSpec {
     /// How many processes of its command each task starts.
     #[serde(default = "one")]
     pub processes: u32,
+    /// Between which numbers it may change while the job runs, where the cluster gives and takes.
+    #[serde(default)]
+    pub elastic: Option<Range>,
     /// What each task's container holds.
     pub resources: Resources,
     /// What each task runs.
@@ -41,6 +44,28 @@ pub struct RoleSpec {
 
 fn one() -> u32 {
     1
+}
+
+impl RoleSpec {
+    /// So many tasks it needs at once.
+    pub fn least(&self) -> u32 {
+        self.elastic.map_or(self.instances, |range| range.min)
+    }
+
+    /// The most tasks it ever has unless somebody scales it.
+    pub fn most(&self) -> u32 {
+        self.elastic
+            .map_or(self.instances, |range| range.max.max(self.instances))
+    }
+}
+
+/// The sizes of an elastic role.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Range {
+    /// So many tasks are enough to begin and to go on.
+    pub min: u32,
+    /// More than this it never has.
+    pub max: u32,
 }
 
 /// What a program is: words, or a line for a shell when the user asked for one.

@@ -3,11 +3,11 @@
 use expect_test::Expect;
 use std::{collections::BTreeMap, fmt::Write};
 use ydl_core::{
-    Action, ContainerEnd, ContainerId, Draft, Endpoint, Event, Exit, Framework, Grant, Job,
-    JobSpec, NodeName, Order, RoleName, Span, Time,
+    Action, Cluster, ContainerEnd, ContainerId, Draft, Endpoint, Event, Exit, Framework, Grant,
+    Job, JobSpec, NodeName, Order, RoleName, Span, Time,
     spec::{
         Backoff, Blame, Command, Completion, Deadlines, Environment, Gang, Input, InputForm,
-        MemoryGrowth, Output, PortRange, Resources, Restart, RoleSpec, Scope,
+        MemoryGrowth, Output, PortRange, Range, Reform, Resources, Restart, RoleSpec, Scope,
     },
 };
 
@@ -54,6 +54,8 @@ impl Default for Life {
                     first: Span::seconds(5),
                     most: Span::seconds(60),
                 },
+                settle: Span::seconds(2),
+                reform: Default::default(),
             },
             deadlines: Deadlines::default(),
             blame: Blame::default(),
@@ -84,6 +86,8 @@ impl Life {
                         "hold" => gang.hold = span(value),
                         "retries" => gang.retries = value.parse().unwrap(),
                         "backoff" => gang.backoff = backoff(value),
+                        "settle" => gang.settle = span(value),
+                        "told" => gang.reform = Reform::Told,
                         _ => panic!("no option `{key}`"),
                     }
                 }
@@ -205,6 +209,7 @@ impl Life {
                     let order = self.job().order(&container);
                     format!("tell {container}: {}", ordered(&order))
                 }
+                Action::Changed(cluster) => format!("changed: {}", members(&cluster)),
                 Action::Record(fact) => format!("· {}", fact.what),
                 Action::Finish(outcome) => format!("finish: {outcome}"),
             };
@@ -335,27 +340,41 @@ fn ordered(order: &Order) -> String {
     match order {
         Order::Wait { round, task, .. } => format!("wait as {task} for round {round}"),
         Order::Run(run) => {
-            let roles = run.cluster.roles.iter();
-            let known = |hosts: usize, all: u32| {
-                if hosts == 0 {
-                    String::new()
-                } else {
-                    format!(" at {hosts} of {all} addresses")
-                }
+            let rank = match run.cluster.roles.iter().all(|it| it.indexes.is_empty()) {
+                true => String::new(),
+                false => format!(" as rank {}", run.cluster.rank(&run.task)),
             };
-            let sizes = roles.map(|it| {
-                let hosts = it.endpoints.iter().filter(|it| !it.host.is_empty()).count();
-                format!("{} {}{}", it.instances, it.role, known(hosts, it.instances))
-            });
-            let sizes = sizes.collect::<Vec<_>>().join(", ");
             format!(
-                "run {} in round {}, attempt {}, of {sizes}",
-                run.task, run.round, run.attempt
+                "run {}{rank} in round {}, attempt {}, of {}",
+                run.task,
+                run.round,
+                run.attempt,
+                members(&run.cluster)
             )
         }
         Order::Stop { save: true, .. } => "stop and save".into(),
         Order::Stop { save: false, .. } => "stop".into(),
     }
+}
+
+fn members(cluster: &Cluster) -> String {
+    let known = |hosts: usize, all: u32| {
+        if hosts == 0 {
+            String::new()
+        } else {
+            format!(" at {hosts} of {all} addresses")
+        }
+    };
+    let sizes = cluster.roles.iter().map(|it| {
+        let hosts = it.endpoints.iter().filter(|it| !it.host.is_empty()).count();
+        let which = match it.indexes.is_empty() {
+            true => String::new(),
+            false => format!(" {:?}", it.indexes),
+        };
+        let known = known(hosts, it.instances);
+        format!("{} {}{which}{known}", it.instances, it.role)
+    });
+    sizes.collect::<Vec<_>>().join(", ")
 }
 
 fn options<'a>(words: &'a [&str]) -> impl Iterator<Item = (&'a str, &'a str)> {
@@ -384,10 +403,24 @@ fn backoff(text: &str) -> Backoff {
     }
 }
 
+/// `4`, `2..4`, or `2..4:3` where it begins with three.
+fn instances(text: &str) -> (u32, u32, u32) {
+    let (range, first) = text.split_once(':').unwrap_or((text, ""));
+    let (min, max) = range.split_once("..").unwrap_or((range, range));
+    let max: u32 = max.parse().unwrap();
+    (min.parse().unwrap(), max, first.parse().unwrap_or(max))
+}
+
+fn elastic(text: &str) -> Option<Range> {
+    let (min, max, _) = instances(text);
+    text.contains("..").then_some(Range { min, max })
+}
+
 fn role(words: &[&str]) -> RoleSpec {
     let mut role = RoleSpec {
         name: RoleName::from(words[0]),
-        instances: words[1].parse().unwrap(),
+        instances: instances(words[1]).2,
+        elastic: elastic(words[1]),
         processes: 1,
         resources: Resources {
             memory_mib: 1024,

@@ -2,6 +2,7 @@
 //! its reports until they are acknowledged; cut off, it stops its program and leaves.
 
 use super::{
+    elastic::WHOLE_AFTER,
     report::{Fate, Report},
     world::{Happening, World},
 };
@@ -257,7 +258,11 @@ impl World {
         let service = self.plan.spec.role(&task.role).map(|role| role.completion)
             == Some(Completion::Service);
         let fate = self.fate();
-        let wait = self.random.from(200, 20_000);
+        let mut wait = self.random.from(200, 20_000);
+        if self.plan.patient {
+            let until = self.plan.hostile + WHOLE_AFTER;
+            wait += until.saturating_sub(self.now);
+        }
         if !service || (fate != Fate::Code(0) && self.random.percent(50)) {
             let ends = Happening::ProgramEnds {
                 at,

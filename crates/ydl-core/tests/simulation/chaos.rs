@@ -77,7 +77,10 @@ impl World {
         let roles = &self.plan.spec.roles;
         let at = self.random.below(roles.len() as u64) as usize;
         let role = roles[at].name.clone();
-        let instances = self.random.from(1, u64::from(roles[at].instances) + 2) as u32;
+        let most = roles[at]
+            .elastic
+            .map_or(roles[at].instances + 2, |it| it.max);
+        let instances = self.random.from(1, u64::from(most)) as u32;
         self.handle(Event::Scaled { role, instances });
     }
 
@@ -182,6 +185,7 @@ impl World {
     pub fn calm_down(&mut self) {
         self.say("the world calms down".into());
         self.calm = true;
+        self.plan_whole();
         for node in 0..self.nodes.len() {
             if let Some(cut) = self.nodes[node].cut {
                 self.partition_heals(node, cut);

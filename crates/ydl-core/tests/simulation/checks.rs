@@ -11,8 +11,8 @@ use std::{
     sync::Arc,
 };
 use ydl_core::{
-    Action, Cause, Cluster, ContainerEnd, ContainerId, Ending, Event, Job, JobSpec, NodeName,
-    Order, Outcome, Run, TaskId, Time, What,
+    Action, Cause, Cluster, ContainerEnd, ContainerId, Ending, Event, Job, JobSpec, Member,
+    NodeName, Order, Outcome, RoleName, Run, TaskId, Time, What,
     fact::Next,
     spec::{Completion, RoleSpec, Scope},
 };
@@ -49,6 +49,20 @@ pub struct Checks {
     live: BTreeMap<TaskId, (usize, u32)>,
     /// The last program of each task: where, in which round, and whether it succeeded.
     pub last: BTreeMap<TaskId, (usize, u32, Option<bool>)>,
+    /// How often everybody started again, or was told of others.
+    pub broken: u64,
+    /// What can have caused it, containers that were launched left aside.
+    pub causes: u64,
+    /// Agents that have said that they are ready for a round.
+    pub ready: BTreeSet<(ContainerId, u32)>,
+    /// Programs that the master knows to have succeeded.
+    pub done: BTreeSet<(ContainerId, u32)>,
+    /// Were told to stop and to save what there is: their tasks are not wanted any more.
+    let_go: BTreeSet<ContainerId>,
+    /// Tasks that ran when their role was made smaller, without them.
+    pub dropped: BTreeSet<TaskId>,
+    /// A role was made smaller by the event at hand.
+    dropping: bool,
 }
 
 impl Checks {
@@ -77,6 +91,13 @@ impl Checks {
             attempts: BTreeSet::new(),
             live: BTreeMap::new(),
             last: BTreeMap::new(),
+            broken: 0,
+            causes: 0,
+            ready: BTreeSet::new(),
+            done: BTreeSet::new(),
+            let_go: BTreeSet::new(),
+            dropped: BTreeSet::new(),
+            dropping: false,
         }
     }
 
@@ -91,6 +112,7 @@ impl Checks {
         containers: &[Container],
     ) {
         self.now = self.now.max(Time(now));
+        self.dropping = false;
         self.no_fault_of_theirs(event, actions);
         self.happened(event);
         for action in actions {
@@ -115,11 +137,13 @@ impl Checks {
                 }
                 Action::Record(fact) => self.recorded(&fact.what, event),
                 Action::Tell(_) => {}
+                Action::Changed(cluster) => self.sizes_are_right(cluster),
                 Action::Finish(outcome) => {
                     assert_eq!(Some(outcome), self.outcome.as_ref(), "finished as decided");
                 }
             }
         }
+        self.changes_have_causes(job, event, actions);
         let next = job.next_deadline();
         assert!(next.is_none_or(|at| at > self.now), "woken again at once");
     }
@@ -213,7 +237,19 @@ impl Checks {
                 self.outcome = Some(outcome.clone());
                 self.decided(outcome);
             }
-            What::RoleScaled { role, to, .. } => self.failures.scaled(role, *to),
+            What::RoleScaled { role, to, .. } => {
+                self.dropping = true;
+                self.failures.scaled(role, *to);
+            }
+            What::RoundBroken { .. } => self.dropping = false,
+            What::AttemptStopped { task, .. } => {
+                if self.dropping {
+                    self.dropped.insert(task.clone());
+                }
+            }
+            What::AttemptStarted { task, .. } => {
+                self.dropped.remove(task);
+            }
             What::AttemptEnded {
                 task,
                 attempt,
@@ -236,9 +272,7 @@ impl Checks {
             }
             What::JobStarted
             | What::RoundStarted { .. }
-            | What::AttemptStarted { .. }
-            | What::AttemptStopped { .. }
-            | What::RoundBroken { .. }
+            | What::MembersChanged { .. }
             | What::GangGaveBack { .. }
             | What::NodeBlamed { .. }
             | What::NodeForgiven { .. }
@@ -297,7 +331,12 @@ impl Checks {
     /// An agent is told its order.
     pub fn ordered(&mut self, job: &Job, container: &ContainerId, order: &Order) {
         let task = match order {
-            Order::Stop { .. } => return,
+            Order::Stop { save, .. } => {
+                if *save {
+                    self.let_go.insert(container.clone());
+                }
+                return;
+            }
             Order::Wait { task, .. } => task,
             Order::Run(run) => {
                 self.ran.insert(container.clone());
@@ -334,15 +373,17 @@ impl Checks {
             return;
         }
         self.rounds.insert(run.round, run.cluster.clone());
+        self.sizes_are_right(&run.cluster);
         for role in &self.spec.roles {
             if role.tolerate > 0 || role.completion == Completion::Any {
                 continue;
             }
             let member = run.cluster.role(role.name.as_str());
-            for (index, endpoint) in member.iter().flat_map(|it| it.endpoints.iter().enumerate()) {
+            let members = |it: &&Member| it.indexes().zip(it.endpoints.clone()).collect::<Vec<_>>();
+            for (index, endpoint) in member.iter().flat_map(members) {
                 let task = TaskId {
                     role: role.name.clone(),
-                    index: index as u32,
+                    index,
                 };
                 let host = self.current.get(&task).map(ContainerId::as_str);
                 let known = host == Some(endpoint.host.as_str());
@@ -363,11 +404,12 @@ impl Checks {
         }
         let whole = |role: &RoleSpec| {
             let complete = role.tolerate == 0 && role.completion != Completion::Any;
-            complete && role.restart.scope == Scope::Job
+            complete && role.restart.scope == Scope::Job && !self.is_told(role)
         };
         if self.spec.gang.together && self.spec.roles.iter().all(whole) {
-            let old = self.live.iter().find(|(task, (_, old))| {
-                *old < round && task.index < self.failures.want(&task.role)
+            let old = self.live.iter().find(|(task, (at, old))| {
+                let wanted = task.index < self.failures.want(&task.role);
+                *old < round && wanted && !self.let_go.contains(&containers[*at].id)
             });
             assert!(
                 old.is_none(),
@@ -377,6 +419,34 @@ impl Checks {
         assert!(!containers[at].dead, "a program starts in a dead container");
         self.live.insert(task.clone(), (at, round));
         self.last.insert(task.clone(), (at, round, None));
+    }
+
+    /// How many containers were launched.
+    pub fn launches(&self) -> u64 {
+        self.launched.len() as u64
+    }
+
+    pub fn launched_as(&self, container: &ContainerId) -> Option<&RoleName> {
+        self.launched.get(container).map(|task| &task.role)
+    }
+
+    pub fn is_condemned(&self, container: &ContainerId) -> bool {
+        self.condemned.contains(container)
+    }
+
+    /// The newest round that anybody was told to run in.
+    pub fn newest_round(&self) -> Option<u32> {
+        self.rounds.keys().next_back().copied()
+    }
+
+    /// The cluster of that round.
+    pub fn newest_cluster(&self) -> Option<&Cluster> {
+        self.rounds.values().next_back().map(|it| &**it)
+    }
+
+    /// Whether any program is known to have succeeded.
+    pub fn any_done(&self) -> bool {
+        !self.done.is_empty()
     }
 
     pub fn program_ends(&mut self, task: &TaskId, round: u32, at: usize, succeeded: bool) {

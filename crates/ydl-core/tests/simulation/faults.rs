@@ -6,7 +6,7 @@ use ydl_core::{
     Draft, Framework, JobSpec, RoleName, Span,
     spec::{
         Backoff, Blame, Command, Completion, Deadlines, Environment, Gang, Input, InputForm,
-        MemoryGrowth, Output, PortRange, Resources, Restart, RoleSpec, Scope,
+        MemoryGrowth, Output, PortRange, Range, Reform, Resources, Restart, RoleSpec, Scope,
     },
 };
 
@@ -21,6 +21,8 @@ pub struct Plan {
     pub hostile: u64,
     /// How long a node is unheard before the cluster gives it up.
     pub expiry: u64,
+    /// Programs run until long after the faults have ended.
+    pub patient: bool,
 }
 
 /// Which faults there are. Those that come in messages happen to each message with some chance; the others strike
@@ -151,9 +153,11 @@ impl Faults {
 }
 
 impl Plan {
-    pub fn new(random: &mut Random) -> Plan {
+    /// What `apart` draws changes nothing else.
+    pub fn new(random: &mut Random, apart: &mut Random) -> Plan {
         let calm = random.percent(8);
-        let spec = spec(random, calm);
+        let spec = elastic(spec(random, calm), apart);
+        let changes = spec.roles.iter().any(|role| role.elastic.is_some());
         let tasks = spec.tasks();
         let faults = if calm {
             Faults::default()
@@ -178,6 +182,7 @@ impl Plan {
                 random.from(10, 120) * 1_000
             },
             expiry: random.from(4, 25) * 1_000,
+            patient: changes && !calm && apart.percent(50),
         }
     }
 }
@@ -247,6 +252,8 @@ fn spec(random: &mut Random, calm: bool) -> JobSpec {
                 first: Span::seconds(2),
                 most: Span::seconds(10),
             },
+            settle: Span::seconds(2),
+            reform: Default::default(),
         },
         deadlines,
         blame: Blame {
@@ -257,6 +264,32 @@ fn spec(random: &mut Random, calm: bool) -> JobSpec {
         ports: PortRange::default(),
         on_cluster: Default::default(),
     };
+    JobSpec::new(draft).expect("a simulated job is valid")
+}
+
+/// Some gangs have roles whose tasks come and go.
+fn elastic(spec: JobSpec, random: &mut Random) -> JobSpec {
+    let mut draft = Draft::from(spec);
+    draft.gang.settle = seconds(random, 1, 6);
+    if !draft.gang.together || random.percent(40) {
+        return JobSpec::new(draft).expect("a simulated job is valid");
+    }
+    for role in &mut draft.roles {
+        let done = matches!(role.completion, Completion::All | Completion::Decides);
+        if !done || role.tolerate > 0 || random.percent(30) {
+            continue;
+        }
+        if role.restart.scope == Scope::Task {
+            role.restart.scope = Scope::Job;
+        }
+        role.elastic = Some(Range {
+            min: random.from(1, u64::from(role.instances)) as u32,
+            max: role.instances + random.below(3) as u32,
+        });
+    }
+    if random.percent(30) {
+        draft.gang.reform = Reform::Told;
+    }
     JobSpec::new(draft).expect("a simulated job is valid")
 }
 
@@ -272,6 +305,7 @@ fn role(
         name: RoleName::from(name),
         instances,
         processes: 1,
+        elastic: None,
         resources: Resources {
             memory_mib: 1_000,
             vcores: 1,

@@ -24,14 +24,27 @@ impl Checks {
     }
 
     fn role_done(&self, role: &RoleSpec) -> bool {
-        let tasks = (0..self.failures.want(&role.name)).map(|index| TaskId {
+        let indexes: Vec<u32> = match (role.elastic, self.newest_cluster()) {
+            // Those who are not in the round are not waited for.
+            (Some(_), Some(cluster)) => {
+                let member = cluster.role(role.name.as_str());
+                member.map_or(Vec::new(), |member| member.indexes().collect())
+            }
+            _ => (0..self.failures.want(&role.name)).collect(),
+        };
+        let tasks = indexes.into_iter().map(|index| TaskId {
             role: role.name.clone(),
             index,
         });
+        let tasks = tasks.filter(|task| role.elastic.is_none() || !self.dropped.contains(task));
         let (won, rest): (Vec<_>, Vec<_>) = tasks.partition(|task| {
             // What became of a program after it was given up is nobody's business.
             !self.failures.lost(task) && self.task_succeeded(task)
         });
+        if self.is_told(role) {
+            let all = self.last.iter().filter(|(task, _)| task.role == role.name);
+            return all.into_iter().any(|(task, _)| self.task_succeeded(task));
+        }
         match role.completion {
             Completion::Any => !won.is_empty(),
             Completion::All | Completion::Decides => {
@@ -55,6 +68,7 @@ impl Checks {
     fn same_round(&self, tasks: &[TaskId]) -> bool {
         let job = |role: &RoleSpec| role.restart.scope == Scope::Job;
         let rounds: BTreeSet<_> = tasks.iter().map(|task| self.last[task].1).collect();
-        rounds.len() <= 1 || !self.spec.roles.iter().all(job)
+        let told = |role: &RoleSpec| self.is_told(role);
+        rounds.len() <= 1 || !self.spec.roles.iter().all(job) || self.spec.roles.iter().any(told)
     }
 }

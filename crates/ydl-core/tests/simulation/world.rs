@@ -165,6 +165,7 @@ pub enum Happening {
     },
     MasterReturns,
     Calm,
+    Whole,
     ClientKills {
         now: bool,
     },
@@ -173,7 +174,7 @@ pub enum Happening {
 impl World {
     pub fn new(seed: u64, mutant: Mutant, traced: bool) -> World {
         let mut random = Random::new(seed);
-        let plan = Plan::new(&mut random);
+        let plan = Plan::new(&mut random, &mut Random::new(seed ^ 0xe1a5));
         let nodes = plan.nodes.iter().enumerate().map(|(at, slots)| Node {
             name: NodeName::from(format!("n{at}")),
             slots: *slots,
@@ -322,6 +323,7 @@ impl World {
             Happening::PartitionHeals { node, cut } => self.partition_heals(node, cut),
             Happening::MasterReturns => self.master_returns(),
             Happening::Calm => self.calm_down(),
+            Happening::Whole => self.must_be_whole(),
             Happening::ClientKills { now } => self.client_kills(now),
         }
     }

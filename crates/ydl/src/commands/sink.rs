@@ -267,6 +267,7 @@ fn is_notable(what: &What) -> bool {
     match what {
         What::AttemptEnded { next, .. } => !matches!(next, Next::Done | Next::Nothing),
         What::RoundBroken { .. }
+        | What::MembersChanged { .. }
         | What::GangGaveBack { .. }
         | What::NodeBlamed { .. }
         | What::NodeForgiven { .. }

@@ -37,7 +37,7 @@ impl Aim<'_> {
         let mut all = BTreeSet::new();
         for role in &spec.roles {
             let more = more.get(&role.name).copied().unwrap_or_default();
-            for index in 0..role.instances.max(more) {
+            for index in 0..role.most().max(more) {
                 let task = TaskId {
                     role: role.name.clone(),
                     index,

@@ -278,12 +278,42 @@ pub const KEYS: &[Key] = &[
     known_as(
         key(
             "roles.*.instances",
-            "count",
+            "count, or a map",
             "`1`",
             "2",
-            "How many tasks the role has.",
+            "How many tasks the role has. `{min: 2, max: 4}` makes the role elastic: it runs with as many as the cluster gives; see [programs.md](programs.md#elastic).",
         ),
         &["replicas", "count", "tasks", "number", "num"],
+    ),
+    known_as(
+        key(
+            "roles.*.instances.min",
+            "count",
+            "required in a map",
+            "2",
+            "So many tasks are enough to begin and to go on.",
+        ),
+        &["minimum", "least", "min_np"],
+    ),
+    known_as(
+        key(
+            "roles.*.instances.max",
+            "count",
+            "required in a map",
+            "4",
+            "The role never has more tasks.",
+        ),
+        &["maximum", "most", "max_np"],
+    ),
+    known_as(
+        key(
+            "roles.*.instances.start",
+            "count",
+            "`max`",
+            "2",
+            "How many tasks are asked for at first; `ydl scale` changes it.",
+        ),
+        &["first", "initial", "desired"],
     ),
     known_as(
         key(
@@ -617,6 +647,13 @@ pub const KEYS: &[Key] = &[
         "`3`",
         "3",
         "How often it gives all back and tries again before the job fails.",
+    ),
+    key(
+        "gang.settle",
+        "time",
+        "`10s`",
+        "10s",
+        "How long nothing may have changed before a gang with elastic roles begins with those who are there, or is interrupted for those who have come.",
     ),
     key(
         "gang.backoff",

@@ -9,7 +9,7 @@ use super::{
 };
 use ydl_core::{
     Draft, Framework, JobSpec, Span,
-    spec::{Backoff, Blame, Deadlines, Gang},
+    spec::{Backoff, Blame, Deadlines, Gang, Reform, SETTLE},
 };
 
 const GANG: Gang = Gang {
@@ -20,6 +20,8 @@ const GANG: Gang = Gang {
         first: Span::seconds(30),
         most: Span::minutes(10),
     },
+    settle: SETTLE,
+    reform: Reform::Restart,
 };
 
 /// Reads a whole job. Relative paths count from `base`, which is absolute; `name` is used where none is given.
@@ -98,6 +100,7 @@ impl Reader {
     fn gang(&mut self, map: &Map, framework: Framework) -> Gang {
         let mut gang = Gang {
             together: framework.together(),
+            reform: framework.on_change().unwrap_or_default(),
             ..GANG
         };
         let Some(node) = map.find("gang") else {
@@ -122,6 +125,7 @@ impl Reader {
         gang.together = self.value(&map, "together", truth).unwrap_or(gang.together);
         gang.hold = self.value(&map, "hold", span).unwrap_or(gang.hold);
         gang.retries = self.value(&map, "retries", count).unwrap_or(gang.retries);
+        gang.settle = self.value(&map, "settle", span).unwrap_or(gang.settle);
         gang
     }
 

@@ -11,7 +11,8 @@ use ydl_core::{
     Framework, RoleName, Span,
     framework::RoleDefaults,
     spec::{
-        Backoff, Command, Completion, MOST_TASKS, MemoryGrowth, Resources, Restart, RoleSpec, Scope,
+        Backoff, Command, Completion, MOST_TASKS, MemoryGrowth, Range, Resources, Restart,
+        RoleSpec, Scope,
     },
 };
 
@@ -148,7 +149,7 @@ impl Reader {
         &mut self,
         name: &str,
         node: &Node,
-        defaults: RoleDefaults,
+        mut defaults: RoleDefaults,
         fallback: PartialRestart,
     ) -> RoleSpec {
         let path = format!("roles.{name}");
@@ -160,9 +161,15 @@ impl Reader {
             node
         };
         let map = self.map(node, &path, "roles.*");
+        let (instances, elastic) = self.instances(&map);
+        if elastic.is_some() && defaults.scope == Scope::Task {
+            // Who is in a round changes for everybody.
+            defaults.scope = Scope::Job;
+        }
         RoleSpec {
             name: RoleName::from(name),
-            instances: self.value(&map, "instances", instances).unwrap_or(1),
+            instances,
+            elastic,
             processes: self.value(&map, "processes", count).unwrap_or(1),
             resources: self.resources(&map),
             command: self.command(&map),
@@ -177,6 +184,29 @@ impl Reader {
             ports: self.ports(&map),
             placement: self.placement(&map),
         }
+    }
+
+    /// How many tasks a role begins with, and between which numbers that may change.
+    fn instances(&mut self, map: &Map) -> (u32, Option<Range>) {
+        let Some(node) = map.find("instances") else {
+            return (1, None);
+        };
+        let path = map.key("instances");
+        let Value::Map(_) = &node.value else {
+            return (self.value_of(node, &path, instances).unwrap_or(1), None);
+        };
+        let map = self.map(node, &path, "roles.*.instances");
+        for name in ["min", "max"] {
+            if map.find(name).is_none() && !self.told.contains(&map.key(name)) {
+                let what = format!("an elastic role needs `{name}`");
+                let hint = "write `instances: {min: 2, max: 4}`";
+                self.refuse(&node.at, &path, what, hint);
+            }
+        }
+        let min = self.value(&map, "min", instances).unwrap_or(1);
+        let max = self.value(&map, "max", instances).unwrap_or(min.max(1));
+        let first = self.value(&map, "start", instances).unwrap_or(max);
+        (first, Some(Range { min, max }))
     }
 
     fn resources(&mut self, map: &Map) -> Resources {

@@ -11,7 +11,7 @@ use ydl_core::{
     JobSpec, Span,
     spec::{
         Backoff, Command, Environment, GpuAssignment, Image, Interpreter, Mount, OnCluster, Output,
-        Packed, Placement, RoleSpec, Whose,
+        Packed, Placement, Range, RoleSpec, Whose,
     },
 };
 
@@ -51,6 +51,7 @@ pub fn show(spec: &JobSpec) -> String {
     page.span(1, "hold", spec.gang.hold);
     page.line(1, "retries", &spec.gang.retries.to_string());
     page.line(1, "backoff", &backoff(spec.gang.backoff));
+    page.span(1, "settle", spec.gang.settle);
     page.open(0, "deadlines");
     let d = &spec.deadlines;
     page.span(1, "allocation", d.allocation);
@@ -152,7 +153,13 @@ impl Page {
 
     fn role(&mut self, role: &RoleSpec) {
         self.open(1, &text(role.name.as_str()));
-        self.line(2, "instances", &role.instances.to_string());
+        let instances = match role.elastic {
+            Some(Range { min, max }) => {
+                format!("{{min: {min}, max: {max}, start: {}}}", role.instances)
+            }
+            None => role.instances.to_string(),
+        };
+        self.line(2, "instances", &instances);
         self.line(2, "processes", &role.processes.to_string());
         self.line(2, "memory", &size_text(role.resources.memory_mib));
         self.line(2, "vcores", &role.resources.vcores.to_string());

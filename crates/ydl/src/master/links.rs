@@ -5,9 +5,12 @@
 
 use super::inbox::Answer;
 use crate::{talk::LINKS_BYTES_MAX, wire::request::Reply};
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 use tokio::sync::oneshot;
-use ydl_core::{ContainerId, Job, Run, TaskId};
+use ydl_core::{Cluster, ContainerId, Job, Run, TaskId};
 use ydl_rendezvous::{Desk, Down, Kept, Peer, Up, Work, frames::Bytes};
 
 /// What waits for an agent that does not listen; it is told everything anew when it comes again.
@@ -21,6 +24,8 @@ const NAMED_MAX: usize = 4;
 pub(super) struct Links {
     round: u32,
     desk: Option<Desk>,
+    /// Who is in that round by now, where that has changed since it began.
+    members: Option<Arc<Cluster>>,
     lines: BTreeMap<TaskId, Line>,
     /// Tasks of which something was refused: it is said once.
     refused: BTreeSet<TaskId>,
@@ -62,7 +67,7 @@ impl Links {
                 }
             };
             let mut runs = job.containers().filter_map(|it| job.run_of(it));
-            let run = runs.find(|run| run.task == *task && run.round == round);
+            let run = runs.find(|run| run.task == *task && run.cluster.round == round);
             let Some(run) = run else {
                 return;
             };
@@ -70,6 +75,18 @@ impl Links {
         }
         if let Some(desk) = self.desk.as_mut().filter(|_| round == self.round) {
             desk.replay(kept);
+        }
+    }
+
+    /// The newest round that anybody has spoken of: what is kept belongs to it.
+    pub(super) fn round(&self) -> u32 {
+        self.round
+    }
+
+    /// The members of a round have changed, and those who stay run on.
+    pub(super) fn changed(&mut self, cluster: &Arc<Cluster>) {
+        if cluster.round >= self.round {
+            self.members = Some(cluster.clone());
         }
     }
 
@@ -144,7 +161,7 @@ impl Links {
 
     /// An attempt is over.
     pub(super) fn ended(&mut self, run: &Run) -> Vec<Passed> {
-        if run.round != self.round {
+        if run.cluster.round != self.round {
             return Vec::new();
         }
         let Some(desk) = &mut self.desk else {
@@ -174,17 +191,22 @@ impl Links {
         }
     }
 
-    /// The desk of that round. A newer round ends an older one; nothing of an older one counts.
+    /// The desk of that round. A newer round ends an older one; nothing of an older one counts. Who has joined a round
+    /// that goes on has a later number of its own, and its cluster that of the round.
     fn desk(&mut self, job: &Job, run: &Run) -> Option<&mut Desk> {
-        if run.round > self.round {
-            let protocol = ydl_rendezvous::serve(job.spec().framework, &run.cluster);
+        let round = run.cluster.round;
+        if round > self.round {
+            let members = self.members.take().filter(|members| members.round == round);
+            let cluster = members.as_ref().unwrap_or(&run.cluster);
+            let protocol = ydl_rendezvous::serve(job.spec().framework, cluster);
             *self = Links {
-                round: run.round,
+                round,
                 desk: protocol.map(Desk::new),
+                members,
                 ..Links::default()
             };
         }
-        self.desk.as_mut().filter(|_| run.round == self.round)
+        self.desk.as_mut().filter(|_| round == self.round)
     }
 
     fn line(

@@ -81,7 +81,10 @@ impl Past {
                     self.watchers.add(fact);
                 }
                 Action::Finish(outcome) => self.outcome = Some(outcome),
-                Action::Launch { .. } | Action::Release(_) | Action::Tell(_) => {}
+                Action::Launch { .. }
+                | Action::Release(_)
+                | Action::Tell(_)
+                | Action::Changed(_) => {}
             }
         }
     }
@@ -173,8 +176,10 @@ pub(super) fn happen(
     }
     let actions = job.handle(now, event);
     for action in &actions {
-        if let Action::Release(container) = action {
-            shelf.owner_gone(container.as_str(), out);
+        match action {
+            Action::Release(container) => shelf.owner_gone(container.as_str(), out),
+            Action::Changed(cluster) => links.changed(cluster),
+            Action::Launch { .. } | Action::Tell(_) | Action::Record(_) | Action::Finish(_) => {}
         }
     }
     actions

@@ -236,6 +236,8 @@ impl<B: Backend, D: Diary> Master<B, D> {
                 self.backend.release(container);
             }
             Action::Tell(container) => self.agents.tell(&container, &self.job),
+            // The rendezvous was told when it happened.
+            Action::Changed(_) => {}
             Action::Record(fact) => {
                 tracing::info!("{}", fact.what);
                 self.facts.add(&fact);
@@ -363,7 +365,7 @@ impl<B: Backend, D: Diary> Master<B, D> {
         match self.links.hear(&self.job, container, at, ups) {
             Ok((keep, passed)) => {
                 for kept in keep {
-                    self.diary.note(&Record::Linked(at.round, kept));
+                    self.diary.note(&Record::Linked(self.links.round(), kept));
                 }
                 self.outbox.pass(passed);
                 self.outbox.answer(answer, Reply::empty());

@@ -206,7 +206,7 @@ fn wants<'a>(spec: &'a JobSpec, queue: Option<&Queue>) -> Vec<Want<'a>> {
         Want {
             who: format!("role `{}`", role.name),
             key,
-            count: u64::from(role.instances),
+            count: u64::from(role.least()),
             each: Amount::of(&counted(&role.resources)),
             label,
             label_key,

@@ -81,7 +81,7 @@ pub fn complaint(spec: &JobSpec, offer: &Offer) -> Option<Misfit> {
     }
     let mut all = Resources::default();
     for role in &spec.roles {
-        let n = role.instances;
+        let n = role.least();
         all.memory_mib = all
             .memory_mib
             .saturating_add(role.resources.memory_mib.saturating_mul(u64::from(n)));
@@ -93,9 +93,9 @@ pub fn complaint(spec: &JobSpec, offer: &Offer) -> Option<Misfit> {
             .saturating_add(role.resources.gpus.saturating_mul(n));
     }
     let short = short(&all, offer)?;
+    let tasks: u64 = spec.roles.iter().map(|role| u64::from(role.least())).sum();
     Some(Misfit::TooLarge(format!(
-        "the job's {} tasks, which start together, need {short}",
-        spec.tasks()
+        "the job's {tasks} tasks, which start together, need {short}"
     )))
 }
 

@@ -140,6 +140,7 @@ pub(in crate::master) fn spec() -> JobSpec {
         name: RoleName::from("worker"),
         instances: 1,
         processes: 1,
+        elastic: None,
         resources: Resources {
             memory_mib: 1,
             vcores: 1,
@@ -176,6 +177,8 @@ pub(in crate::master) fn spec() -> JobSpec {
             hold: Span::minutes(5),
             retries: 0,
             backoff,
+            settle: Span::seconds(2),
+            reform: Default::default(),
         },
         deadlines: Default::default(),
         blame: Default::default(),

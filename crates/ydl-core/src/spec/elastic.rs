@@ -1,0 +1,85 @@
+//! Every complaint about roles that change their size while the job runs.
+
+use super::{Completion, Draft, RoleSpec, Scope, check::Complaints};
+use alloc::{borrow::ToOwned, format};
+
+pub(super) fn complaints(all: &mut Complaints, draft: &Draft) {
+    for role in &draft.roles {
+        if role.elastic.is_some() {
+            of_role(all, draft, role);
+        }
+    }
+}
+
+fn of_role(all: &mut Complaints, draft: &Draft, role: &RoleSpec) {
+    let Some(range) = role.elastic else {
+        return;
+    };
+    let key = format!("roles.{}", role.name);
+    let size = format!("{key}.instances");
+    if range.min == 0 {
+        let what = "a round of 0 tasks does nothing".to_owned();
+        all.add(&size, what, "`min: 1` is the least");
+    }
+    if range.min > range.max {
+        let what = format!(
+            "the least ({}) is more than the most ({})",
+            range.min, range.max
+        );
+        all.add(&size, what, "");
+    } else if !(range.min..=range.max).contains(&role.instances) {
+        let what = format!(
+            "{} is not between {} and {}",
+            role.instances, range.min, range.max
+        );
+        all.add(&size, what, "");
+    }
+    // Where a framework's programs must start together it has said so already.
+    if !draft.gang.together && !draft.framework.together() {
+        let what = format!(
+            "role `{}` is elastic, and its tasks do not start together",
+            role.name
+        );
+        let hint = "set `gang: true`; tasks that start on their own need no range, `ydl scale` changes their number";
+        all.add("gang", what, hint);
+    }
+    if role.restart.scope == Scope::Task {
+        let what = format!(
+            "tasks of the elastic role `{}` cannot start again alone: who is in a round changes with it",
+            role.name
+        );
+        all.add(&format!("{key}.restart.scope"), what, "set it to `job`");
+    }
+    match role.completion {
+        Completion::All | Completion::Decides => {}
+        Completion::Any | Completion::Service => {
+            let what = format!(
+                "the elastic role `{}` is done when everybody in its round is",
+                role.name
+            );
+            let hint = "set it to `all` or `decides`";
+            all.add(&format!("{key}.completion"), what, hint);
+        }
+    }
+    if role.tolerate > 0 {
+        let what = format!(
+            "the elastic role `{}` does without tasks by its `min`",
+            role.name
+        );
+        let hint = "leave `tolerate` out, and lower `min`";
+        all.add(&format!("{key}.tolerate"), what, hint);
+    }
+    let theirs = |roles: &[_]| match roles.is_empty() {
+        true => true,
+        false => roles.contains(&role.name),
+    };
+    let mut inputs = draft.inputs.iter();
+    if let Some(input) = inputs.find(|input| input.form.is_split() && theirs(&input.roles)) {
+        let what = format!(
+            "its files are divided over the tasks of role `{}`, whose number changes",
+            role.name
+        );
+        let hint = "give all of them to everybody, and let programs choose by `YDL_RANK` and `YDL_WORLD_SIZE`";
+        all.add(&format!("inputs.{}", input.name), what, hint);
+    }
+}

@@ -1,0 +1,179 @@
+//! What must hold where tasks come and go.
+
+use super::{
+    checks::Checks,
+    world::{Happening, World},
+};
+use ydl_core::{
+    Action, Cluster, Event, Exit, Job, What,
+    fact::Next,
+    spec::{Reform, RoleSpec},
+    view::{TaskState, TaskView},
+};
+
+/// So long after the faults have ended an elastic role has everybody there is room for, in milliseconds: its nodes are
+/// back and forgiven, and every wait for what was lost is over.
+pub const WHOLE_AFTER: u64 = 300_000;
+
+impl Checks {
+    /// Whether those who run in this role stay when others come and go.
+    pub fn is_told(&self, role: &RoleSpec) -> bool {
+        role.elastic.is_some() && self.spec.gang.reform == Reform::Told
+    }
+
+    /// Nobody is told of a round that is too small or too large, or of ranks with holes.
+    pub fn sizes_are_right(&self, cluster: &Cluster) {
+        for role in &self.spec.roles {
+            let member = cluster.role(role.name.as_str());
+            let member = member.expect("every role is in a cluster");
+            let indexes: Vec<u32> = member.indexes().collect();
+            let count = member.instances as usize;
+            assert_eq!(indexes.len(), count, "a cluster knows its numbers");
+            assert_eq!(member.endpoints.len(), count, "a cluster knows its numbers");
+            assert!(indexes.is_sorted(), "indexes ascend");
+            if let Some(range) = role.elastic {
+                let fits = (range.min..=range.max).contains(&member.instances);
+                assert!(fits, "a round of {} {}s", member.instances, role.name);
+            }
+        }
+        let ranks = cluster.tasks().map(|task| cluster.rank(&task));
+        let dense = ranks.eq(0..cluster.world());
+        assert!(dense, "ranks without holes: {cluster:?}");
+    }
+
+    /// Everybody starts again, or those who stay are told, only when something has changed, and not too soon.
+    pub fn changes_have_causes(&mut self, job: &Job, event: &Event, actions: &[Action]) {
+        let mut lost = matches!(event, Event::Scaled { .. });
+        for action in actions {
+            let Action::Record(fact) = action else {
+                continue;
+            };
+            match &fact.what {
+                What::AttemptEnded { next, .. } => {
+                    self.causes += u64::from(*next != Next::Done);
+                    lost |= *next != Next::Done;
+                }
+                What::RoleScaled { .. } => {
+                    self.causes += 1;
+                    lost = true;
+                }
+                What::RoundBroken { because, .. } => {
+                    self.broken += 1;
+                    let role = self.spec.role(&because.role);
+                    let signalled = matches!(
+                        event,
+                        Event::Exited {
+                            exit: Exit {
+                                container_signalled: true,
+                                ..
+                            },
+                            ..
+                        }
+                    );
+                    self.causes += u64::from(signalled);
+                    if role.is_some_and(|it| it.elastic.is_some()) && !lost && !signalled {
+                        self.newcomers_interrupt(job, event, because.role.as_str());
+                    }
+                }
+                What::MembersChanged { .. } => self.broken += 1,
+                _ => {}
+            }
+        }
+        let causes = self.causes + self.launches();
+        assert!(
+            self.broken <= causes,
+            "{} new rounds or changes, and {causes} causes",
+            self.broken
+        );
+        if let Event::Ready {
+            container, round, ..
+        } = event
+        {
+            self.ready.insert((container.clone(), *round));
+        }
+        if let Event::Exited {
+            container,
+            round,
+            exit,
+        } = event
+            && exit.code == Some(0)
+        {
+            self.done.insert((container.clone(), *round));
+        }
+    }
+
+    fn newcomers_interrupt(&self, job: &Job, event: &Event, role: &str) {
+        let view = job.view();
+        let theirs = |task: &&TaskView| task.task.role.as_str() == role;
+        // What an order named before, it names no more: the round that runs is the newest that anybody was told of.
+        if let Some(newest) = self.newest_round() {
+            let mut done = self.done.iter();
+            let done = done.find(|(id, round)| {
+                let of_role = self.launched_as(id).is_some_and(|it| it.as_str() == role);
+                *round == newest && of_role && !self.is_condemned(id)
+            });
+            assert!(done.is_none(), "those who are done start again: {done:?}");
+        }
+        let Event::Ready {
+            container, round, ..
+        } = event
+        else {
+            return;
+        };
+        if self.ready.contains(&(container.clone(), *round)) {
+            return;
+        }
+        let mut tasks = view.tasks.iter().filter(theirs);
+        let missing = tasks.find(|task| {
+            matches!(
+                task.state,
+                TaskState::Asked | TaskState::BackingOff | TaskState::Launching
+            )
+        });
+        assert!(
+            missing.is_none(),
+            "interrupted for one while others may come: {missing:?}"
+        );
+    }
+}
+
+impl World {
+    /// The faults have ended long ago: where there is room everybody is there.
+    pub fn must_be_whole(&mut self) {
+        let Some(job) = self.shell.job.as_ref().filter(|_| self.plan.patient) else {
+            return;
+        };
+        if job.outcome().is_some() || self.checks.any_done() {
+            return;
+        }
+        let avoided = job.asks().avoid;
+        let usable = self.nodes.iter().filter(|node| {
+            let there = !node.lost && !node.dead && node.cut.is_none();
+            there && !avoided.contains(&node.name)
+        });
+        let room: u32 = usable.map(|node| node.slots).sum();
+        let view = job.view();
+        let want: u32 = view.roles.iter().map(|role| role.instances).sum();
+        if room < want {
+            return;
+        }
+        let elastic = |task: &&TaskView| {
+            let role = self.plan.spec.role(&task.task.role);
+            role.is_some_and(|it| it.elastic.is_some())
+        };
+        let mut tasks = view.tasks.iter().filter(elastic);
+        let missing = tasks.find(|task| task.state != TaskState::Running);
+        assert!(
+            missing.is_none(),
+            "there is room, and one is still missing: {missing:?}; {}",
+            view.why
+        );
+    }
+
+    /// When the time comes to look.
+    pub fn plan_whole(&mut self) {
+        if self.plan.patient {
+            self.after(WHOLE_AFTER, Happening::Whole);
+        }
+    }
+}
