@@ -2,7 +2,7 @@
 
 mod home;
 
-use home::{Home, Ran, example, kill_in_the_middle, said};
+use home::{Home, Ran, example, kill_and_stop, said};
 
 /// Everybody is who he is and knows that all are there, is good enough, and has the same network as the others.
 fn learned(ran: &Ran) {
@@ -39,13 +39,13 @@ fn the_example_learns_its_digits() {
 fn goes_on_without(victim: &str) {
     let home = Home::new();
     let words = example(&home, "jax", "python train.py --epochs 12 --pause 0.01");
-    let ran = kill_in_the_middle(&home, words, "epoch 3 ", victim);
+    let ran = kill_and_stop(&home, words, ["epoch 3 ", "epoch 6 "], victim);
     learned(&ran);
     let first = said(&ran, 1, "rank 1 of 2, from epoch");
     let first: u32 = first.parse().expect("a number");
     assert!(
-        first >= 3,
-        "two epochs were done, and it began with {first}"
+        first >= 6,
+        "five epochs were done, and it began with {first}"
     );
 }
 

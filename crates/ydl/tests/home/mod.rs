@@ -250,29 +250,48 @@ pub fn said<'a>(ran: &'a Ran, worker: u32, word: &str) -> &'a str {
     found.unwrap_or_else(|| panic!("no `{prefix}` in {ran:#?}"))
 }
 
-/// Submits with these words, kills the program that has this variable once worker 1 has printed that, and sees a second
-/// round end well.
-pub fn kill_in_the_middle(home: &Home, words: Vec<String>, line: &str, variable: &str) -> Ran {
-    let (ran, _) = kill_one(home, words, 1, line, variable);
+/// Submits with these words and sees a third round end well: in the first the program that has this variable is killed once
+/// worker 1 has printed the one line, in the second it is stopped once worker 1 has printed the other.
+pub fn kill_and_stop(home: &Home, words: Vec<String>, lines: [&str; 2], variable: &str) -> Ran {
+    let words = restarting(words, 2);
+    let silence = ["--set", "deadlines.silence=3s"].map(String::from);
+    let child = begin(home, &[&words[..], &silence].concat());
+    for (attempt, line, signal) in [(1, lines[0], 9), (2, lines[1], 19)] {
+        home.wait_for_text(log_of(&format!("worker/1/{attempt}")), line);
+        kill(program_with(home, variable), signal);
+    }
+    let ran = finish(child);
     assert_eq!(ran.code, 0, "{ran:#?}");
     let facts = home.facts();
-    assert!(facts.contains(r#""round-started":{"round":2,"#), "{facts}");
+    assert!(facts.contains(r#""round-started":{"round":3,"#), "{facts}");
+    assert!(facts.contains("was stopped (SIGSTOP) for "), "{facts}");
     assert!(home.processes().is_empty(), "{:?}", home.processes());
     ran
 }
 
-/// The same with so many restarts, however it ends, and the time that it took from there.
+/// Submits with these words and so many restarts, and kills the program that has this variable once worker 1 has printed
+/// that; however it ends, with the time that it took from there.
 pub fn kill_one(
     home: &Home,
-    mut words: Vec<String>,
+    words: Vec<String>,
     limit: u32,
     line: &str,
     variable: &str,
 ) -> (Ran, Duration) {
+    signal_one(
+        home,
+        &restarting(words, limit),
+        9,
+        ("worker/1", line),
+        variable,
+    )
+}
+
+fn restarting(mut words: Vec<String>, limit: u32) -> Vec<String> {
     let restart =
         format!("restart={{scope: job, limit: {limit}, backoff: {{first: 10ms, most: 10ms}}}}");
     words.extend(["--set", &restart].map(String::from));
-    signal_one(home, &words, 9, ("worker/1", line), variable)
+    words
 }
 
 /// Submits with these words, sends the program that has this variable a signal once that task has printed that, and waits for
@@ -284,6 +303,14 @@ pub fn signal_one(
     (task, line): (&str, &str),
     variable: &str,
 ) -> (Ran, Duration) {
+    let child = begin(home, words);
+    home.wait_for_text(log_of(&format!("{task}/1")), line);
+    let began = Instant::now();
+    kill(program_with(home, variable), signal);
+    (finish(child), began.elapsed())
+}
+
+fn begin(home: &Home, words: &[String]) -> Child {
     let mut command = home.ydl();
     command
         .args(words)
@@ -291,16 +318,20 @@ pub fn signal_one(
         .stderr(Stdio::piped());
     let child = command.spawn().expect("ydl");
     home.wait_for_job();
-    let log = |home: &Home| home.job().join(format!("logs/{task}/1/stdout.0"));
-    home.wait_for_text(log, line);
-    let has = |pid: u32| {
-        let environ = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    child
+}
+
+fn log_of(attempt: &str) -> impl Fn(&Home) -> PathBuf {
+    move |home| home.job().join(format!("logs/{attempt}/stdout.0"))
+}
+
+/// The process of an example's program that has this variable.
+fn program_with(home: &Home, variable: &str) -> u32 {
+    let has = |process: &&Process| {
+        let environ = fs::read(format!("/proc/{}/environ", process.pid)).unwrap_or_default();
         let mut variables = environ.split(|b| *b == 0);
         variables.any(|it| it == variable.as_bytes())
     };
     let programs = home.find("python train.py");
-    let victim = programs.iter().find(|process| has(process.pid));
-    let began = Instant::now();
-    kill(victim.expect("a program").pid, signal);
-    (finish(child), began.elapsed())
+    programs.iter().find(has).expect("a program").pid
 }
