@@ -43,7 +43,6 @@ pub use protocol::{Act, Link, Peer, Protocol, Reaction, Refusal};
 /// The rendezvous that a job of that framework needs in a round with these members, if it needs any.
 pub fn serve(framework: Framework, members: &Cluster) -> Option<Box<dyn Protocol>> {
     match framework {
-        Framework::None | Framework::Lightgbm | Framework::Tensorflow | Framework::Jax => None,
         // A job may bring a scheduler of its own.
         Framework::Mxnet if members.role("scheduler").is_some() => None,
         Framework::Mxnet => {
@@ -57,5 +56,6 @@ pub fn serve(framework: Framework, members: &Cluster) -> Option<Box<dyn Protocol
         }
         Framework::Pytorch => Some(Box::<c10d::Store>::default()),
         Framework::Xgboost => Some(Box::new(tracker::Tracker::new(members.tasks().collect()))),
+        _ => None,
     }
 }

@@ -167,7 +167,7 @@ pub struct Submit {
     /// The job's name
     #[arg(long, help_heading = "Without a job file")]
     pub name: Option<String>,
-    /// Whose rendezvous the job needs: `none`, `mxnet`, `pytorch`, `horovod`, `xgboost` or `lightgbm`
+    /// Whose rendezvous the job needs, as `framework` of a job file: `pytorch`, `mxnet`, …
     #[arg(long, help_heading = "Without a job file")]
     pub framework: Option<String>,
     /// What `environment` of a job file takes: `./venv`, `requirements.txt`, `docker://python:3.11`

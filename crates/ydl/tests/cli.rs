@@ -216,7 +216,7 @@ fn a_mistake_in_a_flag_is_told_with_the_flag() {
 
             hint: relative paths count from `HERE`
 
-            error: --framework mx: `framework`: `mx` is not a framework that ydl knows; it knows `none`, `mxnet`, `pytorch`, `horovod`, `xgboost`, `lightgbm`
+            error: --framework mx: `framework`: `mx` is not a framework that ydl knows; it knows `none`, `mxnet`, `pytorch`, `horovod`, `xgboost`, `lightgbm`, `tensorflow`, `jax`
 
             error: --instances 0: `roles.worker.instances`: a role of 0 instances does nothing
 
@@ -330,6 +330,7 @@ fn a_job_is_shown_as_it_was_understood() {
         roles:
           worker:
             instances: 2
+            processes: 1
             memory: 2 GiB
             vcores: 1
             gpus: 0
@@ -343,6 +344,7 @@ fn a_job_is_shown_as_it_was_understood() {
             tolerate: 0
           server:
             instances: 1
+            processes: 1
             memory: 2 GiB
             vcores: 1
             gpus: 0
@@ -361,6 +363,7 @@ fn a_job_is_shown_as_it_was_understood() {
           hold: 5m
           retries: 3
           backoff: {first: 30s, most: 10m}
+          settle: 10s
         deadlines:
           allocation: 1h
           launch: 2m

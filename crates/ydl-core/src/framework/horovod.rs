@@ -6,8 +6,9 @@
 //!
 //! When a process dies the others fail within a second, so all of them begin a new round together.
 
-use super::{Given, SetUp};
+use super::{Given, Needs, SetUp};
 use crate::cluster::Member;
+use crate::spec::RoleSpec;
 use alloc::{
     borrow::ToOwned,
     collections::BTreeMap,
@@ -20,50 +21,70 @@ use alloc::{
 /// waits for a dead one is told by ydl.
 const TIMEOUT_SECONDS: u32 = 300;
 
-pub(super) fn set_up(given: &Given<'_>) -> SetUp {
-    let Given {
-        cluster,
-        task,
-        local,
-        door,
-        ..
-    } = given;
-    let role = cluster.role(task.role.as_str());
-    let each = role.map_or(1, |member| member.processes);
-    // The processes with this local number, one of each task that has so many.
-    let across = |member: &Member| match member.processes > *local {
-        true => member.instances,
-        false => 0,
-    };
-    let before = cluster
-        .roles
-        .iter()
-        .take_while(|member| member.role != task.role);
-    let (before, tasks) = before.fold((0, 0), |(before, tasks), member| {
-        (before + across(member), tasks + member.instances)
-    });
-    let cross = before + cluster.rank(task).saturating_sub(tasks);
-    let mut env = BTreeMap::new();
-    let mut set = |name: &str, value: String| {
-        env.insert(format!("HOROVOD_{name}"), value);
-    };
-    set("RANK", (cluster.first_process(task) + local).to_string());
-    set("SIZE", cluster.processes().to_string());
-    set("LOCAL_RANK", local.to_string());
-    set("LOCAL_SIZE", each.to_string());
-    set("CROSS_RANK", cross.to_string());
-    let all: u32 = cluster.roles.iter().map(across).sum();
-    set("CROSS_SIZE", all.to_string());
-    set("HOSTNAME", format!("{}-{}", task.role, task.index));
-    set("CONTROLLER", "gloo".to_owned());
-    set("CPU_OPERATIONS", "gloo".to_owned());
-    set("GLOO_TIMEOUT_SECONDS", TIMEOUT_SECONDS.to_string());
-    if let Some(port) = door {
-        set("GLOO_RENDEZVOUS_ADDR", "127.0.0.1".to_owned());
-        set("GLOO_RENDEZVOUS_PORT", port.to_string());
+pub(super) struct Horovod;
+
+impl Needs for Horovod {
+    fn who(&self) -> &'static str {
+        "Horovod's processes"
     }
-    SetUp {
-        env,
-        arguments: Vec::new(),
+
+    fn has_processes(&self) -> bool {
+        true
+    }
+
+    fn interfaces(&self) -> &'static [&'static str] {
+        &["HOROVOD_GLOO_IFACE", "NCCL_SOCKET_IFNAME"]
+    }
+
+    fn has_door(&self, _roles: &[RoleSpec]) -> bool {
+        true
+    }
+
+    fn set_up(&self, given: &Given<'_>) -> SetUp {
+        let Given {
+            cluster,
+            task,
+            local,
+            door,
+            ..
+        } = given;
+        let role = cluster.role(task.role.as_str());
+        let each = role.map_or(1, |member| member.processes);
+        // The processes with this local number, one of each task that has so many.
+        let across = |member: &Member| match member.processes > *local {
+            true => member.instances,
+            false => 0,
+        };
+        let before = cluster
+            .roles
+            .iter()
+            .take_while(|member| member.role != task.role);
+        let (before, tasks) = before.fold((0, 0), |(before, tasks), member| {
+            (before + across(member), tasks + member.instances)
+        });
+        let cross = before + cluster.rank(task).saturating_sub(tasks);
+        let mut env = BTreeMap::new();
+        let mut set = |name: &str, value: String| {
+            env.insert(format!("HOROVOD_{name}"), value);
+        };
+        set("RANK", (cluster.first_process(task) + local).to_string());
+        set("SIZE", cluster.processes().to_string());
+        set("LOCAL_RANK", local.to_string());
+        set("LOCAL_SIZE", each.to_string());
+        set("CROSS_RANK", cross.to_string());
+        let all: u32 = cluster.roles.iter().map(across).sum();
+        set("CROSS_SIZE", all.to_string());
+        set("HOSTNAME", format!("{}-{}", task.role, task.index));
+        set("CONTROLLER", "gloo".to_owned());
+        set("CPU_OPERATIONS", "gloo".to_owned());
+        set("GLOO_TIMEOUT_SECONDS", TIMEOUT_SECONDS.to_string());
+        if let Some(port) = door {
+            set("GLOO_RENDEZVOUS_ADDR", "127.0.0.1".to_owned());
+            set("GLOO_RENDEZVOUS_PORT", port.to_string());
+        }
+        SetUp {
+            env,
+            arguments: Vec::new(),
+        }
     }
 }

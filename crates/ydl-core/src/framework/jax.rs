@@ -3,7 +3,7 @@
 //! When a process dies its peers wait in a collective, and JAX itself takes a minute and a half to notice, so all of them
 //! begin a new round together.
 
-use super::{Given, SetUp};
+use super::{Given, Needs, SetUp};
 use alloc::{
     borrow::ToOwned,
     collections::BTreeMap,
@@ -14,36 +14,52 @@ use alloc::{
 
 const PORT: &str = "jax";
 
-pub(super) fn ports() -> Vec<(String, bool)> {
-    // gRPC sets SO_REUSEADDR, so the port can stay held while the coordinator listens on it.
-    vec![(PORT.to_owned(), true)]
-}
+pub(super) struct Jax;
 
-pub(super) fn set_up(given: &Given<'_>) -> SetUp {
-    let Given {
-        cluster,
-        task,
-        local,
-        ..
-    } = given;
-    let mut env = BTreeMap::new();
-    let mut set = |name: &str, value: String| {
-        env.insert(name.to_owned(), value);
-    };
-    let rank = cluster.first_process(task) + local;
-    set("JAX_NUM_PROCESSES", cluster.processes().to_string());
-    set("JAX_PROCESS_ID", rank.to_string());
-    let mut all = cluster.roles.iter().flat_map(|member| &member.endpoints);
-    if let Some(address) = all.next().and_then(|first| first.address(PORT)) {
-        if rank == 0 {
-            // By itself it would listen on every address, where a coordinator of another job may listen, too: gRPC would
-            // let both, and hand a process to either.
-            set("JAX_COORDINATOR_BIND_ADDRESS", address.clone());
-        }
-        set("JAX_COORDINATOR_ADDRESS", address);
+impl Needs for Jax {
+    fn who(&self) -> &'static str {
+        "JAX's processes"
     }
-    SetUp {
-        env,
-        arguments: Vec::new(),
+
+    fn has_processes(&self) -> bool {
+        true
+    }
+
+    fn interfaces(&self) -> &'static [&'static str] {
+        &["NCCL_SOCKET_IFNAME"]
+    }
+
+    fn ports(&self, _role: &str) -> Vec<(String, bool)> {
+        // gRPC sets SO_REUSEADDR, so the port can stay held while the coordinator listens on it.
+        vec![(PORT.to_owned(), true)]
+    }
+
+    fn set_up(&self, given: &Given<'_>) -> SetUp {
+        let Given {
+            cluster,
+            task,
+            local,
+            ..
+        } = given;
+        let mut env = BTreeMap::new();
+        let mut set = |name: &str, value: String| {
+            env.insert(name.to_owned(), value);
+        };
+        let rank = cluster.first_process(task) + local;
+        set("JAX_NUM_PROCESSES", cluster.processes().to_string());
+        set("JAX_PROCESS_ID", rank.to_string());
+        let mut all = cluster.roles.iter().flat_map(|member| &member.endpoints);
+        if let Some(address) = all.next().and_then(|first| first.address(PORT)) {
+            if rank == 0 {
+                // By itself it would listen on every address, where a coordinator of another job may listen, too: gRPC would
+                // let both, and hand a process to either.
+                set("JAX_COORDINATOR_BIND_ADDRESS", address.clone());
+            }
+            set("JAX_COORDINATOR_ADDRESS", address);
+        }
+        SetUp {
+            env,
+            arguments: Vec::new(),
+        }
     }
 }

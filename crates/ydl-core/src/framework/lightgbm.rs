@@ -2,7 +2,7 @@
 //!
 //! When a worker dies the others fail at once, so all of them begin a new round together.
 
-use super::{Given, SetUp};
+use super::{Given, Needs, SetUp};
 use crate::cluster::Endpoint;
 use alloc::{
     borrow::ToOwned,
@@ -15,27 +15,35 @@ use alloc::{
 
 const PORT: &str = "lightgbm";
 
-pub(super) fn ports() -> Vec<(String, bool)> {
-    // It binds without sharing, so the port is let go when the program starts.
-    vec![(PORT.to_owned(), false)]
-}
+pub(super) struct Lightgbm;
 
-pub(super) fn set_up(given: &Given<'_>) -> SetUp {
-    let Given { cluster, task, .. } = given;
-    let port = |endpoint: &Endpoint| endpoint.ports.get(PORT).copied().unwrap_or(0);
-    let all = cluster.roles.iter().flat_map(|member| &member.endpoints);
-    let machines: Vec<_> = all
-        .map(|endpoint| format!("{}:{}", endpoint.host, port(endpoint)))
-        .collect();
-    let own = cluster.endpoint(task).map_or(0, port);
-    // As its parameters are called: a program hands them over.
-    let env = [
-        ("machines", machines.join(",")),
-        ("local_listen_port", own.to_string()),
-        ("num_machines", cluster.world().to_string()),
-    ];
-    SetUp {
-        env: BTreeMap::from(env.map(|(name, value)| (name.to_owned(), value))),
-        arguments: Vec::new(),
+impl Needs for Lightgbm {
+    fn who(&self) -> &'static str {
+        "LightGBM's workers"
+    }
+
+    fn ports(&self, _role: &str) -> Vec<(String, bool)> {
+        // It binds without sharing, so the port is let go when the program starts.
+        vec![(PORT.to_owned(), false)]
+    }
+
+    fn set_up(&self, given: &Given<'_>) -> SetUp {
+        let Given { cluster, task, .. } = given;
+        let port = |endpoint: &Endpoint| endpoint.ports.get(PORT).copied().unwrap_or(0);
+        let all = cluster.roles.iter().flat_map(|member| &member.endpoints);
+        let machines: Vec<_> = all
+            .map(|endpoint| format!("{}:{}", endpoint.host, port(endpoint)))
+            .collect();
+        let own = cluster.endpoint(task).map_or(0, port);
+        // As its parameters are called: a program hands them over.
+        let env = [
+            ("machines", machines.join(",")),
+            ("local_listen_port", own.to_string()),
+            ("num_machines", cluster.world().to_string()),
+        ];
+        SetUp {
+            env: BTreeMap::from(env.map(|(name, value)| (name.to_owned(), value))),
+            arguments: Vec::new(),
+        }
     }
 }

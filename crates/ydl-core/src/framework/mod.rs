@@ -1,6 +1,7 @@
 //! What each framework needs: a pure function from cluster and task to environment and arguments.
 //!
-//! A framework is a line in [`Framework`] and a file here. Nothing else in the crate asks which one it is.
+//! A framework is a line in [`Framework`] and a file here, with what differs from the usual [`Needs`]. Nothing else in
+//! the crate asks which one it is.
 
 mod horovod;
 mod jax;
@@ -16,36 +17,56 @@ use crate::{
     id::TaskId,
     spec::{Complaint, Completion, Draft, Reform, RoleSpec, Scope},
 };
-use alloc::{
-    borrow::ToOwned,
-    collections::BTreeMap,
-    format,
-    string::{String, ToString},
-    vec::Vec,
-};
+use alloc::{borrow::ToOwned, collections::BTreeMap, format, string::String, vec::Vec};
 use core::{fmt, str::FromStr};
 use serde::{Deserialize, Serialize};
 
-/// The frameworks whose rendezvous ydl does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Framework {
+/// A framework is called as its file is: rustfmt finds the files by the lines above, and would not in here.
+macro_rules! frameworks {
+    ($($(#[$what:meta])* $framework:ident = $file:ident,)*) => {
+        /// The frameworks whose rendezvous ydl does.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(rename_all = "kebab-case")]
+        pub enum Framework {
+            $($(#[$what])* $framework,)*
+        }
+
+        impl Framework {
+            /// Every framework, in the order of the documentation.
+            pub const ALL: &[Framework] = &[$(Framework::$framework),*];
+
+            fn name(self) -> &'static str {
+                match self {
+                    $(Framework::$framework => stringify!($file),)*
+                }
+            }
+
+            fn needs(self) -> &'static dyn Needs {
+                match self {
+                    $(Framework::$framework => &$file::$framework,)*
+                }
+            }
+        }
+    };
+}
+
+frameworks! {
     /// Any command.
-    None,
+    None = none,
     /// MXNet's parameter servers.
-    Mxnet,
+    Mxnet = mxnet,
     /// PyTorch's process groups.
-    Pytorch,
+    Pytorch = pytorch,
     /// Horovod's processes.
-    Horovod,
+    Horovod = horovod,
     /// XGBoost's workers, and others that meet at a Rabit tracker.
-    Xgboost,
+    Xgboost = xgboost,
     /// LightGBM's workers.
-    Lightgbm,
+    Lightgbm = lightgbm,
     /// TensorFlow's strategies and parameter servers.
-    Tensorflow,
+    Tensorflow = tensorflow,
     /// JAX's processes.
-    Jax,
+    Jax = jax,
 }
 
 /// What a program's variables are made of.
@@ -89,75 +110,86 @@ const PEERS: RoleDefaults = RoleDefaults {
     scope: Scope::Job,
 };
 
-impl Framework {
-    /// Every framework, in the order of the documentation.
-    pub const ALL: [Framework; 8] = [
-        Framework::None,
-        Framework::Mxnet,
-        Framework::Pytorch,
-        Framework::Horovod,
-        Framework::Xgboost,
-        Framework::Lightgbm,
-        Framework::Tensorflow,
-        Framework::Jax,
-    ];
+/// What a framework needs, where it differs from equal processes that start together and are told nothing.
+trait Needs {
+    /// What its programs are called, for people.
+    fn who(&self) -> &'static str;
 
-    /// Whether its tasks start together unless the user says otherwise.
-    pub fn together(self) -> bool {
-        match self {
-            Framework::None => false,
-            Framework::Mxnet
-            | Framework::Pytorch
-            | Framework::Horovod
-            | Framework::Xgboost
-            | Framework::Lightgbm
-            | Framework::Tensorflow
-            | Framework::Jax => true,
-        }
+    /// What the task's program gets.
+    fn set_up(&self, given: &Given<'_>) -> SetUp;
+
+    fn together(&self) -> bool {
+        true
     }
 
-    /// Whether a task may be several processes of its command.
+    fn has_processes(&self) -> bool {
+        false
+    }
+
+    fn has_flags(&self) -> bool {
+        false
+    }
+
+    fn threads(&self) -> &'static [&'static str] {
+        // OpenBLAS and MKL ask for it, too.
+        &["OMP_NUM_THREADS"]
+    }
+
+    fn interfaces(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    fn on_change(&self) -> Option<Reform> {
+        None
+    }
+
+    fn has_door(&self, _roles: &[RoleSpec]) -> bool {
+        false
+    }
+
+    fn role_defaults(&self, _role: &str, _roles: &[&str]) -> RoleDefaults {
+        PEERS
+    }
+
+    fn commands_of(&self, _role: &str) -> &'static [&'static str] {
+        &[]
+    }
+
+    fn complaints(&self, _draft: &Draft) -> Vec<Complaint> {
+        Vec::new()
+    }
+
+    fn ports(&self, _role: &str) -> Vec<(String, bool)> {
+        Vec::new()
+    }
+
+    fn ports_ascend(&self) -> bool {
+        false
+    }
+}
+
+impl Framework {
+    /// Whether its tasks start together unless the user says otherwise.
+    pub fn together(self) -> bool {
+        self.needs().together()
+    }
+
+    /// Whether a task may be several processes of its command. Whoever meets at a scheduler or tracker has one place
+    /// there for each task, and a port of a framework's is one process's.
     pub fn has_processes(self) -> bool {
-        match self {
-            // Any command, which finds its number among its variables.
-            Framework::None | Framework::Pytorch | Framework::Horovod | Framework::Jax => true,
-            // Whoever meets at a scheduler or tracker has one place there for each task; LightGBM and TensorFlow have one
-            // port.
-            Framework::Mxnet | Framework::Xgboost | Framework::Lightgbm | Framework::Tensorflow => {
-                false
-            }
-        }
+        self.needs().has_processes()
     }
 
     /// The variables that say how many threads a process may use: its share of its task's virtual cores, where neither
-    /// the user nor the node says anything else. Nothing is known of what any command does with its cores.
+    /// the user nor the node says anything else.
     pub fn threads(self) -> &'static [&'static str] {
-        match self {
-            Framework::None => &[],
-            // OpenBLAS and MKL ask for it, too.
-            Framework::Mxnet
-            | Framework::Pytorch
-            | Framework::Horovod
-            | Framework::Xgboost
-            | Framework::Lightgbm
-            | Framework::Jax => &["OMP_NUM_THREADS"],
-            Framework::Tensorflow => &["OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS"],
-        }
+        self.needs().threads()
     }
 
-    /// The variables that name the interface through which others reach a process. Without them these libraries look
+    /// The variables that name the interface through which others reach a process. Without them some libraries look
     /// up the node's own name, which on many nodes leads to themselves.
     pub fn interfaces(self) -> &'static [&'static str] {
-        match self {
-            Framework::None | Framework::Mxnet | Framework::Xgboost | Framework::Lightgbm => &[],
-            Framework::Pytorch => &[
-                "GLOO_SOCKET_IFNAME",
-                "NCCL_SOCKET_IFNAME",
-                "TP_SOCKET_IFNAME",
-            ],
-            Framework::Horovod => &["HOROVOD_GLOO_IFACE", "NCCL_SOCKET_IFNAME"],
-            Framework::Tensorflow | Framework::Jax => &["NCCL_SOCKET_IFNAME"],
-        }
+        self.needs().interfaces()
     }
 
     /// What happens to those who run when the number of tasks changes, in a job of elastic roles. Nothing where it cannot
@@ -166,158 +198,81 @@ impl Framework {
     /// With [`Reform::Told`] the core lets those who stay run on and says [`Action::Changed`](crate::Action::Changed)
     /// for the rendezvous; with [`Reform::Restart`] everybody starts again in a new round.
     pub fn on_change(self) -> Option<Reform> {
-        match self {
-            Framework::None | Framework::Pytorch => Some(Reform::Restart),
-            Framework::Mxnet
-            | Framework::Tensorflow
-            | Framework::Horovod
-            | Framework::Xgboost
-            | Framework::Lightgbm
-            | Framework::Jax => None,
-        }
+        self.needs().on_change()
     }
 
     /// Whether the master serves the rendezvous of a job with these roles, and programs need a door to it.
     pub fn has_door(self, roles: &[RoleSpec]) -> bool {
-        match self {
-            Framework::None | Framework::Lightgbm | Framework::Tensorflow | Framework::Jax => false,
-            Framework::Mxnet => mxnet::has_door(roles),
-            Framework::Pytorch | Framework::Horovod | Framework::Xgboost => true,
-        }
+        self.needs().has_door(roles)
     }
 
     /// What a role of that name is among these unless the user says otherwise.
     pub fn role_defaults(self, role: &str, roles: &[&str]) -> RoleDefaults {
-        match self {
-            Framework::None => none::ROLE_DEFAULTS,
-            Framework::Mxnet => mxnet::role_defaults(role),
-            Framework::Tensorflow => tensorflow::role_defaults(role, roles),
-            Framework::Pytorch
-            | Framework::Horovod
-            | Framework::Xgboost
-            | Framework::Lightgbm
-            | Framework::Jax => PEERS,
-        }
+        self.needs().role_defaults(role, roles)
     }
 
     /// The roles whose command a role of that name runs when it has none of its own, best first.
     pub fn commands_of(self, role: &str) -> &'static [&'static str] {
-        match self {
-            Framework::None
-            | Framework::Pytorch
-            | Framework::Horovod
-            | Framework::Xgboost
-            | Framework::Lightgbm
-            | Framework::Jax => &[],
-            Framework::Mxnet => mxnet::commands_of(role),
-            Framework::Tensorflow => tensorflow::commands_of(role),
-        }
+        self.needs().commands_of(role)
     }
 
     /// What is wrong with a job of this framework.
     pub fn complaints(self, draft: &Draft) -> Vec<Complaint> {
+        let needs = self.needs();
+        let complaint = |key: &str, what: String, hint: &str| Complaint {
+            key: key.to_owned(),
+            what,
+            hint: Some(hint.to_owned()),
+        };
         let mut all = Vec::new();
         for role in &draft.roles {
-            if role.processes > 1 && !self.has_processes() {
-                all.push(Complaint {
-                    key: format!("roles.{}.processes", role.name),
-                    what: format!("a task of framework `{self}` is one process"),
-                    hint: Some("raise `instances` instead".to_owned()),
-                });
+            if role.processes > 1 && !needs.has_processes() {
+                let key = format!("roles.{}.processes", role.name);
+                let what = format!("a task of framework `{self}` is one process");
+                all.push(complaint(&key, what, "raise `instances` instead"));
             }
         }
-        let (own, who) = match self {
-            Framework::None => (Vec::new(), "programs"),
-            Framework::Mxnet => (mxnet::complaints(draft), "MXNet's processes"),
-            Framework::Pytorch => (Vec::new(), "PyTorch's processes"),
-            Framework::Horovod => (Vec::new(), "Horovod's processes"),
-            Framework::Xgboost => (Vec::new(), "XGBoost's workers"),
-            Framework::Lightgbm => (Vec::new(), "LightGBM's workers"),
-            Framework::Tensorflow => (tensorflow::complaints(draft), "TensorFlow's processes"),
-            Framework::Jax => (Vec::new(), "JAX's processes"),
-        };
-        all.extend(own);
-        if self.together() && !draft.gang.together {
-            all.push(Complaint {
-                key: "gang".to_owned(),
-                what: format!("{who} must start together"),
-                hint: Some("leave `gang` out, or set `together: true`".to_owned()),
-            });
+        all.extend(needs.complaints(draft));
+        if needs.together() && !draft.gang.together {
+            let what = format!("{} must start together", needs.who());
+            let hint = "leave `gang` out, or set `together: true`";
+            all.push(complaint("gang", what, hint));
         }
-        if draft.cluster_flags && self != Framework::Tensorflow {
-            all.push(Complaint {
-                key: "cluster_flags".to_owned(),
-                what: "only programs of TensorFlow have such flags".to_owned(),
-                hint: Some("leave it out, or set `framework: tensorflow`".to_owned()),
-            });
+        if draft.cluster_flags && !needs.has_flags() {
+            let what = "only programs of TensorFlow have such flags".to_owned();
+            let hint = "leave it out, or set `framework: tensorflow`";
+            all.push(complaint("cluster_flags", what, hint));
         }
         let mut elastic = draft.roles.iter().filter(|role| role.elastic.is_some());
-        if let (None, Some(role)) = (self.on_change(), elastic.next()) {
-            all.push(Complaint {
-                key: format!("roles.{}.instances", role.name),
-                what: format!("the number of {who} cannot change while they run"),
-                hint: Some("write one number of `instances`".to_owned()),
-            });
+        if let (Option::None, Some(role)) = (needs.on_change(), elastic.next()) {
+            let key = format!("roles.{}.instances", role.name);
+            let what = format!("the number of {} cannot change while they run", needs.who());
+            all.push(complaint(&key, what, "write one number of `instances`"));
         }
         all
     }
 
     /// The ports an agent holds for a role, by name; `true` where the program can bind one that is still held.
     pub fn ports(self, role: &RoleSpec) -> Vec<(String, bool)> {
-        let mut ports = match self {
-            Framework::None | Framework::Pytorch | Framework::Horovod | Framework::Xgboost => {
-                Vec::new()
-            }
-            Framework::Lightgbm => lightgbm::ports(),
-            Framework::Tensorflow => tensorflow::ports(role.name.as_str()),
-            Framework::Jax => jax::ports(),
-            Framework::Mxnet => mxnet::ports(role.name.as_str()),
-        };
+        let mut ports = self.needs().ports(role.name.as_str());
         ports.extend(role.ports.iter().map(|name| (name.clone(), false)));
         ports
     }
 
     /// Whether the framework numbers its peers by port, so that ports must ascend with the index.
     pub fn ports_ascend(self) -> bool {
-        match self {
-            Framework::None
-            | Framework::Pytorch
-            | Framework::Horovod
-            | Framework::Xgboost
-            | Framework::Lightgbm
-            | Framework::Tensorflow
-            | Framework::Jax => false,
-            Framework::Mxnet => true,
-        }
+        self.needs().ports_ascend()
     }
 
     /// What the task's program gets.
     pub fn set_up(self, given: &Given<'_>) -> SetUp {
-        match self {
-            Framework::None => SetUp::default(),
-            Framework::Mxnet => mxnet::set_up(given),
-            Framework::Pytorch => pytorch::set_up(given),
-            Framework::Horovod => horovod::set_up(given),
-            Framework::Xgboost => xgboost::set_up(given),
-            Framework::Lightgbm => lightgbm::set_up(given),
-            Framework::Tensorflow => tensorflow::set_up(given),
-            Framework::Jax => jax::set_up(given),
-        }
+        self.needs().set_up(given)
     }
 }
 
 impl fmt::Display for Framework {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Framework::None => "none",
-            Framework::Mxnet => "mxnet",
-            Framework::Pytorch => "pytorch",
-            Framework::Horovod => "horovod",
-            Framework::Xgboost => "xgboost",
-            Framework::Lightgbm => "lightgbm",
-            Framework::Tensorflow => "tensorflow",
-            Framework::Jax => "jax",
-        })
+        f.pad(self.name())
     }
 }
 
@@ -325,9 +280,9 @@ impl FromStr for Framework {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
         let found = Framework::ALL
-            .into_iter()
-            .find(|framework| framework.to_string() == text);
-        found.ok_or_else(|| {
+            .iter()
+            .find(|framework| framework.name() == text);
+        found.copied().ok_or_else(|| {
             let known: Vec<_> = Framework::ALL.iter().map(|f| format!("`{f}`")).collect();
             format!(
                 "`{text}` is not a framework that ydl knows; it knows {}",

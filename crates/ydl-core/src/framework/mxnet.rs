@@ -6,7 +6,7 @@
 //!
 //! ps-lite watches nobody: when one process dies the others wait for ever, so every role restarts with the job.
 
-use super::{Given, RoleDefaults, SetUp};
+use super::{Given, Needs, RoleDefaults, SetUp};
 use crate::{
     cluster::{Cluster, Endpoint},
     spec::{Complaint, Completion, Draft, RoleSpec, Scope},
@@ -25,86 +25,143 @@ const SCHEDULER: &str = "scheduler";
 const SERVER: &str = "server";
 const WORKER: &str = "worker";
 
-pub(super) fn role_defaults(role: &str) -> RoleDefaults {
-    let completion = match role {
-        SCHEDULER | SERVER => Completion::Service,
-        _ => Completion::All,
-    };
-    RoleDefaults {
-        completion,
-        scope: Scope::Job,
-    }
-}
+pub(super) struct Mxnet;
 
-pub(super) fn commands_of(role: &str) -> &'static [&'static str] {
-    match role {
-        SCHEDULER | SERVER => &[WORKER],
-        _ => &[],
+impl Needs for Mxnet {
+    fn who(&self) -> &'static str {
+        "MXNet's processes"
     }
-}
 
-/// Whether the master is the scheduler.
-pub(super) fn has_door(roles: &[RoleSpec]) -> bool {
-    roles.iter().all(|role| role.name.as_str() != SCHEDULER)
-}
-
-pub(super) fn complaints(draft: &Draft) -> Vec<Complaint> {
-    let mut all = Vec::new();
-    let count = |name: &str| {
-        draft
-            .roles
-            .iter()
-            .find(|role| role.name.as_str() == name)
-            .map_or(0, |role| role.instances)
-    };
-    let mut add = |key: &str, what: String, hint: &str| {
-        all.push(Complaint {
-            key: key.to_owned(),
-            what,
-            hint: Some(hint.to_owned()),
-        });
-    };
-    if count(WORKER) == 0 {
-        let what = "an MXNet job needs the role `worker`".to_string();
-        add(
-            "roles",
-            what,
-            "roles: {worker: {instances: 2, run: …}, server: {instances: 2}}",
-        );
-    }
-    if count(SERVER) == 0 {
-        let what = "an MXNet job needs the role `server`".to_string();
-        add(
-            "roles",
-            what,
-            "add `server: {instances: 1}`; it runs the worker's command",
-        );
-    }
-    if count(SCHEDULER) > 1 {
-        let what = format!("an MXNet job has one scheduler, not {}", count(SCHEDULER));
-        add(
-            "roles.scheduler.instances",
-            what,
-            "leave the role out: ydl is the scheduler",
-        );
-    }
-    for role in &draft.roles {
-        let known = [WORKER, SERVER, SCHEDULER].contains(&role.name.as_str());
-        if !known {
-            let what = format!("MXNet knows no role `{}`", role.name);
-            add(
-                &format!("roles.{}", role.name),
-                what,
-                "its roles are `worker` and `server`",
-            );
+    fn role_defaults(&self, role: &str, _roles: &[&str]) -> RoleDefaults {
+        let completion = match role {
+            SCHEDULER | SERVER => Completion::Service,
+            _ => Completion::All,
+        };
+        RoleDefaults {
+            completion,
+            scope: Scope::Job,
         }
     }
-    all
-}
 
-pub(super) fn ports(_role: &str) -> Vec<(String, bool)> {
-    // ZeroMQ sets SO_REUSEADDR, so the port can stay held while the program listens on it.
-    vec![(PORT.to_owned(), true)]
+    fn commands_of(&self, role: &str) -> &'static [&'static str] {
+        match role {
+            SCHEDULER | SERVER => &[WORKER],
+            _ => &[],
+        }
+    }
+
+    /// Whether the master is the scheduler.
+    fn has_door(&self, roles: &[RoleSpec]) -> bool {
+        roles.iter().all(|role| role.name.as_str() != SCHEDULER)
+    }
+
+    fn complaints(&self, draft: &Draft) -> Vec<Complaint> {
+        let mut all = Vec::new();
+        let count = |name: &str| {
+            draft
+                .roles
+                .iter()
+                .find(|role| role.name.as_str() == name)
+                .map_or(0, |role| role.instances)
+        };
+        let mut add = |key: &str, what: String, hint: &str| {
+            all.push(Complaint {
+                key: key.to_owned(),
+                what,
+                hint: Some(hint.to_owned()),
+            });
+        };
+        if count(WORKER) == 0 {
+            let what = "an MXNet job needs the role `worker`".to_string();
+            add(
+                "roles",
+                what,
+                "roles: {worker: {instances: 2, run: …}, server: {instances: 2}}",
+            );
+        }
+        if count(SERVER) == 0 {
+            let what = "an MXNet job needs the role `server`".to_string();
+            add(
+                "roles",
+                what,
+                "add `server: {instances: 1}`; it runs the worker's command",
+            );
+        }
+        if count(SCHEDULER) > 1 {
+            let what = format!("an MXNet job has one scheduler, not {}", count(SCHEDULER));
+            add(
+                "roles.scheduler.instances",
+                what,
+                "leave the role out: ydl is the scheduler",
+            );
+        }
+        for role in &draft.roles {
+            let known = [WORKER, SERVER, SCHEDULER].contains(&role.name.as_str());
+            if !known {
+                let what = format!("MXNet knows no role `{}`", role.name);
+                add(
+                    &format!("roles.{}", role.name),
+                    what,
+                    "its roles are `worker` and `server`",
+                );
+            }
+        }
+        all
+    }
+
+    fn ports(&self, _role: &str) -> Vec<(String, bool)> {
+        // ZeroMQ sets SO_REUSEADDR, so the port can stay held while the program listens on it.
+        vec![(PORT.to_owned(), true)]
+    }
+
+    fn set_up(&self, given: &Given<'_>) -> SetUp {
+        let Given {
+            cluster,
+            task,
+            attempt,
+            door,
+            ..
+        } = given;
+        let port = |endpoint: &Endpoint| endpoint.ports.get(PORT).copied().unwrap_or(0).to_string();
+        let mut env = BTreeMap::new();
+        let mut set = |name: &str, value: String| {
+            env.insert(name.to_owned(), value);
+        };
+        set("DMLC_ROLE", task.role.to_string());
+        set("DMLC_NUM_WORKER", instances(cluster, WORKER));
+        set("DMLC_NUM_SERVER", instances(cluster, SERVER));
+        set("DMLC_NUM_ATTEMPT", attempt.saturating_sub(1).to_string());
+        set("DMLC_JOB_CLUSTER", "ydl".to_owned());
+        let root = cluster
+            .role(SCHEDULER)
+            .and_then(|member| member.endpoints.first());
+        if let Some(root) = root {
+            set("DMLC_PS_ROOT_URI", root.host.clone());
+            set("DMLC_PS_ROOT_PORT", port(root));
+        } else if let Some(door) = door {
+            set("DMLC_PS_ROOT_URI", "127.0.0.1".to_owned());
+            set("DMLC_PS_ROOT_PORT", door.to_string());
+        }
+        if let Some(own) = cluster.endpoint(task) {
+            set("DMLC_NODE_HOST", own.host.clone());
+            if task.role.as_str() != SCHEDULER {
+                set("PORT", port(own));
+            }
+        }
+        match task.role.as_str() {
+            SERVER => set("DMLC_SERVER_ID", task.index.to_string()),
+            WORKER => set("DMLC_WORKER_ID", task.index.to_string()),
+            _ => {}
+        }
+        SetUp {
+            env,
+            arguments: Vec::new(),
+        }
+    }
+
+    fn ports_ascend(&self) -> bool {
+        true
+    }
 }
 
 fn instances(cluster: &Cluster, role: &str) -> String {
@@ -112,49 +169,4 @@ fn instances(cluster: &Cluster, role: &str) -> String {
         .role(role)
         .map_or(0, |member| member.instances)
         .to_string()
-}
-
-pub(super) fn set_up(given: &Given<'_>) -> SetUp {
-    let Given {
-        cluster,
-        task,
-        attempt,
-        door,
-        ..
-    } = given;
-    let port = |endpoint: &Endpoint| endpoint.ports.get(PORT).copied().unwrap_or(0).to_string();
-    let mut env = BTreeMap::new();
-    let mut set = |name: &str, value: String| {
-        env.insert(name.to_owned(), value);
-    };
-    set("DMLC_ROLE", task.role.to_string());
-    set("DMLC_NUM_WORKER", instances(cluster, WORKER));
-    set("DMLC_NUM_SERVER", instances(cluster, SERVER));
-    set("DMLC_NUM_ATTEMPT", attempt.saturating_sub(1).to_string());
-    set("DMLC_JOB_CLUSTER", "ydl".to_owned());
-    let root = cluster
-        .role(SCHEDULER)
-        .and_then(|member| member.endpoints.first());
-    if let Some(root) = root {
-        set("DMLC_PS_ROOT_URI", root.host.clone());
-        set("DMLC_PS_ROOT_PORT", port(root));
-    } else if let Some(door) = door {
-        set("DMLC_PS_ROOT_URI", "127.0.0.1".to_owned());
-        set("DMLC_PS_ROOT_PORT", door.to_string());
-    }
-    if let Some(own) = cluster.endpoint(task) {
-        set("DMLC_NODE_HOST", own.host.clone());
-        if task.role.as_str() != SCHEDULER {
-            set("PORT", port(own));
-        }
-    }
-    match task.role.as_str() {
-        SERVER => set("DMLC_SERVER_ID", task.index.to_string()),
-        WORKER => set("DMLC_WORKER_ID", task.index.to_string()),
-        _ => {}
-    }
-    SetUp {
-        env,
-        arguments: Vec::new(),
-    }
 }

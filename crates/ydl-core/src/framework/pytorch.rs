@@ -3,7 +3,8 @@
 //!
 //! When a process dies its peers fail at once or wait in a collective, so all of them begin a new round together.
 
-use super::{Given, SetUp};
+use super::{Given, Needs, SetUp};
+use crate::spec::{Reform, RoleSpec};
 use alloc::{
     borrow::ToOwned,
     collections::BTreeMap,
@@ -11,49 +12,77 @@ use alloc::{
     vec::Vec,
 };
 
-pub(super) fn set_up(given: &Given<'_>) -> SetUp {
-    let Given {
-        cluster,
-        task,
-        local,
-        door,
-        ..
-    } = given;
-    let (first, group) = (cluster.first_process(task), cluster.rank(task));
-    let role = cluster.role(task.role.as_str());
-    let (instances, each) = role.map_or((0, 1), |member| (member.instances, member.processes));
-    let before = cluster
-        .roles
-        .iter()
-        .take_while(|member| member.role != task.role);
-    let before: u32 = before
-        .map(|member| member.instances * member.processes)
-        .sum();
-    let mut env = BTreeMap::new();
-    let mut set = |name: &str, value: String| {
-        env.insert(name.to_owned(), value);
-    };
-    set("RANK", (first + local).to_string());
-    set("WORLD_SIZE", cluster.processes().to_string());
-    set("LOCAL_RANK", local.to_string());
-    set("LOCAL_WORLD_SIZE", each.to_string());
-    // What torch calls a group is a task.
-    set("GROUP_RANK", group.to_string());
-    set("GROUP_WORLD_SIZE", cluster.world().to_string());
-    set("ROLE_NAME", task.role.to_string());
-    set("ROLE_RANK", (first + local - before).to_string());
-    set("ROLE_WORLD_SIZE", (instances * each).to_string());
-    if let Some(port) = door {
-        set("MASTER_ADDR", "127.0.0.1".to_owned());
-        set("MASTER_PORT", port.to_string());
-        // torch compares with this very text; without it rank 0 would be the store.
-        set("TORCHELASTIC_USE_AGENT_STORE", "True".to_owned());
+pub(super) struct Pytorch;
+
+impl Needs for Pytorch {
+    fn who(&self) -> &'static str {
+        "PyTorch's processes"
     }
-    // Older versions want it, and the same from everybody: it is a part of their keys.
-    let round = cluster.round.saturating_sub(1);
-    set("TORCHELASTIC_RESTART_COUNT", round.to_string());
-    SetUp {
-        env,
-        arguments: Vec::new(),
+
+    fn has_processes(&self) -> bool {
+        true
+    }
+
+    fn interfaces(&self) -> &'static [&'static str] {
+        &[
+            "GLOO_SOCKET_IFNAME",
+            "NCCL_SOCKET_IFNAME",
+            "TP_SOCKET_IFNAME",
+        ]
+    }
+
+    fn on_change(&self) -> Option<Reform> {
+        Some(Reform::Restart)
+    }
+
+    fn has_door(&self, _roles: &[RoleSpec]) -> bool {
+        true
+    }
+
+    fn set_up(&self, given: &Given<'_>) -> SetUp {
+        let Given {
+            cluster,
+            task,
+            local,
+            door,
+            ..
+        } = given;
+        let (first, group) = (cluster.first_process(task), cluster.rank(task));
+        let role = cluster.role(task.role.as_str());
+        let (instances, each) = role.map_or((0, 1), |member| (member.instances, member.processes));
+        let before = cluster
+            .roles
+            .iter()
+            .take_while(|member| member.role != task.role);
+        let before: u32 = before
+            .map(|member| member.instances * member.processes)
+            .sum();
+        let mut env = BTreeMap::new();
+        let mut set = |name: &str, value: String| {
+            env.insert(name.to_owned(), value);
+        };
+        set("RANK", (first + local).to_string());
+        set("WORLD_SIZE", cluster.processes().to_string());
+        set("LOCAL_RANK", local.to_string());
+        set("LOCAL_WORLD_SIZE", each.to_string());
+        // What torch calls a group is a task.
+        set("GROUP_RANK", group.to_string());
+        set("GROUP_WORLD_SIZE", cluster.world().to_string());
+        set("ROLE_NAME", task.role.to_string());
+        set("ROLE_RANK", (first + local - before).to_string());
+        set("ROLE_WORLD_SIZE", (instances * each).to_string());
+        if let Some(port) = door {
+            set("MASTER_ADDR", "127.0.0.1".to_owned());
+            set("MASTER_PORT", port.to_string());
+            // torch compares with this very text; without it rank 0 would be the store.
+            set("TORCHELASTIC_USE_AGENT_STORE", "True".to_owned());
+        }
+        // Older versions want it, and the same from everybody: it is a part of their keys.
+        let round = cluster.round.saturating_sub(1);
+        set("TORCHELASTIC_RESTART_COUNT", round.to_string());
+        SetUp {
+            env,
+            arguments: Vec::new(),
+        }
     }
 }

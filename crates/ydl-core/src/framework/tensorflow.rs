@@ -4,7 +4,7 @@
 //! Addresses cannot change while programs run, and a process that dies takes its peers with it or leaves them waiting: so all
 //! begin a new round together. Only the evaluator, whom nobody talks to, comes back alone.
 
-use super::{Given, RoleDefaults, SetUp};
+use super::{Given, Needs, RoleDefaults, SetUp};
 use crate::{
     cluster::{Cluster, Member},
     spec::{Command, Complaint, Completion, Draft, Scope},
@@ -20,93 +20,137 @@ const PS: &str = "ps";
 const EVALUATOR: &str = "evaluator";
 const ROLES: [&str; 5] = [CHIEF, MASTER, WORKER, PS, EVALUATOR];
 
-pub(super) fn role_defaults(role: &str, roles: &[&str]) -> RoleDefaults {
-    let has = |name: &str| roles.contains(&name);
-    // With parameter servers and a chief, the chief's program is the training: workers wait for what it sends them, for
-    // ever if nobody stops them. Without a chief the workers themselves train and end.
-    let led = has(PS) && (has(CHIEF) || has(MASTER));
-    let completion = match role {
-        PS => Completion::Service,
-        WORKER if led => Completion::Service,
-        _ => Completion::All,
-    };
-    let scope = match role {
-        EVALUATOR => Scope::Task,
-        _ => Scope::Job,
-    };
-    RoleDefaults { completion, scope }
-}
+pub(super) struct Tensorflow;
 
-pub(super) fn commands_of(role: &str) -> &'static [&'static str] {
-    match role {
-        PS | EVALUATOR => &[WORKER, CHIEF, MASTER],
-        CHIEF | MASTER => &[WORKER],
-        _ => &[],
+impl Needs for Tensorflow {
+    fn who(&self) -> &'static str {
+        "TensorFlow's processes"
     }
-}
 
-pub(super) fn complaints(draft: &Draft) -> Vec<Complaint> {
-    let mut all = Vec::new();
-    let count = |name: &str| {
-        let mut roles = draft.roles.iter();
-        let role = roles.find(|role| role.name.as_str() == name);
-        role.map_or(0, |role| role.instances)
-    };
-    let mut add = |key: &str, what: String, hint: &str| {
-        all.push(Complaint {
-            key: key.to_owned(),
-            what,
-            hint: Some(hint.to_owned()),
-        });
-    };
-    if count(WORKER) + count(CHIEF) + count(MASTER) == 0 {
-        let what = "a TensorFlow job needs the role `worker` or `chief`".to_owned();
-        add("roles", what, "roles: {worker: {instances: 2, run: …}}");
+    fn has_flags(&self) -> bool {
+        true
     }
-    for name in [CHIEF, MASTER, EVALUATOR] {
-        if count(name) > 1 {
-            let what = format!("a TensorFlow job has one {name}, not {}", count(name));
-            let hint = match name {
-                EVALUATOR => "leave `instances` out",
-                _ => "leave `instances` out; the others are workers",
-            };
-            add(&format!("roles.{name}.instances"), what, hint);
+
+    fn threads(&self) -> &'static [&'static str] {
+        &["OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS"]
+    }
+
+    fn interfaces(&self) -> &'static [&'static str] {
+        &["NCCL_SOCKET_IFNAME"]
+    }
+
+    fn role_defaults(&self, role: &str, roles: &[&str]) -> RoleDefaults {
+        let has = |name: &str| roles.contains(&name);
+        // With parameter servers and a chief, the chief's program is the training: workers wait for what it sends them, for
+        // ever if nobody stops them. Without a chief the workers themselves train and end.
+        let led = has(PS) && (has(CHIEF) || has(MASTER));
+        let completion = match role {
+            PS => Completion::Service,
+            WORKER if led => Completion::Service,
+            _ => Completion::All,
+        };
+        let scope = match role {
+            EVALUATOR => Scope::Task,
+            _ => Scope::Job,
+        };
+        RoleDefaults { completion, scope }
+    }
+
+    fn commands_of(&self, role: &str) -> &'static [&'static str] {
+        match role {
+            PS | EVALUATOR => &[WORKER, CHIEF, MASTER],
+            CHIEF | MASTER => &[WORKER],
+            _ => &[],
         }
     }
-    if count(CHIEF) > 0 && count(MASTER) > 0 {
-        let what = "`master` is an older name of `chief`: a job has one of them".to_owned();
-        add("roles.master", what, "leave out one of the two roles");
-    }
-    let flagged = draft.cluster_flags;
-    for role in &draft.roles {
-        let name = role.name.as_str();
-        let key = format!("roles.{name}");
-        if !ROLES.contains(&name) {
-            let what = format!("TensorFlow knows no role `{name}`");
-            let hint = "its roles are `chief`, `worker`, `ps` and `evaluator`";
-            add(&key, what, hint);
-        } else if flagged && ![PS, WORKER].contains(&name) {
-            let what = format!("flags can name `ps` and `worker`, and no `{name}`");
-            add(
-                &key,
+
+    fn complaints(&self, draft: &Draft) -> Vec<Complaint> {
+        let mut all = Vec::new();
+        let count = |name: &str| {
+            let mut roles = draft.roles.iter();
+            let role = roles.find(|role| role.name.as_str() == name);
+            role.map_or(0, |role| role.instances)
+        };
+        let mut add = |key: &str, what: String, hint: &str| {
+            all.push(Complaint {
+                key: key.to_owned(),
                 what,
-                "leave `cluster_flags` out: `TF_CONFIG` names everybody",
-            );
+                hint: Some(hint.to_owned()),
+            });
+        };
+        if count(WORKER) + count(CHIEF) + count(MASTER) == 0 {
+            let what = "a TensorFlow job needs the role `worker` or `chief`".to_owned();
+            add("roles", what, "roles: {worker: {instances: 2, run: …}}");
         }
-        if flagged && matches!(role.command, Command::Shell(_)) {
-            let what = "a script gets no flags".to_owned();
-            add(&format!("{key}.shell"), what, "use `run`");
+        for name in [CHIEF, MASTER, EVALUATOR] {
+            if count(name) > 1 {
+                let what = format!("a TensorFlow job has one {name}, not {}", count(name));
+                let hint = match name {
+                    EVALUATOR => "leave `instances` out",
+                    _ => "leave `instances` out; the others are workers",
+                };
+                add(&format!("roles.{name}.instances"), what, hint);
+            }
+        }
+        if count(CHIEF) > 0 && count(MASTER) > 0 {
+            let what = "`master` is an older name of `chief`: a job has one of them".to_owned();
+            add("roles.master", what, "leave out one of the two roles");
+        }
+        let flagged = draft.cluster_flags;
+        for role in &draft.roles {
+            let name = role.name.as_str();
+            let key = format!("roles.{name}");
+            if !ROLES.contains(&name) {
+                let what = format!("TensorFlow knows no role `{name}`");
+                let hint = "its roles are `chief`, `worker`, `ps` and `evaluator`";
+                add(&key, what, hint);
+            } else if flagged && ![PS, WORKER].contains(&name) {
+                let what = format!("flags can name `ps` and `worker`, and no `{name}`");
+                add(
+                    &key,
+                    what,
+                    "leave `cluster_flags` out: `TF_CONFIG` names everybody",
+                );
+            }
+            if flagged && matches!(role.command, Command::Shell(_)) {
+                let what = "a script gets no flags".to_owned();
+                add(&format!("{key}.shell"), what, "use `run`");
+            }
+        }
+        all
+    }
+
+    fn ports(&self, role: &str) -> Vec<(String, bool)> {
+        match role {
+            // It serves nobody.
+            EVALUATOR => Vec::new(),
+            // gRPC sets SO_REUSEADDR, so the port can stay held while the program listens on it.
+            _ => vec![(PORT.to_owned(), true)],
         }
     }
-    all
-}
 
-pub(super) fn ports(role: &str) -> Vec<(String, bool)> {
-    match role {
-        // It serves nobody.
-        EVALUATOR => Vec::new(),
-        // gRPC sets SO_REUSEADDR, so the port can stay held while the program listens on it.
-        _ => vec![(PORT.to_owned(), true)],
+    fn set_up(&self, given: &Given<'_>) -> SetUp {
+        let Given { cluster, task, .. } = given;
+        let mut arguments = Vec::new();
+        if given.flags {
+            let of = |role| cluster.role(role).map(addresses).unwrap_or_default();
+            arguments = vec![
+                format!("--ps_hosts={}", of(PS).join(",")),
+                format!("--worker_hosts={}", of(WORKER).join(",")),
+                format!("--job_name={}", task.role),
+                format!("--task_index={}", task.index),
+            ];
+        }
+        let config = format!(
+            r#"{{"cluster": {{{}}}, "task": {{"type": "{}", "index": {}}}}}"#,
+            members(cluster).join(", "),
+            task.role,
+            task.index,
+        );
+        SetUp {
+            env: BTreeMap::from([("TF_CONFIG".to_owned(), config)]),
+            arguments,
+        }
     }
 }
 
@@ -116,30 +160,6 @@ fn addresses(member: &Member) -> Vec<String> {
     endpoints
         .map(|endpoint| endpoint.address(PORT).unwrap_or_default())
         .collect()
-}
-
-pub(super) fn set_up(given: &Given<'_>) -> SetUp {
-    let Given { cluster, task, .. } = given;
-    let mut arguments = Vec::new();
-    if given.flags {
-        let of = |role| cluster.role(role).map(addresses).unwrap_or_default();
-        arguments = vec![
-            format!("--ps_hosts={}", of(PS).join(",")),
-            format!("--worker_hosts={}", of(WORKER).join(",")),
-            format!("--job_name={}", task.role),
-            format!("--task_index={}", task.index),
-        ];
-    }
-    let config = format!(
-        r#"{{"cluster": {{{}}}, "task": {{"type": "{}", "index": {}}}}}"#,
-        members(cluster).join(", "),
-        task.role,
-        task.index,
-    );
-    SetUp {
-        env: BTreeMap::from([("TF_CONFIG".to_owned(), config)]),
-        arguments,
-    }
 }
 
 /// Every role as JSON. The evaluator is not among them: TensorFlow refuses a cluster that it is in.

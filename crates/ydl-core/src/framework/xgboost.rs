@@ -3,7 +3,8 @@
 //!
 //! When a worker dies the others fail or are told at once, so all of them begin a new round together.
 
-use super::{Given, SetUp};
+use super::{Given, Needs, SetUp};
+use crate::spec::RoleSpec;
 use alloc::{
     borrow::ToOwned,
     collections::BTreeMap,
@@ -11,40 +12,52 @@ use alloc::{
     vec::Vec,
 };
 
-pub(super) fn set_up(given: &Given<'_>) -> SetUp {
-    let Given {
-        cluster,
-        task,
-        attempt,
-        door,
-        ..
-    } = given;
-    let mut env = BTreeMap::new();
-    let mut set = |name: &str, value: String| {
-        env.insert(name.to_owned(), value);
-    };
-    // Older programs read the large names from the environment. Newer ones want the small ones as arguments, and
-    // programs read them here.
-    let rank = cluster.rank(task).to_string();
-    set("DMLC_TASK_ID", rank.clone());
-    set("dmlc_task_id", rank);
-    if let Some(port) = door {
-        for (uri, number) in [
-            ("DMLC_TRACKER_URI", "DMLC_TRACKER_PORT"),
-            ("dmlc_tracker_uri", "dmlc_tracker_port"),
-        ] {
-            set(uri, "127.0.0.1".to_owned());
-            set(number, port.to_string());
-        }
+pub(super) struct Xgboost;
+
+impl Needs for Xgboost {
+    fn who(&self) -> &'static str {
+        "XGBoost's workers"
     }
-    // Rabit knows no other role.
-    set("DMLC_ROLE", "worker".to_owned());
-    set("DMLC_NUM_WORKER", cluster.world().to_string());
-    set("DMLC_NUM_SERVER", "0".to_owned());
-    set("DMLC_NUM_ATTEMPT", attempt.saturating_sub(1).to_string());
-    set("DMLC_JOB_CLUSTER", "ydl".to_owned());
-    SetUp {
-        env,
-        arguments: Vec::new(),
+
+    fn has_door(&self, _roles: &[RoleSpec]) -> bool {
+        true
+    }
+
+    fn set_up(&self, given: &Given<'_>) -> SetUp {
+        let Given {
+            cluster,
+            task,
+            attempt,
+            door,
+            ..
+        } = given;
+        let mut env = BTreeMap::new();
+        let mut set = |name: &str, value: String| {
+            env.insert(name.to_owned(), value);
+        };
+        // Older programs read the large names from the environment. Newer ones want the small ones as arguments, and
+        // programs read them here.
+        let rank = cluster.rank(task).to_string();
+        set("DMLC_TASK_ID", rank.clone());
+        set("dmlc_task_id", rank);
+        if let Some(port) = door {
+            for (uri, number) in [
+                ("DMLC_TRACKER_URI", "DMLC_TRACKER_PORT"),
+                ("dmlc_tracker_uri", "dmlc_tracker_port"),
+            ] {
+                set(uri, "127.0.0.1".to_owned());
+                set(number, port.to_string());
+            }
+        }
+        // Rabit knows no other role.
+        set("DMLC_ROLE", "worker".to_owned());
+        set("DMLC_NUM_WORKER", cluster.world().to_string());
+        set("DMLC_NUM_SERVER", "0".to_owned());
+        set("DMLC_NUM_ATTEMPT", attempt.saturating_sub(1).to_string());
+        set("DMLC_JOB_CLUSTER", "ydl".to_owned());
+        SetUp {
+            env,
+            arguments: Vec::new(),
+        }
     }
 }
