@@ -43,8 +43,8 @@ pub struct Member {
     /// How many processes each of them starts.
     #[serde(default = "one")]
     pub processes: u32,
-    /// Which they are, ascending. Empty where they are the first ones, without a hole: only an elastic role has
-    /// rounds that some of its tasks are not in.
+    /// Which they are, in the order of their ranks. Empty where they are the first ones, ascending and without a hole:
+    /// only an elastic role has rounds that some of its tasks are not in, or have joined later.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub indexes: Vec<u32>,
     /// Where each of them is, in the same order. Empty in a job whose tasks start on their own: they do not know each
@@ -62,11 +62,11 @@ impl Member {
         if self.indexes.is_empty() {
             return (index < self.instances).then_some(index);
         }
-        let found = self.indexes.binary_search(&index).ok()?;
+        let found = self.indexes.iter().position(|other| *other == index)?;
         u32::try_from(found).ok()
     }
 
-    /// The indexes of its tasks in the round, ascending.
+    /// The indexes of its tasks in the round, in the order of their ranks.
     pub fn indexes(&self) -> impl Iterator<Item = u32> {
         let first = match self.indexes.is_empty() {
             true => 0..self.instances,

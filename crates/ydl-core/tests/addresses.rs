@@ -35,6 +35,7 @@ fn told(framework: Framework, cluster: &Cluster, task: &str, flags: bool) -> Set
         cluster,
         task: &task.parse().unwrap(),
         local: 0,
+        elastic: false,
         attempt: 1,
         door: None,
         flags,

@@ -38,6 +38,7 @@ fn a_process_of_pytorch_s_knows_its_place_in_task_role_and_job() {
         cluster: &cluster,
         task: &task,
         local: 2,
+        elastic: false,
         attempt: 1,
         door: Some(4711),
         flags: false,

@@ -344,6 +344,7 @@ fn a_program_is_given_the_numbers_that_it_has_in_its_world() {
             cluster: &cluster,
             task: &member.task,
             local: member.place.local_rank,
+            elastic: false,
             attempt: 1,
             door: Some(1234),
             flags: false,

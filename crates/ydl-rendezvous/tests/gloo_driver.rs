@@ -19,14 +19,15 @@ const LISTENS: &str = "8005955d000000000000007d94288c0465746830945d948c0831302e3
 const TAKEN: &str = "c41edba9650bd7f1bc648117db6dcbd46d4aaf63984f071b554bf122cb3a34184400000080059539000000000000008c22\
     686f726f766f642e72756e6e65722e636f6d6d6f6e2e7574696c2e6e6574776f726b948c0b41636b526573706f6e73659493942981942e";
 
-fn members(instances: u32) -> Cluster {
+/// A round with these workers, in the order of their ranks.
+fn members(indexes: &[u32]) -> Cluster {
     Cluster {
         round: 1,
         roles: vec![Member {
             role: "worker".into(),
-            instances,
+            instances: indexes.len() as u32,
             processes: 1,
-            indexes: Vec::new(),
+            indexes: indexes.to_vec(),
             endpoints: Vec::new(),
         }],
     }
@@ -61,8 +62,8 @@ impl Scene {
                 let path = format!("/worker_addresses/worker-{}:0", number(1));
                 self.say(number(1), "PUT", &path, &base64(&bytes(LISTENS)))
             }
-            ["worker", _, "meets"] => {
-                let path = format!("/global/rank_{}", number(1));
+            ["worker", _, "meets", "as", _] => {
+                let path = format!("/global/rank_{}", number(4));
                 self.say(number(1), "PUT", &path, "here")
             }
             ["worker", _, "ends"] => {
@@ -75,11 +76,10 @@ impl Scene {
                 self.runner.protocol.ended(&peer, &mut reaction);
                 reaction.into_parts().1
             }
-            ["told", "of", _] => {
+            ["told", "of", ..] => {
+                let all: Vec<u32> = (2..words.len()).map(number).collect();
                 let mut reaction = Reaction::default();
-                self.runner
-                    .protocol
-                    .told(&members(number(2)), &mut reaction);
+                self.runner.protocol.told(&members(&all), &mut reaction);
                 reaction.into_parts().1
             }
             ["answered"] => {
@@ -112,9 +112,9 @@ impl Scene {
     }
 }
 
-/// A job that begins with so many, and what comes of each line.
-fn check(instances: u32, script: &str, expected: Expect) {
-    let driver = Driver::new(&members(instances), Limits::default());
+/// A job that begins with these, and what comes of each line.
+fn check(workers: &[u32], script: &str, expected: Expect) {
+    let driver = Driver::new(&members(workers), Limits::default());
     let mut scene = Scene {
         runner: Runner::new(driver),
         links: BTreeMap::new(),
@@ -141,22 +141,22 @@ fn check(instances: u32, script: &str, expected: Expect) {
 #[test]
 fn a_newcomer_waits_until_the_others_have_come_to_its_world() {
     check(
-        2,
+        &[0, 1],
         "worker 0 listens
-        told of 3
-        worker 2 meets
+        told of 0 1 2
+        worker 2 meets as 2
         answered
         worker 0 asks
         worker 1 asks
-        worker 0 meets",
+        worker 0 meets as 0",
         expect![[r#"
             worker 0 listens -> worker 0: 200
-            told of 3 ->
-            worker 2 meets -> dial worker:0 40000
+            told of 0 1 2 ->
+            worker 2 meets as 2 -> dial worker:0 40000
             answered -> dialed: 175 bytes
             worker 0 asks ->
             worker 1 asks -> "a world of 3 begins", worker 0: 200 0,3,0,1,0,3, worker 1: 200 1,3,0,1,1,3, worker 2: 200
-            worker 0 meets -> worker 0: 200
+            worker 0 meets as 0 -> worker 0: 200
             missing: worker:0 worker:1 worker:2"#]],
     );
 }
@@ -164,18 +164,18 @@ fn a_newcomer_waits_until_the_others_have_come_to_its_world() {
 #[test]
 fn nobody_is_disturbed_before_the_newcomer_is_there() {
     check(
-        2,
+        &[0, 1],
         "worker 0 listens
-        told of 3
+        told of 0 1 2
         worker 2 ends
-        told of 2
-        worker 0 meets",
+        told of 0 1
+        worker 0 meets as 0",
         expect![[r#"
             worker 0 listens -> worker 0: 200
-            told of 3 ->
+            told of 0 1 2 ->
             worker 2 ends ->
-            told of 2 ->
-            worker 0 meets -> worker 0: 200
+            told of 0 1 ->
+            worker 0 meets as 0 -> worker 0: 200
             missing: worker:0 worker:1"#]],
     );
 }
@@ -183,14 +183,14 @@ fn nobody_is_disturbed_before_the_newcomer_is_there() {
 #[test]
 fn rank_0_is_told_as_soon_as_it_listens() {
     check(
-        2,
-        "told of 3
-        worker 2 meets
+        &[0, 1],
+        "told of 0 1 2
+        worker 2 meets as 2
         worker 1 listens
         worker 0 listens",
         expect![[r#"
-            told of 3 ->
-            worker 2 meets ->
+            told of 0 1 2 ->
+            worker 2 meets as 2 ->
             worker 1 listens -> worker 1: 200
             worker 0 listens -> worker 0: 200 , dial worker:0 40000
             missing:"#]],
@@ -200,15 +200,15 @@ fn rank_0_is_told_as_soon_as_it_listens() {
 #[test]
 fn those_who_are_left_go_on_without_the_one_who_has_gone() {
     check(
-        3,
+        &[0, 1, 2],
         "worker 0 asks
         worker 2 ends
-        told of 2
+        told of 0 1
         worker 1 asks",
         expect![[r#"
             worker 0 asks ->
             worker 2 ends ->
-            told of 2 ->
+            told of 0 1 ->
             worker 1 asks -> "a world of 2 begins", worker 0: 200 0,2,0,1,0,2, worker 1: 200 1,2,0,1,1,2
             missing:"#]],
     );
@@ -217,16 +217,16 @@ fn those_who_are_left_go_on_without_the_one_who_has_gone() {
 #[test]
 fn too_few_wait_for_a_newcomer_to_be_enough_again() {
     check(
-        2,
+        &[0, 1],
         "worker 1 ends
         worker 0 asks
-        told of 2
-        worker 1 meets",
+        told of 0 1
+        worker 1 meets as 1",
         expect![[r#"
             worker 1 ends ->
             worker 0 asks ->
-            told of 2 ->
-            worker 1 meets -> "a world of 2 begins", worker 0: 200 0,2,0,1,0,2, worker 1: 200
+            told of 0 1 ->
+            worker 1 meets as 1 -> "a world of 2 begins", worker 0: 200 0,2,0,1,0,2, worker 1: 200
             missing: worker:0 worker:1"#]],
     );
 }
@@ -234,7 +234,7 @@ fn too_few_wait_for_a_newcomer_to_be_enough_again() {
 #[test]
 fn the_same_world_meets_again_when_all_have_asked() {
     check(
-        2,
+        &[0, 1],
         "worker 0 asks
         worker 1 asks
         worker 1 asks
@@ -251,21 +251,21 @@ fn the_same_world_meets_again_when_all_have_asked() {
 #[test]
 fn a_newcomer_to_a_world_that_cannot_be_is_sent_away() {
     check(
-        3,
-        "told of 4
-        worker 3 meets
+        &[0, 1, 2],
+        "told of 0 1 2 3
+        worker 3 meets as 3
         worker 2 ends
-        told of 2
-        worker 3 meets
+        told of 0 1
+        worker 3 meets as 3
         worker 3 ends
         worker 0 asks
         worker 1 asks",
         expect![[r#"
-            told of 4 ->
-            worker 3 meets ->
+            told of 0 1 2 3 ->
+            worker 3 meets as 3 ->
             worker 2 ends ->
-            told of 2 -> "worker:3 must start again: the world has changed since it was started"
-            worker 3 meets -> "the world for which it was started is gone"
+            told of 0 1 -> "worker:3 must start again: the world has changed since it was started"
+            worker 3 meets as 3 -> "the world for which it was started is gone"
             worker 3 ends ->
             worker 0 asks ->
             worker 1 asks -> "a world of 2 begins", worker 0: 200 0,2,0,1,0,2, worker 1: 200 1,2,0,1,1,2
@@ -276,22 +276,22 @@ fn a_newcomer_to_a_world_that_cannot_be_is_sent_away() {
 #[test]
 fn newcomers_of_two_worlds_come_one_after_the_other() {
     check(
-        1,
+        &[0],
         "worker 0 listens
-        told of 2
-        told of 3
-        worker 2 meets
-        worker 1 meets
+        told of 0 1
+        told of 0 1 2
+        worker 2 meets as 2
+        worker 1 meets as 1
         worker 0 asks
         answered
         worker 1 asks
         worker 0 asks",
         expect![[r#"
             worker 0 listens -> worker 0: 200
-            told of 2 ->
-            told of 3 ->
-            worker 2 meets ->
-            worker 1 meets -> dial worker:0 40000
+            told of 0 1 ->
+            told of 0 1 2 ->
+            worker 2 meets as 2 ->
+            worker 1 meets as 1 -> dial worker:0 40000
             worker 0 asks -> "a world of 2 begins", worker 0: 200 0,2,0,1,0,2, worker 1: 200 , dial worker:0 40000
             answered -> dialed: 175 bytes
             worker 1 asks ->
@@ -303,18 +303,18 @@ fn newcomers_of_two_worlds_come_one_after_the_other() {
 #[test]
 fn everybody_who_starts_again_meets_as_at_the_beginning() {
     check(
-        2,
-        "worker 0 meets
+        &[0, 1],
+        "worker 0 meets as 0
         worker 0 ends
         worker 1 ends
-        worker 0 meets
-        worker 1 meets",
+        worker 0 meets as 0
+        worker 1 meets as 1",
         expect![[r#"
-            worker 0 meets -> worker 0: 200
+            worker 0 meets as 0 -> worker 0: 200
             worker 0 ends ->
             worker 1 ends ->
-            worker 0 meets ->
-            worker 1 meets -> "a world of 2 begins", worker 0: 200 , worker 1: 200
+            worker 0 meets as 0 ->
+            worker 1 meets as 1 -> "a world of 2 begins", worker 0: 200 , worker 1: 200
             missing: worker:0 worker:1"#]],
     );
 }
@@ -322,16 +322,41 @@ fn everybody_who_starts_again_meets_as_at_the_beginning() {
 #[test]
 fn whoever_is_left_out_hears_so() {
     check(
-        3,
-        "told of 2
+        &[0, 1, 2],
+        "told of 0 1
         worker 0 asks
         worker 2 asks
         worker 1 asks",
         expect![[r#"
-            told of 2 ->
+            told of 0 1 ->
             worker 0 asks ->
             worker 2 asks ->
             worker 1 asks -> "a world of 2 begins", worker 0: 200 0,2,0,1,0,2, worker 2: 200 -1,-1,-1,-1,-1,-1, worker 1: 200 1,2,0,1,1,2
             missing:"#]],
+    );
+}
+
+#[test]
+fn rank_0_is_the_next_one_when_it_has_gone_and_its_task_comes_back_as_the_last() {
+    check(
+        &[0, 1],
+        "worker 0 listens
+        worker 1 listens
+        worker 0 ends
+        told of 1
+        worker 1 asks
+        told of 1 0
+        worker 0 meets as 1
+        worker 1 asks",
+        expect![[r#"
+            worker 0 listens -> worker 0: 200
+            worker 1 listens -> worker 1: 200
+            worker 0 ends ->
+            told of 1 ->
+            worker 1 asks -> "a world of 1 begins", worker 1: 200 0,1,0,1,0,1
+            told of 1 0 ->
+            worker 0 meets as 1 -> dial worker:1 40000
+            worker 1 asks -> "a world of 2 begins", worker 1: 200 0,2,0,1,0,2, worker 0: 200
+            missing: worker:1 worker:0"#]],
     );
 }

@@ -2,8 +2,11 @@
 
 mod home;
 
-use home::{Home, agree, example, kill_and_stop, kill_one, laid_out, runs_well, said};
-use std::time::Duration;
+use home::{
+    Home, Ran, agree, environment_of, example, finish, kill, kill_and_stop, kill_one, laid_out,
+    program_with, runs_well, said,
+};
+use std::{fs, path::Path, process::Child, time::Duration};
 
 #[test]
 fn pytorch_learns_its_digits() {
@@ -60,4 +63,97 @@ fn without_restarts_a_killed_worker_fails_the_job_and_nobody_waits_for_it() {
     // Seconds, where Horovod's own patience is minutes.
     assert!(took < Duration::from_secs(30), "it took {took:?}");
     assert!(home.processes().is_empty(), "{:?}", home.processes());
+}
+
+/// An elastic job of two workers or so, whose program ends when it was in so many worlds.
+fn elastic(home: &Home, worlds: u32) -> Child {
+    let program = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../ydl-rendezvous/tests/real_horovod/elastic.py");
+    fs::copy(program, home.path().join("elastic.py")).expect("the program");
+    home.start(&format!(
+        "name: elastic
+framework: horovod
+environment: {}
+files: [elastic.py]
+env: {{OMP_NUM_THREADS: '1', WORLDS: '{worlds}', HOROVOD_GLOO_TIMEOUT_SECONDS: '20'}}
+gang: {{settle: 1s}}
+restart: {{limit: 3, backoff: {{first: 10ms, most: 10ms}}}}
+roles:
+  worker: {{instances: {{min: 1, max: 3, start: 2}}, memory: 512 MiB, run: python elastic.py}}
+",
+        environment_of("horovod").display()
+    ))
+}
+
+fn wait_for_world(home: &Home, worker: u32, attempt: u32, world: &str) {
+    let log = |home: &Home| {
+        home.job()
+            .join(format!("logs/worker/{worker}/{attempt}/stdout.0"))
+    };
+    home.wait_for_text(log, &format!("world of {world}\n"));
+}
+
+/// All programs have ended well, in the round in which they began.
+fn ended_in_one_round(home: &Home, child: Child, attempts: usize) -> Ran {
+    let ran = finish(child);
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    let facts = home.facts();
+    let count = |what: &str| facts.matches(what).count();
+    assert_eq!(count("\"round-started\""), 1, "{facts}");
+    assert_eq!(count("\"members-changed\""), 2, "{facts}");
+    assert_eq!(count("\"attempt-started\""), attempts, "{facts}");
+    assert!(home.processes().is_empty(), "{:?}", home.processes());
+    ran
+}
+
+#[test]
+fn workers_come_and_go_while_the_others_run_on() {
+    let home = Home::new();
+    let child = elastic(&home, 3);
+    home.wait_for_job();
+    for worker in 0..2 {
+        wait_for_world(&home, worker, 1, &format!("2 as rank {worker}"));
+    }
+    assert_eq!(home.run(&["scale", "elastic", "worker=3"]).code, 0);
+    for worker in 0..3 {
+        wait_for_world(&home, worker, 1, &format!("3 as rank {worker}"));
+    }
+    assert_eq!(home.run(&["scale", "elastic", "worker=2"]).code, 0);
+    let ran = ended_in_one_round(&home, child, 3);
+    assert!(
+        said(&ran, 0, "worlds").starts_with("[2, 3, 2] "),
+        "{ran:#?}"
+    );
+    assert_eq!(said(&ran, 0, "worlds"), said(&ran, 1, "worlds"));
+}
+
+#[test]
+fn a_killed_worker_comes_back_into_the_world_of_the_others() {
+    let home = Home::new();
+    let child = elastic(&home, 2);
+    home.wait_for_job();
+    for worker in 0..2 {
+        wait_for_world(&home, worker, 1, &format!("2 as rank {worker}"));
+    }
+    kill(
+        program_with(&home, "python elastic.py", "HOROVOD_RANK=0"),
+        9,
+    );
+    // Whoever was first comes back as the last, and takes the state of the other.
+    wait_for_world(&home, 0, 2, "2 as rank 1");
+    let ran = ended_in_one_round(&home, child, 3);
+    assert_eq!(said(&ran, 0, "worlds"), said(&ran, 1, "worlds"));
+}
+
+#[test]
+fn the_elastic_example_learns_its_digits() {
+    let home = Home::new();
+    let files = ["elastic.yaml", "train_elastic.py"];
+    let run = "python train_elastic.py --epochs 12";
+    let words = laid_out(&home, "horovod", files, run);
+    let train =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/horovod-digits/train.py");
+    fs::copy(train, home.path().join("train.py")).expect("the example's file");
+    let ran = runs_well(&home, &words);
+    agree(&ran, 2, 0.92, "weights");
 }

@@ -4,11 +4,14 @@
 //! A task is a host of its own for Horovod, whatever node it is on: the local rank is then a process's number among
 //! those that share the task's devices, and a container sees no others.
 //!
-//! When a process dies the others fail within a second, so all of them begin a new round together.
+//! When a process dies the others fail within a second. In a job whose roles are elastic they meet again without it, and
+//! newcomers join them; in any other all of them begin a new round together.
 
 use super::{Given, Needs, SetUp};
-use crate::cluster::Member;
-use crate::spec::RoleSpec;
+use crate::{
+    cluster::Member,
+    spec::{Reform, RoleSpec},
+};
 use alloc::{
     borrow::ToOwned,
     collections::BTreeMap,
@@ -18,7 +21,7 @@ use alloc::{
 };
 
 /// Horovod's own 30 s are short for processes that wait for one which loads its data first, or for a new master. Whoever
-/// waits for a dead one is told by ydl.
+/// waits for a dead one is told by ydl; but those who run on without it must see by themselves that it is gone.
 const TIMEOUT_SECONDS: u32 = 300;
 
 pub(super) struct Horovod;
@@ -36,6 +39,10 @@ impl Needs for Horovod {
         &["HOROVOD_GLOO_IFACE", "NCCL_SOCKET_IFNAME"]
     }
 
+    fn on_change(&self) -> Option<Reform> {
+        Some(Reform::Told)
+    }
+
     fn has_door(&self, _roles: &[RoleSpec]) -> bool {
         true
     }
@@ -45,6 +52,7 @@ impl Needs for Horovod {
             cluster,
             task,
             local,
+            elastic,
             door,
             ..
         } = given;
@@ -77,7 +85,10 @@ impl Needs for Horovod {
         set("HOSTNAME", format!("{}-{}", task.role, task.index));
         set("CONTROLLER", "gloo".to_owned());
         set("CPU_OPERATIONS", "gloo".to_owned());
-        set("GLOO_TIMEOUT_SECONDS", TIMEOUT_SECONDS.to_string());
+        match elastic {
+            true => set("ELASTIC", "1".to_owned()),
+            false => set("GLOO_TIMEOUT_SECONDS", TIMEOUT_SECONDS.to_string()),
+        }
         if let Some(port) = door {
             set("GLOO_RENDEZVOUS_ADDR", "127.0.0.1".to_owned());
             set("GLOO_RENDEZVOUS_PORT", port.to_string());

@@ -78,6 +78,8 @@ pub struct Given<'a> {
     pub task: &'a TaskId,
     /// Which of the task's processes, from 0.
     pub local: u32,
+    /// Whether others come and go while it runs.
+    pub elastic: bool,
     /// The number of its attempt, from 1.
     pub attempt: u32,
     /// The port of the loopback interface where its agent passes on what it says to the framework's rendezvous.

@@ -291,10 +291,13 @@ impl Job {
     pub(super) fn cluster(&self, round: u32) -> Cluster {
         let roles = self.spec.roles.iter().enumerate();
         let members = roles.map(|(role, spec)| {
-            let here: Vec<_> = self.keys_in(role).collect();
-            let dense = here
-                .last()
-                .is_none_or(|last| last.index as usize + 1 == here.len());
+            let mut here: Vec<_> = self.keys_in(role).collect();
+            if self.is_told(role) {
+                // Who came later has a later round of its own. Those who stay keep their order, and the first of them is
+                // the one whose state the others get.
+                here.sort_by_key(|key| (self.task(*key).round, key.index));
+            }
+            let dense = here.iter().map(|key| key.index).eq(0..here.len() as u32);
             let indexes = here.iter().filter(|_| !dense).map(|key| key.index);
             let endpoint = |key: &TaskKey| self.task(*key).endpoint.clone().unwrap_or_default();
             Member {

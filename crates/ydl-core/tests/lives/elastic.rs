@@ -491,8 +491,8 @@ fn those_who_can_be_told_run_on() {
             asks: 1 × worker (1 GiB, 1 vcore)
             launch c4 worker:1
             · round 1 goes on with 3 tasks
-            changed: 3 worker at 3 of 3 addresses
-            tell c4: run worker:1 in round 2, attempt 2, of 3 worker at 3 of 3 addresses
+            changed: 3 worker [0, 2, 1] at 3 of 3 addresses
+            tell c4: run worker:1 as rank 2 in round 2, attempt 2, of 3 worker [0, 2, 1] at 3 of 3 addresses
             · worker:1 runs on `n1` (attempt 2)
             · role `worker` goes from 3 to 2
             · worker:2 is stopped (attempt 1)
@@ -504,8 +504,8 @@ fn those_who_can_be_told_run_on() {
             why: 1 task running; `worker` needs 1 more of worker:0; waiting: 1 × `worker` for a container
             launch c5 worker:0
             · round 1 goes on with 2 tasks
-            changed: 2 worker at 2 of 2 addresses
-            tell c5: run worker:0 in round 3, attempt 2, of 2 worker at 2 of 2 addresses
+            changed: 2 worker [1, 0] at 2 of 2 addresses
+            tell c5: run worker:0 as rank 1 in round 3, attempt 2, of 2 worker [1, 0] at 2 of 2 addresses
             tell c4: stop and save
             release c4
             · worker:1 succeeded on `n1` (attempt 2)

@@ -1,4 +1,7 @@
-"""Trains in a world whose members come and go, until it was of two, three and two processes."""
+"""Trains in a world whose members come and go, until it was in as many worlds as WORLDS says and is one of two processes.
+
+Each time it has trained for a while it says so, and leaves a file where MARK says.
+"""
 
 import os
 import pathlib
@@ -14,27 +17,28 @@ model = torch.nn.Linear(2, 1)
 optimizer = hvd.DistributedOptimizer(
     torch.optim.SGD(model.parameters(), lr=0.001), named_parameters=model.named_parameters()
 )
-mark = pathlib.Path(os.environ["MARK"])
-worlds = []
+here = []
 
 
 @hvd.elastic.run
 def train(state):
-    worlds.append(hvd.size())
-    if state.sizes[-1:] != [hvd.size()]:
-        state.sizes, state.since = state.sizes + [hvd.size()], 0
-    while len(state.sizes) < 3 or state.since < 5:
+    here.append(hvd.size())
+    state.sizes, state.since = state.sizes + [hvd.size()], 0
+    while len(state.sizes) < int(os.environ["WORLDS"]) or hvd.size() != 2 or state.since < 6:
         optimizer.zero_grad()
         model(torch.ones(4, 2) * (hvd.rank() + 1)).sum().backward()
         optimizer.step()
         state.batch, state.since = state.batch + 1, state.since + 1
-        if hvd.size() == 3 and state.since == 3:
-            mark.touch()
         time.sleep(0.02)
         state.commit()
+        if state.since == 3:
+            print(f"world of {hvd.size()} as rank {hvd.rank()}", flush=True)
+            if "MARK" in os.environ:
+                pathlib.Path(f"{os.environ['MARK']}-{hvd.size()}").touch()
 
 
 state = hvd.elastic.TorchState(model=model, optimizer=optimizer, batch=0, since=0, sizes=[])
 train(state)
 weights = sum(parameter.double().sum() for parameter in model.parameters()).item()
-print("worlds", state.sizes, "here", worlds, "batch", state.batch, "weights", f"{weights:.9f}", flush=True)
+print("here", here)
+print("worlds", state.sizes, "batch", state.batch, "weights", f"{weights:.9f}", flush=True)

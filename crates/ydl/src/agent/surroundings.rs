@@ -86,6 +86,7 @@ impl Surroundings {
                 cluster: &run.cluster,
                 task: &run.task,
                 local,
+                elastic: role.elastic.is_some(),
                 attempt: run.attempt,
                 door,
                 flags: spec.cluster_flags,

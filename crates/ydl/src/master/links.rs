@@ -84,9 +84,14 @@ impl Links {
     }
 
     /// The members of a round have changed, and those who stay run on.
-    pub(super) fn changed(&mut self, cluster: &Arc<Cluster>) {
+    pub(super) fn changed(&mut self, cluster: &Arc<Cluster>) -> Vec<Passed> {
         if cluster.round >= self.round {
             self.members = Some(cluster.clone());
+        }
+        let desk = self.desk.as_mut().filter(|_| cluster.round == self.round);
+        match desk.map(|desk| desk.told(cluster)) {
+            Some(work) => self.pass(work),
+            None => Vec::new(),
         }
     }
 

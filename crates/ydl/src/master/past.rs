@@ -178,7 +178,7 @@ pub(super) fn happen(
     for action in &actions {
         match action {
             Action::Release(container) => shelf.owner_gone(container.as_str(), out),
-            Action::Changed(cluster) => links.changed(cluster),
+            Action::Changed(cluster) => out.pass(links.changed(cluster)),
             Action::Launch { .. } | Action::Tell(_) | Action::Record(_) | Action::Finish(_) => {}
         }
     }

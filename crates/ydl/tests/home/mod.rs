@@ -258,7 +258,7 @@ pub fn kill_and_stop(home: &Home, words: Vec<String>, lines: [&str; 2], variable
     let child = begin(home, &[&words[..], &silence].concat());
     for (attempt, line, signal) in [(1, lines[0], 9), (2, lines[1], 19)] {
         home.wait_for_text(log_of(&format!("worker/1/{attempt}")), line);
-        kill(program_with(home, variable), signal);
+        kill(program_with(home, "python train.py", variable), signal);
     }
     let ran = finish(child);
     assert_eq!(ran.code, 0, "{ran:#?}");
@@ -306,7 +306,7 @@ pub fn signal_one(
     let child = begin(home, words);
     home.wait_for_text(log_of(&format!("{task}/1")), line);
     let began = Instant::now();
-    kill(program_with(home, variable), signal);
+    kill(program_with(home, "python train.py", variable), signal);
     (finish(child), began.elapsed())
 }
 
@@ -325,13 +325,13 @@ fn log_of(attempt: &str) -> impl Fn(&Home) -> PathBuf {
     move |home| home.job().join(format!("logs/{attempt}/stdout.0"))
 }
 
-/// The process of an example's program that has this variable.
-fn program_with(home: &Home, variable: &str) -> u32 {
+/// The process of a program that has this variable.
+pub fn program_with(home: &Home, program: &str, variable: &str) -> u32 {
     let has = |process: &&Process| {
         let environ = fs::read(format!("/proc/{}/environ", process.pid)).unwrap_or_default();
         let mut variables = environ.split(|b| *b == 0);
         variables.any(|it| it == variable.as_bytes())
     };
-    let programs = home.find("python train.py");
+    let programs = home.find(program);
     programs.iter().find(has).expect("a program").pid
 }
