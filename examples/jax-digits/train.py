@@ -111,8 +111,9 @@ def main():
     # What everybody must know of everybody before anything else: that nobody is missing.
     present = multihost_utils.process_allgather(np.array([rank])).ravel().tolist()
     (images, labels), (test_images, test_labels) = digits()
-    local, done = resume(network())
-    first = done + 1
+    # What the first process knows counts: the others may be new on their nodes.
+    local, done = multihost_utils.broadcast_one_to_all(resume(network()))
+    first = int(done) + 1
     print(f"rank {rank} of {world}, from epoch {first}", flush=True)
     print(f"present {present}", flush=True)
     spread = partial(multihost_utils.host_local_array_to_global_array, global_mesh=mesh)

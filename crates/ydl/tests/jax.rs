@@ -2,7 +2,7 @@
 
 mod home;
 
-use home::{Home, Ran, example, kill_and_stop, said};
+use home::{Home, Ran, example, kill_and_stop, runs_well, said};
 
 /// Everybody is who he is and knows that all are there, is good enough, and has the same network as the others.
 fn learned(ran: &Ran) {
@@ -26,12 +26,7 @@ fn learned(ran: &Ran) {
 fn the_example_learns_its_digits() {
     let home = Home::new();
     let words = example(&home, "jax", "python train.py --epochs 12");
-    let ran = Ran::from(home.ydl().args(&words).output().expect("ydl"));
-    assert_eq!(ran.code, 0, "{ran:#?}");
-    learned(&ran);
-    let metrics = home.path().join("result/metrics.json");
-    assert!(metrics.exists(), "the model was not copied");
-    assert!(home.processes().is_empty(), "{:?}", home.processes());
+    learned(&runs_well(&home, &words));
 }
 
 /// All go on from the checkpoint, in a new round with a new coordinator. JAX itself would have the others wait for a minute and

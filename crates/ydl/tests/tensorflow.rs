@@ -3,14 +3,12 @@
 
 mod home;
 
-use home::{Home, Ran, example, kill_and_stop, said, signal_one};
+use home::{Home, Ran, environment_from, example, kill_and_stop, runs_well, said, signal_one};
 
-fn runs_well(name: &str, run: &str) -> Ran {
+fn trains(name: &str, run: &str) -> Ran {
     let home = Home::new();
     let words = example(&home, name, run);
-    let ran = Ran::from(home.ydl().args(&words).output().expect("ydl"));
-    ended_well(&home, &ran);
-    ran
+    runs_well(&home, &words)
 }
 
 /// The job has succeeded, its model was copied, and nothing of it is left: what never ends by itself was ended.
@@ -49,7 +47,19 @@ fn mirrored(ran: &Ran) {
 
 #[test]
 fn mirrored_workers_learn_the_same() {
-    mirrored(&runs_well("tensorflow", "python train.py --epochs 12"));
+    mirrored(&trains("tensorflow", "python train.py --epochs 12"));
+}
+
+/// The newest TensorFlow with the Keras that still knows the strategy.
+#[test]
+fn mirrored_workers_of_the_newest_version_learn_the_same() {
+    let home = Home::new();
+    let mut words = example(&home, "tensorflow", "python train.py --epochs 12");
+    let newest = environment_from("tensorflow-digits/requirements-newest.txt");
+    let newest = format!("environment={}", newest.display());
+    let keras = "env.TF_USE_LEGACY_KERAS='1'";
+    words.extend(["--set", &newest, "--set", keras].map(String::from));
+    mirrored(&runs_well(&home, &words));
 }
 
 #[test]
@@ -68,7 +78,7 @@ fn mirrored_workers_go_on_from_their_checkpoint_when_one_is_killed() {
 
 #[test]
 fn a_chief_trains_with_workers_and_servers_that_never_end() {
-    let ran = runs_well("tensorflow-ps", "python train.py --epochs 12");
+    let ran = trains("tensorflow-ps", "python train.py --epochs 12");
     assert!(number(told(&ran, "chief:0", "epoch 12 loss")) < 0.4);
     assert!(number(told(&ran, "chief:0", "test accuracy")) >= 0.92);
     for server in ["worker:0", "worker:1", "ps:0"] {
@@ -84,8 +94,8 @@ fn a_killed_parameter_server_takes_the_chief_back_to_its_checkpoint() {
     let mut words = example(&home, "tensorflow-ps", run);
     let restart = "restart={limit: 1, backoff: {first: 10ms, most: 10ms}}";
     words.extend(["--set", restart].map(String::from));
-    let at = ("chief/0", "epoch 3 ");
-    let (ran, _) = signal_one(&home, &words, 9, at, "YDL_ROLE=ps");
+    let so = |said: &str| said.contains("epoch 3 ");
+    let (ran, _) = signal_one(&home, &words, 9, "chief/0", so, "YDL_ROLE=ps");
     ended_well(&home, &ran);
     let facts = home.facts();
     assert!(facts.contains(r#""round-started":{"round":2,"#), "{facts}");
@@ -100,7 +110,7 @@ fn a_killed_parameter_server_takes_the_chief_back_to_its_checkpoint() {
 #[test]
 fn an_estimator_s_evaluator_sees_the_last_checkpoint() {
     let run = "python train.py --steps 300";
-    let ran = runs_well("tensorflow-estimator", run);
+    let ran = trains("tensorflow-estimator", run);
     let last = told(&ran, "evaluator:0", "step 300 test accuracy");
     assert!(number(last) >= 0.88, "{last}");
     for done in [
@@ -110,4 +120,46 @@ fn an_estimator_s_evaluator_sees_the_last_checkpoint() {
         assert!(ran.out.contains(done), "no `{done}` in {ran:#?}");
     }
     assert!(ran.err.contains("ps:0 is stopped"), "{ran:#?}");
+}
+
+/// Both workers of a job of TensorFlow 1 are good enough; everybody learns at his own pace.
+fn replicated(ran: &Ran) {
+    for worker in ["worker:0", "worker:1"] {
+        assert!(number(told(ran, worker, "test accuracy")) >= 0.88);
+    }
+    for server in ["ps:0", "ps:1"] {
+        let stopped = format!("{server} is stopped");
+        assert!(ran.err.contains(&stopped), "no `{stopped}` in {ran:#?}");
+    }
+}
+
+#[test]
+fn programs_of_tensorflow_1_learn_by_their_flags() {
+    let ran = trains("tensorflow1", "python train.py --steps 600");
+    replicated(&ran);
+    for worker in 0..2 {
+        let who = format!("worker {worker} of 2, from step");
+        told(&ran, &format!("worker:{worker}"), &who);
+    }
+}
+
+/// The first worker, who makes checkpoints: the servers' weights are gone with the round.
+#[test]
+fn programs_of_tensorflow_1_go_on_from_the_checkpoint_when_one_is_killed() {
+    let home = Home::new();
+    let run = "python train.py --steps 600 --pause 0.01";
+    let mut words = example(&home, "tensorflow1", run);
+    let restart = "restart={limit: 1, backoff: {first: 10ms, most: 10ms}}";
+    words.extend(["--set", restart].map(String::from));
+    // There is a checkpoint every fifty steps.
+    let so = |said: &str| {
+        let steps = said.lines().filter_map(|line| line.strip_prefix("step "));
+        let mut steps = steps.filter_map(|rest| rest.split(' ').next()?.parse().ok());
+        steps.any(|step: u32| step >= 100)
+    };
+    let (ran, _) = signal_one(&home, &words, 9, "worker/0", so, "YDL_RANK=0");
+    ended_well(&home, &ran);
+    replicated(&ran);
+    let first = number(told(&ran, "worker:0", "worker 0 of 2, from step"));
+    assert!(first >= 50.0, "it began with step {first}");
 }

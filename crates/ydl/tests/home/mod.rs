@@ -212,7 +212,18 @@ pub fn laid_out(home: &Home, framework: &str, files: [&str; 2], run: &str) -> Ve
     }
     let environment = format!("environment={}", environment_of(framework).display());
     let run = format!("roles.worker.run={run}");
-    let words = ["submit", files[0], "--set", &environment, "--set", &run];
+    // A job that hangs fails.
+    let end = "deadlines.run=10m";
+    let words = [
+        "submit",
+        files[0],
+        "--set",
+        &environment,
+        "--set",
+        &run,
+        "--set",
+        end,
+    ];
     words.map(String::from).to_vec()
 }
 
@@ -282,7 +293,8 @@ pub fn kill_one(
         home,
         &restarting(words, limit),
         9,
-        ("worker/1", line),
+        "worker/1",
+        |said| said.contains(line),
         variable,
     )
 }
@@ -294,17 +306,22 @@ fn restarting(mut words: Vec<String>, limit: u32) -> Vec<String> {
     words
 }
 
-/// Submits with these words, sends the program that has this variable a signal once that task has printed that, and waits for
-/// the end; the time that it took from there.
+/// Submits with these words, sends the program that has this variable a signal once what that task has printed is so, and waits
+/// for the end; the time that it took from there.
 pub fn signal_one(
     home: &Home,
     words: &[String],
     signal: i32,
-    (task, line): (&str, &str),
+    task: &str,
+    so: impl Fn(&str) -> bool,
     variable: &str,
 ) -> (Ran, Duration) {
     let child = begin(home, words);
-    home.wait_for_text(log_of(&format!("{task}/1")), line);
+    let log = log_of(&format!("{task}/1"));
+    home.wait_for(&format!("what {task} was to print"), |home| {
+        let said = fs::read_to_string(log(home));
+        said.is_ok_and(|said| so(&said)).then_some(())
+    });
     let began = Instant::now();
     kill(program_with(home, "python train.py", variable), signal);
     (finish(child), began.elapsed())
@@ -321,7 +338,8 @@ fn begin(home: &Home, words: &[String]) -> Child {
     child
 }
 
-fn log_of(attempt: &str) -> impl Fn(&Home) -> PathBuf {
+fn log_of(attempt: &str) -> impl Fn(&Home) -> PathBuf + use<> {
+    let attempt = attempt.to_owned();
     move |home| home.job().join(format!("logs/{attempt}/stdout.0"))
 }
 

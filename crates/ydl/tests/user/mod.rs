@@ -60,8 +60,13 @@ pub fn environment() -> &'static Path {
 /// The environment of the example of that framework.
 #[allow(dead_code)] // Only those who run it use it.
 pub fn environment_of(framework: &str) -> PathBuf {
-    let requirements = format!("examples/{framework}-digits/requirements.txt");
-    made("scripts/python-env", &[&requirements])
+    environment_from(&format!("{framework}-digits/requirements.txt"))
+}
+
+/// The environment that this file among the examples asks for.
+#[allow(dead_code)] // Only those who run it use it.
+pub fn environment_from(requirements: &str) -> PathBuf {
+    made("scripts/python-env", &[&format!("examples/{requirements}")])
 }
 
 /// MXNet's in every other form; `scripts/python-kinds` says which.
