@@ -302,6 +302,43 @@ fn a_node_that_is_lost_for_good_costs_a_restart_and_no_failure() {
     assert_eq!(stayed(&before), stayed(&job.programs(0)));
 }
 
+#[test]
+fn a_checkpoint_outlives_its_node_and_everybody_goes_on_from_it_elsewhere() {
+    let (cluster, _turn) = cluster();
+    let script = "cd $YDL_CHECKPOINT; echo $YDL_INDEX $YDL_ROUND $(cat steps.* 2>/dev/null) >> $SHARED/began; \
+        if [ $YDL_ROUND = 1 ]; then \
+        echo $((7 + YDL_INDEX)) > .new; mv .new steps.$YDL_INDEX; sleep 1000; fi; \
+        rm steps.$YDL_INDEX; until [ -e $SHARED/go ]; do sleep 0.1; done";
+    let role = "memory: 3 GiB, placement: {most_per_node: 1}, restart: {scope: job, limit: 0}";
+    let more = "gang: true\ndeadlines: {grace: 1s, stop: 4s}";
+    let job = Job::submit(cluster, 2, script, role, more);
+    let started = job.all_started(2);
+    let saved = || job.names_in(&job.place.checkpoint());
+    wait_for("both checkpoints", || {
+        (saved() == ["steps.0", "steps.1"]).then_some(())
+    });
+    // The whole node goes, with nobody left who could save anything.
+    let (_, masters) = masters_node(&job);
+    let victim = started.iter().find(|it| it.node != masters);
+    let victim = victim.expect("two workers are on two nodes");
+    let mut nodes = cluster.nodes().iter();
+    let node = nodes.find(|node| node.address.ip().to_string() == victim.node);
+    must(cluster.kill(&node.expect("its node").daemon));
+    signal_those_left("-9", &tree(&victim.container));
+    let all = job.all_started(4);
+    assert_ne!(newest(&all, &victim.task).node, victim.node);
+    let mut began = wait_for("the second round", || {
+        let began = job.lines("began");
+        (began.len() == 4).then_some(began)
+    });
+    began.sort_unstable();
+    assert_eq!(began, ["0 1", "0 2 7 8", "1 1", "1 2 7 8"]);
+    // What a program removes is not there for the next one.
+    wait_for("no checkpoint", || saved().is_empty().then_some(()));
+    job.go();
+    job.succeeded_last();
+}
+
 /// The daemon of the node where the job's master is.
 fn masters_node(job: &Job) -> (String, String) {
     let host = application(job.cluster, &job.id).host;

@@ -30,6 +30,9 @@ pub struct OnCluster {
     /// Through which of a node's networks tasks reach each other: an interface, or a range as `10.1.0.0/16`.
     #[serde(default)]
     pub network: Option<String>,
+    /// Where its checkpoints are: a path that all nodes share, or a place in HDFS. The job's own directory if not said.
+    #[serde(default)]
+    pub checkpoint: Option<String>,
     /// Its master.
     pub master: MasterSpec,
 }

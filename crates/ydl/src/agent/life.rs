@@ -40,6 +40,7 @@ use tokens::Tokens;
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::oneshot,
+    task::JoinHandle,
     time::{Instant, sleep_until, timeout_at},
 };
 use wishes::Turns;
@@ -84,6 +85,9 @@ pub(super) struct Agent {
     ran: u32,
     saving: Option<oneshot::Receiver<Option<String>>>,
     saved: bool,
+    /// What was saved is on its way for that round, and for which it has come last.
+    filling: Option<JoinHandle<(u32, Result<(), String>)>>,
+    filled: Option<u32>,
     /// Those who send outputs while programs run.
     keeping: Keeping,
     /// When it must be gone, once it was told to leave.
@@ -124,6 +128,8 @@ enum Woken {
     Exited(super::program::Exit),
     KillIsDue,
     Brought(Result<(), Trouble>),
+    Filled(Option<(u32, Result<(), String>)>),
+    Kept,
     Saved(Option<String>),
     Moved(String),
     Fetched(bool),
@@ -199,6 +205,11 @@ impl Agent {
                     self.on_brought(brought);
                     not_before = Instant::now();
                 }
+                Woken::Filled(filled) => {
+                    self.on_filled(filled);
+                    not_before = Instant::now();
+                }
+                Woken::Kept => {}
                 Woken::Saved(error) => {
                     self.saving = None;
                     self.saved = true;
@@ -228,7 +239,7 @@ impl Agent {
             if self.signalled && !self.is_busy() {
                 let deadline = self.leave_by();
                 let logs = self.finish_logs(LEAVE_MAX);
-                let kept = self.keeping.finish(deadline);
+                let kept = self.keeping.finish(deadline, deadline);
                 let saving = self.saving.take();
                 let saved = async {
                     if let Some(saving) = saving {
@@ -334,6 +345,14 @@ impl Agent {
                 None => std::future::pending().await,
             }
         };
+        let filled = async {
+            match &mut self.filling {
+                Some(filling) => filling.await.ok(),
+                None => std::future::pending().await,
+            }
+        };
+        let waits = matches!(self.order, Some(Order::Wait { .. }));
+        let saving = waits && !self.keeping.is_saved();
         let lost = |_| {
             Err(StartError::Program(Refusal::of(
                 "starting it failed".into(),
@@ -344,6 +363,8 @@ impl Agent {
             exit = exit => Woken::Exited(exit),
             () = kill => Woken::KillIsDue,
             brought = brought => Woken::Brought(brought),
+            filled = filled => Woken::Filled(filled),
+            () = self.keeping.saved(), if saving => Woken::Kept,
             saved = saved => Woken::Saved(saved.unwrap_or_else(|_| Some("copying them failed".into()))),
             Some(()) = term.recv() => Woken::Signalled,
             () = sleep_until(cut_off), if !self.signalled => Woken::CutOff,
@@ -428,14 +449,15 @@ impl Agent {
             } => {
                 if self.is_busy() {
                     self.stop_program(grace);
-                } else if self.has_inputs(&task, round) {
+                } else if self.has_inputs(&task, round) && self.keeping.is_saved() {
+                    // Everybody finds what everybody has saved, so nobody is ready before that is done.
                     self.get_ready(round, ports, slot);
                 }
             }
             Order::Run(run) => {
                 if self.is_busy() && self.ran != run.round {
                     self.stop_program(self.submitted.spec.deadlines.grace);
-                } else if !self.is_busy() && self.ran < run.round {
+                } else if !self.is_busy() && self.ran < run.round && self.has_checkpoint(&run) {
                     self.start(run);
                 }
             }

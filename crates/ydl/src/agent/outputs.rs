@@ -5,6 +5,7 @@
 
 mod claims;
 mod doubt;
+mod fill;
 mod gather;
 mod keep;
 mod near;
@@ -15,6 +16,7 @@ mod whole;
 
 pub(super) use claims::{Claims, Ledger};
 pub(super) use doubt::{Sent, is_in_order};
+pub(super) use fill::Fill;
 pub(super) use keep::{Kept, Phase};
 pub use near::aside_of;
 pub(super) use near::{Near, Taken, taken_here};

@@ -197,7 +197,7 @@ impl Surroundings {
             all.entry(env::HADOOP_USER_NAME.to_owned()).or_insert(user);
         }
         let path = |path: PathBuf| path.to_string_lossy().into_owned();
-        let checkpoint = self.job.checkpoint();
+        let checkpoint = self.checkpoint(submitted).dir;
         fs::create_dir_all(&checkpoint)
             .map_err(|e| format!("cannot make `{}`: {e}", checkpoint.display()))?;
         let cluster = serde_json::to_string(&*run.cluster)
@@ -302,6 +302,28 @@ impl Surroundings {
         Ok(())
     }
 
+    /// Where the program finds what it goes on from.
+    pub(super) fn checkpoint(&self, submitted: &Submitted) -> Checkpoint {
+        let far = |url| Checkpoint {
+            dir: self.dir.join(CHECKPOINT),
+            url: Some(url),
+        };
+        let here = |dir| Checkpoint { dir, url: None };
+        let said = submitted.spec.on_cluster.checkpoint.as_ref();
+        let said = said.map(|to| destination(submitted, &to.replace("{job}", &submitted.id)));
+        match (said, &submitted.place) {
+            (Some(Destination::Local(path)), _) => here(path),
+            (Some(Destination::Hdfs(url)), _) => far(url),
+            (None, Place::Local(_)) => here(self.job.checkpoint()),
+            (None, Place::Yarn(staged)) => far(JobPlace::at(staged.dir.clone()).checkpoint()),
+        }
+    }
+
+    /// The container's directory.
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
     /// What this task leaves behind.
     pub(super) fn outputs(&self, submitted: &Submitted) -> Vec<Leaving> {
         let Some(task) = &self.task else {
@@ -372,6 +394,18 @@ fn local_image<'a>(submitted: &'a Submitted, run: &Run) -> Option<&'a Image> {
 
 fn this_program() -> Result<PathBuf, String> {
     std::env::current_exe().map_err(|e| format!("cannot find ydl itself: {e}"))
+}
+
+/// The name of the directory of checkpoints in a container's.
+pub(super) const CHECKPOINT: &str = "checkpoint";
+
+/// Where checkpoints are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Checkpoint {
+    /// The program's directory.
+    pub(super) dir: PathBuf,
+    /// Where it is saved, unless it outlives its container by itself.
+    pub(super) url: Option<String>,
 }
 
 /// Something a task leaves behind.

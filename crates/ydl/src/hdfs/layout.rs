@@ -169,6 +169,11 @@ impl JobPlace {
         self.file("claims")
     }
 
+    /// What its programs have saved to go on from.
+    pub fn checkpoint(&self) -> String {
+        self.file("checkpoint")
+    }
+
     /// Where its master is.
     pub fn master(&self) -> String {
         self.file("master.json")

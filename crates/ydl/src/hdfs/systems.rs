@@ -19,6 +19,7 @@ pub fn file_systems(spec: &JobSpec, staging: &str) -> Vec<String> {
     spec.files.iter().for_each(|file| add(&file.source));
     spec.inputs.iter().for_each(|input| add(&input.source));
     spec.outputs.iter().for_each(|output| add(&output.to));
+    spec.on_cluster.checkpoint.iter().for_each(|url| add(url));
     match &spec.environment {
         Environment::Archive(url) => add(url),
         // They are on the submitter's machine, or fetched by the nodes as themselves.

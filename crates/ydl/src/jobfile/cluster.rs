@@ -35,6 +35,7 @@ impl Reader {
             staging: self.value(map, "staging", staging),
             keytab: self.keytab(map, base),
             network: self.value(map, "network", network),
+            checkpoint: self.value(map, "checkpoint", checkpoint),
             master: self.master(map),
         }
     }
@@ -244,6 +245,22 @@ fn staging(text: &str) -> Result<String, Refusal> {
         }
     };
     Ok(whole.trim_end_matches('/').to_string())
+}
+
+/// A directory on every node, or in HDFS.
+fn checkpoint(text: &str) -> Result<String, Refusal> {
+    let scheme = text.split_once("://").map(|(scheme, _)| scheme);
+    match scheme {
+        _ if text.trim_matches('/').is_empty() => Err((
+            "there is no directory of that name".to_owned(),
+            "write `/shared/{job}`, or `hdfs:///user/me/checkpoints`".to_owned(),
+        )),
+        None | Some("hdfs" | "file") => Ok(text.to_owned()),
+        Some(other) => Err((
+            format!("`{other}://` is no place for checkpoints"),
+            "a path that all nodes share, or `hdfs://…`".to_owned(),
+        )),
+    }
 }
 
 /// The name of an interface, or a range of addresses.

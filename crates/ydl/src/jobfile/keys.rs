@@ -793,6 +793,13 @@ pub const KEYS: &[Key] = &[
         "Where tasks find free ports. The default lies below what Linux gives to outgoing connections.",
     ),
     key(
+        "checkpoint",
+        "path, or `hdfs://…`",
+        "the job's own directory",
+        "hdfs:///user/me/checkpoints/{job}",
+        "Where `YDL_CHECKPOINT` outlives containers: an absolute path is a directory that all nodes share and is used as it is; what is in HDFS, or relative on a cluster and so in the user's home directory there, is brought to the node before each attempt and saved while the program runs ([data.md](data.md)). `{job}` is filled in; without it a later job goes on where this one ended.",
+    ),
+    key(
         "network",
         "an interface, or a range of addresses",
         "the way to the job's master",

@@ -235,6 +235,7 @@ impl Page {
         self.words(0, "file_systems", &on.file_systems);
         self.maybe(0, "staging", on.staging.as_deref());
         self.maybe(0, "network", on.network.as_deref());
+        self.maybe(0, "checkpoint", on.checkpoint.as_deref());
         if let Some(keytab) = &on.keytab {
             self.open(0, "keytab");
             self.line(1, "principal", &text(&keytab.principal));

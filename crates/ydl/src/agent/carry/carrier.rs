@@ -7,7 +7,7 @@ use super::{
 use crate::{
     agent::{
         output::Rotation,
-        outputs::{Claims, Copied, Kept, OutputError, Sent, send},
+        outputs::{Claims, Copied, Fill, Kept, OutputError, Sent, send},
     },
     hdfs::{HdfsError, JobPlace},
     jobs::{JobDir, Whereabouts},
@@ -34,6 +34,7 @@ enum Errand {
     Find(JobPlace, oneshot::Sender<Option<Whereabouts>>),
     Send(Box<Outputs>, oneshot::Sender<Result<Copied, OutputError>>),
     Keep(Box<Kept>),
+    Fill(Box<Fill>, oneshot::Sender<Result<(), String>>),
     Note(Box<Noting>, oneshot::Sender<()>),
     Finish(oneshot::Sender<()>),
 }
@@ -159,6 +160,19 @@ impl Carrier {
         self.tell(Errand::Keep(Box::new(kept)));
     }
 
+    /// Makes a directory what was saved of it.
+    pub(in crate::agent) fn fill(
+        &self,
+        fill: Fill,
+    ) -> impl Future<Output = Result<(), String>> + Send + use<> {
+        let (answer, answered) = oneshot::channel();
+        self.tell(Errand::Fill(Box::new(fill), answer));
+        async {
+            let lost = Err("bringing its checkpoint failed".to_owned());
+            answered.await.unwrap_or(lost)
+        }
+    }
+
     /// The container is about to be killed: what was printed last goes first, and at once.
     pub(in crate::agent) fn hurry(&self) {
         self.hurry.send_replace(true);
@@ -235,6 +249,12 @@ async fn work(ways: &Arc<Ways>, mut errands: mpsc::Receiver<Errand>) {
                 });
             }
             Some(Errand::Keep(kept)) => drop(others.spawn(kept.run(Arc::clone(ways)))),
+            Some(Errand::Fill(fill, answer)) => {
+                let ways = Arc::clone(ways);
+                others.spawn(async move {
+                    let _ = answer.send(fill.run(ways).await);
+                });
+            }
             Some(Errand::Finish(answer)) => finishing.push(answer),
         }
     }

@@ -24,6 +24,11 @@ impl Ways {
         Ways { job, known }
     }
 
+    /// Ways of one's own.
+    pub(in crate::agent) fn fresh(&self) -> Result<hdfs::Ways, HdfsError> {
+        of_job(&self.job)
+    }
+
     /// The file system that a URL is in.
     pub(in crate::agent) async fn to(
         &self,

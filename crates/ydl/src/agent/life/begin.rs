@@ -63,8 +63,10 @@ impl Agent {
             Some(Err(why)) => unfit = unfit.or(Some(why)),
             None => {}
         }
+        let saved = spec.on_cluster.checkpoint.iter();
+        let saved = saved.filter(|to| to.starts_with("hdfs://")).count() > 0;
         let far = |output: &Output| output.every.is_some() || output.to.starts_with("hdfs://");
-        if carrier.is_none() && spec.outputs.iter().any(far) {
+        if carrier.is_none() && (saved || spec.outputs.iter().any(far)) {
             let started = Carrier::start(job.clone(), spec.tasks());
             let started = started.map_err(|e| format!("cannot start: {e}"))?;
             carrier = Some(Arc::new(started));
@@ -94,6 +96,8 @@ impl Agent {
             ran: 0,
             saving: None,
             saved: false,
+            filling: None,
+            filled: None,
             keeping: Keeping::default(),
             leaves: None,
             signalled: false,

@@ -236,6 +236,7 @@ impl Agent {
                     doing.followed = Some(carrier.follow(dir, remote, rotation));
                 }
                 self.keep_outputs();
+                self.keep_checkpoint();
                 if let Some(hold) = &mut self.hold {
                     hold.release_for_start();
                 }
@@ -277,6 +278,19 @@ impl Agent {
                 self.report_not_started(doing, format!("{error}{hint}"));
             }
         }
+    }
+
+    /// A program that is not even tried to start.
+    pub(super) fn give_up(&mut self, run: Run, why: String) {
+        self.ran = run.round;
+        let doing = Doing {
+            task: run.task,
+            attempt: run.attempt,
+            round: run.round,
+            followed: None,
+            links: None,
+        };
+        self.report_not_started(doing, why);
     }
 
     fn report_not_started(&mut self, doing: Doing, why: String) {

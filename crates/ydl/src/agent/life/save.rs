@@ -3,20 +3,27 @@
 use super::Agent;
 use crate::agent::{
     carry::{Going, Outputs},
-    outputs::{self, Claims, Kept, Near, Phase, Sent},
-    surroundings::{Destination, Leaving},
+    outputs::{self, Claims, Fill, Kept, Near, Phase, Sent},
+    surroundings::{CHECKPOINT, Destination, Leaving},
 };
 use std::{collections::BTreeMap, future::Future, path::Path, sync::Arc, time::Duration};
 use tokio::{
     sync::{oneshot, watch},
     time::{Instant, timeout_at},
 };
-use ydl_core::spec::Deadlines;
+use ydl_core::{
+    Order, Run,
+    spec::{Deadlines, Existing},
+};
 
 /// How long the last of the logs may take: HDFS may be away for a moment, and somebody waits.
 const LOGS_MAX: Duration = Duration::from_secs(30);
 /// The same when outputs are not wanted, which is when something went wrong or somebody is in a hurry.
 const LOGS_MAX_UNSAVED: Duration = Duration::from_secs(10);
+/// How often checkpoints are looked for that are new and finished.
+const CHECKPOINT_EVERY: Duration = Duration::from_secs(5);
+/// How long the last checkpoints of a program may take before the next round begins without them.
+const CHECKPOINT_MAX: Duration = Duration::from_secs(600);
 /// An agent is gone so long before nobody waits for it any more, or a quarter of `deadlines.stop`.
 const SPARE: Duration = Duration::from_secs(2);
 
@@ -25,6 +32,10 @@ const SPARE: Duration = Duration::from_secs(2);
 pub(super) struct Keeping {
     /// Dropped, nothing more is sent.
     phase: Arc<watch::Sender<Phase>>,
+    /// The same for its checkpoints.
+    checkpoint: Arc<watch::Sender<Phase>>,
+    /// Until when the last ones may take.
+    saved_by: Option<Instant>,
     pub(super) sent: Sent,
 }
 
@@ -32,6 +43,8 @@ impl Default for Keeping {
     fn default() -> Keeping {
         Keeping {
             phase: Arc::new(watch::Sender::new(Phase::Running)),
+            checkpoint: Arc::new(watch::Sender::new(Phase::Running)),
+            saved_by: None,
             sent: Sent::default(),
         }
     }
@@ -39,15 +52,39 @@ impl Default for Keeping {
 
 impl Keeping {
     /// The program is over.
-    pub(super) fn over(&self) {
+    pub(super) fn over(&mut self) {
         self.phase.send_replace(Phase::Over);
+        self.checkpoint.send_replace(Phase::Over);
+        self.saved_by = Some(Instant::now() + CHECKPOINT_MAX);
     }
 
-    /// Waits until all that is theirs is sent, until then at most.
-    pub(super) fn finish(&self, deadline: Instant) -> impl Future<Output = ()> + Send + use<> {
-        let phase = self.phase.clone();
+    /// Whether the checkpoints of the last program are where the next one finds them, or nobody waits for them any more.
+    pub(super) fn is_saved(&self) -> bool {
+        let late = self.saved_by.is_none_or(|by| by <= Instant::now());
+        self.checkpoint.is_closed() || late
+    }
+
+    /// Until that is so.
+    pub(super) async fn saved(&self) {
+        let by = self.saved_by.unwrap_or_else(Instant::now);
+        if timeout_at(by, self.checkpoint.closed()).await.is_err() {
+            tracing::warn!("the last checkpoints are not saved");
+        }
+    }
+
+    /// Waits until all that is theirs is sent, until then at most, and the checkpoints until then.
+    pub(super) fn finish(
+        &self,
+        deadline: Instant,
+        saved_by: Instant,
+    ) -> impl Future<Output = ()> + Send + use<> {
+        let (phase, checkpoint) = (self.phase.clone(), self.checkpoint.clone());
         async move {
-            if timeout_at(deadline, phase.closed()).await.is_err() {
+            let (sent, saved) = tokio::join!(
+                timeout_at(deadline, phase.closed()),
+                timeout_at(saved_by, checkpoint.closed())
+            );
+            if sent.and(saved).is_err() {
                 tracing::warn!("the last checkpoints are not sent");
             }
         }
@@ -111,7 +148,9 @@ impl Agent {
             }
             false => self.leave_by(),
         };
-        let kept = self.keeping.finish(until);
+        // A job without outputs waits for no more than this.
+        let saved_by = self.leave_by();
+        let kept = self.keeping.finish(until, saved_by);
         let sent = self.keeping.sent.clone();
         let carrier = self.carrier.clone();
         let whose = self.surroundings.whose(&self.submitted);
@@ -183,12 +222,79 @@ impl Agent {
                     to: leaving.to,
                     existing: leaving.existing,
                     shared: leaving.shared,
+                    mirror: false,
                     claims: self.surroundings.claims(&self.submitted),
                     every: Duration::from_millis(every.0),
                     sent: self.keeping.sent.clone(),
                     phase: self.keeping.phase.subscribe(),
                 });
             }
+        }
+    }
+
+    /// Saves the checkpoints of the program that is about to start while it runs.
+    pub(super) fn keep_checkpoint(&mut self) {
+        self.keeping.checkpoint = Arc::new(watch::Sender::new(Phase::Running));
+        let (Some(carrier), Some(url)) = (
+            &self.carrier,
+            self.surroundings.checkpoint(&self.submitted).url,
+        ) else {
+            return;
+        };
+        carrier.keep(Kept {
+            whose: format!("saved-{}", self.surroundings.whose(&self.submitted)),
+            work: self.surroundings.dir().to_owned(),
+            from: CHECKPOINT.to_owned(),
+            to: Destination::Hdfs(url),
+            existing: Existing::Replace,
+            shared: false,
+            mirror: true,
+            claims: self.surroundings.claims(&self.submitted),
+            every: CHECKPOINT_EVERY,
+            sent: self.keeping.sent.clone(),
+            phase: self.keeping.checkpoint.subscribe(),
+        });
+    }
+
+    /// Whether the program of that run finds what was saved; if not, it is brought.
+    pub(super) fn has_checkpoint(&mut self, run: &Run) -> bool {
+        if self.filled == Some(run.round) {
+            return true;
+        }
+        if self.filling.is_some() {
+            return false;
+        }
+        let place = self.surroundings.checkpoint(&self.submitted);
+        // In a job's own directory there is nothing before its first programs have run.
+        let own = self.submitted.spec.on_cluster.checkpoint.is_none();
+        let first = own && run.round == 1 && run.attempt == 1;
+        let (Some(carrier), Some(from), false) = (&self.carrier, place.url, first) else {
+            self.filled = Some(run.round);
+            return true;
+        };
+        let start = Duration::from_millis(self.submitted.spec.deadlines.start.0);
+        let fill = carrier.fill(Fill {
+            from,
+            to: place.dir,
+            sent: self.keeping.sent.clone(),
+            deadline: Instant::now() + start.saturating_sub(SPARE),
+        });
+        let round = run.round;
+        self.filling = Some(tokio::spawn(async move { (round, fill.await) }));
+        false
+    }
+
+    /// What was saved is here, or cannot be had.
+    pub(super) fn on_filled(&mut self, filled: Option<(u32, Result<(), String>)>) {
+        self.filling = None;
+        let Some((round, filled)) = filled else {
+            return;
+        };
+        self.filled = Some(round);
+        if let (Err(why), Some(Order::Run(run))) = (filled, self.order.clone())
+            && run.round == round
+        {
+            self.give_up(run, why);
         }
     }
 

@@ -114,6 +114,26 @@ impl Sent {
         self.lock().sent.insert(target, stamp);
     }
 
+    /// What was sent to below that place, by its name there.
+    pub(super) fn names_below(&self, base: &str) -> Vec<String> {
+        let state = self.lock();
+        let targets = state.sent.keys();
+        let names = targets.filter_map(|target| target.strip_prefix(base)?.strip_prefix('/'));
+        names.map(str::to_owned).collect()
+    }
+
+    /// It is not there any more.
+    pub(super) fn forget(&self, target: &str) {
+        self.lock().sent.remove(target);
+    }
+
+    /// Nothing of what is below that place is known.
+    pub(super) fn forget_below(&self, base: &str) {
+        for name in self.names_below(base) {
+            self.forget(&format!("{base}/{name}"));
+        }
+    }
+
     /// Where else the program's processes are looked for.
     pub(in crate::agent) fn program(&self, outside: Option<u32>) {
         let mut state = self.lock();

@@ -30,6 +30,8 @@ use ydl_core::spec::Existing;
 const SETTLE: Duration = Duration::from_secs(2);
 /// How long sending one file may take.
 const FILE_MAX: Duration = Duration::from_secs(3600);
+/// How long removing one file may take.
+const REMOVE_MAX: Duration = Duration::from_secs(60);
 /// Between two tries of what is left when the program is over.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -44,6 +46,9 @@ pub(in crate::agent) struct Kept {
     pub(in crate::agent) existing: Existing,
     /// Whether others of the job send to the same place.
     pub(in crate::agent) shared: bool,
+    /// Whether its destination is to be the same as what is here: what is removed here goes there, too, and what may be
+    /// torn is not sent at all.
+    pub(in crate::agent) mirror: bool,
     pub(in crate::agent) claims: Claims,
     pub(in crate::agent) every: Duration,
     pub(in crate::agent) sent: Sent,
@@ -61,6 +66,16 @@ pub(in crate::agent) enum Phase {
     Handed,
 }
 
+/// What an output is at one moment.
+#[derive(Debug, Default)]
+struct Looked {
+    files: Look,
+    /// Whether it is one file alone.
+    single: bool,
+    /// Whether all of it was seen.
+    whole: bool,
+}
+
 /// Files by their name below the destination, as they were at one look.
 type Look = BTreeMap<String, (PathBuf, u32, Stamp)>;
 
@@ -71,20 +86,28 @@ impl Kept {
         let mut done = BTreeMap::new();
         let mut told = BTreeMap::new();
         while !self.ends_within(self.every).await {
-            let Some((first, _)) = self.look().await else {
+            let Some(first) = self.look().await else {
                 return;
             };
             if self.ends_within(SETTLE.min(self.every)).await {
                 break;
             }
-            let Some((second, single)) = self.look().await else {
+            let Some(second) = self.look().await else {
                 return;
             };
             let sent = self.sent.clone();
             let Ok(open) = spawn_blocking(move || sent.look()).await else {
                 return;
             };
-            let names = finished(&first, &second, &done, &open);
+            let mut names = finished(&first.files, &second.files, &done, &open);
+            if self.mirror {
+                in_order(&mut names, &second.files);
+            }
+            let Looked {
+                files: second,
+                single,
+                whole,
+            } = second;
             let taken = match self.taken(&ways, &mut told, &names, &second).await {
                 Ok(taken) => taken,
                 Err(trouble) => {
@@ -107,6 +130,9 @@ impl Kept {
                 if !matches!(*self.phase.borrow(), Phase::Running) {
                     break;
                 }
+            }
+            if whole {
+                self.remove_gone(&ways, &second).await;
             }
         }
         while self.is_ours() {
@@ -157,12 +183,20 @@ impl Kept {
 
     /// Sends what is left; whether another try would change nothing.
     async fn send_last(&self, ways: &Ways, spot: &mut Option<Spot>) -> bool {
-        let Some((look, single)) = self.look().await else {
+        let Some(Looked {
+            files: look,
+            single,
+            whole,
+        }) = self.look().await
+        else {
             return true;
         };
         let mut is_all = true;
         let names = look.keys().filter(|name| !is_hidden(name));
-        let names: Vec<String> = names.cloned().collect();
+        let mut names: Vec<String> = names.cloned().collect();
+        if self.mirror {
+            in_order(&mut names, &look);
+        }
         let taken = match self.taken(ways, &mut BTreeMap::new(), &names, &look).await {
             Ok(taken) => taken,
             Err(trouble) => {
@@ -170,7 +204,7 @@ impl Kept {
                 return !trouble.may_pass();
             }
         };
-        for (name, one) in look.iter().filter(|(name, _)| !is_hidden(name)) {
+        for (name, one) in names.iter().map(|name| (name, &look[name])) {
             if !self.is_ours() {
                 return true;
             }
@@ -183,27 +217,66 @@ impl Kept {
                 is_all &= !trouble.may_pass;
             }
         }
+        if whole {
+            is_all &= self.remove_gone(ways, &look).await;
+        }
         is_all
     }
 
-    /// What is there now, and whether it is one file alone.
-    async fn look(&self) -> Option<(Look, bool)> {
+    /// Removes what was sent and is not here any more; false if it may be possible later.
+    async fn remove_gone(&self, ways: &Ways, look: &Look) -> bool {
+        let Destination::Hdfs(url) = &self.to else {
+            return true;
+        };
+        if !self.mirror {
+            return true;
+        }
+        let base = url.trim_end_matches('/');
+        let mut is_all = true;
+        for name in self.sent.names_below(base) {
+            if look.contains_key(&name) {
+                continue;
+            }
+            let target = format!("{base}/{name}");
+            let deadline = Instant::now() + REMOVE_MAX;
+            let removed = async {
+                let hdfs = ways.to(&target, deadline).await?;
+                hdfs.delete(&target, deadline).await
+            };
+            match removed.await {
+                Ok(_) => self.sent.forget(&target),
+                Err(error) => {
+                    tracing::warn!("`{name}` is not removed yet: {error}");
+                    is_all &= !error.may_pass();
+                }
+            }
+        }
+        is_all
+    }
+
+    /// What is there now.
+    async fn look(&self) -> Option<Looked> {
         let (work, from) = (self.work.clone(), self.from.clone());
         let looked = spawn_blocking(move || {
             let Ok(work) = work.canonicalize() else {
-                return (Look::new(), false);
+                return Looked::default();
             };
             // What is wrong with it is said when the program is over.
             let Ok(Some(found)) = gather(&work, &from) else {
-                return (Look::new(), false);
+                return Looked::default();
             };
-            let mut look = Look::new();
+            let mut looked = Looked {
+                single: found.single,
+                whole: found.failures.is_empty(),
+                ..Looked::default()
+            };
             for item in found.files {
                 if let Ok(about) = fs::metadata(&item.from) {
-                    look.insert(item.name, (item.from, item.mode, Stamp::of(&about)));
+                    let one = (item.from, item.mode, Stamp::of(&about));
+                    looked.files.insert(item.name, one);
                 }
             }
-            (look, found.single)
+            looked
         });
         looked.await.ok()
     }
@@ -223,10 +296,18 @@ impl Kept {
             mode: *mode,
         };
         let same = {
-            let (path, stamp) = (path.clone(), *stamp);
-            move || fs::metadata(&path).is_ok_and(|about| Stamp::of(&about).is_same(&stamp))
+            let (path, stamp, mirror) = (path.clone(), *stamp, self.mirror);
+            move || {
+                let now = fs::metadata(&path).map(|about| Stamp::of(&about));
+                // A checkpoint in whose place another was put meanwhile was whole, and the other is sent next.
+                now.is_ok_and(|now| now.is_same(&stamp) || mirror && now.number != stamp.number)
+            }
         };
         let in_doubt = self.sent.may_be_torn(stamp);
+        if self.mirror && in_doubt {
+            tracing::warn!("`{name}` may be half-written, and is not sent");
+            return Ok(());
+        }
         let (target, placed) = match &self.to {
             Destination::Hdfs(url) => {
                 let deadline = Instant::now() + FILE_MAX;
@@ -294,6 +375,11 @@ impl Kept {
 /// Whether a name is left to its program.
 pub(super) fn is_hidden(name: &str) -> bool {
     name.split('/').any(|part| part.starts_with('.'))
+}
+
+/// What was changed last comes last: it may be what names the others.
+fn in_order(names: &mut [String], look: &Look) {
+    names.sort_by_key(|name| look.get(name).map(|(_, _, stamp)| stamp.changed_ns));
 }
 
 /// The names of files that are new and will not change any more, as far as one can see.

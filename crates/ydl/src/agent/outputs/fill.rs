@@ -1,0 +1,131 @@
+//! A checkpoint's directory before its program starts: what was saved of it last, and nothing else.
+
+use super::{
+    doubt::{Sent, Stamp},
+    keep::is_hidden,
+};
+use crate::agent::carry::Ways;
+use crate::data::{Bring, Item, Near, Progress, Trouble, below, walk};
+use crate::os::reason;
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+/// Between two tries while HDFS is away, or while somebody changes what is saved.
+const RETRY: Duration = Duration::from_secs(1);
+/// Deeper than any sensible directory.
+const DEPTH_MAX: usize = 64;
+
+/// A directory that is to be what was saved.
+#[derive(Debug)]
+pub(in crate::agent) struct Fill {
+    /// A URL in HDFS.
+    pub(in crate::agent) from: String,
+    pub(in crate::agent) to: PathBuf,
+    /// Where what need not be sent again is noted.
+    pub(in crate::agent) sent: Sent,
+    pub(in crate::agent) deadline: Instant,
+}
+
+impl Fill {
+    /// Brings what was saved and removes the rest. What cannot be had is a sentence.
+    pub(in crate::agent) async fn run(self, ways: Arc<Ways>) -> Result<(), String> {
+        loop {
+            let Err(trouble) = self.once(&ways).await else {
+                return Ok(());
+            };
+            if Instant::now() + RETRY > self.deadline {
+                return Err(format!(
+                    "its checkpoint did not come in time: {}",
+                    trouble.sentence()
+                ));
+            }
+            tracing::warn!("the checkpoint is not here yet: {}", trouble.sentence());
+            sleep(RETRY).await;
+        }
+    }
+
+    async fn once(&self, ways: &Ways) -> Result<(), Trouble> {
+        let base = self.from.trim_end_matches('/');
+        let hdfs = ways.to(base, self.deadline).await?;
+        let saved = walk(base, Some(hdfs), self.deadline).await;
+        let saved = saved.map_err(|report| Trouble::lasting(report.to_string()))?;
+        if saved.single {
+            return Err(Trouble::lasting(format!("`{base}` is a file")));
+        }
+        let mut items = Vec::new();
+        let mut names = BTreeSet::new();
+        for file in saved.files.into_iter().filter(|it| !is_hidden(&it.name)) {
+            let to = below(&self.to, &file.name);
+            let to = to.ok_or_else(|| Trouble::lasting(format!("`{}` is no name", file.name)))?;
+            names.insert((file.name, to.clone()));
+            items.push(Item {
+                url: file.url,
+                to,
+                bytes: file.bytes,
+                modified_ms: file.modified_ms,
+            });
+        }
+        let here = |error: io::Error| Trouble::here(&self.to, &error);
+        fs::create_dir_all(&self.to).map_err(here)?;
+        let files: BTreeSet<&Path> = names.iter().map(|(_, to)| to.as_path()).collect();
+        remove_others(&self.to, &files, 0).map_err(here)?;
+        let bring = Bring::new(
+            Some(ways.fresh()?),
+            Near::Copy,
+            Arc::new(Progress::default()),
+            self.deadline,
+        );
+        bring.all(items).await?;
+        self.sent.forget_below(base);
+        for (name, to) in &names {
+            let about = fs::metadata(to).map_err(here)?;
+            self.sent.note(format!("{base}/{name}"), Stamp::of(&about));
+        }
+        Ok(())
+    }
+}
+
+/// Removes what was not saved: it may be half-written, and others do not have it.
+fn remove_others(dir: &Path, files: &BTreeSet<&Path>, depth: usize) -> io::Result<()> {
+    for entry in fs::read_dir(dir)? {
+        let path = entry?.path();
+        let about = fs::symlink_metadata(&path)?;
+        let wanted = files.iter().any(|file| file.starts_with(&path));
+        let removed = match (about.is_dir(), wanted) {
+            (true, true) if depth < DEPTH_MAX => remove_others(&path, files, depth + 1),
+            (true, false) => fs::remove_dir_all(&path),
+            (false, false) => fs::remove_file(&path),
+            (_, true) => Ok(()),
+        };
+        if let Err(error) = removed {
+            tracing::warn!("`{}` stays: {}", path.display(), reason(&error));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_saved_goes_and_what_was_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["a", "deep/b", "deep/torn", "old/c", ".new"] {
+            let path = dir.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, name).unwrap();
+        }
+        let saved = [dir.path().join("a"), dir.path().join("deep/b")];
+        let files = saved.iter().map(PathBuf::as_path).collect();
+        remove_others(dir.path(), &files, 0).unwrap();
+        let left = |name: &str| dir.path().join(name).exists();
+        assert!(left("a") && left("deep/b"));
+        assert!(!left("deep/torn") && !left("old") && !left(".new"));
+    }
+}
