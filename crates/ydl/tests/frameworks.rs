@@ -31,22 +31,54 @@ fn pytorch_goes_on_from_its_checkpoint_when_a_worker_is_killed() {
     );
 }
 
-#[test]
-fn pytorch_s_processes_of_one_task_are_ranks_of_their_own() {
+/// The last lines of that beginning of all processes, in whatever order.
+fn all_said<'a>(ran: &'a Ran, word: &str) -> Vec<&'a str> {
+    let lines = ran.out.lines();
+    let found = lines.filter_map(|line| Some(line.split_once(word)?.1));
+    found.collect()
+}
+
+/// Another job file of PyTorch's example runs well, with four processes in two tasks.
+fn four_processes(job: &str, epochs: u32) -> Ran {
     let home = Home::new();
-    let mut words = example(&home, "pytorch", "python train.py --epochs 12");
-    let roles = ["roles.worker.instances=1", "roles.worker.processes=2"];
-    words.extend(
-        roles
-            .iter()
-            .flat_map(|set| ["--set".into(), set.to_string()]),
-    );
+    let mut words = example(&home, "pytorch", "");
+    let examples = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    for name in ["train_fsdp.py", job] {
+        let from = examples.join("pytorch-digits").join(name);
+        std::fs::copy(from, home.path().join(name)).expect("the example's file");
+    }
+    let text = std::fs::read_to_string(home.path().join(job)).expect("a job");
+    let text = text.replace("--epochs 12", &format!("--epochs {epochs}"));
+    home.write(job, &text);
+    job.clone_into(&mut words[1]);
+    words.truncate(4);
     let ran = Ran::from(home.ydl().args(&words).output().expect("ydl"));
     assert_eq!(ran.code, 0, "{ran:#?}");
-    assert!(said(&ran, 0, "[0] rank").starts_with("0 of 2"), "{ran:#?}");
-    assert!(said(&ran, 0, "[1] rank").starts_with("1 of 2"), "{ran:#?}");
-    assert_eq!(said(&ran, 0, "[0] weights"), said(&ran, 0, "[1] weights"));
     assert!(home.processes().is_empty(), "{:?}", home.processes());
+    let weights = all_said(&ran, "weights ");
+    assert_eq!(weights, [weights[0]; 4], "{ran:#?}");
+    for accuracy in all_said(&ran, "test accuracy ") {
+        assert!(
+            accuracy.parse::<f64>().expect("a number") > 0.85,
+            "{ran:#?}"
+        );
+    }
+    let mut ranks: Vec<_> = all_said(&ran, "rank ").iter().map(|it| &it[..6]).collect();
+    ranks.sort_unstable();
+    assert_eq!(ranks, ["0 of 4", "1 of 4", "2 of 4", "3 of 4"]);
+    ran
+}
+
+#[test]
+fn pytorch_s_processes_of_one_task_are_ranks_of_their_own_and_divide_a_network() {
+    let ran = four_processes("fsdp.yaml", 6);
+    let second = "worker:1 | [0] rank 2 of 4 has 2467 of 9610 parameters, from epoch 1";
+    assert!(ran.out.lines().any(|line| line == second), "{ran:#?}");
+}
+
+#[test]
+fn torchrun_and_its_workers_meet_at_the_master_s_store() {
+    four_processes("torchrun.yaml", 6);
 }
 
 #[test]
@@ -61,6 +93,20 @@ fn xgboost_begins_anew_when_a_worker_is_killed() {
     let words = example(&home, "xgboost", "python train.py --rounds 10 --pause 0.2");
     let ran = kill_and_stop(&home, words, ["round 2 "; 2], "DMLC_TASK_ID=1");
     agree(&ran, 3, 0.93, "gain");
+}
+
+#[test]
+fn xgboost_1_trains_and_a_worker_that_dies_comes_back_with_its_rank() {
+    let home = Home::new();
+    let run = "python train.py --rounds 10 --pause 0.2";
+    let words = example(&home, "xgboost1", run);
+    let ran = kill_in_the_middle(&home, words, "round 3 ", "DMLC_TASK_ID=1");
+    agree(&ran, 3, 0.93, "gain");
+    for worker in 0..3 {
+        let rank = said(&ran, worker, "rank");
+        let from = rank.rsplit(' ').next().and_then(|it| it.parse().ok());
+        assert!(from.is_some_and(|from: u32| from >= 3), "{rank}");
+    }
 }
 
 #[test]
