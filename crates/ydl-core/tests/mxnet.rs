@@ -7,7 +7,7 @@ use ydl_core::{
     framework::Given,
     spec::{
         Backoff, Blame, Command, Deadlines, Environment, Gang, PortRange, Resources, Restart,
-        RoleSpec,
+        RoleSpec, Scope,
     },
 };
 
@@ -237,4 +237,22 @@ fn a_job_has_one_scheduler_and_starts_together() {
         `roles.scheduler.instances`: an MXNet job has one scheduler, not 2
         `gang`: MXNet's processes must start together"#]]
     .assert_eq(&complaints(draft));
+}
+
+#[test]
+fn only_a_worker_is_replaced_alone() {
+    let mut job = draft(&["worker", "server"]);
+    job.roles[0].restart.scope = Scope::Task;
+    assert_eq!(complaints(job.clone()), "");
+    job.roles[1].restart.scope = Scope::Task;
+    expect!["`roles.server.restart.scope`: what a server of MXNet's has goes with it"]
+        .assert_eq(&complaints(job.clone()));
+    job.roles[0].restart.scope = Scope::Role;
+    job.roles[1].restart.scope = Scope::Job;
+    expect!["`roles.worker.restart.scope`: MXNet's processes meet anew all together"]
+        .assert_eq(&complaints(job));
+    let mut own = draft(&["worker", "server", "scheduler"]);
+    own.roles[0].restart.scope = Scope::Task;
+    expect!["`roles.worker.restart.scope`: MXNet's own scheduler does not take a worker back"]
+        .assert_eq(&complaints(own));
 }

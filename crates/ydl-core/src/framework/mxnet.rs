@@ -4,7 +4,9 @@
 //! task, so a worker's rank is its index. MXNet's own numbers the nodes of a role by host, then by port, whatever
 //! `DMLC_RANK` says: for it ports ascend with the index, and on one host the rank is the index too.
 //!
-//! ps-lite watches nobody: when one process dies the others wait for ever, so every role restarts with the job.
+//! ps-lite watches nobody: when one process dies the others wait for ever, so every role restarts with the job. A worker
+//! alone can be replaced if the user wants it: it gets its rank back and what the servers have, and servers of
+//! `dist_async` wait for nobody. What a server had is gone with it.
 
 use super::{Given, Needs, RoleDefaults, SetUp};
 use crate::{
@@ -104,6 +106,27 @@ impl Needs for Mxnet {
                     what,
                     "its roles are `worker` and `server`",
                 );
+            }
+            let key = format!("roles.{}.restart.scope", role.name);
+            match (role.restart.scope, role.name.as_str()) {
+                (Scope::Job, _) => {}
+                // MXNet's own scheduler is not told who is dead.
+                (Scope::Task, WORKER) if count(SCHEDULER) == 0 => {}
+                (Scope::Task, WORKER) => add(
+                    &key,
+                    "MXNet's own scheduler does not take a worker back".to_owned(),
+                    "leave out the role `scheduler`: ydl's does",
+                ),
+                (Scope::Task, _) => add(
+                    &key,
+                    format!("what a {} of MXNet's has goes with it", role.name),
+                    "`scope: task` is for the role `worker` alone, and for `dist_async`",
+                ),
+                (Scope::Role, _) => add(
+                    &key,
+                    "MXNet's processes meet anew all together".to_owned(),
+                    "`scope: job`, or `scope: task` for workers of `dist_async`",
+                ),
             }
         }
         all
