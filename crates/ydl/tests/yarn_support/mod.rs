@@ -5,6 +5,7 @@ pub mod attached;
 pub mod example;
 pub mod job;
 pub mod processes;
+pub mod training;
 #[path = "../user/mod.rs"]
 mod user;
 

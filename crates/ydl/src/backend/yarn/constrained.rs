@@ -17,14 +17,15 @@ use yarn_native::{
 /// Pause before what was rejected is asked for again.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Containers that are wanted under one key, with a constraint.
+/// Containers that are wanted under one key, in a job that has constraints.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Lot {
     pub(super) count: u32,
     pub(super) resource: Resource,
     /// What they are called in constraints.
     pub(super) tag: String,
-    pub(super) constraint: Constraint,
+    /// None where any place will do.
+    pub(super) constraint: Option<Constraint>,
 }
 
 #[derive(Debug)]
@@ -108,7 +109,7 @@ impl Constrained {
                 tags: BTreeSet::from([lot.tag.clone()]),
                 resource: lot.resource.clone(),
                 count: *count,
-                constraint: Some(lot.constraint.clone()),
+                constraint: lot.constraint.clone(),
                 execution: ExecutionType::Guaranteed,
             })
         });
@@ -182,7 +183,7 @@ mod tests {
             count,
             resource: Resource::new(64, 1),
             tag: "worker".to_owned(),
-            constraint: Constraint::Label(Vec::new()),
+            constraint: None,
         };
         BTreeMap::from([(KEY, lot)])
     }

@@ -86,12 +86,15 @@ impl Wants {
         let mut wanted = Wanted::default();
         let avoid: BTreeSet<String> = asks.avoid.iter().map(ToString::to_string).collect();
         let mut keys = BTreeSet::new();
+        // Beside plain asks those with constraints wait for ever: Hadoop's scheduler takes either form from a job.
+        let constrained = self.roles.iter().any(|role| role.constraint().is_some());
         for ask in asks.asks.iter().filter(|ask| ask.count > 0) {
             let Some((key, role)) = self.key(&ask.role, &ask.resources) else {
                 continue;
             };
             let resource = size::to_yarn(&ask.resources);
-            if let Some(constraint) = role.constraint() {
+            if constrained {
+                let constraint = role.constraint().or_else(|| role.labelled());
                 let lot = Lot {
                     count: ask.count,
                     resource,
@@ -158,6 +161,12 @@ impl Role {
             },
             None => constraint,
         })
+    }
+
+    /// What remains to be said of the place where nothing else is asked of it.
+    fn labelled(&self) -> Option<Constraint> {
+        let label = self.label.clone()?;
+        Some(Constraint::Label(vec![label]))
     }
 
     fn places(
@@ -270,6 +279,45 @@ mod tests {
             };
             assert_eq!(named(strange), None);
         }
+    }
+
+    #[test]
+    fn one_constraint_brings_all_roles_into_that_form() {
+        let alone = Placement {
+            most_per_node: Some(1),
+            ..Placement::default()
+        };
+        let labelled = Placement {
+            node_label: Some("gpu".to_owned()),
+            ..Placement::default()
+        };
+        let roles = [
+            role("worker", alone),
+            role("server", Placement::default()),
+            role("chief", labelled),
+        ];
+        let mut wants = Wants {
+            roles: roles.into(),
+        };
+        let asks = Asks {
+            asks: ["worker", "server", "chief"]
+                .map(|name| ask(name, 64, 1))
+                .into(),
+            avoid: Vec::new(),
+        };
+        let wanted = wants.wanted(&asks, &mut Hosts::default());
+        assert!(wanted.plain.is_empty(), "{wanted:?}");
+        let constraints: Vec<_> = wanted
+            .lots
+            .into_values()
+            .map(|lot| lot.constraint)
+            .collect();
+        let [worker, server, chief] = &constraints[..] else {
+            panic!("{constraints:?}")
+        };
+        assert!(matches!(worker, Some(Constraint::Count { .. })));
+        assert_eq!(*server, None);
+        assert_eq!(*chief, Some(Constraint::Label(vec!["gpu".to_owned()])));
     }
 
     #[test]
