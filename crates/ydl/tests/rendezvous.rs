@@ -56,6 +56,28 @@ fn as_a_stranger(port: u16) {
     assert_eq!(answer, [], "a stranger was answered");
 }
 
+/// What the master's own door says to those who come with the wrong token, of an earlier or a later round, or over a
+/// connection that nobody has opened.
+fn as_an_impostor(home: &Home, master: u16) {
+    let containers = fs::read_dir(home.job().join("containers")).expect("containers");
+    let one = containers.flatten().next().expect("a container").path();
+    let token = |name: &str| one.join(name).display().to_string();
+    let (agent, program) = (token("agent.token"), token("program.token"));
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/rendezvous/impostor.py");
+    let mut python = Command::new("python3");
+    python.arg(script).arg(master.to_string()).args([
+        "-,1,1,".to_owned(),
+        format!("{program},1,1,"),
+        format!("{agent},0,1,"),
+        format!("{agent},2,1,"),
+        format!("{agent},1,77,"),
+        format!("{agent},1,1,ffffffffffffffff"),
+    ]);
+    let said = python.output().expect("a Python");
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    assert_eq!(said, "401\n403\n410\n410\n409\n400\n");
+}
+
 /// Ten thousand connections that begin with that and then say nothing, by ten processes, until it is dropped.
 struct Crowd(Vec<Child>);
 
@@ -111,11 +133,13 @@ fn met(home: &Home, child: Child) -> String {
 fn programs_meet_while_strangers_and_nonsense_go_unnoticed() {
     let home = Home::new();
     let child = home.start(&job(&home));
-    for port in doors(&home).0 {
+    let (doors, master) = doors(&home);
+    for port in doors {
         for _ in 0..100 {
             as_a_stranger(port);
         }
     }
+    as_an_impostor(&home, master);
     home.write("go", "");
     met(&home, child);
 }
