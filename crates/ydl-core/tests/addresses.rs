@@ -113,7 +113,7 @@ fn an_address_with_colons_stands_in_brackets() {
 
 #[test]
 fn who_is_stopped_and_who_is_waited_for_follows_from_the_roles() {
-    use Completion::{All, Service};
+    use Completion::{All, Follows, Service};
     let of = |role: &str, roles: &[&str]| Framework::Tensorflow.role_defaults(role, roles);
     for (role, roles, completion) in [
         ("worker", &["worker"][..], All),
@@ -123,7 +123,11 @@ fn who_is_stopped_and_who_is_waited_for_follows_from_the_roles() {
         ("worker", &["master", "worker", "ps"], Service),
         ("ps", &["worker", "ps"], Service),
         ("chief", &["chief", "worker", "ps"], All),
-        ("evaluator", &["chief", "worker", "ps", "evaluator"], All),
+        (
+            "evaluator",
+            &["chief", "worker", "ps", "evaluator"],
+            Follows,
+        ),
     ] {
         assert_eq!(
             of(role, roles).completion,

@@ -163,3 +163,15 @@ fn programs_of_tensorflow_1_go_on_from_the_checkpoint_when_one_is_killed() {
     let first = number(told(&ran, "worker:0", "worker 0 of 2, from step"));
     assert!(first >= 50.0, "it began with step {first}");
 }
+
+#[test]
+fn an_evaluator_that_never_ends_has_its_time_and_is_stopped() {
+    let home = Home::new();
+    let ran = home.submit(
+        "framework: tensorflow\ndeadlines: {follow: 1s}\n\
+         roles: {chief: {run: echo done}, evaluator: {run: sleep 1000}}\n",
+    );
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    assert!(ran.err.contains("evaluator:0 is stopped"), "{ran:#?}");
+    assert!(home.processes().is_empty(), "{:?}", home.processes());
+}

@@ -47,6 +47,8 @@ impl Needs for Tensorflow {
         let completion = match role {
             PS => Completion::Service,
             WORKER if led => Completion::Service,
+            // An Estimator's ends after the last checkpoint, if it knows which that is.
+            EVALUATOR => Completion::Follows,
             _ => Completion::All,
         };
         let scope = match role {

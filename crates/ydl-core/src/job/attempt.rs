@@ -350,7 +350,9 @@ impl Job {
         match spec.completion {
             // One success is enough, so all but one may fail.
             Completion::Any => spec.tolerate.max(self.roles[role].want.saturating_sub(1)),
-            Completion::All | Completion::Decides | Completion::Service => spec.tolerate,
+            Completion::All | Completion::Decides | Completion::Service | Completion::Follows => {
+                spec.tolerate
+            }
         }
     }
 

@@ -119,6 +119,8 @@ impl Job {
                         self.fail(Cause::RanTooLong { limit }, out);
                     }
                 }
+                // What follows from it is settled afterwards.
+                Timer::Followed => {}
                 Timer::Forgive => self.on_forgiving_due(out),
             }
         }

@@ -1,6 +1,6 @@
 //! How a job ends: decided once, then everything is stopped, saved and given back.
 
-use super::{Job, Mutant, Place, Stage, TaskKey, Then, attempt::Gone};
+use super::{Job, Mutant, Place, Stage, TaskKey, Then, attempt::Gone, timers::Timer};
 use crate::{
     action::Action,
     ending::{Cause, Outcome, TaskResult},
@@ -10,12 +10,22 @@ use crate::{
 };
 use alloc::vec::Vec;
 
+/// Who has done what the job needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Done {
+    No,
+    /// Those have who others follow.
+    ButFollowers,
+    All,
+}
+
 impl Job {
-    /// Whether the completion rules are fulfilled.
-    pub(super) fn succeeded(&self) -> bool {
+    /// How far the completion rules are fulfilled.
+    pub(super) fn done(&self) -> Done {
         let mut needed = 0;
         let mut done = 0;
-        let mut services = 0;
+        let mut others = 0;
+        let mut following = false;
         for (at, (spec, role)) in self.spec.roles.iter().zip(&self.roles).enumerate() {
             let succeeded = role.count(TaskState::Succeeded);
             let failed = role.count(TaskState::Failed);
@@ -26,22 +36,43 @@ impl Job {
                 }
                 Completion::Any => succeeded > 0,
                 Completion::Service => {
-                    services += u32::from(all);
+                    others += u32::from(all);
+                    continue;
+                }
+                Completion::Follows => {
+                    following |= !all;
+                    others += u32::from(all);
                     continue;
                 }
             };
             if role_done && spec.completion == Completion::Decides {
-                return true;
+                return Done::All;
             }
             needed += 1;
             done += u32::from(role_done);
         }
-        // A job of services alone runs until it is ended, or until they have all ended by themselves.
-        if needed == 0 {
-            services as usize == self.roles.len()
-        } else {
-            needed == done
+        // A job of services alone, or of what would follow somebody, runs until it is ended, or until they have all ended by
+        // themselves.
+        let ended = match needed {
+            0 => others as usize == self.roles.len(),
+            _ => needed == done,
+        };
+        match (ended, following) {
+            (false, _) => Done::No,
+            (true, true) => Done::ButFollowers,
+            (true, false) => Done::All,
         }
+    }
+
+    /// Whether those who follow have had their time.
+    pub(super) fn watch_followers(&mut self, done: Done) -> bool {
+        let following = done == Done::ButFollowers;
+        self.followed_since = following.then(|| self.followed_since.unwrap_or(self.now));
+        let follow = self.spec.deadlines.follow;
+        let end = self.followed_since.map(|since| since + follow);
+        let end = end.filter(|_| !self.mutant.is(Mutant::FollowsForEver));
+        self.timers.arm(Timer::Followed, end);
+        end.is_some_and(|end| end <= self.now)
     }
 
     pub(super) fn fail(&mut self, cause: Cause, out: &mut Vec<Action>) {

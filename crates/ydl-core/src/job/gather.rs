@@ -463,7 +463,9 @@ impl Job {
 
     fn starved(&self) -> bool {
         let roles = || self.spec.roles.iter().zip(&self.roles);
-        let ends = |spec: &RoleSpec| spec.completion != Completion::Service;
+        // Those who follow others need not end before them.
+        let beside = [Completion::Service, Completion::Follows];
+        let ends = |spec: &RoleSpec| !beside.contains(&spec.completion);
         let mut needed = roles().filter(|(spec, _)| ends(spec)).peekable();
         if needed.peek().is_none() {
             return self.held.is_empty() && roles().any(|(_, role)| !role.asked.is_empty());

@@ -40,6 +40,7 @@ use crate::{
     time::Time,
 };
 use alloc::{collections::BTreeMap, string::String, sync::Arc, vec::Vec};
+use end::Done;
 use gather::Gathering;
 use known::Known;
 use nodes::Nodes;
@@ -64,6 +65,8 @@ pub struct Job {
     gatherings: BTreeMap<u32, Gathering>,
     /// Since when tasks want containers and the job, whose tasks start on their own, has none at all.
     starved_since: Option<Time>,
+    /// Since when nobody is waited for but roles that follow.
+    followed_since: Option<Time>,
     nodes: Nodes,
     timers: Timers,
     /// What tasks that start on their own are told: numbers, no addresses.
@@ -111,6 +114,7 @@ impl Job {
             round: 1,
             gatherings: BTreeMap::new(),
             starved_since: None,
+            followed_since: None,
             nodes: Nodes::default(),
             timers: Timers::default(),
             bare: Arc::default(),
@@ -228,7 +232,9 @@ impl Job {
     fn settle(&mut self, out: &mut Vec<Action>) {
         if self.stage == Stage::Active {
             self.start_gathered(out);
-            if self.succeeded() {
+            let done = self.done();
+            let followed = self.watch_followers(done);
+            if done == Done::All || followed {
                 self.begin_ending(Outcome::Succeeded, out);
             }
         }

@@ -47,6 +47,8 @@ mutants! {
     ForgetsTheCutOff,
     /// What ran on a lost node is taken to be dead.
     TrustsALostNode,
+    /// Those who follow the others and do not end are waited for, for ever.
+    FollowsForEver,
     /// Success is declared when the first worker is done.
     FirstSuccessIsEnough,
     /// A failure beyond the limit is repaired all the same.

@@ -10,6 +10,7 @@ pub(super) enum Timer {
     Gathering(u32),
     Starved,
     Run,
+    Followed,
     Forgive,
 }
 

@@ -400,6 +400,7 @@ fn deadlines(all: &mut Complaints, draft: &Draft) {
         ("join", d.join),
         ("fetch", d.fetch),
         ("start", d.start),
+        ("follow", d.follow),
         ("stop", d.stop),
         ("save", d.save),
     ];

@@ -52,7 +52,7 @@ fn of_role(all: &mut Complaints, draft: &Draft, role: &RoleSpec) {
     }
     match role.completion {
         Completion::All | Completion::Decides => {}
-        Completion::Any | Completion::Service => {
+        Completion::Any | Completion::Service | Completion::Follows => {
             let what = format!(
                 "the elastic role `{}` is done when everybody in its round is",
                 role.name

@@ -61,6 +61,8 @@ pub enum Completion {
     Decides,
     /// It need not end: its tasks are stopped when the others are done (parameter servers, sidecars).
     Service,
+    /// It ends by itself soon after the others (evaluators). It is waited for, but not for ever.
+    Follows,
 }
 
 /// Whether tasks start together, and what is done while they cannot.
@@ -119,6 +121,8 @@ pub struct Deadlines {
     pub start: Span,
     /// From the job's start until its end; without it a job may run for ever.
     pub run: Option<Span>,
+    /// From the moment when only roles that follow are left until they have ended, too.
+    pub follow: Span,
     /// How long an agent may be quiet.
     pub silence: Span,
     /// How long a program has between SIGTERM and SIGKILL.
@@ -138,6 +142,7 @@ impl Default for Deadlines {
             fetch: Span::hours(6),
             start: Span::minutes(2),
             run: None,
+            follow: Span::minutes(30),
             silence: Span::seconds(60),
             grace: Span::seconds(10),
             stop: Span::seconds(20),

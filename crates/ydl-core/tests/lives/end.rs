@@ -140,6 +140,71 @@ fn no_success_where_any_is_asked_fails_the_job() {
 }
 
 #[test]
+fn what_follows_the_others_is_waited_for_and_not_for_ever() {
+    let job = |end: &str| {
+        format!(
+            "
+        gang
+        deadlines follow=20s
+        role chief 1 scope=job
+        role evaluator 1 follows
+        up c1 chief
+        up c2 evaluator
+        started c1
+        started c2
+        exited c1 0
+        saved c1
+        {end}"
+        )
+    };
+    check(
+        &job("exited c2 0\n        saved c2"),
+        expect![[r#"
+        · the job began
+        launch c1 chief:0
+        launch c2 evaluator:0
+        · round 1 began with 2 tasks
+        tell c1: run chief:0 in round 1, attempt 1, of 1 chief at 1 of 1 addresses, 1 evaluator at 1 of 1 addresses
+        tell c2: run evaluator:0 in round 1, attempt 1, of 1 chief at 1 of 1 addresses, 1 evaluator at 1 of 1 addresses
+        · chief:0 runs on `n1` (attempt 1)
+        · evaluator:0 runs on `n1` (attempt 1)
+        tell c1: stop and save
+        release c1
+        · chief:0 succeeded on `n1` (attempt 1)
+        tell c2: stop and save
+        release c2
+        · evaluator:0 succeeded on `n1` (attempt 1)
+        · the job is ending: succeeded
+        · the job succeeded
+        finish: succeeded"#]],
+    );
+    check(
+        &job("+19s\n        why\n        +1s\n        saved c2"),
+        expect![[r#"
+            · the job began
+            launch c1 chief:0
+            launch c2 evaluator:0
+            · round 1 began with 2 tasks
+            tell c1: run chief:0 in round 1, attempt 1, of 1 chief at 1 of 1 addresses, 1 evaluator at 1 of 1 addresses
+            tell c2: run evaluator:0 in round 1, attempt 1, of 1 chief at 1 of 1 addresses, 1 evaluator at 1 of 1 addresses
+            · chief:0 runs on `n1` (attempt 1)
+            · evaluator:0 runs on `n1` (attempt 1)
+            tell c1: stop and save
+            release c1
+            · chief:0 succeeded on `n1` (attempt 1)
+            [19s]
+            why: 1 task running
+            [20s]
+            · the job is ending: succeeded
+            · evaluator:0 is stopped (attempt 1)
+            tell c2: stop and save
+            release c2
+            · the job succeeded
+            finish: succeeded"#]],
+    );
+}
+
+#[test]
 fn a_job_of_services_ends_when_they_have_all_ended() {
     check(
         "

@@ -106,6 +106,7 @@ impl Life {
                         "grace" => d.grace = span(value),
                         "stop" => d.stop = span(value),
                         "save" => d.save = span(value),
+                        "follow" => d.follow = span(value),
                         _ => panic!("no option `{key}`"),
                     }
                 }
@@ -466,6 +467,7 @@ fn role(words: &[&str]) -> RoleSpec {
             "any" => role.completion = Completion::Any,
             "decides" => role.completion = Completion::Decides,
             "service" => role.completion = Completion::Service,
+            "follows" => role.completion = Completion::Follows,
             _ => panic!("no option `{key}`"),
         }
     }

@@ -255,8 +255,12 @@ impl World {
             });
         }
         self.report(at, Report::Started { round });
-        let service = self.plan.spec.role(&task.role).map(|role| role.completion)
-            == Some(Completion::Service);
+        // Some of those who should follow the others never end either.
+        let service = match self.plan.spec.role(&task.role).map(|role| role.completion) {
+            Some(Completion::Service) => true,
+            Some(Completion::Follows) => task.index == 0,
+            _ => false,
+        };
         let fate = self.fate();
         let mut wait = self.random.from(200, 20_000);
         if self.plan.patient {

@@ -123,7 +123,9 @@ impl Failures {
         let want = self.wants[&task.role];
         let tolerated = match role.completion {
             Completion::Any => role.tolerate.max(want - 1),
-            Completion::All | Completion::Decides | Completion::Service => role.tolerate,
+            Completion::All | Completion::Decides | Completion::Service | Completion::Follows => {
+                role.tolerate
+            }
         };
         let lost = self.lost.iter().filter(|it| it.role == task.role).count() as u32;
         let expected = if lost < tolerated {

@@ -208,6 +208,7 @@ fn spec(random: &mut Random, calm: bool) -> JobSpec {
             (0, 7) | (_, 9) => Completion::Any,
             (0, 8) | (2, 4..=6) => Completion::Decides,
             (1, 8) => Completion::All,
+            (1, 6..=7) => Completion::Follows,
             _ => Completion::Service,
         };
         roles.push(role(random, name, instances, scope, completion));
@@ -219,6 +220,7 @@ fn spec(random: &mut Random, calm: bool) -> JobSpec {
         fetch: Span::seconds(10),
         start: seconds(random, 6, 15),
         run: (!calm && random.percent(10)).then(|| seconds(random, 60, 300)),
+        follow: Span::seconds(30),
         silence: seconds(random, 5, 20),
         grace: seconds(random, 1, 4),
         stop: seconds(random, 3, 6),

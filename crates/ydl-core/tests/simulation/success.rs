@@ -10,7 +10,9 @@ use ydl_core::{
 impl Checks {
     /// Whether the completion rules are fulfilled by what programs have really done.
     pub fn success(&self) -> bool {
-        let needed = |role: &&RoleSpec| role.completion != Completion::Service;
+        // Those who follow others are waited for, for a while.
+        let beside = [Completion::Service, Completion::Follows];
+        let needed = |role: &&RoleSpec| !beside.contains(&role.completion);
         let decides = |role: &&RoleSpec| role.completion == Completion::Decides;
         let roles = &self.spec.roles;
         if roles.iter().filter(needed).count() == 0 {
@@ -52,7 +54,9 @@ impl Checks {
                     && rest.iter().all(|task| self.failures.lost(task))
                     && self.same_round(&won)
             }
-            Completion::Service => rest.iter().all(|task| self.failures.lost(task)),
+            Completion::Service | Completion::Follows => {
+                rest.iter().all(|task| self.failures.lost(task))
+            }
         }
     }
 

@@ -414,10 +414,10 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "roles.*.completion",
-        "`all`, `any`, `decides` or `service`",
-        "`all`; `service` for MXNet's servers, TensorFlow's `ps`, and its workers where both `ps` and `chief` are",
+        "`all`, `any`, `decides`, `service` or `follows`",
+        "`all`; `service` for MXNet's servers, TensorFlow's `ps`, and its workers where both `ps` and `chief` are; `follows` for its `evaluator`",
         "all",
-        "What the role's end means. `all`: the job needs every task to succeed. `any`: it needs one. `decides`: when all have succeeded the job has, whatever others do. `service`: it need not end and is stopped with the others.",
+        "What the role's end means. `all`: the job needs every task to succeed. `any`: it needs one. `decides`: when all have succeeded the job has, whatever others do. `service`: it need not end and is stopped with the others. `follows`: it ends by itself soon after the others, and is stopped after `deadlines: follow` if it has not.",
     ),
     key(
         "roles.*.tolerate",
@@ -728,6 +728,13 @@ pub const KEYS: &[Key] = &[
         "`none`",
         "2h",
         "From the job's start until its end.",
+    ),
+    key(
+        "deadlines.follow",
+        "time",
+        "`30m`",
+        "30m",
+        "From the end of all others until the end of a role that `follows`, such as TensorFlow's evaluator.",
     ),
     key(
         "deadlines.silence",

@@ -142,6 +142,7 @@ impl Reader {
             ("join", &mut all.join),
             ("fetch", &mut all.fetch),
             ("start", &mut all.start),
+            ("follow", &mut all.follow),
             ("silence", &mut all.silence),
             ("grace", &mut all.grace),
             ("stop", &mut all.stop),

@@ -21,11 +21,12 @@ pub const SCOPES: [(&str, Scope); 3] = [
     ("role", Scope::Role),
     ("job", Scope::Job),
 ];
-pub const COMPLETIONS: [(&str, Completion); 4] = [
+pub const COMPLETIONS: [(&str, Completion); 5] = [
     ("all", Completion::All),
     ("any", Completion::Any),
     ("decides", Completion::Decides),
     ("service", Completion::Service),
+    ("follows", Completion::Follows),
 ];
 const RESTART_BACKOFF: Backoff = Backoff {
     first: Span::seconds(1),

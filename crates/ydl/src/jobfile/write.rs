@@ -60,6 +60,7 @@ pub fn show(spec: &JobSpec) -> String {
     page.span(1, "fetch", d.fetch);
     page.span(1, "start", d.start);
     page.line(1, "run", &or_none(d.run));
+    page.span(1, "follow", d.follow);
     page.span(1, "silence", d.silence);
     page.span(1, "grace", d.grace);
     page.span(1, "stop", d.stop);
