@@ -40,7 +40,10 @@ fn submit<'a>(instances: &str, settle: &str) -> Job<'a> {
 
 fn training(job: &Job) -> Training {
     let mut all = String::new();
-    for entry in fs::read_dir(job.desk.path()).expect("a directory").flatten() {
+    for entry in fs::read_dir(job.desk.path())
+        .expect("a directory")
+        .flatten()
+    {
         if entry.file_name().to_string_lossy().starts_with("worker.") {
             all += &fs::read_to_string(entry.path()).unwrap_or_default();
         }

@@ -119,6 +119,15 @@ impl Job {
             return;
         };
         let task = self.task(key);
+        let signalled = exit.container_signalled && !self.mutant.is(Mutant::TakesTheAgentsWord);
+        let stopped = matches!(task.place, Place::Rewinding { ended: false, .. });
+        if signalled && stopped && round < task.round {
+            // It will not be ready again.
+            self.task_mut(key).exit = Some(exit);
+            self.await_judgement(key, container);
+            self.acquit(key);
+            return;
+        }
         if let Place::Rewinding {
             on, ended: false, ..
         } = &task.place
@@ -137,19 +146,10 @@ impl Job {
         if !runs || (round != task.round && !self.mutant.is(Mutant::LateExitCounts)) {
             return;
         }
-        let signalled = exit.container_signalled && !self.mutant.is(Mutant::TakesTheAgentsWord);
         let ending = Ending::from_exit(&exit);
         self.task_mut(key).exit = Some(exit);
         if signalled {
-            // The node is ending the container: what it says of the container's end is the cause.
-            let deadlines = &self.spec.deadlines;
-            let place = Place::Leaving {
-                on: container.clone(),
-                since: self.now,
-                until: self.now + (deadlines.grace + deadlines.stop),
-                then: Then::Judge,
-            };
-            self.set_place(key, place);
+            self.await_judgement(key, container);
             // Its peers may die of it before the cause is known: they are stopped now, and their deaths are nobody's.
             let ran = self.stage == Stage::Active && self.task(key).gathering.is_none();
             if ran && self.range(key.role).is_some() {
@@ -158,6 +158,18 @@ impl Job {
         } else {
             self.on_attempt_over(key, ending, Gone::AgentAlive, out);
         }
+    }
+
+    /// The node is ending the container: what it says of the container's end is the cause.
+    fn await_judgement(&mut self, key: TaskKey, container: &ContainerId) {
+        let deadlines = &self.spec.deadlines;
+        let place = Place::Leaving {
+            on: container.clone(),
+            since: self.now,
+            until: self.now + (deadlines.grace + deadlines.stop),
+            then: Then::Judge,
+        };
+        self.set_place(key, place);
     }
 
     pub(super) fn on_saved(

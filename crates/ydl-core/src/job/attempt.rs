@@ -34,7 +34,8 @@ pub(super) enum Gone {
 }
 
 enum Verdict {
-    Again(Span),
+    /// After that wait; whether it used up a restart.
+    Again(Span, bool),
     Tolerated,
     JobFails,
 }
@@ -114,9 +115,13 @@ impl Job {
             self.part(key, Then::Over(TaskResult::Succeeded), gone, true, out);
             return;
         }
+        let ran = matches!(self.task(key).place, Place::Rewinding { ended: false, .. });
+        if ran && !ending.counts() {
+            self.acquit(key);
+        }
         let verdict = self.verdict(key, &ending);
         let next = match verdict {
-            Verdict::Again(after) => Next::Again { after },
+            Verdict::Again(after, _) => Next::Again { after },
             Verdict::Tolerated => Next::Tolerated,
             Verdict::JobFails => Next::JobFails,
         };
@@ -125,13 +130,16 @@ impl Job {
             self.blame(&node, key, &ending, out);
         }
         match verdict {
-            Verdict::Again(after) => {
+            Verdict::Again(after, counted) => {
                 self.grow_memory(key, &ending, out);
                 let at = self.now + after;
                 let alone = self.disturbs_nobody(key);
                 self.part(key, Then::Again { at }, gone, false, out);
                 if !alone {
                     self.restart_others(key, Some(&ending), out);
+                    // What never ran cannot have failed of another.
+                    let failed = matches!(ending, Ending::Exited { .. } | Ending::Signalled { .. });
+                    self.accuse(key, counted && failed);
                 }
             }
             Verdict::Tolerated => {
@@ -327,7 +335,7 @@ impl Job {
             counted = true;
         }
         if !counted {
-            return Verdict::Again(after);
+            return Verdict::Again(after, false);
         }
         let role = &mut self.roles[key.role];
         let failures = match restart.scope {
@@ -336,7 +344,7 @@ impl Job {
         };
         let recent = remember(failures, now, restart.window, restart.limit);
         if recent <= restart.limit || self.mutant.is(Mutant::IgnoresTheLimit) {
-            return Verdict::Again(restart.backoff.after(recent));
+            return Verdict::Again(restart.backoff.after(recent), true);
         }
         if role.lost < self.tolerated(key.role) {
             Verdict::Tolerated

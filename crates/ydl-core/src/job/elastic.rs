@@ -127,6 +127,29 @@ impl Job {
         !self.keys(Some(role)).iter().any(done)
     }
 
+    /// A program has failed, and used up a restart if that was counted. Whoever ran in its round is being stopped now; one
+    /// that the cluster has taken in the meantime cannot be, and was the cause.
+    pub(super) fn accuse(&mut self, key: TaskKey, counted: bool) {
+        let round = self.task(key).gathering.filter(|_| counted);
+        let gathering = round.and_then(|round| self.gatherings.get_mut(&round));
+        if let (Some(gathering), Some(_)) = (gathering, self.spec.roles[key.role].elastic) {
+            gathering.accused = Some(key.role);
+        }
+    }
+
+    /// A task has gone that ran in the round which another's failure has ended: the cluster has taken it, or its node is
+    /// ending its container for a reason that counts by itself. That other only failed because of it.
+    pub(super) fn acquit(&mut self, key: TaskKey) {
+        if self.mutant.is(Mutant::BlamesTheBereaved) {
+            return;
+        }
+        let round = self.task(key).gathering;
+        let gathering = round.and_then(|round| self.gatherings.get_mut(&round));
+        if let Some(role) = gathering.and_then(|gathering| gathering.accused.take()) {
+            self.roles[role].failures.pop_back();
+        }
+    }
+
     /// Those who ran in the round before are there, or will not be: from now on it is waited for more.
     pub(super) fn hurry_no_more(&mut self) {
         let over = |gathering: &Gathering| {
@@ -240,7 +263,26 @@ impl Job {
     }
 
     /// Newcomers join a round that goes on.
-    pub(super) fn admit(&mut self, role: usize, newcomers: Vec<TaskKey>, out: &mut Vec<Action>) {
+    pub(super) fn admit(
+        &mut self,
+        role: usize,
+        mut newcomers: Vec<TaskKey>,
+        out: &mut Vec<Action>,
+    ) {
+        // Roles that are too small without theirs wait for each other, and are let in together.
+        for other in (0..self.roles.len()).filter(|other| *other != role) {
+            let needs = !self.has_least(other, 0);
+            let round = self.newcomers_of(other).filter(|_| needs);
+            let Some(gathering) = round.and_then(|round| self.forget_gathering(round)) else {
+                continue;
+            };
+            for key in &gathering.members {
+                self.task_mut(*key).gathering = None;
+            }
+            let (ready, late) = self.who_is_ready(&gathering);
+            self.set_aside(late, out);
+            newcomers.extend(ready);
+        }
         let cluster = self.tell_members(role, out);
         for key in newcomers {
             self.start(key, cluster.clone(), out);
@@ -260,13 +302,25 @@ impl Job {
         }
     }
 
-    /// Whether every elastic role has its least, if that one has so many more.
+    /// Whether every elastic role has its least; if one lets so many in, with those whom the others could let in too.
     pub(super) fn is_large_enough(&self, role: Option<usize>, more: u32) -> bool {
         (0..self.roles.len()).all(|at| {
-            let more = if Some(at) == role { more } else { 0 };
-            let least = self.range(at).map_or(0, |range| range.min);
-            self.here(at) + more >= least
+            let more = match role {
+                None => 0,
+                Some(role) if role == at => more,
+                Some(_) => {
+                    let round = self.newcomers_of(at);
+                    let gathering = round.and_then(|round| self.gatherings.get(&round));
+                    gathering.map_or(0, |gathering| gathering.share.ready)
+                }
+            };
+            self.has_least(at, more)
         })
+    }
+
+    fn has_least(&self, role: usize, more: u32) -> bool {
+        let least = self.range(role).map_or(0, |range| range.min);
+        self.here(role) + more >= least
     }
 
     /// How many of a role's tasks are in its round.

@@ -34,6 +34,8 @@ pub(super) struct Gathering {
     /// It takes over from a round that was given up: it begins, where its roles are elastic, as soon as those who ran
     /// are ready again.
     pub(super) hurried: bool,
+    /// The role that has used up a restart for it, while it may turn out that the cluster was the cause.
+    pub(super) accused: Option<usize>,
     /// How often it gave everything back.
     tries: u32,
     /// Its members were added to this role while the others run. When they are all there, everybody in scope
@@ -99,7 +101,7 @@ impl Job {
         }
     }
 
-    fn forget_gathering(&mut self, round: u32) -> Option<Gathering> {
+    pub(super) fn forget_gathering(&mut self, round: u32) -> Option<Gathering> {
         self.timers.arm(Timer::Gathering(round), None);
         self.gatherings.remove(&round)
     }

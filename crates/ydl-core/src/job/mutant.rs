@@ -79,6 +79,8 @@ mutants! {
     IgnoresTheUnsaved,
     /// A round counts on newcomers who are not there yet.
     CountsOnNewcomers,
+    /// Who fails because the cluster took a peer uses up a restart.
+    BlamesTheBereaved,
     /// A round begins with fewer than its least.
     StartsBelowTheLeast,
     /// A round is interrupted for every newcomer, as it comes.

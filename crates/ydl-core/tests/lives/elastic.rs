@@ -554,3 +554,61 @@ fn a_master_that_recovers_waits_anew_before_it_interrupts_anybody() {
             tell c2: wait as worker:1 for round 3"#]],
     );
 }
+
+#[test]
+fn who_failed_before_it_was_known_that_the_cluster_took_a_peer_has_used_up_nothing() {
+    check(
+        "
+        gang settle=5s
+        role worker 1..2 scope=job limit=1
+        up c1 worker
+        up c2 worker
+        started c1
+        started c2
+        exited c1 1
+        saved c1
+        ended c2 preempted
+        up c3 worker
+        up c4 worker
+        started c3
+        started c4
+        exited c3 1
+        saved c3
+        ready c4
+        exited c4 1",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            launch c2 worker:1
+            · round 1 began with 2 tasks
+            tell c1: run worker:0 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
+            tell c2: run worker:1 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
+            · worker:0 runs on `n1` (attempt 1)
+            · worker:1 runs on `n1` (attempt 1)
+            · worker:0 exited with code 1 on `n1` (attempt 1); it starts again
+            tell c1: stop
+            · round 2 gathers 2 tasks because of worker:0
+            · worker:1 is stopped (attempt 1)
+            tell c2: wait as worker:1 for round 2
+            release c1
+            · worker:1 was preempted by the cluster on `n1` (attempt 2); it starts again
+            launch c3 worker:0
+            launch c4 worker:1
+            · round 2 began with 2 tasks
+            tell c3: run worker:0 in round 2, attempt 2, of 2 worker at 2 of 2 addresses
+            tell c4: run worker:1 in round 2, attempt 3, of 2 worker at 2 of 2 addresses
+            · worker:0 runs on `n1` (attempt 2)
+            · worker:1 runs on `n1` (attempt 3)
+            · worker:0 exited with code 1 on `n1` (attempt 2); it starts again
+            tell c3: stop
+            · round 3 gathers 2 tasks because of worker:0
+            · worker:1 is stopped (attempt 3)
+            tell c4: wait as worker:1 for round 3
+            release c3
+            · round 3 began with 1 task
+            tell c4: run worker:1 as rank 0 in round 3, attempt 4, of 1 worker [1] at 1 of 1 addresses
+            · worker:1 exited with code 1 on `n1` (attempt 4); the job fails
+            tell c4: stop and save
+            · the job is ending: failed: worker:1 exited with code 1 on `n1` (attempt 4)"#]],
+    );
+}

@@ -6,7 +6,10 @@ use super::{
     report::{Fate, Report},
     world::{Happening, World},
 };
-use ydl_core::{ContainerEnd, Exit, Order, TaskId, spec::Completion};
+use ydl_core::{
+    ContainerEnd, Exit, Order, RoleName, TaskId,
+    spec::{Completion, Reform},
+};
 
 /// What an agent exits with when it was cut off.
 const CUT_OFF: i32 = 70;
@@ -354,6 +357,9 @@ impl World {
         if let Some(task) = task {
             self.checks
                 .program_ends(&task, round, at, fate == Fate::Code(0));
+            if self.plan.bereaved && fate == Fate::WithContainer {
+                self.bereave(&task.role, round);
+            }
         }
         if hung {
             return;
@@ -476,6 +482,39 @@ impl World {
             && let (Some(program), Some(task)) = (agent.program, agent.task)
         {
             self.checks.program_ends(&task, program.round, at, false);
+            if self.plan.bereaved && !program.stopping {
+                self.bereave(&task.role, program.round);
+            }
+        }
+    }
+
+    /// The others of a round fail soon after one of them.
+    fn bereave(&mut self, role: &RoleName, round: u32) {
+        let elastic = self.plan.spec.role(role).and_then(|role| role.elastic);
+        if elastic.is_none() || self.plan.spec.gang.reform == Reform::Told {
+            return;
+        }
+        for at in 0..self.containers.len() {
+            let plan = self.stamp();
+            let wait = 20 + 37 * at as u64 % 400;
+            let Some(agent) = self.agent(at) else {
+                continue;
+            };
+            let peer = agent.task.as_ref().is_some_and(|task| task.role == *role);
+            let Some(program) = agent.program.as_mut().filter(|_| peer) else {
+                continue;
+            };
+            if program.round == round && !program.stopping {
+                program.plan = plan;
+                let fate = Fate::Code(1);
+                let ends = Happening::ProgramEnds {
+                    at,
+                    round,
+                    fate,
+                    plan,
+                };
+                self.after(wait, ends);
+            }
         }
     }
 }

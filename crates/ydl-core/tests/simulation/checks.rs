@@ -173,6 +173,7 @@ impl Checks {
             } => {
                 self.heard(container);
                 if exit.container_signalled {
+                    self.failures.excuse();
                     self.signalled.insert(container.clone());
                 }
             }

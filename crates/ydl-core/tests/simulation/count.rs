@@ -28,6 +28,8 @@ pub struct Failures {
     of_tasks: BTreeMap<TaskId, Vec<Time>>,
     node_faults: BTreeMap<TaskId, u32>,
     lost: BTreeSet<TaskId>,
+    /// How often the cluster took one whose peers may have failed of it.
+    excuses: usize,
 }
 
 impl Failures {
@@ -40,6 +42,7 @@ impl Failures {
             of_tasks: BTreeMap::new(),
             node_faults: BTreeMap::new(),
             lost: BTreeSet::new(),
+            excuses: 0,
         }
     }
 
@@ -49,6 +52,11 @@ impl Failures {
 
     pub fn lost(&self, task: &TaskId) -> bool {
         self.lost.contains(task)
+    }
+
+    /// A container is ended by its node: whoever else failed may have failed of that.
+    pub fn excuse(&mut self) {
+        self.excuses += 1;
     }
 
     pub fn charges_node(&self, ending: &Ending) -> bool {
@@ -93,6 +101,7 @@ impl Failures {
             self.node_faults.remove(task);
         }
         if !counted {
+            self.excuses += 1;
             assert!(
                 matches!(next, Next::Again { .. }),
                 "{ending} is nobody's fault"
@@ -118,6 +127,11 @@ impl Failures {
                 again,
                 "{task} {ending} within its limit and does not start again"
             );
+            return;
+        }
+        // What was counted is forgotten when it turns out that the cluster was the cause.
+        let least = failures.len().saturating_sub(self.excuses) as u32;
+        if role.elastic.is_some() && least <= role.restart.limit && *next != Next::JobFails {
             return;
         }
         let want = self.wants[&task.role];

@@ -23,6 +23,8 @@ pub struct Plan {
     pub expiry: u64,
     /// Programs run until long after the faults have ended.
     pub patient: bool,
+    /// Programs of elastic roles fail when one of their round dies with its container.
+    pub bereaved: bool,
 }
 
 /// Which faults there are. Those that come in messages happen to each message with some chance; the others strike
@@ -156,14 +158,22 @@ impl Plan {
     /// What `apart` draws changes nothing else.
     pub fn new(random: &mut Random, apart: &mut Random) -> Plan {
         let calm = random.percent(8);
-        let spec = elastic(spec(random, calm), apart);
+        let bereaved = apart.percent(50);
+        let spec = elastic(spec(random, calm), bereaved, apart);
         let changes = spec.roles.iter().any(|role| role.elastic.is_some());
         let tasks = spec.tasks();
-        let faults = if calm {
+        let mut faults = if calm {
             Faults::default()
         } else {
             Faults::some(random)
         };
+        let mut patient = changes && !calm && apart.percent(50);
+        if changes && !calm && bereaved && apart.percent(40) {
+            // Only the cluster takes, again and again: no job may fail for that.
+            faults.forget_the_counted();
+            faults.preempts = true;
+            patient = true;
+        }
         let nodes = random.from(1, 5);
         // Sometimes there is not room for everybody, and sometimes never will be.
         let room = if calm || random.percent(75) {
@@ -182,7 +192,8 @@ impl Plan {
                 random.from(10, 120) * 1_000
             },
             expiry: random.from(4, 25) * 1_000,
-            patient: changes && !calm && apart.percent(50),
+            patient,
+            bereaved,
         }
     }
 }
@@ -270,7 +281,7 @@ fn spec(random: &mut Random, calm: bool) -> JobSpec {
 }
 
 /// Some gangs have roles whose tasks come and go.
-fn elastic(spec: JobSpec, random: &mut Random) -> JobSpec {
+fn elastic(spec: JobSpec, bereaved: bool, random: &mut Random) -> JobSpec {
     let mut draft = Draft::from(spec);
     draft.gang.settle = seconds(random, 1, 6);
     if !draft.gang.together || random.percent(40) {
@@ -283,6 +294,11 @@ fn elastic(spec: JobSpec, random: &mut Random) -> JobSpec {
         }
         if role.restart.scope == Scope::Task {
             role.restart.scope = Scope::Job;
+        }
+        if bereaved {
+            // One failure at a time is counted until its cause is known.
+            role.restart.limit = 1;
+            role.restart.window = None;
         }
         role.elastic = Some(Range {
             min: random.from(1, u64::from(role.instances)) as u32,

@@ -32,6 +32,9 @@ const RESTART_BACKOFF: Backoff = Backoff {
     first: Span::seconds(1),
     most: Span::minutes(1),
 };
+/// Whoever wants a job to go on when the cluster takes something away does not want it to end with the first failure. One
+/// is counted at least until it is known that the cluster was its cause.
+const ELASTIC_LIMIT: u32 = 3;
 const MEMORY_MIB: u64 = 1024;
 const GROWTH_PERCENT: u32 = 50;
 /// What a role's `memory_growth` grows to where nothing readable was said; the reader has complained by then.
@@ -59,13 +62,13 @@ impl PartialRestart {
         }
     }
 
-    fn complete(self, scope: Scope) -> Restart {
+    fn complete(self, scope: Scope, limit: u32) -> Restart {
         let first = self.first.unwrap_or(RESTART_BACKOFF.first);
         // Somebody who asks for a first wait of an hour does not want a longest of a minute.
         let most = self.most.unwrap_or(RESTART_BACKOFF.most.max(first));
         Restart {
             scope: self.scope.unwrap_or(scope),
-            limit: self.limit.unwrap_or(0),
+            limit: self.limit.unwrap_or(limit),
             backoff: Backoff { first, most },
             window: self.window.flatten(),
         }
@@ -167,6 +170,10 @@ impl Reader {
             // Who is in a round changes for everybody.
             defaults.scope = Scope::Job;
         }
+        let limit = match elastic {
+            Some(_) => ELASTIC_LIMIT,
+            None => 0,
+        };
         RoleSpec {
             name: RoleName::from(name),
             instances,
@@ -176,7 +183,10 @@ impl Reader {
             command: self.command(&map),
             environment: self.role_environment(&map),
             env: self.env(&map),
-            restart: self.restart(&map).or(fallback).complete(defaults.scope),
+            restart: self
+                .restart(&map)
+                .or(fallback)
+                .complete(defaults.scope, limit),
             completion: self
                 .value(&map, "completion", choice(&COMPLETIONS))
                 .unwrap_or(defaults.completion),
