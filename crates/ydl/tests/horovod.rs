@@ -65,7 +65,7 @@ fn without_restarts_a_killed_worker_fails_the_job_and_nobody_waits_for_it() {
     assert!(home.processes().is_empty(), "{:?}", home.processes());
 }
 
-/// An elastic job of two workers or so, whose program ends when it was in so many worlds.
+/// An elastic job of two or three workers, whose program ends when it was in so many worlds.
 fn elastic(home: &Home, worlds: u32) -> Child {
     let program = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../ydl-rendezvous/tests/real_horovod/elastic.py");
@@ -79,7 +79,7 @@ env: {{OMP_NUM_THREADS: '1', WORLDS: '{worlds}', HOROVOD_GLOO_TIMEOUT_SECONDS: '
 gang: {{settle: 1s}}
 restart: {{limit: 3, backoff: {{first: 10ms, most: 10ms}}}}
 roles:
-  worker: {{instances: {{min: 1, max: 3, start: 2}}, memory: 512 MiB, run: python elastic.py}}
+  worker: {{instances: {{min: 2, max: 3, start: 2}}, memory: 512 MiB, run: python elastic.py}}
 ",
         environment_of("horovod").display()
     ))
@@ -94,14 +94,14 @@ fn wait_for_world(home: &Home, worker: u32, attempt: u32, world: &str) {
 }
 
 /// All programs have ended well, in the round in which they began.
-fn ended_in_one_round(home: &Home, child: Child, attempts: usize) -> Ran {
+fn ended_in_one_round(home: &Home, child: Child, changes: usize) -> Ran {
     let ran = finish(child);
     assert_eq!(ran.code, 0, "{ran:#?}");
     let facts = home.facts();
     let count = |what: &str| facts.matches(what).count();
     assert_eq!(count("\"round-started\""), 1, "{facts}");
-    assert_eq!(count("\"members-changed\""), 2, "{facts}");
-    assert_eq!(count("\"attempt-started\""), attempts, "{facts}");
+    assert_eq!(count("\"members-changed\""), changes, "{facts}");
+    assert_eq!(count("\"attempt-started\""), 3, "{facts}");
     assert!(home.processes().is_empty(), "{:?}", home.processes());
     ran
 }
@@ -119,7 +119,7 @@ fn workers_come_and_go_while_the_others_run_on() {
         wait_for_world(&home, worker, 1, &format!("3 as rank {worker}"));
     }
     assert_eq!(home.run(&["scale", "elastic", "worker=2"]).code, 0);
-    let ran = ended_in_one_round(&home, child, 3);
+    let ran = ended_in_one_round(&home, child, 2);
     assert!(
         said(&ran, 0, "worlds").starts_with("[2, 3, 2] "),
         "{ran:#?}"
@@ -139,9 +139,9 @@ fn a_killed_worker_comes_back_into_the_world_of_the_others() {
         program_with(&home, "python elastic.py", "HOROVOD_RANK=0"),
         9,
     );
-    // Whoever was first comes back as the last, and takes the state of the other.
+    // One is too few to go on. Whoever was first comes back as the last, and takes the state of the other.
     wait_for_world(&home, 0, 2, "2 as rank 1");
-    let ran = ended_in_one_round(&home, child, 3);
+    let ran = ended_in_one_round(&home, child, 1);
     assert_eq!(said(&ran, 0, "worlds"), said(&ran, 1, "worlds"));
 }
 
