@@ -3,10 +3,10 @@
 mod yarn_support;
 
 use std::time::Duration;
-use testbed::{Cluster, Options};
+use testbed::{Cluster, File, Options};
 use yarn_native::types::FinalStatus;
 use yarn_support::{
-    example,
+    application, example,
     job::Job,
     shared,
     training::{More, printed, said, train},
@@ -14,14 +14,17 @@ use yarn_support::{
 };
 
 fn cluster() -> &'static Cluster {
-    shared(Options {
+    let options = Options {
         nodes: 2,
         // Room for all on one of them, too: masters may all be there.
         node_memory_mib: 32 << 10,
         node_vcores: 32,
         expiry: Duration::from_secs(10),
         ..Options::new(version())
-    })
+    };
+    // Only nodes are missed that soon: seven jobs begin at once, on a machine that may be small.
+    let patience = ("yarn.am.liveness-monitor.expiry-interval-ms", "120000");
+    shared(options.set(File::Yarn, patience.0, patience.1))
 }
 
 /// A framework, the arguments of its example, and the words after which its workers say the same.
@@ -79,6 +82,9 @@ impl Training {
     fn wait_begun(&self, job: &Job) {
         let framework = self.framework;
         wait_for(&format!("{framework} in {}", job.words()), || {
+            let report = application(job.cluster, &job.id);
+            let over = report.final_status != FinalStatus::Undefined;
+            assert!(!over, "{framework}: {report:?}\n{:#?}", job.kept());
             let met = |worker| printed(job, worker, 1).contains("rank ");
             (met(0) && met(1)).then_some(())
         });
