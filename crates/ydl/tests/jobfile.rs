@@ -144,7 +144,9 @@ queue: a.b
 node_label: gpu
 outputs: {'a/*': out, b: /tmp/b/}
 ";
-    for yaml in [full, SHORT, "roles: {w: {run: sleep 1}}"] {
+    let flags = "{framework: tensorflow, cluster_flags: true, deadlines: {follow: 1m}, \
+         roles: {worker: {run: python t.py}, ps: {instances: 2, completion: follows}}}";
+    for yaml in [full, SHORT, flags, "roles: {w: {run: sleep 1}}"] {
         let dir = folder();
         let spec = read_in(dir.path(), yaml.as_bytes(), &[]).unwrap();
         let shown = show(&spec);
