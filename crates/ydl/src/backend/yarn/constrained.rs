@@ -24,8 +24,7 @@ pub(super) struct Lot {
     pub(super) resource: Resource,
     /// What they are called in constraints.
     pub(super) tag: String,
-    /// None where any place will do.
-    pub(super) constraint: Option<Constraint>,
+    pub(super) constraint: Constraint,
 }
 
 #[derive(Debug)]
@@ -109,7 +108,7 @@ impl Constrained {
                 tags: BTreeSet::from([lot.tag.clone()]),
                 resource: lot.resource.clone(),
                 count: *count,
-                constraint: lot.constraint.clone(),
+                constraint: Some(lot.constraint.clone()),
                 execution: ExecutionType::Guaranteed,
             })
         });
@@ -183,7 +182,7 @@ mod tests {
             count,
             resource: Resource::new(64, 1),
             tag: "worker".to_owned(),
-            constraint: None,
+            constraint: Constraint::Label(Vec::new()),
         };
         BTreeMap::from([(KEY, lot)])
     }

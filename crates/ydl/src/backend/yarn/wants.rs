@@ -94,7 +94,7 @@ impl Wants {
             };
             let resource = size::to_yarn(&ask.resources);
             if constrained {
-                let constraint = role.constraint().or_else(|| role.labelled());
+                let constraint = role.constraint().unwrap_or_else(|| role.anywhere());
                 let lot = Lot {
                     count: ask.count,
                     resource,
@@ -163,10 +163,13 @@ impl Role {
         })
     }
 
-    /// What remains to be said of the place where nothing else is asked of it.
-    fn labelled(&self) -> Option<Constraint> {
-        let label = self.label.clone()?;
-        Some(Constraint::Label(vec![label]))
+    /// A constraint that holds everywhere, or on all nodes with the label. Without any Hadoop's scheduler fails when it
+    /// compares a request with the one before.
+    fn anywhere(&self) -> Constraint {
+        match self.label.clone() {
+            Some(label) => Constraint::Label(vec![label]),
+            None => Constraint::count(Scope::Node, [self.name.to_string()], 0, None),
+        }
     }
 
     fn places(
@@ -315,9 +318,16 @@ mod tests {
         let [worker, server, chief] = &constraints[..] else {
             panic!("{constraints:?}")
         };
-        assert!(matches!(worker, Some(Constraint::Count { .. })));
-        assert_eq!(*server, None);
-        assert_eq!(*chief, Some(Constraint::Label(vec!["gpu".to_owned()])));
+        assert!(matches!(worker, Constraint::Count { max: Some(0), .. }));
+        assert!(matches!(
+            server,
+            Constraint::Count {
+                min: 0,
+                max: None,
+                ..
+            }
+        ));
+        assert_eq!(*chief, Constraint::Label(vec!["gpu".to_owned()]));
     }
 
     #[test]
