@@ -859,3 +859,42 @@ fn a_file_that_cannot_be_opened_is_told_apart() {
         hint: name the file in it, such as `job.yaml`"#]]
     .assert_eq(&wrong(dir.path()));
 }
+
+#[test]
+fn processes_networks_and_places_for_checkpoints_are_looked_at() {
+    check_bad_set(
+        &["roles.worker.processes=0"],
+        expect![[r#"
+        error: --set roles.worker.processes=0: `roles.worker.processes`: 0 processes are not possible
+
+        hint: a task has from 1 to 64"#]],
+    );
+    check_bad_set(
+        &["roles.worker.processes=2", "framework=lightgbm"],
+        expect![[r#"
+            error: --set roles.worker.processes=2: `roles.worker.processes`: a task of framework `lightgbm` is one process
+
+            hint: raise `instances` instead"#]],
+    );
+    check_bad_set(
+        &["network=10.0.0.0/40"],
+        expect![[r#"
+        error: --set network=10.0.0.0/40: `network`: `10.0.0.0/40` is neither an interface nor a range of addresses
+
+        hint: write `eth1`, or `10.1.0.0/16`"#]],
+    );
+    check_bad_set(
+        &["checkpoint=s3://bucket/here"],
+        expect![[r#"
+        error: --set checkpoint=s3://bucket/here: `checkpoint`: `s3://` is no place for checkpoints
+
+        hint: a path that all nodes share, or `hdfs://…`"#]],
+    );
+    check_bad_set(
+        &["checkpoint=/"],
+        expect![[r#"
+        error: --set checkpoint=/: `checkpoint`: there is no directory of that name
+
+        hint: write `/shared/{job}`, or `hdfs:///user/me/checkpoints`"#]],
+    );
+}

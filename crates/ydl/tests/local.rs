@@ -42,6 +42,42 @@ fn a_job_of_four_tasks_prints_whole_prefixed_lines_and_leaves_nothing() {
     assert!(home.processes().is_empty(), "{:?}", home.processes());
 }
 
+#[test]
+fn processes_know_their_numbers_threads_and_interface_and_what_is_set_stands() {
+    let home = Home::new();
+    let text = "name: t\nframework: pytorch\nnetwork: 127.0.0.0/8\nroles: {worker: {instances: 1, \
+        processes: 2, vcores: 4, shell: 'echo $YDL_RANK of $YDL_WORLD_SIZE, $YDL_LOCAL_RANK of \
+        $YDL_LOCAL_WORLD_SIZE, $OMP_NUM_THREADS threads, $GLOO_SOCKET_IFNAME $NCCL_SOCKET_IFNAME'}}\n";
+    home.write("job.yaml", text);
+    let submit = |threads: Option<&str>| {
+        let mut command = home.ydl();
+        command.args(["submit", "job.yaml"]);
+        command.env("NCCL_SOCKET_IFNAME", "eth7");
+        match threads {
+            Some(threads) => command.env("OMP_NUM_THREADS", threads),
+            None => command.env_remove("OMP_NUM_THREADS"),
+        };
+        let ran = Ran::from(command.output().expect("ydl"));
+        assert_eq!(ran.code, 0, "{ran:#?}");
+        let mut lines: Vec<_> = ran.out.lines().map(String::from).collect();
+        lines.sort_unstable();
+        lines
+    };
+    let lo = "lo eth7";
+    assert_eq!(
+        submit(None),
+        [
+            format!("worker:0 | [0] 0 of 2, 0 of 2, 2 threads, {lo}"),
+            format!("worker:0 | [1] 1 of 2, 1 of 2, 2 threads, {lo}"),
+        ]
+    );
+    assert!(
+        submit(Some("7"))
+            .iter()
+            .all(|line| line.contains(", 7 threads,"))
+    );
+}
+
 /// Takes the port of a task between the moment it is let go and the moment its program listens, so often.
 fn steal(times: u32, limit: u32) -> (Home, Ran) {
     let home = Home::new();
