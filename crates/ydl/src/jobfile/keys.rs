@@ -321,7 +321,7 @@ pub const KEYS: &[Key] = &[
             "count",
             "`1`",
             "1",
-            "How many processes of its command each task starts, all in its one container, 64 at most; for `none` and `pytorch`. The task ends well when all of them have, and fails with the first that does. See [programs.md](programs.md).",
+            "How many processes of its command each task starts, all in its one container, 64 at most; for `none`, `pytorch`, `horovod` and `jax`. The task ends well when all of them have, and fails with the first that does. See [programs.md](programs.md).",
         ),
         &["nproc_per_node", "nproc", "procs", "slots"],
     ),
