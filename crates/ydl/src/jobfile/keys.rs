@@ -526,7 +526,7 @@ pub const KEYS: &[Key] = &[
         key(
             "restart.limit",
             "count",
-            "`0`",
+            "`0`, in an elastic role `3`",
             "3",
             "So many failures are repaired: of one task where the scope is `task`, of the role otherwise. Preemption and lost nodes never count; a task whose nodes fail it or fall silent five times in a row has failed when it happens again.",
         ),
