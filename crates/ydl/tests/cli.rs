@@ -371,6 +371,7 @@ fn a_job_is_shown_as_it_was_understood() {
           fetch: 6h
           start: 2m
           run: none
+          follow: 30m
           silence: 1m
           grace: 10s
           stop: 20s
