@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -26,19 +27,33 @@ pub(super) struct Stamp {
     pub(super) number: Number,
     pub(super) bytes: u64,
     pub(super) changed_ns: i128,
-    /// When anything about it was last changed, its name and its times included.
-    pub(super) touched_ns: i128,
+    /// Whether it has got its name after its last change: then it was finished by then.
+    pub(super) named: bool,
 }
 
 impl Stamp {
     pub(super) fn of(about: &Metadata) -> Stamp {
-        let ns = |seconds: i64, rest: i64| i128::from(seconds) * 1_000_000_000 + i128::from(rest);
+        let changed_ns = ns_of(about.mtime(), about.mtime_nsec());
         Stamp {
             number: (about.dev(), about.ino()),
             bytes: about.len(),
-            changed_ns: ns(about.mtime(), about.mtime_nsec()),
-            touched_ns: ns(about.ctime(), about.ctime_nsec()),
+            changed_ns,
+            named: ns_of(about.ctime(), about.ctime_nsec()) > changed_ns,
         }
+    }
+
+    /// The file of that name. A small one may be written and renamed within one tick of the system's clock, so that both
+    /// times are the same; then its directory was changed in that very tick, too, and by a name that came later it was not.
+    pub(super) fn found(path: &Path) -> io::Result<Stamp> {
+        let about = fs::metadata(path)?;
+        let mut stamp = Stamp::of(&about);
+        let folder = path.parent().and_then(|folder| fs::metadata(folder).ok());
+        let renamed = |folder: Metadata| {
+            let at = ns_of(folder.mtime(), folder.mtime_nsec());
+            at == stamp.changed_ns && at == ns_of(about.ctime(), about.ctime_nsec())
+        };
+        stamp.named |= folder.is_some_and(renamed);
+        Ok(stamp)
     }
 
     /// Whether a file has the same content, whatever it is called by now.
@@ -59,12 +74,10 @@ struct Doubt {
 }
 
 impl Doubt {
-    /// A file that was renamed after its last change was finished by then.
     fn is_about(&self, stamp: &Stamp) -> bool {
         let late = stamp.changed_ns >= self.ended_ns - TORN.as_nanos() as i128;
-        let named = stamp.touched_ns > stamp.changed_ns;
         let open = self.open.contains(&stamp.number);
-        stamp.changed_ns <= self.ended_ns && (open || (late && !named))
+        stamp.changed_ns <= self.ended_ns && (open || (late && !stamp.named))
     }
 }
 
@@ -76,6 +89,10 @@ pub(in crate::agent) fn is_in_order(code: Option<i32>, asked: bool) -> bool {
         Some(code) => asked && code <= 128,
         None => false,
     }
+}
+
+fn ns_of(seconds: i64, rest: i64) -> i128 {
+    i128::from(seconds) * 1_000_000_000 + i128::from(rest)
 }
 
 fn ns(time: SystemTime) -> i128 {
@@ -239,7 +256,6 @@ fn is_for_writing(info: &str) -> bool {
 mod tests {
     use super::*;
     use std::fs::File;
-    use std::path::Path;
 
     fn stamp(path: &Path) -> Stamp {
         Stamp::of(&fs::metadata(path).unwrap())
@@ -297,13 +313,10 @@ mod tests {
         let path = dir.path().join("latest");
         fs::write(&path, "x").unwrap();
         let fresh = stamp(&path);
-        let at = |changed_s: i128, touched_ns: i128| {
-            let changed_ns = fresh.changed_ns + changed_s * 1_000_000_000;
-            Stamp {
-                changed_ns,
-                touched_ns: changed_ns + touched_ns,
-                ..fresh
-            }
+        let at = |changed_s: i128, named: bool| Stamp {
+            changed_ns: fresh.changed_ns + changed_s * 1_000_000_000,
+            named,
+            ..fresh
         };
         let now = SystemTime::now();
         let ended = |in_order, open: &[Number]| {
@@ -311,19 +324,19 @@ mod tests {
             sent.ended(in_order, now, open.iter().copied().collect());
             sent
         };
-        assert!(!ended(true, &[fresh.number]).may_be_torn(&at(0, 0)));
+        assert!(!ended(true, &[fresh.number]).may_be_torn(&at(0, false)));
         let killed = ended(false, &[]);
-        assert!(killed.may_be_torn(&at(0, 0)));
-        assert!(!killed.may_be_torn(&at(0, 1)), "it was renamed");
+        assert!(killed.may_be_torn(&at(0, false)));
+        assert!(!killed.may_be_torn(&at(0, true)), "it was renamed");
         assert!(
-            !killed.may_be_torn(&at(-6, 0)),
+            !killed.may_be_torn(&at(-6, false)),
             "it was changed long before"
         );
         assert!(
-            !killed.may_be_torn(&at(1, 0)),
+            !killed.may_be_torn(&at(1, false)),
             "another has changed it since"
         );
-        assert!(ended(false, &[fresh.number]).may_be_torn(&at(-6, 0)));
+        assert!(ended(false, &[fresh.number]).may_be_torn(&at(-6, false)));
         // What was open at the last look, and is torn for the next program, too.
         let sent = Sent::default();
         let file = File::options().append(true).open(&path).unwrap();
@@ -332,7 +345,29 @@ mod tests {
         sent.ended(false, now, BTreeSet::new());
         sent.program(None);
         sent.ended(true, now + Duration::from_secs(60), BTreeSet::new());
-        assert!(sent.may_be_torn(&at(-6, 0)));
+        assert!(sent.may_be_torn(&at(-6, false)));
+    }
+
+    #[test]
+    fn a_file_that_was_written_and_renamed_within_a_tick_is_known_for_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let (part, whole) = (dir.path().join("part"), dir.path().join("whole"));
+        // Ticks are some milliseconds long: a few tries find one.
+        let mut within_a_tick = 0;
+        for _ in 0..200 {
+            fs::write(&part, "x").unwrap();
+            fs::rename(&part, &whole).unwrap();
+            let stamp = Stamp::found(&whole).unwrap();
+            assert!(stamp.named, "{stamp:?}");
+            within_a_tick += u32::from(!Stamp::of(&fs::metadata(&whole).unwrap()).named);
+        }
+        assert!(within_a_tick > 0, "no two things happen within a tick here");
+        // One that is written where it is.
+        fs::write(&whole, "xy").unwrap();
+        while Stamp::found(&whole).unwrap().named {
+            fs::write(&whole, "xyz").unwrap();
+        }
+        assert!(!Stamp::of(&fs::metadata(&whole).unwrap()).named);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Outputs that are sent while their program still runs: checkpoints, which must outlive a container that is taken away.
 //!
-//! Only finished files go: those that nobody has open for writing and that look the same at two looks. What changes
+//! Only finished files go: those that nobody has open for writing and that look the same at two looks, or have got their
+//! name when they were finished, as checkpoints do that are written anew each second. What changes
 //! while it is sent does not get its name. When the program is over what is left goes, and what may be half-written of it
 //! replaces nothing.
 
@@ -271,8 +272,8 @@ impl Kept {
                 ..Looked::default()
             };
             for item in found.files {
-                if let Ok(about) = fs::metadata(&item.from) {
-                    let one = (item.from, item.mode, Stamp::of(&about));
+                if let Ok(stamp) = Stamp::found(&item.from) {
+                    let one = (item.from, item.mode, stamp);
                     looked.files.insert(item.name, one);
                 }
             }
@@ -393,7 +394,7 @@ fn finished(
         let (_, _, stamp) = &second[*name];
         let before = first.get(*name).map(|(_, _, stamp)| stamp);
         !is_hidden(name)
-            && before.is_some_and(|before| before.is_same(stamp))
+            && (stamp.named || before.is_some_and(|before| before.is_same(stamp)))
             && !done.get(*name).is_some_and(|sent| sent.is_same(stamp))
             && !open.may_hold(stamp)
     };
@@ -411,7 +412,7 @@ mod tests {
                 number: (1, *inode),
                 bytes: 10,
                 changed_ns: *changed_ns,
-                touched_ns: *changed_ns,
+                named: false,
             };
             (name.to_string(), (PathBuf::from(name), 0o644, stamp))
         };
@@ -440,5 +441,9 @@ mod tests {
         assert_eq!(finished(&first, &second, &sent, &none), ["c"]);
         let later = look(&[("a", 1, 9)]);
         assert_eq!(finished(&later, &later, &sent, &none), ["a"]);
+        // A file that was put in another's place is whole, however often that happens.
+        let mut renamed = look(&[("b", 9, 9)]);
+        renamed.get_mut("b").expect("it is there").2.named = true;
+        assert_eq!(finished(&first, &renamed, &sent, &none), ["b"]);
     }
 }
