@@ -6,6 +6,7 @@ pub mod interfaces;
 pub mod nvml;
 pub mod proc_tree;
 pub mod process;
+pub mod sock_diag;
 pub mod spawn;
 pub mod usage;
 

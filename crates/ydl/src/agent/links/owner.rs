@@ -6,13 +6,13 @@ use std::{
     net::{SocketAddr, SocketAddrV4},
 };
 
-use crate::os::proc_tree::Tree;
+use crate::os::{proc_tree::Tree, sock_diag::Sockets};
 
 /// What stands before an address of the old kind in the table of the new one.
 const MAPPED: &str = "0000000000000000FFFF0000";
 
 /// Of connections to `ours`, by the other end's address, those whose other end belongs to this process or one below it.
-/// Many cost as much as one: a crowd of strangers is looked at together.
+/// Many cost little more than one: a crowd of strangers is looked at together.
 pub(super) fn of_this_tree(
     theirs: &[SocketAddr],
     ours: SocketAddr,
@@ -20,20 +20,11 @@ pub(super) fn of_this_tree(
     let SocketAddr::V4(ours) = ours else {
         return Ok(HashSet::new());
     };
-    let mut wanted: HashMap<String, SocketAddr> = HashMap::new();
-    for address in theirs {
-        if let SocketAddr::V4(their) = address {
-            wanted.insert(written(*their), *address);
-        }
-    }
-    let mut inodes = HashMap::new();
-    let table = fs::read_to_string("/proc/self/net/tcp")?;
-    find(&table, "", &wanted, ours, &mut inodes);
-    // A program may reach an address of the old kind through a socket of the new one, as torch does. Where the system
-    // has none of the new kind there is no such table.
-    if let Ok(table) = fs::read_to_string("/proc/self/net/tcp6") {
-        find(&table, MAPPED, &wanted, ours, &mut inodes);
-    }
+    // Where the system answers no questions, it has a table.
+    let inodes = match asked(theirs, ours) {
+        Ok(inodes) => inodes,
+        Err(_) => looked_up(theirs, ours)?,
+    };
     let mut found = HashSet::new();
     if inodes.is_empty() {
         return Ok(found);
@@ -45,6 +36,39 @@ pub(super) fn of_this_tree(
         found.extend(sockets(pid).filter_map(|inode| inodes.get(&inode)));
     }
     Ok(found)
+}
+
+type Inodes = HashMap<u64, SocketAddr>;
+
+fn asked(theirs: &[SocketAddr], ours: SocketAddrV4) -> io::Result<Inodes> {
+    let sockets = Sockets::open()?;
+    let mut inodes = Inodes::new();
+    for address in theirs {
+        if let SocketAddr::V4(their) = address
+            && let Some(inode) = sockets.inode(*their, ours)?
+        {
+            inodes.insert(inode, *address);
+        }
+    }
+    Ok(inodes)
+}
+
+fn looked_up(theirs: &[SocketAddr], ours: SocketAddrV4) -> io::Result<Inodes> {
+    let mut wanted = HashMap::new();
+    for address in theirs {
+        if let SocketAddr::V4(their) = address {
+            wanted.insert(written(*their), *address);
+        }
+    }
+    let mut inodes = Inodes::new();
+    let table = fs::read_to_string("/proc/self/net/tcp")?;
+    find(&table, "", &wanted, ours, &mut inodes);
+    // A program may reach an address of the old kind through a socket of the new one, as torch does. Where the system
+    // has none of the new kind there is no such table.
+    if let Ok(table) = fs::read_to_string("/proc/self/net/tcp6") {
+        find(&table, MAPPED, &wanted, ours, &mut inodes);
+    }
+    Ok(inodes)
 }
 
 /// The inodes of a process's sockets. One that has gone, or belongs to another, has nothing that is ours.
@@ -65,7 +89,7 @@ fn find(
     before: &str,
     wanted: &HashMap<String, SocketAddr>,
     other: SocketAddrV4,
-    inodes: &mut HashMap<u64, SocketAddr>,
+    inodes: &mut Inodes,
 ) {
     let other = format!("{before}{}", written(other));
     for line in table.lines().skip(1) {
@@ -140,6 +164,12 @@ mod tests {
         let is_ours = |theirs| {
             let both = [theirs, SocketAddr::from((Ipv4Addr::LOCALHOST, 1))];
             let found = of_this_tree(&both, ours).expect("an answer");
+            // Both ways to ask say the same.
+            let SocketAddr::V4(ours) = ours else {
+                panic!("{ours}")
+            };
+            let table = looked_up(&both, ours).expect("a table");
+            assert_eq!(asked(&both, ours).expect("an answer"), table);
             assert!(found.iter().all(|address| *address == theirs), "{found:?}");
             !found.is_empty()
         };
