@@ -54,7 +54,10 @@ pub fn serve(framework: Framework, members: &Cluster) -> Option<Box<dyn Protocol
             let driver = gloo::Driver::new(members, gloo::Limits::default());
             Some(Box::new(driver))
         }
-        Framework::Pytorch => Some(Box::<c10d::Store>::default()),
+        Framework::Pytorch => {
+            let store = c10d::Store::default();
+            Some(Box::new(store.with_members(members.tasks().collect())))
+        }
         Framework::Xgboost => Some(Box::new(tracker::Tracker::new(members.tasks().collect()))),
         _ => None,
     }

@@ -8,7 +8,7 @@ use support::{
     c10d::{Speaks, command, told},
     hex, link,
 };
-use ydl_rendezvous::{Act, c10d::Store};
+use ydl_rendezvous::{Act, Protocol, c10d::Store};
 
 /// Says what a transcript says a client said, and compares the answers with those in it. A line is what one link says
 /// (`>`) or hears (`<`); the first link if none is named.
@@ -529,4 +529,29 @@ fn a_barrier_that_was_given_up_is_counted_but_not_answered() {
         2 < 0
     "#]],
     );
+}
+
+#[test]
+fn who_has_not_come_is_missed_while_somebody_waits() {
+    let members = (0..3).map(|index| support::peer(index).task).collect();
+    let mut runner = Runner::new(Store::default().with_members(members));
+    let missing = |runner: &Runner<Store>| -> Vec<String> {
+        let missing = runner.protocol.missing();
+        missing.iter().map(ToString::to_string).collect()
+    };
+    runner.open(link(1), 1);
+    runner.say(link(1), &command(Speaks::New, "validate"));
+    assert!(missing(&runner).is_empty(), "nobody waits");
+    runner.say(link(1), &command(Speaks::New, "wait go"));
+    assert_eq!(missing(&runner), ["worker:0", "worker:2"]);
+    runner.open(link(2), 2);
+    runner.say(link(2), &command(Speaks::New, "validate"));
+    assert_eq!(missing(&runner), ["worker:0"]);
+    let mut reaction = ydl_rendezvous::Reaction::default();
+    runner.protocol.ended(&support::peer(2), &mut reaction);
+    assert_eq!(missing(&runner), ["worker:0", "worker:2"]);
+    runner.open(link(3), 0);
+    runner.say(link(3), &command(Speaks::New, "validate"));
+    runner.say(link(3), &command(Speaks::New, "set go now"));
+    assert!(missing(&runner).is_empty(), "nobody waits any more");
 }

@@ -1,6 +1,6 @@
 //! The protocol itself: commands in, answers out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     answers::{CANCELED, FRAME, GO_ON, NOT_YET, WATCHED, framed, number},
@@ -12,6 +12,7 @@ use super::{
     watches::Watches,
 };
 use crate::{Link, Peer, Protocol, Reaction, Refusal};
+use ydl_core::TaskId;
 
 /// What is known of a link.
 #[derive(Debug, Default)]
@@ -32,6 +33,9 @@ pub struct Store {
     waits: Waits,
     watches: Watches,
     links: BTreeMap<Link, Talk>,
+    /// Whose programs are to come, and whose have. For people only: keys do not say whom they are waited from.
+    members: Vec<TaskId>,
+    here: BTreeSet<TaskId>,
 }
 
 impl Default for Store {
@@ -49,7 +53,15 @@ impl Store {
             waits: Waits::new(limits.awaited_bytes),
             watches: Watches::new(limits.awaited_bytes),
             links: BTreeMap::new(),
+            members: Vec::new(),
+            here: BTreeSet::new(),
         }
+    }
+
+    /// The same for a round with these members.
+    #[must_use]
+    pub fn with_members(self, members: Vec<TaskId>) -> Store {
+        Store { members, ..self }
     }
 
     /// How much memory it counts as its own, of both kinds: stored, and awaited or watched.
@@ -279,8 +291,9 @@ impl Protocol for Store {
     }
 
     // An old client has a second link, on which it never says a word: it stays open.
-    fn open(&mut self, link: Link, _peer: &Peer, _reaction: &mut Reaction) {
+    fn open(&mut self, link: Link, peer: &Peer, _reaction: &mut Reaction) {
         self.links.insert(link, Talk::default());
+        self.here.insert(peer.task.clone());
     }
 
     fn take(
@@ -338,5 +351,17 @@ impl Protocol for Store {
         if forgotten || waited || watched {
             reaction.keep();
         }
+    }
+
+    fn ended(&mut self, peer: &Peer, _reaction: &mut Reaction) {
+        self.here.remove(&peer.task);
+    }
+
+    fn missing(&self) -> Vec<TaskId> {
+        if self.waits.is_empty() {
+            return Vec::new();
+        }
+        let away = self.members.iter().filter(|task| !self.here.contains(task));
+        away.cloned().collect()
     }
 }

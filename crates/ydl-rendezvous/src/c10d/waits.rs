@@ -65,6 +65,10 @@ impl Waits {
         self.bytes
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.of.is_empty()
+    }
+
     /// A link that does not wait begins to, for keys that are not there.
     pub(super) fn for_keys<'k>(
         &mut self,
