@@ -19,7 +19,8 @@ fn cluster() -> &'static Cluster {
         // Room for all on one of them, too: masters may all be there.
         node_memory_mib: 32 << 10,
         node_vcores: 32,
-        expiry: Duration::from_secs(10),
+        // Longer than a busy machine keeps a NodeManager from its beats.
+        expiry: Duration::from_secs(20),
         ..Options::new(version())
     };
     // Only nodes are missed that soon: seven jobs begin at once, on a machine that may be small.

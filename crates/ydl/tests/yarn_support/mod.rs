@@ -27,7 +27,7 @@ use yarn_native::{
 };
 
 /// How long a fact may take to become true before a test fails: more than anything takes on a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(180);
+pub const PATIENCE: Duration = Duration::from_secs(300);
 
 /// The Hadoop to test with.
 pub fn version() -> Version {
