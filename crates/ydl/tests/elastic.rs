@@ -8,13 +8,13 @@ use home::{Home, laid_out};
 use std::fs;
 
 /// What every attempt of every worker has printed.
-fn printed(home: &Home) -> String {
-    let mut all = String::new();
+fn printed(home: &Home) -> Vec<String> {
+    let mut all = Vec::new();
     let workers = home.job().join("logs/worker");
     for worker in fs::read_dir(workers).into_iter().flatten().flatten() {
         for attempt in fs::read_dir(worker.path()).into_iter().flatten().flatten() {
             let log = fs::read_to_string(attempt.path().join("stdout.0"));
-            all += &log.unwrap_or_default();
+            all.push(log.unwrap_or_default());
         }
     }
     all

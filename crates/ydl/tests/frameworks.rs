@@ -3,7 +3,7 @@
 
 mod home;
 
-use home::{Home, Ran, agree, example, kill_and_stop, runs_well, said};
+use home::{Home, Ran, agree, example, kill_and_stop, runs_well, said, slowly};
 
 fn trains(framework: &str, run: &str) -> Ran {
     let home = Home::new();
@@ -20,7 +20,11 @@ fn pytorch_s_example_learns_its_digits() {
 #[test]
 fn pytorch_goes_on_from_its_checkpoint_when_a_worker_is_killed() {
     let home = Home::new();
-    let words = example(&home, "pytorch", "python train.py --epochs 12 --pause 0.02");
+    let words = example(
+        &home,
+        "pytorch",
+        &slowly("python train.py --epochs 12", 0.06),
+    );
     let ran = kill_and_stop(&home, words, ["epoch 3 ", "epoch 6 "], "RANK=1");
     agree(&ran, 2, 0.92, "weights");
     let first = said(&ran, 1, "rank 1 of 2, from epoch");
@@ -90,7 +94,11 @@ fn xgboost_s_example_learns_its_digits() {
 #[test]
 fn xgboost_begins_anew_when_a_worker_is_killed() {
     let home = Home::new();
-    let words = example(&home, "xgboost", "python train.py --rounds 10 --pause 0.2");
+    let words = example(
+        &home,
+        "xgboost",
+        &slowly("python train.py --rounds 10", 1.0),
+    );
     let ran = kill_and_stop(&home, words, ["round 2 "; 2], "DMLC_TASK_ID=1");
     agree(&ran, 3, 0.93, "gain");
 }
@@ -98,8 +106,8 @@ fn xgboost_begins_anew_when_a_worker_is_killed() {
 #[test]
 fn xgboost_1_trains_and_a_worker_that_dies_comes_back_with_its_rank() {
     let home = Home::new();
-    let run = "python train.py --rounds 10 --pause 0.2";
-    let words = example(&home, "xgboost1", run);
+    let run = slowly("python train.py --rounds 10", 1.5);
+    let words = example(&home, "xgboost1", &run);
     let lines = ["round 3 ", "round 6 "];
     let ran = kill_and_stop(&home, words, lines, "DMLC_TASK_ID=1");
     agree(&ran, 3, 0.93, "gain");
@@ -119,7 +127,11 @@ fn lightgbm_s_example_learns_its_digits() {
 #[test]
 fn lightgbm_begins_anew_when_a_worker_is_killed() {
     let home = Home::new();
-    let words = example(&home, "lightgbm", "python train.py --rounds 20 --pause 0.1");
+    let words = example(
+        &home,
+        "lightgbm",
+        &slowly("python train.py --rounds 20", 0.5),
+    );
     let ran = kill_and_stop(&home, words, ["round 2"; 2], "YDL_INDEX=1");
     agree(&ran, 3, 0.93, "gain");
 }

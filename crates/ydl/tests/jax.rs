@@ -2,7 +2,7 @@
 
 mod home;
 
-use home::{Home, Ran, example, kill_and_stop, runs_well, said};
+use home::{Home, Ran, example, kill_and_stop, runs_well, said, slowly};
 
 /// Everybody is who he is and knows that all are there, is good enough, and has the same network as the others.
 fn learned(ran: &Ran) {
@@ -33,7 +33,7 @@ fn the_example_learns_its_digits() {
 /// a half.
 fn goes_on_without(victim: &str) {
     let home = Home::new();
-    let words = example(&home, "jax", "python train.py --epochs 12 --pause 0.01");
+    let words = example(&home, "jax", &slowly("python train.py --epochs 12", 0.06));
     let ran = kill_and_stop(&home, words, ["epoch 3 ", "epoch 6 "], victim);
     learned(&ran);
     let first = said(&ran, 1, "rank 1 of 2, from epoch");

@@ -623,7 +623,7 @@ fn a_program_that_somebody_has_stopped_is_ended_and_starts_again() {
     let text = script(
         1,
         "test $YDL_ATTEMPT = 2 && exit 0; echo up; exec sleep 1000",
-        "deadlines: {silence: 2s}\nrestart: {limit: 1, backoff: {first: 1ms, most: 1ms}}",
+        "deadlines: {silence: 6s}\nrestart: {limit: 1, backoff: {first: 1ms, most: 1ms}}",
     );
     let child = home.start(&text);
     home.wait_for_job();

@@ -2,7 +2,7 @@
 
 mod home;
 
-use home::{Home, example, kill_and_stop, kill_one, said, signal_one};
+use home::{Home, example, kill_and_stop, kill_one, said, signal_one, slowly};
 use std::time::Duration;
 
 #[test]
@@ -103,13 +103,10 @@ fn a_worker_of_dist_async_is_replaced_alone_and_gets_its_rank_and_the_weights_ba
     assert!(home.processes().is_empty(), "{:?}", home.processes());
 }
 
-/// In mid-training there is time to kill somebody.
-const SLOWLY: &str = "python train.py --epochs 8 --pause 0.02";
-
 #[test]
 fn workers_that_are_killed_and_stopped_start_new_rounds_that_end_well() {
     let home = Home::new();
-    let words = example(&home, "mxnet", SLOWLY);
+    let words = example(&home, "mxnet", &slowly("python train.py --epochs 8", 0.06));
     let ran = kill_and_stop(&home, words, ["epoch 1 ", "epoch 3 "], "DMLC_WORKER_ID=1");
     let facts = home.facts();
     assert!(
@@ -126,10 +123,10 @@ fn workers_that_are_killed_and_stopped_start_new_rounds_that_end_well() {
 #[test]
 fn without_restarts_a_killed_worker_fails_the_job_within_seconds() {
     let home = Home::new();
-    let words = example(&home, "mxnet", SLOWLY);
+    let words = example(&home, "mxnet", "python train.py --epochs 8 --pause 0.1");
     let (ran, took) = kill_one(&home, words, 0, "epoch 1 ", "DMLC_WORKER_ID=1");
     assert_eq!(ran.code, 137, "{ran:#?}");
-    assert!(took < Duration::from_secs(20), "it took {took:?}");
+    assert!(took < Duration::from_secs(120), "it took {took:?}");
     assert!(
         ran.err.contains("worker:1 was killed by SIGKILL on `"),
         "{ran:#?}"

@@ -3,7 +3,9 @@
 
 mod home;
 
-use home::{Home, Ran, environment_from, example, kill_and_stop, runs_well, said, signal_one};
+use home::{
+    Home, Ran, environment_from, example, kill_and_stop, runs_well, said, signal_one, slowly,
+};
 
 fn trains(name: &str, run: &str) -> Ran {
     let home = Home::new();
@@ -65,8 +67,8 @@ fn mirrored_workers_of_the_newest_version_learn_the_same() {
 #[test]
 fn mirrored_workers_go_on_from_their_checkpoint_when_one_is_killed() {
     let home = Home::new();
-    let run = "python train.py --epochs 12 --pause 0.02";
-    let words = example(&home, "tensorflow", run);
+    let run = slowly("python train.py --epochs 12", 0.06);
+    let words = example(&home, "tensorflow", &run);
     let ran = kill_and_stop(&home, words, ["epoch 3 ", "epoch 6 "], "YDL_INDEX=1");
     mirrored(&ran);
     let first = number(said(&ran, 1, "rank 1 of 2, from epoch"));

@@ -56,13 +56,13 @@ fn submit<'a>(instances: &str, settle: &str) -> Job<'a> {
 }
 
 fn training(job: &Job) -> Training {
-    let mut all = String::new();
+    let mut all = Vec::new();
     for entry in fs::read_dir(job.desk.path())
         .expect("a directory")
         .flatten()
     {
         if entry.file_name().to_string_lossy().starts_with("worker.") {
-            all += &fs::read_to_string(entry.path()).unwrap_or_default();
+            all.push(fs::read_to_string(entry.path()).unwrap_or_default());
         }
     }
     Training::read(&all)

@@ -477,7 +477,7 @@ pub const KEYS: &[Key] = &[
             "count",
             "no limit",
             "1",
-            "At most so many tasks of the role on one node. Needs Hadoop 3.1.",
+            "At most so many tasks of the role on one node. Needs Hadoop 3.1. In a job where a role says so or names attributes, wishes for `nodes` and `racks` are not heeded.",
         ),
         &["max_per_node", "per_node"],
     ),

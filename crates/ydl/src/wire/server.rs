@@ -58,7 +58,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections_max: 8192,
-            strangers_max: 1024,
+            strangers_max: 4096,
             handshake: Duration::from_secs(10),
             header: Duration::from_secs(10),
             idle: Duration::from_secs(90),
@@ -137,7 +137,7 @@ pub async fn serve<Who, Admit, Answer, Answered>(
                     continue;
                 }
                 if strangers.make_room(limits.strangers_max) {
-                    shared.note(peer, &"too many connections of strangers");
+                    shared.note(peer, &"one of too many strangers went for it");
                 }
                 let known = Arc::new(AtomicBool::new(false));
                 let line = lines.spawn(attend(

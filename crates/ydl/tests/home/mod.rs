@@ -261,11 +261,17 @@ pub fn said<'a>(ran: &'a Ran, worker: u32, word: &str) -> &'a str {
     found.unwrap_or_else(|| panic!("no `{prefix}` in {ran:#?}"))
 }
 
+/// A program of an example with pauses until the third round, so that there is time to kill it in the middle, on a busy machine
+/// too.
+pub fn slowly(run: &str, pause: f64) -> String {
+    format!("sh -c 'exec {run} $([ $YDL_ROUND -gt 2 ] || echo --pause {pause})'")
+}
+
 /// Submits with these words and sees a third round end well: in the first the program that has this variable is killed once
 /// worker 1 has printed the one line, in the second it is stopped once worker 1 has printed the other.
 pub fn kill_and_stop(home: &Home, words: Vec<String>, lines: [&str; 2], variable: &str) -> Ran {
     let words = restarting(words, 2);
-    let silence = ["--set", "deadlines.silence=3s"].map(String::from);
+    let silence = ["--set", "deadlines.silence=10s"].map(String::from);
     let child = begin(home, &[&words[..], &silence].concat());
     for (attempt, line, signal) in [(1, lines[0], 9), (2, lines[1], 19)] {
         home.wait_for_text(log_of(&format!("worker/1/{attempt}")), line);

@@ -20,11 +20,11 @@ pub(super) fn of_this_tree(
     let SocketAddr::V4(ours) = ours else {
         return Ok(HashSet::new());
     };
-    // Where the system answers no questions, it has a table.
-    let inodes = match asked(theirs, ours) {
-        Ok(inodes) => inodes,
-        Err(_) => looked_up(theirs, ours)?,
-    };
+    // A system that cannot answer such questions says that there is no such socket, too; but it has a table.
+    let mut inodes = asked(theirs, ours).unwrap_or_default();
+    if inodes.len() < theirs.len() {
+        inodes.extend(looked_up(theirs, ours)?);
+    }
     let mut found = HashSet::new();
     if inodes.is_empty() {
         return Ok(found);

@@ -95,12 +95,15 @@ fn remove_others(dir: &Path, files: &BTreeSet<&Path>, depth: usize) -> io::Resul
     for entry in fs::read_dir(dir)? {
         let path = entry?.path();
         let about = fs::symlink_metadata(&path)?;
-        let wanted = files.iter().any(|file| file.starts_with(&path));
-        let removed = match (about.is_dir(), wanted) {
+        let is_file = files.contains(path.as_path());
+        let is_above = !is_file && files.iter().any(|file| file.starts_with(&path));
+        let removed = match (about.is_dir(), is_above) {
             (true, true) if depth < DEPTH_MAX => remove_others(&path, files, depth + 1),
+            (true, true) => Ok(()),
             (true, false) => fs::remove_dir_all(&path),
-            (false, false) => fs::remove_file(&path),
-            (_, true) => Ok(()),
+            // Links were saved as what they led to, and that is elsewhere by now.
+            (false, _) if !is_file || about.is_symlink() => fs::remove_file(&path),
+            (false, _) => Ok(()),
         };
         if let Err(error) = removed {
             tracing::warn!("`{}` stays: {}", path.display(), reason(&error));
@@ -121,11 +124,21 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, name).unwrap();
         }
-        let saved = [dir.path().join("a"), dir.path().join("deep/b")];
+        // Links, and what is a file where a directory was saved or the other way round.
+        std::os::unix::fs::symlink("gone", dir.path().join("latest")).unwrap();
+        std::os::unix::fs::symlink("a", dir.path().join("link")).unwrap();
+        fs::write(dir.path().join("file"), "").unwrap();
+        fs::create_dir_all(dir.path().join("folder/inside")).unwrap();
+        let saved = ["a", "deep/b", "latest/w", "link", "file/now", "folder"];
+        let saved = saved.map(|name| dir.path().join(name));
         let files = saved.iter().map(PathBuf::as_path).collect();
         remove_others(dir.path(), &files, 0).unwrap();
         let left = |name: &str| dir.path().join(name).exists();
         assert!(left("a") && left("deep/b"));
         assert!(!left("deep/torn") && !left("old") && !left(".new"));
+        for name in ["latest", "link", "file", "folder"] {
+            let path = dir.path().join(name);
+            assert!(fs::symlink_metadata(path).is_err(), "{name}");
+        }
     }
 }

@@ -224,7 +224,8 @@ impl Kept {
         is_all
     }
 
-    /// Removes what was sent and is not here any more; false if it may be possible later.
+    /// Removes what was sent and is not here any more; false if it may be possible later. Not before all that is here is
+    /// there: a checkpoint is removed when its successor is written, and until that has arrived it is the last one.
     async fn remove_gone(&self, ways: &Ways, look: &Look) -> bool {
         let Destination::Hdfs(url) = &self.to else {
             return true;
@@ -233,6 +234,10 @@ impl Kept {
             return true;
         }
         let base = url.trim_end_matches('/');
+        let mut here = look.iter().filter(|(name, _)| !is_hidden(name));
+        if !here.all(|(name, (_, _, stamp))| self.sent.has(&format!("{base}/{name}"), stamp)) {
+            return true;
+        }
         let mut is_all = true;
         for name in self.sent.names_below(base) {
             if look.contains_key(&name) {
