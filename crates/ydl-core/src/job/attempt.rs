@@ -390,7 +390,9 @@ impl Job {
         ending: Option<&Ending>,
         out: &mut Vec<Action>,
     ) {
-        if self.is_told(key.role) && self.roles[key.role].runs() > 0 {
+        // What it had learned is lost when its outputs are, and the others may be about to end without it.
+        let unsaved = matches!(ending, Some(Ending::Unsaved { .. }));
+        if self.is_told(key.role) && self.roles[key.role].runs() > 0 && !unsaved {
             self.go_on_without(key, out);
             return;
         }

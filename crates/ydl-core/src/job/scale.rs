@@ -198,6 +198,10 @@ impl Job {
             }
         }
         self.roles[role].want = instances;
+        // Those who are left may be too few only now.
+        if let Some(round) = self.newcomers_of(role) {
+            self.recount_waits(round);
+        }
         self.without_the_lost(role, out);
         let alone = !self.spec.gang.together || self.stage != Stage::Active;
         if !ran || alone || self.role_is_done(role) {
@@ -222,10 +226,13 @@ impl Job {
         let mut keys = self.keys(Some(role));
         keys.reverse();
         if self.range(role).is_some() {
+            let newcomers = self.newcomers_of(role);
+            let is_new = |key: &TaskKey| Some(self.task(*key).round) == newcomers;
             keys.sort_by_key(|key| match &self.task(*key).place {
                 Place::Idle { .. } | Place::Asked { .. } => 0,
                 Place::Stopping { .. } | Place::Leaving { .. } => 1,
                 Place::Launching { .. } | Place::Joining { .. } => 2,
+                Place::Ready { .. } if is_new(key) => 2,
                 Place::Ready { .. }
                 | Place::Starting { .. }
                 | Place::Running { .. }
