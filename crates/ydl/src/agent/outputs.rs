@@ -424,8 +424,7 @@ impl Copier {
             ));
         }
         self.is_free(from, to)?;
-        let stamp = Stamp::found(from).unwrap_or_else(|_| Stamp::of(metadata));
-        let target = to.to_string_lossy().into_owned();
+        let (stamp, target) = (Stamp::of(metadata), to.to_string_lossy().into_owned());
         if let Ok(there) = fs::metadata(to) {
             if self.sent.has(&target, &stamp) && there.len() == stamp.bytes {
                 return Ok(());

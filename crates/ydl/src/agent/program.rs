@@ -155,9 +155,16 @@ impl Program {
                 .await?;
             read_report(&mut ears).await
         };
-        let report = match timeout(START_MAX, exchange).await {
-            Ok(report) => report.map_err(broken("talk to"))?,
-            Err(_) => return Err(broken("talk to")(io::ErrorKind::TimedOut.into())),
+        let report = timeout(START_MAX, exchange).await;
+        let report = match report.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+            Ok(report) => report,
+            Err(error) => {
+                // It may have started the program, and what that has started, before it was lost.
+                let _ = keeper.start_kill();
+                let _ = timeout(LEAVE_MAX, keeper.wait()).await;
+                sweep().await;
+                return Err(broken("talk to")(error));
+            }
         };
         let pid = match report {
             Report::Started { pid } => pid,

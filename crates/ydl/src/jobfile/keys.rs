@@ -989,6 +989,15 @@ mod tests {
                 key.path.replace('*', "worker"),
                 key.example
             ));
+            // A range is whole, and its tasks start together.
+            if key.path.starts_with("roles.*.instances.") {
+                source.set("gang=true");
+                for (part, value) in [("min", 1), ("max", 8)] {
+                    if !key.path.ends_with(part) {
+                        source.set(&format!("roles.worker.instances.{part}={value}"));
+                    }
+                }
+            }
             let needs = match key.path {
                 "roles.*.memory_growth.percent" => "roles.worker.memory_growth.most=8 GiB",
                 "files.*.unpack" => "files.worker.source=data.zip",

@@ -399,7 +399,7 @@ fn finished(
         let (_, _, stamp) = &second[*name];
         let before = first.get(*name).map(|(_, _, stamp)| stamp);
         !is_hidden(name)
-            && (stamp.named || before.is_some_and(|before| before.is_same(stamp)))
+            && (stamp.placed || before.is_some_and(|before| before.is_same(stamp)))
             && !done.get(*name).is_some_and(|sent| sent.is_same(stamp))
             && !open.may_hold(stamp)
     };
@@ -418,6 +418,7 @@ mod tests {
                 bytes: 10,
                 changed_ns: *changed_ns,
                 named: false,
+                placed: false,
             };
             (name.to_string(), (PathBuf::from(name), 0o644, stamp))
         };
@@ -448,7 +449,7 @@ mod tests {
         assert_eq!(finished(&later, &later, &sent, &none), ["a"]);
         // A file that was put in another's place is whole, however often that happens.
         let mut renamed = look(&[("b", 9, 9)]);
-        renamed.get_mut("b").expect("it is there").2.named = true;
+        renamed.get_mut("b").expect("it is there").2.placed = true;
         assert_eq!(finished(&first, &renamed, &sent, &none), ["b"]);
     }
 }

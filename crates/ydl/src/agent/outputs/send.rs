@@ -12,6 +12,7 @@ use crate::agent::carry::{Going, Outputs, Ways};
 use crate::hdfs::{Hdfs, Kind};
 use crate::os::reason;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::path::Path;
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -209,9 +210,10 @@ async fn place(
 /// Whether what is at a file's destination stays: the file itself, which was sent before, or something whole, where the file
 /// may be half-written.
 fn stays(it: &Outputs, item: &Item, target: &str, there: &BTreeMap<String, u64>) -> bool {
-    let (Some(length), Ok(stamp)) = (there.get(target), Stamp::found(&item.from)) else {
+    let (Some(length), Ok(about)) = (there.get(target), fs::metadata(&item.from)) else {
         return false;
     };
+    let stamp = Stamp::of(&about);
     if it.sent.has(target, &stamp) && *length == stamp.bytes {
         return true;
     }
@@ -234,7 +236,7 @@ async fn lengths(
     let mut dirs = BTreeSet::new();
     for item in &found.files {
         let target = format!("{base}/{}", item.name);
-        let stamp = Stamp::found(&item.from);
+        let stamp = fs::metadata(&item.from).map(|about| Stamp::of(&about));
         let matters = |stamp: &Stamp| it.sent.has(&target, stamp) || it.sent.may_be_torn(stamp);
         if stamp.is_ok_and(|stamp| matters(&stamp))
             && let Some((dir, _)) = target.rsplit_once('/')
