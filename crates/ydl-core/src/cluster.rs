@@ -66,6 +66,11 @@ impl Member {
         u32::try_from(found).ok()
     }
 
+    /// How many processes all its tasks in the round start.
+    fn all_processes(&self) -> u32 {
+        self.instances * self.processes
+    }
+
     /// The indexes of its tasks in the round, in the order of their ranks.
     pub fn indexes(&self) -> impl Iterator<Item = u32> {
         let first = match self.indexes.is_empty() {
@@ -85,11 +90,14 @@ impl Cluster {
     /// A task's number among all in the round, from 0 and without holes: by role in the order of the job file, then by
     /// index.
     pub fn rank(&self, task: &TaskId) -> u32 {
-        let before = self
-            .roles
-            .iter()
-            .take_while(|member| member.role != task.role);
-        before.map(|member| member.instances).sum::<u32>() + self.place(task)
+        let before = self.before(task).map(|member| member.instances);
+        before.sum::<u32>() + self.place(task)
+    }
+
+    /// The roles before a task's own.
+    pub(crate) fn before(&self, task: &TaskId) -> impl Iterator<Item = &Member> {
+        let roles = self.roles.iter();
+        roles.take_while(|member| member.role != task.role)
     }
 
     /// A task's number among those of its role, from 0 and without holes.
@@ -103,22 +111,14 @@ impl Cluster {
 
     /// How many processes the job has.
     pub fn processes(&self) -> u32 {
-        let of = |member: &Member| member.instances * member.processes;
-        self.roles.iter().map(of).sum()
+        self.roles.iter().map(Member::all_processes).sum()
     }
 
     /// The number of a task's first process among all processes, in the same order. Its others follow.
     pub fn first_process(&self, task: &TaskId) -> u32 {
-        let (mut tasks, mut processes) = (0, 0);
-        for member in &self.roles {
-            if member.role == task.role {
-                let earlier = self.rank(task).saturating_sub(tasks);
-                return processes + earlier * member.processes;
-            }
-            tasks += member.instances;
-            processes += member.instances * member.processes;
-        }
-        processes
+        let own = self.role(task.role.as_str());
+        let earlier = own.map_or(0, |member| self.place(task) * member.processes);
+        self.before(task).map(Member::all_processes).sum::<u32>() + earlier
     }
 
     /// All of them, in the order of their ranks.

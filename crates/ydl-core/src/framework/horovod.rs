@@ -63,14 +63,8 @@ impl Needs for Horovod {
             true => member.instances,
             false => 0,
         };
-        let before = cluster
-            .roles
-            .iter()
-            .take_while(|member| member.role != task.role);
-        let (before, tasks) = before.fold((0, 0), |(before, tasks), member| {
-            (before + across(member), tasks + member.instances)
-        });
-        let cross = before + cluster.rank(task).saturating_sub(tasks);
+        let before = cluster.before(task).map(across).sum::<u32>();
+        let cross = before + cluster.place(task);
         let mut env = BTreeMap::new();
         let mut set = |name: &str, value: String| {
             env.insert(format!("HOROVOD_{name}"), value);

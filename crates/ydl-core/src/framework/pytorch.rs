@@ -50,13 +50,6 @@ impl Needs for Pytorch {
         let (first, group) = (cluster.first_process(task), cluster.rank(task));
         let role = cluster.role(task.role.as_str());
         let (instances, each) = role.map_or((0, 1), |member| (member.instances, member.processes));
-        let before = cluster
-            .roles
-            .iter()
-            .take_while(|member| member.role != task.role);
-        let before: u32 = before
-            .map(|member| member.instances * member.processes)
-            .sum();
         let mut env = BTreeMap::new();
         let mut set = |name: &str, value: String| {
             env.insert(name.to_owned(), value);
@@ -69,7 +62,10 @@ impl Needs for Pytorch {
         set("GROUP_RANK", group.to_string());
         set("GROUP_WORLD_SIZE", cluster.world().to_string());
         set("ROLE_NAME", task.role.to_string());
-        set("ROLE_RANK", (first + local - before).to_string());
+        set(
+            "ROLE_RANK",
+            (cluster.place(task) * each + local).to_string(),
+        );
         set("ROLE_WORLD_SIZE", (instances * each).to_string());
         if let Some(port) = door {
             set("MASTER_ADDR", "127.0.0.1".to_owned());

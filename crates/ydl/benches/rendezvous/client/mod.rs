@@ -113,3 +113,8 @@ fn hear_bytes(mut stream: &TcpStream, length: usize) -> Vec<u8> {
     stream.read_exact(&mut bytes).expect("an answer");
     bytes
 }
+
+/// As both of XGBoost's trackers want a text: after its length.
+fn text(text: &str) -> Vec<u8> {
+    [&(text.len() as i32).to_le_bytes()[..], text.as_bytes()].concat()
+}

@@ -1,14 +1,10 @@
 //! What workers of Rabit say to be linked up. Their connections to each other are not made: they cost no tracker anything.
 
-use super::{Own, hear, hear_bytes, say};
+use super::{Own, hear, hear_bytes, say, text};
 use crate::starter::Turns;
 use std::net::TcpStream;
 
 const MAGIC: i32 = 0xff99;
-
-fn text(text: &str) -> Vec<u8> {
-    [&(text.len() as i32).to_le_bytes()[..], text.as_bytes()].concat()
-}
 
 fn number(stream: &TcpStream) -> i32 {
     i32::from_le_bytes(hear(stream))

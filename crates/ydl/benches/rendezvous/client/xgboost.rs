@@ -1,14 +1,10 @@
 //! What workers of XGBoost say from 2.1 on to find their neighbour in the ring.
 
-use super::{Own, hear, hear_bytes, say};
+use super::{Own, hear, hear_bytes, say, text};
 use crate::starter::Turns;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
 const MAGIC: [u8; 4] = [0x99, 0xff, 0, 0];
-
-fn text(text: &str) -> Vec<u8> {
-    [&(text.len() as i32).to_le_bytes()[..], text.as_bytes()].concat()
-}
 
 fn greet(own: &Own, world: i64, rank: u32, command: &str) -> TcpStream {
     let stream = own.connect();
