@@ -1,0 +1,141 @@
+"""Functions as jobs."""
+
+import os
+import pickle
+import shutil
+import sys
+import tempfile
+import threading
+import types
+import unittest
+from pathlib import Path
+from unittest import mock
+
+import ydl
+from ydl import functions, returned, run_function
+
+from . import own_module
+from .place import PATIENCE_S, OnThisMachine
+
+try:
+    import cloudpickle
+except ImportError:
+    cloudpickle = None
+
+
+class Functions(OnThisMachine):
+    def test_a_function_of_a_module_is_called_in_every_task_without_cloudpickle(self) -> None:
+        job = ydl.Job.from_function(own_module.by_index, (40,), roles={"worker": 2, "chief": 1})
+        results = self.submit(job).results()
+        self.assertEqual(results, {"chief:0": 40, "worker:0": 40, "worker:1": 41})
+
+    def test_roles_have_functions_of_their_own_or_commands(self) -> None:
+        roles = {
+            "worker": ydl.Role(function=own_module.double, args=[4]),
+            "other": ydl.Role(function=own_module.double, kwargs={"number": 5}),
+            "plain": ydl.Role("true"),
+        }
+        run = self.submit(ydl.Job.from_function(None, roles=roles))
+        self.assertEqual(run.results(), {"other:0": 10, "worker:0": 8})
+        self.assertEqual(run.result(), 8)
+
+    @unittest.skipIf(cloudpickle is None, "cloudpickle is not installed")
+    def test_a_closure_over_a_module_of_the_users_own_is_called_and_its_exception_reaches_the_caller(self) -> None:
+        wanted = 1
+
+        def train(what):
+            if ydl.task().index == wanted:
+                own_module.refuse(what)
+            return own_module.double(21)
+
+        run = self.submit(ydl.Job.from_function(train, ("no more data",), instances=2, name="closure"))
+        with self.assertRaises(ydl.JobFailed) as raised:
+            run.results()
+        failure = raised.exception
+        self.assertEqual(failure.task, "worker:1")
+        self.assertIn("in train", failure.traceback)
+        self.assertIn("own_module.refuse(what)", failure.traceback)
+        self.assertIn("Refused: no more data", str(failure))
+        self.assertIsInstance(failure.exception, own_module.Refused)
+        self.assertIs(failure.__cause__, failure.exception)
+
+    @unittest.skipIf(cloudpickle is None, "cloudpickle is not installed")
+    def test_what_cannot_be_brought_back_fails_no_job(self) -> None:
+        run = self.submit(ydl.Job.from_function(lambda: threading.Lock(), name="lock"))
+        self.assertTrue(run.wait(PATIENCE_S).succeeded)
+        with self.assertRaises(ydl.Error) as raised:
+            run.results()
+        self.assertIn("cannot be pickled", raised.exception.message)
+
+    def test_what_cannot_be_sent_is_refused_before_anything_starts(self) -> None:
+        if cloudpickle is None:
+            with self.assertRaises(ydl.Error) as raised:
+                ydl.Job.from_function(lambda: 1)
+            self.assertIn("cannot be sent without `cloudpickle`", raised.exception.message)
+        with self.assertRaises(ydl.Error) as raised:
+            ydl.Job.from_function(own_module.double, (threading.Lock(),))
+        self.assertIn("cannot be pickled", raised.exception.message)
+        with self.assertRaises(ydl.Error):
+            ydl.Job.from_function(None, roles={"worker": 1})
+        self.assertFalse(os.path.exists(os.path.join(self.place, "ydl")))
+
+
+class Calls(unittest.TestCase):
+    """What a task leaves of a call, without any job."""
+
+    def setUp(self) -> None:
+        place = tempfile.mkdtemp(prefix="ydl-call-")
+        self.addCleanup(shutil.rmtree, place, ignore_errors=True)
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(place)
+        patch = mock.patch.dict(os.environ, YDL_ROLE="worker")
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def called(self, *call):
+        os.makedirs("folder/functions")
+        with open("folder/functions/worker.pickle", "wb") as file:
+            pickle.dump((*call, {}), file)
+        with open("folder/functions/about.json", "w") as file:
+            file.write(functions.about())
+        try:
+            self.assertEqual(run_function.main("folder"), 0)
+        except SystemExit:
+            pass
+        os.makedirs("results/worker-0")
+        for name in os.listdir(returned.PLACE):
+            os.rename(os.path.join(returned.PLACE, name), os.path.join("results/worker-0", name))
+        return returned.read(Path("results"))
+
+    def test_a_function_that_ends_its_program_well_returns_nothing(self) -> None:
+        self.assertEqual(returned.values(self.called(sys.exit, (0,))), {"worker:0": None})
+
+    def test_what_is_too_large_to_be_brought_back_is_lost_with_a_reason(self) -> None:
+        with mock.patch.object(returned, "BYTES_MAX", 1000):
+            found = self.called(bytes, (2000,))
+        with self.assertRaises(ydl.Error) as raised:
+            returned.values(found)
+        self.assertIn("write it to `outputs`", raised.exception.message)
+
+    def test_more_than_can_be_brought_back_is_not_read(self) -> None:
+        found = self.called(bytes, (2000,))
+        with mock.patch.object(returned, "BYTES_MAX", 1000):
+            again = returned.read(Path("results"))
+        self.assertEqual([one.kind for one in (*found, *again)], ["value", "lost"])
+
+    def test_a_task_that_left_no_result_is_named(self) -> None:
+        run = ydl.Run("job")
+        run._roles = ("worker",)
+        tasks = [types.SimpleNamespace(task=name) for name in ("worker:0", "worker:1", "plain:0")]
+        left = [returned.Returned("worker:0", 0, "value", "", pickle.dumps(1))]
+        with mock.patch.multiple(run, wait=mock.DEFAULT, status=mock.DEFAULT, _returned=mock.DEFAULT) as made:
+            made["status"].return_value.tasks = tasks
+            made["_returned"].return_value = left
+            with self.assertLogs("ydl", "WARNING") as logs:
+                self.assertEqual(run.results(), {"worker:0": 1})
+        self.assertEqual(len(logs.output), 1)
+        self.assertIn("worker:1", logs.output[0])
+
+
+if __name__ == "__main__":
+    unittest.main()

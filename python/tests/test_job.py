@@ -1,0 +1,175 @@
+"""Jobs and runs, through the binary."""
+
+import inspect
+import json
+import os
+import pickle
+import re
+import sys
+import threading
+import types
+import unittest
+from datetime import timedelta
+from pathlib import Path
+from unittest import mock
+
+import ydl
+from ydl import program
+
+from .place import PATIENCE_S, OnThisMachine, until
+
+
+class Jobs(OnThisMachine):
+    def test_a_job_is_shown_as_its_job_file_would_be(self) -> None:
+        job = ydl.Job(
+            "digits",
+            {"worker": ydl.Role("true", instances=2, memory=512, env={"A": 1}), "server": {"shell": "exit 0"}},
+            deadlines={"run": timedelta(minutes=5)},
+            restart={"limit": 2},
+        )
+        shown = job.show(cluster="local")
+        for line in ("name: digits", "instances: 2", "memory: 512 MiB", "run: 5m", "limit: 2", 'shell: "exit 0"'):
+            self.assertIn(line, shown)
+        self.assertEqual(json.loads(job.to_json())["roles"]["server"], {"instances": 1, "shell": "exit 0"})
+
+    def test_every_key_of_a_job_file_is_an_argument(self) -> None:
+        page = (Path(__file__).parent.parent.parent / "docs/job-file.md").read_text(encoding="utf-8")
+        for title, kind in (("## The job", ydl.Job), ("## A role: ", ydl.Role)):
+            table = page.split(f"\n{title}", 1)[1].split("\n## ", 1)[0]
+            keys = set(re.findall(r"^\| `([a-z_]+)` ", table, re.MULTILINE))
+            self.assertGreater(len(keys), 10)
+            self.assertLessEqual(keys, set(inspect.signature(kind.__init__).parameters))
+
+    def test_what_is_wrong_is_an_error_with_a_remedy(self) -> None:
+        with self.assertRaises(ydl.Error) as raised:
+            ydl.Job("j", {"worker": {"rum": "true"}}).check(cluster="local")
+        self.assertIn("unknown key `rum`", raised.exception.message)
+        self.assertEqual(raised.exception.hint, "did you mean `run`?")
+        self.assertEqual(raised.exception.code, 2)
+        with self.assertRaises(ydl.Error) as raised:
+            ydl.Job("j", {"worker": {"run": object()}}).to_json()
+        self.assertIn("a job cannot hold", raised.exception.message)
+        with self.assertRaises(ydl.Error) as raised:
+            ydl.Run("nobody-has-this-one", cluster="local").status()
+        self.assertIn("there is no job", str(raised.exception))
+
+    def test_a_job_file_is_a_job(self) -> None:
+        file = Path(self.place) / "job.yaml"
+        file.write_text("name: from-file\nroles: {worker: {run: [sh, -c, 'cat data']}}\nfiles: [data]\n")
+        (Path(self.place) / "data").write_text("content\n")
+        run = self.submit(ydl.Job.from_file(file, set=["roles.worker.instances=2"]))
+        self.assertTrue(run.wait(PATIENCE_S).succeeded)
+        self.assertEqual([(line.task, line.text) for line in run.logs()], [("worker:0", "content"), ("worker:1", "content")])
+
+    def test_files_come_from_the_base_and_outputs_go_there(self) -> None:
+        base = Path(self.place) / "base"
+        base.mkdir()
+        (base / "in.txt").write_text("7")
+        job = ydl.Job(
+            "copy",
+            {"worker": ydl.Role(["sh", "-c", "cp renamed out.txt"])},
+            files={"renamed": Path("in.txt")},
+            outputs={"out.txt": "results/out.txt"},
+            base=base,
+        )
+        run = self.submit(job)
+        run.wait(PATIENCE_S)
+        self.assertEqual((base / "results/out.txt").read_text(), "7")
+        fetched = run.fetch(Path(self.place) / "fetched")
+        self.assertTrue(list(fetched.rglob("stdout.0")) and list(fetched.rglob("out.txt")))
+
+
+class Runs(OnThisMachine):
+    def test_a_job_that_fails_says_which_task_and_how(self) -> None:
+        script = 'echo out; if [ "$YDL_INDEX" = 1 ]; then echo "what went wrong" >&2; exit 7; fi; sleep 600'
+        run = self.submit(ydl.Job("fails", {"worker": ydl.Role(shell=script, instances=2)}))
+        with self.assertRaises(ydl.JobFailed) as raised:
+            run.wait(PATIENCE_S)
+        failure = raised.exception
+        self.assertEqual((failure.task, failure.code, failure.outcome.state), ("worker:1", 7, "failed"))
+        self.assertIn("what went wrong", failure.log)
+        self.assertIn("worker:1 exited with code 7", str(failure))
+        again = pickle.loads(pickle.dumps(failure))
+        self.assertEqual((again.task, again.run.id), ("worker:1", run.id))
+        self.assertIn(run.id, [told["id"] for told in ydl.runs(cluster="local")])
+        self.assertTrue(any("job-finished" in fact["what"] for fact in run.facts()))
+
+    def test_what_a_job_prints_comes_while_it_runs_until_it_is_killed(self) -> None:
+        script = "echo begun; echo aside >&2; sleep 600"
+        run = self.submit(ydl.Job("waits", {"worker": ydl.Role(shell=script)}))
+        lines = run.logs("worker:0", follow=True)
+        self.assertEqual({next(lines).text, next(lines).text}, {"begun", "aside"})
+        status = run.status()
+        self.assertEqual((status.state, status.tasks[0].state, run.over), ("running", "running", False))
+        with self.assertRaises(ydl.WaitTimeout):
+            run.wait(0.0)
+        run.kill(now=True)
+        self.assertEqual(list(lines), [])
+        with self.assertRaises(ydl.JobKilled):
+            run.wait(PATIENCE_S)
+        self.assertEqual([line.text for line in run.logs(stream="stderr")], ["aside"])
+
+    def test_a_role_is_scaled(self) -> None:
+        role = ydl.Role(shell="sleep 600", instances={"min": 1, "max": 3, "start": 1})
+        run = self.submit(ydl.Job("grows", {"worker": role}, gang=True))
+        until(lambda: run.status().state == "running")
+        run.scale("worker", 2)
+        until(lambda: sum(task.state == "running" for task in run.status().tasks) == 2)
+        with self.assertRaises(ydl.Error) as raised:
+            run.scale("worker", 9)
+        self.assertIn("worker", raised.exception.message)
+
+    def test_a_run_shows_itself(self) -> None:
+        run = self.submit(ydl.Job("shown", {"worker": ydl.Role("true", instances=2)}))
+        self.assertEqual(repr(run), f"<Run {run.id}>")
+        run.wait(PATIENCE_S)
+        page = run._repr_html_()
+        self.assertIn("<td>worker:1</td>", page)
+        self.assertIn("succeeded", page)
+        self.assertEqual(repr(run), f"<Run {run.id}, succeeded>")
+
+
+    def test_in_a_notebook_the_table_moves_until_the_job_is_over(self) -> None:
+        shown = []
+        ended = threading.Event()
+
+        class Handle:
+            def update(self, page) -> None:
+                shown.append(page)
+                if "killed" in page:
+                    ended.set()
+
+        def display(page, display_id):
+            shown.append(page)
+            return Handle()
+
+        kernel = types.SimpleNamespace(kernel=object())
+        notebook = types.SimpleNamespace(HTML=str, display=display)
+        fake = {"IPython": types.SimpleNamespace(get_ipython=lambda: kernel), "IPython.display": notebook}
+        run = self.submit(ydl.Job("moves", {"worker": ydl.Role(shell="sleep 600")}))
+        until(lambda: run.status().state == "running")
+        with mock.patch.dict(sys.modules, fake):
+            run._ipython_display_()
+        self.assertIn("running", shown[0])
+        ydl.Run(run.id, cluster="local").kill(now=True)
+        self.assertTrue(ended.wait(PATIENCE_S))
+
+
+class Program(unittest.TestCase):
+    def test_the_binary_is_the_one_that_is_named(self) -> None:
+        self.assertEqual(ydl.binary(), os.environ["YDL_BINARY"])
+        before = os.environ["YDL_BINARY"]
+        self.addCleanup(os.environ.__setitem__, "YDL_BINARY", before)
+        os.environ["YDL_BINARY"] = "/nowhere/ydl"
+        with self.assertRaises(ydl.Error) as raised:
+            ydl.binary()
+        self.assertIn("/nowhere/ydl", raised.exception.message)
+
+    def test_a_complaint_has_its_sentence_and_its_remedy(self) -> None:
+        said = "note: something\nerror: cannot read `x`: gone\n  | the line\n\nhint: make it\n"
+        self.assertEqual(program.told(said), ("cannot read `x`: gone\n  | the line", "make it"))
+        self.assertEqual(program.told("panic"), ("", None))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,362 @@
+"""tf-yarn's interface without any cluster: arguments, topologies, what becomes of them."""
+
+import importlib
+import inspect
+import json
+import logging
+import os
+import pickle
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import unittest
+from unittest import mock
+
+import ydl
+from ydl import functions
+from ydl.compat import tf_yarn
+from ydl.compat.alias import alias
+from ydl.compat.tf_yarn import bundle, plan
+from ydl.compat.tf_yarn import client as client_module
+from ydl.compat.tf_yarn._task_commons import cluster_instances
+from ydl.compat.tf_yarn.bin import check_hadoop_env
+from ydl.compat.tf_yarn.client import ContainerLogStatus, get_safe_experiment_fn
+from ydl.compat.tf_yarn.topologies import (
+    ContainerKey,
+    ContainerTask,
+    NodeLabel,
+    TaskSpec,
+    memory_mib,
+    ps_strategy_topology,
+    single_server_topology,
+)
+
+from . import own_module
+
+
+def call(**given):
+    given.setdefault("task_specs", {"chief": TaskSpec(512, 1)})
+    given.setdefault("framework", "tensorflow")
+    given.setdefault("module", "tf_yarn.tensorflow.tasks._independent_workers_task")
+    return plan.Call(**given)
+
+
+def keys_of(**given):
+    return plan.job_keys(plan.checked(call(**given)), plan.Environment("system", ("python3",)))
+
+
+class Topologies(unittest.TestCase):
+    def test_sizes_have_units_or_count_mib(self):
+        for given, mib in (("2 GiB", 2048), (512, 512), ("1.5GiB", 1536), ("1 GB", 954), ("700 MiB", 700), ("64", 64)):
+            self.assertEqual(memory_mib(given), mib, given)
+        for wrong in ("much", "", "-1 GiB", 0, True):
+            with self.assertRaises(ValueError):
+                memory_mib(wrong)
+
+    def test_a_task_s_size_can_be_changed(self):
+        spec = TaskSpec("1 GiB", 2)
+        spec.memory, spec.vcores = "2 GiB", 4
+        self.assertEqual((spec.memory, spec.vcores), (2048, 4))
+
+    def test_the_older_signature_has_the_label_in_the_fourth_place(self):
+        spec = TaskSpec("1 GiB", 2, 1, NodeLabel.GPU)
+        self.assertEqual((spec.label, spec.nb_proc_per_worker), (NodeLabel.GPU, 1))
+        for spec in (
+            TaskSpec("1 GiB", 1, 1, NodeLabel.GPU, 60, "dir", "--x"),
+            TaskSpec("1 GiB", 1, 1, NodeLabel.GPU, 60, "dir", tb_extra_args="--x"),
+            TaskSpec("1 GiB", 1, 1, NodeLabel.GPU, 60, tb_model_dir="dir", tb_extra_args="--x"),
+            TaskSpec("1 GiB", 1, 1, 1, NodeLabel.GPU, 60, "dir", "--x"),
+            TaskSpec("1 GiB", 1, label="gpu", tb_termination_timeout_seconds=60, tb_model_dir="dir", tb_extra_args="--x"),
+        ):
+            told = (spec.label, spec.tb_termination_timeout_seconds, spec.tb_model_dir, spec.tb_extra_args)
+            self.assertEqual(told, (NodeLabel.GPU, 60, "dir", "--x"))
+        with self.assertRaises(TypeError):
+            TaskSpec("1 GiB", 1, 1, 1, NodeLabel.CPU, "dir")
+
+    def test_ready_topologies_have_their_tasks(self):
+        self.assertEqual(set(single_server_topology()), {"chief", "evaluator", "tensorboard"})
+        many = ps_strategy_topology(nb_workers=3, nb_ps=2)
+        self.assertEqual(many["worker"].instances + many["ps"].instances, 5)
+
+    def test_what_no_container_can_be_is_refused(self):
+        for make in (
+            lambda: single_server_topology(memory=48 * 1024 + 1),
+            lambda: single_server_topology(vcores=49),
+            lambda: ps_strategy_topology(memory=48 * 1024 + 1),
+            lambda: ps_strategy_topology(vcores=49),
+            lambda: ps_strategy_topology(nb_ps=0),
+        ):
+            with self.assertRaises(ValueError):
+                make()
+
+    def test_evaluator_and_tensorboard_are_in_nobody_s_cluster(self):
+        for told, expected in (
+            ([("chief", 1, 1), ("evaluator", 1, 1)], [("chief", 1, 1)]),
+            ([("evaluator", 1, 1)], []),
+            ([("chief", 1, 1), ("worker", 2, 3), ("tensorboard", 1, 1)], [("chief", 1, 1), ("worker", 2, 3)]),
+        ):
+            rows = [{"role": role, "instances": number, "processes": each} for role, number, each in told]
+            with mock.patch.dict(os.environ, YDL_CLUSTER=json.dumps({"round": 1, "roles": rows})):
+                self.assertEqual(cluster_instances(), expected)
+
+    def test_keys_are_written_and_read(self):
+        key = ContainerKey("worker", 3)
+        self.assertEqual(ContainerKey.from_kv_str(key.to_kv_str()), key)
+        self.assertEqual(ContainerTask("worker", 3, 2).to_kv_str(), "worker:3:2")
+        self.assertEqual(ContainerTask("worker", 3, 2).to_container_key(), key)
+
+
+class Plans(unittest.TestCase):
+    def test_wrong_arguments_are_refused_before_anything_is_sent(self):
+        for wrong in (
+            {"nb_retries": -1},
+            {"task_specs": {}},
+            {"task_specs": {"boss": TaskSpec(512, 1)}},
+            {"task_specs": {"chief": 3}},
+            {"task_specs": {"chief": TaskSpec(512, 1, instances=0)}},
+        ):
+            with self.assertRaises(ValueError):
+                keys_of(**wrong)
+
+    def test_roles_come_in_the_order_of_ranks_and_end_as_tf_yarn_s_do(self):
+        one = TaskSpec(512, 1)
+        names = ("tensorboard", "evaluator", "ps", "worker", "chief")
+        roles = keys_of(task_specs={name: one for name in names})["roles"]
+        ends = [(name, role["completion"]) for name, role in roles.items()]
+        expected = [("chief", "all"), ("worker", "all"), ("ps", "service"), ("evaluator", "follows"), ("tensorboard", "follows")]
+        self.assertEqual(ends, expected)
+        alone = keys_of(task_specs={"evaluator": one})["roles"]
+        self.assertEqual(alone["evaluator"]["completion"], "all")
+
+    def test_the_custom_module_runs_in_every_task_but_tensorboard(self):
+        one = TaskSpec(512, 1)
+        roles = keys_of(
+            task_specs={"chief": one, "tensorboard": one}, module="tf_yarn.tasks.gloo_allred_task"
+        )  # fmt: skip
+        self.assertEqual(roles["framework"], "horovod")
+        self.assertEqual(roles["roles"]["chief"]["run"][-1], "tf_yarn.tasks.gloo_allred_task")
+        self.assertTrue(roles["roles"]["tensorboard"]["run"][-1].endswith("_tensorboard_task"))
+
+    def test_a_label_leads_to_labelled_nodes_and_its_queue(self):
+        specs = {"chief": TaskSpec(512, 1, label=NodeLabel.GPU), "evaluator": TaskSpec(512, 1)}
+        keys = keys_of(task_specs=specs, queue="ml-gpu")
+        self.assertEqual(keys["queue"], "ml-gpu")
+        self.assertEqual(keys["roles"]["chief"]["node_label"], "gpu")
+        self.assertNotIn("node_label", keys["roles"]["evaluator"])
+
+    def test_the_caller_s_variables_stay_as_they_are(self):
+        env = {"LIBHDFS_OPTS": "-Xmx1g", "HADOOP_CONF_DIR": "/etc/hadoop/conf.all"}
+        before = dict(env)
+        first, second = keys_of(env=env)["env"], keys_of(env=env)["env"]
+        self.assertEqual(env, before)
+        self.assertEqual(first, second)
+        self.assertEqual(first["LIBHDFS_OPTS"], "-Xms64m -Xmx512m -Xmx1g")
+        self.assertEqual(first["HADOOP_CONF_DIR"], "/etc/hadoop/conf.all")
+
+    def test_a_hook_runs_before_the_program_in_one_shell(self):
+        run = keys_of(pre_script_hook="export A=1")["roles"]["chief"]["run"]
+        self.assertEqual(run[:2], ["bash", "-c"])
+        self.assertTrue(run[2].startswith("set -x\nexport A=1\nexec python3 -m "))
+
+    def test_cuda_is_fetched_where_libraries_are_looked_for(self):
+        hook = plan.cuda_hook("echo x", "hdfs://a/cuda.tar.gz", {"LD_LIBRARY_PATH": "cuda"})
+        self.assertEqual(
+            hook, "hdfs dfs -get hdfs://a/cuda.tar.gz;          mkdir cuda; tar -xf cuda.tar.gz -C ./cuda;echo x"
+        )
+        with self.assertLogs(plan.logger, logging.WARNING):
+            self.assertEqual(plan.cuda_hook(None, "hdfs://a/cuda.tar.gz", {}), "")
+
+    def test_lists_of_users_become_ydl_s(self):
+        acls = tf_yarn.ACLs(enable=True, view_users=["a", "b"], view_groups=["g"], modify_users=["*"])
+        self.assertEqual(keys_of(acls=acls)["acls"], {"view": "a,b g", "modify": "*"})
+        self.assertNotIn("acls", keys_of())
+        everybody = tf_yarn.ACLs(enable=True, ui_users=["*"], view_users=["*"])
+        self.assertEqual(keys_of(acls=everybody)["acls"], {"view": "*"})
+
+    def test_further_file_systems_retries_and_names_are_handed_on(self):
+        keys = keys_of(file_systems=["hdfs://preprod"], nb_retries=2, name="my job!")
+        self.assertEqual(keys["file_systems"], ["hdfs://preprod"])
+        # Whoever has tokens instead of a ticket cannot ask for further ones.
+        with mock.patch.dict(os.environ, HADOOP_TOKEN_FILE_LOCATION="/tokens"):
+            self.assertNotIn("file_systems", keys_of(file_systems=["hdfs://preprod"]))
+        self.assertEqual(keys["restart"], {"limit": 2, "scope": "job"})
+        self.assertEqual(keys["name"], "my-job")
+
+    def test_environments_are_what_they_look_like(self):
+        specs = {"chief": TaskSpec(512, 1)}
+        for given, what, python in (
+            (sys.executable, "system", (os.path.abspath(sys.executable),)),
+            ("hdfs:///envs/e.tar.gz", "hdfs:///envs/e.tar.gz", ("python",)),
+            ("my.pex", os.path.abspath("my.pex"), ("python",)),
+            ("hdfs:///e/my.pex", "system", ("python3", "my.pex")),
+            ("hdfs:///e/my.pex.zip", "system", ("python3", "pyenv")),
+        ):
+            self.assertEqual(plan.environment_of(given, specs)[:2], (what, python))
+        self.assertEqual(plan.environment_of("hdfs:///e/my.pex", specs).files, {"my.pex": "hdfs:///e/my.pex"})
+        one = {NodeLabel.CPU: "hdfs:///a.zip", NodeLabel.GPU: "hdfs:///b.zip"}
+        self.assertEqual(plan.environment_of(one, specs).what, "hdfs:///a.zip")
+        with self.assertRaises(ValueError):
+            plan.environment_of(one, {**specs, "worker": TaskSpec(512, 1, label=NodeLabel.GPU)})
+        with self.assertRaises(ValueError):
+            plan.environment_of({NodeLabel.GPU: "hdfs:///b.zip"}, specs)
+
+    def test_tensorboard_is_told_what_it_shows_and_for_how_long(self):
+        board = TaskSpec(512, 1, tb_termination_timeout_seconds=4000, tb_model_dir="hdfs:///m", tb_extra_args="--a 1")
+        keys = keys_of(task_specs={"chief": TaskSpec(512, 1), "tensorboard": board})
+        told = {"TB_TERMINATION_TIMEOUT_SECONDS": "4000", "TB_MODEL_DIR": "hdfs:///m", "TB_EXTRA_ARGS": "--a 1"}
+        self.assertEqual(keys["roles"]["tensorboard"]["env"], told)
+        self.assertEqual(keys["deadlines"], {"follow": "4300s"})
+
+
+class Calls(unittest.TestCase):
+    def called(self, function, *args, **options):
+        with mock.patch.object(client_module, "run") as run:
+            function(*args, **options)
+        (experiment, made), more = run.call_args
+        return experiment, made, more["key"]
+
+    def test_both_generations_of_the_signature_mean_the_same(self):
+        def fn():
+            return None
+
+        specs = {"chief": TaskSpec(512, 1)}
+        old = tf_yarn.run_on_yarn
+        new = importlib.import_module("ydl.compat.tf_yarn.tensorflow").run_on_yarn
+        for function, args, options, key in (
+            (old, ("e.pex", fn, specs), {}, "chief:0"),
+            (old, ("e.pex", fn), {"task_specs": specs}, "chief:0"),
+            (old, (), {"pyenv_zip_path": "e.pex", "experiment_fn": fn, "task_specs": specs}, "chief:0"),
+            (new, ("e.pex", fn, specs), {}, "chief:0"),
+            (new, (fn, specs), {"pyenv_zip_path": "e.pex"}, ContainerKey("chief", 0)),
+            (new, (fn,), {"task_specs": specs, "pyenv_zip_path": "e.pex"}, ContainerKey("chief", 0)),
+        ):
+            experiment, made, as_key = self.called(function, *args, queue="q", **options)
+            self.assertIs(experiment, fn)
+            self.assertEqual((made.pyenv_zip_path, made.queue), ("e.pex", "q"))
+            self.assertEqual(made.task_specs, specs)
+            self.assertEqual(as_key("chief:0"), key)
+
+    def test_without_tasks_there_is_one_server(self):
+        _, made, _ = self.called(tf_yarn.run_on_yarn, "e.pex", lambda: None)
+        self.assertEqual(set(made.task_specs), {"chief", "evaluator", "tensorboard"})
+
+    def test_what_is_no_function_or_given_twice_is_refused(self):
+        for args, options in ((("e.pex", 3), {}), (("e.pex", print), {"experiment_fn": print}), ((), {}), ((1, 2, 3, 4), {})):
+            with self.assertRaises(TypeError):
+                tf_yarn.run_on_yarn(*args, **options)
+
+    def test_a_function_by_its_name_is_imported_where_it_is_called(self):
+        fn = get_safe_experiment_fn("not_installed_here.experiment", 1)
+        fn = pickle.loads(pickle.dumps(fn))
+        with self.assertRaises(ImportError):
+            fn()
+        fn = get_safe_experiment_fn("tests.tf_yarn_functions.experiment_with", "data")
+        self.assertEqual(fn(), ("experiment", "data"))
+
+    def test_what_cannot_be_pickled_is_never_submitted(self):
+        with socket.socket() as open_one, mock.patch.object(client_module, "_submit") as submit:
+            with self.assertRaises(ydl.Error) as raised:
+                tf_yarn.run_on_yarn(sys.executable, lambda: open_one, {"chief": TaskSpec(512, 1)})
+        without = functions._cloudpickle() is None
+        expected = "cannot be sent without `cloudpickle`" if without else "cannot be pickled: TypeError: cannot pickle"
+        self.assertIn(expected, raised.exception.message)
+        submit.assert_not_called()
+
+    def test_what_is_too_large_is_never_submitted_and_leaves_nothing_behind(self):
+        place = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, place)
+        with mock.patch.object(functions, "_PICKLE_BYTES_MAX", 1), self.assertRaises(ydl.Error):
+            bundle.pickled(print)
+        with mock.patch.object(tempfile, "tempdir", place), mock.patch.object(functions, "_MODULES_BYTES_MAX", -1):
+            job = ydl.Job.from_function(own_module.double, (1,))
+            with self.assertRaises(ydl.Error):
+                job.submit(cluster="local")
+            with mock.patch.object(functions, "add_package", side_effect=OSError("no space")), self.assertRaises(OSError):
+                bundle.Bundle(b"").__enter__()
+        self.assertEqual(os.listdir(place), [])
+
+    def test_every_function_shows_its_options_and_knows_which_it_has_not(self):
+        for module in ("tensorflow.client", "pytorch.client", "distributed.client"):
+            function = importlib.import_module("ydl.compat.tf_yarn." + module).run_on_yarn
+            self.assertIn("nb_retries", inspect.signature(function).parameters)
+            with self.assertRaises(TypeError) as refused:
+                function(print, {"chief": TaskSpec(512, 1)}, nb_retry=3)
+            self.assertEqual(str(refused.exception), "run_on_yarn has no option `nb_retry`")
+
+    def test_the_check_of_a_set_up_without_the_binary_says_ko_and_why(self):
+        before = os.getcwd()
+        with tempfile.TemporaryDirectory() as place, mock.patch.dict(os.environ, YDL_BINARY="/nowhere/ydl"):
+            os.chdir(place)
+            self.addCleanup(os.chdir, before)
+            with self.assertLogs("tf_yarn.bin.check_hadoop_env", logging.INFO) as logs:
+                self.assertEqual(check_hadoop_env.main([]), 1)
+            os.chdir(before)
+        self.assertIn("/nowhere/ydl", logs.output[-2])
+        self.assertTrue(logs.output[-1].endswith("Hadoop setup: KO"))
+
+    def test_containers_are_found_by_the_addresses_of_their_logs(self):
+        urls = {"chief:0": "http://node:8042/node/containerlogs/container_1_2_01_000002/alice"}
+        found = ContainerLogStatus(urls, {"chief:0": "SUCCEEDED"}).by_container_id()
+        self.assertEqual(found, {"container_1_2_01_000002": ("chief:0", "SUCCEEDED")})
+
+
+class Names(unittest.TestCase):
+    def test_a_second_name_is_the_same_package(self):
+        before = list(sys.meta_path), dict(sys.modules)
+        self.addCleanup(lambda: (sys.meta_path.__setitem__(slice(None), before[0])))
+        alias("tf_yarn_alias", "ydl.compat.tf_yarn")
+        again = importlib.import_module("tf_yarn_alias.tensorflow.experiment")
+        self.assertIs(again.Experiment, tf_yarn.Experiment)
+        self.assertEqual(again.__spec__.name, "ydl.compat.tf_yarn.tensorflow.experiment")
+        with self.assertRaises(ModuleNotFoundError):
+            importlib.import_module("tf_yarn_alias.nothing")
+
+    def test_every_name_of_both_layouts_is_there(self):
+        names = {
+            "": "run_on_yarn Experiment TaskSpec NodeLabel Metrics RunFailed single_server_topology ps_strategy_topology "
+            "get_safe_experiment_fn",
+            ".tensorflow": "run_on_yarn Experiment KerasExperiment TaskSpec NodeLabel Metrics RunFailed get_safe_experiment_fn",
+            ".pytorch": "run_on_yarn PytorchExperiment DataLoaderArgs DistributedDataParallelArgs TaskSpec NodeLabel Metrics "
+            "RunFailed get_safe_experiment_fn",
+            ".distributed.client": "run_on_yarn",
+            ".distributed.task": "get_task TaskParameters",
+            ".pytorch.model_ckpt": "find_latest_ckpt load_latest_ckpt load_ckpt save_ckpt",
+            ".cluster": "n_try get_task get_task_type get_task_description is_worker is_evaluator is_chief aggregate_spec "
+            "start_cluster setup_tf_config start_tf_server is_fake_google_env",
+            ".event": "wait broadcast init_event start_event stop_event logs_event url_event broadcast_container_start_time "
+            "broadcast_container_stop_time broadcast_train_eval_start_timer broadcast_train_eval_stop_timer "
+            "maybe_format_exception",
+            ".mlflow": "use_mlflow active_run_id get_tracking_uri set_tag set_tags log_param log_params log_metric log_metrics "
+            "log_artifact log_artifacts format_key save_text_to_mlflow",
+            ".packaging": "zip_path get_editable_requirements get_non_editable_requirements upload_zip_to_hdfs upload_env "
+            "upload_env_to_hdfs detect_packer_from_file get_editable_requirements_from_current_venv get_default_fs",
+            "._task_commons": "n_try get_task_key is_worker is_evaluator is_chief",
+            ".topologies": "ContainerKey ContainerTask",
+        }
+        for module, wanted in names.items():
+            found = importlib.import_module("ydl.compat.tf_yarn" + module)
+            self.assertEqual([name for name in wanted.split() if not hasattr(found, name)], [], module)
+        for module in ("tasks", "tensorflow.tasks"):
+            for task in ("_independent_workers_task", "_tensorboard_task", "evaluator_task", "gloo_allred_task"):
+                self.assertTrue(importlib.util.find_spec("ydl.compat.tf_yarn.{}.{}".format(module, task)))
+
+    def test_the_shim_gives_both_their_old_names(self):
+        root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+        program = (
+            "import sys, tf_yarn, cluster_pack, ydl.compat.tf_yarn\n"
+            "from tf_yarn.topologies import TaskSpec\nimport tf_yarn.tensorflow, tf_yarn.pytorch, tf_yarn.distributed.client\n"
+            "assert tf_yarn is ydl.compat.tf_yarn and tf_yarn.TaskSpec is TaskSpec\n"
+            "assert not {'tensorflow', 'torch', 'cloudpickle'} & set(sys.modules)\n"
+        )
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join([root, os.path.join(root, "tf_yarn-shim")])}
+        done = subprocess.run([sys.executable, "-B", "-c", program], env=env, stderr=subprocess.PIPE)
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
+
+    def test_nothing_here_imports_a_framework(self):
+        self.assertFalse({"tensorflow", "torch", "horovod"} & set(sys.modules))
+
+
+if __name__ == "__main__":
+    unittest.main()

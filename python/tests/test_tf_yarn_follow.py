@@ -1,0 +1,211 @@
+"""What the caller of tf-yarn's jobs hears: events, durations, evaluators."""
+
+import logging
+import threading
+import unittest
+from datetime import timedelta
+from unittest import mock
+
+import ydl
+from ydl.compat.tf_yarn import client as client_module
+from ydl.compat.tf_yarn import follow
+from ydl.compat.tf_yarn.evaluator_metrics import EvaluatorMetricsLogger
+from ydl.compat.tf_yarn.follow import Listener
+from ydl.compat.tf_yarn.metrics import OneShotMetricsLogger, metrics_from, status_of
+from ydl.compat.tf_yarn.topologies import ContainerKey, TaskSpec
+
+from .place import PATIENCE_S
+from .test_tf_yarn_tasks import Job
+
+
+class Durations(unittest.TestCase):
+    def said(self, begin, end, **more):
+        words = {"container_start_time": begin - 1, "container_stop_time": end + 1, "stop": ""}
+        words.update(train_eval_start_time=begin, train_eval_stop_time=end, **more)
+        return {name: str(value) for name, value in words.items()}
+
+    def test_training_lasts_from_the_first_start_to_the_last_stop(self):
+        events = {"chief:0": self.said(10, 20), "worker:0": self.said(12, 26), "evaluator:0": self.said(11, 40)}
+        metrics = metrics_from(events, [*events, "ps:0"], ContainerKey.from_kv_str)
+        self.assertEqual(metrics.total_training_duration, timedelta(seconds=16))
+        self.assertEqual(metrics.total_eval_duration, timedelta(seconds=29))
+        self.assertEqual(metrics.container_duration[ContainerKey("chief", 0)], timedelta(seconds=12))
+        self.assertIsNone(metrics.container_duration[ContainerKey("ps", 0)])
+        self.assertIn("container_duration_chief_0_3: 12.0 secs", metrics.lines(3))
+
+    def test_nobody_knows_how_long_a_training_lasted_that_failed(self):
+        events = {"chief:0": self.said(10, 20), "worker:0": self.said(12, 26, stop="Traceback")}
+        self.assertIsNone(metrics_from(events, events).total_training_duration)
+        self.assertIsNone(metrics_from({"chief:0": {"start": ""}}, ["chief:0"]).total_training_duration)
+
+    def test_a_task_stands_as_it_said_last(self):
+        told = [None, {"start": ""}, {"start": "", "stop": ""}, {"stop": "Traceback"}]
+        self.assertEqual([status_of(one) for one in told], ["REQUESTED", "KILLED", "SUCCEEDED", "FAILED"])
+
+
+class Listening(unittest.TestCase):
+    def listener(self):
+        evaluators = EvaluatorMetricsLogger(["evaluator:0"])
+        once = OneShotMetricsLogger(None, [("tensorboard:0/url", "listens at")])
+        return Listener(None, ["chief:0", "tensorboard:0", "evaluator:0"], evaluators, once)
+
+    def test_the_last_word_counts_and_an_address_is_told_once(self):
+        heard = self.listener()
+        with self.assertLogs("ydl.compat.tf_yarn", logging.INFO) as logs:
+            for value in (b"http://a:1", b"http://a:1"):
+                heard.told("put", "tensorboard:0/url", value)
+            heard.told("put", "chief:0/stop", b"Traceback\nArithmeticError: 1\n")
+            heard.told("deleted", "chief:0/stop", None)
+            heard.told("put", "stranger/key", b"x")
+        self.assertEqual(heard.events, {"tensorboard:0": {"url": "http://a:1"}, "chief:0": {}})
+        lines = [line.split(":", 2)[2] for line in logs.output]
+        self.assertEqual(lines, ["listens at http://a:1", "chief:0 failed: ArithmeticError: 1"])
+
+    def test_last_words_that_were_lost_are_what_the_master_wrote_down(self):
+        heard = self.listener()
+        heard.told("put", "chief:0/train_eval_start_time", b"1.0")
+        heard.fill_in([{"at": 5000, "what": {"attempt-ended": {"task": "chief:0", "ending": "succeeded"}}}, {"what": "else"}])
+        self.assertEqual(heard.events["chief:0"]["train_eval_stop_time"], "5.0")
+        self.assertEqual(status_of(heard.events["chief:0"]), "SUCCEEDED")
+
+    def ended(self, at, task, ending, attempt=1):
+        return {"at": at, "what": {"attempt-ended": {"task": task, "attempt": attempt, "ending": ending}}}
+
+    def test_an_attempt_that_was_killed_is_not_saved_by_one_before(self):
+        begun = {"at": 200_000, "what": {"attempt-started": {"task": "chief:0", "attempt": 2}}}
+        killed = self.ended(300_000, "chief:0", {"signalled": {"signal": 9}}, 2)
+        # Where the clocks of nodes differ, the order of facts is what counts.
+        for later, start in (([begun, killed], b"200"), ([begun], b"90"), ([killed], b"90"), ([], b"200")):
+            heard = self.listener()
+            heard.told("put", "chief:0/container_start_time", start)
+            heard.told("put", "chief:0/train_eval_start_time", start)
+            heard.fill_in([self.ended(100_000, "chief:0", "succeeded"), *later])
+            self.assertEqual(status_of(heard.events["chief:0"]), "KILLED", later)
+            self.assertIsNone(metrics_from(heard.events, ["chief:0"]).total_training_duration)
+
+    def test_nothing_ends_before_it_began(self):
+        said = {"train_eval_start_time": "200.0", "train_eval_stop_time": "100.0", "stop": ""}
+        found = metrics_from({"chief:0": said}, ["chief:0"])
+        self.assertEqual((found.total_training_duration, found.train_eval_time_per_node["chief:0"]), (None, None))
+
+    def test_in_a_later_try_everything_is_said_anew(self):
+        heard = self.listener()
+        with self.assertLogs("ydl.compat.tf_yarn", logging.INFO) as logs, mock.patch.object(follow.logger, "error"):
+            heard.told("put", "tensorboard:0/url", b"http://a:1")
+            heard.told("put", "tensorboard:0/logs", b"there")
+            heard.told("put", "chief:0/stop", b"Traceback")
+            heard.told("put", "try-1/chief:0/start", b"")
+            heard.told("put", "try-1/tensorboard:0/url", b"http://b:2")
+            heard.told("put", "chief:0/late", b"of the first try")
+            # One that only looks may not have noticed.
+            heard.told("put", "evaluator:0/nb_eval_steps", b"7")
+        expected = {"tensorboard:0": {"url": "http://b:2"}, "chief:0": {"start": ""}, "evaluator:0": {"nb_eval_steps": "7"}}
+        self.assertEqual(heard.events, expected)
+        self.assertEqual((heard.n_try, heard.evaluators.n_try, heard.once.n_try), (1, 1, 1))
+        self.assertTrue(any("listens at http://b:2" in line for line in logs.output))
+
+    def test_a_word_that_is_not_understood_makes_no_other_unheard(self):
+        heard = self.listener()
+        with self.assertLogs(follow.logger, "ERROR") as logs:
+            heard.told("put", "chief:0/stop", b" \n")
+        self.assertIn("it did not say how", logs.output[0])
+        changes = [ydl.Change("put", "chief:0/stop", b" \n", 1), ydl.Change("put", "chief:0/start", b"", 2)]
+        heard.run = mock.Mock()
+        heard.run.kv.watch.side_effect = [iter(changes), ydl.Unreachable("gone")]
+        with mock.patch.object(heard, "_over") as over, self.assertLogs(follow.logger, "ERROR"):
+            over.wait.side_effect = [False, True]
+            heard._listen()
+        self.assertEqual(heard.events["chief:0"], {"stop": " \n", "start": ""})
+        with mock.patch.object(heard, "told", side_effect=IndexError), self.assertLogs(follow.logger, "ERROR"):
+            heard._hear(changes[0])
+
+    def test_whoever_stops_listening_leaves_no_process(self):
+        class Watch:
+            def __init__(self):
+                self.begun, self.closed = threading.Event(), threading.Event()
+
+            def __iter__(self):
+                self.begun.set()
+                self.closed.wait()
+                return iter(())
+
+            def close(self):
+                self.closed.set()
+
+        heard, watch = self.listener(), Watch()
+        self.addCleanup(watch.close)
+        heard.run = mock.Mock()
+        heard.run.kv.watch.return_value = watch
+        with mock.patch.object(follow, "LAST_WORDS_SECONDS", 0.1):
+            with heard:
+                self.assertTrue(watch.begun.wait(PATIENCE_S))
+        heard._thread.join(PATIENCE_S)
+        self.assertFalse(heard._thread.is_alive())
+
+    def test_a_store_may_be_asked_for_what_is_told_once(self):
+        once = OneShotMetricsLogger(Job(**{"tensorboard:0/url": b"http://a:1"}), [("tensorboard:0/url", "listens at")], 2)
+        with self.assertLogs("ydl.compat.tf_yarn.metrics", logging.INFO) as logs:
+            once.log()
+            once.log()
+        self.assertEqual(len(logs.output), 1)
+
+
+class Following(unittest.TestCase):
+    def follow(self, run):
+        with mock.patch.object(client_module, "Listener") as listener:
+            listener.return_value.__enter__.return_value = listener.return_value
+            listener.return_value.events, listener.return_value.n_try = {}, 0
+            return client_module._follow(run, {"chief": TaskSpec(512, 1)}, str, None)
+
+    def test_what_happened_to_a_job_that_succeeded_need_not_be_known(self):
+        run = mock.Mock(id="job")
+        run.facts.side_effect = ydl.Unreachable("the cluster does not answer")
+        with self.assertLogs(client_module.logger, "WARNING"):
+            metrics, killed = self.follow(run)
+        self.assertEqual((metrics.total_training_duration, killed), (None, False))
+
+    def test_a_killed_job_is_known_as_such(self):
+        run = mock.Mock(id="job")
+        run.facts.return_value, run.status.return_value.round = [], 1
+        run.wait.side_effect = ydl.JobKilled(run, ydl.Outcome("killed", "somebody ended it"))
+        self.assertTrue(self.follow(run)[1])
+
+    def test_the_end_of_a_long_log_is_kept(self):
+        self.assertEqual(client_module.tail(["abc", "de", "f"], 5), "de\nf\n")
+        self.assertEqual(client_module.tail(["abc"], 2), "")
+
+
+class Evaluators(unittest.TestCase):
+    def lines(self, thresholds, *told):
+        logger = EvaluatorMetricsLogger(["evaluator:0"], None, thresholds)
+        with self.assertLogs("ydl.compat.tf_yarn.evaluator_metrics", logging.INFO) as logs:
+            logging.getLogger("ydl.compat.tf_yarn.evaluator_metrics").info("begin")
+            for row in told:
+                for name, value in row.items():
+                    logger.told("evaluator:0", name, value)
+                logger.log()
+        return [record.getMessage() for record in logs.records][1:]
+
+    def test_only_what_has_changed_is_logged(self):
+        told = [{"nb_eval_steps": "10", "awake_time_ratio": "0.5"}, {"nb_eval_steps": "10"}, {"nb_eval_steps": "11"}]
+        lines = self.lines(None, *told)
+        first = "Statistics for evaluator:0: Awake/idle ratio: 0.5 Number of evaluation steps done: 10"
+        self.assertEqual(lines, [first, "Statistics for evaluator:0: Number of evaluation steps done: 11"])
+
+    def test_bounds_are_included_and_either_may_be_missing(self):
+        for bounds, logged in (((10, 10), 1), ((None, 9), 0), ((11, None), 0), ((None, None), 1), ((0, 100), 1)):
+            self.assertEqual(len(self.lines({"nb_eval_steps": bounds}, {"nb_eval_steps": "10"})), logged, bounds)
+
+    def test_a_threshold_of_nothing_is_warned_of(self):
+        with self.assertLogs("ydl.compat.tf_yarn.evaluator_metrics", logging.WARNING):
+            EvaluatorMetricsLogger([], None, {"speed": (0, 1)})
+
+    def test_a_store_may_be_asked_instead(self):
+        logger = EvaluatorMetricsLogger([ContainerKey("evaluator", 0)], Job(**{"evaluator:0/last_training_step": b"7"}))
+        with self.assertLogs("ydl.compat.tf_yarn.evaluator_metrics", logging.INFO) as logs:
+            logger.log()
+        self.assertIn("Training step of last checkpoint: 7", logs.output[0])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,147 @@
+"""PyTorch's tasks of tf-yarn, with a torch that only writes down what it is asked for."""
+
+import os
+import pickle
+import sys
+import tempfile
+import types
+import unittest
+from unittest import mock
+
+from ydl.compat.cluster_pack import filesystem
+from ydl.compat.tf_yarn.pytorch import DataLoaderArgs, model_ckpt
+from ydl.compat.tf_yarn.pytorch.model_ckpt import find_latest_ckpt
+from ydl.compat.tf_yarn.pytorch.tasks import worker
+
+
+class Iterable:
+    """torch's IterableDataset."""
+
+
+class Asked:
+    """Whatever is made of it keeps what it was made with."""
+
+    def __init__(self, *args, **options):
+        self.args, self.options = args, options
+
+
+class Parallel:
+    """torch's DistributedDataParallel."""
+
+
+class Model:
+    """A model, or an optimizer."""
+
+    def __init__(self, state=None):
+        self.state = state
+
+    def state_dict(self):
+        return self.state
+
+    def load_state_dict(self, state):
+        self.state = state
+
+
+def load(file, map_location=None, weights_only=True):
+    if weights_only:
+        raise pickle.UnpicklingError("only tensors")
+    return pickle.load(file)
+
+
+def torch(**more):
+    """The modules of a torch, by their names."""
+    data = {"DataLoader": type("DataLoader", (Asked,), {}), "IterableDataset": Iterable}
+    parts = {
+        "torch": {"load": load, "save": lambda state, file: pickle.dump(state, file), "device": str},
+        "torch.nn": {},
+        "torch.nn.parallel": {"DistributedDataParallel": Parallel},
+        "torch.utils": {},
+        "torch.utils.data": data,
+        "torch.utils.data.distributed": {"DistributedSampler": type("DistributedSampler", (Asked,), {})},
+        **more,
+    }
+    modules = {}
+    for name, values in parts.items():
+        modules[name] = None if values is None else types.ModuleType(name)
+        for key, value in (values or {}).items():
+            setattr(modules[name], key, value)
+    return modules
+
+
+class PyTorch(unittest.TestCase):
+    def test_processes_share_devices_and_gloo_where_there_are_too_few(self):
+        self.assertEqual([worker._get_device(local, 2) for local in range(4)], [0, 1, 0, 1])
+        self.assertEqual([worker.backend(2, 2), worker.backend(2, 1), worker.backend(1, 0)], ["nccl", "gloo", "gloo"])
+
+    def test_a_function_of_four_arguments_gets_no_writer(self):
+        self.assertTrue(worker.takes_writer(lambda a, b, c, d, e: None))
+        self.assertFalse(worker.takes_writer(lambda a, b, c, d: None))
+        self.assertTrue(worker.takes_writer(lambda *all: None))
+
+    def test_the_latest_checkpoint_is_that_of_the_latest_epoch(self):
+        with tempfile.TemporaryDirectory() as place:
+            self.assertIsNone(find_latest_ckpt(os.path.join(place, "none")))
+            for name in ("model_2.pt", "model_10.pt", "model_9.pt", ".model_11.pt.new", "other.pt"):
+                open(os.path.join(place, name), "w").close()
+            self.assertEqual(find_latest_ckpt(place), os.path.join(place, "model_10.pt"))
+
+    def loader(self, dataset, **args):
+        with mock.patch.dict(sys.modules, torch(webdataset={"WebLoader": type("WebLoader", (Asked,), {})})):
+            return worker._create_dataloader(dataset, DataLoaderArgs(**args), 1, 4)
+
+    def test_the_last_short_batch_is_dropped_whatever_the_dataset_is(self):
+        web = type("WebDataset", (), {"__module__": "webdataset.compat"})()
+        for dataset in ([1, 2, 3], Iterable(), web):
+            self.assertIs(self.loader(dataset, batch_size=2).options["drop_last"], True)
+            with self.assertLogs(worker.logger, "WARNING"):
+                self.assertIs(self.loader(dataset, batch_size=2, drop_last=False).options["drop_last"], False)
+            # torch refuses it where batches come ready.
+            self.assertNotIn("drop_last", self.loader(dataset, batch_size=None).options)
+
+    def test_a_dataset_with_a_length_is_divided_by_a_sampler(self):
+        made = self.loader([1, 2, 3], shuffle=True)
+        sampled = {"num_replicas": 4, "rank": 1, "shuffle": True, "drop_last": True}
+        self.assertEqual(made.options["sampler"].options, sampled)
+        self.assertFalse({"shuffle", "prefetch_factor", "persistent_workers", "timeout"} & set(made.options))
+        self.assertEqual(self.loader(Iterable(), num_workers=2).options["prefetch_factor"], 2)
+
+    def test_there_is_always_a_writer_and_only_what_is_wanted_is_sent(self):
+        written = {"torch.utils.tensorboard": {"SummaryWriter": mock.Mock()}}
+        for directory, sent in ((None, 0), ("hdfs:///board", 1)):
+            with mock.patch.dict(sys.modules, torch(**written)), mock.patch.object(worker, "upload") as upload:
+                with worker.Board(directory, 3) as writer:
+                    writer.add_scalar("loss", 1.0, 1)
+                    place = written["torch.utils.tensorboard"]["SummaryWriter"].call_args[0][0]
+                    self.assertTrue(os.path.isdir(place))
+            self.assertEqual(upload.call_count, sent)
+            self.assertFalse(os.path.exists(place))
+        self.assertEqual(upload.call_args[0][1], "hdfs:///board/worker3")
+
+    def test_without_tensorboard_a_program_that_writes_goes_on(self):
+        with mock.patch.dict(sys.modules, torch(**{"torch.utils.tensorboard": None})):
+            with worker.Board(None, 0) as writer:
+                writer.add_scalar("loss", 1.0, 1)
+                writer.flush()
+
+    def test_an_epoch_is_saved_twice_where_nothing_is_moved_onto_what_is_there(self):
+        class Hdfs(filesystem.LocalFileSystem):
+            def mv(self, old, new):
+                if os.path.exists(new):
+                    raise FileExistsError(new)
+                os.rename(old, new)
+
+        with tempfile.TemporaryDirectory() as place, mock.patch.dict(sys.modules, torch()):
+            resolved = mock.patch.object(model_ckpt, "resolve_filesystem_and_path", side_effect=lambda path: (Hdfs(), path))
+            with resolved:
+                model_ckpt.save_ckpt(place, Model({"w": 1}), Model({"lr": 1}), 3)
+                path = model_ckpt.save_ckpt(place, Model({"w": 2}), Model({"lr": 1}), 3, best=object)
+                self.assertEqual(os.listdir(place), ["model_3.pt"])
+                # What else was saved is read, too, though it is no tensor.
+                model = Model()
+                state = model_ckpt.load_latest_ckpt(place, model, Model(), "cpu")
+        self.assertEqual((path, model.state), (os.path.join(place, "model_3.pt"), {"w": 2}))
+        self.assertEqual((state["epoch"], state["best"]), (3, object))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,340 @@
+"""What tf-yarn's tasks do and say, without any cluster."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import types
+import unittest
+from unittest import mock
+
+import ydl
+from ydl.compat.tf_yarn import cluster, event, life, start
+from ydl.compat.tf_yarn._internal import MonitoredThread, own_address, reserve_sock_addr, xset_environ
+from ydl.compat.tf_yarn._task_commons import _get_experiment, choose_master, get_task_key
+from ydl.compat.tf_yarn.application import Application
+from ydl.compat.tf_yarn.life import live
+from ydl.compat.tf_yarn.start import surroundings
+from ydl.compat.tf_yarn.tensorflow.cluster import start_cluster, start_tf_server
+from ydl.compat.tf_yarn.tensorflow.tasks import evaluator_task
+from ydl.compat.tf_yarn.tensorflow.tasks.evaluator_task import missing, step_of
+from ydl.compat.tf_yarn.topologies import ContainerKey, ContainerTask
+
+from .place import PATIENCE_S
+
+
+class Kv(dict):
+    """A job's store, as a task sees it; whoever waits for a key that never comes fails."""
+
+    def wait(self, key):
+        return self[key]
+
+
+class Native(dict):
+    """The job's own store, which all tries share."""
+
+    def put(self, key, value):
+        self[key] = value.encode() if isinstance(value, str) else value
+
+    def get(self, key):
+        return self[key]
+
+    def list(self, prefix):
+        return {key: value for key, value in self.items() if key.startswith(prefix)}
+
+    def wait(self, key, timeout):
+        return self[key]
+
+    def delete(self, key):
+        return self.pop(key, None) is not None
+
+    def delete_prefix(self, prefix):
+        found = self.list(prefix)
+        for key in found:
+            del self[key]
+        return len(found)
+
+
+class Deaf:
+    """A job whose store takes nothing before it is told to."""
+
+    def __init__(self):
+        self.gate, self.asked = threading.Event(), threading.Event()
+        self.taken = {}
+        self.kv = self
+
+    def __setitem__(self, key, value):
+        self.asked.set()
+        self.gate.wait()
+        self.taken[key] = value
+
+
+class Job:
+    def __init__(self, **entries):
+        self.kv = Kv({key: value for key, value in entries.items()})
+
+
+class Tasks(unittest.TestCase):
+    def setUp(self):
+        patch = mock.patch.dict(os.environ)
+        patch.start()
+        self.addCleanup(patch.stop)
+        for name in [name for name in os.environ if name.startswith(("YDL_", "SKEIN_", "TF_", "MLFLOW_", "HOROVOD_"))]:
+            if name != "YDL_BINARY":
+                del os.environ[name]
+        os.environ["SKEIN_CONTAINER_ID"] = "worker_1"
+
+    def test_a_task_knows_who_it_is(self):
+        self.assertEqual(get_task_key(), ContainerKey("worker", 1))
+        self.assertEqual(cluster.get_task(), "worker:1")
+        self.assertEqual(cluster.get_task_description(), ("worker", 1))
+        self.assertTrue(cluster.is_worker() and not cluster.is_chief() and cluster.is_chief("chief"))
+        os.environ.update(YDL_ROLE="evaluator", YDL_INDEX="0")
+        self.assertTrue(cluster.is_evaluator())
+
+    def test_addresses_come_in_the_order_of_numbers(self):
+        job = Job(**{"worker:0/init": b"b:2", "worker:1/init": b"a:1", "chief:0/init": b"c:3"})
+        tasks = [ContainerTask("worker", 1, 1), ContainerTask("chief", 0, 1), ContainerTask("worker", 0, 1)]
+        self.assertEqual(cluster.aggregate_spec(job, tasks), {"worker": ["b:2", "a:1"], "chief": ["c:3"]})
+
+    def test_a_task_says_where_it_is_before_it_waits_for_others(self):
+        job = Job()
+        spec = start_cluster(("10.0.0.1", 4711), job, ["worker:1"])
+        self.assertEqual(job.kv["worker:1/init"], b"10.0.0.1:4711")
+        self.assertEqual(spec, {"worker": ["10.0.0.1:4711"]})
+
+    def test_servers_of_parameters_get_no_server_from_us(self):
+        os.environ["SKEIN_CONTAINER_ID"] = "ps_0"
+        self.assertIsNone(start_tf_server({"ps": ["a:1"]}))
+
+    def test_an_experiment_that_cannot_be_made_is_told_to_all(self):
+        job = Job()
+        with tempfile.TemporaryDirectory() as place:
+            before = os.getcwd()
+            os.chdir(place)
+            self.addCleanup(os.chdir, before)
+            with self.assertRaises(FileNotFoundError):
+                _get_experiment(job)
+        self.assertEqual(job.kv["worker:1/start"], b"")
+        self.assertIn(b"FileNotFoundError", job.kv["worker:1/stop"])
+
+    def test_rank_0_chooses_where_all_meet(self):
+        job = Job()
+        host, port = choose_master(job, 0)
+        self.assertEqual(choose_master(job, 1), (host, port))
+
+    def test_the_life_of_a_task_is_told_and_its_end_is_the_work_s(self):
+        os.environ.update(YDL_ROLE="worker", YDL_INDEX="1", YDL_ROUND="2", YDL_CLUSTER='{"round": 2, "roles": []}')
+        job = Job()
+        live(lambda: None, "10.0.0.1:1", job)
+        self.assertEqual(job.kv["worker:1/stop"], b"")
+        words = ("init", "start", "logs", "container_start_time", "container_stop_time", "train_eval_stop_time")
+        self.assertTrue(all("worker:1/" + word in job.kv for word in words))
+        self.assertIn("over/worker:1", job.kv)
+
+        def fails():
+            raise ArithmeticError("no such number")
+
+        with self.assertRaises(ArithmeticError):
+            live(fails, client=job)
+        self.assertIn(b"no such number", job.kv["worker:1/stop"])
+
+    def test_those_who_only_look_are_no_ranks(self):
+        roles = '{"round": 1, "roles": [%s]}' % ", ".join(
+            '{"role": "%s", "instances": %d, "processes": %d, "endpoints": []}' % row
+            for row in (("chief", 1, 1), ("worker", 2, 2), ("evaluator", 1, 1), ("tensorboard", 1, 1))
+        )
+        os.environ.update(YDL_ROLE="worker", YDL_INDEX="1", YDL_CLUSTER=roles, WORLD_SIZE="7", HOROVOD_SIZE="7")
+        os.environ.update(HOROVOD_CROSS_SIZE="5", HOROVOD_LOCAL_RANK="1", YDL_ROUND="3")
+        told = surroundings(os.environ)
+        self.assertEqual((told["WORLD_SIZE"], told["HOROVOD_SIZE"], told["HOROVOD_CROSS_SIZE"]), ("5", "5", "2"))
+        self.assertEqual(told["TF_YARN_N_TRY"], "2")
+
+    def test_a_thread_keeps_what_it_raised(self):
+        thread = MonitoredThread(target=lambda: 1 / 0)
+        thread.start()
+        thread.join()
+        self.assertIsInstance(thread.exception, ZeroDivisionError)
+        self.assertEqual(thread.state, "FAILED")
+
+    def test_a_reserved_port_is_nobody_else_s(self):
+        with reserve_sock_addr() as (_, port), socket.socket() as other:
+            with self.assertRaises(OSError):
+                other.bind(("", port))
+
+    def test_a_variable_is_set_once(self):
+        xset_environ(TF_YARN_TEST_VARIABLE="1")
+        self.assertEqual(os.environ["TF_YARN_TEST_VARIABLE"], "1")
+        with self.assertRaises(RuntimeError):
+            xset_environ(TF_YARN_TEST_VARIABLE="2")
+
+    def test_only_checkpoints_that_were_not_evaluated_are(self):
+        names = ["m/model.ckpt-{}".format(step) for step in (200, 0, 1000)]
+        self.assertEqual([step_of(name) for name in missing(names, [])], [0, 200, 1000])
+        self.assertEqual(missing(names, [0, 1000]), ["m/model.ckpt-200"])
+        self.assertEqual(missing(names, [0, 200, 1000]), [])
+
+    def evaluated(self, checkpoints, before=(), **spec):
+        """What an evaluator does with checkpoints that come, turn by turn, until the last step was evaluated."""
+        done = []
+        estimator = mock.Mock(model_dir="m")
+        estimator.evaluate.side_effect = lambda *_, checkpoint_path, **__: done.append(step_of(checkpoint_path))
+        exporter = mock.Mock()
+        exporter.export.side_effect = lambda _, where, path, __, last: done.append((where, step_of(path), last))
+        exporter.name = "best"
+        given = {"start_delay_secs": 3, "throttle_secs": 600, "exporters": [exporter], "name": None, "hooks": (), **spec}
+        experiment = mock.Mock(estimator=estimator, eval_spec=mock.Mock(**given))
+        experiment.eval_spec.name = None
+        experiment.train_spec.max_steps = 300
+        fake = types.ModuleType("metrics")
+        fake.EvaluatedSteps = mock.Mock()
+        fake.EvaluatedSteps.return_value.now.return_value = set(before)
+        turns = [{"m/model.ckpt-{}".format(step) for step in turn} for turn in checkpoints]
+        slept = []
+        with mock.patch.dict(sys.modules, {"ydl.compat.tf_yarn.tensorflow.metrics": fake}), mock.patch.object(
+            evaluator_task, "_get_all_checkpoints", side_effect=turns
+        ), mock.patch.object(evaluator_task.time, "sleep", side_effect=slept.append):
+            evaluator_task.evaluate(experiment, evaluator_task.Idle(0.0 if spec.get("name") == "idle" else 1e9))
+        return done, slept
+
+    def test_every_checkpoint_is_evaluated_and_exported_once_until_the_last_step(self):
+        done, slept = self.evaluated([[100], [100, 200], [200, 300]], before=[100])
+        where = os.path.join("m", "export", "best")
+        self.assertEqual(done, [200, (where, 200, False), 300, (where, 300, True)])
+        # It waits before it begins, and between two looks.
+        self.assertEqual((slept[0], len(slept)), (3, 3))
+        self.assertTrue(all(500 < seconds <= 600 for seconds in slept[1:]))
+
+    def test_an_evaluator_to_which_nothing_comes_ends(self):
+        done, slept = self.evaluated([[100]], before=[100], name="idle")
+        self.assertEqual((done, slept), ([], [3]))
+
+    def test_an_exception_is_told_as_its_traceback(self):
+        self.assertEqual(event.maybe_format_exception(None), "")
+        try:
+            raise ArithmeticError("no such number")
+        except ArithmeticError as failure:
+            self.assertRegex(event.maybe_format_exception(failure), "(?s)Traceback.*no such number")
+
+    def test_a_store_that_is_away_delays_neither_a_training_nor_its_end(self):
+        os.environ.update(YDL_ROLE="worker", YDL_INDEX="1", YDL_CLUSTER='{"round": 1, "roles": []}')
+        deaf, worked = Deaf(), []
+        self.addCleanup(deaf.gate.set)
+        with mock.patch.object(life, "LAST_WORDS_SECONDS", 0.1), self.assertLogs("ydl.compat.tf_yarn", "WARNING") as logs:
+            # All of it happens while the store has not taken one word.
+            live(lambda: worked.append(deaf.asked.wait(PATIENCE_S)), client=deaf)
+        self.assertEqual((worked, deaf.taken), ([True], {}))
+        self.assertIn("has not taken", logs.output[-1])
+
+    def test_words_that_had_to_wait_are_told_in_their_order(self):
+        os.environ.update(YDL_ROLE="worker", YDL_INDEX="1", YDL_CLUSTER='{"round": 1, "roles": []}')
+        deaf = Deaf()
+
+        def work():
+            deaf.asked.wait(PATIENCE_S)
+            deaf.gate.set()
+
+        with mock.patch.object(life, "LAST_WORDS_SECONDS", PATIENCE_S):
+            live(work, client=deaf)
+        told = [key for key in deaf.taken if key.startswith("worker:1/")]
+        self.assertEqual((told[0], told[-1]), ("worker:1/container_start_time", "worker:1/stop"))
+        self.assertEqual(list(deaf.taken)[-1], "over/worker:1")
+
+    def test_who_has_done_its_work_and_is_asked_to_go_goes(self):
+        program = (
+            "import sys, threading\nfrom ydl.compat.tf_yarn import life\n"
+            "class Deaf:\n"
+            "    def __setitem__(self, key, value):\n"
+            "        threading.Event().wait()\n"
+            "class Job:\n    kv = Deaf()\n"
+            "flush = life.Outbox.flush\n"
+            "def told(self, seconds):\n    print('over', flush=True)\n    return flush(self, seconds)\n"
+            "life.Outbox.flush, life.LAST_WORDS_SECONDS = told, 100000.0\n"
+            "life.live(lambda: None, client=Job())\n"
+        )
+        root = os.path.dirname(os.path.dirname(os.path.abspath(ydl.__file__)))
+        env = {**os.environ, "PYTHONPATH": root, "YDL_ROLE": "worker", "YDL_CLUSTER": '{"round": 1, "roles": []}'}
+        child = subprocess.Popen([sys.executable, "-B", "-c", program], env=env, stdout=subprocess.PIPE)
+        self.addCleanup(child.stdout.close)
+        self.addCleanup(child.kill)
+        self.assertEqual(child.stdout.readline(), b"over\n")
+        child.send_signal(signal.SIGTERM)
+        self.assertEqual(child.wait(PATIENCE_S), life.TERMINATED)
+
+    def test_after_a_life_signals_mean_what_they_meant(self):
+        os.environ.update(YDL_ROLE="worker", YDL_INDEX="1", YDL_CLUSTER='{"round": 1, "roles": []}')
+        before = signal.getsignal(signal.SIGTERM)
+        live(lambda: None, client=Job())
+        self.assertEqual(signal.getsignal(signal.SIGTERM), before)
+
+    def test_a_try_reads_nothing_of_the_one_before(self):
+        native = Native()
+        first, second = Application(native, "job", 0), Application(native, "job", 1)
+        self.assertEqual(choose_master(first, 0), choose_master(first, 1))
+        event.init_event(first, "chief:0", "old:1")
+        for asked in (lambda: choose_master(second, 1), lambda: cluster.aggregate_spec(second, ["chief:0"])):
+            with self.assertRaises(KeyError):
+                asked()
+        event.init_event(second, "chief:0", "new:1")
+        self.assertEqual(cluster.aggregate_spec(second, ["chief:0"]), {"chief": ["new:1"]})
+        self.assertEqual(native["chief:0/init"], b"old:1")
+        self.assertEqual((list(second.kv), len(second.kv)), (["chief:0/init"], 1))
+        self.assertEqual(second.kv.clear_prefix("chief:0/"), 1)
+        self.assertIn("chief:0/init", native)
+
+    def test_the_current_job_s_store_is_that_of_its_round(self):
+        os.environ.update(YDL_JOB="job", YDL_ROLE="worker", YDL_ROUND="3")
+        with mock.patch.object(ydl, "kv", Native()):
+            Application.from_current().kv["a"] = b"b"
+            self.assertEqual(dict(ydl.kv), {"try-2/a": b"b"})
+
+    def test_a_module_of_the_user_s_own_is_over_when_it_returns_or_raises(self):
+        os.environ.update(YDL_JOB="job", YDL_ROLE="worker", YDL_INDEX="1")
+        told = Native()
+        current = mock.patch.object(Application, "from_current", side_effect=lambda *_: Application(told, "job"))
+        runs = mock.patch.object(start.runpy, "run_module", side_effect=[None, SystemExit(3)])
+        said = mock.patch.object(life.Life, "said_over", False)
+        argv = mock.patch.object(sys, "argv", [])
+        with current, runs, said, argv, mock.patch("ydl.compat.alias.alias"):
+            start.main(["my.module"])
+            self.assertEqual(told, {"over/worker:1": b""})
+            told.clear()
+            with self.assertRaises(SystemExit):
+                start.main(["my.module"])
+            self.assertEqual(told, {"over/worker:1": b""})
+
+    def test_a_store_that_is_away_keeps_no_task_from_beginning(self):
+        os.environ.update(YDL_JOB="job", YDL_ROLE="worker", YDL_INDEX="1", YDL_ATTEMPT="2")
+        asked = []
+
+        def away(patience):
+            asked.append(patience)
+            raise ydl.Unreachable("nobody is there")
+
+        with mock.patch.object(Application, "from_current", side_effect=away), self.assertLogs(start.logger, "WARNING"):
+            start._forget_earlier_attempts()
+            with mock.patch.object(life.Life, "said_over", False):
+                start._say_over()
+        self.assertEqual(asked, [start.PATIENCE_SECONDS] * 2)
+
+    def test_a_task_s_address_is_the_one_that_others_are_told(self):
+        endpoints = [{"host": "10.0.0.{}".format(number), "ports": {}} for number in range(2)]
+        told = {"round": 1, "roles": [{"role": "worker", "instances": 2, "endpoints": endpoints}]}
+        os.environ.update(YDL_JOB="job", YDL_ROLE="worker", YDL_INDEX="1", YDL_CLUSTER=json.dumps(told))
+        self.assertEqual(own_address(), "10.0.0.1")
+        os.environ["YDL_ROLE"] = "stranger"
+        self.assertNotEqual(own_address(), "10.0.0.1")
+
+    def test_bytes_are_broadcast_as_they_are(self):
+        job = Job()
+        event.broadcast(job, "a", b"\xff")
+        event.broadcast(job, "b", "text")
+        self.assertEqual(job.kv, {"a": b"\xff", "b": b"text"})
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,101 @@
+"""Masters that are away, have moved, or are another's."""
+
+import http.server
+import os
+import socket
+import ssl
+import tempfile
+import threading
+import unittest
+from unittest import mock
+
+import ydl
+from ydl import wire
+
+from .place import PATIENCE_S
+
+CERTIFICATE = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+
+
+class Masters(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.files = {}
+        for name, text in (("YDL_MASTER_FILE", ""), ("YDL_TOKEN_FILE", "token"), ("YDL_CERTIFICATE_FILE", CERTIFICATE)):
+            self.files[name] = os.path.join(folder.name, name)
+            self.write(name, text)
+        patch = mock.patch.dict(os.environ, YDL_MASTER="https://127.0.0.1:1", **self.files)
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def write(self, name: str, text: str) -> None:
+        with open(self.files[name], "w") as file:
+            file.write(text)
+
+    def serve(self) -> str:
+        """A master without TLS, which answers with its token."""
+
+        class Answers(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                said = self.headers["authorization"].encode()
+                self.send_response(200)
+                self.send_header("content-length", str(len(said)))
+                self.end_headers()
+                self.wfile.write(said)
+
+            def log_message(self, *_) -> None:
+                pass
+
+        server = http.server.HTTPServer(("127.0.0.1", 0), Answers)
+        self.addCleanup(server.server_close)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        self.addCleanup(server.shutdown)
+        return f"https://127.0.0.1:{server.server_port}"
+
+    def test_patience_is_the_caller_s(self) -> None:
+        with socket.socket() as nobody:
+            # Bound and not listening: every call is refused.
+            nobody.bind(("127.0.0.1", 0))
+            self.write("YDL_MASTER_FILE", f"https://127.0.0.1:{nobody.getsockname()[1]}")
+            pauses = []
+            with mock.patch.object(wire.time, "sleep", side_effect=pauses.append):
+                with self.assertRaises(ydl.Unreachable):
+                    ydl.TaskStore(patience=0.05, answer_max=1.0).put("a", "b")
+            self.assertLessEqual(max(pauses, default=0.0), 0.05)
+
+    def test_one_that_has_moved_is_found_where_it_is_now(self) -> None:
+        new = self.serve()
+        for before in ("", "garbage", "https://host:1e9", "https://127.0.0.1:99999999"):
+            self.write("YDL_MASTER_FILE", before or "https://127.0.0.1:1")
+            # Between two tries the agent writes the new address.
+            with mock.patch.object(wire.time, "sleep", side_effect=lambda _: self.write("YDL_MASTER_FILE", new)):
+                with mock.patch.object(wire, "_trusted", side_effect=lambda plain: plain):
+                    answer = wire.Master().call("GET", "/v1/kv/a", patience=PATIENCE_S)
+            self.assertEqual(answer.body, b"Bearer token")
+
+    def test_another_job_s_master_at_the_old_address_is_told_nothing_and_looked_past(self) -> None:
+        new = self.serve()
+        self.write("YDL_MASTER_FILE", new)
+        stranger = mock.Mock()
+        stranger.getpeercert.return_value = b"another"
+        with mock.patch.object(wire.ssl, "SSLContext") as context:
+            context.return_value.wrap_socket.return_value = stranger
+            with self.assertRaises(ydl.Unreachable) as raised:
+                wire.Master().call("GET", "/v1/kv/a", patience=0.0)
+        self.assertIn("another certificate", raised.exception.message)
+        stranger.sendall.assert_not_called()
+        found = [ssl.SSLError(1, "another certificate"), None]
+
+        def trusted(plain):
+            error = found.pop(0)
+            if error is not None:
+                raise error
+            return plain
+
+        with mock.patch.object(wire, "_trusted", side_effect=trusted):
+            self.assertEqual(wire.Master().call("GET", "/v1/kv/a", patience=PATIENCE_S).status, 200)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,128 @@
+"""What a Python environment consists of, and how an archive of one is used."""
+
+import atexit
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree
+import zipfile
+from typing import Dict, List, NamedTuple, Optional
+
+
+class Packer(NamedTuple):
+    """How an environment is packed. ydl packs all in its own way; a packer says what kind of archive somebody has made."""
+
+    name: str
+    extensions: List[str]
+
+    def env_name(self) -> str:
+        return self.name
+
+    def extension(self) -> str:
+        return self.extensions[0]
+
+
+PEX_PACKER = Packer("pex", ["pex", "pex.zip"])
+CONDA_PACKER = Packer("conda", ["zip", "tar.gz", "tgz"])
+ARCHIVES = (".zip", ".tar.gz", ".tgz", ".tar")
+
+
+class PythonEnvDescription(NamedTuple):
+    """How a task uses an archive: what it runs, under which name the archive lies there, and whether it is unpacked."""
+
+    path_to_archive: str
+    interpreter_cmd: str
+    dest_path: str
+    must_unpack: bool
+
+
+def get_pyenv_usage_from_archive(path_to_archive: str) -> PythonEnvDescription:
+    """How tasks use an archive, by its name."""
+    name = os.path.basename(path_to_archive)
+    if name.endswith(".pex"):
+        return PythonEnvDescription(path_to_archive, "./" + name, name, False)
+    if name.endswith(".pex.zip"):
+        return PythonEnvDescription(path_to_archive, "pyenv/__main__.py", "pyenv", True)
+    if name.endswith(ARCHIVES):
+        return PythonEnvDescription(path_to_archive, "pyenv/bin/python", "pyenv", True)
+    raise ValueError("`{}` is no archive of an environment: it ends in `.pex`, `.pex.zip`, `.zip` or `.tar.gz`".format(name))
+
+
+def detect_packer_from_file(zip_file: str) -> Packer:
+    """What made an archive, by its name."""
+    if zip_file.endswith((".pex", ".pex.zip")):
+        return PEX_PACKER
+    if zip_file.endswith(ARCHIVES):
+        return CONDA_PACKER
+    raise ValueError("`{}` is no archive of an environment".format(zip_file))
+
+
+def zip_path(py_dir: str, include_base_name: bool = True, tmp_dir: Optional[str] = None) -> str:
+    """A directory as a zip file in `tmp_dir`, without byte code; with its own name in it, or only what it holds."""
+    py_dir = os.path.abspath(py_dir)
+    base = os.path.basename(py_dir)
+    place = tmp_dir
+    if place is None:
+        place = tempfile.mkdtemp(prefix="zip-")
+        # Whoever asked for no directory removes none.
+        atexit.register(shutil.rmtree, place, ignore_errors=True)
+    target = os.path.join(place, base + ".zip")
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for folder, names, files in os.walk(py_dir):
+            names[:] = sorted(name for name in names if name not in ("__pycache__", ".git"))
+            for name in sorted(files):
+                if name.endswith(".pyc"):
+                    continue
+                path = os.path.join(folder, name)
+                inside = os.path.relpath(path, py_dir)
+                archive.write(path, os.path.join(base, inside) if include_base_name else inside)
+    return target
+
+
+def _pip_list(executable: str, *words: str) -> List[Dict[str, str]]:
+    line = [executable, "-m", "pip", "list", "--format", "json", "--disable-pip-version-check", *words]
+    done = subprocess.run(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120)
+    if done.returncode != 0:
+        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        raise RuntimeError("`{}` failed: {}".format(" ".join(line), said[-1] if said else "no word why"))
+    return json.loads(done.stdout.decode("utf-8"))
+
+
+def get_editable_requirements(executable: str = sys.executable) -> Dict[str, str]:
+    """Packages that can be edited: the directory of each, by its name. Those with several packages have several."""
+    found: Dict[str, str] = {}
+    for row in _pip_list(executable, "-e"):
+        place = row.get("editable_project_location") or row.get("location") or ""
+        for root in (place, os.path.join(place, "src")):
+            if not os.path.isdir(root):
+                continue
+            for name in sorted(os.listdir(root)):
+                if os.path.isfile(os.path.join(root, name, "__init__.py")) and name not in ("test", "tests"):
+                    found[name] = os.path.join(root, name)
+    return found
+
+
+def get_non_editable_requirements(executable: str = sys.executable) -> Dict[str, str]:
+    """All others: the version of each, by its name."""
+    return {row["name"]: row["version"] for row in _pip_list(executable, "-l", "--exclude-editable")}
+
+
+def get_default_fs() -> str:
+    """`fs.defaultFS` of the Hadoop configuration; `file:///` without one."""
+    folders = [os.environ.get("HADOOP_CONF_DIR", "")]
+    if os.environ.get("HADOOP_HOME"):
+        folders.append(os.path.join(os.environ["HADOOP_HOME"], "etc", "hadoop"))
+    for folder in filter(None, folders):
+        path = os.path.join(folder, "core-site.xml")
+        try:
+            properties = xml.etree.ElementTree.parse(path).getroot().iter("property")
+        except (OSError, xml.etree.ElementTree.ParseError):
+            continue
+        found = {one.findtext("name", "").strip(): one.findtext("value", "").strip() for one in properties}
+        for name in ("fs.defaultFS", "fs.default.name"):
+            if found.get(name):
+                return found[name]
+    return "file:///"

@@ -1,0 +1,1 @@
+"""Where cluster-pack itself has its launcher."""

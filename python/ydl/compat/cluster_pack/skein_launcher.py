@@ -1,0 +1,3 @@
+"""The launcher's older name."""
+
+from .yarn_launcher import *  # noqa: F401,F403

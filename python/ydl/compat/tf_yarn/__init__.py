@@ -1,0 +1,30 @@
+"""tf-yarn's interface on top of ydl, in both of its layouts: `docs/coming-from.md` says what each name became."""
+
+from . import cluster, event, mlflow, packaging
+from .application import ACLs, Application
+from .client import RunFailed, get_safe_experiment_fn
+from .metrics import Metrics
+from .tensorflow.client import run_on_yarn_of_old as run_on_yarn
+from .tensorflow.experiment import Experiment
+from .tensorflow.keras_experiment import KerasExperiment
+from .topologies import ContainerKey, NodeLabel, TaskSpec, ps_strategy_topology, single_server_topology
+
+__all__ = [
+    "ACLs",
+    "Application",
+    "ContainerKey",
+    "Experiment",
+    "KerasExperiment",
+    "Metrics",
+    "NodeLabel",
+    "RunFailed",
+    "TaskSpec",
+    "cluster",
+    "event",
+    "get_safe_experiment_fn",
+    "mlflow",
+    "packaging",
+    "ps_strategy_topology",
+    "run_on_yarn",
+    "single_server_topology",
+]

@@ -1,0 +1,5 @@
+"""Names that tf-yarn's own modules share."""
+
+KV_CLUSTER_INSTANCES = "cluster_instances"
+KV_TF_SESSION_CONFIG = "tf_session_config"
+KV_EXPERIMENT_FN = "experiment_fn"

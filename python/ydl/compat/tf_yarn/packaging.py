@@ -1,0 +1,51 @@
+"""Where tf-yarn has what it takes from cluster-pack, under older names, too."""
+
+import sys
+from typing import Any, Dict, Optional, Tuple
+
+from ..cluster_pack import (
+    Packer,
+    detect_packer_from_file,
+    get_default_fs,
+    get_editable_requirements,
+    get_non_editable_requirements,
+    upload_env,
+    upload_zip,
+    zip_path,
+)
+
+
+def upload_zip_to_hdfs(zip_file: str, archive_on_hdfs: Optional[str] = None) -> str:
+    """An archive that somebody has made: the path that `run_on_yarn` takes."""
+    return upload_zip(zip_file, archive_on_hdfs)
+
+
+def upload_env_to_hdfs(
+    archive_on_hdfs: Optional[str] = None,
+    packer: Optional[Packer] = None,
+    additional_packages: Optional[Dict[str, str]] = None,
+    ignored_packages: Any = None,
+) -> Tuple[str, str]:
+    """The environment that this process runs in: its path, and its name."""
+    return upload_env(archive_on_hdfs, packer, additional_packages, ignored_packages)
+
+
+def get_editable_requirements_from_current_venv(
+    executable: str = sys.executable, editable_packages_dir: Optional[str] = None
+) -> Dict[str, str]:
+    """Packages that can be edited: the directory of each, by its name."""
+    return get_editable_requirements(executable)
+
+
+__all__ = [
+    "detect_packer_from_file",
+    "get_default_fs",
+    "get_editable_requirements",
+    "get_editable_requirements_from_current_venv",
+    "get_non_editable_requirements",
+    "upload_env",
+    "upload_env_to_hdfs",
+    "upload_zip",
+    "upload_zip_to_hdfs",
+    "zip_path",
+]

@@ -1,0 +1,241 @@
+"""From tf-yarn's arguments to a job of ydl's: what is wrong with them is said here, before anything is sent."""
+
+import logging
+import os
+import re
+import shlex
+import sys
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+
+from ..cluster_pack.uploader import meant_by
+from . import mlflow
+from .bundle import FOLDER
+from .names import real_name
+from .topologies import ALL_TASK_TYPES, OUTSIDE, NodeLabel, TaskSpec, TaskSpecs, check_types
+
+logger = logging.getLogger(__name__)
+
+TENSORBOARD_MODULE = "tf_yarn.tensorflow.tasks._tensorboard_task"
+GLOO_MODULE = "gloo_allred_task"
+LINGER_SECONDS = 30
+"""How long TensorBoard stays when everybody else has ended."""
+
+# What is not in the pex is looked for beside it, where the job's own folder is; and what it unpacks goes with the task.
+PEX = {"PEX_INHERIT_PATH": "fallback", "PEX_ROOT": ".pex"}
+
+PyEnv = Union[str, "os.PathLike[str]", Mapping[NodeLabel, str], None]
+
+
+class Call(NamedTuple):
+    """What `run_on_yarn` was asked for, whichever of them it was."""
+
+    task_specs: TaskSpecs
+    framework: str
+    """`tensorflow`, `pytorch` or `none`; the module may know better."""
+    module: str
+    pyenv_zip_path: PyEnv = None
+    files: Optional[Mapping[str, str]] = None
+    env: Optional[Mapping[str, str]] = None
+    queue: str = "default"
+    acls: Any = None
+    file_systems: Optional[Sequence[str]] = None
+    nb_retries: int = 0
+    name: str = "RunOnYarn"
+    pre_script_hook: Optional[str] = None
+    cuda_runtime_hdfs_path: Optional[str] = None
+
+
+class Environment(NamedTuple):
+    """What ydl calls the environment, how its Python is called in a task, and what that needs there."""
+
+    what: str
+    python: Tuple[str, ...]
+    files: Mapping[str, Any] = {}
+    env: Mapping[str, str] = {}
+
+
+def checked(call: Call) -> Call:
+    """ValueError for what cannot be run."""
+    if call.nb_retries < 0:
+        raise ValueError("nb_retries is 0 or more, not {}".format(call.nb_retries))
+    if not call.task_specs:
+        raise ValueError("task_specs names no task")
+    check_types(call.task_specs)
+    for kind, spec in call.task_specs.items():
+        if not isinstance(spec, TaskSpec):
+            raise ValueError("task_specs[`{}`] is a `{}`, not a TaskSpec".format(kind, type(spec).__name__))
+        if spec.instances < 1:
+            raise ValueError("task_specs[`{}`] has {} instances".format(kind, spec.instances))
+    return call
+
+
+def environment_of(pyenv: PyEnv, specs: TaskSpecs) -> Environment:
+    """The environment of all tasks. The path of an interpreter means one that every node has at that place."""
+    if isinstance(pyenv, Mapping):
+        missing = [spec.label for spec in specs.values() if spec.label not in pyenv]
+        if missing:
+            raise ValueError("pyenv_zip_path has no environment for {}".format(missing[0]))
+        wanted = sorted({os.fspath(pyenv[spec.label]) for spec in specs.values()})
+        if len(wanted) > 1:
+            raise ValueError(
+                "tasks of one job have one environment, and pyenv_zip_path has `{}` and `{}`: "
+                "TensorFlow from 1.15 on runs on both kinds of nodes from one".format(*wanted[:2])
+            )
+        pyenv = wanted[0]
+    if pyenv is None:
+        from ydl.functions import default_environment
+
+        what = default_environment()
+        return Environment(what, (sys.executable if what == "system" else "python",))
+    path = meant_by(os.fspath(pyenv))
+    if re.match(r"^python[\d.]*$", os.path.basename(path)) and os.access(path, os.X_OK) and not os.path.isdir(path):
+        return Environment("system", (os.path.abspath(path),))
+    if "://" not in path:
+        return Environment(os.path.abspath(path), ("python",))
+    name = os.path.basename(path)
+    # A pex at home is packed; one that lies in HDFS is started as it is, by the node's own Python.
+    if name.endswith(".pex"):
+        return Environment("system", ("python3", name), {name: path}, PEX)
+    if name.endswith(".pex.zip"):
+        return Environment("system", ("python3", "pyenv"), {"pyenv": {"source": path, "unpack": True}}, PEX)
+    return Environment(path, ("python",))
+
+
+def framework_of(call: Call) -> str:
+    """Horovod's tasks say by their module that they are such."""
+    return "horovod" if call.module.split(".")[-1] == GLOO_MODULE else call.framework
+
+
+def cuda_hook(hook: Optional[str], path: Optional[str], env: Mapping[str, str]) -> str:
+    """What is run before a task's own command, the CUDA that is fetched from HDFS first."""
+    hook = hook or ""
+    if not path:
+        return hook
+    if "LD_LIBRARY_PATH" not in env:
+        logger.warning("cuda_runtime_hdfs_path is of no use without LD_LIBRARY_PATH in env")
+        return hook
+    name = os.path.basename(path)
+    fetch = "hdfs dfs -get {};{}mkdir cuda; tar -xf {} -C ./cuda;".format(path, " " * 10, name)
+    return fetch + hook
+
+
+def command(python: Sequence[str], module: str, hook: str) -> List[str]:
+    """A task's command; with a hook, the script of a shell whose end is the command's."""
+    words = [*python, "-m", real_name("tf_yarn.start"), module]
+    if not hook:
+        return words
+    return ["bash", "-c", "set -x\n{}\nexec {}".format(hook, " ".join(map(shlex.quote, words)))]
+
+
+def variables(call: Call, where: Environment) -> Dict[str, str]:
+    """The variables of every task. The caller's own are not touched, and win."""
+    env = {**where.env, **{str(name): str(value) for name, value in (call.env or {}).items()}}
+    env["PYTHONPATH"] = ":".join(filter(None, [".", FOLDER, env.get("PYTHONPATH")]))
+    env["LIBHDFS_OPTS"] = " ".join(filter(None, ["-Xms64m -Xmx512m", env.get("LIBHDFS_OPTS")]))
+    for name, value in mlflow.variables().items():
+        env.setdefault(name, value)
+    return env
+
+
+def acls_of(acls: Any) -> Optional[Dict[str, str]]:
+    """ydl's lists from skein's object; a map is taken as it is. Without any the owner alone sees the job."""
+    if acls is None or isinstance(acls, Mapping):
+        return None if acls is None else dict(acls)
+    if not getattr(acls, "enable", True):
+        return None
+
+    def both(what: str) -> str:
+        users = ",".join(getattr(acls, what + "_users", None) or [])
+        groups = ",".join(getattr(acls, what + "_groups", None) or [])
+        return "*" if "*" in (users, groups) else "{} {}".format(users, groups).rstrip()
+
+    lists = {what: both(what) for what in ("view", "modify")}
+    # Whoever sees skein's page sees the job; ydl has one list for both.
+    if not lists["view"] and getattr(acls, "ui_users", None):
+        lists["view"] = "*" if "*" in acls.ui_users else ",".join(acls.ui_users)
+    return {what: text for what, text in lists.items() if text} or None
+
+
+def file_systems_of(call: Call) -> Optional[List[str]]:
+    """Further file systems that tokens are wanted for. Whoever has tokens instead of a ticket cannot ask for others."""
+    if call.file_systems and os.environ.get("HADOOP_TOKEN_FILE_LOCATION"):
+        logger.info("file_systems is ignored: the tokens are those in HADOOP_TOKEN_FILE_LOCATION")
+        return None
+    return list(call.file_systems) if call.file_systems else None
+
+
+def job_name(name: str) -> str:
+    """The name with what ydl's names may have in them."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip("-_.") or "RunOnYarn"
+
+
+def completion_of(kind: str, specs: TaskSpecs) -> str:
+    """What a task's end means. Workers end by themselves, as their chief does; servers are stopped then."""
+    trains = any(kind in specs for kind in ("chief", "worker"))
+    if kind == "tensorboard" or (kind == "evaluator" and trains):
+        return "follows"
+    return "service" if kind == "ps" and trains else "all"
+
+
+def job_keys(call: Call, where: Environment) -> Dict[str, Any]:
+    """The job, as the arguments of `ydl.Job`, without the files."""
+    framework = framework_of(call)
+    hook = cuda_hook(call.pre_script_hook, call.cuda_runtime_hdfs_path, call.env or {})
+    roles: Dict[str, Dict[str, Any]] = {}
+    for kind in ALL_TASK_TYPES:
+        if kind in call.task_specs:
+            roles[kind] = _role(kind, call, framework, where.python, hook)
+    linger = max([_linger(call.task_specs["tensorboard"])] if "tensorboard" in call.task_specs else [0])
+    keys = {
+        "name": job_name(call.name),
+        "roles": roles,
+        "framework": framework,
+        "environment": where.what,
+        "env": variables(call, where),
+        "queue": call.queue,
+        "acls": acls_of(call.acls),
+        "file_systems": file_systems_of(call),
+        "restart": {"limit": call.nb_retries, "scope": "job"} if call.nb_retries else None,
+        "deadlines": {"follow": "{}s".format(max(1800, linger + 300))} if any(k in roles for k in OUTSIDE) else None,
+        "gang": True if framework == "none" else None,
+    }
+    return {name: value for name, value in keys.items() if value is not None}
+
+
+def _role(kind: str, call: Call, framework: str, python: Sequence[str], hook: str) -> Dict[str, Any]:
+    spec = call.task_specs[kind]
+    module = TENSORBOARD_MODULE if kind == "tensorboard" else call.module
+    role: Dict[str, Any] = {
+        "instances": spec.instances,
+        "memory": spec.memory,
+        "vcores": spec.vcores,
+        "run": command(python, module, hook),
+        "completion": completion_of(kind, call.task_specs),
+    }
+    if spec.label.value:
+        role["node_label"] = spec.label.value
+    if spec.gpus:
+        role["gpus"] = spec.gpus
+    if kind not in OUTSIDE and spec.nb_proc_per_worker > 1:
+        if framework == "tensorflow":
+            logger.warning("nb_proc_per_worker means nothing to TensorFlow: a task is one process")
+        else:
+            role["processes"] = spec.nb_proc_per_worker
+    if kind in OUTSIDE:
+        # They come back alone, and nobody else begins anew for them.
+        role["restart"] = {"scope": "task", "limit": call.nb_retries}
+    if kind == "tensorboard":
+        role["ports"] = ["http"]
+        role["restart"] = {"scope": "task", "limit": max(3, call.nb_retries)}
+        env = {"TB_TERMINATION_TIMEOUT_SECONDS": str(_linger(spec))}
+        env.update({"TB_MODEL_DIR": spec.tb_model_dir} if spec.tb_model_dir else {})
+        env.update({"TB_EXTRA_ARGS": spec.tb_extra_args} if spec.tb_extra_args else {})
+        role["env"] = env
+    elif framework == "none":
+        role["ports"] = ["master"]
+    return role
+
+
+def _linger(spec: TaskSpec) -> int:
+    seconds = spec.tb_termination_timeout_seconds
+    return LINGER_SECONDS if seconds is None or seconds < 0 else seconds

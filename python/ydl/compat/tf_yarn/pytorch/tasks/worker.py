@@ -1,0 +1,158 @@
+"""A process of PyTorch's: it joins the others, wraps the model, takes its part of the data, and trains."""
+
+import inspect
+import logging
+import os
+import shutil
+import tempfile
+from typing import Any, Callable, Optional
+
+from ..._task_commons import load_experiment_fn, setup_logging
+from ...life import live
+from ..experiment import DataLoaderArgs, DistributedDataParallelArgs, PytorchExperiment
+
+logger = logging.getLogger(__name__)
+
+
+def backend(processes: int, gpus: int) -> str:
+    """NCCL where each process of a container has a GPU of its own."""
+    return "nccl" if 0 < processes <= gpus else "gloo"
+
+
+def _get_device(worker_id: int, gpus: Optional[int] = None) -> int:
+    """The number of a process's device; several share one where there are too few."""
+    if gpus is None:
+        import torch
+
+        gpus = torch.cuda.device_count()
+    return worker_id % gpus
+
+
+def device_name(local_rank: int) -> str:
+    import torch
+
+    return "cuda:{}".format(_get_device(local_rank)) if torch.cuda.is_available() else "cpu"
+
+
+def _create_dataloader(dataset: Any, args: DataLoaderArgs, rank: int, world: int) -> Any:
+    """A loader of this rank's part: by a sampler, or as a dataset that divides itself."""
+    from torch.utils.data import DataLoader, IterableDataset
+
+    given = args._asdict()
+    shuffle = given.pop("shuffle")
+    if args.batch_size is None:
+        # Batches that come ready are never short, and torch refuses to be told to drop one.
+        del given["drop_last"]
+    elif not args.drop_last:
+        logger.warning("drop_last is off: ranks with different numbers of batches wait for each other for ever")
+    if not given["num_workers"]:
+        # Without processes of its own a loader has no use for these, and newer versions of torch refuse them.
+        for name in ("prefetch_factor", "persistent_workers", "timeout"):
+            given.pop(name)
+    if type(dataset).__module__.split(".")[0] == "webdataset":
+        import webdataset
+
+        return webdataset.WebLoader(dataset, **given)
+    if isinstance(dataset, IterableDataset):
+        return DataLoader(dataset, **given)
+    from torch.utils.data.distributed import DistributedSampler
+
+    sampler = DistributedSampler(dataset, num_replicas=world, rank=rank, shuffle=shuffle, drop_last=args.drop_last)
+    return DataLoader(dataset, sampler=sampler, **given)
+
+
+def takes_writer(main_fn: Any) -> bool:
+    """Whether the user's function has a place for TensorBoard's writer."""
+    try:
+        parameters = inspect.signature(main_fn).parameters.values()
+    except (TypeError, ValueError):
+        return True
+    if any(one.kind == one.VAR_POSITIONAL for one in parameters):
+        return True
+    return len([one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]) >= 5
+
+
+def train(local_rank: int) -> None:
+    import torch
+    import torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel
+
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    dist.init_process_group(backend(processes, torch.cuda.device_count()), rank=rank, world_size=world)
+    logger.info("rank %s of %s", rank, world)
+    experiment: PytorchExperiment = load_experiment_fn()()
+    device = device_name(local_rank)
+    if device != "cpu":
+        torch.cuda.set_device(device)
+    options = (experiment.ddp_args or DistributedDataParallelArgs())._asdict()
+    model = experiment.model.to(device)
+    if any(parameter.requires_grad for parameter in model.parameters()):
+        model = DistributedDataParallel(model, device_ids=None if device == "cpu" else [device], **options)
+    loader = _create_dataloader(experiment.train_dataset, experiment.dataloader_args, rank, world)
+    with Board(experiment.tensorboard_hdfs_dir, rank) as writer:
+        words = [model, loader, device, rank] + ([writer] if takes_writer(experiment.main_fn) else [])
+        experiment.main_fn(*words)
+    dist.destroy_process_group()
+
+
+class NoWriter:
+    """Takes what would be written, and writes nothing."""
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return lambda *args, **options: None
+
+
+class Board:
+    """TensorBoard's writer. What it wrote goes to `<directory>/worker<rank>` at the end, where there is such a directory.
+    Without TensorBoard a program writes all the same, and nothing comes of it."""
+
+    def __init__(self, directory: Optional[str], rank: int) -> None:
+        self.directory, self.rank = directory, rank
+
+    def __enter__(self) -> Any:
+        self.place = tempfile.mkdtemp(prefix="tensorboard-")
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self.writer: Any = SummaryWriter(self.place)
+        except ImportError as missing:
+            log = logger.warning if self.directory else logger.info
+            log("TensorBoard's files are not written: %s", missing)
+            self.writer = NoWriter()
+        except BaseException:
+            shutil.rmtree(self.place, ignore_errors=True)
+            raise
+        return self.writer
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self.writer.close()
+            if self.directory:
+                upload(self.place, os.path.join(self.directory, "worker{}".format(self.rank)))
+        except Exception as failure:  # what was learned is worth more than its picture
+            logger.warning("TensorBoard's files did not reach %s: %s", self.directory, failure)
+        finally:
+            shutil.rmtree(self.place, ignore_errors=True)
+
+
+def upload(local: str, to: str) -> None:
+    """Copies a directory's files to another, here or wherever fsspec reaches."""
+    from ....cluster_pack.filesystem import resolve_filesystem_and_path
+
+    files, path = resolve_filesystem_and_path(to)
+    files.makedirs(path, exist_ok=True)
+    for name in sorted(os.listdir(local)):
+        files.put(os.path.join(local, name), os.path.join(path, name))
+
+
+def main() -> None:
+    setup_logging()
+    local = int(os.environ.get("LOCAL_RANK", "0"))
+    live(lambda: train(local))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Where the older layout has the tasks."""

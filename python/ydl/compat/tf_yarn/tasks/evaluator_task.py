@@ -1,0 +1,7 @@
+"""Where the older layout has it."""
+
+from ..tensorflow.tasks.evaluator_task import *  # noqa: F401,F403
+from ..tensorflow.tasks.evaluator_task import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""TensorBoard as a task: where it listens is told to everybody."""
+
+import logging
+import os
+import shlex
+import time
+import urllib.request
+from typing import Any
+
+from . import event
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_TERMINATION_TIMEOUT_SECONDS = 30
+ANSWER_SECONDS = 120
+URL_EVENT_LABEL = "Tensorboard listening on"
+
+
+def get_termination_timeout() -> int:
+    """How long it stays when everybody else has ended, in seconds."""
+    given = os.environ.get("TB_TERMINATION_TIMEOUT_SECONDS")
+    seconds = int(given) if given else -1
+    return seconds if seconds >= 0 else DEFAULT_TERMINATION_TIMEOUT_SECONDS
+
+
+def start_tf_board(client: Any, model_dir: str) -> None:
+    """Starts it in this process, and announces where."""
+    os.environ["GCS_READ_CACHE_DISABLED"] = "1"
+    from tensorboard import default, program
+
+    from ._task_commons import get_task_key
+
+    host, port = own_endpoint()
+    words = ["tensorboard", "--logdir", model_dir, "--host", host, "--port", str(port)]
+    words += shlex.split(os.environ.get("TB_EXTRA_ARGS", ""))
+    board = program.TensorBoard(default.get_plugins())
+    board.configure(words)
+    board.launch()
+    url = "http://{}:{}".format(host, port)
+    wait_until_answered(url)
+    logger.info("TensorBoard shows %s at %s", model_dir, url)
+    event.url_event(client, get_task_key(), url)
+
+
+def wait_until_answered(url: str) -> None:
+    """An address that is announced is one that shows something."""
+    end = time.monotonic() + ANSWER_SECONDS
+    while True:
+        try:
+            # Not by way of a proxy: it is this very process.
+            with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=10) as answer:
+                answer.read()
+            return
+        except OSError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.2)
+
+
+def own_endpoint() -> Any:
+    """The address at which others reach this task, and the port that it was given."""
+    from ._internal import own_address, reserve_sock_addr
+    from ._task_commons import get_task_key, roles
+
+    key = get_task_key()
+    for role in roles():
+        if role["role"] == key.type and role.get("endpoints"):
+            endpoint = role["endpoints"][key.id]
+            if "http" in endpoint["ports"]:
+                return endpoint["host"], endpoint["ports"]["http"]
+    with reserve_sock_addr() as (_, port):
+        return own_address(), port

@@ -1,0 +1,44 @@
+"""`run_on_yarn` for TensorFlow, as both generations of tf-yarn call it."""
+
+from typing import Any, Callable, Dict, Optional, Tuple
+
+from .. import client
+from ..metrics import Metrics
+from ..topologies import ContainerKey, TaskSpecs, single_server_topology
+
+Key = Callable[[str], Any]
+
+
+@client.like_run_on_yarn
+def run_on_yarn(*args: Any, **options: Any) -> Metrics:
+    """`run_on_yarn(experiment_fn, task_specs=…, *, pyenv_zip_path=None, …)`, or as it was before
+    `run_on_yarn(pyenv_zip_path, experiment_fn, task_specs=…, *, …)`. The options are those of
+    :func:`ydl.compat.tf_yarn.client.run_on_yarn`."""
+    return _run(args, options, ContainerKey.from_kv_str)
+
+
+@client.like_run_on_yarn
+def run_on_yarn_of_old(*args: Any, **options: Any) -> Metrics:
+    """The same where the older layout has it: tasks are `"type:id"` in the metrics of whoever calls it as before."""
+    return _run(args, options, str)
+
+
+def _run(args: Tuple[Any, ...], options: Dict[str, Any], key: Key) -> Metrics:
+    """`key` is what tasks are in the metrics of a call that names all of its arguments."""
+    names: Tuple[str, ...] = ()
+    if args and (callable(args[0]) or "pyenv_zip_path" in options):
+        names, key = ("experiment_fn", "task_specs"), ContainerKey.from_kv_str
+    elif args:
+        names, key = ("pyenv_zip_path", "experiment_fn", "task_specs"), str
+    if len(args) > len(names):
+        raise TypeError("run_on_yarn takes {} positional arguments, and {} were given".format(len(names), len(args)))
+    for name, value in zip(names, args):
+        if name in options:
+            raise TypeError("run_on_yarn got two values for `{}`".format(name))
+        options[name] = value
+    experiment_fn = options.pop("experiment_fn", None)
+    if not callable(experiment_fn):
+        raise TypeError("experiment_fn is a function without arguments, not `{!r}`".format(experiment_fn))
+    specs: Optional[TaskSpecs] = options.pop("task_specs", None)
+    specs = single_server_topology() if specs is None else specs
+    return client.run_on_yarn(experiment_fn, specs, framework="tensorflow", **{"key": key, **options})

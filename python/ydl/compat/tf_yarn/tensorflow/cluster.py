@@ -1,0 +1,68 @@
+"""A task's place among TensorFlow's processes. ydl sets `TF_CONFIG` and holds the ports; these are for hooks that ask."""
+
+import json
+import os
+from typing import Any, Dict, Iterable, List, Optional, Tuple
+
+from .. import event
+from .._internal import xset_environ
+from .._task_commons import get_task_key
+from ..topologies import OUTSIDE
+
+
+def aggregate_spec(client: Any, all_tasks: Iterable[Any]) -> Dict[str, List[str]]:
+    """Everybody's address by type, in the order of their numbers; waits for each."""
+    found: Dict[str, List[Tuple[int, str]]] = {}
+    for task in all_tasks:
+        name = event.task_name(task)
+        kind, _, number = name.partition(":")
+        found.setdefault(kind, []).append((int(number), event.wait(client, name + "/init")))
+    return {kind: [address for _, address in sorted(rows)] for kind, rows in found.items()}
+
+
+def start_cluster(host_port: Tuple[str, int], client: Any, all_tasks: Iterable[Any]) -> Dict[str, List[str]]:
+    """Says where this task is, and waits until everybody has."""
+    event.init_event(client, get_task_key(), "{}:{}".format(*host_port))
+    return aggregate_spec(client, all_tasks)
+
+
+def is_fake_google_env(task_type: str) -> bool:
+    """Whether TensorFlow is told that its server runs already."""
+    return task_type not in ("ps", "evaluator")
+
+
+_is_fake_google_env = is_fake_google_env
+
+
+def setup_tf_config(cluster_spec: Dict[str, List[str]]) -> None:
+    """Sets `TF_CONFIG` of a task that has none."""
+    key = get_task_key()
+    config = {
+        "cluster": {kind: addresses for kind, addresses in cluster_spec.items() if kind not in OUTSIDE},
+        "environment": "google" if is_fake_google_env(key.type) else "",
+        "task": {"type": key.type, "index": key.id},
+    }
+    xset_environ(TF_CONFIG=json.dumps(config))
+
+
+def start_tf_server(cluster_spec: Dict[str, List[str]], session_config: Any = None) -> Optional[Any]:
+    """Starts TensorFlow's server where this task needs one of its own: neither servers of parameters, which start theirs
+    themselves, nor those outside of the cluster do."""
+    key = get_task_key()
+    if key.type == "ps" or key.type in OUTSIDE:
+        return None
+    import tensorflow as tf
+
+    server = tf.distribute.Server(
+        tf.train.ClusterSpec(cluster_spec), job_name=key.type, task_index=key.id, config=session_config, start=False
+    )
+    server.start()
+    return server
+
+
+def own_address() -> str:
+    """Where this task listens, as `TF_CONFIG` has it."""
+    key = get_task_key()
+    config = json.loads(os.environ.get("TF_CONFIG", "{}"))
+    addresses = config.get("cluster", {}).get(key.type, [])
+    return addresses[key.id] if key.id < len(addresses) else "127.0.0.1:0"

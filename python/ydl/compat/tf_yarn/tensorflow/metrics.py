@@ -1,0 +1,139 @@
+"""Hooks that tell how an Estimator's training and evaluation get on. Only tasks import this: it needs TensorFlow."""
+
+import logging
+import os
+import time
+from typing import Any, Dict, List, Optional, Set, Tuple
+
+import tensorflow as tf
+
+from .. import event, mlflow
+from .._task_commons import get_task_key, is_chief, n_try
+from ..life import Life
+from .experiment import Experiment
+from .keras_experiment import KerasExperiment
+
+logger = logging.getLogger(__name__)
+
+TELL_SECONDS = 1.0
+"""Evaluators take many steps a second; what they tell about them need not come as often."""
+
+
+class StepPerSecondHook(tf.estimator.StepCounterHook):
+    """The chief tells how fast it is: to MLflow, and to `ydl status`."""
+
+    def __init__(self, every_n_steps: int = 100) -> None:
+        super().__init__(every_n_steps=every_n_steps)
+        self.background = mlflow.Background()
+
+    def _log_and_record(self, elapsed_steps: int, elapsed_time: float, global_step: int) -> None:
+        super()._log_and_record(elapsed_steps, elapsed_time, global_step)
+        if elapsed_time > 0 and is_chief():
+            speed = elapsed_steps / elapsed_time
+            self.background.log_metric("steps_per_sec_{}".format(n_try()), speed, int(global_step))
+            import ydl
+
+            ydl.report(step=int(global_step), steps_per_sec=speed)
+
+    def end(self, session: Any) -> None:
+        super().end(session)
+        self.background.flush()
+
+
+class EvalMonitorHook(tf.estimator.SessionRunHook):
+    """The evaluator tells how busy it is and how far it has come."""
+
+    def __init__(self, client: Any = None) -> None:
+        self.client = client
+        self.life: Optional[Life] = None
+        self.created = self.told = time.monotonic()
+        self.awake = 0.0
+        self.steps = 0
+        self.global_step = 0
+
+    def begin(self) -> None:
+        self.step = tf.compat.v1.train.get_global_step()
+        self.told = time.monotonic()
+
+    def before_run(self, run_context: Any) -> Any:
+        self.began = time.monotonic()
+        return tf.estimator.SessionRunArgs(self.step)
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        self.awake += time.monotonic() - self.began
+        self.steps += 1
+        self.global_step = int(run_values.results)
+        if time.monotonic() - self.told >= TELL_SECONDS:
+            self.tell()
+
+    def end(self, session: Any) -> None:
+        self.tell()
+
+    def tell(self) -> None:
+        self.told = time.monotonic()
+        whole = max(self.told - self.created, 1e-9)
+        # Made in the task, and not where the hook is made: hooks travel.
+        self.life = self.life or Life(self.client)
+        for name, value in (
+            ("awake_time_ratio", self.awake / whole),
+            ("eval_step_mean_duration", self.awake / max(self.steps, 1)),
+            ("last_training_step", self.global_step),
+            ("nb_eval_steps", self.steps),
+        ):
+            self.life.say(event.broadcast, "{}/{}".format(get_task_key().to_kv_str(), name), str(value))
+
+
+def _has(hooks: List[Any], kind: type) -> bool:
+    return any(type(hook).__name__ == kind.__name__ for hook in hooks)
+
+
+def monitored(experiment: Any) -> Any:
+    """The experiment with these hooks; a user's own hook of the same name stands."""
+    if isinstance(experiment, KerasExperiment):
+        return experiment
+    if not isinstance(experiment, Experiment):
+        kind = type(experiment).__name__
+        raise ValueError("an experiment function returns an Experiment or a KerasExperiment, not a `{}`".format(kind))
+    training, every = list(experiment.train_spec.hooks), experiment.config.log_step_count_steps
+    if every is not None and not _has(training, StepPerSecondHook):
+        training.append(StepPerSecondHook(every))
+    evaluation = list(experiment.eval_spec.hooks)
+    if not _has(evaluation, EvalMonitorHook):
+        evaluation.insert(0, EvalMonitorHook())
+    return experiment._replace(
+        train_spec=experiment.train_spec._replace(hooks=tuple(training)),
+        eval_spec=experiment.eval_spec._replace(hooks=tuple(evaluation)),
+    )
+
+
+_add_monitor_to_experiment = monitored
+
+
+class EvaluatedSteps:
+    """The steps whose evaluation stands in the event files of a directory. A file is read again when it has grown."""
+
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+        self.read: Dict[str, Tuple[int, Set[int]]] = {}
+
+    def now(self) -> Set[int]:
+        names = tf.io.gfile.listdir(self.directory) if tf.io.gfile.isdir(self.directory) else []
+        for name in names:
+            path = os.path.join(self.directory, name)
+            if ".tfevents." in name:
+                size = int(tf.io.gfile.stat(path).length)
+                if self.read.get(path, (-1, set()))[0] != size:
+                    self.read[path] = (size, _steps_in(path))
+        return {step for _, steps in self.read.values() for step in steps}
+
+
+def _steps_in(path: str) -> Set[int]:
+    found: Set[int] = set()
+    try:
+        for told in tf.compat.v1.train.summary_iterator(path):
+            if told.HasField("summary"):
+                found.add(int(told.step))
+    except tf.errors.DataLossError:
+        # Somebody is just writing it: the whole records before were read.
+        pass
+    return found

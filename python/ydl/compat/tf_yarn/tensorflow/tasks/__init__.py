@@ -1,0 +1,1 @@
+"""What tasks run: one module for each kind, started with `python -m`."""

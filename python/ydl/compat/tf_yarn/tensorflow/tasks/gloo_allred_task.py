@@ -1,0 +1,66 @@
+"""Horovod over Gloo: chief and workers are its ranks, and ydl's master is where they meet.
+
+`hvd.init()` is called before the experiment function, so that it can ask for its rank and wrap its optimizer.
+"""
+
+import logging
+import shutil
+import tempfile
+from typing import Any
+
+from ..._task_commons import get_task_key
+from ...life import live
+from ..keras_experiment import KerasExperiment
+from . import tf_task_common
+from .evaluator_task import evaluator_fn
+
+logger = logging.getLogger(__name__)
+
+
+def train() -> None:
+    import horovod.tensorflow as hvd
+
+    hvd.init()
+    logger.info("Horovod: rank %s of %s", hvd.rank(), hvd.size())
+    experiment = tf_task_common.experiment()
+    if isinstance(experiment, KerasExperiment):
+        train_keras(experiment)
+    else:
+        train_estimator(experiment, hvd.rank())
+    hvd.shutdown()
+
+
+def train_keras(experiment: KerasExperiment) -> None:
+    """`fit` with the parameters of the experiment, and the data of its functions."""
+    params = dict(experiment.train_params)
+    for name, make in (
+        ("x", experiment.input_data_fn),
+        ("y", experiment.target_data_fn),
+        ("validation_data", experiment.validation_data_fn),
+    ):
+        if make is not None:
+            params[name] = make()
+    experiment.model.fit(**params)
+
+
+def train_estimator(experiment: Any, rank: int) -> None:
+    """Trains until its last step. Only rank 0 keeps checkpoints; the others' variables come from it."""
+    estimator, spec = experiment.estimator, experiment.train_spec
+    place = None
+    if rank != 0:
+        # Two who write checkpoints into one directory destroy each other's.
+        place = estimator._model_dir = tempfile.mkdtemp(prefix="rank-{}-".format(rank))
+    try:
+        estimator.train(spec.input_fn, hooks=spec.hooks, max_steps=spec.max_steps)
+    finally:
+        if place is not None:
+            shutil.rmtree(place, ignore_errors=True)
+
+
+def main() -> None:
+    tf_task_common.prepare()
+    live(evaluator_fn if get_task_key().type == "evaluator" else train)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""What TensorFlow's tasks have in common."""
+
+import logging
+import platform
+from typing import Any
+
+from ..._task_commons import load_experiment_fn, setup_logging
+
+logger = logging.getLogger(__name__)
+
+
+def prepare() -> None:
+    setup_logging()
+    import tensorflow as tf
+
+    logger.info("Python %s, TensorFlow %s", platform.python_version(), tf.__version__)
+
+
+def experiment() -> Any:
+    """What the experiment function returns, with the hooks that tell how it gets on."""
+    from ..metrics import monitored
+
+    return monitored(load_experiment_fn()())
+
+
+def train_and_evaluate(experiment: Any) -> None:
+    """The call that a program makes without any cluster; TensorFlow finds its part in `TF_CONFIG`."""
+    import tensorflow as tf
+
+    from ..keras_experiment import KerasExperiment
+
+    if isinstance(experiment, KerasExperiment):
+        raise ValueError(
+            "a KerasExperiment is trained by custom_task_module=\"tf_yarn.tensorflow.tasks.gloo_allred_task\"; "
+            "for other strategies make an Estimator of the model: tf.keras.estimator.model_to_estimator"
+        )
+    tf.estimator.train_and_evaluate(experiment.estimator, experiment.train_spec, experiment.eval_spec)
