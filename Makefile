@@ -2,7 +2,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-yarn test check sim fuzz cluster proto bench
+.PHONY: help demo demo-yarn test check sim fuzz cluster proto bench wheel
 
 # The dev profile builds sooner than release, and Cargo.toml has it optimise the parts that matter.
 PROFILE ?= dev
@@ -48,6 +48,10 @@ proto: ## make the Rust code of the messages in crates/yarn-native/proto
 cluster: ## a real Hadoop on this machine, until Ctrl-C
 	@scripts/tools
 	@cargo run --quiet -p testbed -- up --version $(VERSION) --nodes $(NODES) $(ARGS)
+
+wheel: ## the Python package with the binary in it, for any Linux with glibc 2.17
+	@scripts/tools
+	@scripts/wheel
 
 bench: ## measure, and say how it was measured
 	@scripts/tools

@@ -12,12 +12,16 @@ mod count;
 mod elastic;
 #[path = "../tests/simulation/faults.rs"]
 mod faults;
+#[path = "../tests/simulation/late.rs"]
+mod late;
 #[path = "../tests/simulation/random.rs"]
 mod random;
 #[path = "../tests/simulation/report.rs"]
 mod report;
 #[path = "../tests/simulation/shell.rs"]
 mod shell;
+#[path = "../tests/simulation/speak.rs"]
+mod speak;
 #[path = "../tests/simulation/success.rs"]
 mod success;
 #[path = "../tests/simulation/world.rs"]
@@ -191,6 +195,7 @@ fn job(tasks: u32, together: bool) -> Job {
         memory_growth: None,
         ports: Vec::new(),
         placement: Default::default(),
+        after: Vec::new(),
     };
     let draft = Draft {
         name: "bench".into(),

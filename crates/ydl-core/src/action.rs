@@ -29,6 +29,12 @@ pub enum Action {
     /// The order of this container has changed: answer it if it listens. Losing this is harmless, because the
     /// order stands.
     Tell(ContainerId),
+    /// A round has begun with these members: its rendezvous begins with them, and a newer round's takes an older one's
+    /// place. Tasks that start on their own, in a round or beside the job, begin none.
+    Began(Arc<Cluster>),
+    /// What ran there is over for its peers: it has ended, it is gone, or nobody counts on it any more. Said once of every
+    /// attempt that was told to run, however that came to be known, and before anybody is told of other members.
+    Over(Run),
     /// The members of a running round have changed, and those who stay run on
     /// ([`Reform::Told`](crate::spec::Reform::Told)): hand this to the rendezvous of the round that it names, which
     /// gives everybody a new rank and tells them. Newcomers are told to run with this very cluster; the others keep

@@ -41,7 +41,7 @@ pub struct Member {
     /// How many of its tasks are in the round.
     pub instances: u32,
     /// How many processes each of them starts.
-    #[serde(default = "one")]
+    #[serde(default = "crate::spec::one")]
     pub processes: u32,
     /// Which they are, in the order of their ranks. Empty where they are the first ones, ascending and without a hole:
     /// only an elastic role has rounds that some of its tasks are not in, or have joined later.
@@ -50,10 +50,6 @@ pub struct Member {
     /// Where each of them is, in the same order. Empty in a job whose tasks start on their own: they do not know each
     /// other.
     pub endpoints: Vec<Endpoint>,
-}
-
-fn one() -> u32 {
-    1
 }
 
 impl Member {

@@ -30,6 +30,8 @@ pub enum Ending {
         /// Which.
         port: u16,
     },
+    /// The program was to join others, and could not, because they are not the same any more.
+    Outdated,
     /// The program could not be executed.
     NotStarted {
         /// Why.
@@ -114,6 +116,7 @@ impl Ending {
             | Ending::Lost
             | Ending::NodeFault { .. }
             | Ending::PortTaken { .. }
+            | Ending::Outdated
             | Ending::Silent { .. } => false,
             Ending::TooLate { wait, .. } => match wait {
                 Wait::Launch | Wait::Join => false,
@@ -129,8 +132,8 @@ impl Ending {
         }
     }
 
-    /// Whether it is laid at the node's door and not the program's: too many of these in a row are a failure all the
-    /// same.
+    /// Whether it is laid at the node's door, or at chance's, and not the program's: too many of these in a row are a
+    /// failure all the same.
     ///
     /// Silence is one of them. A node without power is silent long before its cluster calls it lost, which should cost
     /// a task no more than being lost; a program that takes its agent down with it does so every time.
@@ -139,6 +142,7 @@ impl Ending {
             self,
             Ending::NodeFault { .. }
                 | Ending::PortTaken { .. }
+                | Ending::Outdated
                 | Ending::Silent { .. }
                 | Ending::TooLate {
                     wait: Wait::Launch | Wait::Join,
@@ -157,6 +161,7 @@ impl Ending {
             }
             Ending::Succeeded
             | Ending::PortTaken { .. }
+            | Ending::Outdated
             | Ending::NotStarted { .. }
             | Ending::Unready { .. }
             | Ending::MemoryLimit { .. }
@@ -196,6 +201,7 @@ impl fmt::Display for Ending {
             Ending::PortTaken { port } => {
                 write!(f, "failed when somebody else had taken its port {port}")
             }
+            Ending::Outdated => write!(f, "came too late to join its peers"),
             Ending::NotStarted { why } => write!(f, "could not be started: {why}"),
             Ending::Unready { why } => write!(f, "could not get ready: {why}"),
             Ending::AgentDied { status } if *status > 128 => {

@@ -187,6 +187,9 @@ pub struct Exit {
     /// A port that was let go for it, and that somebody else has now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port_taken: Option<u16>,
+    /// Who is in its round had changed before it could join, so that it could not but fail.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub outdated: bool,
     /// The container itself was being signalled: its end, not the program's, is the cause.
     pub container_signalled: bool,
     /// The most memory its process tree used.

@@ -159,9 +159,11 @@ pub enum Next {
     },
     /// The task has failed for good, and the job can live with it.
     Tolerated,
+    /// The job fails, unless it turns out within a while that the cluster has taken a peer.
+    Doubted,
     /// The job fails.
     JobFails,
-    /// Nothing; the job is ending anyway.
+    /// Nothing: the job is ending, or nobody needs the task any more.
     Nothing,
 }
 
@@ -193,6 +195,9 @@ impl fmt::Display for What {
                     Next::Again { after: Span(0) } => write!(f, "; it starts again"),
                     Next::Again { after } => write!(f, "; it starts again in {after}"),
                     Next::Tolerated => write!(f, "; the job goes on without it"),
+                    Next::Doubted => {
+                        write!(f, "; the job fails unless a peer was taken from it")
+                    }
                     Next::JobFails => write!(f, "; the job fails"),
                     Next::Done | Next::Nothing => Ok(()),
                 }

@@ -1,14 +1,13 @@
 //! What programs are told whose framework needs nothing but addresses: TensorFlow's and JAX's.
 
+mod draft;
+
 use expect_test::{Expect, expect};
 use std::collections::BTreeMap;
 use ydl_core::{
-    Cluster, Draft, Endpoint, Framework, JobSpec, Member, RoleName, Span,
+    Cluster, Draft, Endpoint, Framework, JobSpec, Member, RoleName,
     framework::{Given, SetUp},
-    spec::{
-        Backoff, Blame, Command, Completion, Deadlines, Environment, Gang, PortRange, Resources,
-        Restart, RoleSpec, Scope,
-    },
+    spec::{Command, Completion, Scope},
 };
 
 fn cluster(port: &str, roles: &[(&str, u16)]) -> Cluster {
@@ -50,8 +49,9 @@ fn check(framework: Framework, cluster: &Cluster, task: &str, flags: bool, expec
 }
 
 #[test]
-fn tensorflow_s_cluster_is_without_its_evaluator() {
-    let roles = [("chief", 1), ("worker", 2), ("ps", 1), ("evaluator", 1)];
+fn tensorflow_s_cluster_is_without_those_who_only_look() {
+    let trains = [("chief", 1), ("worker", 2), ("ps", 1)];
+    let roles = [&trains[..], &[("evaluator", 1), ("tensorboard", 1)]].concat();
     let cluster = cluster("tf", &roles);
     check(
         Framework::Tensorflow,
@@ -128,6 +128,8 @@ fn who_is_stopped_and_who_is_waited_for_follows_from_the_roles() {
             &["chief", "worker", "ps", "evaluator"],
             Follows,
         ),
+        ("evaluator", &["evaluator", "tensorboard"], All),
+        ("tensorboard", &["evaluator", "tensorboard"], Follows),
     ] {
         assert_eq!(
             of(role, roles).completion,
@@ -140,65 +142,7 @@ fn who_is_stopped_and_who_is_waited_for_follows_from_the_roles() {
 }
 
 fn draft(roles: &[(&str, u32)]) -> Draft {
-    let names: Vec<_> = roles.iter().map(|(name, _)| *name).collect();
-    let role = |(name, instances): &(&str, u32)| {
-        let defaults = Framework::Tensorflow.role_defaults(name, &names);
-        RoleSpec {
-            name: RoleName::from(*name),
-            instances: *instances,
-            processes: 1,
-            elastic: None,
-            resources: Resources {
-                memory_mib: 1024,
-                vcores: 1,
-                ..Resources::default()
-            },
-            command: Command::Program(vec!["python".into(), "train.py".into()]),
-            environment: None,
-            env: BTreeMap::new(),
-            restart: Restart {
-                scope: defaults.scope,
-                limit: 0,
-                backoff: Backoff {
-                    first: Span(0),
-                    most: Span(0),
-                },
-                window: None,
-            },
-            completion: defaults.completion,
-            tolerate: 0,
-            memory_growth: None,
-            ports: Vec::new(),
-            placement: Default::default(),
-        }
-    };
-    Draft {
-        name: "digits".into(),
-        framework: Framework::Tensorflow,
-        cluster_flags: false,
-        environment: Environment::System,
-        files: Vec::new(),
-        roles: roles.iter().map(role).collect(),
-        inputs: Vec::new(),
-        disk_mib: None,
-        outputs: Vec::new(),
-        env: BTreeMap::new(),
-        gang: Gang {
-            together: true,
-            hold: Span::seconds(30),
-            retries: 1,
-            backoff: Backoff {
-                first: Span::seconds(5),
-                most: Span::seconds(60),
-            },
-            settle: Span::seconds(2),
-            reform: Default::default(),
-        },
-        deadlines: Deadlines::default(),
-        blame: Blame::default(),
-        ports: PortRange::default(),
-        on_cluster: Default::default(),
-    }
+    draft::draft(Framework::Tensorflow, roles)
 }
 
 fn complaints(draft: Draft) -> String {
@@ -214,14 +158,16 @@ fn a_job_of_tensorflow_has_its_roles_and_no_others() {
         &[("chief", 1)],
         &[("chief", 1), ("worker", 2), ("ps", 2), ("evaluator", 1)],
         &[("master", 1), ("worker", 1), ("ps", 1)],
+        &[("chief", 1), ("tensorboard", 1)],
+        &[("evaluator", 1)],
     ] {
         assert_eq!(complaints(draft(well)), "", "{well:?}");
     }
     expect![[r#"
-        `roles`: a TensorFlow job needs the role `worker` or `chief`
-        `roles.evaluator.instances`: a TensorFlow job has one evaluator, not 2
+        `roles`: a TensorFlow job needs the role `worker`, `chief` or `evaluator`
+        `roles.tensorboard.instances`: a TensorFlow job has one tensorboard, not 2
         `roles.server`: TensorFlow knows no role `server`"#]]
-    .assert_eq(&complaints(draft(&[("evaluator", 2), ("server", 1)])));
+    .assert_eq(&complaints(draft(&[("tensorboard", 2), ("server", 1)])));
     expect![[r#"
         `roles.chief.instances`: a TensorFlow job has one chief, not 3
         `roles.master`: `master` is an older name of `chief`: a job has one of them"#]]

@@ -1,14 +1,12 @@
 //! What an MXNet program is told.
 
+mod draft;
+
 use expect_test::{Expect, expect};
 use std::collections::BTreeMap;
 use ydl_core::{
-    Cluster, Draft, Endpoint, Framework, JobSpec, Member, RoleName, Span, TaskId,
-    framework::Given,
-    spec::{
-        Backoff, Blame, Command, Deadlines, Environment, Gang, PortRange, Resources, Restart,
-        RoleSpec, Scope,
-    },
+    Cluster, Draft, Endpoint, Framework, JobSpec, Member, RoleName, TaskId, framework::Given,
+    spec::Scope,
 };
 
 fn cluster() -> Cluster {
@@ -61,16 +59,17 @@ fn a_worker_knows_the_scheduler_and_itself() {
         "worker:2",
         1,
         expect![[r#"
-        DMLC_JOB_CLUSTER=ydl
-        DMLC_NODE_HOST=10.0.0.3
-        DMLC_NUM_ATTEMPT=0
-        DMLC_NUM_SERVER=2
-        DMLC_NUM_WORKER=3
-        DMLC_PS_ROOT_PORT=22000
-        DMLC_PS_ROOT_URI=10.0.0.1
-        DMLC_ROLE=worker
-        DMLC_WORKER_ID=2
-        PORT=20002"#]],
+            DMLC_JOB_CLUSTER=ydl
+            DMLC_NODE_HOST=10.0.0.3
+            DMLC_NUM_ATTEMPT=0
+            DMLC_NUM_SERVER=2
+            DMLC_NUM_WORKER=3
+            DMLC_PS_ROOT_PORT=22000
+            DMLC_PS_ROOT_URI=10.0.0.1
+            DMLC_ROLE=worker
+            DMLC_TASK_ID=2
+            DMLC_WORKER_ID=2
+            PORT=20002"#]],
     );
 }
 
@@ -98,16 +97,17 @@ fn a_server_knows_the_scheduler_and_itself() {
         "server:1",
         3,
         expect![[r#"
-        DMLC_JOB_CLUSTER=ydl
-        DMLC_NODE_HOST=10.0.0.2
-        DMLC_NUM_ATTEMPT=2
-        DMLC_NUM_SERVER=2
-        DMLC_NUM_WORKER=3
-        DMLC_PS_ROOT_PORT=22000
-        DMLC_PS_ROOT_URI=10.0.0.1
-        DMLC_ROLE=server
-        DMLC_SERVER_ID=1
-        PORT=21001"#]],
+            DMLC_JOB_CLUSTER=ydl
+            DMLC_NODE_HOST=10.0.0.2
+            DMLC_NUM_ATTEMPT=2
+            DMLC_NUM_SERVER=2
+            DMLC_NUM_WORKER=3
+            DMLC_PS_ROOT_PORT=22000
+            DMLC_PS_ROOT_URI=10.0.0.1
+            DMLC_ROLE=server
+            DMLC_SERVER_ID=1
+            DMLC_TASK_ID=1
+            PORT=21001"#]],
     );
 }
 
@@ -117,14 +117,15 @@ fn the_scheduler_listens_where_the_others_look() {
         "scheduler:0",
         1,
         expect![[r#"
-        DMLC_JOB_CLUSTER=ydl
-        DMLC_NODE_HOST=10.0.0.1
-        DMLC_NUM_ATTEMPT=0
-        DMLC_NUM_SERVER=2
-        DMLC_NUM_WORKER=3
-        DMLC_PS_ROOT_PORT=22000
-        DMLC_PS_ROOT_URI=10.0.0.1
-        DMLC_ROLE=scheduler"#]],
+            DMLC_JOB_CLUSTER=ydl
+            DMLC_NODE_HOST=10.0.0.1
+            DMLC_NUM_ATTEMPT=0
+            DMLC_NUM_SERVER=2
+            DMLC_NUM_WORKER=3
+            DMLC_PS_ROOT_PORT=22000
+            DMLC_PS_ROOT_URI=10.0.0.1
+            DMLC_ROLE=scheduler
+            DMLC_TASK_ID=0"#]],
     );
 }
 
@@ -137,67 +138,9 @@ fn ranks_follow_the_order_of_the_roles() {
     assert_eq!(cluster.rank(&"scheduler:0".parse().unwrap()), 5);
 }
 
-fn role(name: &str) -> RoleSpec {
-    let defaults = Framework::Mxnet.role_defaults(name, &[]);
-    RoleSpec {
-        name: RoleName::from(name),
-        instances: 1,
-        processes: 1,
-        elastic: None,
-        resources: Resources {
-            memory_mib: 1024,
-            vcores: 1,
-            ..Resources::default()
-        },
-        command: Command::Program(vec!["python".into(), "train.py".into()]),
-        environment: None,
-        env: BTreeMap::new(),
-        restart: Restart {
-            scope: defaults.scope,
-            limit: 0,
-            backoff: Backoff {
-                first: Span(0),
-                most: Span(0),
-            },
-            window: None,
-        },
-        completion: defaults.completion,
-        tolerate: 0,
-        memory_growth: None,
-        ports: Vec::new(),
-        placement: Default::default(),
-    }
-}
-
 fn draft(roles: &[&str]) -> Draft {
-    let roles: Vec<_> = roles.iter().map(|name| role(name)).collect();
-    Draft {
-        name: "digits".into(),
-        framework: Framework::Mxnet,
-        environment: Environment::System,
-        files: Vec::new(),
-        roles,
-        inputs: Vec::new(),
-        cluster_flags: false,
-        disk_mib: None,
-        outputs: Vec::new(),
-        env: BTreeMap::new(),
-        gang: Gang {
-            together: true,
-            hold: Span::seconds(30),
-            retries: 1,
-            backoff: Backoff {
-                first: Span::seconds(5),
-                most: Span::seconds(60),
-            },
-            settle: Span::seconds(2),
-            reform: Default::default(),
-        },
-        deadlines: Deadlines::default(),
-        blame: Blame::default(),
-        ports: PortRange::default(),
-        on_cluster: Default::default(),
-    }
+    let roles: Vec<_> = roles.iter().map(|name| (*name, 1)).collect();
+    draft::draft(Framework::Mxnet, &roles)
 }
 
 fn complaints(draft: Draft) -> String {

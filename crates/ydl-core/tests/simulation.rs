@@ -16,12 +16,16 @@ mod count;
 mod elastic;
 #[path = "simulation/faults.rs"]
 mod faults;
+#[path = "simulation/late.rs"]
+mod late;
 #[path = "simulation/random.rs"]
 mod random;
 #[path = "simulation/report.rs"]
 mod report;
 #[path = "simulation/shell.rs"]
 mod shell;
+#[path = "simulation/speak.rs"]
+mod speak;
 #[path = "simulation/success.rs"]
 mod success;
 #[path = "simulation/world.rs"]

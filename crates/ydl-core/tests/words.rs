@@ -1,12 +1,14 @@
 //! Names, times and sizes as people read and write them, and every complaint about a job.
 
+mod draft;
+
 use expect_test::{Expect, expect};
 use std::collections::BTreeMap;
 use ydl_core::{
     Cluster, Draft, Endpoint, Framework, JobSpec, Member, RoleName, Span, TaskId, Time,
     spec::{
-        Backoff, Blame, Command, Completion, Deadlines, Environment, File, Gang, Input, InputForm,
-        Memory, MemoryGrowth, Output, PortRange, Range, Resources, Restart, RoleSpec, Scope,
+        Backoff, Command, Completion, File, Input, InputForm, Memory, MemoryGrowth, Output, Range,
+        Resources, RoleSpec, Scope,
     },
 };
 
@@ -102,64 +104,11 @@ fn a_framework_that_is_not_known_is_told_those_that_are() {
 }
 
 fn role(name: &str) -> RoleSpec {
-    RoleSpec {
-        name: RoleName::from(name),
-        instances: 2,
-        processes: 1,
-        elastic: None,
-        resources: Resources {
-            memory_mib: 1024,
-            vcores: 1,
-            ..Resources::default()
-        },
-        command: Command::Program(vec!["true".into()]),
-        environment: None,
-        env: BTreeMap::new(),
-        restart: Restart {
-            scope: Scope::Task,
-            limit: 0,
-            backoff: Backoff {
-                first: Span::seconds(1),
-                most: Span::seconds(9),
-            },
-            window: None,
-        },
-        completion: Completion::All,
-        tolerate: 0,
-        memory_growth: None,
-        ports: Vec::new(),
-        placement: Default::default(),
-    }
+    draft::draft(Framework::None, &[(name, 2)]).roles.remove(0)
 }
 
 fn draft() -> Draft {
-    Draft {
-        name: "job".into(),
-        framework: Framework::None,
-        environment: Environment::System,
-        files: Vec::new(),
-        roles: vec![role("worker")],
-        inputs: Vec::new(),
-        cluster_flags: false,
-        disk_mib: None,
-        outputs: Vec::new(),
-        env: BTreeMap::new(),
-        gang: Gang {
-            together: false,
-            hold: Span::seconds(30),
-            retries: 1,
-            backoff: Backoff {
-                first: Span::seconds(5),
-                most: Span::seconds(60),
-            },
-            settle: Span::seconds(2),
-            reform: Default::default(),
-        },
-        deadlines: Deadlines::default(),
-        blame: Blame::default(),
-        ports: PortRange::default(),
-        on_cluster: Default::default(),
-    }
+    draft::draft(Framework::None, &[("worker", 2)])
 }
 
 /// Spoils a valid draft and compares what is said about it.
@@ -279,6 +228,60 @@ fn a_role_has_memory_and_vcores() {
 }
 
 #[test]
+fn roles_begin_after_others_that_there_are_and_in_no_circle() {
+    let two = |draft: &mut Draft| {
+        let mut other = draft.roles[0].clone();
+        other.name = "server".into();
+        draft.roles.push(other);
+    };
+    check(
+        |draft| {
+            two(draft);
+            draft.roles[0].after = vec!["sever".into()];
+        },
+        expect![
+            "`roles.worker.after`: the job has no role `sever`; hint: the roles are `worker`, `server`"
+        ],
+    );
+    check(
+        |draft| {
+            two(draft);
+            draft.roles[0].after = vec!["server".into()];
+            draft.roles[1].after = vec!["worker".into()];
+        },
+        expect![[r#"
+            `roles.worker.after`: role `worker` would wait for itself; hint: leave one of them out
+            `roles.server.after`: role `server` would wait for itself; hint: leave one of them out"#]],
+    );
+    check(
+        |draft| {
+            two(draft);
+            draft.gang.together = true;
+            draft.roles[0].after = vec!["server".into()];
+        },
+        expect![
+            "`roles.worker.after`: tasks of this job start together, so that none begins after others; hint: leave it out, or set `gang: false`"
+        ],
+    );
+    check(
+        |draft| {
+            two(draft);
+            draft.gang.together = false;
+            draft.roles[0].after = vec!["server".into()];
+            draft.roles[1].restart.scope = Scope::Job;
+        },
+        expect![
+            "`roles.server.restart.scope`: a failure would start all roles again at once, and some begin after others; hint: set it to `task` or `role`"
+        ],
+    );
+    // Who says so may lose everybody.
+    check(
+        |draft| draft.roles[0].tolerate = RoleSpec::ALL_MAY_FAIL,
+        expect!["fine"],
+    );
+}
+
+#[test]
 fn not_everybody_may_fail() {
     check(
         |draft| draft.roles[0].tolerate = 2,
@@ -300,7 +303,7 @@ fn waits_make_sense() {
     check(
         |draft| draft.roles[0].restart.backoff.first = Span::hours(1),
         expect![
-            "`roles.worker.restart.backoff`: the first wait (1h) is longer than the longest (9s)"
+            "`roles.worker.restart.backoff`: the first wait (1h) is longer than the longest (0s)"
         ],
     );
     check(
@@ -425,6 +428,26 @@ fn elastic(draft: &mut Draft, min: u32, max: u32) {
 }
 
 #[test]
+fn two_elastic_roles_begin_their_rounds_together() {
+    let two = |draft: &mut Draft| {
+        elastic(draft, 1, 2);
+        let mut other = draft.roles[0].clone();
+        other.name = RoleName::from("actor");
+        draft.roles.push(other);
+    };
+    check(two, expect!["fine"]);
+    check(
+        |draft| {
+            two(draft);
+            draft.roles[1].restart.scope = Scope::Role;
+        },
+        expect![
+            "`roles.actor.restart.scope`: the roles `actor` and `worker` are both elastic, and would wait for each other's tasks; hint: set it to `job`"
+        ],
+    );
+}
+
+#[test]
 fn an_elastic_role_has_a_range_and_its_tasks_start_together() {
     check(|draft| elastic(draft, 1, 2), expect!["fine"]);
     check(
@@ -438,7 +461,7 @@ fn an_elastic_role_has_a_range_and_its_tasks_start_together() {
         },
         expect![[r#"
             `roles.worker.instances`: a round of 0 tasks does nothing; hint: `min: 1` is the least
-            `roles.worker.instances`: 5 is not between 0 and 2"#]],
+            `roles.worker.instances`: `start` is 5, which is not between 0 and 2"#]],
     );
     check(
         |draft| {

@@ -5,13 +5,14 @@
 //! written down: then whatever a program has heard, a new master knows. What is to be said to an agent goes over the
 //! connection that is attached when the work is given, or nowhere: on the next one the agent is told what it has not heard.
 
-mod hex;
 mod line;
+mod work;
+
+pub use work::{Kept, Work};
 
 use line::{Line, Said};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use serde::{Deserialize, Serialize};
 use ydl_core::{Cluster, TaskId};
 
 use crate::{
@@ -22,32 +23,9 @@ use crate::{
 /// Connections of one attempt. More than any framework opens, and few enough to be harmless.
 const CALLS_MAX: usize = 4096;
 
-/// What was said to a program that does not read.
+/// What was said to the programs of a task that do not read, over all their links: a short question can have a long
+/// answer, and there can be many links.
 const UNSETTLED_MAX: usize = 64 << 20;
-
-/// Something that a new master must know.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Kept {
-    /// A link was opened.
-    Opened(Peer, Call),
-    /// A message, which began at that byte of its link.
-    Message(Peer, Call, u64, #[serde(with = "hex")] Vec<u8>),
-    /// A link ended.
-    Closed(Peer, Call),
-}
-
-/// What follows from something that was heard.
-#[derive(Debug, Default)]
-pub struct Work {
-    /// To be written down, in this order, before anything else.
-    pub keep: Vec<Kept>,
-    /// To be told to agents then.
-    pub down: Vec<(TaskId, Down)>,
-    /// To be told to people.
-    pub say: Vec<String>,
-    /// Links that were ended because of what came over them.
-    pub refused: Vec<(Peer, Refusal)>,
-}
 
 /// A protocol and its links.
 #[derive(Debug)]
@@ -57,6 +35,13 @@ pub struct Desk {
     links: BTreeMap<(TaskId, u32, Call), Link>,
     /// Asked for and not yet there.
     dials: BTreeMap<Link, (TaskId, u16)>,
+    /// So many bytes were said to each task and are not settled.
+    unsettled: BTreeMap<TaskId, usize>,
+    /// The attempt of each task that was heard by this very desk. Limits are for these alone: of one that is only known
+    /// from what was written down nothing is ever settled, and its links stay though they may have ended.
+    live: BTreeMap<TaskId, u32>,
+    /// Links that may have been told more than is read.
+    deaf: BTreeSet<Link>,
     /// The latest attempt of each task that has ended.
     over: BTreeMap<TaskId, u32>,
     accepted: u64,
@@ -70,9 +55,17 @@ impl Desk {
             lines: BTreeMap::new(),
             links: BTreeMap::new(),
             dials: BTreeMap::new(),
+            unsettled: BTreeMap::new(),
+            live: BTreeMap::new(),
+            deaf: BTreeSet::new(),
             over: BTreeMap::new(),
             accepted: 0,
         }
+    }
+
+    /// Whether that attempt was started to join members who are not the same any more. To be asked before its end is told.
+    pub fn is_outdated(&self, peer: &Peer) -> bool {
+        !self.is_over(peer) && self.protocol.is_outdated(&peer.task)
     }
 
     /// Whom those who wait are waiting for.
@@ -97,7 +90,13 @@ impl Desk {
                 }
                 self.receive(link, &bytes, &mut work);
             }
-            Kept::Closed(peer, call) => self.closed(&peer, call, &mut work),
+            Kept::Closed(peer, call) => match self.find(&peer, call) {
+                // Whether its agent knows that this was heard is not known: it may say everything again.
+                Some(link) if self.end(link).is_some() => {
+                    self.tell_closed(link, &peer, call, &mut work);
+                }
+                _ => self.closed(&peer, call, &mut work),
+            },
         }
     }
 
@@ -107,6 +106,7 @@ impl Desk {
         if self.is_over(peer) {
             return work;
         }
+        self.live.insert(peer.task.clone(), peer.attempt);
         match up {
             Up::Attach(all) => self.attach(peer, &all, &mut work),
             Up::Open(call) => {
@@ -131,11 +131,13 @@ impl Desk {
                 work.tell(peer, Down::Gone(call));
             }
         }
+        self.refuse_the_deaf(&mut work);
         work
     }
 
     /// An attempt of a task is over, and all its links with it. Nothing is to be written down of it: who runs a desk
-    /// knows of it, and says it again to a desk that is replayed, in its place among what was kept.
+    /// knows of it, and says it again to a desk that is replayed, in its place among what was kept. Hence no link of
+    /// another is refused here, which would have to be written down: that is done when something is heard next.
     pub fn ended(&mut self, peer: &Peer) -> Work {
         let mut work = Work::default();
         if self.is_over(peer) {
@@ -150,7 +152,9 @@ impl Desk {
         }
         self.dials.retain(|_, (task, _)| *task != peer.task);
         self.protocol.ended(peer, &mut reaction);
-        let (_, acts) = reaction.into_parts();
+        let (_, mut acts) = reaction.into_parts();
+        // Nobody is there to be dialed.
+        acts.retain(|act| !matches!(act, Act::Dial(_, task, _) if *task == peer.task));
         self.act(acts, None, true, &mut work);
         work
     }
@@ -163,6 +167,10 @@ impl Desk {
         let (_, acts) = reaction.into_parts();
         self.act(acts, None, true, &mut work);
         work
+    }
+
+    fn is_live(&self, peer: &Peer) -> bool {
+        self.live.get(&peer.task) == Some(&peer.attempt)
     }
 
     fn is_over(&self, peer: &Peer) -> bool {
@@ -185,7 +193,18 @@ impl Desk {
         let line = self.lines.remove(&link)?;
         let key = (line.peer.task.clone(), line.peer.attempt, line.call);
         self.links.remove(&key);
+        self.free(&line.peer.task, line.unsettled_bytes);
         Some(line)
+    }
+
+    /// So much less is unsettled.
+    fn free(&mut self, task: &TaskId, bytes: usize) {
+        if let Some(all) = self.unsettled.get_mut(task) {
+            *all -= bytes;
+            if *all == 0 {
+                self.unsettled.remove(task);
+            }
+        }
     }
 
     /// The link of that name, opened if it is new.
@@ -195,7 +214,7 @@ impl Desk {
         }
         let link = match call {
             Call::In(_) => {
-                if self.links_of(peer).len() >= CALLS_MAX {
+                if self.is_live(peer) && self.links_of(peer).len() >= CALLS_MAX {
                     let why = format!("it has {CALLS_MAX} connections already");
                     work.refused.push((peer.clone(), Refusal(why)));
                     return None;
@@ -229,9 +248,10 @@ impl Desk {
 
     /// An agent that comes, or comes again: what it has and this side has not, and the other way round.
     fn attach(&mut self, peer: &Peer, all: &[Attached], work: &mut Work) {
+        let there: BTreeSet<Call> = all.iter().map(|one| one.call).collect();
         for link in self.links_of(peer) {
             let call = self.lines[&link].call;
-            if !all.iter().any(|one| one.call == call) {
+            if !there.contains(&call) {
                 self.closed(peer, call, work);
             }
         }
@@ -252,7 +272,21 @@ impl Desk {
             let Some(line) = self.lines.get_mut(&link) else {
                 continue;
             };
-            line.settle(one.settled);
+            let settled = line.settle(one.settled);
+            self.free(&peer.task, settled);
+            let Some(line) = self.lines.get_mut(&link) else {
+                continue;
+            };
+            if line.closed {
+                for (mark, said) in &line.unsettled {
+                    work.tell(peer, line.down(*mark, said));
+                }
+                if line.unsettled.is_empty() {
+                    work.tell(peer, Down::Gone(one.call));
+                    self.remove(link);
+                }
+                continue;
+            }
             if one.settled.taken > line.taken {
                 line.skip_to(one.settled.taken);
             }
@@ -320,6 +354,8 @@ impl Desk {
             }
             done += taken;
             self.act(acts, Some(link), keep, work);
+            // At once: many short questions with long answers can come together.
+            self.refuse_the_deaf(work);
             if self.lines.get(&link).is_none_or(|line| line.closed) {
                 return;
             }
@@ -341,8 +377,10 @@ impl Desk {
         let Some(line) = self.lines.get_mut(&link) else {
             return;
         };
-        line.settle(mark);
-        if line.closed && line.unsettled.is_empty() {
+        let (settled, task) = (line.settle(mark), line.peer.task.clone());
+        let is_over = line.closed && line.unsettled.is_empty();
+        self.free(&task, settled);
+        if is_over {
             self.remove(link);
         }
     }
@@ -380,21 +418,34 @@ impl Desk {
         self.act(acts, None, keep, work);
     }
 
-    /// A link that is ended because of what came over it.
-    fn refuse(&mut self, link: Link, why: Refusal, work: &mut Work) {
-        let Some(line) = self.lines.get_mut(&link) else {
-            return;
-        };
-        if line.closed {
-            return;
-        }
+    /// The last word on a link, if it has not been said: whose it is, and what is to be told.
+    fn end(&mut self, link: Link) -> Option<(Peer, Call, Down)> {
+        let line = self.lines.get_mut(&link).filter(|line| !line.closed)?;
         line.closed = true;
         line.piece = Vec::new();
-        let (peer, call) = (line.peer.clone(), line.call);
-        let down = line.say(Said::Close);
+        Some((line.peer.clone(), line.call, line.say(Said::Close)))
+    }
+
+    /// A link that is ended because of what came over it.
+    fn refuse(&mut self, link: Link, why: Refusal, work: &mut Work) {
+        let Some((peer, call, down)) = self.end(link) else {
+            return;
+        };
         work.tell(&peer, down);
         work.refused.push((peer.clone(), why));
         self.tell_closed(link, &peer, call, work);
+    }
+
+    /// Links of those who do not read what they are told.
+    fn refuse_the_deaf(&mut self, work: &mut Work) {
+        while let Some(link) = self.deaf.pop_first() {
+            let task = self.lines.get(&link).map(|line| &line.peer.task);
+            let unsettled = task.and_then(|task| self.unsettled.get(task));
+            if unsettled.is_some_and(|all| *all > UNSETTLED_MAX) {
+                let why = Refusal::new("it does not read what it is told");
+                self.refuse(link, why, work);
+            }
+        }
     }
 
     /// `kept`: it would follow again from what is written down. What would not, on the link of another, is said once and
@@ -406,25 +457,26 @@ impl Desk {
                     let Some(line) = self.lines.get_mut(&link).filter(|line| !line.closed) else {
                         continue;
                     };
+                    let (task, attempt) = (line.peer.task.clone(), line.peer.attempt);
+                    let before = line.unsettled_bytes;
                     let down = if kept || own == Some(link) {
                         line.say(Said::Bytes(bytes))
                     } else {
                         Down::Bytes(line.call, None, bytes)
                     };
-                    work.down.push((line.peer.task.clone(), down));
-                    if line.unsettled_bytes > UNSETTLED_MAX {
-                        let why = Refusal::new("it does not read what it is told");
-                        self.refuse(link, why, work);
+                    let said = line.unsettled_bytes - before;
+                    work.down.push((task.clone(), down));
+                    let live = self.live.get(&task) == Some(&attempt);
+                    let all = self.unsettled.entry(task).or_default();
+                    *all += said;
+                    if *all > UNSETTLED_MAX && live {
+                        self.deaf.insert(link);
                     }
                 }
                 Act::Close(link) => {
-                    let Some(line) = self.lines.get_mut(&link).filter(|line| !line.closed) else {
-                        continue;
-                    };
-                    line.closed = true;
-                    line.piece = Vec::new();
-                    let down = line.say(Said::Close);
-                    work.down.push((line.peer.task.clone(), down));
+                    if let Some((peer, _, down)) = self.end(link) {
+                        work.tell(&peer, down);
+                    }
                 }
                 Act::Dial(link, task, port) => {
                     if let Link::Dialed(number) = link {
@@ -435,18 +487,5 @@ impl Desk {
                 Act::Say(line) => work.say.push(line),
             }
         }
-    }
-}
-
-impl Work {
-    fn tell(&mut self, peer: &Peer, down: Down) {
-        self.down.push((peer.task.clone(), down));
-    }
-
-    fn append(&mut self, mut other: Work) {
-        self.keep.append(&mut other.keep);
-        self.down.append(&mut other.down);
-        self.say.append(&mut other.say);
-        self.refused.append(&mut other.refused);
     }
 }

@@ -164,6 +164,7 @@ pub fn c10d(bytes: &[u8]) {
 pub fn gloo(bytes: &[u8]) {
     let limits = gloo::Limits {
         stored_bytes: 4096,
+        pair_bytes: 0,
         asking: 4,
     };
     let members = ["a:0", "a:1", "b:0"].iter().zip(0..);

@@ -16,6 +16,7 @@
 //! that reads or writes, waits, or knows what a job is.
 #![forbid(unsafe_code)]
 
+mod base64;
 pub mod c10d;
 pub mod desk;
 pub mod frames;

@@ -4,6 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::frames::{Attached, Call, Down, Mark, Up};
 
+/// Of what is held so much is said at once: less than a master takes in one body.
+const PIECE: usize = 256 << 10;
+
 /// Something to be done with a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Errand {
@@ -108,8 +111,10 @@ impl Porter {
         });
         let mut ups = vec![Up::Attach(all.collect())];
         for (call, held) in &self.calls {
-            if !held.bytes.is_empty() {
-                ups.push(Up::Bytes(*call, held.floor, held.bytes.clone()));
+            let mut at = held.floor;
+            for piece in held.bytes.chunks(PIECE) {
+                ups.push(Up::Bytes(*call, at, piece.to_vec()));
+                at += piece.len() as u64;
             }
             if held.over {
                 ups.push(Up::Closed(*call, held.end()));

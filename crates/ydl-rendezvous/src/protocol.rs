@@ -146,6 +146,11 @@ pub trait Protocol: fmt::Debug + Send {
     /// that has gone has ended before.
     fn told(&mut self, _members: &Cluster, _reaction: &mut Reaction) {}
 
+    /// Whether a program of that task was started to join members who are not the same any more, and could not but fail.
+    fn is_outdated(&self, _task: &TaskId) -> bool {
+        false
+    }
+
     /// Whom those who wait are waiting for.
     fn missing(&self) -> Vec<TaskId> {
         Vec::new()

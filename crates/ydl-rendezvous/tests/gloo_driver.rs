@@ -82,6 +82,13 @@ impl Scene {
                 self.runner.protocol.told(&members(&all), &mut reaction);
                 reaction.into_parts().1
             }
+            ["dial", _, "fails"] => {
+                let mut reaction = Reaction::default();
+                let link = Link::Dialed(u64::from(number(1)));
+                self.runner.protocol.close(link, &mut reaction);
+                assert!(reaction.is_kept());
+                reaction.into_parts().1
+            }
             ["answered"] => {
                 let mut acts = self.runner.open(Link::Dialed(1), 0);
                 acts.extend(self.runner.say(Link::Dialed(1), &bytes(TAKEN)));
@@ -135,6 +142,10 @@ fn check(workers: &[u32], script: &str, expected: Expect) {
         .map(ToString::to_string)
         .collect();
     all += format!("missing: {}", missing.join(" ")).trim_end();
+    let outdated = |worker: &u32| scene.runner.protocol.is_outdated(&peer(*worker).task);
+    for worker in (0..8).filter(outdated) {
+        all += &format!("\noutdated: {worker}");
+    }
     expected.assert_eq(&all);
 }
 
@@ -358,5 +369,54 @@ fn rank_0_is_the_next_one_when_it_has_gone_and_its_task_comes_back_as_the_last()
             worker 0 meets as 1 -> dial worker:1 40000
             worker 1 asks -> "a world of 2 begins", worker 1: 200 0,2,0,1,0,2, worker 0: 200
             missing: worker:1 worker:0"#]],
+    );
+}
+
+#[test]
+fn rank_0_is_told_again_when_it_could_not_be() {
+    check(
+        &[0, 1],
+        "worker 0 listens
+        told of 0 1 2
+        worker 2 meets as 2
+        dial 1 fails
+        dial 2 fails
+        dial 3 fails
+        dial 4 fails
+        dial 5 fails
+        dial 6 fails
+        worker 1 listens
+        worker 1 meets as 1
+        dial 7 fails",
+        expect![[r#"
+            worker 0 listens -> worker 0: 200
+            told of 0 1 2 ->
+            worker 2 meets as 2 -> dial worker:0 40000
+            dial 1 fails -> "worker:0 was not told that the hosts have changed: it does not answer", dial worker:0 40000
+            dial 2 fails -> "worker:0 was not told that the hosts have changed: it does not answer", dial worker:0 40000
+            dial 3 fails -> "worker:0 was not told that the hosts have changed: it does not answer", dial worker:0 40000
+            dial 4 fails -> "worker:0 was not told that the hosts have changed: it does not answer", dial worker:0 40000
+            dial 5 fails -> "worker:0 was not told that the hosts have changed: it does not answer", dial worker:0 40000
+            dial 6 fails -> "worker:0 was not told that the hosts have changed: it does not answer"
+            worker 1 listens -> worker 1: 200 , dial worker:0 40000
+            worker 1 meets as 1 -> worker 1: 200
+            dial 7 fails -> "worker:0 was not told that the hosts have changed: it does not answer"
+            missing: worker:0 worker:1"#]],
+    );
+}
+
+#[test]
+fn a_newcomer_who_can_be_in_no_world_any_more_is_outdated() {
+    check(
+        &[0, 1, 2],
+        "told of 0 1 2 3
+        worker 2 ends
+        told of 0 1",
+        expect![[r#"
+            told of 0 1 2 3 ->
+            worker 2 ends ->
+            told of 0 1 ->
+            missing:
+            outdated: 3"#]],
     );
 }

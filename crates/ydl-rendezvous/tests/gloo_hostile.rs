@@ -4,13 +4,15 @@ mod support;
 
 use expect_test::expect;
 use support::{Chance, Runner, link, peer};
+use ydl_core::Cluster;
 use ydl_rendezvous::{
     Act, Protocol, Reaction,
-    gloo::{BODY_MAX, HEAD_MAX, Limits, Member, Store, Worker, World},
+    gloo::{BODY_MAX, Driver, HEAD_MAX, Limits, Member, Store, Worker, World},
 };
 
 const SMALL: Limits = Limits {
     stored_bytes: 4096,
+    pair_bytes: 0,
     asking: 3,
 };
 
@@ -46,6 +48,68 @@ fn any_request(chance: &mut Chance) -> (u32, Vec<u8>) {
     said.extend(format!("Content-Length: {}\r\n\r\n", body.len()).bytes());
     said.extend(body);
     (worker, said)
+}
+
+/// What each of so many says to all others, in both scopes in which everybody meets.
+fn meet(protocol: &mut impl Protocol, workers: std::ops::Range<u32>, all: u32) -> Option<String> {
+    let addresses = vec![7; 136 * (all as usize - 1)];
+    let head = |scope: &str, rank: u32| {
+        let length = addresses.len();
+        format!("PUT /{scope}/rank_{rank} HTTP/1.1\r\nContent-Length: {length}\r\n\r\n")
+    };
+    for scope in ["global", "cross_0"] {
+        for rank in workers.clone() {
+            let said = [head(scope, rank).as_bytes(), &addresses].concat();
+            let link = link(u64::from(rank) + if scope == "global" { 0 } else { 10_000 });
+            protocol.open(link, &peer(rank), &mut Reaction::default());
+            if let Err(why) = protocol.take(link, &said, &mut Reaction::default()) {
+                return Some(why.to_string());
+            }
+        }
+    }
+    None
+}
+
+fn cluster(workers: u32) -> Cluster {
+    Cluster {
+        round: 1,
+        roles: vec![ydl_core::Member {
+            role: "worker".into(),
+            instances: workers,
+            processes: 1,
+            indexes: (0..workers).collect(),
+            endpoints: Vec::new(),
+        }],
+    }
+}
+
+#[test]
+fn however_many_processes_a_world_has_they_can_meet() {
+    let mut driver = Driver::new(&cluster(600), Limits::default());
+    assert_eq!(meet(&mut driver, 0..600, 600), None);
+    // And no more than that: the largest that can be met in is written down in the documents.
+    let largest = Limits::default().stored(1024);
+    assert!(
+        largest > 2 * 1024 * 1023 * 136 && largest < 400 << 20,
+        "{largest}"
+    );
+    assert_eq!(Limits::default().stored(usize::MAX), largest);
+}
+
+#[test]
+fn a_world_that_grows_is_given_room_and_its_newcomers_before_it_begins() {
+    let mut driver = Driver::new(&cluster(1), Limits::default());
+    driver.told(&cluster(1000), &mut Reaction::default());
+    // Newcomers say one thing each, and wait.
+    let mut newcomer = |rank: u32| {
+        let said = format!("PUT /global/rank_{rank} HTTP/1.1\r\nContent-Length: 135864\r\n\r\n");
+        let said = [said.as_bytes(), &[7; 135_864]].concat();
+        driver.open(link(rank.into()), &peer(rank), &mut Reaction::default());
+        driver.take(link(rank.into()), &said, &mut Reaction::default())
+    };
+    for rank in 1..700 {
+        assert!(matches!(newcomer(rank), Ok(Some(_))), "{rank}");
+    }
 }
 
 #[test]

@@ -410,3 +410,35 @@ fn programs_notice_nothing_of_masters_that_die() {
         "{deaths} deaths are too few to show anything"
     );
 }
+
+#[test]
+fn what_is_held_for_a_master_goes_to_it_in_pieces_that_it_takes() {
+    let mut porter = Porter::default();
+    let (call, _) = porter.accept();
+    let (other, _) = porter.accept();
+    let value = vec![b's'; 900 << 10];
+    for _ in 0..5 {
+        porter.read(call, &value);
+    }
+    porter.read(other, b"a");
+    porter.close(call);
+    let (mut heard, mut over) = (0, false);
+    let ups = porter.attach();
+    assert!(matches!(ups[0], Up::Attach(ref all) if all.len() == 2));
+    for up in &ups[1..] {
+        match up {
+            Up::Bytes(of, at, bytes) if *of == call => {
+                assert!(!over && *at == heard, "{at} after {heard}");
+                assert!(!bytes.is_empty() && bytes.len() <= 1 << 20);
+                heard += bytes.len() as u64;
+            }
+            Up::Closed(of, at) if *of == call => {
+                over = true;
+                assert_eq!(*at, heard);
+            }
+            Up::Bytes(of, 0, bytes) if *of == other => assert_eq!(bytes, b"a"),
+            unexpected => panic!("{unexpected:?}"),
+        }
+    }
+    assert_eq!((heard, over), (5 * (900 << 10), true));
+}

@@ -144,16 +144,21 @@ fn a_world_grows_and_goes_on_without_its_first_process() {
             .env("MARK", folder.path().join(&task));
         programs.start(&task, &mut command);
     };
+    let trained = |mark: &str| {
+        let deadline = Instant::now() + Duration::from_secs(120);
+        while !folder.path().join(mark).exists() {
+            assert!(Instant::now() < deadline, "{mark}: {:?}", sockets.ask());
+            thread::sleep(Duration::from_millis(5));
+        }
+    };
     for index in 0..2 {
         start(&mut programs, &World::of(&two), index);
     }
+    // Horovod says where it listens a moment before it heeds what it is told there: who has trained heeds it.
+    trained("worker:0-2");
     sockets.told(&three);
     start(&mut programs, &World::of(&three), 2);
-    let deadline = Instant::now() + Duration::from_secs(120);
-    while !folder.path().join("worker:2-3").exists() {
-        assert!(Instant::now() < deadline, "{:?}", sockets.ask());
-        thread::sleep(Duration::from_millis(5));
-    }
+    trained("worker:2-3");
     programs.kill("worker:0");
     assert!(!programs.end_of("worker:0").success());
     sockets.ended(&all[0]);

@@ -108,6 +108,7 @@ fn spec(agents: u32) -> JobSpec {
         memory_growth: None,
         ports: Vec::new(),
         placement: Default::default(),
+        after: Vec::new(),
     };
     let draft = Draft {
         name: "bench".to_owned(),

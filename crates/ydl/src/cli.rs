@@ -99,6 +99,8 @@ pub enum Verb {
     Kill(Kill),
     /// Change how many tasks a role has
     Scale(Scale),
+    /// Reach a port of a task, such as TensorBoard's, from this machine
+    Open(Open),
     /// Pack a Python environment, as `submit` does by itself
     Pack(Pack),
     /// Use a job's key-value store and events
@@ -107,6 +109,10 @@ pub enum Verb {
     Nodes(Nodes),
     /// Show the queues of the cluster, and what they may use
     Queues,
+    /// Check everything that a job needs, and say what to do
+    Doctor(Doctor),
+    /// List the command lines of older systems that ydl understands, or make links of their names
+    Doors(Doors),
     /// Print a completion script for a shell
     Completions {
         /// The shell
@@ -124,6 +130,9 @@ pub enum Verb {
         /// The container's directory; in a container of a cluster it is not said
         dir: Option<PathBuf>,
     },
+    /// Be TensorBoard in a task
+    #[command(hide = true)]
+    Board(Board),
     /// Be the keeper of a program
     #[command(hide = true)]
     Keep {
@@ -133,7 +142,7 @@ pub enum Verb {
 }
 
 /// `ydl submit`.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(after_help = "\
 Examples:
   ydl submit job.yaml
@@ -161,6 +170,9 @@ pub struct Submit {
     /// Print the job's id and leave it running
     #[arg(long, short)]
     pub detach: bool,
+    /// When the job is over, download its outputs and logs there, as `ydl fetch` does
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["detach", "show", "dry_run"])]
+    pub fetch: Option<PathBuf>,
     /// How much of this machine the job may use, as in `vcores=4,memory=8GiB,gpus=0`; all of it if left out
     #[arg(long, value_name = "WHAT")]
     pub offer: Option<String>,
@@ -306,6 +318,40 @@ pub struct Scale {
     pub size: String,
 }
 
+/// `ydl open`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ydl open mnist                     TensorBoard of a job, or its only task with a port
+  ydl open mnist notebook:0 -p 8888  a task's port on a port of this machine
+  ydl open mnist worker:1 --name debug
+
+It listens on the loopback interface alone, takes connections of this user alone, and passes them on through the
+job's master and the task's agent: nothing else is open to anybody. It goes on until the job is over, or Ctrl-C.")]
+pub struct Open {
+    /// The job: its id, the beginning of it, or its name; the newest one if left out
+    pub job: Option<String>,
+    /// The task; the only one that has ports if left out, or TensorBoard
+    pub task: Option<String>,
+    /// The port of this machine; a free one if left out
+    #[arg(long, short, value_name = "N", default_value_t = 0)]
+    pub port: u16,
+    /// The name of the task's port in `ports`; the first if left out
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+}
+
+/// `ydl board`.
+#[derive(Debug, Args)]
+pub struct Board {
+    /// What it looks at; the job's checkpoints if left out
+    #[arg(long)]
+    pub logdir: Option<String>,
+    /// Bring this from HDFS to there, and go on doing so
+    #[arg(long)]
+    pub mirror: Option<String>,
+}
+
 /// `ydl pack`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -326,12 +372,56 @@ pub struct Pack {
     pub interpreter: String,
 }
 
+/// `ydl doors`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ydl doors                             what there is
+  ydl dmlc-submit --help                one of them
+  ydl doors --install ~/.local/bin      links, so that `dmlc-submit` alone is enough
+
+What each of them understands, and what became of it, is in docs/coming-from.md.")]
+pub struct Doors {
+    /// Make a link to this program for each of them in this directory
+    #[arg(long, value_name = "DIR")]
+    pub install: Option<PathBuf>,
+}
+
 /// `ydl nodes`.
 #[derive(Debug, Args)]
 pub struct Nodes {
     /// Also those that are lost or out of service
     #[arg(long, short)]
     pub all: bool,
+}
+
+/// `ydl doctor`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ydl doctor                        the cluster of `HADOOP_CONF_DIR`, with a job that does nothing
+  ydl doctor --queue research       whether that queue takes this user's jobs
+  ydl doctor --no-job               without the job
+  ydl doctor --cluster local        this machine
+
+One line a check: ok, warning, wrong, or skipped because of another. The first thing that is wrong is named again at
+the end, with what to do. Exit codes are those that `submit` would have ended with.")]
+pub struct Doctor {
+    /// The queue that jobs will go to
+    #[arg(long, value_name = "QUEUE")]
+    pub queue: Option<String>,
+    /// The label of the nodes that jobs will ask for
+    #[arg(long, value_name = "LABEL")]
+    pub label: Option<String>,
+    /// Where jobs will be kept, as `staging` of a job file
+    #[arg(long, value_name = "DIR")]
+    pub staging: Option<String>,
+    /// Leave out the job that is run to try everything
+    #[arg(long)]
+    pub no_job: bool,
+    /// How long that job may wait for containers
+    #[arg(long, value_name = "TIME", default_value = "2m")]
+    pub wait: String,
 }
 
 /// `ydl kv`.

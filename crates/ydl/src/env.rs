@@ -24,12 +24,24 @@ pub const CLUSTER: &str = "YDL_CLUSTER";
 pub const CLUSTER_FILE: &str = "YDL_CLUSTER_FILE";
 /// Where the master is: `https://host:port`.
 pub const MASTER: &str = "YDL_MASTER";
+/// A file with where the master is now, which changes when it moves.
+pub const MASTER_FILE: &str = "YDL_MASTER_FILE";
 /// A file with the token that opens the key-value store to this task.
 pub const TOKEN_FILE: &str = "YDL_TOKEN_FILE";
 /// A file with the master's certificate (PEM), the only one to be trusted.
 pub const CERTIFICATE_FILE: &str = "YDL_CERTIFICATE_FILE";
 /// A directory that survives attempts and rounds.
 pub const CHECKPOINT: &str = "YDL_CHECKPOINT";
+/// Where in HDFS what is in that directory is saved, if it does not outlive its container by itself.
+pub const CHECKPOINT_URL: &str = "YDL_CHECKPOINT_URL";
+/// This very program: inside a task its path, for Python's package the one to be used.
+pub const BINARY: &str = "YDL_BINARY";
+/// MLflow's server, for what programs tell it themselves; and its run of this job, and that run's experiment.
+pub const MLFLOW_TRACKING_URI: &str = "MLFLOW_TRACKING_URI";
+/// The run.
+pub const MLFLOW_RUN_ID: &str = "MLFLOW_RUN_ID";
+/// The run's experiment.
+pub const MLFLOW_EXPERIMENT_ID: &str = "MLFLOW_EXPERIMENT_ID";
 /// The container's id; also how processes of a container are told from others.
 pub const CONTAINER: &str = "YDL_CONTAINER";
 /// The devices of a node, said by its administrator; otherwise they are looked for.

@@ -8,6 +8,7 @@ pub mod cli;
 pub mod commands;
 pub mod data;
 pub mod docker;
+pub mod doors;
 pub mod env;
 pub mod gpus;
 pub mod hdfs;

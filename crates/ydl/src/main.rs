@@ -10,7 +10,7 @@ use std::{
 use ydl::{
     agent,
     cli::{Cli, Verb},
-    commands, master,
+    commands, doors, master,
     report::{Exit, Report},
     show,
 };
@@ -24,8 +24,8 @@ fn main() -> ExitCode {
             "error: ydl itself failed: {what}{place} (this is a bug)"
         ));
     }));
-    let cli = Cli::parse();
-    if let Ok(code) = panic::catch_unwind(panic::AssertUnwindSafe(|| start(cli))) {
+    let begin = || doors::enter().unwrap_or_else(|| start(Cli::parse()));
+    if let Ok(code) = panic::catch_unwind(panic::AssertUnwindSafe(begin)) {
         return code;
     }
     Exit::Trouble.into()
@@ -91,10 +91,14 @@ fn run(cli: Cli) -> Result<Exit, Report> {
         Verb::Fetch(args) => commands::fetch::run(args, cli.manners),
         Verb::Kill(args) => commands::kill::run(args, cli.manners),
         Verb::Scale(args) => commands::scale::run(args, cli.manners),
+        Verb::Open(args) => commands::open::run(args, cli.manners),
+        Verb::Board(args) => commands::board::run(args),
         Verb::Pack(args) => commands::pack::run(args, cli.manners),
         Verb::Kv(args) => commands::kv::run(args, cli.manners),
         Verb::Nodes(args) => commands::nodes::run(args, cli.manners),
         Verb::Queues => commands::queues::run(cli.manners),
+        Verb::Doctor(args) => commands::doctor::run(args, cli.manners),
+        Verb::Doors(args) => doors::install::run(args, cli.manners),
         Verb::Completions { shell } => commands::completions::run(shell),
         Verb::Master { .. } | Verb::Agent { .. } | Verb::Keep { .. } => Ok(Exit::BadInput),
     }

@@ -16,8 +16,13 @@ pub fn beat(silence: Span) -> Duration {
 }
 
 /// `POST /v1/links?round=R&connection=N`: frames of an agent, in their order, one such call at a time. `GET` of the same:
-/// frames for it, when there are some. Both carry so many bytes at most, unless a single frame has more.
+/// answered when there are frames for it. Frames for it come with either answer, whichever is given first, and two answers
+/// may overtake each other: what is not empty begins with its number, from 1 on each connection, in eight bytes. Both
+/// carry so many bytes of frames at most, unless a single frame has more.
 pub const LINKS_BYTES_MAX: usize = 1 << 20;
+
+/// What stands before frames for an agent: the number of the answer.
+pub const LINKS_NUMBER_BYTES: usize = size_of::<u64>();
 
 /// The status of an answer to an agent whose master has its question, but could not write down yet what it says: its disks
 /// are away. The agent is not cut off, and says it again.
@@ -49,6 +54,9 @@ pub struct Synced {
     /// it was started with will do.
     #[serde(default)]
     pub tokens: u64,
+    /// Variables that programs of the job get, where neither the job nor the task says something else.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
 }
 
 /// Something that happened in a container.
@@ -97,6 +105,95 @@ pub struct Viewed {
     pub view: JobView,
     /// What each task's processes use, where known.
     pub usage: BTreeMap<TaskId, Usage>,
+    /// What programs have reported last.
+    #[serde(default)]
+    pub metrics: BTreeMap<TaskId, BTreeMap<String, Metric>>,
+}
+
+/// Metrics of one task.
+pub const METRICS_MAX: usize = 64;
+/// The longest name of one.
+pub const METRIC_NAME_BYTES_MAX: usize = 64;
+
+/// `POST /v1/metrics`: a program reports how far its training is.
+#[derive(Debug, Deserialize)]
+pub struct Reported {
+    /// What has changed, or everything.
+    pub metrics: Vec<ReportedMetric>,
+}
+
+/// A metric as a program reports it.
+#[derive(Debug, Deserialize)]
+pub struct ReportedMetric {
+    /// As `loss`.
+    pub name: String,
+    /// Its value.
+    pub value: Figure,
+    /// After how many steps.
+    #[serde(default)]
+    pub step: Option<u64>,
+    /// When, in ms since 1970, by the program's clock.
+    pub at: u64,
+}
+
+/// The latest value of a metric.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Metric {
+    /// The value.
+    pub value: Figure,
+    /// After how many steps.
+    pub step: Option<u64>,
+    /// When, in ms since 1970.
+    pub at: u64,
+}
+
+impl Metric {
+    /// A metric by its name.
+    pub fn of(said: ReportedMetric) -> (String, Metric) {
+        let ReportedMetric {
+            name,
+            value,
+            step,
+            at,
+        } = said;
+        (name, Metric { value, step, at })
+    }
+}
+
+/// A number of any kind. JSON has none that is infinite or not a number at all; they travel as words, because a loss that
+/// has become one is worth seeing.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(try_from = "Written", into = "Written")]
+pub struct Figure(pub f64);
+
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Written {
+    Number(f64),
+    Word(String),
+}
+
+impl From<Figure> for Written {
+    fn from(figure: Figure) -> Written {
+        match figure.0.is_finite() {
+            true => Written::Number(figure.0),
+            false => Written::Word(figure.0.to_string()),
+        }
+    }
+}
+
+impl TryFrom<Written> for Figure {
+    type Error = String;
+
+    fn try_from(written: Written) -> Result<Figure, String> {
+        match written {
+            Written::Number(number) => Ok(Figure(number)),
+            Written::Word(word) => match word.parse() {
+                Ok(number) => Ok(Figure(number)),
+                Err(_) => Err("a value is a number".to_owned()),
+            },
+        }
+    }
 }
 
 /// `GET /v1/facts?after=N`: facts from number N on (counted from 0).
@@ -133,8 +230,9 @@ pub const ENDED_HEADER: &str = "ydl-ended";
 /// The most that one read of logs brings.
 pub const LOG_BYTES_MAX: u64 = 128 << 10;
 
-/// Somebody wants to see what a live task prints. An agent that waits for its order is told by an answer of status 202
-/// with a list of these, and says what it finds by `POST /v1/logged?wish=ID`.
+/// Somebody wants to see what a live task prints, or to reach one of its ports. An agent that waits for its order is told by an answer of status 202
+/// with a list of these, and says what it finds by `POST /v1/logged?wish=ID`, or leads to the port by
+/// `POST /v1/opened?wish=ID`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogWish {
     /// Under which the answer is expected.
@@ -165,7 +263,16 @@ pub enum LogWant {
         /// How long to wait for the first.
         wait_ms: u64,
     },
+    /// `POST /v1/open?task=tensorboard:0&port=http`: a connection to a port of its program. It is answered by a change of
+    /// protocol once the agent is connected to the port and to the master; from then on it carries what both ends say.
+    Open {
+        /// The port's name; the role's only one if not said.
+        port: Option<String>,
+    },
 }
+
+/// The longest name of a port that is asked for, and the longest reason why there is none.
+pub const OPEN_WORDS_MAX: usize = 512;
 
 /// The logs of an attempt that an agent has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

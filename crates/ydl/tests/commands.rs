@@ -434,3 +434,38 @@ fn on_a_terminal_a_table_stands_below_the_lines_and_is_gone_at_the_end() {
     assert!(last.contains("succeeded"), "{last:?}");
     assert_eq!(text.matches(" | two").count(), 2, "{text}");
 }
+
+#[test]
+fn a_doctor_looks_at_this_machine_and_runs_a_job_on_it() {
+    let home = Home::new();
+    let said = objects(&home.run(&["doctor", "--cluster", "local", "--json"]));
+    let names: Vec<_> = said.iter().filter_map(|it| it["check"].as_str()).collect();
+    assert_eq!(
+        names,
+        ["machine", "docker", "state directory", "job"],
+        "{said:#?}"
+    );
+    let ill = |it: &&Value| it["state"] == "wrong" || it["state"] == "skipped";
+    assert!(!said.iter().any(|it| ill(&it)), "{said:#?}");
+    let phases = said[3]["phases"].as_object().expect("its phases");
+    assert!(phases["container_ms"].as_u64().is_some(), "{said:#?}");
+    assert_eq!(said[4]["result"]["exit"], 0, "{said:#?}");
+
+    // Whoever cannot keep jobs is told so before one is tried.
+    fs::write(home.path().join("occupied"), "").expect("a file");
+    let mut command = home.ydl();
+    command.args(["doctor", "--cluster", "local"]);
+    command.env("XDG_STATE_HOME", home.path().join("occupied"));
+    let ran = Ran::from(command.output().expect("ydl can be started"));
+    assert_eq!(ran.code, 123, "{ran:#?}");
+    assert!(ran.err.starts_with("error: state directory: `"), "{ran:#?}");
+    assert!(ran.err.contains("hint: make it writable"), "{ran:#?}");
+    assert!(
+        ran.out
+            .contains("skipped  job              because of `state directory`"),
+        "{ran:#?}"
+    );
+    let ran = home.run(&["doctor", "--cluster", "local", "--queue", "q"]);
+    assert_eq!(ran.code, 2, "{ran:#?}");
+    assert!(ran.err.contains("`--queue` is for a cluster"), "{ran:#?}");
+}

@@ -757,6 +757,33 @@ async fn the_first_process_that_fails_ends_those_beside_it() {
     assert!(Identity::of(zero.pid) != Some(zero));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_that_saves_its_work_is_not_asked_again_when_one_beside_it_ends_of_the_request() {
+    let place = Place::new();
+    // The first saves until it is told that it may end, the other ends of the signal.
+    let script = "case $LOCAL in \
+        0) trap 'echo asked; touch saving' TERM; echo $$ > pid.0; \
+           until test -e go; do sleep 0.02; done; echo saved;; \
+        1) echo $$ > pid.1; exec sleep 1000;; \
+        esac";
+    let mut program = place.try_start(several(&place, 2, script)).await.unwrap();
+    place.process("pid.0");
+    let other = place.process("pid.1");
+    program.terminate();
+    until("the request", || {
+        place.path("saving").exists().then_some(())
+    });
+    until("its end", || {
+        (Identity::of(other.pid) != Some(other)).then_some(())
+    });
+    // Also when the agent has its own reasons to ask.
+    program.terminate();
+    std::fs::write(place.path("go"), "").unwrap();
+    let exit = program.wait().await;
+    assert_eq!((exit.code, exit.signal), (None, Some(15)));
+    assert_eq!(place.log("stdout"), b"[0] asked\n[0] saved\n");
+}
+
 #[tokio::test]
 async fn every_process_of_a_task_is_asked_to_stop_and_killed_with_it() {
     let place = Place::new();

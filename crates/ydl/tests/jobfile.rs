@@ -384,7 +384,7 @@ fn an_unknown_key_is_told_with_its_place_and_the_nearest_known_one() {
 
             error: job.yaml:7:5: unknown key `colour` in role `worker`
 
-            hint: known here: `instances`, `processes`, `memory`, `vcores`, `gpus`, `resources`, `run`, `shell`, `environment`, `env`, `restart`, `completion`, `tolerate`, `memory_growth`, `ports`, `node_label`, `placement`
+            hint: known here: `instances`, `processes`, `memory`, `vcores`, `gpus`, `resources`, `run`, `shell`, `environment`, `env`, `restart`, `completion`, `tolerate`, `memory_growth`, `after`, `ports`, `node_label`, `placement`
 
             error: job.yaml:8:8: unknown key `hlod` in `gang`
 

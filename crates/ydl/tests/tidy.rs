@@ -18,6 +18,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "cli",
             "data",
             "docker",
+            "doors",
             "gpus",
             "hdfs",
             "jobfile",
@@ -30,6 +31,8 @@ const ROOMS: &[(&str, &[&str])] = &[
             "stage",
         ],
     ),
+    // Older systems' command lines become job files, and nothing else.
+    ("doors", &["cli", "commands", "jobfile", "show"]),
     // Jobs on a cluster, seen from here; and whether one can run there.
     ("mirror", &["hdfs", "jobs", "logs", "show"]),
     ("preflight", &[]),

@@ -212,6 +212,32 @@ fn a_job_outlives_the_ticket_it_was_submitted_with() {
 }
 
 #[test]
+fn a_doctor_tells_how_long_a_ticket_lives_and_names_the_one_that_is_missing_first() {
+    let desk = Desk::of(cluster(), "dave");
+    let ran = desk.run(&["doctor", "--no-job"]);
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    let mut lines = ran.out.lines();
+    let ticket = lines.find(|line| line.contains("  ticket "));
+    let ticket = ticket.expect("a line about the ticket");
+    assert!(ticket.contains("`dave@"), "{ran:#?}");
+    assert!(ticket.ends_with(" left"), "{ran:#?}");
+
+    desk.forget();
+    let ran = desk.run(&["doctor"]);
+    assert_eq!(ran.code, 2, "{ran:#?}");
+    let first = ran.err.lines().find(|line| line.starts_with("error: "));
+    let first = first.expect("an error");
+    let what = "error: ticket: no Kerberos ticket was found: ";
+    assert!(first.starts_with(what), "{ran:#?}");
+    assert!(ran.err.contains("hint: run `kinit`"), "{ran:#?}");
+    let skipped = ran.out.lines().filter(|line| line.starts_with("skipped"));
+    let skipped: Vec<_> = skipped.collect();
+    assert_eq!(skipped.len(), 6, "{ran:#?}");
+    let because = |line: &&str| line.ends_with("because of `ticket`");
+    assert!(skipped.iter().all(because), "{ran:#?}");
+}
+
+#[test]
 fn a_service_submits_for_others_where_the_cluster_lets_it() {
     let cluster = cluster();
     let service = Desk::of(cluster, "proxy");

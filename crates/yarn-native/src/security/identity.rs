@@ -1,7 +1,9 @@
 //! Who calls.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
+use super::{error::SecurityError, gssapi};
 use crate::token::Token;
 
 /// Who calls, how that is proven, and for whom.
@@ -54,6 +56,23 @@ pub enum Tickets {
         /// Whose key to use, as in `alice@EXAMPLE.COM`.
         principal: String,
     },
+}
+
+/// A ticket, as the Kerberos library tells of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Ticket {
+    /// Whose it is: `alice@EXAMPLE.COM`.
+    pub principal: String,
+    /// How long it still counts.
+    pub life: Duration,
+}
+
+impl Kerberos {
+    /// The ticket that calls would be made with; may wait for a Kerberos server, on this thread.
+    pub fn ticket(&self) -> Result<Ticket, SecurityError> {
+        gssapi::ticket(self)
+    }
 }
 
 impl Identity {

@@ -19,7 +19,7 @@ pub(crate) mod sasl;
 pub(crate) mod text;
 
 pub use error::SecurityError;
-pub use identity::{Identity, Kerberos, Proof, Tickets};
+pub use identity::{Identity, Kerberos, Proof, Ticket, Tickets};
 pub use principal::{NeedsName, ServerPrincipal, replace_host};
 pub use quality::Quality;
 

@@ -221,6 +221,9 @@ impl Framework {
     /// What is wrong with a job of this framework.
     pub fn complaints(self, draft: &Draft) -> Vec<Complaint> {
         let needs = self.needs();
+        let mut own = draft.clone();
+        own.roles.retain(|role| !role.is_beside());
+        let draft = &own;
         let complaint = |key: &str, what: String, hint: &str| Complaint {
             key: key.to_owned(),
             what,
@@ -256,7 +259,10 @@ impl Framework {
 
     /// The ports an agent holds for a role, by name; `true` where the program can bind one that is still held.
     pub fn ports(self, role: &RoleSpec) -> Vec<(String, bool)> {
-        let mut ports = self.needs().ports(role.name.as_str());
+        let mut ports = match role.is_beside() {
+            true => Vec::new(),
+            false => self.needs().ports(role.name.as_str()),
+        };
         ports.extend(role.ports.iter().map(|name| (name.clone(), false)));
         ports
     }

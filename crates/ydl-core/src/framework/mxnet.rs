@@ -155,6 +155,8 @@ impl Needs for Mxnet {
         set("DMLC_NUM_SERVER", instances(cluster, SERVER));
         set("DMLC_NUM_ATTEMPT", attempt.saturating_sub(1).to_string());
         set("DMLC_JOB_CLUSTER", "ydl".to_owned());
+        // Of its role: there is a worker 0 and a server 0.
+        set("DMLC_TASK_ID", task.index.to_string());
         let root = cluster
             .role(SCHEDULER)
             .and_then(|member| member.endpoints.first());

@@ -2,7 +2,7 @@
 //! server of its own, and need nobody to meet at.
 //!
 //! Addresses cannot change while programs run, and a process that dies takes its peers with it or leaves them waiting: so all
-//! begin a new round together. Only the evaluator, whom nobody talks to, comes back alone.
+//! begin a new round together. Only the evaluator and TensorBoard, to whom nobody talks, come back alone.
 
 use super::{Given, Needs, RoleDefaults, SetUp};
 use crate::{
@@ -18,7 +18,9 @@ const MASTER: &str = "master";
 const WORKER: &str = "worker";
 const PS: &str = "ps";
 const EVALUATOR: &str = "evaluator";
-const ROLES: [&str; 5] = [CHIEF, MASTER, WORKER, PS, EVALUATOR];
+/// Looks at what the others write, and talks to none of them.
+const TENSORBOARD: &str = "tensorboard";
+const ROLES: [&str; 6] = [CHIEF, MASTER, WORKER, PS, EVALUATOR, TENSORBOARD];
 
 pub(super) struct Tensorflow;
 
@@ -44,15 +46,17 @@ impl Needs for Tensorflow {
         // With parameter servers and a chief, the chief's program is the training: workers wait for what it sends them, for
         // ever if nobody stops them. Without a chief the workers themselves train and end.
         let led = has(PS) && (has(CHIEF) || has(MASTER));
+        let trains = has(WORKER) || has(CHIEF) || has(MASTER);
         let completion = match role {
             PS => Completion::Service,
             WORKER if led => Completion::Service,
             // An Estimator's ends after the last checkpoint, if it knows which that is.
-            EVALUATOR => Completion::Follows,
+            EVALUATOR if trains => Completion::Follows,
+            TENSORBOARD => Completion::Follows,
             _ => Completion::All,
         };
         let scope = match role {
-            EVALUATOR => Scope::Task,
+            EVALUATOR | TENSORBOARD => Scope::Task,
             _ => Scope::Job,
         };
         RoleDefaults { completion, scope }
@@ -80,15 +84,19 @@ impl Needs for Tensorflow {
                 hint: Some(hint.to_owned()),
             });
         };
-        if count(WORKER) + count(CHIEF) + count(MASTER) == 0 {
-            let what = "a TensorFlow job needs the role `worker` or `chief`".to_owned();
+        if [WORKER, CHIEF, MASTER, EVALUATOR]
+            .into_iter()
+            .all(|name| count(name) == 0)
+        {
+            let what =
+                "a TensorFlow job needs the role `worker`, `chief` or `evaluator`".to_owned();
             add("roles", what, "roles: {worker: {instances: 2, run: …}}");
         }
-        for name in [CHIEF, MASTER, EVALUATOR] {
+        for name in [CHIEF, MASTER, EVALUATOR, TENSORBOARD] {
             if count(name) > 1 {
                 let what = format!("a TensorFlow job has one {name}, not {}", count(name));
                 let hint = match name {
-                    EVALUATOR => "leave `instances` out",
+                    EVALUATOR | TENSORBOARD => "leave `instances` out",
                     _ => "leave `instances` out; the others are workers",
                 };
                 add(&format!("roles.{name}.instances"), what, hint);
@@ -104,7 +112,7 @@ impl Needs for Tensorflow {
             let key = format!("roles.{name}");
             if !ROLES.contains(&name) {
                 let what = format!("TensorFlow knows no role `{name}`");
-                let hint = "its roles are `chief`, `worker`, `ps` and `evaluator`";
+                let hint = "its roles are `chief`, `worker`, `ps`, `evaluator` and `tensorboard`";
                 add(&key, what, hint);
             } else if flagged && ![PS, WORKER].contains(&name) {
                 let what = format!("flags can name `ps` and `worker`, and no `{name}`");
@@ -124,8 +132,8 @@ impl Needs for Tensorflow {
 
     fn ports(&self, role: &str) -> Vec<(String, bool)> {
         match role {
-            // It serves nobody.
-            EVALUATOR => Vec::new(),
+            // They serve nobody.
+            EVALUATOR | TENSORBOARD => Vec::new(),
             // gRPC sets SO_REUSEADDR, so the port can stay held while the program listens on it.
             _ => vec![(PORT.to_owned(), true)],
         }
@@ -164,9 +172,9 @@ fn addresses(member: &Member) -> Vec<String> {
         .collect()
 }
 
-/// Every role as JSON. The evaluator is not among them: TensorFlow refuses a cluster that it is in.
+/// Every role as JSON. Evaluator and TensorBoard are not among them: TensorFlow refuses a cluster that they are in.
 fn members(cluster: &Cluster) -> Vec<String> {
-    let inside = |member: &&Member| member.role.as_str() != EVALUATOR;
+    let inside = |member: &&Member| ![EVALUATOR, TENSORBOARD].contains(&member.role.as_str());
     let one = |member: &Member| {
         let addresses: Vec<_> = addresses(member)
             .iter()

@@ -55,6 +55,9 @@ impl Needs for Xgboost {
         set("DMLC_NUM_SERVER", "0".to_owned());
         set("DMLC_NUM_ATTEMPT", attempt.saturating_sub(1).to_string());
         set("DMLC_JOB_CLUSTER", "ydl".to_owned());
+        if let Some(own) = cluster.endpoint(task) {
+            set("DMLC_NODE_HOST", own.host.clone());
+        }
         SetUp {
             env,
             arguments: Vec::new(),

@@ -1,6 +1,6 @@
 //! What agents say. Each message names its container, and that is the fence.
 
-use super::{Job, Mutant, Place, Stage, TaskKey, Then, attempt::Gone};
+use super::{Job, Mutant, Place, Stage, TaskKey, Then, part::Gone};
 use crate::{
     action::Action, cluster::Endpoint, ending::Ending, event::Exit, fact::What, id::ContainerId,
 };
@@ -125,7 +125,8 @@ impl Job {
             // It will not be ready again.
             self.task_mut(key).exit = Some(exit);
             self.await_judgement(key, container);
-            self.acquit(key);
+            let acquitted = self.acquit(key, out);
+            self.bring_back(acquitted, out);
             return;
         }
         if let Place::Rewinding {
@@ -142,19 +143,30 @@ impl Job {
             self.set_place(key, place);
             return;
         }
+        if let Place::Stopping { .. } = &task.place
+            && round == task.round
+        {
+            // Others may wait until it runs no more; what it has made may take long to be saved.
+            self.task_mut(key).exit.get_or_insert(exit);
+            self.fall_silent(key);
+            return;
+        }
         let runs = matches!(task.place, Place::Starting { .. } | Place::Running { .. });
         if !runs || (round != task.round && !self.mutant.is(Mutant::LateExitCounts)) {
             return;
         }
         let ending = Ending::from_exit(&exit);
         self.task_mut(key).exit = Some(exit);
+        self.fall_silent(key);
         if signalled {
             self.await_judgement(key, container);
+            let acquitted = self.acquit(key, out);
             // Its peers may die of it before the cause is known: they are stopped now, and their deaths are nobody's.
             let ran = self.stage == Stage::Active && self.task(key).gathering.is_none();
             if ran && self.range(key.role).is_some() {
                 self.restart_others(key, None, out);
             }
+            self.bring_back(acquitted, out);
         } else {
             self.on_attempt_over(key, ending, Gone::AgentAlive, out);
         }

@@ -1,42 +1,25 @@
 //! What follows the end of an attempt: the failure table at work.
 
-use super::{Job, Mutant, Place, Stage, TaskKey, Then};
+use super::{Job, Mutant, Place, Stage, TaskKey, Then, part::Gone};
 use crate::{
     action::Action,
     ending::{Cause, Ending, Outcome, TaskResult},
     event::{ContainerEnd, Exit},
     fact::{Next, What},
-    id::ContainerId,
     spec::{Completion, Scope},
     time::{Span, Time},
 };
-use alloc::{
-    collections::VecDeque,
-    format,
-    string::{String, ToString},
-    vec::Vec,
-};
+use alloc::{collections::VecDeque, format, string::ToString, vec::Vec};
 
 /// So many attempts of a task in a row may end through their nodes; then it is no longer the nodes' fault.
 const NODE_FAULTS: u32 = 5;
-
-/// How sure we are that nothing of the attempt still runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Gone {
-    /// The agent lives and obeys: it is told to stop.
-    AgentAlive,
-    /// The agent has stopped its program and is leaving.
-    Left,
-    /// The container has ended.
-    Ended,
-    /// We cannot know: the container is given back and its end awaited.
-    Unsure,
-}
 
 enum Verdict {
     /// After that wait; whether it used up a restart.
     Again(Span, bool),
     Tolerated,
+    /// The job fails, unless it turns out that the cluster was the cause.
+    Doubted,
     JobFails,
 }
 
@@ -51,6 +34,7 @@ impl Ending {
             _ if exit.port_taken.is_some() => Ending::PortTaken {
                 port: exit.port_taken.unwrap_or_default(),
             },
+            _ if exit.outdated => Ending::Outdated,
             (Some(code), _) => Ending::Exited { code },
             (None, Some(signal)) => Ending::Signalled { signal },
             (None, None) => Ending::Signalled { signal: 9 },
@@ -113,42 +97,83 @@ impl Job {
         if ending == Ending::Succeeded {
             // It has succeeded when its outputs are safe; `on_stopped` says so.
             self.part(key, Then::Over(TaskResult::Succeeded), gone, true, out);
+            self.go_on_without_the_done(key.role, out);
             return;
         }
-        let ran = matches!(self.task(key).place, Place::Rewinding { ended: false, .. });
-        if ran && !ending.counts() {
-            self.acquit(key);
+        if self.is_spare(key) {
+            self.record_ended(key, &ending, Next::Nothing, out);
+            self.leave_gathering(key);
+            self.part(key, Then::Over(TaskResult::Stopped), gone, true, out);
+            return;
         }
-        let verdict = self.verdict(key, &ending);
+        let ran = matches!(
+            self.task(key).place,
+            Place::Starting { .. } | Place::Running { .. } | Place::Rewinding { ended: false, .. }
+        );
+        let acquitted = match ran && !ending.counts() {
+            true => self.acquit(key, out),
+            false => Vec::new(),
+        };
+        let won = matches!(
+            self.task(key).place,
+            Place::Stopping {
+                then: Then::Over(TaskResult::Succeeded),
+                ..
+            }
+        );
+        let verdict = match self.verdict(key, &ending) {
+            Verdict::JobFails if self.is_doubtful(key, &ending) => Verdict::Doubted,
+            verdict => verdict,
+        };
         let next = match verdict {
             Verdict::Again(after, _) => Next::Again { after },
             Verdict::Tolerated => Next::Tolerated,
+            Verdict::Doubted => Next::Doubted,
             Verdict::JobFails => Next::JobFails,
         };
         self.record_ended(key, &ending, next, out);
-        if let Some(node) = self.task(key).node.clone() {
-            self.blame(&node, key, &ending, out);
-        }
+        // What stands beside the job says nothing about where the job should run.
+        let node = self.task(key).node.clone();
+        let node = node.filter(|_| !matches!(verdict, Verdict::Doubted));
+        let node = node.filter(|_| !self.spec.roles[key.role].is_beside());
+        let mark = node.and_then(|node| self.blame(&node, key, &ending, out));
         match verdict {
             Verdict::Again(after, counted) => {
                 self.grow_memory(key, &ending, out);
                 let at = self.now + after;
                 let alone = self.disturbs_nobody(key);
                 self.part(key, Then::Again { at }, gone, false, out);
-                if !alone {
-                    self.restart_others(key, Some(&ending), out);
-                    // What never ran cannot have failed of another.
-                    let failed = matches!(ending, Ending::Exited { .. } | Ending::Signalled { .. });
-                    self.accuse(key, counted && failed);
+                if alone {
+                    self.bring_back(acquitted, out);
+                    return;
                 }
+                match won && !self.mutant.is(Mutant::GoesOnWithoutTheUnsaved) {
+                    // What it had learned is lost, and the others may be about to end without it.
+                    true => self.begin_anew(key, Some(&ending), out),
+                    false => self.restart_others(key, Some(&ending), out),
+                }
+                // What never ran cannot have failed of another.
+                let failed = matches!(ending, Ending::Exited { .. } | Ending::Signalled { .. });
+                if counted && failed {
+                    self.accuse(key, mark);
+                }
+                self.bring_back(acquitted, out);
             }
             Verdict::Tolerated => {
                 self.leave_gathering(key);
                 self.roles[key.role].lost += 1;
                 self.part(key, Then::Over(TaskResult::Failed(ending)), gone, true, out);
             }
-            Verdict::JobFails => {
+            Verdict::Doubted => {
                 let cause = self.cause(key, ending.clone());
+                self.roles[key.role].failures.pop_back();
+                self.roles[key.role].lost += 1;
+                self.part(key, Then::Over(TaskResult::Failed(ending)), gone, true, out);
+                self.doubt(key, cause);
+            }
+            Verdict::JobFails => {
+                let doubted = self.doubt.as_ref().map(|doubt| doubt.cause.clone());
+                let cause = doubted.unwrap_or_else(|| self.cause(key, ending.clone()));
                 self.leave_gathering(key);
                 self.roles[key.role].lost += 1;
                 self.part(key, Then::Over(TaskResult::Failed(ending)), gone, true, out);
@@ -174,131 +199,6 @@ impl Job {
                 Ending::Lost
             }
             other => other,
-        }
-    }
-
-    /// A task is done with its container, one way or another.
-    pub(super) fn on_stopped(
-        &mut self,
-        key: TaskKey,
-        then: Then,
-        gone: Gone,
-        error: Option<String>,
-        out: &mut Vec<Action>,
-    ) {
-        let unsaved = match (error, gone) {
-            (Some(why), _) => Some(why),
-            (None, Gone::Left) => None,
-            (None, _) if self.spec.outputs.is_empty() => None,
-            (None, _) if self.mutant.is(Mutant::IgnoresTheUnsaved) => None,
-            (None, Gone::Ended) => Some("the container ended first".to_string()),
-            (None, Gone::AgentAlive | Gone::Unsure) => {
-                Some("copying them took too long".to_string())
-            }
-        };
-        let succeeded = then == Then::Over(TaskResult::Succeeded);
-        match unsaved {
-            Some(why) if succeeded && self.stage == Stage::Active => {
-                self.on_attempt_over(key, Ending::Unsaved { why }, gone, out);
-            }
-            Some(why) if succeeded => {
-                let ending = Ending::Unsaved { why };
-                self.record_ended(key, &ending, Next::Nothing, out);
-                let then = Then::Over(TaskResult::Failed(ending));
-                self.part(key, then, gone, false, out);
-            }
-            Some(_) | None => self.part(key, then, gone, false, out),
-        }
-    }
-
-    /// Separates a task from its container, as far as it is known to be gone, and goes on.
-    pub(super) fn part(
-        &mut self,
-        key: TaskKey,
-        then: Then,
-        gone: Gone,
-        save: bool,
-        out: &mut Vec<Action>,
-    ) {
-        let Some(on) = self.task(key).place.container().cloned() else {
-            self.go_on(key, then, out);
-            return;
-        };
-        match gone {
-            Gone::AgentAlive => {
-                let place = Place::Stopping {
-                    on: on.clone(),
-                    since: self.now,
-                    save,
-                    then,
-                };
-                self.set_place(key, place);
-                out.push(Action::Tell(on));
-            }
-            Gone::Ended => self.go_on(key, then, out),
-            Gone::Left => {
-                out.push(Action::Release(on));
-                self.go_on(key, then, out);
-            }
-            Gone::Unsure => {
-                out.push(Action::Release(on.clone()));
-                // Once the job is ending nothing follows that a survivor could disturb.
-                let wait = self.stage == Stage::Active
-                    && self.may_run(key)
-                    && !self.mutant.is(Mutant::ReplacesTheLiving);
-                if wait {
-                    let place = Place::Leaving {
-                        since: self.now,
-                        until: self.surely_gone(&on),
-                        on,
-                        then,
-                    };
-                    self.set_place(key, place);
-                } else {
-                    self.go_on(key, then, out);
-                }
-            }
-        }
-    }
-
-    /// When the agent in a container, were it cut off from us since it was last heard, has stopped by itself.
-    /// Every answer it gets from now on tells it to stop.
-    fn surely_gone(&self, container: &ContainerId) -> Time {
-        let d = &self.spec.deadlines;
-        let quiet = self.held.get(container).and_then(|held| held.quiet);
-        let heard = quiet.map_or(self.now, |since| since.min(self.now));
-        let silence = if self.mutant.is(Mutant::ForgetsTheCutOff) {
-            Span(0)
-        } else {
-            d.silence
-        };
-        heard + (silence + d.grace + d.stop)
-    }
-
-    /// The task has no container any more.
-    pub(super) fn go_on(&mut self, key: TaskKey, then: Then, out: &mut Vec<Action>) {
-        match then {
-            Then::Again { at } if self.stage == Stage::Active => {
-                let task = self.task_mut(key);
-                task.attempt += 1;
-                task.endpoint = None;
-                task.exit = None;
-                if at > self.now {
-                    let since = self.now;
-                    self.set_place(key, Place::Idle { since, until: at });
-                } else {
-                    self.ask(key);
-                }
-            }
-            Then::Over(result) => {
-                if result == TaskResult::Succeeded {
-                    self.record_ended(key, &Ending::Succeeded, Next::Done, out);
-                }
-                self.set_over(key, result);
-            }
-            Then::Again { .. } | Then::Judge => {
-                self.set_over(key, TaskResult::Stopped);
-            }
         }
     }
 
@@ -358,6 +258,7 @@ impl Job {
         match spec.completion {
             // One success is enough, so all but one may fail.
             Completion::Any => spec.tolerate.max(self.roles[role].want.saturating_sub(1)),
+            Completion::Beside => u32::MAX,
             Completion::All | Completion::Decides | Completion::Service | Completion::Follows => {
                 spec.tolerate
             }
@@ -390,15 +291,23 @@ impl Job {
         ending: Option<&Ending>,
         out: &mut Vec<Action>,
     ) {
-        // What it had learned is lost when its outputs are, and the others may be about to end without it.
-        let unsaved = matches!(ending, Some(Ending::Unsaved { .. }));
-        if self.is_told(key.role) && self.roles[key.role].runs() > 0 && !unsaved {
-            self.go_on_without(key, out);
-            return;
+        match self.is_told(key.role) && self.roles[key.role].runs() > 0 {
+            true => self.go_on_without(key, out),
+            false => self.begin_anew(key, ending, out),
         }
+    }
+
+    /// Everybody in scope starts again because this task does.
+    pub(super) fn begin_anew(
+        &mut self,
+        key: TaskKey,
+        ending: Option<&Ending>,
+        out: &mut Vec<Action>,
+    ) {
         let scope = match ending {
+            _ if self.spec.roles[key.role].is_beside() => Scope::Task,
             // It will have another port, and the others have been told of the old one.
-            Some(Ending::PortTaken { .. }) if self.spec.gang.together => Scope::Job,
+            Some(Ending::PortTaken { .. }) if self.gathers(key.role) => Scope::Job,
             _ => self.spec.roles[key.role].restart.scope,
         };
         match scope {
@@ -430,7 +339,13 @@ impl Job {
         }
     }
 
-    fn record_ended(&mut self, key: TaskKey, ending: &Ending, next: Next, out: &mut Vec<Action>) {
+    pub(super) fn record_ended(
+        &mut self,
+        key: TaskKey,
+        ending: &Ending,
+        next: Next,
+        out: &mut Vec<Action>,
+    ) {
         let task = self.task(key);
         let Some(container) = task.place.container().cloned() else {
             return;

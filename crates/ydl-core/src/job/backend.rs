@@ -1,6 +1,6 @@
 //! What the backend says about containers.
 
-use super::{Held, Job, Mutant, Place, Stage, TaskKey, Then, attempt::Gone};
+use super::{Held, Job, Mutant, Place, Stage, TaskKey, Then, part::Gone};
 use crate::{
     action::Action,
     ending::{Ending, TaskResult},
@@ -63,6 +63,9 @@ impl Job {
         }
         let mut roles = self.spec.roles.iter();
         let role = roles.position(|spec| spec.name == grant.role)?;
+        if self.is_held_back(role) {
+            return None;
+        }
         // The largest need that fits: a small task must not use up a container that a grown one waits for.
         let asked = &self.roles[role].asked;
         let (_, tasks) = asked.range(..=grant.resources.memory_mib).next_back()?;
@@ -253,5 +256,6 @@ impl Job {
             self.arm(key);
         }
         self.gather_anew();
+        self.doubt_anew();
     }
 }

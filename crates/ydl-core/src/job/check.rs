@@ -103,6 +103,16 @@ impl Job {
                 share = share.with(Share::default(), one);
             }
             assert_eq!(share, gathering.share, "a gathering knows its numbers");
+            assert_eq!(
+                gathering.asking_since.is_some(),
+                gathering.share.asked > 0 && self.is_short(gathering),
+                "a gathering that cannot do without what it asks for has a deadline"
+            );
+            let runs = self.roles.iter().any(|role| role.runs() > 0);
+            assert!(
+                gathering.newcomers.is_some() || runs || self.timers.has_waits(),
+                "a round is waited for, and nothing ends the wait"
+            );
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What a deadline says when it passes.
 
-use super::{Job, Mutant, Place, Stage, TaskKey, Then, attempt::Gone, timers::Timer};
+use super::{Job, Mutant, Place, Stage, TaskKey, Then, part::Gone, timers::Timer};
 use crate::{
     action::Action,
     ending::{Cause, Ending, TaskResult, Wait},
@@ -31,7 +31,7 @@ impl Job {
             // A gathering has a deadline for all of its members, and tasks that start on their own may wait for
             // each other's containers as long as any of them has one.
             Place::Asked { since } => {
-                let alone = task.gathering.is_none() && self.spec.gang.together;
+                let alone = task.gathering.is_none() && self.gathers(key.role);
                 alone.then(|| *since + d.allocation)
             }
             Place::Launching { since, .. } => Some(*since + d.launch),
@@ -120,7 +120,7 @@ impl Job {
                     }
                 }
                 // What follows from it is settled afterwards.
-                Timer::Followed => {}
+                Timer::Followed | Timer::Doubt => {}
                 Timer::Forgive => self.on_forgiving_due(out),
             }
         }

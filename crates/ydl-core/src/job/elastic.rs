@@ -4,12 +4,12 @@
 //! they have come, and nothing has changed for a while, the round is interrupted for them; or, where the framework can
 //! tell its programs, they are let in while it goes on. A round never begins while a program of the last one may run.
 
-use super::{Job, Mutant, Place, RoleState, TaskKey, Then, gather::Gathering};
+use super::{Job, Mutant, Place, RoleState, Task, TaskKey, Then, gather::Gathering};
 use crate::{
     action::Action,
-    ending::TaskResult,
+    cluster::Cluster,
     fact::What,
-    spec::{Range, Reform},
+    spec::{Completion, Range, Reform, Scope},
     time::Time,
     view::TaskState,
 };
@@ -38,7 +38,8 @@ impl Job {
     pub(super) fn is_short(&self, gathering: &Gathering) -> bool {
         if let Some((role, _)) = gathering.newcomers {
             let needs = |range: Range| {
-                self.is_told(role) && self.here(role) + gathering.share.holds < range.min
+                let few = self.here(role) + gathering.share.holds < range.min;
+                self.is_told(role) && few && !self.has_won(role)
             };
             // Those who run in an elastic role can do without them.
             return self.range(role).is_none_or(needs);
@@ -107,47 +108,39 @@ impl Job {
         !gathering.members.iter().any(runs)
     }
 
-    /// Whether newcomers may interrupt those who run. Where some have succeeded already the others are about to, and
-    /// would do all of it again.
+    /// Whether nobody runs any more whom the gathering's roles have dropped: it may be saving what the round begins with.
+    /// How long that takes is bounded as for everybody who is stopped.
+    pub(super) fn has_let_go(&self, gathering: &Gathering) -> bool {
+        let runs = |role: usize| {
+            let tasks = self.roles[role].tasks.iter().zip(0..);
+            let mut dropped = tasks.filter(|(task, _)| task.dropped);
+            dropped.any(|(_, index)| self.may_run(TaskKey { role, index }))
+        };
+        let mut roles = gathering.shares.keys();
+        self.mutant.is(Mutant::ForgetsTheDropped) || !roles.any(|role| runs(*role))
+    }
+
+    /// Whether newcomers may interrupt those who run. Where some have succeeded already, in whatever role would begin
+    /// anew, the others are about to, and would do all of it again.
     pub(super) fn is_welcome(&self, gathering: &Gathering) -> bool {
-        let Some((role, _)) = gathering.newcomers else {
+        let Some((role, scope)) = gathering.newcomers else {
             return true;
         };
         if self.range(role).is_none() || self.mutant.is(Mutant::InterruptsTheDone) {
             return true;
         }
-        let done = |key: &TaskKey| match &self.task(*key).place {
-            Place::Over { result, .. }
-            | Place::Stopping {
-                then: Then::Over(result),
-                ..
-            } => *result == TaskResult::Succeeded,
-            _ => false,
+        let alone = self.is_told(role) || self.mutant.is(Mutant::InterruptsOtherRoles);
+        let scope = match scope {
+            Scope::Job if !alone => None,
+            Scope::Task | Scope::Role | Scope::Job => Some(role),
         };
-        !self.keys(Some(role)).iter().any(done)
-    }
-
-    /// A program has failed, and used up a restart if that was counted. Whoever ran in its round is being stopped now; one
-    /// that the cluster has taken in the meantime cannot be, and was the cause.
-    pub(super) fn accuse(&mut self, key: TaskKey, counted: bool) {
-        let round = self.task(key).gathering.filter(|_| counted);
-        let gathering = round.and_then(|round| self.gatherings.get_mut(&round));
-        if let (Some(gathering), Some(_)) = (gathering, self.spec.roles[key.role].elastic) {
-            gathering.accused = Some(key.role);
-        }
-    }
-
-    /// A task has gone that ran in the round which another's failure has ended: the cluster has taken it, or its node is
-    /// ending its container for a reason that counts by itself. That other only failed because of it.
-    pub(super) fn acquit(&mut self, key: TaskKey) {
-        if self.mutant.is(Mutant::BlamesTheBereaved) {
-            return;
-        }
-        let round = self.task(key).gathering;
-        let gathering = round.and_then(|round| self.gatherings.get_mut(&round));
-        if let Some(role) = gathering.and_then(|gathering| gathering.accused.take()) {
-            self.roles[role].failures.pop_back();
-        }
+        let needed = |key: &TaskKey| match self.spec.roles[key.role].completion {
+            Completion::All | Completion::Any | Completion::Decides => true,
+            Completion::Service | Completion::Follows | Completion::Beside => false,
+        };
+        let done = |key: &TaskKey| self.task(*key).place.has_won();
+        let keys = self.keys(scope);
+        !keys.iter().filter(|key| needed(key)).any(done)
     }
 
     /// Those who ran in the round before are there, or will not be: from now on it is waited for more.
@@ -184,6 +177,7 @@ impl Job {
             let scope = self.spec.roles[key.role].restart.scope;
             let gathering = self.gatherings.entry(round).or_default();
             gathering.newcomers = Some((key.role, scope));
+            self.fall_silent(key);
             self.task_mut(key).round = round;
             self.enter_gathering(key, round);
             self.arm(key);
@@ -320,7 +314,26 @@ impl Job {
 
     fn has_least(&self, role: usize, more: u32) -> bool {
         let least = self.range(role).map_or(0, |range| range.min);
-        self.here(role) + more >= least
+        // Who is done needs no more of them, and lets none in.
+        self.here(role) + more >= least || self.is_through(role) || self.has_won(role)
+    }
+
+    /// Whether nobody is to wait for this member of a running round any more: its program has ended for good.
+    fn is_done(&self, task: &Task) -> bool {
+        let over = match &task.place {
+            Place::Over { .. } => true,
+            Place::Stopping { then, .. } | Place::Leaving { then, .. } => {
+                matches!(then, Then::Over(_))
+            }
+            _ => false,
+        };
+        over && !self.mutant.is(Mutant::WaitsForTheDone)
+    }
+
+    /// Whether one of those who are told has succeeded: the others are about to, and go on with whoever is left.
+    fn has_won(&self, role: usize) -> bool {
+        let mut tasks = self.roles[role].tasks.iter();
+        self.is_told(role) && tasks.any(|task| !task.dropped && task.place.has_won())
     }
 
     /// How many of a role's tasks are in its round.
@@ -328,18 +341,34 @@ impl Job {
         self.roles[role].want - self.apart(role)
     }
 
-    fn tell_members(&mut self, role: usize, out: &mut Vec<Action>) -> Arc<crate::Cluster> {
+    /// One has succeeded: should the others have to meet again they do so without it, and need not wait for more.
+    pub(super) fn go_on_without_the_done(&mut self, role: usize, out: &mut Vec<Action>) {
+        let told = self.is_told(role) && self.roles[role].runs() > 0;
+        if told && self.is_large_enough(None, 0) {
+            let cluster = self.members(role);
+            self.say_over(out);
+            out.push(Action::Changed(cluster));
+        }
+    }
+
+    fn tell_members(&mut self, role: usize, out: &mut Vec<Action>) -> Arc<Cluster> {
+        let cluster = self.members(role);
+        let (round, tasks) = (cluster.round, cluster.world());
+        self.record(What::MembersChanged { round, tasks }, out);
+        self.say_over(out);
+        out.push(Action::Changed(cluster.clone()));
+        cluster
+    }
+
+    /// Who is in the round that a role runs in now.
+    fn members(&self, role: usize) -> Arc<Cluster> {
         let mut tasks = self.roles[role].tasks.iter();
         let round = tasks.find_map(|task| match &task.place {
             Place::Starting { .. } | Place::Running { .. } => task.cluster.as_ref(),
             _ => None,
         });
         let round = round.map_or(self.round, |cluster| cluster.round);
-        let cluster = Arc::new(self.cluster(round));
-        let tasks = cluster.world();
-        self.record(What::MembersChanged { round, tasks }, out);
-        out.push(Action::Changed(cluster.clone()));
-        cluster
+        Arc::new(self.cluster_of(round, |task| !self.is_done(task)))
     }
 }
 

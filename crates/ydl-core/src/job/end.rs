@@ -1,11 +1,11 @@
 //! How a job ends: decided once, then everything is stopped, saved and given back.
 
-use super::{Job, Mutant, Place, Stage, TaskKey, Then, attempt::Gone, timers::Timer};
+use super::{Job, Mutant, Place, Stage, TaskKey, Then, part::Gone, timers::Timer};
 use crate::{
     action::Action,
     ending::{Cause, Outcome, TaskResult},
     fact::What,
-    spec::Completion,
+    spec::{Completion, RoleSpec},
     view::TaskState,
 };
 use alloc::vec::Vec;
@@ -22,14 +22,16 @@ pub(super) enum Done {
 impl Job {
     /// How far the completion rules are fulfilled.
     pub(super) fn done(&self) -> Done {
+        if self.doubt.is_some() {
+            return Done::No;
+        }
         let mut needed = 0;
         let mut done = 0;
         let mut others = 0;
         let mut following = false;
         for (at, (spec, role)) in self.spec.roles.iter().zip(&self.roles).enumerate() {
             let succeeded = role.count(TaskState::Succeeded);
-            let failed = role.count(TaskState::Failed);
-            let all = succeeded + failed == role.want - self.apart(at);
+            let all = self.is_through(at);
             let role_done = match spec.completion {
                 Completion::All | Completion::Decides => {
                     all || (succeeded > 0 && self.mutant.is(Mutant::FirstSuccessIsEnough))
@@ -37,6 +39,11 @@ impl Job {
                 Completion::Any => succeeded > 0,
                 Completion::Service => {
                     others += u32::from(all);
+                    continue;
+                }
+                // A job of nothing else is over when it is.
+                Completion::Beside => {
+                    others += u32::from(all && !self.stands_beside(at));
                     continue;
                 }
                 Completion::Follows => {
@@ -54,7 +61,10 @@ impl Job {
         // A job of services alone, or of what would follow somebody, runs until it is ended, or until they have all ended by
         // themselves.
         let ended = match needed {
-            0 => others as usize == self.roles.len(),
+            0 => {
+                let has_say = |at: &usize| !self.stands_beside(*at);
+                others as usize == (0..self.roles.len()).filter(has_say).count()
+            }
             _ => needed == done,
         };
         match (ended, following) {
@@ -64,9 +74,52 @@ impl Job {
         }
     }
 
+    /// Whether the role stands beside others that are the job. What nothing else is there for is a job of its own.
+    pub(super) fn stands_beside(&self, role: usize) -> bool {
+        let mut roles = self.spec.roles.iter();
+        self.spec.roles[role].is_beside() && !roles.all(RoleSpec::is_beside)
+    }
+
+    /// Whether everybody in the role's round has done what it was to do.
+    pub(super) fn is_through(&self, at: usize) -> bool {
+        let role = &self.roles[at];
+        let over = role.count(TaskState::Succeeded) + role.count(TaskState::Failed);
+        over == role.want - self.apart(at)
+    }
+
+    /// Whether nobody needs this task any more. Those who run may go on until the job ends: some of them serve those who
+    /// follow.
+    pub(super) fn is_spare(&self, key: TaskKey) -> bool {
+        let completion = self.spec.roles[key.role].completion;
+        match self.done() {
+            _ if self.mutant.is(Mutant::RestartsTheSpare) => false,
+            Done::No => false,
+            Done::ButFollowers => matches!(completion, Completion::Service | Completion::Any),
+            // Newcomers stay apart: a role is done without them, not with them.
+            Done::All => self.task(key).gathering.is_none(),
+        }
+    }
+
+    /// Those who need not run, and do not, never will: the job must not fail because they cannot be had.
+    fn stop_the_spare(&mut self, out: &mut Vec<Action>) {
+        for key in self.keys(None) {
+            let place = &self.task(key).place;
+            let runs = matches!(place, Place::Starting { .. } | Place::Running { .. });
+            if !runs && self.is_spare(key) {
+                self.leave_gathering(key);
+                self.stop_for_good(key, out);
+            }
+        }
+        // Others may have waited for them.
+        self.start_gathered(out);
+    }
+
     /// Whether those who follow have had their time.
-    pub(super) fn watch_followers(&mut self, done: Done) -> bool {
+    pub(super) fn watch_followers(&mut self, done: Done, out: &mut Vec<Action>) -> bool {
         let following = done == Done::ButFollowers;
+        if following && self.followed_since.is_none() {
+            self.stop_the_spare(out);
+        }
         self.followed_since = following.then(|| self.followed_since.unwrap_or(self.now));
         let follow = self.spec.deadlines.follow;
         let end = self.followed_since.map(|since| since + follow);
@@ -90,6 +143,7 @@ impl Job {
         self.stage = Stage::Ending(outcome);
         self.timers.clear();
         self.gatherings.clear();
+        self.doubt = None;
         for task in self.roles.iter_mut().flat_map(|role| &mut role.tasks) {
             task.gathering = None;
         }
@@ -177,6 +231,7 @@ impl Job {
             outcome: outcome.clone(),
         };
         self.record(what, out);
+        self.say_over(out);
         self.stage = Stage::Finished(outcome.clone());
         self.timers.clear();
         out.push(Action::Finish(outcome));

@@ -1,18 +1,15 @@
 //! Rounds: who waits for whom, and what happens when somebody does not come.
 
-use super::{Job, Mutant, Place, RoleState, Stage, TaskKey, Then, attempt::Gone, timers::Timer};
+use super::{Job, Mutant, Place, Task, TaskKey, doubt::Accused, timers::Timer};
 use crate::{
     action::Action,
     cluster::{Cluster, Member},
-    ending::Cause,
     fact::What,
-    spec::{Completion, Resources, RoleSpec, Scope},
+    spec::Scope,
     time::Time,
 };
 use alloc::{
     collections::{BTreeMap, BTreeSet},
-    format,
-    string::String,
     sync::Arc,
     vec::Vec,
 };
@@ -26,18 +23,18 @@ pub(super) struct Gathering {
     /// The same of each role.
     pub(super) shares: BTreeMap<usize, Share>,
     /// Since when anybody asks for what the round cannot do without.
-    asking_since: Option<Time>,
+    pub(super) asking_since: Option<Time>,
     /// Since when some hold containers while others ask.
-    holding_since: Option<Time>,
+    pub(super) holding_since: Option<Time>,
     /// When a member was last ready that was not before, or is not any more.
     pub(super) changed: Time,
     /// It takes over from a round that was given up: it begins, where its roles are elastic, as soon as those who ran
     /// are ready again.
     pub(super) hurried: bool,
-    /// The role that has used up a restart for it, while it may turn out that the cluster was the cause.
-    pub(super) accused: Option<usize>,
+    /// Whose failure has broken the round before, while it may turn out that the cluster was the cause.
+    pub(super) accused: Option<Accused>,
     /// How often it gave everything back.
-    tries: u32,
+    pub(super) tries: u32,
     /// Its members were added to this role while the others run. When they are all there, everybody in scope
     /// starts again with them; when they cannot be had, the role goes back to its old size.
     pub(super) newcomers: Option<(usize, Scope)>,
@@ -124,56 +121,6 @@ impl Job {
         self.recount_waits(round);
     }
 
-    /// Since when a gathering waits for what it cannot do without.
-    pub(super) fn recount_waits(&mut self, round: u32) {
-        let now = self.now;
-        let Some(gathering) = self.gatherings.get(&round) else {
-            return;
-        };
-        let asking = gathering.share.asked > 0 && self.is_short(gathering);
-        let holding = asking && gathering.share.holds > 0;
-        let since = |old: Option<Time>, still: bool| still.then(|| old.unwrap_or(now));
-        if let Some(gathering) = self.gatherings.get_mut(&round) {
-            gathering.asking_since = since(gathering.asking_since, asking);
-            gathering.holding_since = since(gathering.holding_since, holding);
-        }
-        self.arm_gathering(round);
-    }
-
-    /// A new master: the cluster was not asked while there was none.
-    pub(super) fn gather_anew(&mut self) {
-        let now = self.now;
-        let rounds: Vec<_> = self.gatherings.keys().copied().collect();
-        for gathering in self.gatherings.values_mut() {
-            gathering.asking_since = gathering.asking_since.map(|_| now);
-            gathering.holding_since = gathering.holding_since.map(|_| now);
-            gathering.changed = now;
-        }
-        for round in rounds {
-            self.arm_gathering(round);
-        }
-        self.starved_since = self.starved_since.map(|_| now);
-        for key in self.keys(None) {
-            if let Place::Asked { since } = &mut self.task_mut(key).place {
-                *since = now;
-                self.arm(key);
-            }
-        }
-    }
-
-    fn arm_gathering(&mut self, round: u32) {
-        let Some(gathering) = self.gatherings.get(&round) else {
-            return;
-        };
-        let deadlines = &self.spec.deadlines;
-        let allocation = gathering.asking_since.map(|at| at + deadlines.allocation);
-        let hold = gathering.holding_since.map(|at| at + self.spec.gang.hold);
-        let waits = [allocation, hold].into_iter().flatten();
-        let waits = waits.filter(|_| !self.mutant.is(Mutant::NeverGivesBack));
-        let at = waits.chain(self.settles_at(gathering)).min();
-        self.timers.arm(Timer::Gathering(round), at);
-    }
-
     /// How many tasks that wait for each other are ready, and of how many; those that nobody waits for left aside.
     pub(super) fn gathered(&self) -> (u32, u32) {
         let waited_for = |gathering: &&Gathering| {
@@ -189,6 +136,9 @@ impl Job {
 
     /// Begins every round whose members are all ready, once everybody they must know is there as well.
     pub(super) fn start_gathered(&mut self, out: &mut Vec<Action>) {
+        if self.doubt.is_some() {
+            return;
+        }
         let lenient = u32::from(self.mutant.is(Mutant::StartsWithoutTheLast));
         loop {
             let absent = self.absent();
@@ -208,7 +158,8 @@ impl Job {
                     false => 0,
                 };
                 let known = absent.saturating_sub(without) <= lenient;
-                (all || without > 0) && known && self.is_large_enough(None, 0)
+                let begins = (all || without > 0) && known && self.is_large_enough(None, 0);
+                begins && self.has_let_go(gathering)
             };
             let mut gatherings = self.gatherings.iter();
             let Some((&round, _)) = gatherings.find(|(_, gathering)| complete(gathering)) else {
@@ -228,8 +179,17 @@ impl Job {
         let apart: u32 = newcomers
             .map(|gathering| gathering.members.len() as u32 - gathering.share.ready)
             .sum();
-        let there: u32 = self.roles.iter().map(RoleState::there).sum();
-        (self.wanted() - there).saturating_sub(apart)
+        let roles = self.spec.roles.iter().zip(&self.roles);
+        let known = roles.filter(|(spec, _)| !spec.is_beside());
+        let (wanted, there) = known.fold((0, 0), |(wanted, there), (_, role)| {
+            (wanted + role.want, there + role.there())
+        });
+        (wanted - there).saturating_sub(apart)
+    }
+
+    /// Whether the tasks of a role start together with others.
+    pub(super) fn gathers(&self, role: usize) -> bool {
+        self.spec.gang.together && !self.spec.roles[role].is_beside()
     }
 
     fn begin_round(&mut self, round: u32, gathering: Gathering, out: &mut Vec<Action>) {
@@ -260,6 +220,8 @@ impl Job {
         let tasks = ready.len() as u32;
         self.record(What::RoundStarted { round, tasks }, out);
         let cluster = Arc::new(self.cluster(round));
+        self.say_over(out);
+        out.push(Action::Began(cluster.clone()));
         for key in ready {
             self.start(key, cluster.clone(), out);
         }
@@ -267,7 +229,7 @@ impl Job {
 
     /// Starts a task that nobody waits for.
     pub(super) fn start_alone(&mut self, key: TaskKey, out: &mut Vec<Action>) {
-        let cluster = if self.spec.gang.together {
+        let cluster = if self.gathers(key.role) {
             Arc::new(self.cluster(self.task(key).round))
         } else {
             self.bare.clone()
@@ -286,14 +248,24 @@ impl Job {
             since: self.now,
         };
         self.set_place(key, place);
+        let run = self.run(key);
+        self.task_mut(key).speaks = Some(run);
+        self.begun |= !self.spec.roles[key.role].is_beside();
         out.push(Action::Tell(on));
     }
 
     /// Everybody who is part of the job by now: newcomers who still gather are not.
     pub(super) fn cluster(&self, round: u32) -> Cluster {
+        self.cluster_of(round, |_| true)
+    }
+
+    /// The same with only some of them.
+    pub(super) fn cluster_of(&self, round: u32, is_in: impl Fn(&Task) -> bool) -> Cluster {
         let roles = self.spec.roles.iter().enumerate();
+        let roles = roles.filter(|(_, spec)| !spec.is_beside());
         let members = roles.map(|(role, spec)| {
-            let mut here: Vec<_> = self.keys_in(role).collect();
+            let here = self.keys_in(role);
+            let mut here: Vec<_> = here.filter(|key| is_in(self.task(*key))).collect();
             if self.is_told(role) {
                 // Who came later has a later round of its own. Those who stay keep their order, and the first of them is
                 // the one whose state the others get.
@@ -332,6 +304,7 @@ impl Job {
     /// Tells tasks that start on their own how many they are.
     pub(super) fn tell_sizes(&mut self) {
         let roles = self.spec.roles.iter().zip(&self.roles);
+        let roles = roles.filter(|(spec, _)| !spec.is_beside());
         let members = roles.map(|(spec, role)| Member {
             role: spec.name.clone(),
             instances: role.want,
@@ -358,127 +331,5 @@ impl Job {
     /// How many tasks the job should have.
     pub(super) fn wanted(&self) -> u32 {
         self.roles.iter().map(|role| role.want).sum()
-    }
-
-    /// A gathering has waited too long for containers.
-    pub(super) fn on_gathering_due(&mut self, round: u32, out: &mut Vec<Action>) {
-        let Some(gathering) = self.gatherings.get_mut(&round) else {
-            return;
-        };
-        let asking_since = gathering.asking_since;
-        let newcomers = gathering.newcomers;
-        let allocation = self.spec.deadlines.allocation;
-        let is_over = |since: Option<Time>, wait| since.is_some_and(|it| it + wait <= self.now);
-        let late = is_over(asking_since, allocation);
-        if !late && !is_over(gathering.holding_since, self.spec.gang.hold) {
-            // Nothing has changed for a while: whether it begins is seen when everything has been heard.
-            self.arm_gathering(round);
-            return;
-        }
-        let last = late || gathering.tries >= self.spec.gang.retries;
-        gathering.tries += 1;
-        let tries = gathering.tries;
-        let members = gathering.share.members;
-        let missing = self.missing(asking_since);
-        let give_up = newcomers.filter(|(role, _)| self.spec.roles[*role].elastic.is_none());
-        match (last, give_up) {
-            (true, Some((role, _))) => {
-                let size = self.roles[role].want - members;
-                self.resize(role, size, Some(missing), out);
-            }
-            (true, None) => self.fail(Cause::NoContainers { missing }, out),
-            (false, _) => self.give_back(round, tries, missing, out),
-        }
-    }
-
-    /// Half a gang keeps others from theirs: it gives back what it holds and asks again later.
-    fn give_back(&mut self, round: u32, tries: u32, missing: String, out: &mut Vec<Action>) {
-        let backoff = self.spec.gang.backoff.after(tries);
-        let what = What::GangGaveBack {
-            tries,
-            backoff,
-            missing,
-        };
-        self.record(what, out);
-        let now = self.now;
-        let until = now + backoff;
-        let members = self.gatherings.get(&round).map(|it| it.members.clone());
-        for key in members.unwrap_or_default() {
-            match &self.task(key).place {
-                Place::Launching { .. }
-                | Place::Joining { .. }
-                | Place::Ready { .. }
-                | Place::Rewinding { .. } => {
-                    self.part(key, Then::Again { at: until }, Gone::Unsure, false, out);
-                }
-                Place::Asked { .. } => self.set_place(key, Place::Idle { since: now, until }),
-                Place::Idle { .. }
-                | Place::Starting { .. }
-                | Place::Running { .. }
-                | Place::Stopping { .. }
-                | Place::Leaving { .. }
-                | Place::Over { .. } => {}
-            }
-        }
-        self.arm_gathering(round);
-    }
-
-    /// What cannot be had, in one sentence.
-    pub(super) fn missing(&self, since: Option<Time>) -> String {
-        let mut missing = Vec::new();
-        for (spec, role) in self.spec.roles.iter().zip(&self.roles) {
-            for (memory_mib, tasks) in &role.asked {
-                let size = Resources {
-                    memory_mib: *memory_mib,
-                    ..spec.resources.clone()
-                };
-                missing.push(format!("{} × `{}` ({size})", tasks.len(), spec.name));
-            }
-        }
-        let waited = since
-            .map(|since| format!(" after {}", self.now - since))
-            .unwrap_or_default();
-        let mut text = format!(
-            "{} of {} containers were there{waited}; missing: {}",
-            self.held.len(),
-            self.wanted(),
-            missing.join(", "),
-        );
-        let avoided = self.nodes.avoided();
-        if !avoided.is_empty() {
-            let names: Vec<_> = avoided.iter().map(|node| format!("`{node}`")).collect();
-            text += &format!("; avoided nodes: {}", names.join(", "));
-        }
-        text
-    }
-
-    /// Tasks that start on their own may wait for each other's containers, but not all of them for nothing, and
-    /// not for those of services, which never end.
-    pub(super) fn watch_starvation(&mut self) {
-        let alone = self.stage == Stage::Active && !self.spec.gang.together;
-        let starved = alone && self.starved();
-        self.starved_since = starved.then(|| self.starved_since.unwrap_or(self.now));
-        let allocation = self.spec.deadlines.allocation;
-        let at = self.starved_since.map(|since| since + allocation);
-        self.timers.arm(Timer::Starved, at);
-    }
-
-    fn starved(&self) -> bool {
-        let roles = || self.spec.roles.iter().zip(&self.roles);
-        // Those who follow others need not end before them.
-        let beside = [Completion::Service, Completion::Follows];
-        let ends = |spec: &RoleSpec| !beside.contains(&spec.completion);
-        let mut needed = roles().filter(|(spec, _)| ends(spec)).peekable();
-        if needed.peek().is_none() {
-            return self.held.is_empty() && roles().any(|(_, role)| !role.asked.is_empty());
-        }
-        let mut asked = false;
-        for (_, role) in needed {
-            if role.holding() > 0 {
-                return false;
-            }
-            asked |= !role.asked.is_empty();
-        }
-        asked
     }
 }

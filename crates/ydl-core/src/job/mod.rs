@@ -3,17 +3,20 @@
 //! * `mod.rs` (here): the value, its doors, and which event goes where.
 //! * `place`: where a task is, and everything counted about it, changed in one function.
 //! * `backend`: what the backend says. `agent`: what agents say. `due`: what a deadline says.
-//! * `attempt`: what follows the end of an attempt: the failure table at work.
-//! * `gather`: rounds: who waits for whom. `rewind`: how a round begins anew.
+//! * `attempt`: what follows the end of an attempt: the failure table at work. `part`: how it is rid of its container.
+//! * `doubt`: failures that may be nobody's, because the cluster has taken a peer.
+//! * `gather`: rounds: who waits for whom. `scarce`: when containers do not come. `rewind`: how a round begins anew.
 //! * `scale`: how a role changes its size. `elastic`: how many are enough. `end`: how a job ends.
-//! * `read`: what others read from it: asks, orders, views, and why it waits.
+//! * `after`: roles that begin after others. `read`: what others read from it: asks, orders, views, and why it waits.
 //! * `nodes`: which nodes are avoided. `timers`: when to be woken. `known`: which grants are repeated.
 //! * `check`: what must always hold. `mutant`: deliberate mistakes, for the test of the tests.
 
+mod after;
 mod agent;
 mod attempt;
 mod backend;
 mod check;
+mod doubt;
 mod due;
 mod elastic;
 mod end;
@@ -21,16 +24,18 @@ mod gather;
 mod known;
 mod mutant;
 mod nodes;
+mod part;
 mod place;
 mod read;
 mod rewind;
 mod scale;
+mod scarce;
 mod timers;
 
 pub use mutant::Mutant;
 
 use crate::{
-    action::Action,
+    action::{Action, Run},
     cluster::Cluster,
     ending::{Cause, Outcome},
     event::Event,
@@ -40,6 +45,7 @@ use crate::{
     time::Time,
 };
 use alloc::{collections::BTreeMap, string::String, sync::Arc, vec::Vec};
+use doubt::Doubt;
 use end::Done;
 use gather::Gathering;
 use known::Known;
@@ -67,10 +73,16 @@ pub struct Job {
     starved_since: Option<Time>,
     /// Since when nobody is waited for but roles that follow.
     followed_since: Option<Time>,
+    /// Failures that fail the job unless the cluster was their cause.
+    doubt: Option<Doubt>,
     nodes: Nodes,
     timers: Timers,
     /// What tasks that start on their own are told: numbers, no addresses.
     bare: Arc<Cluster>,
+    /// A program of the job was told to run, not only one that stands beside it.
+    begun: bool,
+    /// Attempts that are over, until that is said: before the end of each event.
+    over: Vec<Run>,
     mutant: Mutant,
 }
 
@@ -115,9 +127,12 @@ impl Job {
             gatherings: BTreeMap::new(),
             starved_since: None,
             followed_since: None,
+            doubt: None,
             nodes: Nodes::default(),
             timers: Timers::default(),
             bare: Arc::default(),
+            begun: false,
+            over: Vec::new(),
             mutant,
             spec,
         };
@@ -159,6 +174,7 @@ impl Job {
         self.on_event(event, &mut out);
         self.on_due(&mut out);
         self.settle(&mut out);
+        self.say_over(&mut out);
         self.check();
         out
     }
@@ -230,10 +246,12 @@ impl Job {
 
     /// What follows from everything that has changed: rounds that are complete, the job that is done.
     fn settle(&mut self, out: &mut Vec<Action>) {
+        self.watch_doubt(out);
         if self.stage == Stage::Active {
+            self.watch_beginnings();
             self.start_gathered(out);
             let done = self.done();
-            let followed = self.watch_followers(done);
+            let followed = self.watch_followers(done, out);
             if done == Done::All || followed {
                 self.begin_ending(Outcome::Succeeded, out);
             }

@@ -81,14 +81,38 @@ mutants! {
     CountsOnNewcomers,
     /// Who fails because the cluster took a peer uses up a restart.
     BlamesTheBereaved,
+    /// Who fails because the cluster took a peer fails the job when no restart is left.
+    BelievesTheBereaved,
     /// A round begins with fewer than its least.
     StartsBelowTheLeast,
     /// A round is interrupted for every newcomer, as it comes.
     NeverSettles,
     /// Newcomers interrupt those who are almost done.
     InterruptsTheDone,
+    /// Newcomers of one role interrupt others that are done.
+    InterruptsOtherRoles,
+    /// A role that is to begin after others does not wait for them.
+    WaitsForNoRole,
     /// Those who are missing are not asked for again until all are.
     ForgetsTheMissing,
+    /// Who is lost when nobody needs it any more starts again, and others with it.
+    RestartsTheSpare,
+    /// A round begins while somebody runs whom its role has dropped.
+    ForgetsTheDropped,
+    /// The node of one that failed because the cluster took a peer is held to account.
+    BlamesTheirNodes,
+    /// Those who are told go on without one whose outputs are lost.
+    GoesOnWithoutTheUnsaved,
+    /// A role that is made smaller keeps newcomers and drops those who run.
+    DropsTheRunning,
+    /// A role that is made smaller does not see that it is too small.
+    ForgetsToRecount,
+    /// Of attempts that are given up their peers are told nothing: only of those whose programs are heard to end.
+    HidesTheGone,
+    /// Those who go on are told of others who are done as if they were still there.
+    WaitsForTheDone,
+    /// What stands beside the job asks for a container before the job has what it needs.
+    TakesTheirPlace,
 }
 
 impl Mutant {

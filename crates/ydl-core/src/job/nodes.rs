@@ -19,6 +19,14 @@ pub(super) struct Nodes {
     avoided: BTreeMap<NodeName, Time>,
 }
 
+/// What a failure has been for a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Mark {
+    pub(super) node: NodeName,
+    /// Until when the node is avoided, if this was the last that was missing for it.
+    pub(super) until: Option<Time>,
+}
+
 impl Nodes {
     pub(super) fn avoids(&self, node: &NodeName) -> bool {
         self.avoided.contains_key(node)
@@ -79,9 +87,9 @@ impl Job {
         key: TaskKey,
         ending: &Ending,
         out: &mut Vec<Action>,
-    ) {
+    ) -> Option<Mark> {
         let guilty = match ending.blames() {
-            NodeBlame::None => None,
+            NodeBlame::None => return None,
             NodeBlame::AtOnce => Some(format!("{} {ending}", self.id(key))),
             NodeBlame::AfterSeveral => {
                 let failures = self.nodes.failures.entry(node.clone()).or_default();
@@ -92,7 +100,10 @@ impl Job {
         };
         let full = self.nodes.avoided.len() >= self.most_avoided();
         let Some(because) = guilty.filter(|_| !full && !self.nodes.avoids(node)) else {
-            return;
+            return Some(Mark {
+                node: node.clone(),
+                until: None,
+            });
         };
         let until = self.now + self.spec.blame.forgive_after;
         self.nodes.failures.remove(node);
@@ -104,5 +115,22 @@ impl Job {
             because,
         };
         self.record(what, out);
+        Some(Mark {
+            node: node.clone(),
+            until: Some(until),
+        })
+    }
+
+    /// A program's failure was held against a node, and it was not the node's fault.
+    pub(super) fn unblame(&mut self, mark: &Mark, out: &mut Vec<Action>) {
+        let node = &mark.node;
+        if let Some(failures) = self.nodes.failures.get_mut(node) {
+            *failures = failures.saturating_sub(1);
+        } else if mark.until.is_some() && self.nodes.avoided.get(node).copied() == mark.until {
+            let failures = self.spec.blame.failures.saturating_sub(1);
+            self.nodes.failures.insert(node.clone(), failures);
+            self.forgive(node.clone(), out);
+            self.timers.arm(Timer::Forgive, self.nodes.next_forgiven());
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! Where a task is. Everything that is counted about tasks changes in [`Job::set_place`] and nowhere else.
 
-use super::{Job, gather::Share};
+use super::{Job, Mutant, gather::Share};
 use crate::{
+    action::{Action, Run},
     cluster::{Cluster, Endpoint},
     ending::TaskResult,
     event::Exit,
@@ -38,6 +39,8 @@ pub(super) struct RoleState {
     pub(super) failures: VecDeque<Time>,
     /// Tasks that failed for good.
     pub(super) lost: u32,
+    /// Every task of it has run, where others wait for that.
+    pub(super) begun: bool,
 }
 
 const STATES: usize = TaskState::Stopped as usize + 1;
@@ -101,6 +104,10 @@ pub(super) struct Task {
     /// How its program ended, until that is judged.
     pub(super) exit: Option<Exit>,
     pub(super) last_ending: Option<String>,
+    /// A program of it has run.
+    pub(super) ran: bool,
+    /// What it was told to run, until that is over for its peers.
+    pub(super) speaks: Option<Run>,
 }
 
 /// Where a task is, with what is known there and nothing else.
@@ -172,6 +179,18 @@ impl Place {
         }
     }
 
+    /// Whether its program has succeeded, and nothing has come between.
+    pub(super) fn has_won(&self) -> bool {
+        match self {
+            Place::Over { result, .. }
+            | Place::Stopping {
+                then: Then::Over(result),
+                ..
+            } => *result == TaskResult::Succeeded,
+            _ => false,
+        }
+    }
+
     pub(super) fn since(&self) -> Time {
         match self {
             Place::Idle { since, .. }
@@ -236,6 +255,7 @@ impl Job {
         let task = &mut role.tasks[key.index as usize];
         let old = mem::replace(&mut task.place, place);
         let new = &task.place;
+        task.ran |= matches!(new, Place::Running { .. });
         if !task.dropped {
             role.counts[old.state() as usize] -= 1;
             role.counts[new.state() as usize] += 1;
@@ -259,11 +279,35 @@ impl Job {
         {
             self.held.remove(gone);
         }
+        let won = old.has_won() != new.has_won();
+        // Who is told to stop may need its peers for that, until its program has ended.
+        let speaks = matches!(
+            new,
+            Place::Starting { .. } | Place::Running { .. } | Place::Stopping { .. }
+        );
         if let Some(round) = task.gathering {
             let share = new.share();
             self.recount(round, key.role, old.share(), share);
         }
+        if !speaks && !self.mutant.is(Mutant::HidesTheGone) {
+            self.fall_silent(key);
+        }
+        if won && let Some(round) = self.newcomers_of(key.role) {
+            // Whether they can be done without has changed.
+            self.recount_waits(round);
+        }
         self.arm(key);
+    }
+
+    /// What the task was told to run is over for its peers.
+    pub(super) fn fall_silent(&mut self, key: TaskKey) {
+        let run = self.task_mut(key).speaks.take();
+        self.over.extend(run);
+    }
+
+    /// Says which attempts are over.
+    pub(super) fn say_over(&mut self, out: &mut Vec<Action>) {
+        out.extend(self.over.drain(..).map(Action::Over));
     }
 
     /// Takes a task out of its role's numbers: it is on its way out, or gone.
@@ -317,12 +361,14 @@ impl Job {
                 cluster: None,
                 exit: None,
                 last_ending: None,
+                ran: false,
+                speaks: None,
             });
             state.want += 1;
             state.counts[TaskState::Asked as usize] += 1;
             state.asked.entry(memory_mib).or_default().insert(index);
             let key = TaskKey { role, index };
-            if self.spec.gang.together {
+            if self.gathers(role) {
                 self.enter_gathering(key, round);
             }
             self.arm(key);

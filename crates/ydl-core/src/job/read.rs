@@ -22,7 +22,8 @@ impl Job {
             return Asks::default();
         }
         let forgets = self.mutant.is(Mutant::ForgetsTheMissing);
-        for (spec, role) in self.spec.roles.iter().zip(&self.roles) {
+        let roles = self.spec.roles.iter().zip(&self.roles).enumerate();
+        for (_, (spec, role)) in roles.filter(|(at, _)| !self.is_held_back(*at)) {
             if forgets && spec.elastic.is_some() && role.runs() > 0 {
                 continue;
             }
@@ -83,7 +84,7 @@ impl Job {
         runs.then(|| self.run(held.task))
     }
 
-    fn run(&self, key: TaskKey) -> Run {
+    pub(super) fn run(&self, key: TaskKey) -> Run {
         let task = self.task(key);
         Run {
             task: self.id(key),
@@ -150,10 +151,9 @@ impl Job {
                 });
             }
         }
-        let running = self
-            .roles
-            .iter()
-            .any(|role| role.count(TaskState::Running) > 0);
+        let mut roles = self.spec.roles.iter().zip(&self.roles);
+        let running =
+            roles.any(|(spec, role)| !spec.is_beside() && role.count(TaskState::Running) > 0);
         let phase = match &self.stage {
             Stage::Active if running => Phase::Running,
             Stage::Active => Phase::Gathering,
@@ -203,10 +203,16 @@ impl Job {
             };
         }
         let mut waits = Vec::new();
-        for (spec, role) in self.spec.roles.iter().zip(&self.roles) {
+        for (at, (spec, role)) in self.spec.roles.iter().zip(&self.roles).enumerate() {
             for (state, what) in WAITS {
                 let tasks = role.count(state);
-                if tasks > 0 {
+                if tasks > 0 && state == TaskState::Asked && self.waits_for_the_job(at) {
+                    waits.push(format!("{tasks} × `{}` for the job to run", spec.name));
+                } else if tasks > 0 && state == TaskState::Asked && self.is_held_back(at) {
+                    let after: Vec<_> = spec.after.iter().map(|it| format!("`{it}`")).collect();
+                    let after = after.join(", ");
+                    waits.push(format!("{tasks} × `{}` for {after} to run", spec.name));
+                } else if tasks > 0 {
                     waits.push(format!("{tasks} × `{}` {what}", spec.name));
                 }
             }
@@ -221,6 +227,12 @@ impl Job {
             said.push(format!("{} running", counted(running, "task")));
         }
         said.extend(self.said_of_elastic());
+        if let Some(doubt) = &self.doubt {
+            let cause = &doubt.cause;
+            said.push(format!(
+                "{cause}, and the job fails unless a peer was taken from it"
+            ));
+        }
         if !waits.is_empty() {
             said.push(format!("waiting: {}", waits.join(", ")));
         }

@@ -1,6 +1,6 @@
 //! How a round begins anew.
 
-use super::{Job, Mutant, Place, TaskKey, Then};
+use super::{Done, Job, Mutant, Place, TaskKey, Then};
 use crate::{action::Action, ending::TaskResult, fact::What};
 use alloc::vec::Vec;
 
@@ -12,9 +12,15 @@ impl Job {
         because: TaskKey,
         out: &mut Vec<Action>,
     ) {
+        // Those whom others follow are done, and stay so.
+        let role = match self.done() {
+            Done::ButFollowers if !self.mutant.is(Mutant::RestartsTheSpare) => Some(because.role),
+            Done::No | Done::ButFollowers | Done::All => role,
+        };
         self.round += 1;
         let round = self.round;
-        let keys = self.keys(role);
+        let mut keys = self.keys(role);
+        keys.retain(|key| role.is_some() || !self.spec.roles[key.role].is_beside());
         let what = What::RoundBroken {
             round,
             because: self.id(because),
@@ -105,8 +111,9 @@ impl Job {
 
     fn join_round(&mut self, key: TaskKey, round: u32) {
         self.leave_gathering(key);
+        self.fall_silent(key);
         self.task_mut(key).round = round;
-        if self.spec.gang.together {
+        if self.gathers(key.role) {
             self.enter_gathering(key, round);
         }
         self.arm(key);

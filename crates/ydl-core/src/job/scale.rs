@@ -1,6 +1,6 @@
 //! A role changes its size while the job runs.
 
-use super::{Job, Place, Stage, TaskKey, Then, attempt::Gone};
+use super::{Done, Job, Mutant, Place, Stage, TaskKey, Then, part::Gone};
 use crate::{
     action::Action,
     ending::TaskResult,
@@ -25,6 +25,16 @@ impl Job {
                 hint: None,
             }]);
         };
+        // Those whom others follow would have to begin anew, and with them who was stopped as nobody needed it.
+        if self.done() != Done::No {
+            return Err(vec![Complaint {
+                key: format!("roles.{role}"),
+                what:
+                    "everybody whom the job needs is done, and it only waits for those who follow"
+                        .into(),
+                hint: None,
+            }]);
+        }
         if let Some(Range { min, max }) = spec.elastic
             && !(min..=max).contains(&instances)
         {
@@ -106,7 +116,7 @@ impl Job {
     /// Newcomers of a gang gather by themselves first, so that the others are interrupted only when all are there.
     fn grow(&mut self, role: usize, instances: u32) {
         let gathering = self.gathering_of(role).or_else(|| self.newcomers_of(role));
-        let apart = self.spec.gang.together && gathering.is_none();
+        let apart = self.gathers(role) && gathering.is_none();
         self.round += u32::from(apart);
         let round = gathering.unwrap_or(self.round);
         // Tasks that were dropped come back under their old index, so that no attempt has a number twice.
@@ -141,8 +151,9 @@ impl Job {
 
     fn revive(&mut self, key: TaskKey, round: u32) {
         self.recount_task(key);
+        self.fall_silent(key);
         self.task_mut(key).round = round;
-        if self.spec.gang.together {
+        if self.gathers(key.role) {
             self.enter_gathering(key, round);
         }
         let again = Then::Again { at: self.now };
@@ -171,6 +182,7 @@ impl Job {
         let stopped = Then::Over(TaskResult::Stopped);
         for key in self.dispensable(role, instances) {
             self.leave_gathering(key);
+            self.doubt_no_more(key);
             self.uncount(key);
             match &mut self.task_mut(key).place {
                 Place::Idle { .. } | Place::Asked { .. } => {
@@ -199,11 +211,12 @@ impl Job {
         }
         self.roles[role].want = instances;
         // Those who are left may be too few only now.
-        if let Some(round) = self.newcomers_of(role) {
+        let newcomers = self.newcomers_of(role);
+        if let Some(round) = newcomers.filter(|_| !self.mutant.is(Mutant::ForgetsToRecount)) {
             self.recount_waits(round);
         }
         self.without_the_lost(role, out);
-        let alone = !self.spec.gang.together || self.stage != Stage::Active;
+        let alone = !self.gathers(role) || self.stage != Stage::Active;
         if !ran || alone || self.role_is_done(role) {
             return;
         }
@@ -227,7 +240,8 @@ impl Job {
         keys.reverse();
         if self.range(role).is_some() {
             let newcomers = self.newcomers_of(role);
-            let is_new = |key: &TaskKey| Some(self.task(*key).round) == newcomers;
+            let knows = !self.mutant.is(Mutant::DropsTheRunning);
+            let is_new = |key: &TaskKey| knows && Some(self.task(*key).round) == newcomers;
             keys.sort_by_key(|key| match &self.task(*key).place {
                 Place::Idle { .. } | Place::Asked { .. } => 0,
                 Place::Stopping { .. } | Place::Leaving { .. } => 1,
@@ -246,7 +260,7 @@ impl Job {
 
     /// Those who remain may be those who failed: more than the role can do without.
     fn without_the_lost(&mut self, role: usize, out: &mut Vec<Action>) {
-        if self.roles[role].lost <= self.tolerated(role) {
+        if self.roles[role].lost <= self.tolerated(role) || self.doubt.is_some() {
             return;
         }
         for key in self.keys(Some(role)) {

@@ -11,6 +11,7 @@ pub(super) enum Timer {
     Starved,
     Run,
     Followed,
+    Doubt,
     Forgive,
 }
 
@@ -36,6 +37,12 @@ impl Timers {
 
     pub(super) fn of(&self, timer: Timer) -> Option<Time> {
         self.at.get(&timer).copied()
+    }
+
+    /// Whether anything ends the wait of a task or of a round.
+    pub(super) fn has_waits(&self) -> bool {
+        let mut timers = self.at.keys();
+        timers.any(|timer| matches!(timer, Timer::Task(_) | Timer::Gathering(_) | Timer::Doubt))
     }
 
     pub(super) fn next(&self) -> Option<Time> {

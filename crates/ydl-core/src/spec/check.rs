@@ -1,6 +1,6 @@
 //! Every complaint about a draft, with the key it is about, so that a job file can point at the line.
 
-use super::{Backoff, Command, Completion, Draft, Output, RoleSpec, Whose, elastic, image};
+use super::{Backoff, Command, Draft, Output, RoleSpec, Whose, after, elastic, image};
 use crate::time::Span;
 use alloc::{
     borrow::ToOwned,
@@ -75,6 +75,7 @@ pub(super) fn complaints(draft: &Draft) -> Vec<Complaint> {
         let what = format!("the job has {tasks} tasks; at most {MOST_TASKS} are possible");
         all.add("roles", what, "lower `instances`");
     }
+    after::complaints(&mut all, draft);
     elastic::complaints(&mut all, draft);
     files(&mut all, draft);
     image::complaints(&mut all, draft);
@@ -165,7 +166,8 @@ fn role(all: &mut Complaints, key: &str, role: &RoleSpec) {
     }
     environment(all, &format!("{key}.env"), role.env.keys());
     backoff(all, &format!("{key}.restart.backoff"), role.restart.backoff);
-    if role.tolerate >= role.instances.max(1) && role.completion != Completion::Service {
+    let slip = role.tolerate >= role.instances.max(1) && role.tolerate != RoleSpec::ALL_MAY_FAIL;
+    if slip && !role.serves() {
         let what = format!(
             "all {} tasks may fail and the job would still succeed",
             role.instances

@@ -29,7 +29,7 @@ fn of_role(all: &mut Complaints, draft: &Draft, role: &RoleSpec) {
         all.add(&size, what, "");
     } else if !(range.min..=range.max).contains(&role.instances) {
         let what = format!(
-            "{} is not between {} and {}",
+            "`start` is {}, which is not between {} and {}",
             role.instances, range.min, range.max
         );
         all.add(&size, what, "");
@@ -50,9 +50,19 @@ fn of_role(all: &mut Complaints, draft: &Draft, role: &RoleSpec) {
         );
         all.add(&format!("{key}.restart.scope"), what, "set it to `job`");
     }
+    // Each would begin its round with those who are there, and must know everybody of the other's.
+    let mut others = draft.roles.iter().filter(|other| other.name != role.name);
+    let other = others.find(|other| other.elastic.is_some());
+    if let (Scope::Role, Some(other)) = (role.restart.scope, other) {
+        let what = format!(
+            "the roles `{}` and `{}` are both elastic, and would wait for each other's tasks",
+            role.name, other.name
+        );
+        all.add(&format!("{key}.restart.scope"), what, "set it to `job`");
+    }
     match role.completion {
         Completion::All | Completion::Decides => {}
-        Completion::Any | Completion::Service | Completion::Follows => {
+        Completion::Any | Completion::Service | Completion::Follows | Completion::Beside => {
             let what = format!(
                 "the elastic role `{}` is done when everybody in its round is",
                 role.name

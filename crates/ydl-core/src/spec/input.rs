@@ -1,6 +1,6 @@
 //! Data that comes to tasks before their programs start, and what tasks leave behind.
 
-use super::{Completion, RoleSpec};
+use super::RoleSpec;
 use crate::{
     id::{RoleName, TaskId},
     time::Span,
@@ -121,8 +121,7 @@ impl Output {
     /// Whether the task of that number in a role sends it.
     pub fn is_of(&self, role: &RoleSpec, index: u32) -> bool {
         match &self.whose {
-            // Services are there for others; what they leave behind is rarely what is meant.
-            Whose::All => role.completion != Completion::Service,
+            Whose::All => !role.serves(),
             Whose::Role(name) => role.name == *name,
             Whose::Task(one) => role.name == one.role && index == one.index,
         }

@@ -3,6 +3,7 @@
 //! [`Draft`] is what a job file or a door fills in; [`JobSpec`] is a draft that was checked, and the only thing
 //! the rest of the crate accepts. Nobody can hold an invalid [`JobSpec`].
 
+mod after;
 mod check;
 mod elastic;
 mod image;
@@ -14,10 +15,11 @@ mod role;
 pub use check::{Complaint, MOST_TASKS};
 pub use image::{Image, Mount, Runtime};
 pub use input::{Existing, Input, InputForm, Output, Whose, split};
-pub use place::{GpuAssignment, Keytab, MasterSpec, OnCluster, Placement};
+pub use place::{GpuAssignment, Keytab, MasterSpec, Mlflow, OnCluster, Placement};
 pub use policy::{
     Backoff, Blame, Completion, Deadlines, Gang, MemoryGrowth, Reform, Restart, SETTLE, Scope,
 };
+pub(crate) use role::one;
 pub use role::{Command, Memory, Range, Resources, RoleSpec};
 
 use crate::{
@@ -161,7 +163,7 @@ impl JobSpec {
         self.inputs
             .iter()
             .filter(move |input| match input.roles.is_empty() {
-                true => role.completion != Completion::Service,
+                true => !role.serves(),
                 false => input.roles.contains(&role.name),
             })
     }

@@ -33,8 +33,28 @@ pub struct OnCluster {
     /// Where its checkpoints are: a path that all nodes share, or a place in HDFS. The job's own directory if not said.
     #[serde(default)]
     pub checkpoint: Option<String>,
+    /// Where MLflow is told of it.
+    #[serde(default)]
+    pub mlflow: Option<Mlflow>,
     /// Its master.
     pub master: MasterSpec,
+}
+
+/// A tracking server, and as what the job is known there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mlflow {
+    /// Its address, `http://…` or `https://…`.
+    pub uri: String,
+    /// The experiment.
+    pub experiment: String,
+    /// What the run is called; as the job's id if not said.
+    pub run_name: Option<String>,
+    /// The run's tags.
+    pub tags: BTreeMap<String, String>,
+    /// Whose password is in the file; without a user it is a token.
+    pub user: Option<String>,
+    /// A file with what opens the server, on the machine of whoever submits.
+    pub token_file: Option<String>,
 }
 
 /// Who decides which GPUs a task has.

@@ -63,6 +63,9 @@ pub enum Completion {
     Service,
     /// It ends by itself soon after the others (evaluators). It is waited for, but not for ever.
     Follows,
+    /// It stands beside the job and is no part of it (TensorBoard, a notebook): it is in no round and has no rank, nobody
+    /// waits for it, and the job cares neither for its failures nor for its end.
+    Beside,
 }
 
 /// Whether tasks start together, and what is done while they cannot.

@@ -40,13 +40,30 @@ pub struct RoleSpec {
     pub ports: Vec<String>,
     /// Where its tasks go on a cluster.
     pub placement: Placement,
+    /// Roles whose every task has run before this one's ask for containers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<RoleName>,
 }
 
-fn one() -> u32 {
+/// A task is one process unless somebody says otherwise.
+pub(crate) fn one() -> u32 {
     1
 }
 
 impl RoleSpec {
+    /// The `tolerate` of a role whose failures are none of the job's.
+    pub const ALL_MAY_FAIL: u32 = u32::MAX;
+
+    /// Whether it is no part of the job, and its peers are told nothing of it.
+    pub fn is_beside(&self) -> bool {
+        self.completion == Completion::Beside
+    }
+
+    /// Whether it is there for others: what it leaves behind is rarely what is meant, and data is for those who train.
+    pub fn serves(&self) -> bool {
+        matches!(self.completion, Completion::Service | Completion::Beside)
+    }
+
     /// So many tasks it needs at once.
     pub fn least(&self) -> u32 {
         self.elastic.map_or(self.instances, |range| range.min)

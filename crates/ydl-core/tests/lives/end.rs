@@ -140,63 +140,89 @@ fn no_success_where_any_is_asked_fails_the_job() {
 }
 
 #[test]
-fn what_follows_the_others_is_waited_for_and_not_for_ever() {
-    let job = |end: &str| {
-        format!(
-            "
+fn what_stands_beside_a_job_is_in_no_round_and_nobody_cares_how_it_ends() {
+    check(
+        "
         gang
-        deadlines follow=20s
-        role chief 1 scope=job
-        role evaluator 1 follows
+        role chief 1 scope=job limit=1
+        role board 1 beside scope=job limit=1
         up c1 chief
-        up c2 evaluator
         started c1
+        up c2 board
         started c2
-        exited c1 0
+        exited c1 1
         saved c1
-        {end}"
-        )
-    };
-    check(
-        &job("exited c2 0\n        saved c2"),
-        expect![[r#"
-        · the job began
-        launch c1 chief:0
-        launch c2 evaluator:0
-        · round 1 began with 2 tasks
-        tell c1: run chief:0 in round 1, attempt 1, of 1 chief at 1 of 1 addresses, 1 evaluator at 1 of 1 addresses
-        tell c2: run evaluator:0 in round 1, attempt 1, of 1 chief at 1 of 1 addresses, 1 evaluator at 1 of 1 addresses
-        · chief:0 runs on `n1` (attempt 1)
-        · evaluator:0 runs on `n1` (attempt 1)
-        tell c1: stop and save
-        release c1
-        · chief:0 succeeded on `n1` (attempt 1)
-        tell c2: stop and save
-        release c2
-        · evaluator:0 succeeded on `n1` (attempt 1)
-        · the job is ending: succeeded
-        · the job succeeded
-        finish: succeeded"#]],
-    );
-    check(
-        &job("+19s\n        why\n        +1s\n        saved c2"),
+        ended c1 released
+        up c3 chief
+        started c3
+        exited c2 1
+        saved c2
+        ended c2 released
+        up c4 board
+        started c4
+        exited c4 1
+        saved c4
+        exited c3 0
+        saved c3",
         expect![[r#"
             · the job began
             launch c1 chief:0
-            launch c2 evaluator:0
-            · round 1 began with 2 tasks
-            tell c1: run chief:0 in round 1, attempt 1, of 1 chief at 1 of 1 addresses, 1 evaluator at 1 of 1 addresses
-            tell c2: run evaluator:0 in round 1, attempt 1, of 1 chief at 1 of 1 addresses, 1 evaluator at 1 of 1 addresses
+            · round 1 began with 1 task
+            tell c1: run chief:0 in round 1, attempt 1, of 1 chief at 1 of 1 addresses
             · chief:0 runs on `n1` (attempt 1)
-            · evaluator:0 runs on `n1` (attempt 1)
+            launch c2 board:0
+            tell c2: run board:0 in round 1, attempt 1, of 1 chief
+            · board:0 runs on `n1` (attempt 1)
+            · chief:0 exited with code 1 on `n1` (attempt 1); it starts again
+            tell c1: stop
+            · round 2 gathers 1 task because of chief:0
+            release c1
+            launch c3 chief:0
+            · round 2 began with 1 task
+            tell c3: run chief:0 in round 2, attempt 2, of 1 chief at 1 of 1 addresses
+            · chief:0 runs on `n1` (attempt 2)
+            · board:0 exited with code 1 on `n1` (attempt 1); it starts again
+            tell c2: stop
+            release c2
+            launch c4 board:0
+            tell c4: run board:0 in round 1, attempt 2, of 1 chief
+            · board:0 runs on `n1` (attempt 2)
+            · board:0 exited with code 1 on `n1` (attempt 2); the job goes on without it
+            tell c4: stop and save
+            release c4
+            tell c3: stop and save
+            release c3
+            · chief:0 succeeded on `n1` (attempt 2)
+            · the job is ending: succeeded
+            · the job succeeded
+            finish: succeeded"#]],
+    );
+    check(
+        "
+        gang
+        role chief 1 scope=job
+        role board 1 beside
+        up c1 chief
+        started c1
+        up c2 board
+        started c2
+        exited c1 0
+        saved c1
+        saved c2",
+        expect![[r#"
+            · the job began
+            launch c1 chief:0
+            · round 1 began with 1 task
+            tell c1: run chief:0 in round 1, attempt 1, of 1 chief at 1 of 1 addresses
+            · chief:0 runs on `n1` (attempt 1)
+            launch c2 board:0
+            tell c2: run board:0 in round 1, attempt 1, of 1 chief
+            · board:0 runs on `n1` (attempt 1)
             tell c1: stop and save
             release c1
             · chief:0 succeeded on `n1` (attempt 1)
-            [19s]
-            why: 1 task running
-            [20s]
             · the job is ending: succeeded
-            · evaluator:0 is stopped (attempt 1)
+            · board:0 is stopped (attempt 1)
             tell c2: stop and save
             release c2
             · the job succeeded

@@ -831,3 +831,42 @@ fn a_port_taken_by_a_stranger_repeats_the_round_whatever_the_scope_and_uses_up_n
             release c1"#]],
     );
 }
+
+#[test]
+fn a_newcomer_whose_peers_have_changed_before_it_could_join_uses_up_no_restart() {
+    check(
+        "
+        gang settle=1s told
+        role worker 1..2:1 scope=job limit=0
+        up c1 worker
+        started c1
+        scale worker 2
+        up c2 worker
+        +1s
+        started c2
+        exited c2 1 outdated
+        saved c2
+        +1m
+        asks",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            · round 1 began with 1 task
+            tell c1: run worker:0 in round 1, attempt 1, of 1 worker at 1 of 1 addresses
+            · worker:0 runs on `n1` (attempt 1)
+            · role `worker` goes from 1 to 2
+            launch c2 worker:1
+            · round 1 goes on with 2 tasks
+            changed: 2 worker at 2 of 2 addresses
+            tell c2: run worker:1 in round 2, attempt 1, of 2 worker at 2 of 2 addresses
+            [1s]
+            · worker:1 runs on `n1` (attempt 1)
+            · worker:1 came too late to join its peers on `n1` (attempt 1); it starts again
+            tell c2: stop
+            · round 1 goes on with 1 task
+            changed: 1 worker at 1 of 1 addresses
+            release c2
+            [1m 1s]
+            asks: 1 × worker (1 GiB, 1 vcore)"#]],
+    );
+}

@@ -271,10 +271,10 @@ fn a_gang_that_shrinks_begins_a_new_round() {
             tell c1: wait as worker:0 for round 2
             · worker:1 is stopped (attempt 1)
             tell c2: wait as worker:1 for round 2
+            release c3
             · round 2 began with 2 tasks
             tell c1: run worker:0 in round 2, attempt 2, of 2 worker at 2 of 2 addresses
-            tell c2: run worker:1 in round 2, attempt 2, of 2 worker at 2 of 2 addresses
-            release c3"#]],
+            tell c2: run worker:1 in round 2, attempt 2, of 2 worker at 2 of 2 addresses"#]],
     );
 }
 
@@ -437,5 +437,36 @@ fn a_role_that_shrinks_to_those_who_failed_fails_the_job() {
             release c3
             · the job failed: worker:0 exited with code 1 on `n7` (attempt 1)
             finish: failed: worker:0 exited with code 1 on `n7` (attempt 1)"#]],
+    );
+}
+
+#[test]
+fn newcomers_who_cannot_be_had_go_with_those_who_came_after_them() {
+    check(
+        "
+        gang hold=10m
+        deadlines allocation=60s
+        role worker 1
+        up c1 worker
+        started c1
+        scale worker 2
+        +30s
+        scale worker 3
+        +30s
+        asks
+        deadline",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            · round 1 began with 1 task
+            tell c1: run worker:0 in round 1, attempt 1, of 1 worker at 1 of 1 addresses
+            · worker:0 runs on `n1` (attempt 1)
+            · role `worker` goes from 1 to 2
+            [30s]
+            · role `worker` goes from 2 to 3
+            [1m]
+            · role `worker` goes from 3 to 1: 1 of 3 containers were there after 1m; missing: 2 × `worker` (1 GiB, 1 vcore)
+            asks: nothing
+            next deadline: none"#]],
     );
 }

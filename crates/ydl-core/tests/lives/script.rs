@@ -1,13 +1,14 @@
 //! A life of a job as text: what is specified, then what happens, line by line; out comes what is done.
 
+use crate::draft::draft;
 use expect_test::Expect;
 use std::{collections::BTreeMap, fmt::Write};
 use ydl_core::{
     Action, Cluster, ContainerEnd, ContainerId, Draft, Endpoint, Event, Exit, Framework, Grant,
     Job, JobSpec, NodeName, Order, RoleName, Span, Time,
     spec::{
-        Backoff, Blame, Command, Completion, Deadlines, Environment, Gang, Input, InputForm,
-        MemoryGrowth, Output, PortRange, Range, Reform, Resources, Restart, RoleSpec, Scope,
+        Backoff, Completion, Input, InputForm, MemoryGrowth, Output, Range, Reform, Resources,
+        RoleSpec, Scope,
     },
 };
 
@@ -31,44 +32,20 @@ struct Life {
     /// The time that was last printed.
     shown: Time,
     said: String,
+    /// What only the rendezvous is told is printed, too.
+    linked: bool,
 }
 
 impl Default for Life {
     fn default() -> Self {
-        let draft = Draft {
-            name: "life".into(),
-            framework: Framework::None,
-            environment: Environment::System,
-            files: Vec::new(),
-            roles: Vec::new(),
-            inputs: Vec::new(),
-            cluster_flags: false,
-            disk_mib: None,
-            outputs: Vec::new(),
-            env: BTreeMap::new(),
-            gang: Gang {
-                together: false,
-                hold: Span::seconds(30),
-                retries: 1,
-                backoff: Backoff {
-                    first: Span::seconds(5),
-                    most: Span::seconds(60),
-                },
-                settle: Span::seconds(2),
-                reform: Default::default(),
-            },
-            deadlines: Deadlines::default(),
-            blame: Blame::default(),
-            ports: PortRange::default(),
-            on_cluster: Default::default(),
-        };
         Life {
-            draft,
+            draft: draft(Framework::None, &[]),
             job: None,
             journal: Vec::new(),
             now: Time(0),
             shown: Time(0),
             said: String::new(),
+            linked: false,
         }
     }
 }
@@ -137,6 +114,7 @@ impl Life {
                 roles: Vec::new(),
                 allow_empty: words.contains(&"allow-empty"),
             }),
+            "linked" => self.linked = true,
             "asks" => self.asks(),
             "why" => {
                 let why = self.job().why();
@@ -210,6 +188,13 @@ impl Life {
                     let order = self.job().order(&container);
                     format!("tell {container}: {}", ordered(&order))
                 }
+                Action::Began(cluster) if self.linked => {
+                    format!("began round {}: {}", cluster.round, members(&cluster))
+                }
+                Action::Over(run) if self.linked => {
+                    format!("over: {} (attempt {})", run.task, run.attempt)
+                }
+                Action::Began(_) | Action::Over(_) => continue,
                 Action::Changed(cluster) => format!("changed: {}", members(&cluster)),
                 Action::Record(fact) => format!("· {}", fact.what),
                 Action::Finish(outcome) => format!("finish: {outcome}"),
@@ -418,31 +403,9 @@ fn elastic(text: &str) -> Option<Range> {
 }
 
 fn role(words: &[&str]) -> RoleSpec {
-    let mut role = RoleSpec {
-        name: RoleName::from(words[0]),
-        instances: instances(words[1]).2,
-        elastic: elastic(words[1]),
-        processes: 1,
-        resources: Resources {
-            memory_mib: 1024,
-            vcores: 1,
-            ..Resources::default()
-        },
-        command: Command::Program(vec!["true".into()]),
-        environment: None,
-        env: BTreeMap::new(),
-        restart: Restart {
-            scope: Scope::Task,
-            limit: 0,
-            backoff: backoff("0s"),
-            window: None,
-        },
-        completion: Completion::All,
-        tolerate: 0,
-        memory_growth: None,
-        ports: Vec::new(),
-        placement: Default::default(),
-    };
+    let first = instances(words[1]).2;
+    let mut role = draft(Framework::None, &[(words[0], first)]).roles.remove(0);
+    role.elastic = elastic(words[1]);
     for (key, value) in options(&words[2..]) {
         match key {
             "limit" => role.restart.limit = value.parse().unwrap(),
@@ -464,10 +427,12 @@ fn role(words: &[&str]) -> RoleSpec {
                     _ => panic!("no scope `{value}`"),
                 }
             }
+            "after" => role.after = value.split(',').map(RoleName::from).collect(),
             "any" => role.completion = Completion::Any,
             "decides" => role.completion = Completion::Decides,
             "service" => role.completion = Completion::Service,
             "follows" => role.completion = Completion::Follows,
+            "beside" => role.completion = Completion::Beside,
             _ => panic!("no option `{key}`"),
         }
     }
@@ -527,6 +492,7 @@ fn exit(words: &[&str]) -> (Exit, Option<u32>) {
     exit.container_signalled = words.contains(&"container");
     let port = words.iter().find_map(|word| word.strip_prefix("port="));
     exit.port_taken = port.map(|it| it.parse().unwrap());
+    exit.outdated = words.contains(&"outdated");
     let round = words.iter().find_map(|word| word.strip_prefix("round="));
     (exit, round.map(|it| it.parse().unwrap()))
 }

@@ -260,12 +260,16 @@ impl World {
         self.report(at, Report::Started { round });
         // Some of those who should follow the others never end either.
         let service = match self.plan.spec.role(&task.role).map(|role| role.completion) {
-            Some(Completion::Service) => true,
+            Some(Completion::Service | Completion::Beside) => true,
             Some(Completion::Follows) => task.index == 0,
             _ => false,
         };
         let fate = self.fate();
         let mut wait = self.random.from(200, 20_000);
+        let role = self.plan.spec.role(&task.role);
+        if self.plan.lasting && role.is_some_and(|role| role.elastic.is_some()) {
+            wait += 40_000;
+        }
         if self.plan.patient {
             let until = self.plan.hostile + WHOLE_AFTER;
             wait += until.saturating_sub(self.now);

@@ -1,7 +1,11 @@
 //! What strikes at random moments, until the world calms down.
 
 use super::world::{Happening, World};
-use ydl_core::{ContainerEnd, Event, spec::Completion};
+use ydl_core::{
+    ContainerEnd, Event,
+    spec::Completion,
+    view::{TaskState, TaskView},
+};
 
 impl World {
     /// One stroke of fate, and the next.
@@ -12,6 +16,9 @@ impl World {
         let wait = self.random.from(200, 3_500);
         self.after(wait, Happening::Strike);
         let faults = self.plan.faults;
+        if faults.scales && self.random.percent(30) && self.shrink_while_some_wait() {
+            return;
+        }
         match self.random.below(12) {
             0 if faults.hung => self.strike_agent(|world, at| {
                 if let Some(agent) = &mut world.containers[at].agent {
@@ -82,6 +89,29 @@ impl World {
             .map_or(roles[at].instances + 2, |it| it.max);
         let instances = self.random.from(1, u64::from(most)) as u32;
         self.handle(Event::Scaled { role, instances });
+    }
+
+    /// An elastic role is made smaller while some of its tasks run and others wait.
+    fn shrink_while_some_wait(&mut self) -> bool {
+        let Some(job) = &self.shell.job else {
+            return false;
+        };
+        let view = job.view();
+        let small = self.plan.spec.roles.iter().find_map(|role| {
+            let range = role.elastic?;
+            let sizes = view.roles.iter().find(|it| it.role == role.name)?;
+            let tasks = view.tasks.iter();
+            let ready = |it: &&TaskView| it.task.role == role.name && it.state == TaskState::Ready;
+            let waits = sizes.waiting > 0 || tasks.filter(ready).count() > 0;
+            let some = sizes.running > 0 && waits && sizes.instances > range.min;
+            some.then(|| (role.name.clone(), range.min, sizes.instances - 1))
+        });
+        let Some((role, least, most)) = small else {
+            return false;
+        };
+        let instances = self.random.from(u64::from(least), u64::from(most)) as u32;
+        self.handle(Event::Scaled { role, instances });
+        true
     }
 
     pub fn client_kills(&mut self, now: bool) {

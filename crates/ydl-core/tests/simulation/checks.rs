@@ -3,6 +3,7 @@
 use super::{
     count::{Failures, counts},
     faults::Plan,
+    late::Late,
     shell::Shell,
     world::{Container, index},
 };
@@ -15,6 +16,7 @@ use ydl_core::{
     NodeName, Order, Outcome, RoleName, Run, TaskId, Time, What,
     fact::Next,
     spec::{Completion, RoleSpec, Scope},
+    view::TaskState,
 };
 
 pub struct Checks {
@@ -22,12 +24,12 @@ pub struct Checks {
     /// No fault at all is planned.
     calm: bool,
     /// Nothing is planned that is anybody's fault.
-    blameless: bool,
+    pub blameless: bool,
     pub finished_at: Option<u64>,
     pub killed: bool,
     finishes: u32,
     pub outcome: Option<Outcome>,
-    now: Time,
+    pub now: Time,
     pub failures: Failures,
     granted: BTreeSet<ContainerId>,
     launched: BTreeMap<ContainerId, TaskId>,
@@ -57,12 +59,19 @@ pub struct Checks {
     pub ready: BTreeSet<(ContainerId, u32)>,
     /// Programs that the master knows to have succeeded.
     pub done: BTreeSet<(ContainerId, u32)>,
-    /// Were told to stop and to save what there is: their tasks are not wanted any more.
-    let_go: BTreeSet<ContainerId>,
     /// Tasks that ran when their role was made smaller, without them.
     pub dropped: BTreeSet<TaskId>,
     /// A role was made smaller by the event at hand.
     dropping: bool,
+    pub late: Late,
+    /// Roles for which others wait, and need not any more.
+    begun: BTreeSet<RoleName>,
+    /// A round has begun.
+    round_began: bool,
+    /// Attempts that were told to run and are not over for their peers, and where.
+    pub speak: BTreeMap<TaskId, (ContainerId, Run)>,
+    /// Attempts that are.
+    pub silent: BTreeSet<(TaskId, u32)>,
 }
 
 impl Checks {
@@ -95,10 +104,19 @@ impl Checks {
             causes: 0,
             ready: BTreeSet::new(),
             done: BTreeSet::new(),
-            let_go: BTreeSet::new(),
             dropped: BTreeSet::new(),
             dropping: false,
+            late: Late::default(),
+            begun: BTreeSet::new(),
+            round_began: false,
+            speak: BTreeMap::new(),
+            silent: BTreeSet::new(),
         }
+    }
+
+    pub fn completion(&self, task: &TaskId) -> Completion {
+        let role = self.spec.role(&task.role);
+        role.expect("every task has a role").completion
     }
 
     /// One event has gone through the core.
@@ -113,6 +131,7 @@ impl Checks {
     ) {
         self.now = self.now.max(Time(now));
         self.dropping = false;
+        self.watch_beginnings(job);
         self.no_fault_of_theirs(event, actions);
         self.happened(event);
         for action in actions {
@@ -121,6 +140,7 @@ impl Checks {
                     container, task, ..
                 } => {
                     assert!(self.outcome.is_none(), "launched after the end");
+                    self.comes_after_others(task);
                     assert!(
                         self.granted.contains(container) && !self.condemned.contains(container),
                         "launched in a container that is not there"
@@ -137,13 +157,20 @@ impl Checks {
                 }
                 Action::Record(fact) => self.recorded(&fact.what, event),
                 Action::Tell(_) => {}
-                Action::Changed(cluster) => self.sizes_are_right(cluster),
+                Action::Began(_) => self.round_began = true,
+                Action::Over(run) => self.is_over(run),
+                Action::Changed(cluster) => {
+                    self.sizes_are_right(Some(event), cluster);
+                    self.members_are_there(job, cluster);
+                }
                 Action::Finish(outcome) => {
                     assert_eq!(Some(outcome), self.outcome.as_ref(), "finished as decided");
                 }
             }
         }
+        self.ends_are_said(job, actions);
         self.changes_have_causes(job, event, actions);
+        self.nobody_is_late(job, event, actions);
         let next = job.next_deadline();
         assert!(next.is_none_or(|at| at > self.now), "woken again at once");
     }
@@ -193,6 +220,45 @@ impl Checks {
             | Event::Scaled { .. }
             | Event::Ticked => {}
         }
+    }
+
+    /// Which roles have begun, where others wait for that: every task has run, or is over.
+    fn watch_beginnings(&mut self, job: &Job) {
+        let spec = self.spec.clone();
+        let waited = |name: &RoleName| spec.roles.iter().any(|role| role.after.contains(name));
+        if !spec.roles.iter().any(|role| waited(&role.name)) {
+            return;
+        }
+        let tasks = job.view().tasks;
+        for role in spec.roles.iter().filter(|role| waited(&role.name)) {
+            let mut own = tasks.iter().filter(|task| task.task.role == role.name);
+            let begun = own.all(|task| match task.state {
+                TaskState::Succeeded | TaskState::Failed | TaskState::Stopped => true,
+                // One that was dropped leaves; nobody waits for it.
+                TaskState::Stopping => true,
+                _ => self.last.contains_key(&task.task),
+            });
+            if begun {
+                self.begun.insert(role.name.clone());
+            }
+        }
+    }
+
+    /// Who begins after others does.
+    fn comes_after_others(&self, task: &TaskId) {
+        let mut roles = self.spec.roles.iter();
+        let spec = roles.find(|spec| spec.name == task.role);
+        let after = spec.map(|spec| &spec.after[..]).unwrap_or_default();
+        let early = after.iter().find(|name| !self.begun.contains(*name));
+        assert!(
+            early.is_none(),
+            "{task} was launched before {early:?} has begun"
+        );
+        let beside = self.stands_beside(&task.role) && self.spec.gang.together;
+        assert!(
+            !beside || self.round_began,
+            "{task} was launched and the job has not begun"
+        );
     }
 
     /// A new master gives nobody up whom the old one had heard, for what nobody could do without a master.
@@ -332,12 +398,7 @@ impl Checks {
     /// An agent is told its order.
     pub fn ordered(&mut self, job: &Job, container: &ContainerId, order: &Order) {
         let task = match order {
-            Order::Stop { save, .. } => {
-                if *save {
-                    self.let_go.insert(container.clone());
-                }
-                return;
-            }
+            Order::Stop { .. } => return,
             Order::Wait { task, .. } => task,
             Order::Run(run) => {
                 self.ran.insert(container.clone());
@@ -365,7 +426,7 @@ impl Checks {
         let Some(role) = self.spec.role(&run.task.role) else {
             panic!("told to run for a role that there is not");
         };
-        if !self.spec.gang.together || role.restart.scope == Scope::Task {
+        if !self.spec.gang.together || role.restart.scope == Scope::Task || role.is_beside() {
             return;
         }
         if let Some(cluster) = self.rounds.get(&run.round) {
@@ -374,9 +435,12 @@ impl Checks {
             return;
         }
         self.rounds.insert(run.round, run.cluster.clone());
-        self.sizes_are_right(&run.cluster);
+        self.sizes_are_right(None, &run.cluster);
         for role in &self.spec.roles {
-            if role.tolerate > 0 || role.completion == Completion::Any {
+            // Those who follow do without what nobody needs any more.
+            let spare = self.late.followed && role.completion == Completion::Service;
+            if role.tolerate > 0 || role.completion == Completion::Any || spare || role.is_beside()
+            {
                 continue;
             }
             let member = run.cluster.role(role.name.as_str());
@@ -407,10 +471,13 @@ impl Checks {
             let complete = role.tolerate == 0 && role.completion != Completion::Any;
             complete && role.restart.scope == Scope::Job && !self.is_told(role)
         };
-        if self.spec.gang.together && self.spec.roles.iter().all(whole) {
-            let old = self.live.iter().find(|(task, (at, old))| {
-                let wanted = task.index < self.failures.want(&task.role);
-                *old < round && wanted && !self.let_go.contains(&containers[*at].id)
+        // Those who follow others may begin a round of their own beside what is left of an older one.
+        let alone = [Completion::Follows, Completion::Beside].contains(&self.completion(task));
+        let mut roles = self.spec.roles.iter().filter(|role| !role.is_beside());
+        if self.spec.gang.together && !alone && roles.all(whole) {
+            let mut live = self.live.iter();
+            let old = live.find(|(task, (_, old))| {
+                *old < round && self.completion(task) != Completion::Beside
             });
             assert!(
                 old.is_none(),
@@ -429,6 +496,10 @@ impl Checks {
 
     pub fn launched_as(&self, container: &ContainerId) -> Option<&RoleName> {
         self.launched.get(container).map(|task| &task.role)
+    }
+
+    pub fn launched_task(&self, container: &ContainerId) -> Option<&TaskId> {
+        self.launched.get(container)
     }
 
     pub fn is_condemned(&self, container: &ContainerId) -> bool {
@@ -508,8 +579,13 @@ impl Checks {
         );
         if self.calm {
             let tasks = self.spec.tasks() as usize;
-            assert_eq!(self.granted.len(), tasks, "a calm job wastes no container");
-            assert_eq!(self.launched.len(), tasks, "a calm job wastes no container");
+            // Who begins after others may never be asked for.
+            let waits = |role: &RoleSpec| !role.after.is_empty() || role.is_beside();
+            let wait = self.spec.roles.iter().any(waits);
+            for used in [self.granted.len(), self.launched.len()] {
+                let few = used == tasks || (wait && used < tasks);
+                assert!(few, "a calm job wastes no container: {used} of {tasks}");
+            }
             let failed = matches!(self.outcome, Some(Outcome::Failed(_)));
             assert!(!failed, "a calm job fails");
         }

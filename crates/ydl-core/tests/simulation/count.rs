@@ -14,6 +14,7 @@ pub fn counts(ending: &Ending) -> bool {
         Ending::Succeeded => false,
         Ending::Preempted | Ending::Lost => false,
         Ending::NodeFault { .. } | Ending::Silent { .. } | Ending::PortTaken { .. } => false,
+        Ending::Outdated => false,
         Ending::TooLate { wait, .. } => matches!(wait, Wait::Start | Wait::Stop),
         Ending::Exited { .. } | Ending::Signalled { .. } | Ending::NotStarted { .. } => true,
         Ending::Unready { .. } | Ending::AgentDied { .. } | Ending::MemoryLimit { .. } => true,
@@ -64,6 +65,7 @@ impl Failures {
             ending,
             Ending::NodeFault { .. }
                 | Ending::PortTaken { .. }
+                | Ending::Outdated
                 | Ending::Silent { .. }
                 | Ending::TooLate {
                     wait: Wait::Launch | Wait::Join,
@@ -129,6 +131,11 @@ impl Failures {
             );
             return;
         }
+        if *next == Next::Doubted {
+            assert!(role.elastic.is_some(), "{task} {ending} is doubted");
+            failures.pop();
+            return;
+        }
         // What was counted is forgotten when it turns out that the cluster was the cause.
         let least = failures.len().saturating_sub(self.excuses) as u32;
         if role.elastic.is_some() && least <= role.restart.limit && *next != Next::JobFails {
@@ -137,6 +144,7 @@ impl Failures {
         let want = self.wants[&task.role];
         let tolerated = match role.completion {
             Completion::Any => role.tolerate.max(want - 1),
+            Completion::Beside => u32::MAX,
             Completion::All | Completion::Decides | Completion::Service | Completion::Follows => {
                 role.tolerate
             }

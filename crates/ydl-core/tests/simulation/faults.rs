@@ -23,6 +23,8 @@ pub struct Plan {
     pub expiry: u64,
     /// Programs run until long after the faults have ended.
     pub patient: bool,
+    /// Programs of elastic roles run on when the others have long ended.
+    pub lasting: bool,
     /// Programs of elastic roles fail when one of their round dies with its container.
     pub bereaved: bool,
 }
@@ -155,8 +157,8 @@ impl Faults {
 }
 
 impl Plan {
-    /// What `apart` draws changes nothing else.
-    pub fn new(random: &mut Random, apart: &mut Random) -> Plan {
+    /// What `apart` draws changes nothing else, nor does what `third` draws.
+    pub fn new(random: &mut Random, apart: &mut Random, third: &mut Random) -> Plan {
         let calm = random.percent(8);
         let bereaved = apart.percent(50);
         let spec = elastic(spec(random, calm), bereaved, apart);
@@ -167,6 +169,14 @@ impl Plan {
         } else {
             Faults::some(random)
         };
+        let told = changes && spec.gang.reform == Reform::Told;
+        if told && !calm && apart.percent(50) {
+            // Those who are told lose each other more often: they have more to get wrong.
+            faults.scarcity = true;
+            faults.scales = true;
+            faults.preempts = true;
+            faults.unsaved = true;
+        }
         let mut patient = changes && !calm && apart.percent(50);
         if changes && !calm && bereaved && apart.percent(40) {
             // Only the cluster takes, again and again: no job may fail for that.
@@ -183,7 +193,7 @@ impl Plan {
         };
         let slots = room.div_ceil(nodes);
         Plan {
-            spec,
+            spec: beside(ordered(spec, apart), third),
             faults,
             nodes: (0..nodes).map(|_| slots as u32).collect(),
             hostile: if calm {
@@ -193,6 +203,7 @@ impl Plan {
             },
             expiry: random.from(4, 25) * 1_000,
             patient,
+            lasting: apart.percent(50),
             bereaved,
         }
     }
@@ -280,14 +291,63 @@ fn spec(random: &mut Random, calm: bool) -> JobSpec {
     JobSpec::new(draft).expect("a simulated job is valid")
 }
 
+/// Some roles whose tasks start on their own begin after others.
+fn ordered(spec: JobSpec, random: &mut Random) -> JobSpec {
+    let mut draft = Draft::from(spec);
+    if draft.gang.together || draft.roles.len() < 2 || random.percent(60) {
+        return JobSpec::new(draft).expect("a simulated job is valid");
+    }
+    let mut names: Vec<_> = draft.roles.iter().map(|role| role.name.clone()).collect();
+    if random.percent(50) {
+        names.reverse();
+    }
+    for role in &mut draft.roles {
+        if role.restart.scope == Scope::Job {
+            role.restart.scope = Scope::Role;
+        }
+        let before = names.iter().take_while(|name| **name != role.name);
+        role.after = before.filter(|_| random.percent(70)).cloned().collect();
+    }
+    JobSpec::new(draft).expect("a simulated job is valid")
+}
+
+/// Some jobs have what stands beside them. There is not always room for it.
+fn beside(spec: JobSpec, random: &mut Random) -> JobSpec {
+    let mut draft = Draft::from(spec);
+    if random.percent(25) {
+        let scopes = [Scope::Task, Scope::Role, Scope::Job];
+        let ordered = draft.roles.iter().any(|role| !role.after.is_empty());
+        let scope = match ordered {
+            true => Scope::Task,
+            false => *random.pick(&scopes),
+        };
+        let instances = random.from(1, 2) as u32;
+        let board = role(random, "board", instances, scope, Completion::Beside);
+        draft.roles.push(RoleSpec {
+            tolerate: 0,
+            ..board
+        });
+    }
+    JobSpec::new(draft).expect("a simulated job is valid")
+}
+
 /// Some gangs have roles whose tasks come and go.
 fn elastic(spec: JobSpec, bereaved: bool, random: &mut Random) -> JobSpec {
     let mut draft = Draft::from(spec);
-    draft.gang.settle = seconds(random, 1, 6);
+    draft.gang.settle = match random.percent(40) {
+        true => seconds(random, 10, 30),
+        false => seconds(random, 1, 6),
+    };
     if !draft.gang.together || random.percent(40) {
         return JobSpec::new(draft).expect("a simulated job is valid");
     }
     for role in &mut draft.roles {
+        // More of those who end beside an elastic role, and sooner.
+        if role.completion == Completion::Service && random.percent(40) {
+            role.completion = Completion::All;
+            role.tolerate = 0;
+            continue;
+        }
         let done = matches!(role.completion, Completion::All | Completion::Decides);
         if !done || role.tolerate > 0 || random.percent(30) {
             continue;
@@ -296,17 +356,33 @@ fn elastic(spec: JobSpec, bereaved: bool, random: &mut Random) -> JobSpec {
             role.restart.scope = Scope::Job;
         }
         if bereaved {
-            // One failure at a time is counted until its cause is known.
-            role.restart.limit = 1;
+            // One failure at a time is counted, or doubted, until its cause is known.
+            role.restart.limit = random.below(2) as u32;
             role.restart.window = None;
         }
+        role.instances += random.below(3) as u32;
         role.elastic = Some(Range {
             min: random.from(1, u64::from(role.instances)) as u32,
             max: role.instances + random.below(3) as u32,
         });
     }
-    if random.percent(30) {
+    // Two of them begin their rounds together.
+    let elastic = |role: &&mut RoleSpec| role.elastic.is_some();
+    if draft.roles.iter_mut().filter(elastic).count() > 1 {
+        for role in draft.roles.iter_mut().filter(elastic) {
+            role.restart.scope = Scope::Job;
+        }
+    }
+    if random.percent(40) {
         draft.gang.reform = Reform::Told;
+        if random.percent(50) {
+            draft.outputs = vec![Output::new("model/", "/out")];
+        }
+        for role in &mut draft.roles {
+            if let Some(range) = role.elastic.as_mut().filter(|_| random.percent(50)) {
+                range.min = (role.instances - 1).max(1);
+            }
+        }
     }
     JobSpec::new(draft).expect("a simulated job is valid")
 }
@@ -353,5 +429,6 @@ fn role(
         }),
         ports: Vec::new(),
         placement: Default::default(),
+        after: Vec::new(),
     }
 }

@@ -203,7 +203,7 @@ impl World {
                     }
                     self.answer(at, 0);
                 }
-                Action::Record(_) | Action::Changed(_) => {}
+                Action::Record(_) | Action::Began(_) | Action::Over(_) | Action::Changed(_) => {}
                 Action::Finish(outcome) => self.checks.finished(self.now, &outcome),
             }
         }

@@ -11,12 +11,13 @@ impl Checks {
     /// Whether the completion rules are fulfilled by what programs have really done.
     pub fn success(&self) -> bool {
         // Those who follow others are waited for, for a while.
-        let beside = [Completion::Service, Completion::Follows];
+        let beside = [Completion::Service, Completion::Follows, Completion::Beside];
         let needed = |role: &&RoleSpec| !beside.contains(&role.completion);
         let decides = |role: &&RoleSpec| role.completion == Completion::Decides;
         let roles = &self.spec.roles;
         if roles.iter().filter(needed).count() == 0 {
-            return roles.iter().all(|role| self.role_done(role));
+            let mut own = roles.iter().filter(|role| !self.stands_beside(&role.name));
+            return own.all(|role| self.role_done(role));
         }
         let decided = roles
             .iter()
@@ -54,7 +55,7 @@ impl Checks {
                     && rest.iter().all(|task| self.failures.lost(task))
                     && self.same_round(&won)
             }
-            Completion::Service | Completion::Follows => {
+            Completion::Service | Completion::Follows | Completion::Beside => {
                 rest.iter().all(|task| self.failures.lost(task))
             }
         }

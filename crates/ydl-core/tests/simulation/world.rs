@@ -174,7 +174,8 @@ pub enum Happening {
 impl World {
     pub fn new(seed: u64, mutant: Mutant, traced: bool) -> World {
         let mut random = Random::new(seed);
-        let plan = Plan::new(&mut random, &mut Random::new(seed ^ 0xe1a5));
+        let mut third = Random::new(seed ^ 3_000);
+        let plan = Plan::new(&mut random, &mut Random::new(seed ^ 0xe1a5), &mut third);
         let nodes = plan.nodes.iter().enumerate().map(|(at, slots)| Node {
             name: NodeName::from(format!("n{at}")),
             slots: *slots,

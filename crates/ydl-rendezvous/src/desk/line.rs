@@ -82,7 +82,9 @@ impl Line {
         }
     }
 
-    pub(super) fn settle(&mut self, mark: Mark) {
+    /// How many bytes need not be said again.
+    pub(super) fn settle(&mut self, mark: Mark) -> usize {
+        let before = self.unsettled_bytes;
         while self
             .unsettled
             .front()
@@ -93,5 +95,6 @@ impl Line {
             }
         }
         self.last = self.last.max(mark);
+        before - self.unsettled_bytes
     }
 }

@@ -21,12 +21,15 @@ use super::{
     news::{Limits, News},
     notice::Change,
     store::Store,
-    world::World,
+    world::{Place, World},
 };
 use crate::{Link, Peer, Protocol, Reaction, Refusal};
 
 /// Worlds that are waited for. Each one but the last has newcomers of its own.
 const PLANS_MAX: usize = 64;
+
+/// So often rank 0 is told at once again when it could not be. After that it is told when anything else happens.
+const TOLD_MAX: u32 = 5;
 
 /// A store, and the worlds that it is to have next.
 #[derive(Debug)]
@@ -52,6 +55,8 @@ struct Plan {
     world: World,
     /// Rank 0 was told that newcomers are there.
     announced: bool,
+    /// So often it could not be told.
+    untold: u32,
 }
 
 impl Driver {
@@ -84,7 +89,7 @@ impl Driver {
     fn can_be(&self, plan: &Plan) -> bool {
         let fits =
             |task: &TaskId| self.lives(task) || self.newcomers.get(task) == Some(&plan.number);
-        plan.world.tasks().iter().all(fits)
+        plan.world.tasks().keys().all(fits)
     }
 
     fn has_newcomers(&self, plan: &Plan) -> bool {
@@ -93,30 +98,33 @@ impl Driver {
 
     /// Whether all processes of those who do not live are there.
     fn is_there(&self, world: &World) -> bool {
-        let there = |task: &TaskId| {
-            let held = self
-                .held
-                .keys()
-                .filter(|link| self.links.get(link) == Some(task));
-            let members = world.members().iter();
-            held.count() >= members.filter(|member| member.task == *task).count()
-        };
-        let mut newcomers = world.tasks().into_iter().filter(|task| !self.lives(task));
-        newcomers.all(|task| there(&task))
+        let mut held: BTreeMap<&TaskId, usize> = BTreeMap::new();
+        for task in self.held.keys().filter_map(|link| self.links.get(link)) {
+            *held.entry(task).or_default() += 1;
+        }
+        let there = |task: &TaskId| held.get(task).copied().unwrap_or_default();
+        let mut tasks = world.tasks().iter();
+        tasks.all(|(task, processes)| self.lives(task) || there(task) >= *processes)
     }
 
     /// Whether everybody who is left has asked for its number.
     fn all_ask(&self) -> bool {
+        let asking: BTreeSet<&Place> = self.store.asking().collect();
         let mut members = self.world().members().iter();
-        members.all(|member| {
-            self.gone.contains(&member.task)
-                || self.store.asking().any(|place| *place == member.place)
-        })
+        members.all(|member| self.gone.contains(&member.task) || asking.contains(&member.place))
+    }
+
+    /// Whether everybody is there and nobody wants another world, as in most jobs at most times.
+    fn is_settled(&self) -> bool {
+        self.plans.is_empty()
+            && self.gone.is_empty()
+            && self.held.is_empty()
+            && self.store.asking().next().is_none()
     }
 
     /// Does whatever can be done now.
     fn step(&mut self, reaction: &mut Reaction) {
-        loop {
+        while !self.is_settled() {
             self.forget_plans();
             self.send_away(reaction);
             let next = self.plans.front();
@@ -157,7 +165,7 @@ impl Driver {
             .keys()
             .filter(|link| {
                 let task = self.links.get(link);
-                task.is_some_and(|task| self.is_stale(task))
+                task.is_some_and(|task| self.is_outdated(task))
             })
             .copied()
             .collect();
@@ -170,11 +178,6 @@ impl Driver {
             reaction.close(link);
             self.close(link, reaction);
         }
-    }
-
-    fn is_stale(&self, task: &TaskId) -> bool {
-        let started = self.newcomers.get(task);
-        started.is_some_and(|number| self.plans.iter().all(|plan| plan.number != *number))
     }
 
     /// Tells rank 0 that newcomers are there, once it has said where it listens. Where somebody has gone the others see
@@ -192,7 +195,7 @@ impl Driver {
             return;
         }
         let stays = |task: &TaskId| plan.world.has(task);
-        let change = match self.world().tasks().iter().all(stays) {
+        let change = match self.world().tasks().keys().all(stays) {
             true => Change::Added,
             false => Change::Both,
         };
@@ -202,6 +205,17 @@ impl Driver {
             plan.announced = true;
         }
         self.store.hear(News::Changed(change, time), reaction);
+    }
+
+    /// Rank 0 was not told: it does not listen, or went away before it answered.
+    fn untold(&mut self, reaction: &mut Reaction) {
+        if let Some(plan) = self.plans.front_mut() {
+            plan.announced = false;
+            plan.untold += 1;
+            if plan.untold <= TOLD_MAX {
+                self.step(reaction);
+            }
+        }
     }
 
     /// The next world, or the same once more.
@@ -248,12 +262,15 @@ impl Driver {
             Err(Stop::Short(_)) => return Ok(None),
             Err(Stop::Wrong(refusal)) => return Err(refusal),
         };
-        if self.is_stale(task) {
+        if self.is_outdated(task) {
             return Err(Refusal::new("the world for which it was started is gone"));
         }
-        if self.held.len() >= self.limits.asking
-            || self.held_bytes + length > self.limits.stored_bytes
-        {
+        // They meet in one of the next worlds, or in the same once more.
+        let worlds = self.plans.iter().map(|plan| &plan.world);
+        let worlds = worlds.chain([self.world()]);
+        let largest = worlds.map(|world| world.members().len()).max();
+        let held_max = self.limits.stored(largest.unwrap_or_default());
+        if self.held.len() >= self.limits.asking || self.held_bytes + length > held_max {
             return Err(Refusal::new("too much is held for newcomers already"));
         }
         self.held_bytes += length;
@@ -303,6 +320,9 @@ impl Protocol for Driver {
             reaction.keep();
         }
         self.store.close(link, reaction);
+        if let (Link::Dialed(_), true) = (link, reaction.is_kept()) {
+            self.untold(reaction);
+        }
     }
 
     fn ended(&mut self, peer: &Peer, reaction: &mut Reaction) {
@@ -317,17 +337,23 @@ impl Protocol for Driver {
     fn told(&mut self, members: &Cluster, reaction: &mut Reaction) {
         let world = World::of(members);
         self.planned += 1;
-        for task in world.tasks() {
-            if !self.lives(&task) {
-                self.newcomers.entry(task).or_insert(self.planned);
-            }
+        let tasks = world.tasks().keys();
+        let newcomers: Vec<&TaskId> = tasks.filter(|task| !self.lives(task)).collect();
+        for task in newcomers {
+            self.newcomers.entry(task.clone()).or_insert(self.planned);
         }
         self.plans.push_back(Plan {
             number: self.planned,
             world,
             announced: false,
+            untold: 0,
         });
         self.step(reaction);
+    }
+
+    fn is_outdated(&self, task: &TaskId) -> bool {
+        let started = self.newcomers.get(task);
+        started.is_some_and(|number| self.plans.iter().all(|plan| plan.number != *number))
     }
 
     fn missing(&self) -> Vec<TaskId> {
@@ -339,8 +365,9 @@ impl Protocol for Driver {
                 .keys()
                 .filter_map(|link| self.links.get(link))
                 .collect();
-            let newcomers = plan.world.tasks().into_iter();
-            missing.extend(newcomers.filter(|task| !self.lives(task) && !held.contains(task)));
+            let tasks = plan.world.tasks().keys();
+            let newcomers = tasks.filter(|task| !self.lives(task) && !held.contains(task));
+            missing.extend(newcomers.cloned());
         }
         missing
     }

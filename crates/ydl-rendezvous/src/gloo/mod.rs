@@ -7,7 +7,7 @@
 //! * [`world`]: who takes part, and the numbers each one is known by;
 //! * `http`: requests out of bytes, within limits, and answers;
 //! * `scopes`: what is stored;
-//! * `pickle`, `base64`: the few objects of Python's that workers send, read without running anything;
+//! * `pickle`: the few objects of Python's that workers send, read without running anything;
 //! * [`notice`]: what a driver tells a worker, and what it hears from it; `telling`: to whom that happens just now;
 //! * `news`: what the store is told by whoever has it;
 //! * [`store`]: the protocol itself, in one world after another;
@@ -15,7 +15,6 @@
 //!
 //! What may not be here: who decides who is in it.
 
-mod base64;
 pub mod driver;
 mod http;
 mod news;

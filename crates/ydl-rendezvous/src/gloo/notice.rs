@@ -7,13 +7,9 @@
 use std::fmt;
 
 use ring::hmac;
-use serde::{Deserialize, Serialize};
 
-use super::{
-    base64,
-    pickle::{self, Value},
-};
-use crate::Refusal;
+use super::pickle::{self, Value};
+use crate::{Refusal, base64};
 
 const DIGEST: usize = 32;
 const LENGTH: usize = size_of::<i32>();
@@ -23,7 +19,7 @@ const ANSWER_MAX: usize = 64 << 10;
 const ADDRESSES_MAX: usize = 256;
 
 /// What has happened to the hosts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Change {
     /// Some will go; nobody has to be told the state anew.

@@ -50,11 +50,6 @@ impl Scopes {
         self.bytes
     }
 
-    pub(super) fn clear(&mut self) {
-        self.scopes.clear();
-        self.bytes = 0;
-    }
-
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.scopes.keys().map(String::as_str)
     }

@@ -1,6 +1,6 @@
 //! The protocol itself: requests in, answers out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ydl_core::TaskId;
 
@@ -31,7 +31,7 @@ pub struct Store {
     workers: BTreeMap<Place, Worker>,
     /// Who waits for the next world.
     asking: BTreeMap<Link, Place>,
-    asking_max: usize,
+    limits: Limits,
     tellings: Tellings,
     links: BTreeMap<Link, Talk>,
 }
@@ -43,11 +43,11 @@ impl Store {
     /// An empty store for that world.
     pub fn new(world: World, limits: Limits) -> Store {
         Store {
+            scopes: Scopes::new(limits.stored(world.members().len())),
             world,
-            scopes: Scopes::new(limits.stored_bytes),
+            limits,
             workers: BTreeMap::new(),
             asking: BTreeMap::new(),
-            asking_max: limits.asking,
             tellings: Tellings::default(),
             links: BTreeMap::new(),
         }
@@ -83,15 +83,18 @@ impl Store {
 
     fn begin(&mut self, world: World, reaction: &mut Reaction) {
         self.world = world;
-        self.scopes.clear();
+        self.scopes = Scopes::new(self.limits.stored(self.world.members().len()));
         let world = &self.world;
         self.workers
             .retain(|place, _| world.member(place).is_some());
-        for (link, place) in std::mem::take(&mut self.asking) {
-            let numbers = match self.world.slot(&place) {
-                Some(slot) => slot.to_string(),
-                None => OUT.to_owned(),
-            };
+        let slots = self.world.slots();
+        let numbers = |(link, place): (Link, Place)| match slots.get(&place) {
+            Some(slot) => (link, slot.to_string()),
+            None => (link, OUT.to_owned()),
+        };
+        let asking = std::mem::take(&mut self.asking).into_iter();
+        let answers: Vec<(Link, String)> = asking.map(numbers).collect();
+        for (link, numbers) in answers {
             self.end(link, http::answer(Status::Ok, numbers.as_bytes()), reaction);
         }
     }
@@ -204,10 +207,10 @@ impl Store {
     /// whoever asks again after being told asks for the one after.
     fn ask(&mut self, link: Link, key: &str, reaction: &mut Reaction) -> Result<(), Refusal> {
         let place = self.place(link, key)?;
-        if self.asking.len() >= self.asking_max {
+        if self.asking.len() >= self.limits.asking {
             return Err(Refusal::new(format!(
                 "`{}` others ask for their numbers already",
-                self.asking_max
+                self.limits.asking
             )));
         }
         reaction.keep();
@@ -300,8 +303,9 @@ impl Protocol for Store {
 
     fn missing(&self) -> Vec<TaskId> {
         let mut missing: Vec<TaskId> = Vec::new();
+        let mut named = BTreeSet::new();
         let mut miss = |task: &TaskId| {
-            if !missing.contains(task) {
+            if named.insert(task.clone()) {
                 missing.push(task.clone());
             }
         };
@@ -313,8 +317,9 @@ impl Protocol for Store {
             }
         }
         if !self.asking.is_empty() {
+            let asking: BTreeSet<&Place> = self.asking().collect();
             for member in self.world.members() {
-                if !self.asking.values().any(|place| *place == member.place) {
+                if !asking.contains(&member.place) {
                     miss(&member.task);
                 }
             }

@@ -1,16 +1,11 @@
 //! Who takes part, and the numbers each one is known by.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-    str::FromStr,
-};
+use std::{collections::BTreeMap, fmt, str::FromStr};
 
-use serde::{Deserialize, Serialize};
 use ydl_core::{Cluster, TaskId};
 
 /// Where a process has its place: what an elastic worker calls itself, whatever its rank.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     /// `HOROVOD_HOSTNAME`: a label, which need not be a name that anybody can look up.
     pub host: String,
@@ -53,7 +48,7 @@ pub(super) fn number(text: &str) -> Option<u32> {
 }
 
 /// One process.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
     /// Whose process it is.
     pub task: TaskId,
@@ -99,9 +94,21 @@ impl fmt::Display for Slot {
 pub(super) const OUT: &str = "-1,-1,-1,-1,-1,-1";
 
 /// All processes, in the order of their ranks.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct World {
     members: Vec<Member>,
+    /// How many processes each task has.
+    tasks: BTreeMap<TaskId, usize>,
+}
+
+impl From<Vec<Member>> for World {
+    fn from(members: Vec<Member>) -> World {
+        let mut tasks = BTreeMap::new();
+        for member in &members {
+            *tasks.entry(member.task.clone()).or_default() += 1;
+        }
+        World { members, tasks }
+    }
 }
 
 impl World {
@@ -121,7 +128,7 @@ impl World {
                 ));
             }
         }
-        Ok(World { members })
+        Ok(World::from(members))
     }
 
     /// So many processes of each of these tasks, in the order of their ranks. A task is a host of its own here, whatever
@@ -136,9 +143,7 @@ impl World {
                 task: task.clone(),
             })
         });
-        World {
-            members: members.collect(),
-        }
+        World::from(members.collect::<Vec<_>>())
     }
 
     /// All processes of a round, in the order of their ranks.
@@ -147,20 +152,17 @@ impl World {
             let role = members.role(task.role.as_str());
             World::of_tasks([task], role.map_or(1, |role| role.processes)).members
         };
-        World {
-            members: members.tasks().flat_map(each).collect(),
-        }
+        World::from(members.tasks().flat_map(each).collect::<Vec<_>>())
     }
 
-    /// Whose processes they are, each once.
-    pub(super) fn tasks(&self) -> BTreeSet<TaskId> {
-        let members = self.members.iter();
-        members.map(|member| member.task.clone()).collect()
+    /// Whose processes they are, and how many each has.
+    pub(super) fn tasks(&self) -> &BTreeMap<TaskId, usize> {
+        &self.tasks
     }
 
     /// Whether it has a process of that task.
     pub(super) fn has(&self, task: &TaskId) -> bool {
-        self.members.iter().any(|member| member.task == *task)
+        self.tasks.contains_key(task)
     }
 
     /// What a task's processes are given as their host's name: `worker-3`.
@@ -180,24 +182,33 @@ impl World {
 
     /// The numbers of whoever has that place.
     pub fn slot(&self, place: &Place) -> Option<Slot> {
-        let rank = self
-            .members
-            .iter()
-            .position(|member| member.place == *place)?;
-        let count = |members: &[Member], same: fn(&Place, &Place) -> bool| {
-            let same = members.iter().filter(|other| same(&other.place, place));
-            same.count() as u32
-        };
-        let same_host: fn(&Place, &Place) -> bool = |one, other| one.host == other.host;
-        let same_rank: fn(&Place, &Place) -> bool = |one, other| one.local_rank == other.local_rank;
-        Some(Slot {
-            rank: rank as u32,
-            size: self.members.len() as u32,
-            local_rank: place.local_rank,
-            local_size: count(&self.members, same_host),
-            cross_rank: count(&self.members[..rank], same_rank),
-            cross_size: count(&self.members, same_rank),
-        })
+        self.slots().remove(place)
+    }
+
+    /// The numbers of all.
+    pub(super) fn slots(&self) -> BTreeMap<&Place, Slot> {
+        let mut local_sizes: BTreeMap<&str, u32> = BTreeMap::new();
+        let mut cross_sizes: BTreeMap<u32, u32> = BTreeMap::new();
+        let mut slots = BTreeMap::new();
+        for (rank, Member { place, .. }) in self.members.iter().enumerate() {
+            *local_sizes.entry(&place.host).or_default() += 1;
+            let before = cross_sizes.entry(place.local_rank).or_default();
+            let slot = Slot {
+                rank: rank as u32,
+                size: self.members.len() as u32,
+                local_rank: place.local_rank,
+                local_size: 0,
+                cross_rank: *before,
+                cross_size: 0,
+            };
+            *before += 1;
+            slots.insert(place, slot);
+        }
+        for (place, slot) in &mut slots {
+            slot.local_size = local_sizes[place.host.as_str()];
+            slot.cross_size = cross_sizes[&place.local_rank];
+        }
+        slots
     }
 
     /// Who meets in a scope, in the order of their numbers there; nobody if it is not one of the world's own.

@@ -43,8 +43,16 @@ const START_MAX: Duration = Duration::from_secs(60);
 /// How long to wait for the rest of what was printed when nobody is left who could print.
 const VOICES_MAX: Duration = Duration::from_secs(3);
 
+type Running = Arc<Mutex<Processes>>;
+
 /// The program's processes that have not been reaped; their pids must not be signalled afterwards.
-type Running = Arc<Mutex<Vec<u32>>>;
+#[derive(Debug)]
+struct Processes {
+    pids: Vec<u32>,
+    /// Whether they were asked to end. They are asked once: a second request would interrupt one that is saving its work
+    /// because of the first.
+    asked: bool,
+}
 
 /// Keeps one program, as told on the agent's socket: standard input, or the one of that name.
 pub fn run(socket: Option<&Path>) -> ExitCode {
@@ -91,7 +99,7 @@ fn keep(socket: Option<&Path>) -> io::Result<()> {
     let grace = Duration::from_millis(start.grace_ms);
     drop(start);
     let pid = pids.first().copied().unwrap_or_default();
-    let running: Running = Arc::new(Mutex::new(pids));
+    let running: Running = Arc::new(Mutex::new(Processes { pids, asked: false }));
     // An agent that died meanwhile is noticed below, where what was started is killed.
     let _ = keeping::write(&mut agent, &Report::Started { pid });
 
@@ -220,29 +228,35 @@ fn reap_until_program_ends(running: &Running, grace: Duration) -> io::Result<Wai
         let mut running = running.lock().unwrap_or_else(PoisonError::into_inner);
         while let Some((pid, status)) = rustix::process::wait(WaitOptions::NOHANG)? {
             let pid = pid.as_raw_pid() as u32;
-            let Some(at) = running.iter().position(|one| *one == pid) else {
+            let Some(at) = running.pids.iter().position(|one| *one == pid) else {
                 continue;
             };
-            running.swap_remove(at);
+            running.pids.swap_remove(at);
             if status.exit_status() != Some(0) && failed.is_none() {
                 failed = Some(status);
-                if !running.is_empty() {
-                    terminate(&running);
+                // Where it was the agent that asked, it counts the time by itself.
+                if !running.pids.is_empty() && running.terminate() {
                     kill_after(grace);
                 }
             }
-            if running.is_empty() {
+            if running.pids.is_empty() {
                 return Ok(failed.unwrap_or(status));
             }
         }
     }
 }
 
-/// Asks the program's processes to end.
-fn terminate(running: &[u32]) {
-    for process in running {
-        // A group without members has nobody left to be asked to stop.
-        let _ = process::kill_group(*process, Signal::TERM);
+impl Processes {
+    /// Asks the program's processes to end; false if they were asked before.
+    fn terminate(&mut self) -> bool {
+        if std::mem::replace(&mut self.asked, true) {
+            return false;
+        }
+        for process in &self.pids {
+            // A group without members has nobody left to be asked to stop.
+            let _ = process::kill_group(*process, Signal::TERM);
+        }
+        true
     }
 }
 
@@ -303,7 +317,8 @@ fn listen(mut agent: UnixStream, parent: Option<u32>, running: &Running) {
     loop {
         match keeping::read(&mut agent, WORD_BYTES_MAX) {
             Ok(Word::Terminate) => {
-                terminate(&running.lock().unwrap_or_else(PoisonError::into_inner));
+                let mut running = running.lock().unwrap_or_else(PoisonError::into_inner);
+                running.terminate();
             }
             Ok(Word::Kill) => {
                 kill_below();

@@ -6,6 +6,7 @@
 
 mod begin;
 mod doing;
+mod open;
 mod reach;
 mod ready;
 mod save;
@@ -35,7 +36,7 @@ use hyper::{Method, StatusCode};
 use reach::Reach;
 use ready::Readiness;
 use save::Keeping;
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokens::Tokens;
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
@@ -50,7 +51,7 @@ use ydl_core::{Order, TaskId};
 const CALL_MAX: Duration = Duration::from_secs(10);
 /// Between two tries to reach a master that does not answer, at first and at most.
 const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
-/// How long the last of the logs may take when an agent must go.
+/// How long the last of the logs, and of what a program said, may take when an agent must go.
 const LEAVE_MAX: Duration = Duration::from_secs(5);
 /// Reports that wait for a master. An agent has no more than a handful to say in its life.
 const REPORTS_MAX: usize = 64;
@@ -69,6 +70,8 @@ pub(super) struct Agent {
     turns: Turns,
     tokens: Tokens,
     order: Option<Order>,
+    /// Variables that the master has for programs.
+    told: BTreeMap<String, String>,
     seen: u64,
     reports: Vec<AgentReport>,
     /// Inputs that are on their way.
@@ -220,6 +223,10 @@ impl Agent {
                     tracing::info!("the master is at `{address}` now");
                     self.reach.go(address.clone())?;
                     self.setting.master = address;
+                    if let Err(error) = self.setting.tell_master(self.surroundings.dir()) {
+                        // Programs that look for it find it where it was when they started.
+                        tracing::warn!("cannot say where the master is: {error}");
+                    }
                     retry = RETRY.0;
                     not_before = Instant::now();
                 }
@@ -314,7 +321,11 @@ impl Agent {
                 None => std::future::pending().await,
             }
         };
-        let patience = Duration::from_millis(self.submitted.spec.deadlines.silence.0);
+        // Told to end, it may have no master any more: on one machine none comes after it.
+        let patience = match self.signalled {
+            true => LEAVE_MAX,
+            false => Duration::from_millis(self.submitted.spec.deadlines.silence.0),
+        };
         let exit = async {
             match &mut self.running {
                 Some(running) => running.over(patience).await,
@@ -415,7 +426,9 @@ impl Agent {
                 number,
                 order,
                 tokens,
+                env,
             }) => {
+                self.told = env;
                 self.on_tokens(tokens);
                 self.order = Some(order);
                 std::mem::replace(&mut self.seen, number) != number

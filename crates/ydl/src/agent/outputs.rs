@@ -28,7 +28,7 @@ use keep::is_hidden;
 use paths::{nearest_real, normal, relative};
 use std::collections::BTreeSet;
 use std::fmt;
-use std::fs::{self, Metadata};
+use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
@@ -441,7 +441,8 @@ impl Copier {
             sweep(dir);
         }
         let mode = metadata.permissions().mode() & 0o777;
-        let written = write_whole(from, mode, to, || true);
+        let source = File::open(from);
+        let written = source.and_then(|source| write_whole(source, mode, to, |_| true));
         self.broken |= written.is_err();
         let bytes = written.map_err(|error| failure(from, to, &error))?;
         self.copied.files += 1;

@@ -68,6 +68,8 @@ impl fmt::Debug for Delivered {
 pub const AGENT_TOKEN: &str = "agent.token";
 /// The token of the program it runs.
 pub const PROGRAM_TOKEN: &str = "program.token";
+/// Where the master is now, for the program.
+pub const MASTER_FILE: &str = "master.address";
 /// The cluster's tokens that the program may use.
 pub const PROGRAM_CREDENTIALS: &str = "program.credentials";
 const FILE: &str = "agent.json";
@@ -88,6 +90,13 @@ impl Setting {
             token.write(&dir.join(name)).map_err(io::Error::other)?;
         }
         write_json(&dir.join(FILE), self)
+    }
+
+    /// Tells the program where the master is: it looks there before each call.
+    pub fn tell_master(&self, dir: &Path) -> io::Result<()> {
+        let aside = dir.join(format!("{MASTER_FILE}.aside"));
+        fs::write(&aside, format!("https://{}\n", self.master))?;
+        fs::rename(aside, dir.join(MASTER_FILE))
     }
 
     /// Reads it back.

@@ -8,7 +8,7 @@ use super::{
     output::{OutputSpec, Rotation},
     outputs::{Claims, Ledger},
     program::ProgramSpec,
-    setting::{PROGRAM_CREDENTIALS, PROGRAM_TOKEN, Setting},
+    setting::{MASTER_FILE, PROGRAM_CREDENTIALS, PROGRAM_TOKEN, Setting},
 };
 use crate::{
     docker::{self, Container, Engine},
@@ -23,7 +23,7 @@ use std::{
     time::Duration,
 };
 use ydl_core::{
-    Run, Span, TaskId,
+    Framework, Run, Span, TaskId,
     framework::Given,
     spec::{Environment, Existing, Image, Output, RoleSpec},
 };
@@ -38,6 +38,17 @@ pub(super) struct Surroundings {
     job: JobDir,
     /// Who ran here last, for the names of its outputs.
     task: Option<TaskId>,
+}
+
+/// What the agent has for the program it is about to start.
+#[derive(Debug)]
+pub(super) struct Has<'a> {
+    /// The port of its door to the job's rendezvous.
+    pub(super) door: Option<u16>,
+    /// The ports that it holds.
+    pub(super) ports: BTreeMap<String, u16>,
+    /// Variables that the master has for programs.
+    pub(super) told: &'a BTreeMap<String, String>,
 }
 
 impl Surroundings {
@@ -64,7 +75,7 @@ impl Surroundings {
         devices: &Devices,
         submitted: &Submitted,
         run: &Run,
-        door: Option<u16>,
+        has: &Has<'_>,
     ) -> Result<(ProgramSpec, OutputSpec), String> {
         let spec = &submitted.spec;
         let role = spec
@@ -78,17 +89,27 @@ impl Surroundings {
             .map_err(|e| format!("cannot lay out the job's inputs: {e}"))?;
         let container = self.container(submitted, setting, role, run)?;
         let mut env = self.variables(setting, submitted, run)?;
+        env.extend(has.told.clone());
+        for (name, port) in &has.ports {
+            let name = format!("{}{}", env::PORT_PREFIX, name.to_uppercase());
+            env.insert(name, port.to_string());
+        }
         let devices = devices.variables.iter();
         env.extend(devices.map(|(name, value)| ((*name).to_owned(), value.clone())));
         env.extend(plan.variables);
+        // Whoever stands beside the job is none of its framework's processes.
+        let framework = match role.is_beside() {
+            true => Framework::None,
+            false => spec.framework,
+        };
         let own = |local| {
-            let mut set_up = spec.framework.set_up(&Given {
+            let mut set_up = framework.set_up(&Given {
                 cluster: &run.cluster,
                 task: &run.task,
                 local,
                 elastic: role.elastic.is_some(),
                 attempt: run.attempt,
-                door,
+                door: has.door,
                 flags: spec.cluster_flags,
             });
             let rank = run.cluster.first_process(&run.task) + local;
@@ -110,12 +131,12 @@ impl Surroundings {
         env.extend(spec.env.clone());
         env.extend(role.env.clone());
         let threads = (role.resources.vcores / role.processes.max(1)).max(1);
-        for name in spec.framework.threads() {
+        for name in framework.threads() {
             let said = env.entry((*name).to_owned());
             said.or_insert_with(|| threads.to_string());
         }
         if let Some(interface) = interface_of(&setting.host) {
-            for name in spec.framework.interfaces() {
+            for name in framework.interfaces() {
                 let said = env.entry((*name).to_owned());
                 said.or_insert_with(|| interface.clone());
             }
@@ -180,6 +201,12 @@ impl Surroundings {
         if let Some(activation) = self.environment(submitted, &run.task)? {
             activation.apply(&mut all);
         }
+        if let Some(own) = self.own_program().filter(|_| !contained) {
+            // At the end: whoever has another `ydl` goes on using it.
+            let path = all.entry("PATH".to_owned()).or_default();
+            let gap = if path.is_empty() { "" } else { ":" };
+            *path += &format!("{gap}{}", own.display());
+        }
         // The job's own code can be imported from wherever a program starts.
         let work = self.work().to_string_lossy().into_owned();
         let paths = match all.get("PYTHONPATH").filter(|old| !old.is_empty()) {
@@ -197,7 +224,10 @@ impl Surroundings {
             all.entry(env::HADOOP_USER_NAME.to_owned()).or_insert(user);
         }
         let path = |path: PathBuf| path.to_string_lossy().into_owned();
-        let checkpoint = self.checkpoint(submitted).dir;
+        let Checkpoint {
+            dir: checkpoint,
+            url,
+        } = self.checkpoint(submitted);
         fs::create_dir_all(&checkpoint)
             .map_err(|e| format!("cannot make `{}`: {e}", checkpoint.display()))?;
         let cluster = serde_json::to_string(&*run.cluster)
@@ -215,9 +245,16 @@ impl Surroundings {
         let each = role.map_or(1, |member| member.processes);
         set(env::LOCAL_WORLD_SIZE, each.to_string());
         set(env::MASTER, format!("https://{}", setting.master));
+        let told = setting.tell_master(&self.dir);
+        told.map_err(|e| format!("cannot say where the master is: {e}"))?;
+        set(env::MASTER_FILE, path(self.dir.join(MASTER_FILE)));
         set(env::TOKEN_FILE, path(self.dir.join(PROGRAM_TOKEN)));
         set(env::CERTIFICATE_FILE, path(self.job.certificate_file()));
         set(env::CHECKPOINT, path(checkpoint));
+        if let Some(url) = url {
+            set(env::CHECKPOINT_URL, url);
+        }
+        set(env::BINARY, path(this_program()?));
         set(env::CONTAINER, setting.container.to_string());
         let file = self.dir.join("cluster.json");
         fs::write(&file, &cluster)
@@ -226,14 +263,18 @@ impl Surroundings {
         if cluster.len() <= CLUSTER_BYTES_MAX {
             set(env::CLUSTER, cluster);
         }
-        let own = run.cluster.endpoint(&run.task);
-        for (name, port) in own.iter().flat_map(|endpoint| &endpoint.ports) {
-            set(
-                &format!("{}{}", env::PORT_PREFIX, name.to_uppercase()),
-                port.to_string(),
-            );
-        }
         Ok(all)
+    }
+
+    /// A directory with nothing but `ydl` in it: scripts use the job's key-value store with it. Programs can do without.
+    fn own_program(&self) -> Option<PathBuf> {
+        let bin = self.dir.join("bin");
+        let link = bin.join("ydl");
+        if !link.exists() {
+            fs::create_dir_all(&bin).ok()?;
+            std::os::unix::fs::symlink(this_program().ok()?, &link).ok()?;
+        }
+        Some(bin)
     }
 
     /// What `python` means to the program.

@@ -58,6 +58,7 @@ pub async fn run(
     spec: JobSpec,
     from: &Path,
     gateway: &Gateway,
+    begun_as: &mut Option<String>,
 ) -> Result<Exit, Report> {
     if args.offer.is_some() {
         return Err(Report::bad_input("`--offer` is for a job on this machine")
@@ -118,6 +119,7 @@ pub async fn run(
         }
     };
     let (id, dir) = (&accepted.submitted.id, accepted.place.dir());
+    *begun_as = Some(id.clone());
     let about = serde_json::json!({ "job": { "id": id, "directory": dir } });
     let due = job.cleaning_is_due;
     let cleaning = tokio::spawn(clean(gateway.clone(), job.place.filter(|_| due)));

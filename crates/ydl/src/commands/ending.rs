@@ -38,6 +38,7 @@ pub fn exit(outcome: &Outcome) -> Exit {
             Ending::MemoryLimit { .. } => signalled(SIGKILL),
             Ending::Succeeded
             | Ending::PortTaken { .. }
+            | Ending::Outdated
             | Ending::NotStarted { .. }
             | Ending::Unready { .. }
             | Ending::AgentDied { .. }

@@ -23,8 +23,8 @@ use std::{
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::mpsc,
-    task::JoinSet,
-    time::{Instant, MissedTickBehavior, interval, sleep},
+    task::{JoinHandle, JoinSet},
+    time::{Instant, MissedTickBehavior, interval, sleep, timeout},
 };
 use ydl_core::{Fact, TaskId, fact::What, view::Phase};
 
@@ -213,7 +213,7 @@ impl Follower {
             tokio::spawn(watch_views(self.reach.clone(), tell.clone()));
         }
         drop(tell);
-        let mut asked = false;
+        let mut asked = None;
         let mut gathering = Gathering::default();
         let mut look = interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -269,16 +269,19 @@ impl Follower {
                 }
                 by = self.signals.next() => by,
             };
-            if asked || self.on_interrupt == OnInterrupt::Leave {
+            if asked.is_some() || self.on_interrupt == OnInterrupt::Leave {
+                if let Some(asking) = asked {
+                    // `timeout` signals twice in one moment: the job must hear of it all the same.
+                    let _ = timeout(SILENCE, asking).await;
+                }
                 self.sink.close();
                 return Ok(Left::Interrupted);
             }
-            asked = true;
-            self.stop_job(by);
+            asked = Some(self.stop_job(by));
         }
     }
 
-    fn stop_job(&mut self, by: &'static str) {
+    fn stop_job(&mut self, by: &'static str) -> JoinHandle<()> {
         self.sink.note(&format!(
             "{by}: the job is asked to stop; waiting for it ({by} again leaves at once)"
         ));
@@ -298,7 +301,7 @@ impl Follower {
                 }
                 _ => {}
             }
-        });
+        })
     }
 
     /// Nobody reads: is there another reason to stay?
@@ -317,6 +320,12 @@ impl Follower {
                 self.tails.add_newer(task, *attempt);
                 if let Some(afar) = &mut self.mirror {
                     afar.follow(task, *attempt, &self.tails, &self.reach);
+                }
+                let role = self.job.submitted.spec.role(&task.role);
+                if role.is_some_and(|role| role.is_beside() && !role.ports.is_empty()) {
+                    let note =
+                        format!("{task} is reached with `ydl open {} {task}`", self.job.id());
+                    self.sink.note(&note);
                 }
             }
             What::AttemptEnded {

@@ -4,7 +4,7 @@ use crate::{
     data::{Aim, ListedFile, Listing, look, settle},
     hdfs::{Ways, pairs, path_of},
     jobs::Content,
-    mirror::{Gateway, configuration},
+    mirror::{Gateway, TRACKING_SECRET, configuration, tracking_secret},
     report::Report,
     show::{self, counted_bytes},
 };
@@ -44,6 +44,9 @@ pub async fn here(spec: JobSpec) -> Result<(JobSpec, Vec<(&'static str, Vec<u8>)
         false => None,
     };
     let mut beside = Vec::new();
+    if let Some(secret) = tracking_secret(&spec)? {
+        beside.push((TRACKING_SECRET, secret));
+    }
     let ways = match config {
         Some(config) => {
             beside.push(("hadoop.json", json(&pairs(&config))?));

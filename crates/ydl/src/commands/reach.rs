@@ -57,15 +57,18 @@ impl Reach {
     /// The master of the task in whose program we run, if we do.
     pub fn of_this_task() -> Result<Option<Reach>, Report> {
         let text = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-        let Some(master) = text(env::MASTER) else {
+        let Some(at_first) = text(env::MASTER) else {
             return Ok(None);
         };
+        let now = text(env::MASTER_FILE).and_then(|file| fs::read_to_string(file).ok());
+        let master = now.filter(|now| !now.trim().is_empty()).unwrap_or(at_first);
+        let master = master.trim();
         let file = |name: &str| {
             text(name).map(PathBuf::from).ok_or_else(|| {
                 Report::bad_input(format!("`{}` is set and `{name}` is not", env::MASTER))
             })
         };
-        let address = master.strip_prefix("https://").unwrap_or(&master);
+        let address = master.strip_prefix("https://").unwrap_or(master);
         let (token, certificate) = (file(env::TOKEN_FILE)?, file(env::CERTIFICATE_FILE)?);
         Reach::new(address.to_owned(), &token, &certificate).map(Some)
     }

@@ -17,7 +17,7 @@ use crate::{
 };
 use std::{collections::VecDeque, io, time::Duration};
 use yarn_native::types::{ApplicationReport, ApplicationState};
-use ydl_core::Fact;
+use ydl_core::{Fact, view::TaskState};
 
 /// How long a master may take to show its job.
 const WAIT: Duration = Duration::from_secs(5);
@@ -68,6 +68,7 @@ async fn show_job(
             "application": report.as_ref().map(application),
             "view": viewed.as_ref().map(|viewed| &viewed.view),
             "usage": viewed.as_ref().map(|viewed| &viewed.usage),
+            "metrics": viewed.as_ref().map(|viewed| &viewed.metrics),
             "unreachable": unreachable,
             "facts": facts,
         }))?;
@@ -308,12 +309,22 @@ fn text(
         line("why", &viewed.view.why);
         line("round", &viewed.view.round.to_string());
         line("ran", &(viewed.view.now - viewed.view.started).to_string());
+        for (n, text) in show::metrics_of_roles(viewed).iter().enumerate() {
+            line(if n == 0 { "metrics" } else { "" }, text);
+        }
     }
     line(
         "submitted",
         &format!("{} ago", show::span_since(job.submitted.at)),
     );
     line("directory", &directory(job));
+    for task in viewed.iter().flat_map(|viewed| &viewed.view.tasks) {
+        let role = job.submitted.spec.role(&task.task.role);
+        let has_ports = role.is_some_and(|role| !role.ports.is_empty());
+        if has_ports && task.state == TaskState::Running {
+            line("open", &format!("ydl open {} {}", job.id(), task.task));
+        }
+    }
     for output in outputs {
         line("output", &output.line);
     }

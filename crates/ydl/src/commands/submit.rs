@@ -3,6 +3,7 @@
 use super::{
     afar, cluster,
     ending::conclude,
+    fetch,
     follow::{Follower, OnInterrupt, Signals},
     inputs,
     offer::offer,
@@ -15,6 +16,7 @@ use crate::{
     backend::local::{Misfit, complaint},
     cli::{self, Manners},
     docker,
+    doors::skein,
     jobfile::{self, Flags, Source, Wrongs},
     jobs::{self, JobDir, Known, Offer, Submitted},
     mirror::named_directory,
@@ -38,11 +40,15 @@ use ydl_core::{
 
 /// Reads, checks, starts and follows a job.
 pub fn run(args: cli::Submit, manners: Manners) -> Result<Exit, Report> {
+    match source(&args)? {
+        Ok(source) => run_source(source, args, manners),
+        Err(wrongs) => Ok(refuse(&wrongs)),
+    }
+}
+
+/// The same for a job that was read already, wherever it was written.
+pub fn run_source(mut source: Source, args: cli::Submit, manners: Manners) -> Result<Exit, Report> {
     let gateway = cluster::gateway(manners)?;
-    let mut source = match source(&args)? {
-        Ok(source) => source,
-        Err(wrongs) => return Ok(refuse(&wrongs)),
-    };
     if gateway.is_some() {
         source.for_cluster();
     } else if manners.cluster.is_none()
@@ -54,6 +60,8 @@ pub fn run(args: cli::Submit, manners: Manners) -> Result<Exit, Report> {
         ));
     }
     let from = source.base().to_path_buf();
+    let page = source.page();
+    let notes = source.notes().to_vec();
     let spec = match source.job() {
         Ok(spec) => spec,
         Err(wrongs) => return Ok(refuse(&wrongs)),
@@ -61,17 +69,30 @@ pub fn run(args: cli::Submit, manners: Manners) -> Result<Exit, Report> {
     if args.show {
         match manners.json {
             true => show::json(&spec)?,
-            false => show::print(jobfile::show(&spec))?,
+            false => show::print(page.unwrap_or_else(|| jobfile::show(&spec)))?,
         }
         return Ok(Exit::Success);
     }
+    for note in notes {
+        show::tell(format!("note: {note}"));
+    }
     look_through(&spec)?;
-    block_on(async {
+    let fetch = args.fetch.clone();
+    let mut id = None;
+    let exit = block_on(async {
         match gateway {
-            Some(gateway) => afar::run(args, manners, spec, &from, &gateway).await,
-            None => begin(args, manners, spec, &from).await,
+            Some(gateway) => afar::run(args, manners, spec, &from, &gateway, &mut id).await,
+            None => begin(args, manners, spec, &from, &mut id).await,
         }
-    })
+    })?;
+    // Who left before the job's end has nothing to fetch yet.
+    if let (Some(dir), Some(id)) = (fetch, id)
+        && exit != Exit::Interrupted
+    {
+        let words = vec![id, dir.to_string_lossy().into_owned()];
+        fetch::run(cli::Fetch { words }, manners)?;
+    }
+    Ok(exit)
 }
 
 /// Archives of this machine that nodes would unpack: none may harm them.
@@ -108,7 +129,7 @@ fn source(args: &cli::Submit) -> Result<Result<Source, Wrongs>, Report> {
                 let hint = "put a value on top of the file with `--set`, as in `--set roles.worker.memory=2GiB`";
                 return Err(Report::bad_input(what).hint(hint));
             }
-            jobfile::load(file)
+            jobfile::load(file).map(understood)
         }
         None => flags.source(),
     };
@@ -116,6 +137,18 @@ fn source(args: &cli::Submit) -> Result<Result<Source, Wrongs>, Report> {
         args.set.iter().for_each(|set| source.set(set));
         source
     }))
+}
+
+/// A specification of skein's is a job file in other words.
+fn understood(source: Source) -> Source {
+    if !skein::is_one(source.root()) {
+        return source;
+    }
+    let variables = ["HADOOP_PROXY_USER", "HADOOP_USER_NAME", "USER"].into_iter();
+    let mut said = variables.filter_map(|name| std::env::var(name).ok());
+    let submitter = said.find(|name| !name.is_empty());
+    let job = skein::translate(source.root(), submitter.as_deref());
+    source.translated(job.root, job.notes, job.wrongs)
 }
 
 /// The flags that stand for a job file.
@@ -137,7 +170,7 @@ fn flags(args: &cli::Submit) -> Flags {
 }
 
 /// Every mistake at once; there may be many.
-fn refuse(wrongs: &Wrongs) -> Exit {
+pub fn refuse(wrongs: &Wrongs) -> Exit {
     show::tell(wrongs.to_string());
     Exit::BadInput
 }
@@ -185,6 +218,7 @@ async fn begin(
     manners: Manners,
     spec: JobSpec,
     from: &Path,
+    id: &mut Option<String>,
 ) -> Result<Exit, Report> {
     let offer = offer(args.offer.as_deref())?;
     if let Some(misfit) = complaint(&spec, &offer) {
@@ -200,6 +234,7 @@ async fn begin(
     // Before the master starts: Ctrl-C must not leave it running alone.
     let mut signals = Signals::listen()?;
     let (dir, submitted) = create(spec, offer, from, beside, &mut signals).await?;
+    *id = Some(submitted.id.clone());
     let (_child, place) = start(&dir).await?;
     let job = Arc::new(Known {
         dir,

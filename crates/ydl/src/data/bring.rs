@@ -231,7 +231,7 @@ impl Bring {
         };
         let hdfs = ways.to(&item.url, self.soon()).await?;
         match hdfs.stat(&item.url, self.soon()).await? {
-            None => return Err(Trouble::lasting(format!("`{}` is gone", item.url))),
+            None => return Err(Trouble::changed(format!("`{}` is gone", item.url))),
             Some(entry) if entry.bytes != item.bytes || entry.modified_ms != item.modified_ms => {
                 return Err(changed(item));
             }
@@ -353,7 +353,7 @@ fn is_of(about: &fs::Metadata, item: &Item) -> bool {
 }
 
 fn changed(item: &Item) -> Trouble {
-    Trouble::lasting(format!(
+    Trouble::changed(format!(
         "`{}` was changed after it was listed: it no longer has {} bytes and the same time of change",
         item.url, item.bytes
     ))

@@ -3,6 +3,7 @@
 use crate::{
     hdfs::{HdfsError, Kind},
     os::reason,
+    report::{Exit, Report},
 };
 use std::{io, path::Path};
 
@@ -16,6 +17,8 @@ pub struct Trouble {
     /// What a person can do about it.
     pub hint: Option<String>,
     pub(super) may_pass: bool,
+    /// Whether it is because somebody has changed what is to come, so that it is to be listed anew.
+    pub(super) changed: bool,
     denied: bool,
 }
 
@@ -23,6 +26,11 @@ impl Trouble {
     /// Whether the same may succeed a little later.
     pub fn may_pass(&self) -> bool {
         self.may_pass
+    }
+
+    /// Whether it may be had when it is listed anew: somebody has changed it.
+    pub fn has_changed(&self) -> bool {
+        self.changed
     }
 
     /// Whether this user may not, as he is told by HDFS.
@@ -53,7 +61,16 @@ impl Trouble {
             of_node: false,
             hint: None,
             may_pass: false,
+            changed: false,
             denied: false,
+        }
+    }
+
+    /// Somebody has changed what is to come.
+    pub(super) fn changed(what: impl Into<String>) -> Trouble {
+        Trouble {
+            changed: true,
+            ..Trouble::lasting(what)
         }
     }
 
@@ -87,6 +104,18 @@ impl From<HdfsError> for Trouble {
             denied: error.kind == Kind::Denied,
             hint: error.hint,
             ..Trouble::lasting(error.what)
+        }
+    }
+}
+
+impl From<Report> for Trouble {
+    fn from(report: Report) -> Trouble {
+        let may_pass = report.exit == Exit::Unreachable;
+        Trouble {
+            may_pass,
+            of_node: may_pass,
+            hint: report.hint,
+            ..Trouble::lasting(report.what)
         }
     }
 }

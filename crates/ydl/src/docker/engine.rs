@@ -72,7 +72,7 @@ impl Engine {
     }
 
     /// Whether an engine answers; else why none does.
-    pub(super) async fn answers(&self) -> Result<(), String> {
+    pub async fn answers(&self) -> Result<(), String> {
         let said = self
             .ask(&["version", "--format", "{{.Server.Version}}"], SOON)
             .await;

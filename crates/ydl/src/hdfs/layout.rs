@@ -4,6 +4,7 @@
 //! <home>/.ydl/                  0700, or what `staging:` names
 //!   content/<sha256>.<ending>   files that jobs share, by what is in them
 //!   content/.aside-…            such files while they are written
+//!   probe-…                     there while somebody tries whether it can be written
 //!   cleaning                    there while somebody cleans
 //!   cleaned                     when that was last done
 //!   jobs/<application>/         0700
@@ -88,6 +89,11 @@ impl Layout {
     pub fn is_aside_of(&self, name: &str, id: &str) -> bool {
         let rest = name.strip_prefix(ASIDE).and_then(|it| it.strip_prefix(id));
         rest.is_some_and(|rest| rest.starts_with('-'))
+    }
+
+    /// A file of no use, to see whether one can be written.
+    pub fn probe(&self) -> Result<String, HdfsError> {
+        Ok(format!("{}/probe-{}", self.root, random()?))
     }
 
     /// There while somebody cleans.

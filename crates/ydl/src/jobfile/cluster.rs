@@ -36,6 +36,7 @@ impl Reader {
             keytab: self.keytab(map, base),
             network: self.value(map, "network", network),
             checkpoint: self.value(map, "checkpoint", checkpoint),
+            mlflow: self.mlflow(map, base),
             master: self.master(map),
         }
     }

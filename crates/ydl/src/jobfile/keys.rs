@@ -414,17 +414,17 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "roles.*.completion",
-        "`all`, `any`, `decides`, `service` or `follows`",
-        "`all`; `service` for MXNet's servers, TensorFlow's `ps`, and its workers where both `ps` and `chief` are; `follows` for its `evaluator`",
+        "`all`, `any`, `decides`, `service`, `follows` or `beside`",
+        "`all`; `service` for MXNet's servers, TensorFlow's `ps`, and its workers where both `ps` and `chief` are; `follows` for its `evaluator` and `tensorboard`",
         "all",
-        "What the role's end means. `all`: the job needs every task to succeed. `any`: it needs one. `decides`: when all have succeeded the job has, whatever others do. `service`: it need not end and is stopped with the others. `follows`: it ends by itself soon after the others, and is stopped after `deadlines: follow` if it has not.",
+        "What the role's end means. `all`: the job needs every task to succeed. `any`: it needs one. `decides`: when all have succeeded the job has, whatever others do. `service`: it need not end and is stopped with the others. `follows`: it ends by itself soon after the others, and is stopped after `deadlines: follow` if it has not. `beside`: it is no part of the job, as TensorBoard or a notebook: it has no rank and its framework does not know it, it is asked for when the others begin to run and is stopped with them, and neither its failures nor its end mean anything.",
     ),
     key(
         "roles.*.tolerate",
-        "count",
+        "count or `all`",
         "`0`",
         "0",
-        "So many tasks may fail for good before the job fails.",
+        "So many tasks may fail for good before the job fails. With `all` it succeeds whatever becomes of them.",
     ),
     key(
         "roles.*.memory_growth",
@@ -446,6 +446,22 @@ pub const KEYS: &[Key] = &[
         "required",
         "4 GiB",
         "Never more than this.",
+    ),
+    known_as(
+        key(
+            "roles.*.after",
+            "list of roles",
+            "none",
+            "[]",
+            "Roles that come first: this one's tasks ask for containers when every task of those has run, be it done or not by then. A task that starts again waits for nobody. Only where tasks start on their own (`gang: false`).",
+        ),
+        &[
+            "depends",
+            "depends_on",
+            "start_after",
+            "needs",
+            "dependencies",
+        ],
     ),
     key(
         "roles.*.ports",
@@ -799,6 +815,101 @@ pub const KEYS: &[Key] = &[
         "20000-32767",
         "Where tasks find free ports. The default lies below what Linux gives to outgoing connections.",
     ),
+    known_as(
+        key(
+            "tensorboard",
+            "`true`, a directory, or a map",
+            "`false`",
+            "true",
+            "TensorBoard beside the job, from the job's environment, as a role of its own: `ydl open JOB` leads there ([boards.md](boards.md)).",
+        ),
+        &["tb", "board", "tensor_board"],
+    ),
+    known_as(
+        key(
+            "tensorboard.logdir",
+            "directory, or `hdfs://…`",
+            "`YDL_CHECKPOINT`",
+            "/shared/runs/{job}",
+            "What it looks at. On one machine relative to the job file; on a cluster a path that all nodes share, or a place in HDFS from which event files are brought as they grow. `{job}` is filled in.",
+        ),
+        &["dir", "log_dir", "logs", "path"],
+    ),
+    key(
+        "tensorboard.memory",
+        "size",
+        "`1 GiB`",
+        "512 MiB",
+        "Its memory.",
+    ),
+    key(
+        "tensorboard.vcores",
+        "count",
+        "`1`",
+        "1",
+        "Its virtual cores.",
+    ),
+    key(
+        "mlflow",
+        "`true`, an address, or a map",
+        "`false`",
+        "http://mlflow.example.com:5000",
+        "MLflow's tracking server, which the master tells what the job is, how it goes and how it ended; `true` takes the address from `MLFLOW_TRACKING_URI` ([boards.md](boards.md)).",
+    ),
+    known_as(
+        key(
+            "mlflow.uri",
+            "`http://…` or `https://…`",
+            "`MLFLOW_TRACKING_URI` of whoever submits",
+            "http://mlflow.example.com:5000",
+            "The server's address.",
+        ),
+        &["url", "server", "tracking_uri", "address"],
+    ),
+    known_as(
+        key(
+            "mlflow.experiment",
+            "text",
+            "the job's `name`",
+            "digits",
+            "The experiment, which is made if there is none.",
+        ),
+        &["experiment_name"],
+    ),
+    known_as(
+        key(
+            "mlflow.run_name",
+            "text",
+            "the job's id",
+            "nightly",
+            "What the run is called.",
+        ),
+        &["run", "name"],
+    ),
+    key(
+        "mlflow.tags",
+        "map of texts",
+        "none",
+        "{team: vision}",
+        "Tags of the run, beside `ydl.job` and MLflow's own.",
+    ),
+    key(
+        "mlflow.user",
+        "text",
+        "none",
+        "alice",
+        "To a server that asks for a password: whose it is. The password is in `token_file`.",
+    ),
+    known_as(
+        key(
+            "mlflow.token_file",
+            "path",
+            "none",
+            "alice.keytab",
+            "A file with the server's token, or the user's password; on the machine from which the job is submitted. Only masters get what is in it.",
+        ),
+        &["token", "password", "password_file", "secret"],
+    ),
     key(
         "checkpoint",
         "path, or `hdfs://…`",
@@ -1015,6 +1126,8 @@ mod tests {
                 }
                 "keytab.principal" => "keytab.path=alice.keytab",
                 "keytab.path" => "keytab.principal=alice",
+                "mlflow.experiment" | "mlflow.run_name" | "mlflow.tags" | "mlflow.user"
+                | "mlflow.token_file" => "mlflow.uri=http://127.0.0.1:5000",
                 _ => "name=example",
             };
             source.set(needs);

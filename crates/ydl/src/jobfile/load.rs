@@ -3,6 +3,7 @@
 use super::{
     overrides, read,
     tree::{self, Node},
+    write::written,
     wrong::{Place, Wrong, Wrongs},
 };
 use crate::os::reason;
@@ -29,11 +30,13 @@ pub struct Source {
     root: Node,
     wrongs: Vec<Wrong>,
     cluster: bool,
+    /// It was written in another system's words: what its user should know.
+    notes: Option<Vec<String>>,
 }
 
 impl Source {
     /// A job without a file: relative paths count from the working directory.
-    pub(super) fn of_flags(root: Node, name: String, wrongs: Vec<Wrong>) -> Result<Source, Wrongs> {
+    pub fn of_flags(root: Node, name: String, wrongs: Vec<Wrong>) -> Result<Source, Wrongs> {
         Ok(Source {
             file: String::new(),
             base: working_directory()?,
@@ -41,7 +44,34 @@ impl Source {
             root,
             wrongs,
             cluster: false,
+            notes: None,
         })
+    }
+
+    /// What was written.
+    pub fn root(&self) -> &Node {
+        &self.root
+    }
+
+    /// The same job in the words of a job file, with what was said about it.
+    #[must_use]
+    pub fn translated(mut self, root: Node, notes: Vec<String>, wrongs: Vec<Wrong>) -> Source {
+        self.root = root;
+        self.notes = Some(notes);
+        self.wrongs.extend(wrongs);
+        self
+    }
+
+    /// Of a job that was translated: what its user should know.
+    pub fn notes(&self) -> &[String] {
+        self.notes.as_deref().unwrap_or_default()
+    }
+
+    /// Of a job that was translated: the job file.
+    pub fn page(&self) -> Option<String> {
+        let notes = self.notes.as_ref()?.iter();
+        let notes: String = notes.map(|note| format!("# note: {note}\n")).collect();
+        Some(format!("# {}\n{notes}{}", self.file, written(&self.root)))
     }
 
     /// The job is for a cluster: what one machine cannot do is allowed.
@@ -72,6 +102,10 @@ impl Source {
             ));
         };
         let mut wrongs = self.wrongs;
+        if self.notes.is_some() && !wrongs.is_empty() {
+            // What was not understood is missing here, too, and need not be missed twice.
+            return Err(Wrongs::new(self.file, wrongs));
+        }
         match read::job(&self.root, base, &self.name, self.cluster) {
             Ok(spec) if wrongs.is_empty() => return Ok(spec),
             Ok(_) => {}
@@ -137,6 +171,7 @@ pub fn load(path: &Path) -> Result<Source, Wrongs> {
         root,
         wrongs,
         cluster: false,
+        notes: None,
     })
 }
 
@@ -186,7 +221,7 @@ fn default_name(stem: Option<&std::ffi::OsStr>, base: &Path) -> String {
 }
 
 /// The nearest thing to `text` that can be a name.
-pub(super) fn clean(text: &str) -> String {
+pub fn clean(text: &str) -> String {
     let fits = |c: char| {
         if c.is_ascii_alphanumeric() || "-_.".contains(c) {
             c

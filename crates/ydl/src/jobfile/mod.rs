@@ -11,6 +11,7 @@ mod keys;
 mod nearest;
 mod reference;
 
+mod boards;
 mod cluster;
 mod data;
 mod fields;
@@ -25,9 +26,12 @@ mod wrong;
 mod write;
 
 pub use files::named_environment as environment;
-pub use load::{Source, load};
+pub use load::{Source, clean as name_of, load};
+pub use nearest::nearest;
 pub use overrides::Flags;
 pub use reference::page;
+pub use tree::{Key, Node, Value};
 pub use units::{size_mib, span};
-pub use write::show;
+pub use words::split as words;
+pub use write::{show, written};
 pub use wrong::{Place, Wrong, Wrongs};

@@ -43,7 +43,11 @@ pub fn job(root: &Node, base: &str, name: &str, cluster: bool) -> Result<JobSpec
         files: reader.files(&map, base),
         inputs: reader.inputs(&map, base),
         disk_mib: reader.value(&map, "disk", size_mib),
-        roles: reader.roles(&map, framework),
+        roles: {
+            let mut roles = reader.roles(&map, framework);
+            roles.extend(reader.tensorboard(&map, base));
+            roles
+        },
         outputs: reader.outputs(&map, base),
         env: reader.env(&map),
         gang: reader.gang(&map, framework),

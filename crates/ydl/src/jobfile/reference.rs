@@ -59,6 +59,8 @@ pub fn page() -> String {
         "blame",
         "acls",
         "keytab",
+        "tensorboard",
+        "mlflow",
         "master",
     ] {
         section(&mut page, &format!("## `{name}`"), &format!("{name}."));

@@ -21,12 +21,13 @@ pub const SCOPES: [(&str, Scope); 3] = [
     ("role", Scope::Role),
     ("job", Scope::Job),
 ];
-pub const COMPLETIONS: [(&str, Completion); 5] = [
+pub const COMPLETIONS: [(&str, Completion); 6] = [
     ("all", Completion::All),
     ("any", Completion::Any),
     ("decides", Completion::Decides),
     ("service", Completion::Service),
     ("follows", Completion::Follows),
+    ("beside", Completion::Beside),
 ];
 const RESTART_BACKOFF: Backoff = Backoff {
     first: Span::seconds(1),
@@ -35,6 +36,13 @@ const RESTART_BACKOFF: Backoff = Backoff {
 /// Whoever wants a job to go on when the cluster takes something away does not want it to end with the first failure. One
 /// is counted at least until it is known that the cluster was its cause.
 const ELASTIC_LIMIT: u32 = 3;
+/// What stands beside a job comes back a few times, and is then left alone: nobody depends on it.
+pub(super) const BESIDE_RESTART: Restart = Restart {
+    scope: Scope::Task,
+    limit: 3,
+    backoff: RESTART_BACKOFF,
+    window: None,
+};
 const MEMORY_MIB: u64 = 1024;
 const GROWTH_PERCENT: u32 = 50;
 /// What a role's `memory_growth` grows to where nothing readable was said; the reader has complained by then.
@@ -190,11 +198,22 @@ impl Reader {
             completion: self
                 .value(&map, "completion", choice(&COMPLETIONS))
                 .unwrap_or(defaults.completion),
-            tolerate: self.value(&map, "tolerate", count).unwrap_or(0),
+            tolerate: self.value(&map, "tolerate", tolerated).unwrap_or(0),
             memory_growth: self.memory_growth(&map),
             ports: self.ports(&map),
             placement: self.placement(&map),
+            after: self.after(&map),
         }
+    }
+
+    fn after(&mut self, map: &Map) -> Vec<RoleName> {
+        let path = map.key("after");
+        let mut after = Vec::new();
+        for item in self.list(map, "after") {
+            let name = self.text_of(item, &path).map(RoleName::from);
+            after.extend(name.filter(|name| !after.contains(name)));
+        }
+        after
     }
 
     /// How many tasks a role begins with, and between which numbers that may change.
@@ -301,6 +320,14 @@ fn instances(text: &str) -> Result<u32, Refusal> {
         return Err((what, String::new()));
     }
     Ok(n)
+}
+
+/// How many may fail; `all` is said, not counted, so that it is no slip.
+fn tolerated(text: &str) -> Result<u32, Refusal> {
+    match text {
+        "all" => Ok(RoleSpec::ALL_MAY_FAIL),
+        text => count(text),
+    }
 }
 
 fn is_empty(command: &Command) -> bool {

@@ -13,18 +13,25 @@ const DEPTH_MAX: usize = 32;
 /// A value and where it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
+    /// Where.
     pub at: Place,
+    /// What.
     pub value: Value,
 }
 
+/// What was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
+    /// Nothing.
     Null,
     /// Text; `plain` where it stood without quotes, so that it may also be a number or a truth value.
     Scalar {
+        /// What it says.
         text: String,
+        /// Whether it stood without quotes.
         plain: bool,
     },
+    /// One after the other.
     List(Vec<Node>),
     /// In the order of the file, every key once.
     Map(Vec<(Key, Node)>),
@@ -33,11 +40,14 @@ pub enum Value {
 /// The name of an entry and where it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Key {
+    /// Where.
     pub at: Place,
+    /// The name.
     pub name: String,
 }
 
 impl Node {
+    /// A map with nothing in it.
     pub fn map(at: Place) -> Node {
         Node {
             at,
@@ -45,6 +55,7 @@ impl Node {
         }
     }
 
+    /// Text, whatever it looks like.
     pub fn text(at: Place, text: impl Into<String>) -> Node {
         Node {
             at,

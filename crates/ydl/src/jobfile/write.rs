@@ -4,6 +4,7 @@ use super::{
     data::{EXISTING, FORMS},
     files::INTERPRETERS,
     roles::{COMPLETIONS, SCOPES},
+    tree::{Key, Node, Value},
     units::{size_text, span_text},
 };
 use std::{collections::BTreeMap, fmt::Write};
@@ -78,10 +79,44 @@ pub fn show(spec: &JobSpec) -> String {
     page.0
 }
 
+/// A tree as a job file that reads back as the same tree.
+pub fn written(root: &Node) -> String {
+    let mut page = Page::default();
+    page.node(0, root);
+    page.0
+}
+
 #[derive(Default)]
 struct Page(String);
 
 impl Page {
+    /// The entries of a map: small ones in one line, as a person would write them.
+    fn node(&mut self, depth: usize, node: &Node) {
+        let Value::Map(entries) = &node.value else {
+            return;
+        };
+        for (key, value) in entries {
+            let short = flow(value);
+            let holds_maps = |inner: &[(Key, Node)]| {
+                let mut values = inner.iter().map(|(_, value)| &value.value);
+                values.any(|value| matches!(value, Value::Map(_)))
+            };
+            match &value.value {
+                Value::Map(inner) if short.len() > FLOW_MAX || holds_maps(inner) => {
+                    self.open(depth, &text(&key.name));
+                    self.node(depth + 1, value);
+                }
+                Value::List(items) if short.len() > FLOW_MAX => {
+                    self.open(depth, &text(&key.name));
+                    for item in items {
+                        self.item(depth + 1, &flow(item));
+                    }
+                }
+                _ => self.line(depth, &text(&key.name), &short),
+            }
+        }
+    }
+
     fn line(&mut self, depth: usize, key: &str, value: &str) {
         // Writing to a string cannot fail.
         let _ = writeln!(self.0, "{:1$}{key}: {value}", "", depth * 2);
@@ -185,12 +220,18 @@ impl Page {
         self.line(3, "backoff", &backoff(role.restart.backoff));
         self.line(3, "window", &or_none(role.restart.window));
         self.line(2, "completion", word(&COMPLETIONS, role.completion));
-        self.line(2, "tolerate", &role.tolerate.to_string());
+        let tolerate = match role.tolerate {
+            RoleSpec::ALL_MAY_FAIL => "all".to_owned(),
+            count => count.to_string(),
+        };
+        self.line(2, "tolerate", &tolerate);
         if let Some(growth) = role.memory_growth {
             self.open(2, "memory_growth");
             self.line(3, "percent", &growth.percent.to_string());
             self.line(3, "most", &size_text(growth.most_mib));
         }
+        let after: Vec<_> = role.after.iter().map(ToString::to_string).collect();
+        self.words(2, "after", &after);
         if !role.ports.is_empty() {
             self.line(2, "ports", &list(&role.ports));
         }
@@ -241,6 +282,15 @@ impl Page {
             self.open(0, "keytab");
             self.line(1, "principal", &text(&keytab.principal));
             self.line(1, "path", &text(&keytab.path));
+        }
+        if let Some(mlflow) = &on.mlflow {
+            self.open(0, "mlflow");
+            self.line(1, "uri", &text(&mlflow.uri));
+            self.line(1, "experiment", &text(&mlflow.experiment));
+            self.maybe(1, "run_name", mlflow.run_name.as_deref());
+            self.texts(1, "tags", &mlflow.tags);
+            self.maybe(1, "user", mlflow.user.as_deref());
+            self.maybe(1, "token_file", mlflow.token_file.as_deref());
         }
         self.open(0, "master");
         self.line(1, "memory", &size_text(on.master.memory_mib));
@@ -315,6 +365,29 @@ fn backoff(backoff: Backoff) -> String {
 
 fn or_none(span: Option<Span>) -> String {
     span.map_or("none".to_string(), span_text)
+}
+
+/// What is longer goes on lines of its own.
+const FLOW_MAX: usize = 96;
+
+fn flow(node: &Node) -> String {
+    match &node.value {
+        Value::Null => "null".to_string(),
+        Value::Scalar { text: said, plain } => match said.as_str() {
+            "true" | "false" if *plain => said.clone(),
+            _ => text(said),
+        },
+        Value::List(items) => {
+            let items: Vec<_> = items.iter().map(flow).collect();
+            format!("[{}]", items.join(", "))
+        }
+        Value::Map(entries) => {
+            let entry =
+                |(key, value): &(Key, Node)| format!("{}: {}", text(&key.name), flow(value));
+            let entries: Vec<_> = entries.iter().map(entry).collect();
+            format!("{{{}}}", entries.join(", "))
+        }
+    }
 }
 
 fn list(words: &[String]) -> String {

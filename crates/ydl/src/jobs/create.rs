@@ -5,7 +5,7 @@ use super::{
     find::root,
     write_json,
 };
-use crate::{os::reason, report::Report};
+use crate::{os::reason, report::Report, wire::private};
 use ring::rand::{SecureRandom, SystemRandom};
 use std::{
     fs::{self, DirBuilder},
@@ -164,7 +164,12 @@ fn copy(
 fn write_beside(dir: &JobDir, beside: &[(&'static str, Vec<u8>)]) -> Result<(), Report> {
     for (name, bytes) in beside {
         let path = dir.path().join(name);
-        fs::write(&path, bytes).map_err(|error| cannot("write", &path, &error))?;
+        match name.ends_with(".secret") {
+            true => {
+                private::write(&path, bytes).map_err(|error| Report::trouble(error.to_string()))?
+            }
+            false => fs::write(&path, bytes).map_err(|error| cannot("write", &path, &error))?,
+        }
     }
     Ok(())
 }

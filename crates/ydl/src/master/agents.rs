@@ -18,6 +18,8 @@ pub(super) struct Agents {
     first: u64,
     /// The number of the tokens that all should have; 0 where the ones they were started with will do.
     tokens: u64,
+    /// Variables for their programs.
+    pub(super) env: BTreeMap<String, String>,
 }
 
 #[derive(Debug)]
@@ -50,6 +52,7 @@ impl Agents {
             agents,
             first,
             tokens: 0,
+            env: BTreeMap::new(),
         };
         for container in left {
             all.known(container).quiet = true;
@@ -92,6 +95,7 @@ impl Agents {
                 number: u64::MAX,
                 order,
                 tokens: 0,
+                env: BTreeMap::new(),
             })));
             return;
         }
@@ -118,6 +122,7 @@ impl Agents {
                 number: known.number,
                 order: order.clone(),
                 tokens,
+                env: self.env.clone(),
             };
             // It asks again if this does not reach it.
             let _ = answer.send(Answer::Order(synced));

@@ -70,10 +70,10 @@ pub(super) fn admit(secret: &Secret, head: &Head) -> Result<Scope, Reply> {
     };
     let path = head.path();
     let allowed = match scope {
-        Scope::Agent(_) => ["sync", "logged", "tokens", "links"].as_slice(),
-        Scope::Program(_) => &["kv", "watch", "events"],
+        Scope::Agent(_) => ["sync", "logged", "opened", "tokens", "links"].as_slice(),
+        Scope::Program(_) => &["kv", "watch", "events", "metrics"],
         Scope::Client => &[
-            "kv", "watch", "events", "view", "facts", "kill", "scale", "logs",
+            "kv", "watch", "events", "view", "facts", "kill", "scale", "logs", "open",
         ],
         Scope::Viewer => &["view", "facts", "logs"],
     };
@@ -107,7 +107,7 @@ pub(super) async fn answer(scope: Scope, request: Request, inbox: mpsc::Sender<L
     let may_wait = question.may_wait();
     let says_something = question.says_something();
     let wait = wait.filter(|_| may_wait).unwrap_or(ANSWER_MAX);
-    let (answer, answered) = oneshot::channel();
+    let (answer, mut answered) = oneshot::channel();
     let kept = Kept::default();
     let letter = Letter {
         question,
@@ -116,13 +116,19 @@ pub(super) async fn answer(scope: Scope, request: Request, inbox: mpsc::Sender<L
     };
     // A master that cannot write waits, and so do questions beyond those that find room: an agent is told all the same
     // that somebody is there.
-    let answered = async {
+    let asked = async {
         match inbox.send(letter).await {
-            Ok(()) => answered.await.ok(),
+            Ok(()) => (&mut answered).await.ok(),
             Err(_) => Some(over().into()),
         }
     };
-    let answered = timeout(wait, answered).await;
+    let asked = timeout(wait, asked).await;
+    // From now on whoever answers sees that nobody hears it, and what was answered in the last moment is not lost.
+    answered.close();
+    let answered = match (asked, answered.try_recv()) {
+        (Err(_), Ok(answer)) => Ok(Some(answer)),
+        (asked, _) => asked,
+    };
     listening.0 = None;
     match answered {
         Ok(Some(answer)) => answer.into(),
@@ -212,6 +218,11 @@ fn read(scope: Scope, request: Request) -> Result<(Question, Option<Duration>), 
             let container = ContainerId::from(by.unwrap_or_default());
             logs::found(container, &head, body)?
         }
+        (&Method::POST, ["open"]) => logs::open(&head)?,
+        (&Method::POST, ["opened"]) => {
+            let container = ContainerId::from(by.unwrap_or_default());
+            logs::opened(container, &head, &body)?
+        }
         (&Method::POST | &Method::GET, ["links"]) => {
             let container = ContainerId::from(by.unwrap_or_default());
             let round = number("round", 0)?.try_into();
@@ -228,6 +239,10 @@ fn read(scope: Scope, request: Request) -> Result<(Question, Option<Duration>), 
                 },
             }
         }
+        (&Method::POST, ["metrics"]) => Question::Metrics {
+            container: ContainerId::from(by.unwrap_or_default()),
+            said: parse(&body)?,
+        },
         (&Method::POST, ["kill"]) => Question::Kill(parse(&body)?),
         (&Method::POST, ["scale"]) => {
             let talk::Scale { role, instances } = parse(&body)?;

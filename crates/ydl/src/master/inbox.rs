@@ -106,12 +106,35 @@ pub enum Question {
         /// What.
         wish: super::store::Wish,
     },
+    /// A program reports how far its training is.
+    Metrics {
+        /// Its container.
+        container: ContainerId,
+        /// What.
+        said: talk::Reported,
+    },
     /// Somebody wants to see what a task prints.
     Logs {
         /// Which task.
         task: TaskId,
         /// What of it.
         want: talk::LogWant,
+    },
+    /// Somebody wants to reach a port of a task's program.
+    Open {
+        /// Which task.
+        task: TaskId,
+        /// The port's name, if one is said.
+        port: Option<String>,
+    },
+    /// An agent leads to the port that was wished, or says why it cannot.
+    Opened {
+        /// The agent's.
+        container: ContainerId,
+        /// The wish.
+        id: u64,
+        /// Why not.
+        refused: Option<String>,
     },
     /// An agent says what came over its program's links.
     Links {
@@ -157,6 +180,9 @@ impl Question {
             | Question::Kill(_)
             | Question::Scale { .. }
             | Question::Logged { .. }
+            | Question::Metrics { .. }
+            | Question::Open { .. }
+            | Question::Opened { .. }
             | Question::Links { .. }
             | Question::Tokens(_) => false,
         }

@@ -5,12 +5,9 @@
 
 use super::inbox::Answer;
 use crate::{talk::LINKS_BYTES_MAX, wire::request::Reply};
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, BTreeSet};
 use tokio::sync::oneshot;
-use ydl_core::{Cluster, ContainerId, Job, Run, TaskId};
+use ydl_core::{Cluster, ContainerId, Framework, Job, Run, TaskId};
 use ydl_rendezvous::{Desk, Down, Kept, Peer, Up, Work, frames::Bytes};
 
 /// What waits for an agent that does not listen; it is told everything anew when it comes again.
@@ -19,14 +16,14 @@ const WAITING_MAX: usize = 128 << 20;
 /// Of those that are waited for, so many are named.
 const NAMED_MAX: usize = 4;
 
-/// A framework's rendezvous, in the newest round that anybody has spoken of.
+/// A framework's rendezvous, in the newest round.
 #[derive(Debug, Default)]
 pub(super) struct Links {
     round: u32,
     desk: Option<Desk>,
-    /// Who is in that round by now, where that has changed since it began.
-    members: Option<Arc<Cluster>>,
     lines: BTreeMap<TaskId, Line>,
+    /// Those for whom something waits since they were last told.
+    stirred: BTreeSet<TaskId>,
     /// Tasks of which something was refused: it is said once.
     refused: BTreeSet<TaskId>,
 }
@@ -35,8 +32,11 @@ pub(super) struct Links {
 #[derive(Debug)]
 struct Line {
     container: ContainerId,
+    round: u32,
     number: u64,
     waiting: Vec<u8>,
+    /// So many answers with something in them were given.
+    told: u64,
     listening: Option<oneshot::Sender<Answer>>,
 }
 
@@ -58,36 +58,33 @@ pub(super) struct Passed {
 }
 
 impl Links {
-    /// What was written down.
-    pub(super) fn replay(&mut self, job: &Job, round: u32, kept: Kept) {
-        if round > self.round {
-            let task = match &kept {
-                Kept::Opened(peer, _) | Kept::Message(peer, ..) | Kept::Closed(peer, _) => {
-                    &peer.task
-                }
+    /// A round has begun. A newer one ends an older one, and nothing of an older one counts. Its desk is made at this
+    /// moment, not when the first of its agents comes: who is in it may change before, and agents' coming is not written
+    /// down. Who joins a round that goes on has a later number of its own, and its cluster that of the round.
+    pub(super) fn begun(&mut self, framework: Framework, cluster: &Cluster) {
+        if cluster.round > self.round {
+            *self = Links {
+                round: cluster.round,
+                desk: ydl_rendezvous::serve(framework, cluster).map(Desk::new),
+                ..Links::default()
             };
-            let mut runs = job.containers().filter_map(|it| job.run_of(it));
-            let run = runs.find(|run| run.task == *task && run.cluster.round == round);
-            let Some(run) = run else {
-                return;
-            };
-            self.desk(job, &run);
         }
+    }
+
+    /// What was written down.
+    pub(super) fn replay(&mut self, round: u32, kept: Kept) {
         if let Some(desk) = self.desk.as_mut().filter(|_| round == self.round) {
             desk.replay(kept);
         }
     }
 
-    /// The newest round that anybody has spoken of: what is kept belongs to it.
+    /// The newest round: what is kept belongs to it.
     pub(super) fn round(&self) -> u32 {
         self.round
     }
 
     /// The members of a round have changed, and those who stay run on.
-    pub(super) fn changed(&mut self, cluster: &Arc<Cluster>) -> Vec<Passed> {
-        if cluster.round >= self.round {
-            self.members = Some(cluster.clone());
-        }
+    pub(super) fn changed(&mut self, cluster: &Cluster) -> Vec<Passed> {
         let desk = self.desk.as_mut().filter(|_| cluster.round == self.round);
         match desk.map(|desk| desk.told(cluster)) {
             Some(work) => self.pass(work),
@@ -106,14 +103,25 @@ impl Links {
         let run = job.run_of(container).filter(|run| run.round == at.round);
         let run = run.ok_or_else(over)?;
         let peer = peer(&run);
-        if self.desk(job, &run).is_none() {
+        // What stands beside the job is in no round, whatever round there was when it was started.
+        let is_in = run.cluster.endpoint(&run.task).is_some();
+        if self.desk.is_none() || run.cluster.round != self.round || !is_in {
             return Err(over());
         }
         if let Some(Up::Attach(_)) = ups.first() {
+            if let Some(line) = self.lines.get(&peer.task)
+                && (&line.container, line.round) == (container, at.round)
+                && at.number < line.number
+            {
+                // The agent has given it up for a newer one, which this would end.
+                return Err(unknown());
+            }
             let line = Line {
                 container: container.clone(),
+                round: at.round,
                 number: at.number,
                 waiting: Vec::new(),
+                told: 0,
                 listening: None,
             };
             self.lines.insert(peer.task.clone(), line);
@@ -150,7 +158,7 @@ impl Links {
         }
     }
 
-    /// Tells an agent what it was to be told, now that what led to it is safe.
+    /// Something that an agent is to be told, now that what led to it is safe.
     pub(super) fn deliver(&mut self, passed: &Passed) {
         let line = self.lines.get_mut(&passed.task);
         let Some(line) = line.filter(|line| line.number == passed.number) else {
@@ -161,7 +169,34 @@ impl Links {
             self.lines.remove(&passed.task);
             return;
         }
-        line.tell();
+        self.stirred.insert(passed.task.clone());
+    }
+
+    /// What an agent said is safe, and it is told so, with what waits for it.
+    pub(super) fn answer(&mut self, task: &TaskId, number: u64, answer: oneshot::Sender<Answer>) {
+        let line = self.lines.get_mut(task);
+        match line.filter(|line| line.number == number) {
+            Some(line) => line.answer(answer),
+            // Its attempt is over, or it has come with another connection.
+            None => drop(answer.send(Reply::empty().into())),
+        }
+    }
+
+    /// Tells all who listen what waits for them.
+    pub(super) fn tell(&mut self) {
+        for task in std::mem::take(&mut self.stirred) {
+            if let Some(line) = self.lines.get_mut(&task) {
+                line.tell();
+            }
+        }
+    }
+
+    /// Whether the members of a round had changed before an attempt that was started for them could join. To be asked before
+    /// its end is told.
+    pub(super) fn is_outdated(&self, run: &Run) -> bool {
+        let desk = self.desk.as_ref();
+        let desk = desk.filter(|_| run.cluster.round == self.round);
+        desk.is_some_and(|desk| desk.is_outdated(&peer(run)))
     }
 
     /// An attempt is over.
@@ -196,24 +231,6 @@ impl Links {
         }
     }
 
-    /// The desk of that round. A newer round ends an older one; nothing of an older one counts. Who has joined a round
-    /// that goes on has a later number of its own, and its cluster that of the round.
-    fn desk(&mut self, job: &Job, run: &Run) -> Option<&mut Desk> {
-        let round = run.cluster.round;
-        if round > self.round {
-            let members = self.members.take().filter(|members| members.round == round);
-            let cluster = members.as_ref().unwrap_or(&run.cluster);
-            let protocol = ydl_rendezvous::serve(job.spec().framework, cluster);
-            *self = Links {
-                round,
-                desk: protocol.map(Desk::new),
-                members,
-                ..Links::default()
-            };
-        }
-        self.desk.as_mut().filter(|_| round == self.round)
-    }
-
     fn line(
         &mut self,
         task: &TaskId,
@@ -222,7 +239,7 @@ impl Links {
     ) -> Result<&mut Line, Reply> {
         let line = self.lines.get_mut(task);
         line.filter(|line| line.number == at.number && line.container == *container)
-            .ok_or_else(|| Reply::error(409, "this connection is not known here", None))
+            .ok_or_else(unknown)
     }
 
     fn pass(&mut self, work: Work) -> Vec<Passed> {
@@ -244,14 +261,28 @@ impl Links {
 
 impl Line {
     fn tell(&mut self) {
+        if !self.waiting.is_empty()
+            && let Some(answer) = self.listening.take()
+        {
+            self.answer(answer);
+        }
+    }
+
+    /// Answers with what waits. If that is sent and does not arrive, the connection is broken, and the agent comes with
+    /// another.
+    fn answer(&mut self, answer: oneshot::Sender<Answer>) {
         if self.waiting.is_empty() {
+            let _ = answer.send(Reply::empty().into());
             return;
         }
-        if let Some(answer) = self.listening.take() {
-            let rest = split(&mut self.waiting);
-            let reply = Reply::new("application/octet-stream", rest);
-            // If this does not arrive, the connection is broken, and the agent comes with another.
-            let _ = answer.send(reply.into());
+        let frames = split(&mut self.waiting);
+        self.told += 1;
+        let body = [&self.told.to_be_bytes(), &frames[..]].concat();
+        let reply = Reply::new("application/octet-stream", body);
+        if answer.send(reply.into()).is_err() {
+            // Nobody waits for it any more, and who listens next is told.
+            self.told -= 1;
+            self.waiting.splice(..0, frames);
         }
     }
 }
@@ -285,6 +316,13 @@ fn peer(run: &Run) -> Peer {
     }
 }
 
+fn unknown() -> Reply {
+    Reply::error(409, "this connection is not known here", None)
+}
+
 fn over() -> Reply {
     Reply::error(410, "this round is over", None)
 }
+
+#[cfg(test)]
+mod tests;

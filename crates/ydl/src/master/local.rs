@@ -4,6 +4,7 @@ use super::{
     api::serve,
     inbox::{Kept, Letter, Question, inbox},
     journal::{self, Journal},
+    mlflow,
     past::Past,
     shell::Master,
 };
@@ -13,8 +14,9 @@ use crate::{
     jobs::{JobDir, MasterPlace, Place, Submitted, write_json},
     os::process::{Identity, become_subreaper},
     report::Report,
-    talk::Kill,
+    talk::{Kill, Viewed},
     wire::{
+        private,
         secret::{Scope, Secret},
         server,
         tls::Identity as Certificate,
@@ -38,6 +40,11 @@ use ydl_core::Outcome;
 
 /// How long removing what was left half-sent may take.
 const TIDY_MAX: Duration = Duration::from_secs(20);
+/// How long MLflow may take to be told the end: whoever follows the job waits for its master to leave.
+const TRACKING_MAX: Duration = Duration::from_secs(8);
+/// What opens MLflow's server, in the job's directory; and no token is longer.
+const TRACKING_SECRET: &str = "mlflow.secret";
+const SECRET_BYTES_MAX: usize = 64 << 10;
 /// How often the job's directory is looked for.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -118,8 +125,14 @@ async fn live(dir: JobDir) -> Result<Outcome, Report> {
     let watching = tokio::spawn(watch(dir.clone(), letters.clone()));
     let images = submitted.spec.images().next().is_some();
     let spec = submitted.spec.clone();
+    let tracking = tokio::spawn(track(submitted.clone(), dir.clone()));
     let past = Past::none(submitted.spec, Some(events));
-    let master = Master::new(past, dir, backend, Some(journal));
+    let mut master = Master::new(past, dir.clone(), backend, Some(journal));
+    let tracking = tracking.await.ok().flatten();
+    let tracking = tracking.map(|tracker| {
+        master.tell_programs(tracker.variables());
+        tracker.follow(letters.clone())
+    });
     let (over, ended) = oneshot::channel::<()>();
     let mut serving = tokio::spawn(serve(listener, tls, secret, letters, async {
         // Dropped or sent, it means the same.
@@ -133,6 +146,15 @@ async fn live(dir: JobDir) -> Result<Outcome, Report> {
             return Err(Report::trouble(format!("the master's doors are broken: {why}")));
         }
     };
+    if let Some(tracking) = tracking {
+        let last = fs::read(dir.result_file()).ok();
+        let last = last.and_then(|bytes| serde_json::from_slice::<Viewed>(&bytes).ok());
+        let logs = last.as_ref().map(|last| mlflow::here(&dir, last));
+        let logs = logs.unwrap_or_default();
+        tracking
+            .end(&outcome, last.as_ref(), logs, &dir, TRACKING_MAX)
+            .await;
+    }
     if images {
         docker::clean(&submitted.id).await;
     }
@@ -146,6 +168,12 @@ async fn live(dir: JobDir) -> Result<Outcome, Report> {
         tracing::error!("the master's doors were broken: {error}");
     }
     Ok(outcome)
+}
+
+/// The job's run in MLflow, if it wants one.
+async fn track(submitted: Submitted, dir: JobDir) -> Option<mlflow::Tracker> {
+    let secret = private::read(&dir.path().join(TRACKING_SECRET), SECRET_BYTES_MAX).ok();
+    mlflow::Tracker::begin(&submitted, secret.as_deref()).await
 }
 
 /// The signals by which somebody ends a process, a machine that goes down above all. They end the job.

@@ -2,7 +2,7 @@
 //!
 //! * `shell`: the loop. * `inbox`: what comes in. * `diary`, `journal`: what is written down first. * `outbox`: what
 //!   follows from it. * `past`: how a new master becomes the old one.
-//! * `agents`, `watchers`, `store`, `relay`, `links`: those it answers. * `api`: the doors they come through. * `kv`: the store itself.
+//! * `agents`, `watchers`, `store`, `relay`, `links`, `metrics`: those it answers. * `api`: the doors they come through. * `kv`: the store itself.
 //! * `clock`: time. * `facts`, `result`: what it leaves behind.
 //! * `local`: a master of a job on this machine, from its directory to its end. * `yarn`: the same in a container of
 //!   a cluster. * `ashore`: what it leaves in HDFS.
@@ -18,6 +18,8 @@ pub mod journal;
 pub mod kv;
 pub mod links;
 mod local;
+mod metrics;
+mod mlflow;
 mod outbox;
 pub mod past;
 mod relay;

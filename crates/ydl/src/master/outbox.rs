@@ -6,7 +6,7 @@ use super::{
     links::Passed,
 };
 use tokio::sync::oneshot;
-use ydl_core::{Action, ContainerId};
+use ydl_core::{Action, ContainerId, TaskId};
 
 /// Something the master does that others see.
 #[derive(Debug)]
@@ -17,6 +17,13 @@ pub(super) enum Effect {
     Pass(Passed),
     /// Somebody is answered.
     Answer(oneshot::Sender<Answer>, Answer),
+    /// What an agent said of its program's links is kept; what it is to be told goes with the answer.
+    Said {
+        task: TaskId,
+        /// Of its connection.
+        number: u64,
+        answer: oneshot::Sender<Answer>,
+    },
     /// What an agent said is kept; it waits for its order, which is read when its turn comes.
     Listen {
         container: ContainerId,

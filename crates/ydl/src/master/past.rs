@@ -68,7 +68,7 @@ impl Past {
             }
             // Whoever waited for it has long been answered, or asks again.
             Record::Changed(op) => self.shelf.repeat(op),
-            Record::Linked(round, kept) => self.links.replay(&self.job, round, kept),
+            Record::Linked(round, kept) => self.links.replay(round, kept),
         }
     }
 
@@ -84,6 +84,8 @@ impl Past {
                 Action::Launch { .. }
                 | Action::Release(_)
                 | Action::Tell(_)
+                | Action::Began(_)
+                | Action::Over(_)
                 | Action::Changed(_) => {}
             }
         }
@@ -148,6 +150,21 @@ impl Reading {
     }
 }
 
+/// What is written down of something that happened: with what the rendezvous knows of it, whatever an agent says, so that
+/// whoever reads it need not come to the same by himself.
+pub(super) fn entry(job: &Job, links: &Links, now: Time, mut event: Event) -> Record {
+    if let Event::Exited {
+        container,
+        round,
+        exit,
+    } = &mut event
+    {
+        let run = job.run_of(container).filter(|run| run.round == *round);
+        exit.outdated = run.is_some_and(|run| links.is_outdated(&run));
+    }
+    Record::Happened(now, event)
+}
+
 /// Tells the core what happened, and the key-value store and the rendezvous what follows for them. The same entries give the same state,
 /// whether they happen or are read.
 pub(super) fn happen(
@@ -158,26 +175,17 @@ pub(super) fn happen(
     event: Event,
     out: &mut Outbox,
 ) -> Vec<Action> {
-    match &event {
-        Event::Ended { containers } => {
-            for (container, _) in containers {
-                shelf.owner_gone(container.as_str(), out);
-                let run = job.run_of(container);
-                out.pass(run.map(|run| links.ended(&run)).unwrap_or_default());
-            }
+    if let Event::Ended { containers } = &event {
+        for (container, _) in containers {
+            shelf.owner_gone(container.as_str(), out);
         }
-        Event::Exited {
-            container, round, ..
-        } => {
-            let run = job.run_of(container).filter(|run| run.round == *round);
-            out.pass(run.map(|run| links.ended(&run)).unwrap_or_default());
-        }
-        _ => {}
     }
     let actions = job.handle(now, event);
     for action in &actions {
         match action {
             Action::Release(container) => shelf.owner_gone(container.as_str(), out),
+            Action::Began(cluster) => links.begun(job.spec().framework, cluster),
+            Action::Over(run) => out.pass(links.ended(run)),
             Action::Changed(cluster) => out.pass(links.changed(cluster)),
             Action::Launch { .. } | Action::Tell(_) | Action::Record(_) | Action::Finish(_) => {}
         }

@@ -1,4 +1,4 @@
-//! Between people who want to see what tasks print, and agents who have it.
+//! Between people who want to see what tasks print or to reach their ports, and agents who have both.
 //!
 //! Agents listen to nobody: they ask. So a wish waits here until the agent asks for its order, is handed to it then, and
 //! what the agent finds is passed on. Everything here is forgotten when its time is over; whoever wished asks again.
@@ -6,23 +6,40 @@
 use super::{agents::Agents, inbox::Answer};
 use crate::{
     talk::{ENDED_HEADER, LENGTH_HEADER, LogWant, LogWish},
-    wire::request::Reply,
+    wire::{request::Reply, splice::meeting},
 };
-use std::{collections::BTreeMap, time::Duration};
-use tokio::{sync::oneshot, time::Instant};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore, oneshot},
+    time::Instant,
+};
 use ydl_core::{ContainerId, Job, TaskId};
 
 /// Wishes that wait at once, and those of them for one agent.
 const WISHES_MAX: usize = 256;
 const PER_AGENT_MAX: usize = 32;
+/// Connections to ports at once: each costs two of the server's, and some memory.
+const OPEN_MAX: usize = 256;
 /// How long an agent may take beyond what it was asked to wait.
 pub(super) const GRACE: Duration = Duration::from_secs(8);
 
 /// The wishes that wait.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Relay {
     wishes: BTreeMap<u64, Waiting>,
     next: u64,
+    /// Places for connections to ports.
+    places: Arc<Semaphore>,
+}
+
+impl Default for Relay {
+    fn default() -> Relay {
+        Relay {
+            wishes: BTreeMap::new(),
+            next: 0,
+            places: Arc::new(Semaphore::new(OPEN_MAX)),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -33,6 +50,8 @@ struct Waiting {
     told: bool,
     due: Instant,
     answer: oneshot::Sender<Answer>,
+    /// Of a connection to a port.
+    place: Option<OwnedSemaphorePermit>,
 }
 
 /// What an agent found.
@@ -66,7 +85,12 @@ impl Relay {
         let mut live = job.containers().filter(|it| agents.is_live(it));
         let container = live.find(|it| job.task_of(it).as_ref() == Some(&task));
         let Some(container) = container.cloned() else {
-            let what = format!("no live agent has the logs of `{task}`");
+            let what = match want {
+                LogWant::Open { .. } => format!("`{task}` does not run now"),
+                LogWant::List | LogWant::Read { .. } => {
+                    format!("no live agent has the logs of `{task}`")
+                }
+            };
             return refuse(answer, 404, &what);
         };
         let of_agent = |it: &&Waiting| it.container == container;
@@ -75,9 +99,13 @@ impl Relay {
         {
             return refuse(answer, 503, "too many look at logs at once");
         }
-        let wait_ms = match &want {
-            LogWant::List => 0,
-            LogWant::Read { wait_ms, .. } => *wait_ms,
+        let (wait_ms, place) = match &want {
+            LogWant::List => (0, None),
+            LogWant::Read { wait_ms, .. } => (*wait_ms, None),
+            LogWant::Open { .. } => match Arc::clone(&self.places).try_acquire_owned() {
+                Ok(place) => (0, Some(place)),
+                Err(_) => return refuse(answer, 503, "too many connections to ports at once"),
+            },
         };
         self.next += 1;
         let id = self.next;
@@ -87,6 +115,7 @@ impl Relay {
             told: false,
             due: Instant::now() + Duration::from_millis(wait_ms) + GRACE,
             answer,
+            place,
         };
         self.wishes.insert(id, waiting);
         self.hand(&container, agents);
@@ -107,12 +136,7 @@ impl Relay {
 
     /// Passes on what an agent found. What nobody wished of that agent changes nothing.
     pub(super) fn logged(&mut self, container: &ContainerId, id: u64, found: Logged) -> Reply {
-        let own = |it: &Waiting| it.container == *container;
-        let waiting = match self.wishes.get(&id).is_some_and(own) {
-            true => self.wishes.remove(&id),
-            false => None,
-        };
-        let Some(waiting) = waiting else {
+        let Some(waiting) = self.take(container, id, false) else {
             return Reply::error(404, "nobody waits for this any more", None);
         };
         let reply = match found {
@@ -134,6 +158,40 @@ impl Relay {
         Reply::empty()
     }
 
+    /// Leads whoever wished to the port that an agent is connected to, or tells why there is no way.
+    pub(super) fn opened(
+        &mut self,
+        container: &ContainerId,
+        id: u64,
+        refused: Option<String>,
+    ) -> Reply {
+        let Some(mut waiting) = self.take(container, id, true) else {
+            return Reply::error(404, "nobody waits for this any more", None);
+        };
+        match (refused, waiting.place.take()) {
+            (None, Some(place)) if !waiting.answer.is_closed() => {
+                let (goes, waits) = meeting(place);
+                // Whoever wished may have gone meanwhile; then nobody comes to meet the agent.
+                let _ = waiting.answer.send(Reply::meets(goes).into());
+                Reply::meets(waits)
+            }
+            (None, _) => Reply::error(404, "nobody waits for this any more", None),
+            (Some(why), _) => {
+                refuse(waiting.answer, 502, &why);
+                Reply::empty()
+            }
+        }
+    }
+
+    /// What was wished of that agent: a port, or something of its logs.
+    fn take(&mut self, container: &ContainerId, id: u64, port: bool) -> Option<Waiting> {
+        let own = |it: &Waiting| it.container == *container && it.place.is_some() == port;
+        match self.wishes.get(&id).is_some_and(own) {
+            true => self.wishes.remove(&id),
+            false => None,
+        }
+    }
+
     /// Forgets wishes whose time is over, and answers those whose agent is gone.
     pub(super) fn sweep(&mut self, agents: &Agents, now: Instant) {
         let over =
@@ -142,6 +200,12 @@ impl Relay {
             if !agents.is_live(&waiting.container) {
                 let what = format!("the agent of `{}` is gone", waiting.wish.task);
                 refuse(waiting.answer, 404, &what);
+            } else if waiting.place.is_some() {
+                let what = format!(
+                    "the agent of `{}` did not answer in time",
+                    waiting.wish.task
+                );
+                refuse(waiting.answer, 503, &what);
             }
         }
     }

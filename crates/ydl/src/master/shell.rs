@@ -3,6 +3,8 @@
 //! It decides nothing. It feeds the core with what happened, writes that down, and only when it is written does what
 //! the core says: answers are no exception, for whoever has one builds on it.
 
+mod seen;
+
 use super::{
     agents::{Agents, Seen},
     clock::Clock,
@@ -10,6 +12,7 @@ use super::{
     facts::Facts,
     inbox::{Answer, Kept, Letter, Question},
     links::{Connection, Links},
+    metrics::Metrics,
     outbox::{Effect, Outbox},
     past::{self, Past},
     relay::Relay,
@@ -21,19 +24,17 @@ use crate::{
     backend::{Backend, Deposed, Launch},
     hdfs::Fresh,
     jobs::JobDir,
-    talk::{AgentReport, Sync, Viewed},
+    talk::{AgentReport, LogWant, Reported, Sync, Viewed},
     wire::request::Reply,
 };
-use std::time::Duration;
+use seen::viewed;
+use std::{collections::BTreeMap, time::Duration};
 use tokio::{
     sync::{mpsc, oneshot, watch},
     time::{Instant, MissedTickBehavior, interval, sleep_until},
 };
 use yarn_native::credentials::Format;
-use ydl_core::{
-    Action, Asks, ContainerId, Event, Job, JobView, Outcome, RoleName, Time,
-    view::{TaskState, TaskView},
-};
+use ydl_core::{Action, Asks, ContainerId, Event, Job, Outcome, RoleName};
 use ydl_rendezvous::Up;
 
 /// How often the shell looks for agents that have become quiet.
@@ -59,6 +60,7 @@ pub struct Master<B, D> {
     /// What agents should have, where it changes.
     tokens: Option<watch::Receiver<Fresh>>,
     relay: Relay,
+    metrics: Metrics,
     watchers: Watchers,
     /// What the backend was last told.
     asked: Asks,
@@ -88,10 +90,16 @@ impl<B: Backend, D: Diary> Master<B, D> {
             links: past.links,
             tokens: None,
             relay: Relay::default(),
+            metrics: Metrics::default(),
             watchers: past.watchers,
             asked: Asks::default(),
             outcome: past.outcome,
         }
+    }
+
+    /// Programs get these variables.
+    pub(super) fn tell_programs(&mut self, env: BTreeMap<String, String>) {
+        self.agents.env = env;
     }
 
     /// From now on its agents get the tokens they should have.
@@ -155,7 +163,8 @@ impl<B: Backend, D: Diary> Master<B, D> {
     /// The last view is left behind and shown.
     pub(super) fn leave_result(&mut self) {
         let now = self.clock.now();
-        let last = viewed(u64::MAX, &self.job, &self.agents, &Links::default(), now);
+        let mut last = viewed(u64::MAX, &self.job, &self.agents, &Links::default(), now);
+        last.metrics = self.metrics.latest();
         if let Err(error) = result::keep(&self.dir, &last) {
             tracing::error!("the result cannot be kept: {error}");
         }
@@ -180,7 +189,7 @@ impl<B: Backend, D: Diary> Master<B, D> {
 
     /// Writes down what happened and tells the core.
     fn feed(&mut self, event: Event) {
-        let record = Record::Happened(self.clock.now(), event);
+        let record = past::entry(&self.job, &self.links, self.clock.now(), event);
         self.diary.note(&record);
         let Record::Happened(now, event) = record else {
             return;
@@ -193,6 +202,7 @@ impl<B: Backend, D: Diary> Master<B, D> {
 
     /// Does what was decided, now that what led to it is safe.
     fn perform(&mut self) {
+        let mut said = Vec::new();
         for effect in self.outbox.take() {
             match effect {
                 Effect::Act(action) => self.act(action),
@@ -201,6 +211,11 @@ impl<B: Backend, D: Diary> Master<B, D> {
                     // Whoever asked may have gone.
                     let _ = to.send(answer);
                 }
+                Effect::Said {
+                    task,
+                    number,
+                    answer,
+                } => said.push((task, number, answer)),
                 Effect::Listen {
                     container,
                     seen,
@@ -213,6 +228,11 @@ impl<B: Backend, D: Diary> Master<B, D> {
                 }
             }
         }
+        // Together, since each answer costs more than what is in it.
+        for (task, number, answer) in said {
+            self.links.answer(&task, number, answer);
+        }
+        self.links.tell();
         let asks = self.job.asks();
         if asks != self.asked {
             self.asked = asks.clone();
@@ -237,7 +257,7 @@ impl<B: Backend, D: Diary> Master<B, D> {
             }
             Action::Tell(container) => self.agents.tell(&container, &self.job),
             // The rendezvous was told when it happened.
-            Action::Changed(_) => {}
+            Action::Began(_) | Action::Over(_) | Action::Changed(_) => {}
             Action::Record(fact) => {
                 tracing::info!("{}", fact.what);
                 self.facts.add(&fact);
@@ -273,6 +293,10 @@ impl<B: Backend, D: Diary> Master<B, D> {
                 self.outbox.answer(answer, Reply::empty());
             }
             Question::Scale { role, instances } => self.on_scale(role, instances, answer),
+            Question::Metrics { container, said } => {
+                let reply = self.on_metrics(&container, said);
+                self.outbox.answer(answer, reply);
+            }
             Question::Store {
                 by: Some(container),
                 wish: Wish::Do(_),
@@ -283,6 +307,18 @@ impl<B: Backend, D: Diary> Master<B, D> {
             Question::Logs { task, want } => {
                 let (job, agents) = (&self.job, &mut self.agents);
                 self.relay.wish(task, want, answer, job, agents);
+            }
+            Question::Open { task, port } => {
+                let (want, job, agents) = (LogWant::Open { port }, &self.job, &mut self.agents);
+                self.relay.wish(task, want, answer, job, agents);
+            }
+            Question::Opened {
+                container,
+                id,
+                refused,
+            } => {
+                let reply = self.relay.opened(&container, id, refused);
+                self.outbox.answer(answer, reply);
             }
             Question::Links { container, at, ups } => self.on_links(&container, at, ups, answer),
             Question::Listen { container, at } => {
@@ -368,9 +404,27 @@ impl<B: Backend, D: Diary> Master<B, D> {
                     self.diary.note(&Record::Linked(self.links.round(), kept));
                 }
                 self.outbox.pass(passed);
-                self.outbox.answer(answer, Reply::empty());
+                match self.job.task_of(container) {
+                    Some(task) => self.outbox.push(Effect::Said {
+                        task,
+                        number: at.number,
+                        answer,
+                    }),
+                    None => self.outbox.answer(answer, Reply::empty()),
+                }
             }
             Err(refused) => self.outbox.answer(answer, refused),
+        }
+    }
+
+    fn on_metrics(&mut self, container: &ContainerId, said: Reported) -> Reply {
+        let Some(task) = self.job.task_of(container) else {
+            let what = format!("`{container}` is gone and can report nothing");
+            return Reply::error(410, what, None);
+        };
+        match self.metrics.take(task, said, Instant::now()) {
+            Ok(()) => Reply::empty(),
+            Err(refused) => refused,
         }
     }
 
@@ -428,46 +482,12 @@ impl<B: Backend, D: Diary> Master<B, D> {
 
     fn show(&mut self) {
         let (job, agents, links, now) = (&self.job, &self.agents, &self.links, self.clock.now());
-        self.watchers
-            .show(|number| viewed(number, job, agents, links, now));
+        let metrics = &self.metrics;
+        self.watchers.show(|number| Viewed {
+            metrics: metrics.latest(),
+            ..viewed(number, job, agents, links, now)
+        });
     }
-}
-
-/// The job as it is at this moment, which may be long after the last event.
-fn viewed(number: u64, job: &Job, agents: &Agents, links: &Links, now: Time) -> Viewed {
-    let mut view = JobView { now, ..job.view() };
-    if let Some(wait) = links.why() {
-        view.why = format!("{}; {wait}", view.why);
-    }
-    let usage = agents.usage(job);
-    for role in &view.roles {
-        let of_role = view.tasks.iter().filter(|task| task.task.role == role.role);
-        let launching = of_role.filter(|task| task.state == TaskState::Launching);
-        let is_fetching = |task: &&TaskView| {
-            let usage = usage.get(&task.task);
-            usage.is_some_and(|usage| usage.fetching.is_some())
-        };
-        let (fetching, others): (Vec<_>, Vec<_>) = launching.partition(is_fetching);
-        view.why = said_fetching(&view.why, &role.role, fetching.len(), others.len());
-    }
-    Viewed {
-        number,
-        view,
-        usage,
-    }
-}
-
-/// A sentence about tasks that wait for their agents, where some agents are there and fetch inputs.
-fn said_fetching(why: &str, role: &RoleName, fetching: usize, others: usize) -> String {
-    if fetching == 0 {
-        return why.to_owned();
-    }
-    let said = format!("{} × `{role}` for its agent", fetching + others);
-    let mut true_now = format!("{fetching} × `{role}` fetching its inputs");
-    if others > 0 {
-        true_now = format!("{true_now}, {others} × `{role}` for its agent");
-    }
-    why.replacen(&said, &true_now, 1)
 }
 
 /// Waits for other tokens, or for ever.

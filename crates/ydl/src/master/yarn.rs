@@ -11,6 +11,7 @@ use super::{
     ashore::Ashore,
     diary::{Segments, Unreadable, is_replaced, take_over},
     inbox::inbox,
+    mlflow,
     past::{Past, Reading},
     shell::Master,
 };
@@ -18,14 +19,15 @@ use crate::{
     backend::yarn::{Yarn, YarnSetting},
     data,
     hdfs::{Hdfs, HdfsError, Kind, Ways},
-    jobs::Whereabouts,
+    jobs::{Submitted, Whereabouts},
     os::{descriptors::Descriptors, process},
     report::{Exit, Report},
+    talk::Viewed,
     wire::server,
 };
 use setting::Setting;
 use std::{
-    fs::File,
+    fs::{self, File},
     net::{IpAddr, SocketAddr},
     process::ExitCode,
     time::Duration,
@@ -162,6 +164,10 @@ async fn lead(setting: &Setting) -> Result<Outcome, End> {
             Ashore::announce_later(away, place, whereabouts).await;
         }
     });
+    let tracking = tokio::spawn(track(
+        setting.submitted.clone(),
+        setting.tracking_secret.clone(),
+    ));
     let (backend, live) = Yarn::register(yarn).await?;
 
     let (place, attempt) = (setting.place.clone(), setting.attempt);
@@ -172,6 +178,11 @@ async fn lead(setting: &Setting) -> Result<Outcome, End> {
         master.recover(live);
     }
     let (letters, mut inbox) = inbox();
+    let tracking = tracking.await.ok().flatten();
+    let tracking = tracking.map(|tracker| {
+        master.tell_programs(tracker.variables());
+        tracker.follow(letters.clone())
+    });
     let (over, ended) = oneshot::channel::<()>();
     let secret = setting.secret.clone();
     let mut serving = tokio::spawn(serve(listener, tls, secret, letters, async {
@@ -206,6 +217,20 @@ async fn lead(setting: &Setting) -> Result<Outcome, End> {
         )
         .await;
     }
+    if let Some(tracking) = tracking {
+        let last = fs::read(setting.dir.result_file()).ok();
+        let last = last.and_then(|bytes| serde_json::from_slice::<Viewed>(&bytes).ok());
+        let logs = match &last {
+            Some(last) => {
+                let deadline = Instant::now() + ASK_MAX;
+                mlflow::afar(&hdfs, &setting.place, last, deadline).await
+            }
+            None => mlflow::Logs::new(),
+        };
+        tracking
+            .end(&outcome, last.as_ref(), logs, &setting.dir, ASK_MAX)
+            .await;
+    }
     ashore.end(&setting.dir).await;
     master.give_back(&outcome).await;
     drop(over);
@@ -213,6 +238,11 @@ async fn lead(setting: &Setting) -> Result<Outcome, End> {
         tracing::error!("the master's doors were broken: {error}");
     }
     Ok(outcome)
+}
+
+/// The job's run in MLflow, if it wants one.
+async fn track(submitted: Submitted, secret: Option<Vec<u8>>) -> Option<mlflow::Tracker> {
+    mlflow::Tracker::begin(&submitted, secret.as_deref()).await
 }
 
 /// Ends when there is a later master. The ResourceManager tells, and so does the journal with the next entry; but where

@@ -22,4 +22,4 @@ pub use gateway::{Gateway, configuration, named_directory};
 pub use job::{Mirror, Opened, state_of};
 pub use logs::Wanted;
 pub use submission::{KIND, submission};
-pub use tokens::{Papers, papers};
+pub use tokens::{Papers, TRACKING_SECRET, papers, tracking_secret};

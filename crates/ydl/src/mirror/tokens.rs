@@ -63,6 +63,9 @@ pub async fn papers(gateway: &Gateway, spec: &JobSpec, staging: &str) -> Result<
         }
         credentials.set_secret(KEYTAB, bytes);
     }
+    if let Some(bytes) = tracking_secret(spec)? {
+        credentials.set_secret(TRACKING_SECRET, bytes);
+    }
     credentials.set_secret(secret::CREDENTIAL, secret.to_hex().into_bytes());
     credentials.set_secret(tls::CREDENTIAL, identity.to_pem().into_bytes());
     Ok(Papers {
@@ -72,6 +75,29 @@ pub async fn papers(gateway: &Gateway, spec: &JobSpec, staging: &str) -> Result<
         client_token,
         viewer_token,
     })
+}
+
+/// The name under which what opens MLflow's server travels among a master's credentials, and lies in a job's directory.
+pub const TRACKING_SECRET: &str = "mlflow.secret";
+
+/// What opens the tracking server of a job, if it needs something.
+pub fn tracking_secret(spec: &JobSpec) -> Result<Option<Vec<u8>>, Report> {
+    let mlflow = spec.on_cluster.mlflow.as_ref();
+    let Some(path) = mlflow.and_then(|mlflow| mlflow.token_file.as_ref()) else {
+        return Ok(None);
+    };
+    let bytes = fs::read(path).map_err(|error| {
+        let what = format!("cannot read `{path}`: {}", reason(&error));
+        Report::bad_input(what).hint("look at `mlflow.token_file`")
+    })?;
+    let line = std::str::from_utf8(&bytes)
+        .map(str::trim)
+        .unwrap_or_default();
+    if line.is_empty() || line.chars().any(char::is_control) {
+        let what = format!("`{path}` holds no token: that is one line of text");
+        return Err(Report::bad_input(what).hint("look at `mlflow.token_file`"));
+    }
+    Ok(Some(line.as_bytes().to_vec()))
 }
 
 fn read_keytab(path: &str) -> Result<Vec<u8>, Report> {

@@ -8,6 +8,7 @@ pub mod proc_tree;
 pub mod process;
 pub mod sock_diag;
 pub mod spawn;
+pub mod tcp_table;
 pub mod usage;
 
 pub use reason::reason;

@@ -1,5 +1,6 @@
 //! What people see: text for a terminal or a pipe, and the live table.
 
+mod metrics;
 mod out;
 mod paint;
 mod screen;
@@ -7,6 +8,7 @@ mod table;
 mod tasks;
 mod words;
 
+pub use metrics::metrics_of_roles;
 pub use out::{json, print, tell};
 pub use paint::Paint;
 pub use screen::Screen;

@@ -1,6 +1,7 @@
 //! A job's tasks as a table: whole for `status`, a few lines for the live one.
 
 use super::{
+    metrics,
     paint::Paint,
     table::{Cell, table},
     words::{clean, counted_bytes, seconds},
@@ -13,11 +14,14 @@ use ydl_core::view::{Phase, TaskState, TaskView};
 
 const HEAD: [&str; 7] = ["TASK", "STATE", "ATTEMPT", "NODE", "FOR", "CPU", "MEMORY"];
 
-/// The columns there are: one for GPUs where any task has some.
+/// The columns there are: one for GPUs where any task has some, one for metrics where any reports some.
 fn head(viewed: &Viewed) -> Vec<&'static str> {
     let mut head = HEAD.to_vec();
     if has_gpus(viewed) {
         head.push("GPU");
+    }
+    if !viewed.metrics.is_empty() {
+        head.push("METRICS");
     }
     head
 }
@@ -57,6 +61,10 @@ fn row(task: &TaskView, viewed: &Viewed, paint: Paint) -> Vec<Cell> {
     if has_gpus(viewed) {
         let used = usage.filter(|_| !over).map(gpus).unwrap_or_default();
         cells.push(used.into());
+    }
+    if !viewed.metrics.is_empty() {
+        let reported = viewed.metrics.get(&task.task).map(metrics::of_task);
+        cells.push(reported.unwrap_or_default().into());
     }
     if let Some(ending) = &task.last_ending {
         cells.push(ending.into());

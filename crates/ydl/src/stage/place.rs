@@ -1,7 +1,7 @@
 //! Where a user's jobs are kept.
 
 use crate::{
-    hdfs::{Hdfs, HdfsError, JobPlace, Layout},
+    hdfs::{Hdfs, HdfsError, JobPlace, Layout, layout::PRIVATE},
     report::Report,
 };
 use tokio::time::Instant;
@@ -64,6 +64,26 @@ impl Place {
         let what = format!("`{}` {why}", layout.root());
         let hint = "name another directory with `staging:`, or set its owner and permission right";
         Err(Report::bad_input(what).hint(hint))
+    }
+
+    /// Whether a job's files could be put there: makes the directory where there is none, writes a small file into it,
+    /// reads it and removes it.
+    pub async fn try_out(&self, deadline: Instant) -> Result<(), Report> {
+        const WORDS: &[u8] = b"a job's files would be here";
+        if !self.is_made(deadline).await? {
+            self.make(deadline).await?;
+        }
+        let probe = self.layout.probe()?;
+        self.hdfs
+            .write_whole(&probe, WORDS, PRIVATE, deadline)
+            .await?;
+        let read = self.hdfs.read_whole(&probe, 1 << 10, deadline).await;
+        self.hdfs.delete(&probe, deadline).await?;
+        if &*read? != WORDS {
+            let what = format!("`{probe}` was not read as it was written");
+            return Err(Report::trouble(what));
+        }
+        Ok(())
     }
 
     /// Makes the directory, closed to everybody else.

@@ -14,7 +14,10 @@ use std::time::Duration;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1;
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue};
+use hyper::header::{
+    AUTHORIZATION, CONNECTION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, UPGRADE,
+};
+use hyper::upgrade::Upgraded;
 use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
@@ -26,6 +29,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::messages::ErrorBody;
+use super::request;
 use super::secret::Token;
 use super::tls::{self, Pin as CertificatePin, TlsError};
 
@@ -207,7 +211,55 @@ impl Client {
         }
     }
 
+    /// Asks for a connection that carries whatever two programs say to each other from then on.
+    pub async fn join(&self, path: &str, deadline: Duration) -> Result<Joined, CallError> {
+        let end = Instant::now() + deadline;
+        let mut request = self.request(&Method::POST, path, &Payload::Nothing)?;
+        let headers = request.headers_mut();
+        headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+        headers.insert(UPGRADE, HeaderValue::from_static(request::UPGRADE));
+        let (mut sender, connection) = self.dial(end).await?;
+        // It ends with the answer, unless that is a yes; then with whoever has it.
+        tokio::spawn(connection.with_upgrades());
+        let limit = self.limits.body_bytes_max;
+        let asking = async {
+            let mut response = sender.send_request(request).await.map_err(Failure::of)?;
+            if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+                let joined = hyper::upgrade::on(&mut response).await;
+                return joined.map(Ok).map_err(Failure::of);
+            }
+            let (parts, body) = response.into_parts();
+            Ok(Err(Answer {
+                status: parts.status,
+                headers: parts.headers,
+                body: read_body(body, limit).await?,
+            }))
+        };
+        let asked = timeout_at(end, asking).await;
+        match asked.unwrap_or(Err(Failure::TooLate)) {
+            Ok(Ok(joined)) => Ok(TokioIo::new(joined)),
+            Ok(Err(answer)) => match self.judge(answer) {
+                Ok(answer) => {
+                    let status = answer.status.as_u16();
+                    let what = format!("the answer: unexpected status `{status}`");
+                    Err(CallError::Protocol { what })
+                }
+                Err(error) => Err(error),
+            },
+            Err(failure) => Err(self.error(failure)),
+        }
+    }
+
     async fn connect(&self, end: Instant) -> Result<Line, CallError> {
+        let (sender, connection) = self.dial(end).await?;
+        Ok(Line {
+            sender,
+            connection: Some(Box::pin(connection)),
+            since: Instant::now(),
+        })
+    }
+
+    async fn dial(&self, end: Instant) -> Result<(Sender, Connection), CallError> {
         let unreachable = |why: String| CallError::Unreachable {
             address: self.address.clone(),
             why,
@@ -226,12 +278,7 @@ impl Client {
             Err(_) => return Err(unreachable("no connection in time".into())),
         };
         let shaken = http1::Builder::new().handshake(TokioIo::new(stream)).await;
-        let (sender, connection) = shaken.map_err(|error| unreachable(error.to_string()))?;
-        Ok(Line {
-            sender,
-            connection: Some(Box::pin(connection)),
-            since: Instant::now(),
-        })
+        shaken.map_err(|error| unreachable(error.to_string()))
     }
 
     fn refused_handshake(&self, error: &io::Error) -> CallError {
@@ -307,6 +354,10 @@ impl Client {
             });
         }
         drop(idle);
+        self.judge(answer)
+    }
+
+    fn judge(&self, answer: Answer) -> Result<Answer, CallError> {
         if answer.status.is_success() {
             return Ok(answer);
         }
@@ -352,11 +403,15 @@ impl fmt::Debug for Client {
     }
 }
 
+/// A connection that carries whatever two programs say to each other.
+pub type Joined = TokioIo<Upgraded>;
+
+type Sender = http1::SendRequest<Full<Bytes>>;
 type Connection = http1::Connection<TokioIo<TlsStream<TcpStream>>, Full<Bytes>>;
 
 /// A connection. Without the second half it has ended.
 struct Line {
-    sender: http1::SendRequest<Full<Bytes>>,
+    sender: Sender,
     connection: Option<Pin<Box<Connection>>>,
     /// When it was last used.
     since: Instant,

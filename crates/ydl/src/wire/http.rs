@@ -135,7 +135,7 @@ fn says(headers: &HeaderMap, name: &HeaderName, word: &str) -> bool {
 pub(super) fn reply_head(reply: &Reply, last: bool) -> Vec<u8> {
     let mut head = format!("HTTP/1.1 {}\r\n", reply.status);
     // Writing to a string cannot fail.
-    if reply.status != 204 {
+    if reply.status != 204 && reply.status != 101 {
         let _ = write!(head, "content-length: {}\r\n", reply.body.len());
     }
     if !reply.body.is_empty() {

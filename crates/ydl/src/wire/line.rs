@@ -17,6 +17,7 @@ use tokio_rustls::server::TlsStream;
 use super::http::{self, Asked};
 use super::request::{Head, Reply, Request};
 use super::server::Limits;
+use super::splice::Half;
 
 /// A body that is too long, but no more than this many times, is read and thrown away before it is
 /// refused: many clients read no answer before they have sent everything.
@@ -130,9 +131,12 @@ impl<'a> Line<'a> {
                             head: asked.head,
                             body,
                         };
-                        let Some(reply) = self.answered(answer(who, request)).await else {
+                        let Some(mut reply) = self.answered(answer(who, request)).await else {
                             return Ok(());
                         };
+                        if let Some(half) = reply.meets.take() {
+                            return self.hand_over(&reply, half).await;
+                        }
                         (reply, if last { After::End } else { After::Keep })
                     }
                 },
@@ -304,6 +308,27 @@ impl<'a> Line<'a> {
             Poll::Pending
         })
         .await
+    }
+
+    /// The connection carries no more requests. Whoever has sent one already does not wait to be told so.
+    async fn hand_over(mut self, reply: &Reply, half: Half) -> Result<(), Trouble> {
+        if !self.buffer.is_empty() {
+            return Err(Trouble::Refused("a request where none is taken".to_owned()));
+        }
+        let head = http::reply_head(reply, false);
+        let sending = async {
+            self.stream.write_all(&head).await?;
+            self.stream.flush().await?;
+            Ok(())
+        };
+        within(self.lent.limits.reply, "the answer was not taken", sending).await?;
+        let Self {
+            stream, mut lent, ..
+        } = self;
+        tokio::select! {
+            met = half.meet(stream) => Ok(met?),
+            _ = lent.draining.wait_for(|draining| *draining) => Ok(()),
+        }
     }
 
     async fn finish(&mut self, reply: Reply, method: &Method, after: After) -> Result<(), Trouble> {

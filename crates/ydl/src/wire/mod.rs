@@ -8,6 +8,8 @@ pub mod secret;
 
 pub mod tls;
 
+pub mod splice;
+
 pub mod request;
 
 mod http;

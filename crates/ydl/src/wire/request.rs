@@ -10,7 +10,11 @@ use serde::Serialize;
 
 use super::messages::ErrorBody;
 use super::secret::Token;
+use super::splice::Half;
 use super::text::{Plus, from_percent};
+
+/// What a connection becomes that carries what two programs say to each other.
+pub(super) const UPGRADE: &str = "ydl";
 
 /// A request before its body is read: enough to turn a stranger away.
 #[derive(Clone, Debug)]
@@ -100,6 +104,8 @@ pub struct Reply {
     pub body: Bytes,
     /// Headers beyond the usual ones.
     pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// Whom the connection meets after this answer, if it is no answer but a change of protocol.
+    pub meets: Option<Half>,
 }
 
 impl Reply {
@@ -110,7 +116,19 @@ impl Reply {
             content_type,
             body: body.into(),
             headers: Vec::new(),
+            meets: None,
         }
+    }
+
+    /// From now on the connection carries what two programs say to each other.
+    pub fn meets(half: Half) -> Self {
+        Self {
+            status: StatusCode::SWITCHING_PROTOCOLS,
+            meets: Some(half),
+            ..Self::new("", Bytes::new())
+        }
+        .with_header("connection", "upgrade")
+        .with_header("upgrade", UPGRADE)
     }
 
     /// Success with nothing to say.

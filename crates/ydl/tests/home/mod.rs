@@ -79,7 +79,9 @@ impl Home {
 
     /// Starts `ydl submit job.yaml` and comes back at once.
     pub fn start(&self, yaml: &str) -> Child {
-        self.write("job.yaml", yaml);
+        // In one moment: one that was started before may be reading what was there.
+        let whole = self.write("job.whole", yaml);
+        fs::rename(whole, self.path().join("job.yaml")).expect("a file can be put in its place");
         let mut command = self.ydl();
         command
             .args(["submit", "job.yaml"])

@@ -64,6 +64,7 @@ impl Asked {
             number,
             order,
             tokens: 0,
+            env: BTreeMap::new(),
         }));
     }
 }

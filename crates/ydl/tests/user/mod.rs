@@ -51,6 +51,7 @@ pub fn assert_refused(ran: &Ran, sentence: &str, hint: &str) {
 }
 
 /// The example's environment, made by the script that `make demo` uses.
+#[allow(dead_code)] // Only those who run it use it.
 pub fn environment() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     let requirements = "examples/mxnet-digits/requirements.txt";

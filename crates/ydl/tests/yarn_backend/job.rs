@@ -126,6 +126,7 @@ fn job_spec(plan: &Plan) -> JobSpec {
         memory_growth: None,
         ports: Vec::new(),
         placement: placement.clone(),
+        after: Vec::new(),
     };
     let draft = Draft {
         name: plan.name.to_owned(),

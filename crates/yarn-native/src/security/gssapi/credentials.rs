@@ -7,12 +7,13 @@ use std::hash::{Hash, Hasher};
 use std::path::Path;
 use std::ptr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::security::error::SecurityError;
 use crate::security::gssapi::library::{Functions, KeyValue, KeyValues, OidSet};
 use crate::security::gssapi::owned::{self, Credentials, Name};
 use crate::security::gssapi::status;
-use crate::security::identity::Tickets;
+use crate::security::identity::{Ticket, Tickets};
 
 /// `GSS_C_INDEFINITE`, `GSS_C_INITIATE`.
 const AS_LONG_AS_POSSIBLE: u32 = u32::MAX;
@@ -122,24 +123,33 @@ impl Credentials {
     /// The library puts off looking for tickets; this makes it look, so that what is missing is
     /// told as that and not as a failed handshake.
     fn check_lifetime(&self) -> Result<(), SecurityError> {
-        let (mut minor, mut seconds) = (0, 0);
+        self.look().map(drop)
+    }
+
+    /// Whose they are, and how long they still count.
+    pub(super) fn look(&self) -> Result<Ticket, SecurityError> {
+        let (mut minor, mut seconds, mut name) = (0, 0, ptr::null_mut());
         // SAFETY: the handle is live; what is not wanted is null, as the function allows.
         let major = unsafe {
             (self.gss.inquire_cred)(
                 &mut minor,
                 self.handle,
-                ptr::null_mut(),
+                &mut name,
                 &mut seconds,
                 ptr::null_mut(),
                 ptr::null_mut(),
             )
         };
         status::check(&self.gss, major, minor, "finding a ticket")?;
+        let name = Name::taken(&self.gss, name);
         if seconds == 0 {
             let reason = "its lifetime is over".to_owned();
             return Err(SecurityError::TicketExpired { reason });
         }
-        Ok(())
+        Ok(Ticket {
+            principal: name.text()?,
+            life: Duration::from_secs(u64::from(seconds)),
+        })
     }
 }
 

@@ -88,6 +88,7 @@ functions! {
     inquire_cred = b"gss_inquire_cred\0" fn(
         *mut u32, Handle, *mut Handle, *mut u32, *mut c_int, *mut c_void,
     );
+    display_name = b"gss_display_name\0" fn(*mut u32, Handle, *mut Buffer, *mut c_void);
     init_sec_context = b"gss_init_sec_context\0" fn(
         *mut u32, Handle, *mut Handle, Handle, *const Oid, u32, u32, *const c_void,
         *const Buffer, *mut c_void, *mut Buffer, *mut u32, *mut u32,

@@ -10,4 +10,13 @@ mod library;
 mod owned;
 mod status;
 
+use super::error::SecurityError;
+use super::identity::{Kerberos, Ticket};
+
 pub(super) use context::Context;
+
+/// The caller's ticket, as it is now.
+pub(super) fn ticket(kerberos: &Kerberos) -> Result<Ticket, SecurityError> {
+    let gss = library::open(kerberos.library.as_deref())?;
+    owned::Credentials::acquire(&gss, &kerberos.tickets)?.look()
+}

@@ -131,10 +131,27 @@ impl Name {
         let major =
             unsafe { (gss.import_name)(&mut minor, &lent(name.as_bytes()), kind, &mut handle) };
         status::check(gss, major, minor, "reading a principal's name")?;
-        Ok(Self {
+        Ok(Self::taken(gss, handle))
+    }
+
+    /// A name that the library gave, and that nobody else releases.
+    pub(super) fn taken(gss: &Arc<Functions>, handle: Handle) -> Self {
+        Self {
             handle,
             gss: gss.clone(),
-        })
+        }
+    }
+
+    /// As people write it: `alice@EXAMPLE.COM`.
+    pub(super) fn text(&self) -> Result<String, SecurityError> {
+        let mut minor = 0;
+        let mut given = Given::new(&self.gss);
+        // SAFETY: the handle is live, the buffer is a local, and what is not wanted is null.
+        let major = unsafe {
+            (self.gss.display_name)(&mut minor, self.handle, &mut given.buffer, ptr::null_mut())
+        };
+        status::check(&self.gss, major, minor, "reading a principal's name")?;
+        Ok(String::from_utf8_lossy(&given.to_vec()).into_owned())
     }
 }
 

@@ -84,6 +84,7 @@ impl Agent {
             carrier,
             turns: Turns::default(),
             order: None,
+            told: Default::default(),
             seen: 0,
             reports: Vec::new(),
             fetch: None,

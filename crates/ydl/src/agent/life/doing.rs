@@ -9,6 +9,7 @@ use crate::{
         ports::Hold,
         program::{self, Program, StartError},
         record::{self, ExitRecord},
+        surroundings::Has,
     },
     jobs::write_json,
     os::reason,
@@ -144,6 +145,8 @@ impl Agent {
             signal: exit.signal,
             not_started: None,
             port_taken,
+            // The master knows.
+            outdated: false,
             container_signalled: self.signalled,
             peak_memory_mib: mib,
             ran: Span(running.since.elapsed().as_millis() as u64),
@@ -203,17 +206,25 @@ impl Agent {
         self.ran = run.round;
         self.meter.begin();
         let spec = &self.submitted.spec;
-        let door = spec.framework.has_door(&spec.roles).then(Door::open);
+        let beside = self.is_beside(&run.task);
+        let meets = !beside && spec.framework.has_door(&spec.roles);
+        let door = meets.then(Door::open);
         let door = door.transpose().map_err(|error| {
             let error = reason(&error);
             format!("cannot open a door to the job's rendezvous: {error}")
         });
         let (setting, devices, submitted) = (&self.setting, &self.devices, &self.submitted);
+        let ports = self.hold.as_ref().map(Hold::ports).unwrap_or_default();
+        let told = &self.told;
         let prepared = door.and_then(|door| {
-            let port = door.as_ref().map(Door::port);
+            let has = Has {
+                door: door.as_ref().map(Door::port),
+                ports,
+                told,
+            };
             let prepared = self
                 .surroundings
-                .prepare(setting, devices, submitted, &run, port)?;
+                .prepare(setting, devices, submitted, &run, &has)?;
             Ok((prepared, door))
         });
         let mut doing = Doing {
@@ -236,7 +247,9 @@ impl Agent {
                     doing.followed = Some(carrier.follow(dir, remote, rotation));
                 }
                 self.keep_outputs();
-                self.keep_checkpoint();
+                if !beside {
+                    self.keep_checkpoint();
+                }
                 if let Some(hold) = &mut self.hold {
                     hold.release_for_start();
                 }

@@ -12,8 +12,8 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 use ydl_core::{
-    Order, Run,
-    spec::{Deadlines, Existing},
+    Order, Run, TaskId,
+    spec::{Deadlines, Existing, RoleSpec},
 };
 
 /// How long the last of the logs may take: HDFS may be away for a moment, and somebody waits.
@@ -256,6 +256,12 @@ impl Agent {
         });
     }
 
+    /// Whether a task is no part of the job: it only looks at what others save.
+    pub(super) fn is_beside(&self, task: &TaskId) -> bool {
+        let role = self.submitted.spec.role(&task.role);
+        role.is_some_and(RoleSpec::is_beside)
+    }
+
     /// Whether the program of that run finds what was saved; if not, it is brought.
     pub(super) fn has_checkpoint(&mut self, run: &Run) -> bool {
         if self.filled == Some(run.round) {
@@ -263,6 +269,9 @@ impl Agent {
         }
         if self.filling.is_some() {
             return false;
+        }
+        if self.is_beside(&run.task) {
+            return true;
         }
         let place = self.surroundings.checkpoint(&self.submitted);
         // In a job's own directory there is nothing before its first programs have run.

@@ -38,14 +38,17 @@ const LIST_MAX: usize = 256;
 #[derive(Clone, Debug)]
 pub(super) struct Turns {
     free: Arc<Semaphore>,
+    /// The same for connections to ports, each for as long as it lasts.
+    pub(super) open: Arc<Semaphore>,
     ended: Arc<Notify>,
 }
 
 impl Default for Turns {
     fn default() -> Turns {
         let free = Arc::new(Semaphore::new(WISHES_MAX));
+        let open = Arc::new(Semaphore::new(super::open::OPEN_MAX));
         let ended = Arc::default();
-        Turns { free, ended }
+        Turns { free, open, ended }
     }
 }
 
@@ -70,9 +73,13 @@ impl Agent {
     /// Grants wishes beside the loop.
     pub(super) fn grant(&self, wishes: Vec<LogWish>) {
         for wish in wishes {
+            if let LogWant::Open { port } = &wish.want {
+                self.open(wish.id, &wish.task, port.as_deref());
+                continue;
+            }
             let Ok(turn) = Arc::clone(&self.turns.free).try_acquire_owned() else {
                 tracing::debug!("too many look at the logs");
-                return;
+                continue;
             };
             let (client, job) = (
                 Arc::clone(&self.reach.client),
@@ -92,6 +99,7 @@ impl Agent {
 async fn find(job: &JobDir, wish: LogWish, program_ended: &Notify) -> Found {
     let task = wish.task;
     let (dir, file, offset, bytes_max, wait_ms) = match wish.want {
+        LogWant::Open { .. } => return Found::Absent,
         LogWant::List => {
             let (job, task) = (job.clone(), task.clone());
             let listed = tokio::task::spawn_blocking(move || list(&job, &task)).await;

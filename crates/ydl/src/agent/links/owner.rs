@@ -6,10 +6,14 @@ use std::{
     net::{SocketAddr, SocketAddrV4},
 };
 
-use crate::os::{proc_tree::Tree, sock_diag::Sockets};
+use crate::os::{
+    proc_tree::Tree,
+    sock_diag::Sockets,
+    tcp_table::{self, Socket},
+};
 
-/// What stands before an address of the old kind in the table of the new one.
-const MAPPED: &str = "0000000000000000FFFF0000";
+/// So often the processes are looked through for the owner of a connection.
+const LOOKS: usize = 2;
 
 /// Of connections to `ours`, by the other end's address, those whose other end belongs to this process or one below it.
 /// Many cost little more than one: a crowd of strangers is looked at together.
@@ -25,15 +29,28 @@ pub(super) fn of_this_tree(
     if inodes.len() < theirs.len() {
         inodes.extend(looked_up(theirs, ours)?);
     }
+    of_processes(&inodes, || {
+        let this = std::process::id();
+        let tree = Tree::below(this)?;
+        let below = tree.descendants(this).into_iter().map(|entry| entry.pid);
+        Ok(below.chain([this]).collect())
+    })
+}
+
+/// Those of the sockets that these processes have. A list of processes may lack one that is there, if another ends while it
+/// is made: who is not found at once is looked for again.
+fn of_processes(
+    inodes: &Inodes,
+    mut processes: impl FnMut() -> io::Result<Vec<u32>>,
+) -> io::Result<HashSet<SocketAddr>> {
     let mut found = HashSet::new();
-    if inodes.is_empty() {
-        return Ok(found);
-    }
-    let this = std::process::id();
-    let tree = Tree::below(this)?;
-    let below = tree.descendants(this).into_iter().map(|entry| entry.pid);
-    for pid in below.chain([this]) {
-        found.extend(sockets(pid).filter_map(|inode| inodes.get(&inode)));
+    for _ in 0..LOOKS {
+        if found.len() >= inodes.len() {
+            break;
+        }
+        for pid in processes()? {
+            found.extend(sockets(pid).filter_map(|inode| inodes.get(&inode)));
+        }
     }
     Ok(found)
 }
@@ -54,21 +71,8 @@ fn asked(theirs: &[SocketAddr], ours: SocketAddrV4) -> io::Result<Inodes> {
 }
 
 fn looked_up(theirs: &[SocketAddr], ours: SocketAddrV4) -> io::Result<Inodes> {
-    let mut wanted = HashMap::new();
-    for address in theirs {
-        if let SocketAddr::V4(their) = address {
-            wanted.insert(written(*their), *address);
-        }
-    }
-    let mut inodes = Inodes::new();
-    let table = fs::read_to_string("/proc/self/net/tcp")?;
-    find(&table, "", &wanted, ours, &mut inodes);
-    // A program may reach an address of the old kind through a socket of the new one, as torch does. Where the system
-    // has none of the new kind there is no such table.
-    if let Ok(table) = fs::read_to_string("/proc/self/net/tcp6") {
-        find(&table, MAPPED, &wanted, ours, &mut inodes);
-    }
-    Ok(inodes)
+    // A program may reach an address of the old kind through a socket of the new one, as torch does: the table has both.
+    Ok(find(&tcp_table::sockets()?, theirs, ours))
 }
 
 /// The inodes of a process's sockets. One that has gone, or belongs to another, has nothing that is ours.
@@ -83,36 +87,15 @@ fn sockets(pid: u32) -> impl Iterator<Item = u64> {
     })
 }
 
-/// The inodes of the sockets with one of these ends and `other`, in the system's table.
-fn find(
-    table: &str,
-    before: &str,
-    wanted: &HashMap<String, SocketAddr>,
-    other: SocketAddrV4,
-    inodes: &mut Inodes,
-) {
-    let other = format!("{before}{}", written(other));
-    for line in table.lines().skip(1) {
-        let mut words = line.split_ascii_whitespace();
-        let (Some(local), Some(remote)) = (words.nth(1), words.next()) else {
-            continue;
-        };
-        let own = local.strip_prefix(before).and_then(|own| wanted.get(own));
-        let (Some(own), true) = (own, remote == other) else {
-            continue;
-        };
-        // Nobody has one without a number any more.
-        let inode = words.nth(6).and_then(|word| word.parse().ok());
-        if let Some(inode) = inode.filter(|inode| *inode != 0) {
-            inodes.insert(inode, *own);
-        }
-    }
-}
-
-/// As the table has it: the address is a number in the machine's own order.
-fn written(address: SocketAddrV4) -> String {
-    let ip = u32::from_ne_bytes(address.ip().octets());
-    format!("{ip:08X}:{:04X}", address.port())
+/// The inodes of the sockets with one of these ends and `other`.
+fn find(all: &[Socket], theirs: &[SocketAddr], other: SocketAddrV4) -> Inodes {
+    let theirs: HashSet<&SocketAddr> = theirs.iter().collect();
+    // Nobody has one without a number any more.
+    let ours = |it: &&Socket| it.inode != 0 && it.other == other.into() && theirs.contains(&it.own);
+    all.iter()
+        .filter(ours)
+        .map(|it| (it.inode, it.own))
+        .collect()
 }
 
 #[cfg(test)]
@@ -131,16 +114,10 @@ mod tests {
              1: 0100007F:C350 0100007F:1F90 01 00000000:00000000 00:00000000 00000000  1000        0 4712 1 0\n\
              2: 0100007F:C351 0100007F:1F90 06 00000000:00000000 00:00000000 00000000  1000        0 0 3 0\n";
         let at = |port| SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
+        let all = tcp_table::parsed(table);
         let found = |own: &[u16], other| {
-            let of = |port: &u16| (written(at(*port)), SocketAddr::V4(at(*port)));
-            let mut inodes = HashMap::new();
-            find(
-                table,
-                "",
-                &own.iter().map(of).collect(),
-                at(other),
-                &mut inodes,
-            );
+            let theirs: Vec<_> = own.iter().map(|port| SocketAddr::V4(at(*port))).collect();
+            let inodes = find(&all, &theirs, at(other));
             let mut inodes: Vec<_> = inodes
                 .into_iter()
                 .map(|(inode, own)| (own.port(), inode))
@@ -152,6 +129,25 @@ mod tests {
         let ports = [8080, 50_000, 50_001, 50_002];
         assert_eq!(found(&ports, 8080), [(50_000, 4712)]);
         assert_eq!(found(&ports, 50_000), [(8080, 4711)]);
+    }
+
+    #[test]
+    fn a_process_that_is_missing_in_one_list_is_found_in_the_next() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        let ours = listener.local_addr().expect("an address");
+        let own = TcpStream::connect(ours).expect("a connection");
+        let theirs = own.local_addr().expect("an address");
+        let SocketAddr::V4(ours) = ours else {
+            panic!("{ours}")
+        };
+        let inodes = looked_up(&[theirs], ours).expect("a table");
+        let mut lists = vec![vec![std::process::id()], Vec::new()];
+        let mut next = || Ok(lists.pop().expect("not more than two are made"));
+        let found = of_processes(&inodes, &mut next).expect("an answer");
+        assert_eq!(found, HashSet::from([theirs]));
+        let mut strangers = vec![Vec::new(); LOOKS];
+        let found = of_processes(&inodes, || Ok(strangers.pop().expect("no more looks")));
+        assert!(found.expect("an answer").is_empty());
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! Between a program's connections and the master: what the program said goes up, what it is to be told comes down.
 //!
-//! Two calls at a time, one each way. When either fails, or the master is another, both begin anew with a new number,
-//! and the porter says everything that may not have arrived.
+//! Two calls at a time: one says something, the other waits. The answers of both bring what the program is to be told, and
+//! are numbered, since one may overtake the other. When either fails, or the master is another, both begin anew with a new
+//! number, and the porter says everything that may not have arrived. What the program has got is not worth a call of its
+//! own: it goes with what is said next, or after a while.
 
 use std::{collections::BTreeMap, future::Future, pin::Pin, sync::Arc, time::Duration};
 
@@ -12,13 +14,13 @@ use tokio::{
     time::{Instant, sleep_until, timeout},
 };
 use ydl_rendezvous::{
-    Call, Down, Errand, Porter, Up,
+    Call, Down, Errand, Mark, Porter, Up,
     frames::{Bytes as _, read_all},
 };
 
-use super::socket::Socket;
+use super::{socket::Socket, turns::Turns};
 use crate::{
-    talk::LINKS_BYTES_MAX,
+    talk::{LINKS_BYTES_MAX, LINKS_NUMBER_BYTES},
     wire::client::{CallError, Client, Payload},
 };
 
@@ -34,6 +36,9 @@ const DIAL_MAX: Duration = Duration::from_secs(30);
 const HELD_MAX: usize = 128 << 20;
 /// Connections at once.
 const CALLS_MAX: usize = 1024;
+/// What the program has got is said after so long at the latest, and when it was so much.
+const SETTLE: Duration = Duration::from_millis(200);
+const SETTLE_BYTES: usize = 1 << 20;
 
 /// What happens on this side.
 pub(super) enum Heard {
@@ -43,7 +48,10 @@ pub(super) enum Heard {
     Over(Call),
 }
 
-type Calling = Pin<Box<dyn Future<Output = Result<Vec<Down>, CallError>> + Send>>;
+/// The frames of an answer, and its number; nothing, if nothing is to be told.
+type Told = Option<(u64, Vec<Down>)>;
+
+type Calling = Pin<Box<dyn Future<Output = Result<Told, CallError>> + Send>>;
 
 pub(super) struct Passage {
     client: watch::Receiver<Arc<Client>>,
@@ -55,6 +63,12 @@ pub(super) struct Passage {
     sockets: BTreeMap<Call, Socket>,
     /// What is to be said to the master.
     ups: Vec<Up>,
+    /// What the program has got, and the master need not know at once.
+    settled: BTreeMap<Call, Mark>,
+    settled_bytes: usize,
+    settle_at: Option<Instant>,
+    /// What was told on this connection.
+    turns: Turns<Vec<Down>>,
     connection: u64,
     /// The master knows the connection.
     attached: bool,
@@ -85,6 +99,10 @@ impl Passage {
             ups: porter.attach(),
             porter,
             sockets: BTreeMap::new(),
+            settled: BTreeMap::new(),
+            settled_bytes: 0,
+            settle_at: None,
+            turns: Turns::default(),
             connection: 1,
             attached: false,
             saying: None,
@@ -123,6 +141,7 @@ impl Passage {
                     Ok(()) => self.begin_anew(RETRY.0),
                     Err(_) => return,
                 },
+                () = at(self.settle_at) => self.settle(),
                 () = sleep_until(self.not_before), if self.saying.is_none() && self.not_before > Instant::now() => {}
             }
         }
@@ -134,6 +153,9 @@ impl Passage {
             return;
         }
         if self.saying.is_none() && !self.ups.is_empty() {
+            if self.attached {
+                self.settle();
+            }
             let body = self.take_ups();
             self.saying = Some(self.calling(Method::POST, Payload::Raw(body), SAY_MAX));
         }
@@ -149,10 +171,25 @@ impl Passage {
         let path = format!("/v1/links?round={round}&connection={connection}&wait_ms={wait}");
         Box::pin(async move {
             let answer = client.call(method, &path, payload, deadline).await?;
-            read_all(&answer.body).map_err(|error| CallError::Protocol {
-                what: error.to_string(),
-            })
+            if answer.body.is_empty() {
+                return Ok(None);
+            }
+            let wrong = |what: String| CallError::Protocol { what };
+            let parts = answer.body.split_first_chunk::<LINKS_NUMBER_BYTES>();
+            let (number, frames) = parts.ok_or_else(|| wrong("it has no number".to_owned()))?;
+            let frames = read_all(frames).map_err(|error| wrong(error.to_string()))?;
+            Ok(Some((u64::from_be_bytes(*number), frames)))
         })
+    }
+
+    /// What the program has got is said next.
+    fn settle(&mut self) {
+        let settled = std::mem::take(&mut self.settled).into_iter();
+        let ups = settled.map(|(call, mark)| Up::Settled(call, mark));
+        // A call that is used anew has another name, so that nothing said before can be meant.
+        self.ups.splice(..0, ups);
+        self.settled_bytes = 0;
+        self.settle_at = None;
     }
 
     /// As many as go together, but one at least.
@@ -172,11 +209,20 @@ impl Passage {
     }
 
     /// False if there is nobody to talk to in this round any more.
-    fn on_answer(&mut self, answer: Result<Vec<Down>, CallError>) -> bool {
+    fn on_answer(&mut self, answer: Result<Told, CallError>) -> bool {
         match answer {
-            Ok(downs) => {
+            Ok(told) => {
                 self.retry = RETRY.0;
-                downs.into_iter().for_each(|down| self.on_down(down));
+                let Some((number, downs)) = told else {
+                    return true;
+                };
+                match self.turns.take(number, downs) {
+                    Some(turns) => {
+                        let downs = turns.into_iter().flatten();
+                        downs.for_each(|down| self.on_down(down));
+                    }
+                    None => self.begin_anew(self.retry),
+                }
             }
             Err(CallError::Refused { status: 410, .. }) => return false,
             Err(error) => {
@@ -200,7 +246,11 @@ impl Passage {
         self.attached = false;
         self.saying = None;
         self.listening = None;
+        // Who attaches says how far it is.
+        self.settled.clear();
+        self.settle();
         self.ups = self.porter.attach();
+        self.turns = Turns::default();
         self.not_before = Instant::now() + pause;
     }
 
@@ -246,9 +296,20 @@ impl Passage {
 
     fn on_down(&mut self, down: Down) {
         let (errand, up) = self.porter.hear(down);
-        self.ups.extend(up);
+        match up {
+            Some(Up::Settled(call, mark)) => {
+                self.settled.insert(call, mark);
+                self.settle_at
+                    .get_or_insert_with(|| Instant::now() + SETTLE);
+            }
+            other => self.ups.extend(other),
+        }
         match errand {
             Some(Errand::Write(call, bytes)) => {
+                self.settled_bytes += bytes.len();
+                if self.settled_bytes > SETTLE_BYTES {
+                    self.settle();
+                }
                 let taken = self
                     .sockets
                     .get(&call)
@@ -281,7 +342,15 @@ impl Passage {
     }
 }
 
-async fn ready(calling: &mut Option<Calling>) -> Result<Vec<Down>, CallError> {
+/// Waits for that moment, or for ever.
+async fn at(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn ready(calling: &mut Option<Calling>) -> Result<Told, CallError> {
     match calling {
         Some(calling) => calling.await,
         None => std::future::pending().await,

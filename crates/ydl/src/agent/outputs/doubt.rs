@@ -3,9 +3,9 @@
 
 use crate::os::{proc_tree::Tree, reason};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fs::{self, Metadata};
+use std::fs::{self, File, Metadata};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -60,6 +60,28 @@ impl Stamp {
         Ok(stamp)
     }
 
+    /// Opens the file of that name, if this is its stamp. Whatever gets the name afterwards, what is read is what was
+    /// looked at.
+    pub(super) fn open(&self, path: &Path) -> io::Result<File> {
+        // Somebody may have put a pipe there, which would not open before anybody writes to it.
+        let wait_for_nobody = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+        let mut options = File::options();
+        let file = options
+            .read(true)
+            .custom_flags(wait_for_nobody)
+            .open(path)?;
+        match self.is_of(&file) {
+            true => Ok(file),
+            false => Err(io::Error::other("it changed before it was sent")),
+        }
+    }
+
+    /// Whether it is the stamp of a file that is open.
+    pub(super) fn is_of(&self, file: &File) -> bool {
+        file.metadata()
+            .is_ok_and(|about| Stamp::of(&about).is_same(self))
+    }
+
     /// Whether a file has the same content, whatever it is called by now.
     pub(super) fn is_same(&self, other: &Stamp) -> bool {
         self.number == other.number
@@ -104,6 +126,14 @@ fn ns(time: SystemTime) -> i128 {
     since.as_nanos() as i128
 }
 
+/// What a file was when it was the same here and at its destination.
+#[derive(Clone, Copy, Debug)]
+struct There {
+    here: Stamp,
+    /// When it was changed there, if it was brought from there: then it is another's, who may have replaced it since.
+    brought_ms: Option<u64>,
+}
+
 /// What a container has sent, for all who send from it.
 #[derive(Clone, Debug, Default)]
 pub(in crate::agent) struct Sent(Arc<Mutex<State>>);
@@ -111,7 +141,7 @@ pub(in crate::agent) struct Sent(Arc<Mutex<State>>);
 #[derive(Debug, Default)]
 struct State {
     /// What is at a destination.
-    sent: BTreeMap<String, Stamp>,
+    sent: BTreeMap<String, There>,
     /// What was open for writing at the last look.
     open: BTreeSet<Number>,
     /// The keeper's process where it is not below this one.
@@ -128,11 +158,30 @@ impl Sent {
     /// Whether this very state of a file was sent there.
     pub(super) fn has(&self, target: &str, stamp: &Stamp) -> bool {
         let state = self.lock();
-        state.sent.get(target).is_some_and(|it| it.is_same(stamp))
+        let there = state.sent.get(target);
+        there.is_some_and(|there| there.here.is_same(stamp))
     }
 
     pub(super) fn note(&self, target: String, stamp: Stamp) {
-        self.lock().sent.insert(target, stamp);
+        let (here, brought_ms) = (stamp, None);
+        self.lock().sent.insert(target, There { here, brought_ms });
+    }
+
+    /// It was brought from there, where it was changed then.
+    pub(super) fn brought(&self, target: String, stamp: Stamp, modified_ms: u64) {
+        let (here, brought_ms) = (stamp, Some(modified_ms));
+        self.lock().sent.insert(target, There { here, brought_ms });
+    }
+
+    /// Whether what is at a destination now, of so many bytes and changed then, is what is known of it; what was sent
+    /// from here is.
+    pub(super) fn knows(&self, target: &str, bytes: u64, modified_ms: u64) -> bool {
+        let state = self.lock();
+        let there = state.sent.get(target);
+        there.is_some_and(|there| match there.brought_ms {
+            Some(brought_ms) => there.here.bytes == bytes && brought_ms == modified_ms,
+            None => true,
+        })
     }
 
     /// What was sent to below that place, by its name there.
@@ -259,7 +308,6 @@ fn is_for_writing(info: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs::File;
 
     fn stamp(path: &Path) -> Stamp {
         Stamp::of(&fs::metadata(path).unwrap())
@@ -371,6 +419,22 @@ mod tests {
         while Stamp::found(&whole).unwrap().placed {
             fs::write(&whole, "xyz").unwrap();
         }
+    }
+
+    #[test]
+    fn what_was_brought_and_is_another_by_now_is_not_known_any_more() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("latest");
+        fs::write(&path, "four").unwrap();
+        let (sent, target) = (Sent::default(), "hdfs://n/latest");
+        assert!(!sent.knows(target, 4, 1000));
+        sent.brought(target.to_owned(), stamp(&path), 1000);
+        assert!(sent.has(target, &stamp(&path)));
+        assert!(sent.knows(target, 4, 1000));
+        assert!(!sent.knows(target, 4, 2000) && !sent.knows(target, 5, 1000));
+        // What was sent from here has a time of its own there.
+        sent.note(target.to_owned(), stamp(&path));
+        assert!(sent.knows(target, 4, 2000));
     }
 
     #[test]

@@ -17,6 +17,8 @@ use tokio::time::{Instant, sleep};
 
 /// Between two tries while HDFS is away, or while somebody changes what is saved.
 const RETRY: Duration = Duration::from_secs(1);
+/// So often what looks as if it would last is tried: a directory may have gone while it was listed.
+const TRIES: u32 = 3;
 /// Deeper than any sensible directory.
 const DEPTH_MAX: usize = 64;
 
@@ -34,17 +36,21 @@ pub(in crate::agent) struct Fill {
 impl Fill {
     /// Brings what was saved and removes the rest. What cannot be had is a sentence.
     pub(in crate::agent) async fn run(self, ways: Arc<Ways>) -> Result<(), String> {
+        let mut tries = 0;
         loop {
             let Err(trouble) = self.once(&ways).await else {
                 return Ok(());
             };
-            if Instant::now() + RETRY > self.deadline {
-                return Err(format!(
-                    "its checkpoint did not come in time: {}",
-                    trouble.sentence()
-                ));
+            tries = if is_worth_waiting(&trouble) {
+                0
+            } else {
+                tries + 1
+            };
+            let late = Instant::now() + RETRY > self.deadline;
+            if late || tries >= TRIES {
+                return Err(said(&trouble));
             }
-            tracing::warn!("the checkpoint is not here yet: {}", trouble.sentence());
+            tracing::warn!("the checkpoint is not here yet: {}", trouble.what);
             sleep(RETRY).await;
         }
     }
@@ -53,7 +59,7 @@ impl Fill {
         let base = self.from.trim_end_matches('/');
         let hdfs = ways.to(base, self.deadline).await?;
         let saved = walk(base, Some(hdfs), self.deadline).await;
-        let saved = saved.map_err(|report| Trouble::lasting(report.to_string()))?;
+        let saved = saved.map_err(Trouble::from)?;
         if saved.single {
             return Err(Trouble::lasting(format!("`{base}` is a file")));
         }
@@ -62,7 +68,7 @@ impl Fill {
         for file in saved.files.into_iter().filter(|it| !is_hidden(&it.name)) {
             let to = below(&self.to, &file.name);
             let to = to.ok_or_else(|| Trouble::lasting(format!("`{}` is no name", file.name)))?;
-            names.insert((file.name, to.clone()));
+            names.insert((file.name, to.clone(), file.modified_ms));
             items.push(Item {
                 url: file.url,
                 to,
@@ -72,7 +78,7 @@ impl Fill {
         }
         let here = |error: io::Error| Trouble::here(&self.to, &error);
         fs::create_dir_all(&self.to).map_err(here)?;
-        let files: BTreeSet<&Path> = names.iter().map(|(_, to)| to.as_path()).collect();
+        let files: BTreeSet<&Path> = names.iter().map(|(_, to, _)| to.as_path()).collect();
         remove_others(&self.to, &files, 0).map_err(here)?;
         let bring = Bring::new(
             Some(ways.fresh()?),
@@ -82,11 +88,24 @@ impl Fill {
         );
         bring.all(items).await?;
         self.sent.forget_below(base);
-        for (name, to) in &names {
+        for (name, to, modified_ms) in &names {
             let about = fs::metadata(to).map_err(here)?;
-            self.sent.note(format!("{base}/{name}"), Stamp::of(&about));
+            let target = format!("{base}/{name}");
+            self.sent.brought(target, Stamp::of(&about), *modified_ms);
         }
         Ok(())
+    }
+}
+
+/// Whether it may be had later: it passes by itself, or others are changing what is saved.
+fn is_worth_waiting(trouble: &Trouble) -> bool {
+    trouble.may_pass() || trouble.has_changed()
+}
+
+fn said(trouble: &Trouble) -> String {
+    match is_worth_waiting(trouble) {
+        true => format!("its checkpoint did not come in time: {}", trouble.what),
+        false => format!("its checkpoint cannot be had: {}", trouble.sentence()),
     }
 }
 
@@ -96,7 +115,9 @@ fn remove_others(dir: &Path, files: &BTreeSet<&Path>, depth: usize) -> io::Resul
         let path = entry?.path();
         let about = fs::symlink_metadata(&path)?;
         let is_file = files.contains(path.as_path());
-        let is_above = !is_file && files.iter().any(|file| file.starts_with(&path));
+        // What lies below a directory comes next to it in the order of names.
+        let mut after = files.range(path.as_path()..);
+        let is_above = !is_file && after.next().is_some_and(|file| file.starts_with(&path));
         let removed = match (about.is_dir(), is_above) {
             (true, true) if depth < DEPTH_MAX => remove_others(&path, files, depth + 1),
             (true, true) => Ok(()),
@@ -115,6 +136,39 @@ fn remove_others(dir: &Path, files: &BTreeSet<&Path>, depth: usize) -> io::Resul
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::{Exit, Report};
+
+    #[test]
+    fn only_what_may_be_had_later_is_waited_for() {
+        let lasting = Trouble::lasting("`hdfs://n/c` is a file").hint("take another");
+        assert!(!is_worth_waiting(&lasting));
+        let sentence = "its checkpoint cannot be had: `hdfs://n/c` is a file (take another)";
+        assert_eq!(said(&lasting), sentence);
+        let away = Report::new(Exit::Unreachable, "nobody answers");
+        let passing = Trouble::from(away);
+        assert!(is_worth_waiting(&passing));
+        let sentence = "its checkpoint did not come in time: nobody answers";
+        assert_eq!(said(&passing), sentence);
+        let many = Trouble::from(Report::bad_input("too many files"));
+        assert!(!is_worth_waiting(&many));
+    }
+
+    #[tokio::test]
+    async fn what_others_replace_while_it_comes_is_worth_waiting_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let from = dir.path().join("from");
+        fs::write(&from, "x").unwrap();
+        let item = Item {
+            url: from.to_string_lossy().into_owned(),
+            to: dir.path().join("to"),
+            bytes: 2,
+            modified_ms: 1,
+        };
+        let soon = Instant::now() + Duration::from_secs(60);
+        let bring = Bring::new(None, Near::Copy, Arc::new(Progress::default()), soon);
+        let trouble = bring.all(vec![item]).await.unwrap_err();
+        assert!(is_worth_waiting(&trouble), "{trouble:?}");
+    }
 
     #[test]
     fn what_was_not_saved_goes_and_what_was_stays() {

@@ -2,7 +2,8 @@
 //!
 //! Only finished files go: those that nobody has open for writing and that look the same at two looks, or have got their
 //! name when they were finished, as checkpoints do that are written anew each second. What changes
-//! while it is sent does not get its name. When the program is over what is left goes, and what may be half-written of it
+//! while it is sent does not get its name; a file in whose place another is put meanwhile was whole,
+//! and the other is sent next. When the program is over what is left goes, and what may be half-written of it
 //! replaces nothing.
 
 use super::{
@@ -247,7 +248,13 @@ impl Kept {
             let deadline = Instant::now() + REMOVE_MAX;
             let removed = async {
                 let hdfs = ways.to(&target, deadline).await?;
-                hdfs.delete(&target, deadline).await
+                match hdfs.stat(&target, deadline).await? {
+                    Some(entry) if self.sent.knows(&target, entry.bytes, entry.modified_ms) => {
+                        hdfs.delete(&target, deadline).await
+                    }
+                    // It was brought from there, and another has put something else in its place since.
+                    _ => Ok(false),
+                }
             };
             match removed.await {
                 Ok(_) => self.sent.forget(&target),
@@ -301,14 +308,6 @@ impl Kept {
             name: name.to_owned(),
             mode: *mode,
         };
-        let same = {
-            let (path, stamp, mirror) = (path.clone(), *stamp, self.mirror);
-            move || {
-                let now = fs::metadata(&path).map(|about| Stamp::of(&about));
-                // A checkpoint in whose place another was put meanwhile was whole, and the other is sent next.
-                now.is_ok_and(|now| now.is_same(&stamp) || mirror && now.number != stamp.number)
-            }
-        };
         let in_doubt = self.sent.may_be_torn(stamp);
         if self.mirror && in_doubt {
             tracing::warn!("`{name}` may be half-written, and is not sent");
@@ -330,7 +329,7 @@ impl Kept {
                     return Ok(());
                 }
                 let whose = &self.whose;
-                let placed = known.put(whose, &item, !in_doubt, same, deadline).await?;
+                let placed = known.put(whose, &item, stamp, !in_doubt, deadline).await?;
                 self.claims
                     .placed_afar(ways, self.existing, known.base(), deadline)
                     .await;
@@ -352,12 +351,14 @@ impl Kept {
                 }
                 let placed = !in_doubt || target.symlink_metadata().is_err();
                 if placed {
+                    let stamp = *stamp;
                     let copying = spawn_blocking(move || {
                         if let Some(dir) = target.parent() {
                             fs::create_dir_all(dir)?;
                             sweep(dir);
                         }
-                        write_whole(&item.from, item.mode, &target, same)
+                        let source = stamp.open(&item.from)?;
+                        write_whole(source, item.mode, &target, |source| stamp.is_of(source))
                     });
                     match copying.await {
                         Ok(copied) => copied.map_err(|error| Trouble::lasting(reason(&error)))?,

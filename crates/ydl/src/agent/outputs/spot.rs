@@ -1,6 +1,6 @@
 //! One file on its way to HDFS: written aside, and given its name when all of it is there.
 
-use super::gather::Item;
+use super::{doubt::Stamp, gather::Item};
 use crate::agent::carry::Ways;
 use crate::data;
 use crate::hdfs::{Entry, Hdfs, HdfsError};
@@ -8,7 +8,7 @@ use crate::os::reason;
 use bytes::Bytes;
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::time::Instant;
 
@@ -113,14 +113,14 @@ impl Spot {
         }
     }
 
-    /// Sends a file to its name, if it is still the same when all of it was sent. False if something is there that it may
-    /// not replace.
+    /// Sends a file to its name, if it is as it was looked at, and still is when all of it was sent. False if something is
+    /// there that it may not replace.
     pub(super) async fn put(
         &mut self,
         whose: &str,
         item: &Item,
+        stamp: &Stamp,
         may_replace: bool,
-        same: impl Fn() -> bool,
         deadline: Instant,
     ) -> Result<bool, Trouble> {
         let (hdfs, target) = (&self.hdfs, self.target(item));
@@ -135,8 +135,10 @@ impl Spot {
         }
         let aside = aside(dir, whose)?;
         let sent = async {
-            send_file(hdfs, item, &aside, deadline).await?;
-            if !same() {
+            let unreadable = |error: io::Error| Trouble::lasting(reason(&error));
+            let mut file = stamp.open(&item.from).map_err(unreadable)?;
+            send_open(hdfs, item, &mut file, &aside, deadline).await?;
+            if !stamp.is_of(&file) {
                 return Err(Trouble::lasting("it changed while it was sent"));
             }
             put(hdfs, &aside, &target, deadline).await
@@ -209,9 +211,20 @@ pub(super) async fn send_file(
     place: &str,
     deadline: Instant,
 ) -> Result<u64, Trouble> {
-    let unreadable = |error: std::io::Error| Trouble::lasting(reason(&error)).with(&item.name);
-    let failed = |error: HdfsError| Trouble::from(error).with(&item.name);
+    let unreadable = |error: io::Error| Trouble::lasting(reason(&error)).with(&item.name);
     let mut file = File::open(&item.from).map_err(unreadable)?;
+    send_open(hdfs, item, &mut file, place, deadline).await
+}
+
+async fn send_open(
+    hdfs: &Hdfs,
+    item: &Item,
+    file: &mut File,
+    place: &str,
+    deadline: Instant,
+) -> Result<u64, Trouble> {
+    let unreadable = |error: io::Error| Trouble::lasting(reason(&error)).with(&item.name);
+    let failed = |error: HdfsError| Trouble::from(error).with(&item.name);
     let mut writer = hdfs
         .create(place, item.mode, soon(deadline))
         .await

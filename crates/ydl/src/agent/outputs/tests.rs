@@ -233,11 +233,41 @@ fn what_changes_while_it_is_copied_does_not_get_its_name() {
     let to = place.out().join("a");
     fs::write(&to, "old").unwrap();
     let from = place.work().join("a");
-    let error = write_whole(&from, 0o644, &to, || false).unwrap_err();
+    let stamp = Stamp::of(&fs::metadata(&from).unwrap());
+    let grows = |source: &File| {
+        fs::write(&from, "newer").unwrap();
+        stamp.is_of(source)
+    };
+    let source = stamp.open(&from).unwrap();
+    let error = write_whole(source, 0o644, &to, grows).unwrap_err();
     assert_eq!(error.to_string(), "it changed while it was copied");
     assert_eq!(place.found(), ["a=old"]);
-    write_whole(&from, 0o640, &to, || true).unwrap();
-    assert_eq!(place.found(), ["a=new"]);
+    let stamp = Stamp::of(&fs::metadata(&from).unwrap());
+    let source = stamp.open(&from).unwrap();
+    write_whole(source, 0o640, &to, |source| stamp.is_of(source)).unwrap();
+    assert_eq!(place.found(), ["a=newer"]);
+}
+
+#[test]
+fn what_is_put_in_a_files_place_is_not_taken_for_it() {
+    let place = Place::new(&[("a", "whole")]);
+    fs::create_dir_all(place.out()).unwrap();
+    let (from, to) = (place.work().join("a"), place.out().join("a"));
+    let stamp = Stamp::of(&fs::metadata(&from).unwrap());
+    // Removed and begun anew while it is copied: what was looked at is copied.
+    let source = stamp.open(&from).unwrap();
+    fs::remove_file(&from).unwrap();
+    fs::write(&from, "hal").unwrap();
+    write_whole(source, 0o644, &to, |source| stamp.is_of(source)).unwrap();
+    assert_eq!(place.found(), ["a=whole"]);
+    // And before: what is there now was not looked at.
+    let error = stamp.open(&from).unwrap_err();
+    assert_eq!(error.to_string(), "it changed before it was sent");
+    fs::remove_file(&from).unwrap();
+    let kind = rustix::fs::FileType::Fifo;
+    rustix::fs::mknodat(rustix::fs::CWD, &from, kind, 0o600.into(), 0).unwrap();
+    let error = stamp.open(&from).unwrap_err();
+    assert_eq!(error.to_string(), "it changed before it was sent");
 }
 
 #[test]

@@ -11,14 +11,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Copies a file so that its name leads to all of it or to what was there before; unless it is not the same any more when it
 /// was copied.
 pub(super) fn write_whole(
-    from: &Path,
+    mut source: File,
     mode: u32,
     to: &Path,
-    same: impl Fn() -> bool,
+    same: impl Fn(&File) -> bool,
 ) -> io::Result<u64> {
     let aside = aside(to);
     let write = || {
-        let mut source = File::open(from)?;
         let mut file = OpenOptions::new()
             .write(true)
             .create_new(true)
@@ -27,7 +26,7 @@ pub(super) fn write_whole(
         let bytes = io::copy(&mut source, &mut file)?;
         file.set_permissions(fs::Permissions::from_mode(mode))?;
         file.sync_all()?;
-        match same() {
+        match same(&source) {
             true => Ok(bytes),
             false => Err(io::Error::other("it changed while it was copied")),
         }

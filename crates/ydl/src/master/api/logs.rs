@@ -1,4 +1,4 @@
-//! The doors for logs: one for whoever wants to see them, one for agents who have them.
+//! The doors for logs and ports: one for whoever wants to see them, one for agents who have them.
 
 use super::bad;
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
         inbox::Question,
         relay::{GRACE, Logged},
     },
-    talk::{LOG_BYTES_MAX, LogWant},
+    talk::{LOG_BYTES_MAX, LogWant, OPEN_WORDS_MAX},
     wire::request::{Head, Reply},
 };
 use std::{str::FromStr, time::Duration};
@@ -17,9 +17,7 @@ const WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// A wish, and how long its answer may be waited for.
 pub(super) fn wish(head: &Head, wait: Option<Duration>) -> Result<(Question, Duration), Reply> {
-    let task = head.query.get("task").map_or("", String::as_str);
-    let task = TaskId::from_str(task)
-        .map_err(|_| bad(format!("which task? `{task}` is none, as `worker:0` is")))?;
+    let task = task(head)?;
     let wait = wait.unwrap_or_default().min(WAIT_MAX);
     let want = match head.query.get("file") {
         None => LogWant::List,
@@ -54,6 +52,39 @@ pub(super) fn found(container: ContainerId, head: &Head, body: Vec<u8>) -> Resul
         id,
         found,
     })
+}
+
+/// Somebody wants to reach a port.
+pub(super) fn open(head: &Head) -> Result<Question, Reply> {
+    let port = head.query.get("port").filter(|name| !name.is_empty());
+    if port.is_some_and(|name| name.len() > OPEN_WORDS_MAX) {
+        return Err(bad("no port has so long a name"));
+    }
+    Ok(Question::Open {
+        task: task(head)?,
+        port: port.cloned(),
+    })
+}
+
+/// An agent has connected to it, or says why it cannot.
+pub(super) fn opened(container: ContainerId, head: &Head, body: &[u8]) -> Result<Question, Reply> {
+    let id = number(head, "wish")?.ok_or_else(|| bad("which `wish`?"))?;
+    let refused = head.query.contains_key("refused").then(|| {
+        let why = String::from_utf8_lossy(body);
+        let plain = why.chars().filter(|letter| !letter.is_control());
+        plain.take(OPEN_WORDS_MAX).collect()
+    });
+    Ok(Question::Opened {
+        container,
+        id,
+        refused,
+    })
+}
+
+fn task(head: &Head) -> Result<TaskId, Reply> {
+    let task = head.query.get("task").map_or("", String::as_str);
+    TaskId::from_str(task)
+        .map_err(|_| bad(format!("which task? `{task}` is none, as `worker:0` is")))
 }
 
 fn number<T: FromStr>(head: &Head, name: &str) -> Result<Option<T>, Reply> {

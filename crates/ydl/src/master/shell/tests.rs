@@ -160,6 +160,7 @@ pub(in crate::master) fn spec() -> JobSpec {
         memory_growth: None,
         ports: Vec::new(),
         placement: Default::default(),
+        after: Vec::new(),
     };
     let draft = Draft {
         name: "paper".to_owned(),
@@ -471,20 +472,4 @@ async fn a_master_that_dies_at_any_flush_is_followed_by_one_that_ends_the_job() 
             return;
         }
     }
-}
-
-#[test]
-fn a_task_whose_inputs_come_does_not_wait_for_its_agent() {
-    let why = "0 of 3 tasks ready; waiting: 3 × `worker` for its agent";
-    let role = RoleName::from("worker");
-    let said = |fetching, others| said_fetching(why, &role, fetching, others);
-    assert_eq!(said(0, 3), why);
-    assert_eq!(
-        said(3, 0),
-        "0 of 3 tasks ready; waiting: 3 × `worker` fetching its inputs"
-    );
-    assert_eq!(
-        said(1, 2),
-        "0 of 3 tasks ready; waiting: 1 × `worker` fetching its inputs, 2 × `worker` for its agent"
-    );
 }

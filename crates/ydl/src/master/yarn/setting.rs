@@ -38,6 +38,8 @@ use yarn_native::{
 const MASTER_TOKEN: &str = "YARN_AM_RM_TOKEN";
 /// The token with which anybody speaks to it for the job's owner.
 const RM_TOKEN: &str = "RM_DELEGATION_TOKEN";
+/// The name of what opens MLflow's server among the credentials.
+const TRACKING_SECRET: &str = "mlflow.secret";
 /// The name of a keytab among the credentials.
 const KEYTAB: &str = "ydl.keytab";
 /// The cluster's configuration as the submitter knew it.
@@ -69,6 +71,8 @@ pub(super) struct Setting {
     pub(super) carries: bool,
     pub(super) secret: Arc<Secret>,
     pub(super) identity: tls::Identity,
+    /// What opens MLflow's server, if it asks for something.
+    pub(super) tracking_secret: Option<Vec<u8>>,
     /// With which new tokens are had, where a keytab was given.
     pub(super) tokens: Option<Tokens>,
 }
@@ -144,6 +148,8 @@ impl Setting {
         let identity = identity.ok_or_else(|| malformed(name))?;
         // No agent sees it.
         let keytab = credentials.take_secret(KEYTAB);
+        let tracking_secret = credentials.take_secret(TRACKING_SECRET);
+        let tracking_secret = tracking_secret.map(|secret| secret.expose().to_vec());
 
         let token = credentials.of_kind(MASTER_TOKEN).cloned();
         let token = token.ok_or_else(|| {
@@ -197,6 +203,7 @@ impl Setting {
             agent_credentials,
             secret,
             identity,
+            tracking_secret,
             tokens,
         })
     }

@@ -1,0 +1,85 @@
+//! Roles that begin after others: their tasks ask for nothing until every task of those others has run.
+
+use super::{Job, Mutant, Place, RoleState};
+use crate::spec::{Completion, RoleSpec};
+
+impl Job {
+    /// Whether the role still waits for others to run. Once it does not, it never does again: a task that starts anew
+    /// waits for nobody.
+    pub(super) fn is_held_back(&self, role: usize) -> bool {
+        let after = &self.spec.roles[role].after;
+        if self.waits_for_the_job(role) {
+            return true;
+        }
+        if after.is_empty() || self.mutant.is(Mutant::WaitsForNoRole) {
+            return false;
+        }
+        let roles = self.spec.roles.iter().zip(&self.roles);
+        let mut before = roles.filter(|(spec, _)| after.contains(&spec.name));
+        before.any(|(_, role)| !role.begun)
+    }
+
+    /// Whether the role stands beside a job that has not begun: it must not take the place that one of the job's own tasks
+    /// needs.
+    pub(super) fn waits_for_the_job(&self, role: usize) -> bool {
+        let name = &self.spec.roles[role].name;
+        let mut others = self.spec.roles.iter();
+        let first = others.any(|other| other.after.contains(name));
+        let waits = !self.begun && !first && self.stands_beside(role);
+        waits && !self.mutant.is(Mutant::TakesTheirPlace)
+    }
+
+    /// Sees which roles have begun: those whose every task has run, or is over.
+    pub(super) fn watch_beginnings(&mut self) {
+        for at in 0..self.roles.len() {
+            let name = &self.spec.roles[at].name;
+            let mut others = self.spec.roles.iter();
+            let role = &self.roles[at];
+            if role.begun || !others.any(|other| other.after.contains(name)) {
+                continue;
+            }
+            let mut wanted = role.tasks.iter().filter(|task| !task.dropped);
+            let begun = wanted.all(|task| task.ran || matches!(task.place, Place::Over { .. }));
+            self.roles[at].begun = begun;
+        }
+    }
+
+    /// Whether tasks that start on their own all wait for containers that may never come.
+    pub(super) fn starved(&self) -> bool {
+        let roles = || self.spec.roles.iter().zip(&self.roles).enumerate();
+        // Those who follow others need not end before them.
+        let beside = [Completion::Service, Completion::Follows, Completion::Beside];
+        let ends = |spec: &RoleSpec| !beside.contains(&spec.completion);
+        let needed = |at: usize, spec: &RoleSpec| ends(spec) || self.holds_back_others(at);
+        let mut relevant = roles()
+            .filter(|(at, (spec, _))| needed(*at, spec))
+            .peekable();
+        let asks = |role: &RoleState| !role.asked.is_empty();
+        if relevant.peek().is_none() {
+            // What stands beside them is no hope for those who have nothing, and need not be had.
+            let mut held = self.held.values();
+            let none = held.all(|held| self.stands_beside(held.task.role));
+            let mut own = roles().filter(|(at, _)| !self.stands_beside(*at));
+            return none && own.any(|(_, (_, role))| asks(role));
+        }
+        let mut asked = false;
+        for (at, (spec, role)) in relevant {
+            if self.is_held_back(at) {
+                continue;
+            }
+            // What a service has it keeps: that is no hope for those of it who have nothing.
+            if role.holding() > 0 && (ends(spec) || !asks(role)) {
+                return false;
+            }
+            asked |= asks(role);
+        }
+        asked
+    }
+
+    /// Whether others wait for it to run.
+    fn holds_back_others(&self, role: usize) -> bool {
+        let name = &self.spec.roles[role].name;
+        let mut others = self.spec.roles.iter();
+        !self.roles[role].begun && others.any(|other| other.after.contains(name))
+    }
+}

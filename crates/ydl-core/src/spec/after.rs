@@ -1,0 +1,48 @@
+//! Every complaint about roles that begin after others.
+
+use super::{Draft, RoleSpec, Scope, check::Complaints};
+use crate::id::RoleName;
+use alloc::{borrow::ToOwned, collections::BTreeSet, format, vec::Vec};
+
+pub(super) fn complaints(all: &mut Complaints, draft: &Draft) {
+    for role in draft.roles.iter().filter(|role| !role.after.is_empty()) {
+        let key = format!("roles.{}.after", role.name);
+        let known = |name: &RoleName| draft.roles.iter().any(|other| other.name == *name);
+        if let Some(unknown) = role.after.iter().find(|name| !known(name)) {
+            let there: Vec<_> = draft.roles.iter().map(|it| it.name.as_str()).collect();
+            let hint = format!("the roles are `{}`", there.join("`, `"));
+            all.add(&key, format!("the job has no role `{unknown}`"), &hint);
+        } else if waits_for_itself(draft, role) {
+            let what = format!("role `{}` would wait for itself", role.name);
+            all.add(&key, what, "leave one of them out");
+        }
+        if draft.gang.together {
+            let what = "tasks of this job start together, so that none begins after others";
+            all.add(&key, what.to_owned(), "leave it out, or set `gang: false`");
+        }
+    }
+    let mut roles = draft.roles.iter();
+    if let Some(role) = roles.find(|role| role.restart.scope == Scope::Job)
+        && draft.roles.iter().any(|role| !role.after.is_empty())
+        && !draft.gang.together
+    {
+        let what = "a failure would start all roles again at once, and some begin after others";
+        let key = format!("roles.{}.restart.scope", role.name);
+        all.add(&key, what.to_owned(), "set it to `task` or `role`");
+    }
+}
+
+fn waits_for_itself(draft: &Draft, role: &RoleSpec) -> bool {
+    let mut seen = BTreeSet::new();
+    let mut next: Vec<&RoleName> = role.after.iter().collect();
+    while let Some(name) = next.pop() {
+        if *name == role.name {
+            return true;
+        }
+        if seen.insert(name) {
+            let named = draft.roles.iter().filter(|other| other.name == *name);
+            next.extend(named.flat_map(|other| &other.after));
+        }
+    }
+    false
+}

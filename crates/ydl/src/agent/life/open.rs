@@ -1,0 +1,147 @@
+//! Leading people from elsewhere to a port of the program here. The agent connects to both sides, so that nothing of the
+//! node has to be open to anybody.
+
+use super::Agent;
+use crate::{
+    os::reason,
+    wire::{
+        client::{Client, Payload},
+        splice::splice,
+    },
+};
+use hyper::Method;
+use std::{
+    collections::BTreeMap,
+    io,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
+use tokio::{net::TcpStream, time::timeout};
+use ydl_core::TaskId;
+
+/// Connections to ports of one program at once.
+pub(super) const OPEN_MAX: usize = 128;
+/// How long the program may take to accept a connection.
+const DIAL_MAX: Duration = Duration::from_secs(3);
+/// How long the master may take to be asked.
+const CALL_MAX: Duration = Duration::from_secs(10);
+
+impl Agent {
+    /// Leads to a port of the running program, beside the loop.
+    pub(super) fn open(&self, id: u64, task: &TaskId, port: Option<&str>) {
+        let client = Arc::clone(&self.reach.client);
+        let found = match (Arc::clone(&self.turns.open).try_acquire_owned(), &self.hold) {
+            (Err(_), _) => Err(format!("too many connections to `{task}` at once")),
+            (Ok(_), _) if self.running.is_none() => Err(format!("`{task}` does not run now")),
+            (Ok(turn), hold) => {
+                let ports = hold.as_ref().map(|hold| hold.ports()).unwrap_or_default();
+                let wanted = self.wanted_ports(task);
+                chosen(task, &ports, &wanted, port).map(|port| (turn, port))
+            }
+        };
+        let host = self.setting.host.clone();
+        tokio::spawn(async move {
+            let dialled = match found {
+                Ok((turn, (name, port))) => match dial(&host, port).await {
+                    Ok(stream) => Ok((turn, stream)),
+                    Err(error) => {
+                        let why = reason(&error);
+                        Err(format!("nothing answers on its port `{name}` yet: {why}"))
+                    }
+                },
+                Err(why) => Err(why),
+            };
+            match dialled {
+                Ok((_turn, stream)) => lead(&client, id, stream).await,
+                Err(why) => {
+                    let path = format!("/v1/opened?wish={id}&refused");
+                    let payload = Payload::Raw(why.into_bytes().into());
+                    if let Err(error) = client.call(Method::POST, &path, payload, CALL_MAX).await {
+                        tracing::debug!("nobody waits for a port any more: {error}");
+                    }
+                }
+            }
+        });
+    }
+
+    /// The ports that the role asked for beside its framework's own.
+    fn wanted_ports(&self, task: &TaskId) -> Vec<String> {
+        let role = self.submitted.spec.role(&task.role);
+        role.map(|role| role.ports.clone()).unwrap_or_default()
+    }
+}
+
+/// The port that is meant: the one of that name; without a name the first that the role asked for.
+fn chosen(
+    task: &TaskId,
+    ports: &BTreeMap<String, u16>,
+    wanted: &[String],
+    name: Option<&str>,
+) -> Result<(String, u16), String> {
+    let name = name.or_else(|| wanted.first().map(String::as_str));
+    let found = name.and_then(|name| Some((name.to_owned(), *ports.get(name)?)));
+    found.ok_or_else(|| {
+        let names: Vec<_> = ports.keys().map(|name| format!("`{name}`")).collect();
+        match (name, names.is_empty()) {
+            (_, true) => format!("`{task}` has no ports"),
+            (Some(name), false) => {
+                let names = names.join(", ");
+                format!("`{task}` has no port `{name}`; it has {names}")
+            }
+            (None, false) => format!("which port of `{task}`? it has {}", names.join(", ")),
+        }
+    })
+}
+
+/// A program may listen on the loopback interface alone, or on the node's address alone.
+async fn dial(host: &str, port: u16) -> io::Result<TcpStream> {
+    let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let own = host.parse().ok().filter(|ip| *ip != loopback);
+    let mut last = io::ErrorKind::ConnectionRefused.into();
+    for ip in [Some(loopback), own].into_iter().flatten() {
+        match timeout(DIAL_MAX, TcpStream::connect(SocketAddr::from((ip, port)))).await {
+            Ok(Ok(stream)) => {
+                stream.set_nodelay(true)?;
+                return Ok(stream);
+            }
+            Ok(Err(error)) => last = error,
+            Err(_) => last = io::ErrorKind::TimedOut.into(),
+        }
+    }
+    Err(last)
+}
+
+async fn lead(client: &Client, id: u64, stream: TcpStream) {
+    let path = format!("/v1/opened?wish={id}");
+    match client.join(&path, CALL_MAX).await {
+        // That either end breaks is how such connections end.
+        Ok(joined) => drop(splice(stream, joined).await),
+        Err(error) => tracing::debug!("nobody waits for a port any more: {error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_is_found_by_its_name_or_is_the_first_that_was_asked_for() {
+        let task: TaskId = "web:0".parse().unwrap();
+        let ports = BTreeMap::from([("http".to_owned(), 80), ("tf".to_owned(), 90)]);
+        let asked = ["http".to_owned()];
+        let port = |wanted: &[String], name| chosen(&task, &ports, wanted, name);
+        assert_eq!(port(&asked, None).unwrap().1, 80);
+        assert_eq!(port(&[], Some("tf")).unwrap().1, 90);
+        assert_eq!(
+            port(&[], None).unwrap_err(),
+            "which port of `web:0`? it has `http`, `tf`"
+        );
+        assert_eq!(
+            port(&asked, Some("x")).unwrap_err(),
+            "`web:0` has no port `x`; it has `http`, `tf`"
+        );
+        let none = chosen(&task, &BTreeMap::new(), &[], None);
+        assert_eq!(none.unwrap_err(), "`web:0` has no ports");
+    }
+}

@@ -1,0 +1,54 @@
+//! `ydl doctor`: whether everything is there that a job needs, and what to do where it is not.
+//!
+//! * `sheet`: what was found, a line a check. * `afar`: a cluster. * `here`: this machine. * `trial`: a job that does nothing.
+
+mod afar;
+mod here;
+mod sheet;
+mod trial;
+
+use super::reach::block_on;
+use crate::{
+    cli::{self, Cluster, Manners},
+    jobfile::span,
+    mirror::configuration,
+    report::{Exit, Report},
+};
+use sheet::Sheet;
+use ydl_core::Span;
+
+/// Looks at everything, and names the culprit where something is wrong.
+pub fn run(args: cli::Doctor, manners: Manners) -> Result<Exit, Report> {
+    let wait = span(&args.wait).map_err(|(what, hint)| Report::bad_input(what).hint(hint))?;
+    let Span(wait_ms) = wait;
+    if wait_ms == 0 {
+        let what = "`--wait` is 0: no job starts in no time";
+        return Err(Report::bad_input(what).hint("write it as `30s` or `5m`"));
+    }
+    let afar = match manners.cluster {
+        Some(Cluster::Yarn) => true,
+        Some(Cluster::Local) => false,
+        // A configuration that cannot be read was meant to lead somewhere.
+        None => !matches!(configuration(), Ok(None)),
+    };
+    let of_clusters = [
+        ("--queue", &args.queue),
+        ("--label", &args.label),
+        ("--staging", &args.staging),
+    ];
+    if let Some((flag, _)) = of_clusters.iter().find(|(_, said)| said.is_some())
+        && !afar
+    {
+        let hint = "leave it out, or set `HADOOP_CONF_DIR` to a cluster's configuration";
+        let what = format!("`{flag}` is for a cluster, and this machine is looked at");
+        return Err(Report::bad_input(what).hint(hint));
+    }
+    let mut sheet = Sheet::new(manners);
+    block_on(async {
+        match afar {
+            true => afar::examine(&args, wait, &mut sheet).await,
+            false => here::examine(&args, wait, &mut sheet).await,
+        }
+    })?;
+    sheet.conclude()
+}

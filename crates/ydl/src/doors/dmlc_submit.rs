@@ -1,0 +1,68 @@
+//! `dmlc-submit`, as dmlc-core's tracker has it.
+
+use super::{
+    Door, Leads, dmlc,
+    flags::{Flag, Style, Typed, used},
+    sheet::{Here, Sheet, count},
+};
+use crate::report::Report;
+
+pub const DOOR: Door = Door {
+    names: &["dmlc-submit"],
+    about: "Run a job of dmlc-core's: workers that meet at a Rabit tracker, or workers and parameter servers of MXNet",
+    usage: "--cluster yarn|local --num-workers N [--num-servers N] … COMMAND…",
+    style: Style::Argparse,
+    flags: &[FLAGS, dmlc::SIZES, dmlc::TRAVELS, dmlc::NOTED, dmlc::OTHERS],
+    leads: Leads::Job(translate),
+};
+
+const FLAGS: &[Flag] = &[
+    used(
+        &["--cluster", "--mode"],
+        "CLUSTER",
+        "yarn, or local for this machine; else DMLC_SUBMIT_CLUSTER",
+    ),
+    used(&["--num-workers"], "N", "workers"),
+    used(
+        &["--num-servers"],
+        "N",
+        "parameter servers; without any the workers meet at a Rabit tracker",
+    ),
+    used(
+        &["--local-num-attempt"],
+        "N",
+        "with --cluster local: so many failures of a task are repaired",
+    ),
+];
+
+fn translate(typed: &mut Typed, here: &Here) -> Result<Sheet, Report> {
+    let mut sheet = Sheet::empty();
+    sheet.cluster = dmlc::cluster(typed, here, "--cluster")?;
+    let workers = dmlc::workers(typed, "--num-workers")?;
+    sheet.name(typed.last("--jobname"), &typed.command);
+    let sizes = dmlc::Sizes {
+        workers,
+        servers: count(typed, "--num-servers")?.unwrap_or(0),
+        flags: dmlc::BY_ROLE,
+    };
+    dmlc::roles(&mut sheet, typed, &sizes);
+    dmlc::travels(&mut sheet, typed);
+    dmlc::libhdfs(&mut sheet, typed, here, "");
+    dmlc::forwarded(&mut sheet, here);
+    for said in typed.all("--env") {
+        sheet.assignment(None, said, '=');
+    }
+    match sheet.is_local() {
+        true => {
+            let limit = count(typed, "--local-num-attempt")?;
+            let tries = count(typed, "--max-attempts")?.map(|most| most.saturating_sub(1));
+            sheet.put_own(&["restart", "limit"], limit.or(tries).unwrap_or(0));
+        }
+        false => dmlc::attempts(&mut sheet, typed, here)?,
+    }
+    sheet.put_flag(&["queue"], typed, "--queue");
+    dmlc::staging(&mut sheet, typed, here, "--hdfs-tempdir");
+    let words = dmlc::command(&mut sheet, typed, "--auto-file-cache")?;
+    sheet.command("worker", &typed.door, &words);
+    Ok(sheet)
+}

@@ -1,0 +1,187 @@
+//! The command lines of older systems, as their users know them.
+//!
+//! A door translates words into a job file, and that is all it does: the file goes the way of every other, so checks,
+//! messages and what runs are the same, and `--show` prints it for whoever wants to move over. What has no meaning any more is
+//! accepted with a note; what belongs to another cluster is refused by its name.
+//!
+//! * `install`: `ydl doors`.
+//! * `flags`: what a door's flags mean, and how they are found. * `sheet`: the job file while it is written.
+//! * `command`: the program's words, and the files among them. * `dmlc`: what the doors of dmlc-core share.
+//! * `dmlc_submit`, `dmlc_yarn`, `launch`, `tracker`: dmlc-core's and MXNet's. * `ydl_mx`: MXNetOnYARN's. * `yarn_tf`:
+//!   Yarn-TF's. * `skein`: skein's specifications, which `submit` takes as job files.
+
+mod command;
+mod dmlc;
+mod dmlc_submit;
+mod dmlc_yarn;
+pub mod flags;
+pub mod install;
+mod launch;
+mod sheet;
+pub mod skein;
+mod tracker;
+mod yarn_tf;
+mod ydl_mx;
+
+use crate::{
+    cli::{self, Manners, When},
+    commands::submit,
+    report::{Exit, Report},
+    show,
+};
+use flags::{Flag, OURS, Style, Typed};
+pub use sheet::{Here, Sheet};
+use std::{env, ffi::OsString, path::Path, process::ExitCode};
+
+/// A command line of another system.
+#[derive(Debug)]
+pub struct Door {
+    /// How it is called; the first is its own name.
+    pub names: &'static [&'static str],
+    /// One line about it.
+    pub about: &'static str,
+    /// What follows the name in its help.
+    pub usage: &'static str,
+    /// How its words are read.
+    pub style: Style,
+    /// Its flags, in the order of its help.
+    pub flags: &'static [&'static [Flag]],
+    /// Where it leads.
+    pub leads: Leads,
+}
+
+/// Where a door leads.
+#[derive(Clone, Copy, Debug)]
+pub enum Leads {
+    /// To a job.
+    Job(fn(&mut Typed, &Here) -> Result<Sheet, Report>),
+    /// To something that runs here, for as long as this process does.
+    Here(fn(&Typed) -> Result<Exit, Report>),
+}
+
+/// Every door.
+pub const ALL: &[Door] = &[
+    dmlc_submit::DOOR,
+    dmlc_yarn::DOOR,
+    launch::DOOR,
+    tracker::DOOR,
+    ydl_mx::DOOR,
+    yarn_tf::DOOR,
+];
+
+/// The door of that name.
+fn named(name: &str) -> Option<&'static Door> {
+    ALL.iter().find(|door| door.names.contains(&name))
+}
+
+/// Goes through a door if this process was called by its name, or `ydl` with its name as the first word.
+pub fn enter() -> Option<ExitCode> {
+    let mut words = env::args_os();
+    let called = words.next()?;
+    let called = Path::new(&called).file_name()?.to_str()?.to_owned();
+    let (door, name) = match named(&called) {
+        Some(door) => (door, called),
+        None => {
+            let first = words.next()?.into_string().ok()?;
+            (named(&first)?, first)
+        }
+    };
+    Some(match through(door, &name, words.collect()) {
+        Ok(exit) => exit.into(),
+        Err(report) => {
+            show::tell(report.to_string());
+            report.exit.into()
+        }
+    })
+}
+
+fn through(door: &'static Door, name: &str, words: Vec<OsString>) -> Result<Exit, Report> {
+    let text = |word: OsString| {
+        word.into_string().map_err(|word| {
+            let what = format!("{name}: `{}` is not UTF-8", word.to_string_lossy());
+            Report::bad_input(what)
+        })
+    };
+    let words = words.into_iter().map(text).collect::<Result<Vec<_>, _>>()?;
+    let line = words.iter().map(|word| sheet::quoted(word));
+    let line = [name.to_owned()].into_iter().chain(line);
+    // It becomes a comment, which ends with its line.
+    let line = line.collect::<Vec<_>>().join(" ").replace('\n', " ");
+    if words.is_empty() {
+        show::tell(help(door, name));
+        return Ok(Exit::BadInput);
+    }
+    let mut typed = flags::read(name, door.style, door.flags, words)?;
+    if typed.has("--help") {
+        show::print(help(door, name))?;
+        return Ok(Exit::Success);
+    }
+    match door.leads {
+        Leads::Here(run) => run(&typed),
+        Leads::Job(translate) => {
+            let sheet = translate(&mut typed, &Here::now())?;
+            run(sheet, &typed, &line)
+        }
+    }
+}
+
+/// The job goes the way of every other.
+fn run(mut sheet: Sheet, typed: &Typed, line: &str) -> Result<Exit, Report> {
+    sheet.environment(typed);
+    sheet.notes.splice(0..0, typed.notes.iter().cloned());
+    let cluster = sheet.cluster;
+    let shown = typed.has("--show");
+    // What is wrong with the words is said before any cluster is asked, where it is known which kind it is.
+    if shown || cluster.is_some() {
+        let checked = sheet.clone().source(typed).and_then(|mut source| {
+            if !sheet.is_local() {
+                source.for_cluster();
+            }
+            source.job()
+        });
+        if let Err(wrongs) = checked {
+            return Ok(submit::refuse(&wrongs));
+        }
+    }
+    if shown {
+        return show::print(sheet.page(line)).map(|()| Exit::Success);
+    }
+    for note in &sheet.notes {
+        show::tell(format!("note: {note}"));
+    }
+    let manners = Manners {
+        json: false,
+        color: When::Auto,
+        cluster,
+    };
+    let args = cli::Submit {
+        detach: typed.has("--detach"),
+        dry_run: typed.has("--dry-run"),
+        fetch: typed
+            .last("--download")
+            .map(|said| said.value.as_str().into()),
+        ..cli::Submit::default()
+    };
+    match sheet.source(typed) {
+        Ok(source) => submit::run_source(source, args, manners),
+        Err(wrongs) => Ok(submit::refuse(&wrongs)),
+    }
+}
+
+fn help(door: &Door, name: &str) -> String {
+    let also: Vec<_> = door.names.iter().filter(|other| **other != name).collect();
+    let also = match &also[..] {
+        [] => String::new(),
+        all => {
+            let all: Vec<_> = all.iter().map(|name| format!("`{name}`")).collect();
+            format!(" Also called {}.", all.join(", "))
+        }
+    };
+    format!(
+        "{}.{also}\n\nUsage: {name} {}\n\nFlags:\n{}\nOf every such command:\n{}",
+        door.about,
+        door.usage,
+        flags::table(door.flags.iter().copied().flatten()),
+        flags::table(OURS),
+    )
+}

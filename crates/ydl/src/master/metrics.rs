@@ -1,0 +1,224 @@
+//! What programs report about their training: the latest value of each metric of each task.
+//!
+//! They are kept in memory only. A report that is lost with its master is replaced by the next one, and reporters say
+//! everything again from time to time; what was last reported is part of the result.
+
+use crate::{
+    talk::{METRIC_NAME_BYTES_MAX, METRICS_MAX, Metric, Reported},
+    wire::request::Reply,
+};
+use std::{collections::BTreeMap, time::Duration};
+use tokio::time::Instant;
+use ydl_core::TaskId;
+
+/// Metrics of all tasks together.
+const ALL_MAX: usize = 100_000;
+/// Reports of one task in one second: each of its processes sends one.
+const PACE: (u32, Duration) = (128, Duration::from_secs(1));
+
+/// Reporters say everything again several times in this long. A name that was not said is a process's that has gone, as one of
+/// an earlier attempt; it stays to be seen until another one needs its place.
+const STALE: Duration = Duration::from_secs(180);
+/// Names that a refusal has in it.
+const REFUSED_SHOWN_MAX: usize = 8;
+
+#[derive(Debug, Default)]
+pub(super) struct Metrics {
+    tasks: BTreeMap<TaskId, OfTask>,
+    kept: usize,
+}
+
+#[derive(Debug)]
+struct OfTask {
+    latest: BTreeMap<String, Kept>,
+    /// Reports since then.
+    since: Instant,
+    reports: u32,
+}
+
+#[derive(Debug)]
+struct Kept {
+    metric: Metric,
+    heard: Instant,
+}
+
+impl Metrics {
+    /// Takes a report in, as far as it can be; what cannot is named in the refusal. Those who look see it when they look again,
+    /// which they do once a second.
+    pub(super) fn take(&mut self, task: TaskId, said: Reported, now: Instant) -> Result<(), Reply> {
+        let of = self.tasks.entry(task).or_insert_with(|| OfTask {
+            latest: BTreeMap::new(),
+            since: now,
+            reports: 0,
+        });
+        if now.duration_since(of.since) >= PACE.1 {
+            (of.since, of.reports) = (now, 0);
+        }
+        of.reports += 1;
+        if of.reports > PACE.0 {
+            return Err(Reply::error(429, "this task reports too often", None));
+        }
+        let (mut wrong, mut crowded) = (Vec::new(), Vec::new());
+        for (name, metric) in said.metrics.into_iter().map(Metric::of) {
+            let kept = Kept { metric, heard: now };
+            if !fits(&name) {
+                wrong.push(name);
+            } else if let Some(known) = of.latest.get_mut(&name) {
+                *known = kept;
+            } else {
+                if of.latest.len() >= METRICS_MAX || self.kept >= ALL_MAX {
+                    self.kept -= of.forget_stale(now);
+                }
+                if of.latest.len() >= METRICS_MAX || self.kept >= ALL_MAX {
+                    crowded.push(name);
+                    continue;
+                }
+                self.kept += 1;
+                of.latest.insert(name, kept);
+            }
+        }
+        if !wrong.is_empty() {
+            let what = format!("metrics cannot have these names: {}", listed(&wrong));
+            return Err(Reply::error(400, what, None));
+        }
+        if !crowded.is_empty() {
+            let what = format!("there is no room for these metrics: {}", listed(&crowded));
+            let hint = format!("a task has {METRICS_MAX} at most, a job {ALL_MAX}");
+            return Err(Reply::error(409, what, Some(hint)));
+        }
+        Ok(())
+    }
+
+    /// The latest of each.
+    pub(super) fn latest(&self) -> BTreeMap<TaskId, BTreeMap<String, Metric>> {
+        let tasks = self.tasks.iter();
+        let tasks = tasks.filter(|(_, of)| !of.latest.is_empty());
+        tasks
+            .map(|(task, of)| {
+                let latest = of.latest.iter();
+                let latest = latest.map(|(name, kept)| (name.clone(), kept.metric));
+                (task.clone(), latest.collect())
+            })
+            .collect()
+    }
+}
+
+impl OfTask {
+    /// How many names were given up.
+    fn forget_stale(&mut self, now: Instant) -> usize {
+        let before = self.latest.len();
+        self.latest
+            .retain(|_, kept| now.duration_since(kept.heard) < STALE);
+        before - self.latest.len()
+    }
+}
+
+fn fits(name: &str) -> bool {
+    let long = name.is_empty() || name.len() > METRIC_NAME_BYTES_MAX;
+    !long && !name.chars().any(|c| c.is_control() || c.is_whitespace())
+}
+
+fn listed(names: &[String]) -> String {
+    let shown = names.iter().take(REFUSED_SHOWN_MAX);
+    let shown: Vec<_> = shown
+        .map(|name| {
+            let clean = name.chars().filter(|c| !c.is_control());
+            let clean: String = clean.take(METRIC_NAME_BYTES_MAX).collect();
+            format!("`{clean}`")
+        })
+        .collect();
+    match names.len().saturating_sub(REFUSED_SHOWN_MAX) {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(json: &str) -> Reported {
+        serde_json::from_str(json).unwrap()
+    }
+
+    fn worker() -> TaskId {
+        "worker:0".parse().unwrap()
+    }
+
+    #[test]
+    fn the_latest_value_of_each_name_is_kept_whatever_number_it_is() {
+        let (mut metrics, now) = (Metrics::default(), Instant::now());
+        for json in [
+            r#"{"metrics":[{"name":"loss","value":2.5,"step":1,"at":7}]}"#,
+            r#"{"metrics":[{"name":"loss","value":"nan","step":2,"at":8},{"name":"lr","value":1,"at":8}]}"#,
+        ] {
+            assert!(metrics.take(worker(), said(json), now).is_ok());
+        }
+        assert_eq!(
+            serde_json::to_string(&metrics.latest()).unwrap(),
+            r#"{"worker:0":{"loss":{"value":"NaN","step":2,"at":8},"lr":{"value":1.0,"step":null,"at":8}}}"#
+        );
+        let again = serde_json::to_string(&metrics.latest()).unwrap();
+        let again: BTreeMap<TaskId, BTreeMap<String, Metric>> =
+            serde_json::from_str(&again).unwrap();
+        assert!(again[&worker()]["loss"].value.0.is_nan());
+    }
+
+    #[test]
+    fn a_task_that_says_too_much_is_refused_and_keeps_what_it_has() {
+        let (mut metrics, now) = (Metrics::default(), Instant::now());
+        for n in 0..METRICS_MAX {
+            let one = said(&format!(
+                r#"{{"metrics":[{{"name":"m{n}","value":1,"at":0}}]}}"#
+            ));
+            assert!(metrics.take(worker(), one, now).is_ok(), "{n}");
+        }
+        let status = |metrics: &mut Metrics, name: &str, now| {
+            let json = serde_json::json!({ "metrics": [{ "name": name, "value": 1, "at": 0 }] });
+            let taken = metrics.take(worker(), serde_json::from_value(json).unwrap(), now);
+            taken.err().map(|reply| reply.status.as_u16())
+        };
+        assert_eq!(status(&mut metrics, "one-more", now), Some(409));
+        assert_eq!(status(&mut metrics, "a b", now), Some(400));
+        assert_eq!(status(&mut metrics, &"m".repeat(65), now), Some(400));
+        assert_eq!(status(&mut metrics, "m0", now), None);
+        for _ in 0..PACE.0 {
+            status(&mut metrics, "m0", now);
+        }
+        assert_eq!(status(&mut metrics, "m0", now), Some(429));
+        assert_eq!(status(&mut metrics, "m0", now + PACE.1), None);
+        assert_eq!(metrics.latest()[&worker()].len(), METRICS_MAX);
+    }
+    #[test]
+    fn what_is_good_in_a_report_is_taken_and_what_is_not_is_named() {
+        let (mut metrics, now) = (Metrics::default(), Instant::now());
+        let json =
+            r#"{"metrics":[{"name":"a b","value":1,"at":0},{"name":"loss","value":1,"at":0}]}"#;
+        let refused = metrics.take(worker(), said(json), now).unwrap_err();
+        assert_eq!(refused.status.as_u16(), 400);
+        assert!(String::from_utf8_lossy(&refused.body).contains("`a b`"));
+        assert_eq!(metrics.latest()[&worker()].len(), 1);
+    }
+
+    #[test]
+    fn names_that_nobody_says_any_more_make_room_for_those_that_are_said() {
+        let (mut metrics, now) = (Metrics::default(), Instant::now());
+        let say = |metrics: &mut Metrics, name: &str, now| {
+            let json = serde_json::json!({ "metrics": [{ "name": name, "value": 1, "at": 0 }] });
+            metrics
+                .take(worker(), serde_json::from_value(json).unwrap(), now)
+                .is_ok()
+        };
+        for n in 0..METRICS_MAX {
+            assert!(say(&mut metrics, &format!("m{n}"), now));
+        }
+        assert!(say(&mut metrics, "m0", now + STALE / 2));
+        assert!(!say(&mut metrics, "new", now + STALE / 2));
+        assert!(say(&mut metrics, "new", now + STALE));
+        let names: Vec<_> = metrics.latest()[&worker()].keys().cloned().collect();
+        assert_eq!(
+            (names, metrics.kept),
+            (vec!["m0".to_string(), "new".to_string()], 2)
+        );
+    }
+}

@@ -1,0 +1,142 @@
+//! What is left of a job when it is over, as far as people look at it: its job, its facts, the end of what its tasks printed.
+
+use crate::{
+    hdfs::{Hdfs, JobPlace},
+    jobs::JobDir,
+    talk::Viewed,
+};
+use std::{
+    fs::{self, File},
+    io,
+    os::unix::fs::FileExt,
+    path::Path,
+};
+use tokio::time::Instant;
+use ydl_core::{Draft, JobSpec, TaskId};
+
+/// The last bytes of each stream, and of the facts.
+const LOG_BYTES: u64 = 64 << 10;
+const FACTS_BYTES: u64 = 4 << 20;
+/// Tasks whose logs are taken along.
+const TASKS_MAX: usize = 64;
+const STREAMS: [&str; 2] = ["stdout", "stderr"];
+
+/// Names and bytes.
+pub(in crate::master) type Logs = Vec<(String, Vec<u8>)>;
+
+/// What a job on this machine leaves.
+pub(in crate::master) fn here(dir: &JobDir, last: &Viewed) -> Logs {
+    let mut logs = Vec::new();
+    for (task, attempt) in tasks(last) {
+        let place = dir.attempt_logs(&task, attempt);
+        let entries = fs::read_dir(&place).into_iter().flatten().flatten();
+        let names: Vec<_> = entries
+            .filter_map(|entry| entry.file_name().into_string().ok())
+            .collect();
+        for (stream, name) in newest(&names) {
+            if let Ok(bytes) = end_of(&place.join(name), LOG_BYTES) {
+                logs.push((called(&task, stream), bytes));
+            }
+        }
+    }
+    logs
+}
+
+/// What a job on a cluster leaves. What cannot be had in time is left out.
+pub(in crate::master) async fn afar(
+    hdfs: &Hdfs,
+    place: &JobPlace,
+    last: &Viewed,
+    deadline: Instant,
+) -> Logs {
+    let mut logs = Vec::new();
+    for (task, attempt) in tasks(last) {
+        let dir = place.attempt_logs(&task, attempt);
+        let Ok(entries) = hdfs.list(&dir, deadline).await else {
+            break;
+        };
+        let names: Vec<_> = entries
+            .iter()
+            .map(|entry| entry.name().to_owned())
+            .collect();
+        for (stream, name) in newest(&names) {
+            let reading = async {
+                let reader = hdfs.open(&format!("{dir}/{name}"), deadline).await.ok()?;
+                let from = reader.length().saturating_sub(LOG_BYTES);
+                let bytes = reader.read_at(from, LOG_BYTES as usize, deadline).await;
+                Some(bytes.ok()?.to_vec())
+            };
+            if let Some(bytes) = reading.await {
+                logs.push((called(&task, stream), bytes));
+            }
+        }
+    }
+    logs
+}
+
+/// The job as it was understood, without the values of its variables; and what happened.
+pub(super) fn about(spec: &JobSpec, dir: &JobDir) -> Logs {
+    let mut draft = Draft::from(spec.clone());
+    let hide = |value: &mut String| *value = "…".to_owned();
+    draft.env.values_mut().for_each(hide);
+    for role in &mut draft.roles {
+        role.env.values_mut().for_each(hide);
+    }
+    let job = serde_json::to_vec_pretty(&draft).unwrap_or_default();
+    let mut all = vec![("ydl/job.json".to_owned(), job)];
+    if let Ok(facts) = end_of(&dir.events_file(), FACTS_BYTES) {
+        all.push(("ydl/facts.jsonl".to_owned(), facts));
+    }
+    all
+}
+
+fn tasks(last: &Viewed) -> impl Iterator<Item = (TaskId, u32)> {
+    let tasks = last.view.tasks.iter().take(TASKS_MAX);
+    tasks.map(|it| (it.task.clone(), it.attempt))
+}
+
+fn called(task: &TaskId, stream: &str) -> String {
+    format!("ydl/logs/{}-{}/{stream}.txt", task.role, task.index)
+}
+
+/// The last segment of each stream.
+fn newest(names: &[String]) -> impl Iterator<Item = (&'static str, &str)> {
+    STREAMS.into_iter().filter_map(|stream| {
+        let of = |name: &&String| {
+            let number = name.strip_prefix(stream)?.strip_prefix('.')?;
+            number.parse::<u64>().ok()
+        };
+        let last = names
+            .iter()
+            .filter(|name| of(name).is_some())
+            .max_by_key(of)?;
+        Some((stream, last.as_str()))
+    })
+}
+
+fn end_of(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let file = File::open(path)?;
+    let length = file.metadata()?.len();
+    let from = length.saturating_sub(bytes_max);
+    let mut bytes = vec![0; (length - from) as usize];
+    file.read_exact_at(&mut bytes, from)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_segment_of_each_stream_is_taken() {
+        let names = ["stdout.9", "stdout.10", "stderr.0", "exit.json", "stdout.x"];
+        let names = names.map(str::to_owned);
+        let found: Vec<_> = newest(&names).collect();
+        assert_eq!(found, [("stdout", "stdout.10"), ("stderr", "stderr.0")]);
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x");
+        fs::write(&path, "0123456789").unwrap();
+        assert_eq!(end_of(&path, 4).unwrap(), b"6789");
+        assert_eq!(end_of(&path, 40).unwrap(), b"0123456789");
+    }
+}

@@ -1,0 +1,327 @@
+//! One call to a tracking server. Whatever it answers, the answer is short, comes in time, and comes from there.
+
+use crate::{os::reason, wire::text::base64};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::{
+    Method, Request, Uri,
+    body::Bytes,
+    client::conn::http1,
+    header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE, HOST, HeaderValue, USER_AGENT},
+};
+use hyper_util::rt::TokioIo;
+use rustls::{
+    ClientConfig, RootCertStore,
+    pki_types::{CertificateDer, ServerName, pem::PemObject},
+};
+use serde_json::Value;
+use std::{fmt, pin::Pin, sync::Arc, time::Duration};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+    task::JoinSet,
+    time::timeout,
+};
+use tokio_rustls::TlsConnector;
+
+/// How long one call may take.
+const CALL_MAX: Duration = Duration::from_secs(10);
+/// The longest answer that is read.
+const ANSWER_BYTES_MAX: usize = 1 << 20;
+/// Where systems keep the certificates that they trust.
+const TRUSTED: [&str; 4] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
+
+/// A tracking server.
+pub(super) struct Server {
+    uri: String,
+    host: String,
+    port: u16,
+    /// What stands before the paths of its calls.
+    prefix: String,
+    tls: Option<Arc<ClientConfig>>,
+    authorization: Option<HeaderValue>,
+}
+
+/// Why a call brought nothing, by what can be done about it.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// It may be there later.
+    Away(String),
+    /// It understood, and will not.
+    Refused {
+        status: u16,
+        code: String,
+        what: String,
+    },
+    /// What it says makes no sense.
+    Nonsense(String),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Away(why) => write!(f, "{why}"),
+            Failure::Refused { status, code, what } => {
+                write!(f, "it refused with status {status} {code}: {what}")
+            }
+            Failure::Nonsense(what) => write!(f, "it talks nonsense: {what}"),
+        }
+    }
+}
+
+trait Duplex: AsyncRead + AsyncWrite + Send {}
+impl<T: AsyncRead + AsyncWrite + Send> Duplex for T {}
+
+impl Server {
+    /// The server at that address, to whom the caller proves itself with a token, or as a user with a password.
+    pub(super) fn new(uri: &str, user: Option<&str>, secret: Option<&str>) -> Result<Self, String> {
+        let parsed: Uri = uri.parse().map_err(|_| format!("`{uri}` is no address"))?;
+        let secure = match parsed.scheme_str() {
+            Some("https") => true,
+            Some("http") => false,
+            _ => return Err(format!("`{uri}` begins with neither http:// nor https://")),
+        };
+        let host = parsed
+            .host()
+            .ok_or_else(|| format!("`{uri}` has no host"))?;
+        let port = parsed.port_u16().unwrap_or(if secure { 443 } else { 80 });
+        let tls = match secure {
+            true => Some(trusting()?),
+            false => None,
+        };
+        let said = match (user, secret) {
+            (_, None) => None,
+            (None, Some(token)) => Some(format!("Bearer {token}")),
+            (Some(user), Some(password)) => {
+                let pair = format!("{user}:{password}");
+                Some(format!("Basic {}", base64(pair.as_bytes())))
+            }
+        };
+        let authorization = match said {
+            None => None,
+            Some(said) => {
+                let header = HeaderValue::from_str(&said);
+                let mut header = header.map_err(|_| "its token cannot be sent".to_owned())?;
+                header.set_sensitive(true);
+                Some(header)
+            }
+        };
+        Ok(Server {
+            uri: uri.to_owned(),
+            host: host.trim_matches(['[', ']']).to_owned(),
+            port,
+            prefix: parsed.path().trim_end_matches('/').to_owned(),
+            tls,
+            authorization,
+        })
+    }
+
+    pub(super) fn uri(&self) -> &str {
+        &self.uri
+    }
+
+    /// Asks once. An answer that is not JSON is nonsense, none at all is an empty object.
+    pub(super) async fn call(
+        &self,
+        method: Method,
+        path: &str,
+        body: Vec<u8>,
+        content_type: &'static str,
+    ) -> Result<Value, Failure> {
+        let called = timeout(CALL_MAX, self.exchange(method, path, body, content_type)).await;
+        let (status, body) = match called {
+            Ok(answered) => answered?,
+            Err(_) => {
+                let seconds = CALL_MAX.as_secs();
+                return Err(Failure::Away(format!("it has not answered in {seconds} s")));
+            }
+        };
+        let value: Option<Value> = match body.is_empty() {
+            true => Some(Value::Object(serde_json::Map::new())),
+            false => serde_json::from_slice(&body).ok(),
+        };
+        match status {
+            200..=299 => value.ok_or_else(|| Failure::Nonsense("no JSON".to_owned())),
+            300..=399 => {
+                let what = format!("a redirection (status {status}), which is not followed");
+                Err(Failure::Nonsense(what))
+            }
+            // It is there, and somebody before it or below it is not.
+            429 | 500..=599 => Err(Failure::Away(format!("it answers with status {status}"))),
+            _ => {
+                let said = |name: &str| {
+                    let text = value.as_ref()?.get(name)?.as_str()?;
+                    let plain = text.chars().filter(|letter| !letter.is_control());
+                    Some(plain.take(300).collect::<String>())
+                };
+                Err(Failure::Refused {
+                    status,
+                    code: said("error_code").unwrap_or_default(),
+                    what: said("message").unwrap_or_default(),
+                })
+            }
+        }
+    }
+
+    async fn exchange(
+        &self,
+        method: Method,
+        path: &str,
+        body: Vec<u8>,
+        content_type: &'static str,
+    ) -> Result<(u16, Bytes), Failure> {
+        let away = |why: String| Failure::Away(why);
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("{}{path}", self.prefix))
+            .header(HOST, format!("{}:{}", self.host, self.port))
+            .header(USER_AGENT, concat!("ydl/", env!("CARGO_PKG_VERSION")))
+            .header(CONNECTION, "close")
+            .header(CONTENT_TYPE, content_type);
+        let request = match &self.authorization {
+            Some(header) => request.header(AUTHORIZATION, header.clone()),
+            None => request,
+        };
+        let request = request.body(Full::new(Bytes::from(body)));
+        let request = request.map_err(|error| Failure::Nonsense(error.to_string()))?;
+        let stream = TcpStream::connect((self.host.as_str(), self.port)).await;
+        let stream = stream.map_err(|error| away(reason(&error)))?;
+        let stream: Pin<Box<dyn Duplex>> = match &self.tls {
+            None => Box::pin(stream),
+            Some(tls) => {
+                let name = ServerName::try_from(self.host.clone());
+                let name = name.map_err(|error| Failure::Nonsense(error.to_string()))?;
+                let shaken = TlsConnector::from(tls.clone()).connect(name, stream).await;
+                Box::pin(shaken.map_err(|error| away(error.to_string()))?)
+            }
+        };
+        let shaken = http1::Builder::new()
+            .handshake::<_, Full<Bytes>>(TokioIo::new(stream))
+            .await;
+        let (mut sender, connection) = shaken.map_err(|error| away(error.to_string()))?;
+        // Whatever the server does then, its connection ends with this call.
+        let mut driving = JoinSet::new();
+        driving.spawn(connection);
+        let answered = sender.send_request(request).await;
+        let answered = answered.map_err(|error| away(error.to_string()))?;
+        let status = answered.status().as_u16();
+        let body = Limited::new(answered.into_body(), ANSWER_BYTES_MAX);
+        let body = body.collect().await;
+        let body = body.map_err(|error| Failure::Nonsense(error.to_string()))?;
+        Ok((status, body.to_bytes()))
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Server({})", self.uri)
+    }
+}
+
+/// Trusts whom this node trusts.
+fn trusting() -> Result<Arc<ClientConfig>, String> {
+    let named = std::env::var("SSL_CERT_FILE").ok();
+    let files = named.iter().map(String::as_str).chain(TRUSTED);
+    let mut roots = RootCertStore::empty();
+    for file in files {
+        if let Ok(found) = CertificateDer::pem_file_iter(file) {
+            // One that cannot be read is one that nobody here is known by.
+            roots.add_parsable_certificates(found.flatten());
+        }
+        if !roots.is_empty() {
+            break;
+        }
+    }
+    if roots.is_empty() {
+        return Err("this node has no certificates that it trusts".to_owned());
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(Arc::new(config))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpListener,
+    };
+
+    /// What a call makes of that answer.
+    async fn answered(answer: Vec<u8>) -> Result<Value, Failure> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = listener.local_addr().unwrap();
+        let serving = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut head = vec![0; 4096];
+            let length = stream.read(&mut head).await.unwrap();
+            // A peer that has heard enough closes.
+            let _ = stream.write_all(&answer).await;
+            String::from_utf8_lossy(&head[..length]).into_owned()
+        });
+        let server = Server::new(&format!("http://{at}/base/"), Some("me"), Some("word")).unwrap();
+        let called = server.call(Method::GET, "/api", Vec::new(), "text/plain");
+        let called = called.await;
+        let asked = serving.await.unwrap();
+        assert!(asked.starts_with("GET /base/api HTTP/1.1\r\n"), "{asked}");
+        assert!(
+            asked.contains("authorization: Basic bWU6d29yZA=="),
+            "{asked}"
+        );
+        called
+    }
+
+    fn with(status: &str, body: &str) -> Vec<u8> {
+        let length = body.len();
+        format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\n\r\n{body}").into_bytes()
+    }
+
+    #[tokio::test]
+    async fn answers_are_told_apart_by_what_can_be_done() {
+        let good = answered(with("200 OK", r#"{"a":1}"#)).await.unwrap();
+        assert_eq!(good["a"], 1);
+        let body = r#"{"error_code":"RESOURCE_DOES_NOT_EXIST","message":"no\nsuch"}"#;
+        let refused = answered(with("404 Not Found", body)).await.unwrap_err();
+        let sentence = "it refused with status 404 RESOURCE_DOES_NOT_EXIST: nosuch";
+        assert_eq!(refused.to_string(), sentence);
+        let away = answered(with("503 Busy", "<html>")).await.unwrap_err();
+        assert!(matches!(away, Failure::Away(_)), "{away:?}");
+    }
+
+    #[tokio::test]
+    async fn nonsense_is_nonsense_however_long_it_is() {
+        let moved = b"HTTP/1.1 302 Found\r\nlocation: http://elsewhere/\r\n\r\n".to_vec();
+        let endless = [
+            b"HTTP/1.1 200 OK\r\ncontent-length: 99999999\r\n\r\n".to_vec(),
+            vec![b'x'; ANSWER_BYTES_MAX + 1],
+        ];
+        for answer in [with("200 OK", "<html>"), moved, endless.concat()] {
+            let failure = answered(answer).await.unwrap_err();
+            assert!(matches!(failure, Failure::Nonsense(_)), "{failure:?}");
+        }
+        for answer in ["", "SSH-2.0-OpenSSH\r\n\r\n", "HTTP/1.1 200 OK\r\n"] {
+            let failure = answered(answer.into()).await.unwrap_err();
+            assert!(!matches!(failure, Failure::Refused { .. }), "{failure:?}");
+        }
+    }
+
+    #[test]
+    fn a_server_is_at_an_address_of_the_web() {
+        for uri in ["mlruns", "sqlite:///x", "http://", "ftp://a/", "http://a b"] {
+            assert!(Server::new(uri, None, None).is_err(), "{uri}");
+        }
+        let server = Server::new("http://[::1]:5000/x/", None, Some("secret")).unwrap();
+        let (host, port) = (server.host.as_str(), server.port);
+        assert_eq!((host, port, server.prefix.as_str()), ("::1", 5000, "/x"));
+        assert_eq!(format!("{server:?}"), "Server(http://[::1]:5000/x/)");
+    }
+}
