@@ -12,11 +12,20 @@ mod lives {
     mod elastic;
     mod end;
     mod failure;
+    mod fetching;
     mod follow;
     mod gang;
+    mod launch;
+    mod leaving;
+    mod limits;
+    mod newcomers;
     mod nodes;
     mod recovery;
+    mod rendezvous;
+    mod saving;
     mod scaling;
+    mod silence;
     mod start;
+    mod taken;
     mod told;
 }

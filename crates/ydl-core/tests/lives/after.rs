@@ -54,8 +54,7 @@ fn one_that_has_run_and_failed_has_run_and_who_starts_anew_waits_for_nobody() {
         "
         role server 2 limit=3 backoff=5s
         role worker 1 limit=3 after=server
-        up c1 server
-        started c1
+        running server 1
         exited c1 1
         saved c1
         why
@@ -67,10 +66,7 @@ fn one_that_has_run_and_failed_has_run_and_who_starts_anew_waits_for_nobody() {
         ended c3 preempted
         asks",
         expect![[r#"
-            · the job began
-            launch c1 server:0
-            tell c1: run server:0 in round 1, attempt 1, of 2 server, 1 worker
-            · server:0 runs on `n1` (attempt 1)
+            running: server:0 in c1 in round 1, of 2 server, 1 worker
             · server:0 exited with code 1 on `n1` (attempt 1); it starts again in 5s
             tell c1: stop
             release c1
@@ -145,16 +141,12 @@ fn a_service_that_cannot_be_had_is_missed_by_those_who_wait_for_it() {
         deadlines allocation=60s
         role server 2 service
         role worker 1 after=server
-        up c1 server
-        started c1
+        running server 1
         +30s
         why
         +61s",
         expect![[r#"
-            · the job began
-            launch c1 server:0
-            tell c1: run server:0 in round 1, attempt 1, of 2 server, 1 worker
-            · server:0 runs on `n1` (attempt 1)
+            running: server:0 in c1 in round 1, of 2 server, 1 worker
             [30s]
             why: 1 task running; waiting: 1 × `server` for a container, 1 × `worker` for `server` to run
             [1m 31s]
@@ -198,14 +190,10 @@ fn a_service_that_runs_already_is_no_hope_for_one_that_cannot_be_had() {
         role chief 1 service
         role server 1 service
         role worker 1 after=chief,server
-        up c1 chief
-        started c1
+        running chief 1
         +60s",
         expect![[r#"
-            · the job began
-            launch c1 chief:0
-            tell c1: run chief:0 in round 1, attempt 1, of 1 chief, 1 server, 1 worker
-            · chief:0 runs on `n1` (attempt 1)
+            running: chief:0 in c1 in round 1, of 1 chief, 1 server, 1 worker
             [1m]
             · the job is ending: failed: 1 of 3 containers were there after 1m; missing: 1 × `server` (1 GiB, 1 vcore)
             · chief:0 is stopped (attempt 1)

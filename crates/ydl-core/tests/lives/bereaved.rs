@@ -9,10 +9,7 @@ fn a_program_that_fails_uses_up_a_restart_and_the_others_go_on() {
         "
         gang settle=5s
         role worker 1..2 scope=job limit=1
-        up c1 worker
-        up c2 worker
-        started c1
-        started c2
+        running
         exited c1 1
         exited c2 1
         ready c2
@@ -22,14 +19,7 @@ fn a_program_that_fails_uses_up_a_restart_and_the_others_go_on() {
         exited c2 1
         exited c3 1",
         expect![[r#"
-            · the job began
-            launch c1 worker:0
-            launch c2 worker:1
-            · round 1 began with 2 tasks
-            tell c1: run worker:0 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
-            tell c2: run worker:1 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
-            · worker:0 runs on `n1` (attempt 1)
-            · worker:1 runs on `n1` (attempt 1)
+            running: worker:0 in c1, worker:1 in c2 in round 1, of 2 worker at 2 of 2 addresses
             · worker:0 exited with code 1 on `n1` (attempt 1); it starts again
             tell c1: stop
             · round 2 gathers 2 tasks because of worker:0
@@ -60,23 +50,13 @@ fn who_dies_of_a_peer_that_the_cluster_takes_is_not_blamed() {
         "
         gang settle=5s
         role worker 1..2 scope=job
-        up c1 worker
-        up c2 worker
-        started c1
-        started c2
+        running
         exited c1 sig15 container
         exited c2 1 round=1
         ended c1 preempted
         ready c2",
         expect![[r#"
-            · the job began
-            launch c1 worker:0
-            launch c2 worker:1
-            · round 1 began with 2 tasks
-            tell c1: run worker:0 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
-            tell c2: run worker:1 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
-            · worker:0 runs on `n1` (attempt 1)
-            · worker:1 runs on `n1` (attempt 1)
+            running: worker:0 in c1, worker:1 in c2 in round 1, of 2 worker at 2 of 2 addresses
             · round 2 gathers 2 tasks because of worker:0
             · worker:1 is stopped (attempt 1)
             tell c2: wait as worker:1 for round 2
@@ -92,10 +72,7 @@ fn who_failed_before_it_was_known_that_the_cluster_took_a_peer_has_used_up_nothi
         "
         gang settle=5s
         role worker 1..2 scope=job limit=1
-        up c1 worker
-        up c2 worker
-        started c1
-        started c2
+        running
         exited c1 1
         saved c1
         ended c2 preempted
@@ -108,14 +85,7 @@ fn who_failed_before_it_was_known_that_the_cluster_took_a_peer_has_used_up_nothi
         ready c4
         exited c4 1",
         expect![[r#"
-            · the job began
-            launch c1 worker:0
-            launch c2 worker:1
-            · round 1 began with 2 tasks
-            tell c1: run worker:0 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
-            tell c2: run worker:1 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
-            · worker:0 runs on `n1` (attempt 1)
-            · worker:1 runs on `n1` (attempt 1)
+            running: worker:0 in c1, worker:1 in c2 in round 1, of 2 worker at 2 of 2 addresses
             · worker:0 exited with code 1 on `n1` (attempt 1); it starts again
             tell c1: stop
             · round 2 gathers 2 tasks because of worker:0

@@ -139,18 +139,14 @@ fn what_stands_beside_services_does_not_keep_their_job_from_its_end() {
         "
         role web 1 service
         role board 1 beside
-        up c1 web
-        started c1
+        running web 1
         up c2 board
         started c2
         exited c1 0
         saved c1
         saved c2",
         expect![[r#"
-            · the job began
-            launch c1 web:0
-            tell c1: run web:0 in round 1, attempt 1, of 1 web
-            · web:0 runs on `n1` (attempt 1)
+            running: web:0 in c1 in round 1, of 1 web
             launch c2 board:0
             tell c2: run board:0 in round 1, attempt 1, of 1 web
             · board:0 runs on `n1` (attempt 1)
@@ -173,18 +169,14 @@ fn what_stands_beside_services_is_no_hope_for_those_who_have_nothing() {
         deadlines allocation=60s
         role web 1 service limit=1
         role board 1 beside
-        up c1 web
-        started c1
+        running web 1
         up c2 board
         started c2
         ended c1 preempted
         deadline
         +60s",
         expect![[r#"
-            · the job began
-            launch c1 web:0
-            tell c1: run web:0 in round 1, attempt 1, of 1 web
-            · web:0 runs on `n1` (attempt 1)
+            running: web:0 in c1 in round 1, of 1 web
             launch c2 board:0
             tell c2: run board:0 in round 1, attempt 1, of 1 web
             · board:0 runs on `n1` (attempt 1)
@@ -201,14 +193,10 @@ fn what_stands_beside_services_is_no_hope_for_those_who_have_nothing() {
         deadlines allocation=60s
         role web 1 service limit=1
         role board 1 beside
-        up c1 web
-        started c1
+        running web 1
         deadline",
         expect![[r#"
-            · the job began
-            launch c1 web:0
-            tell c1: run web:0 in round 1, attempt 1, of 1 web
-            · web:0 runs on `n1` (attempt 1)
+            running: web:0 in c1 in round 1, of 1 web
             next deadline: none"#]],
     );
 }
@@ -249,10 +237,7 @@ fn what_stands_beside_a_job_puts_no_failure_in_doubt_and_proves_nothing() {
         gang settle=5s
         role worker 1..2 scope=job limit=0
         role board 1 beside limit=3
-        up c1 worker
-        up c2 worker
-        started c1
-        started c2
+        running worker 2
         up c3 board
         started c3
         exited c1 1
@@ -262,14 +247,7 @@ fn what_stands_beside_a_job_puts_no_failure_in_doubt_and_proves_nothing() {
         ended c2 preempted
         states",
         expect![[r#"
-            · the job began
-            launch c1 worker:0
-            launch c2 worker:1
-            · round 1 began with 2 tasks
-            tell c1: run worker:0 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
-            tell c2: run worker:1 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
-            · worker:0 runs on `n1` (attempt 1)
-            · worker:1 runs on `n1` (attempt 1)
+            running: worker:0 in c1, worker:1 in c2 in round 1, of 2 worker at 2 of 2 addresses
             launch c3 board:0
             tell c3: run board:0 in round 1, attempt 1, of 2 worker
             · board:0 runs on `n1` (attempt 1)
@@ -290,12 +268,7 @@ fn one_that_is_doubted_and_dropped_and_called_back_is_not_counted_twice() {
         "
         gang settle=5s
         role worker 2..4:3 scope=job limit=0
-        up c1 worker
-        up c2 worker
-        up c3 worker
-        started c1
-        started c2
-        started c3
+        running
         exited c3 1
         saved c3
         scale worker 2
@@ -308,17 +281,7 @@ fn one_that_is_doubted_and_dropped_and_called_back_is_not_counted_twice() {
         up c6 worker
         states",
         expect![[r#"
-            · the job began
-            launch c1 worker:0
-            launch c2 worker:1
-            launch c3 worker:2
-            · round 1 began with 3 tasks
-            tell c1: run worker:0 in round 1, attempt 1, of 3 worker at 3 of 3 addresses
-            tell c2: run worker:1 in round 1, attempt 1, of 3 worker at 3 of 3 addresses
-            tell c3: run worker:2 in round 1, attempt 1, of 3 worker at 3 of 3 addresses
-            · worker:0 runs on `n1` (attempt 1)
-            · worker:1 runs on `n1` (attempt 1)
-            · worker:2 runs on `n1` (attempt 1)
+            running: worker:0 in c1, worker:1 in c2, worker:2 in c3 in round 1, of 3 worker at 3 of 3 addresses
             · worker:2 exited with code 1 on `n1` (attempt 1); the job fails unless a peer was taken from it
             tell c3: stop and save
             release c3

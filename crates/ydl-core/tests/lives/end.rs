@@ -10,12 +10,7 @@ fn a_service_is_stopped_when_the_workers_are_done() {
         gang
         role worker 2 scope=job
         role server 1 service scope=job
-        up c1 worker
-        up c2 worker
-        up c3 server
-        started c1
-        started c2
-        started c3
+        running
         exited c1 0
         saved c1
         exited c2 0
@@ -23,17 +18,7 @@ fn a_service_is_stopped_when_the_workers_are_done() {
         why
         saved c3",
         expect![[r#"
-            · the job began
-            launch c1 worker:0
-            launch c2 worker:1
-            launch c3 server:0
-            · round 1 began with 3 tasks
-            tell c1: run worker:0 in round 1, attempt 1, of 2 worker at 2 of 2 addresses, 1 server at 1 of 1 addresses
-            tell c2: run worker:1 in round 1, attempt 1, of 2 worker at 2 of 2 addresses, 1 server at 1 of 1 addresses
-            tell c3: run server:0 in round 1, attempt 1, of 2 worker at 2 of 2 addresses, 1 server at 1 of 1 addresses
-            · worker:0 runs on `n1` (attempt 1)
-            · worker:1 runs on `n1` (attempt 1)
-            · server:0 runs on `n1` (attempt 1)
+            running: worker:0 in c1, worker:1 in c2, server:0 in c3 in round 1, of 2 worker at 2 of 2 addresses, 1 server at 1 of 1 addresses
             tell c1: stop and save
             release c1
             · worker:0 succeeded on `n1` (attempt 1)
@@ -146,8 +131,7 @@ fn what_stands_beside_a_job_is_in_no_round_and_nobody_cares_how_it_ends() {
         gang
         role chief 1 scope=job limit=1
         role board 1 beside scope=job limit=1
-        up c1 chief
-        started c1
+        running chief 1
         up c2 board
         started c2
         exited c1 1
@@ -165,11 +149,7 @@ fn what_stands_beside_a_job_is_in_no_round_and_nobody_cares_how_it_ends() {
         exited c3 0
         saved c3",
         expect![[r#"
-            · the job began
-            launch c1 chief:0
-            · round 1 began with 1 task
-            tell c1: run chief:0 in round 1, attempt 1, of 1 chief at 1 of 1 addresses
-            · chief:0 runs on `n1` (attempt 1)
+            running: chief:0 in c1 in round 1, of 1 chief at 1 of 1 addresses
             launch c2 board:0
             tell c2: run board:0 in round 1, attempt 1, of 1 chief
             · board:0 runs on `n1` (attempt 1)
@@ -202,19 +182,14 @@ fn what_stands_beside_a_job_is_in_no_round_and_nobody_cares_how_it_ends() {
         gang
         role chief 1 scope=job
         role board 1 beside
-        up c1 chief
-        started c1
+        running chief 1
         up c2 board
         started c2
         exited c1 0
         saved c1
         saved c2",
         expect![[r#"
-            · the job began
-            launch c1 chief:0
-            · round 1 began with 1 task
-            tell c1: run chief:0 in round 1, attempt 1, of 1 chief at 1 of 1 addresses
-            · chief:0 runs on `n1` (attempt 1)
+            running: chief:0 in c1 in round 1, of 1 chief at 1 of 1 addresses
             launch c2 board:0
             tell c2: run board:0 in round 1, attempt 1, of 1 chief
             · board:0 runs on `n1` (attempt 1)
@@ -262,98 +237,6 @@ fn a_job_of_services_ends_when_they_have_all_ended() {
 }
 
 #[test]
-fn outputs_that_could_not_be_saved_are_a_failure() {
-    check(
-        "
-        outputs
-        role worker 1
-        up c1 worker
-        started c1
-        exited c1 0
-        order c1
-        saved c1 no space left on `/out`",
-        expect![[r#"
-            · the job began
-            launch c1 worker:0
-            tell c1: run worker:0 in round 1, attempt 1, of 1 worker
-            · worker:0 runs on `n1` (attempt 1)
-            tell c1: stop and save
-            order c1: stop and save
-            · worker:0 succeeded, but its outputs were not saved: no space left on `/out` on `n1` (attempt 1); the job fails
-            release c1
-            · the job is ending: failed: worker:0 succeeded, but its outputs were not saved: no space left on `/out` on `n1` (attempt 1)
-            · the job failed: worker:0 succeeded, but its outputs were not saved: no space left on `/out` on `n1` (attempt 1)
-            finish: failed: worker:0 succeeded, but its outputs were not saved: no space left on `/out` on `n1` (attempt 1)"#]],
-    );
-}
-
-#[test]
-fn a_container_that_ends_before_its_outputs_are_saved_is_a_failure() {
-    check(
-        "
-        outputs
-        role worker 1 limit=1
-        up c1 worker
-        started c1
-        exited c1 0
-        ended c1 completed 137
-        asks",
-        expect![[r#"
-            · the job began
-            launch c1 worker:0
-            tell c1: run worker:0 in round 1, attempt 1, of 1 worker
-            · worker:0 runs on `n1` (attempt 1)
-            tell c1: stop and save
-            · worker:0 succeeded, but its outputs were not saved: the container ended first on `n1` (attempt 1); it starts again
-            asks: 1 × worker (1 GiB, 1 vcore)"#]],
-    );
-}
-
-#[test]
-fn a_container_preempted_before_its_outputs_are_saved_is_not_counted() {
-    check(
-        "
-        outputs
-        role worker 1
-        up c1 worker
-        started c1
-        exited c1 0
-        ended c1 preempted
-        asks",
-        expect![[r#"
-            · the job began
-            launch c1 worker:0
-            tell c1: run worker:0 in round 1, attempt 1, of 1 worker
-            · worker:0 runs on `n1` (attempt 1)
-            tell c1: stop and save
-            · worker:0 was preempted by the cluster on `n1` (attempt 1); it starts again
-            asks: 1 × worker (1 GiB, 1 vcore)"#]],
-    );
-}
-
-#[test]
-fn a_container_that_ends_after_success_without_outputs_is_a_success() {
-    check(
-        "
-        role worker 1
-        up c1 worker
-        started c1
-        exited c1 0
-        ended c1 completed 0",
-        expect![[r#"
-            · the job began
-            launch c1 worker:0
-            tell c1: run worker:0 in round 1, attempt 1, of 1 worker
-            · worker:0 runs on `n1` (attempt 1)
-            tell c1: stop and save
-            · worker:0 succeeded on `n1` (attempt 1)
-            · the job is ending: succeeded
-            · the job succeeded
-            finish: succeeded"#]],
-    );
-}
-
-#[test]
 fn a_kill_stops_saves_and_gives_everything_back() {
     check(
         "
@@ -392,15 +275,11 @@ fn a_second_kill_without_patience_gives_back_what_still_runs() {
     check(
         "
         role worker 1
-        up c1 worker
-        started c1
+        running
         kill ada
         kill-now ada",
         expect![[r#"
-            · the job began
-            launch c1 worker:0
-            tell c1: run worker:0 in round 1, attempt 1, of 1 worker
-            · worker:0 runs on `n1` (attempt 1)
+            running: worker:0 in c1 in round 1, of 1 worker
             · the job is ending: killed by ada
             · worker:0 is stopped (attempt 1)
             tell c1: stop and save

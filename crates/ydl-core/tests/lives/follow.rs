@@ -12,10 +12,7 @@ fn what_follows_the_others_is_waited_for_and_not_for_ever() {
         deadlines follow=20s
         role chief 1 scope=job
         role evaluator 1 follows
-        up c1 chief
-        up c2 evaluator
-        started c1
-        started c2
+        running
         exited c1 0
         saved c1
         {end}"
@@ -24,35 +21,21 @@ fn what_follows_the_others_is_waited_for_and_not_for_ever() {
     check(
         &job("exited c2 0\n        saved c2"),
         expect![[r#"
-        · the job began
-        launch c1 chief:0
-        launch c2 evaluator:0
-        · round 1 began with 2 tasks
-        tell c1: run chief:0 in round 1, attempt 1, of 1 chief at 1 of 1 addresses, 1 evaluator at 1 of 1 addresses
-        tell c2: run evaluator:0 in round 1, attempt 1, of 1 chief at 1 of 1 addresses, 1 evaluator at 1 of 1 addresses
-        · chief:0 runs on `n1` (attempt 1)
-        · evaluator:0 runs on `n1` (attempt 1)
-        tell c1: stop and save
-        release c1
-        · chief:0 succeeded on `n1` (attempt 1)
-        tell c2: stop and save
-        release c2
-        · evaluator:0 succeeded on `n1` (attempt 1)
-        · the job is ending: succeeded
-        · the job succeeded
-        finish: succeeded"#]],
+            running: chief:0 in c1, evaluator:0 in c2 in round 1, of 1 chief at 1 of 1 addresses, 1 evaluator at 1 of 1 addresses
+            tell c1: stop and save
+            release c1
+            · chief:0 succeeded on `n1` (attempt 1)
+            tell c2: stop and save
+            release c2
+            · evaluator:0 succeeded on `n1` (attempt 1)
+            · the job is ending: succeeded
+            · the job succeeded
+            finish: succeeded"#]],
     );
     check(
         &job("+19s\n        why\n        +1s\n        saved c2"),
         expect![[r#"
-            · the job began
-            launch c1 chief:0
-            launch c2 evaluator:0
-            · round 1 began with 2 tasks
-            tell c1: run chief:0 in round 1, attempt 1, of 1 chief at 1 of 1 addresses, 1 evaluator at 1 of 1 addresses
-            tell c2: run evaluator:0 in round 1, attempt 1, of 1 chief at 1 of 1 addresses, 1 evaluator at 1 of 1 addresses
-            · chief:0 runs on `n1` (attempt 1)
-            · evaluator:0 runs on `n1` (attempt 1)
+            running: chief:0 in c1, evaluator:0 in c2 in round 1, of 1 chief at 1 of 1 addresses, 1 evaluator at 1 of 1 addresses
             tell c1: stop and save
             release c1
             · chief:0 succeeded on `n1` (attempt 1)
@@ -77,14 +60,7 @@ fn a_service_that_is_lost_while_the_others_are_followed_brings_nobody_back() {
         role chief 1 scope=job
         role ps 2 service scope=job
         role evaluator 1 follows scope=job limit=1
-        up c1 chief
-        up c2 ps
-        up c3 ps
-        up c4 evaluator
-        started c1
-        started c2
-        started c3
-        started c4
+        running
         exited c1 0
         saved c1
         {end}"
@@ -94,20 +70,7 @@ fn a_service_that_is_lost_while_the_others_are_followed_brings_nobody_back() {
     check(
         &job(lost),
         expect![[r#"
-            · the job began
-            launch c1 chief:0
-            launch c2 ps:0
-            launch c3 ps:1
-            launch c4 evaluator:0
-            · round 1 began with 4 tasks
-            tell c1: run chief:0 in round 1, attempt 1, of 1 chief at 1 of 1 addresses, 2 ps at 2 of 2 addresses, 1 evaluator at 1 of 1 addresses
-            tell c2: run ps:0 in round 1, attempt 1, of 1 chief at 1 of 1 addresses, 2 ps at 2 of 2 addresses, 1 evaluator at 1 of 1 addresses
-            tell c3: run ps:1 in round 1, attempt 1, of 1 chief at 1 of 1 addresses, 2 ps at 2 of 2 addresses, 1 evaluator at 1 of 1 addresses
-            tell c4: run evaluator:0 in round 1, attempt 1, of 1 chief at 1 of 1 addresses, 2 ps at 2 of 2 addresses, 1 evaluator at 1 of 1 addresses
-            · chief:0 runs on `n1` (attempt 1)
-            · ps:0 runs on `n1` (attempt 1)
-            · ps:1 runs on `n1` (attempt 1)
-            · evaluator:0 runs on `n1` (attempt 1)
+            running: chief:0 in c1, ps:0 in c2, ps:1 in c3, evaluator:0 in c4 in round 1, of 1 chief at 1 of 1 addresses, 2 ps at 2 of 2 addresses, 1 evaluator at 1 of 1 addresses
             tell c1: stop and save
             release c1
             · chief:0 succeeded on `n1` (attempt 1)
@@ -125,20 +88,7 @@ fn a_service_that_is_lost_while_the_others_are_followed_brings_nobody_back() {
     check(
         &job("exited c4 1\n saved c4\n up c5 evaluator\n started c5\n exited c5 0\n saved c5"),
         expect![[r#"
-            · the job began
-            launch c1 chief:0
-            launch c2 ps:0
-            launch c3 ps:1
-            launch c4 evaluator:0
-            · round 1 began with 4 tasks
-            tell c1: run chief:0 in round 1, attempt 1, of 1 chief at 1 of 1 addresses, 2 ps at 2 of 2 addresses, 1 evaluator at 1 of 1 addresses
-            tell c2: run ps:0 in round 1, attempt 1, of 1 chief at 1 of 1 addresses, 2 ps at 2 of 2 addresses, 1 evaluator at 1 of 1 addresses
-            tell c3: run ps:1 in round 1, attempt 1, of 1 chief at 1 of 1 addresses, 2 ps at 2 of 2 addresses, 1 evaluator at 1 of 1 addresses
-            tell c4: run evaluator:0 in round 1, attempt 1, of 1 chief at 1 of 1 addresses, 2 ps at 2 of 2 addresses, 1 evaluator at 1 of 1 addresses
-            · chief:0 runs on `n1` (attempt 1)
-            · ps:0 runs on `n1` (attempt 1)
-            · ps:1 runs on `n1` (attempt 1)
-            · evaluator:0 runs on `n1` (attempt 1)
+            running: chief:0 in c1, ps:0 in c2, ps:1 in c3, evaluator:0 in c4 in round 1, of 1 chief at 1 of 1 addresses, 2 ps at 2 of 2 addresses, 1 evaluator at 1 of 1 addresses
             tell c1: stop and save
             release c1
             · chief:0 succeeded on `n1` (attempt 1)
@@ -170,12 +120,7 @@ fn a_service_that_cannot_be_had_does_not_fail_a_job_whose_others_are_done() {
         role chief 1 scope=job
         role ps 1 service scope=task
         role evaluator 1 follows
-        up c1 chief
-        up c2 ps
-        up c3 evaluator
-        started c1
-        started c2
-        started c3
+        running
         ended c2 preempted
         asks
         exited c1 0
@@ -186,17 +131,7 @@ fn a_service_that_cannot_be_had_does_not_fail_a_job_whose_others_are_done() {
         exited c3 0
         saved c3",
         expect![[r#"
-            · the job began
-            launch c1 chief:0
-            launch c2 ps:0
-            launch c3 evaluator:0
-            · round 1 began with 3 tasks
-            tell c1: run chief:0 in round 1, attempt 1, of 1 chief at 1 of 1 addresses, 1 ps at 1 of 1 addresses, 1 evaluator at 1 of 1 addresses
-            tell c2: run ps:0 in round 1, attempt 1, of 1 chief at 1 of 1 addresses, 1 ps at 1 of 1 addresses, 1 evaluator at 1 of 1 addresses
-            tell c3: run evaluator:0 in round 1, attempt 1, of 1 chief at 1 of 1 addresses, 1 ps at 1 of 1 addresses, 1 evaluator at 1 of 1 addresses
-            · chief:0 runs on `n1` (attempt 1)
-            · ps:0 runs on `n1` (attempt 1)
-            · evaluator:0 runs on `n1` (attempt 1)
+            running: chief:0 in c1, ps:0 in c2, evaluator:0 in c3 in round 1, of 1 chief at 1 of 1 addresses, 1 ps at 1 of 1 addresses, 1 evaluator at 1 of 1 addresses
             · ps:0 was preempted by the cluster on `n1` (attempt 1); it starts again
             asks: 1 × ps (1 GiB, 1 vcore)
             tell c1: stop and save
@@ -222,12 +157,7 @@ fn those_who_follow_begin_anew_without_a_service_that_nobody_needs_any_more() {
         role chief 1 scope=job
         role ps 1 service scope=role
         role evaluator 1 follows scope=role limit=1
-        up c1 chief
-        up c2 ps
-        up c3 evaluator
-        started c1
-        started c2
-        started c3
+        running
         ended c2 preempted
         exited c3 1
         saved c3
@@ -235,17 +165,7 @@ fn those_who_follow_begin_anew_without_a_service_that_nobody_needs_any_more() {
         exited c1 0
         saved c1",
         expect![[r#"
-            · the job began
-            launch c1 chief:0
-            launch c2 ps:0
-            launch c3 evaluator:0
-            · round 1 began with 3 tasks
-            tell c1: run chief:0 in round 1, attempt 1, of 1 chief at 1 of 1 addresses, 1 ps at 1 of 1 addresses, 1 evaluator at 1 of 1 addresses
-            tell c2: run ps:0 in round 1, attempt 1, of 1 chief at 1 of 1 addresses, 1 ps at 1 of 1 addresses, 1 evaluator at 1 of 1 addresses
-            tell c3: run evaluator:0 in round 1, attempt 1, of 1 chief at 1 of 1 addresses, 1 ps at 1 of 1 addresses, 1 evaluator at 1 of 1 addresses
-            · chief:0 runs on `n1` (attempt 1)
-            · ps:0 runs on `n1` (attempt 1)
-            · evaluator:0 runs on `n1` (attempt 1)
+            running: chief:0 in c1, ps:0 in c2, evaluator:0 in c3 in round 1, of 1 chief at 1 of 1 addresses, 1 ps at 1 of 1 addresses, 1 evaluator at 1 of 1 addresses
             · ps:0 was preempted by the cluster on `n1` (attempt 1); it starts again
             · round 2 gathers 1 task because of ps:0
             · evaluator:0 exited with code 1 on `n1` (attempt 1); it starts again

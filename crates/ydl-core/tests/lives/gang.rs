@@ -112,10 +112,7 @@ fn waiting_to_try_again_does_not_use_up_the_hold() {
         "
         gang hold=10s retries=0
         role worker 2 scope=job limit=1 backoff=60s
-        up c1 worker
-        up c2 worker
-        started c1
-        started c2
+        running
         exited c1 1
         saved c1
         ready c2
@@ -124,14 +121,7 @@ fn waiting_to_try_again_does_not_use_up_the_hold() {
         +1s
         asks",
         expect![[r#"
-            · the job began
-            launch c1 worker:0
-            launch c2 worker:1
-            · round 1 began with 2 tasks
-            tell c1: run worker:0 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
-            tell c2: run worker:1 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
-            · worker:0 runs on `n1` (attempt 1)
-            · worker:1 runs on `n1` (attempt 1)
+            running: worker:0 in c1, worker:1 in c2 in round 1, of 2 worker at 2 of 2 addresses
             · worker:0 exited with code 1 on `n1` (attempt 1); it starts again in 1m
             tell c1: stop
             · round 2 gathers 2 tasks because of worker:0
@@ -152,23 +142,13 @@ fn a_lone_restart_in_a_gang_has_the_allocation_deadline() {
         gang
         deadlines allocation=60s
         role worker 2 scope=task limit=1
-        up c1 worker
-        up c2 worker
-        started c1
-        started c2
+        running
         exited c1 1
         saved c1
         +60s
         saved c2",
         expect![[r#"
-            · the job began
-            launch c1 worker:0
-            launch c2 worker:1
-            · round 1 began with 2 tasks
-            tell c1: run worker:0 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
-            tell c2: run worker:1 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
-            · worker:0 runs on `n1` (attempt 1)
-            · worker:1 runs on `n1` (attempt 1)
+            running: worker:0 in c1, worker:1 in c2 in round 1, of 2 worker at 2 of 2 addresses
             · worker:0 exited with code 1 on `n1` (attempt 1); it starts again
             tell c1: stop
             release c1
@@ -188,22 +168,12 @@ fn a_lone_restart_in_a_gang_is_told_where_the_others_are() {
         "
         gang
         role worker 2 scope=task limit=1
-        up c1 worker
-        up c2 worker
-        started c1
-        started c2
+        running
         exited c1 1
         saved c1
         up c3 worker",
         expect![[r#"
-            · the job began
-            launch c1 worker:0
-            launch c2 worker:1
-            · round 1 began with 2 tasks
-            tell c1: run worker:0 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
-            tell c2: run worker:1 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
-            · worker:0 runs on `n1` (attempt 1)
-            · worker:1 runs on `n1` (attempt 1)
+            running: worker:0 in c1, worker:1 in c2 in round 1, of 2 worker at 2 of 2 addresses
             · worker:0 exited with code 1 on `n1` (attempt 1); it starts again
             tell c1: stop
             release c1
@@ -219,10 +189,7 @@ fn a_round_waits_until_everybody_it_must_know_is_there() {
         gang
         role worker 1 scope=role limit=1
         role server 1 scope=role limit=1 service
-        up c1 worker
-        up c2 server
-        started c1
-        started c2
+        running
         exited c1 1
         exited c2 1
         saved c1
@@ -231,14 +198,7 @@ fn a_round_waits_until_everybody_it_must_know_is_there() {
         states
         up c4 server",
         expect![[r#"
-            · the job began
-            launch c1 worker:0
-            launch c2 server:0
-            · round 1 began with 2 tasks
-            tell c1: run worker:0 in round 1, attempt 1, of 1 worker at 1 of 1 addresses, 1 server at 1 of 1 addresses
-            tell c2: run server:0 in round 1, attempt 1, of 1 worker at 1 of 1 addresses, 1 server at 1 of 1 addresses
-            · worker:0 runs on `n1` (attempt 1)
-            · server:0 runs on `n1` (attempt 1)
+            running: worker:0 in c1, server:0 in c2 in round 1, of 1 worker at 1 of 1 addresses, 1 server at 1 of 1 addresses
             · worker:0 exited with code 1 on `n1` (attempt 1); it starts again
             tell c1: stop
             · round 2 gathers 1 task because of worker:0

@@ -9,10 +9,7 @@ fn a_new_master_counts_on_what_lives_and_replaces_what_is_gone() {
         "
         deadlines silence=10s
         role worker 3
-        up c1 worker
-        up c2 worker
-        started c1
-        started c2
+        running worker 2
         granted c3 worker
         recovered c1 c3 c9
         states
@@ -22,13 +19,7 @@ fn a_new_master_counts_on_what_lives_and_replaces_what_is_gone() {
         asks
         states",
         expect![[r#"
-            · the job began
-            launch c1 worker:0
-            tell c1: run worker:0 in round 1, attempt 1, of 3 worker
-            launch c2 worker:1
-            tell c2: run worker:1 in round 1, attempt 1, of 3 worker
-            · worker:0 runs on `n1` (attempt 1)
-            · worker:1 runs on `n1` (attempt 1)
+            running: worker:0 in c1, worker:1 in c2 in round 1, of 3 worker
             launch c3 worker:2
             · a new master took over 3 containers
             · worker:1 was lost with its container on `n1` (attempt 1); it starts again
@@ -106,16 +97,12 @@ fn a_release_that_died_with_the_old_master_is_repeated() {
         "
         deadlines silence=10s
         role worker 1 limit=1
-        up c1 worker
-        started c1
+        running
         quiet c1
         +10s
         recovered c1",
         expect![[r#"
-            · the job began
-            launch c1 worker:0
-            tell c1: run worker:0 in round 1, attempt 1, of 1 worker
-            · worker:0 runs on `n1` (attempt 1)
+            running: worker:0 in c1 in round 1, of 1 worker
             [10s]
             · worker:0 was not heard of for 10s on `n1` (attempt 1); it starts again
             release c1
@@ -130,24 +117,14 @@ fn a_gang_is_whole_again_when_the_agents_are_heard() {
         "
         gang
         role worker 2 scope=job
-        up c1 worker
-        up c2 worker
-        started c1
-        started c2
+        running
         recovered c1 c2
         heard c1
         heard c2
         +10m
         states",
         expect![[r#"
-            · the job began
-            launch c1 worker:0
-            launch c2 worker:1
-            · round 1 began with 2 tasks
-            tell c1: run worker:0 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
-            tell c2: run worker:1 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
-            · worker:0 runs on `n1` (attempt 1)
-            · worker:1 runs on `n1` (attempt 1)
+            running: worker:0 in c1, worker:1 in c2 in round 1, of 2 worker at 2 of 2 addresses
             · a new master took over 2 containers
             [10m]
             worker:0 running, worker:1 running"#]],

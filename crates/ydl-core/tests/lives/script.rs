@@ -1,16 +1,16 @@
 //! A life of a job as text: what is specified, then what happens, line by line; out comes what is done.
 
+mod happened;
+mod said;
+mod specified;
+
 use crate::draft::draft;
 use expect_test::Expect;
-use std::{collections::BTreeMap, fmt::Write};
-use ydl_core::{
-    Action, Cluster, ContainerEnd, ContainerId, Draft, Endpoint, Event, Exit, Framework, Grant,
-    Job, JobSpec, NodeName, Order, RoleName, Span, Time,
-    spec::{
-        Backoff, Completion, Input, InputForm, MemoryGrowth, Output, Range, Reform, Resources,
-        RoleSpec, Scope,
-    },
-};
+use happened::event;
+use said::{members, ordered};
+use specified::{span, specified};
+use std::fmt::Write;
+use ydl_core::{Action, ContainerId, Draft, Event, Framework, Job, JobSpec, Order, RoleName, Time};
 
 /// Lives the script and compares what was done.
 pub fn check(script: &str, expected: Expect) {
@@ -53,67 +53,10 @@ impl Default for Life {
 impl Life {
     fn line(&mut self, line: &str) {
         let words: Vec<&str> = line.split_whitespace().collect();
+        if specified(&mut self.draft, &words) {
+            return;
+        }
         match words[0] {
-            "role" => self.draft.roles.push(role(&words[1..])),
-            "gang" => {
-                let gang = &mut self.draft.gang;
-                gang.together = true;
-                for (key, value) in options(&words[1..]) {
-                    match key {
-                        "hold" => gang.hold = span(value),
-                        "retries" => gang.retries = value.parse().unwrap(),
-                        "backoff" => gang.backoff = backoff(value),
-                        "settle" => gang.settle = span(value),
-                        "told" => gang.reform = Reform::Told,
-                        _ => panic!("no option `{key}`"),
-                    }
-                }
-            }
-            "deadlines" => {
-                let d = &mut self.draft.deadlines;
-                for (key, value) in options(&words[1..]) {
-                    match key {
-                        "allocation" => d.allocation = span(value),
-                        "launch" => d.launch = span(value),
-                        "join" => d.join = span(value),
-                        "fetch" => d.fetch = span(value),
-                        "start" => d.start = span(value),
-                        "run" => d.run = Some(span(value)),
-                        "silence" => d.silence = span(value),
-                        "grace" => d.grace = span(value),
-                        "stop" => d.stop = span(value),
-                        "save" => d.save = span(value),
-                        "follow" => d.follow = span(value),
-                        _ => panic!("no option `{key}`"),
-                    }
-                }
-            }
-            "blame" => {
-                for (key, value) in options(&words[1..]) {
-                    match key {
-                        "failures" => self.draft.blame.failures = value.parse().unwrap(),
-                        "forgive" => self.draft.blame.forgive_after = span(value),
-                        _ => panic!("no option `{key}`"),
-                    }
-                }
-            }
-            "outputs" => {
-                let (from, to) = match words[1..] {
-                    [from, to] => (from, to),
-                    _ => ("model/", "/out"),
-                };
-                self.draft.outputs.push(Output::new(from, to));
-            }
-            "inputs" => self.draft.inputs.push(Input {
-                name: "data".into(),
-                source: "/data".into(),
-                form: match words.contains(&"split") {
-                    true => InputForm::Split,
-                    false => InputForm::Copy,
-                },
-                roles: Vec::new(),
-                allow_empty: words.contains(&"allow-empty"),
-            }),
             "linked" => self.linked = true,
             "asks" => self.asks(),
             "why" => {
@@ -149,11 +92,9 @@ impl Life {
             // Time that nobody was there to notice.
             "later" => self.now = self.now + span(words[1]),
             word if word.starts_with('-') => self.now = Time(self.now.0 - span(&word[1..]).0),
-            _ => {
-                for event in self.events(&words) {
-                    self.happened(event);
-                }
-            }
+            "up" => self.up(&words[1..]),
+            "running" => self.running(&words[1..]),
+            _ => self.happens(&words),
         }
     }
 
@@ -239,260 +180,67 @@ impl Life {
         }
     }
 
-    fn events(&mut self, words: &[&str]) -> Vec<Event> {
-        let at = |n: usize| words.get(n).copied().unwrap_or("");
-        let rest = |n: usize| words.get(n..).unwrap_or_default().join(" ");
-        let container = ContainerId::from(at(1));
-        let event = match words[0] {
-            "nodes" => Event::Counted {
-                nodes: at(1).parse().unwrap(),
-            },
-            "granted" => Event::Granted {
-                grants: vec![grant(&words[1..])],
-            },
-            // Granted, launched and ready: the three that nearly always follow each other.
-            "up" => {
-                let grants = vec![grant(&words[1..])];
-                let launched = Event::Launched {
-                    container: container.clone(),
-                };
-                self.happened(Event::Granted { grants });
-                self.happened(launched);
-                return self.events(&["ready", at(1)]);
-            }
-            "launched" => Event::Launched { container },
-            "launch-failed" => Event::LaunchFailed {
-                container,
-                why: rest(2),
-            },
-            "ended" => Event::Ended {
-                containers: rest(1).split(", ").map(ended).collect(),
-            },
-            "warned" => Event::Warned { container },
-            "impossible" => Event::Impossible { why: rest(1) },
-            "ready" => Event::Ready {
-                round: at(2).parse().unwrap_or_else(|_| self.round(at(1))),
-                endpoint: Endpoint {
-                    host: format!("host-of-{container}"),
-                    ports: BTreeMap::new(),
-                },
-                container,
-            },
-            "unready" | "unfit" => Event::Unready {
-                container,
-                why: rest(2),
-                node: at(0) == "unfit",
-            },
-            "started" => Event::Started {
-                round: at(2).parse().unwrap_or_else(|_| self.round(at(1))),
-                container,
-            },
-            "exited" => {
-                let (exit, round) = exit(&words[2..]);
-                Event::Exited {
-                    round: round.unwrap_or_else(|| self.round(at(1))),
-                    container,
-                    exit,
-                }
-            }
-            "saved" => Event::Saved {
-                container,
-                error: words.get(2).map(|_| rest(2)),
-            },
-            "quiet" => Event::Quieted { container },
-            "heard" => Event::Heard { container },
-            "kill" => Event::Killed {
-                by: at(1).into(),
-                now: false,
-            },
-            "kill-now" => Event::Killed {
-                by: at(1).into(),
-                now: true,
-            },
-            "scale" => Event::Scaled {
-                role: RoleName::from(at(1)),
-                instances: at(2).parse().unwrap(),
-            },
-            "recovered" => Event::Recovered {
-                live: words[1..].iter().copied().map(ContainerId::from).collect(),
-            },
-            other => panic!("no event `{other}`"),
-        };
-        vec![event]
+    fn happens(&mut self, words: &[&str]) {
+        let round = self.round(words.get(1).copied().unwrap_or(""));
+        self.happened(event(words, round));
     }
-}
 
-fn ordered(order: &Order) -> String {
-    match order {
-        Order::Wait { round, task, .. } => format!("wait as {task} for round {round}"),
-        Order::Run(run) => {
-            let rank = match run.cluster.roles.iter().all(|it| it.indexes.is_empty()) {
-                true => String::new(),
-                false => format!(" as rank {}", run.cluster.rank(&run.task)),
+    /// Granted, launched and ready: the three that nearly always follow each other.
+    fn up(&mut self, words: &[&str]) {
+        self.happens(&[&["granted"], words].concat());
+        for word in ["launched", "ready"] {
+            self.happens(&[word, words[0]]);
+        }
+    }
+
+    /// How most lives begin: everybody is up in `c1`, `c2` and so on, and then everybody has started. `running`
+    /// alone takes all tasks of all roles, `running worker 2 server 1` those. What that leads to is told at
+    /// length in `start`; here one line sums it up, and nothing else may have come of it.
+    fn running(&mut self, words: &[&str]) {
+        let roles: Vec<(String, u32)> = match words {
+            [] => {
+                let all = self.draft.roles.iter();
+                all.map(|it| (it.name.to_string(), it.instances)).collect()
+            }
+            _ => {
+                let pairs = words.chunks(2);
+                pairs
+                    .map(|it| (it[0].into(), it[1].parse().unwrap()))
+                    .collect()
+            }
+        };
+        let tasks = roles
+            .iter()
+            .flat_map(|(role, n)| (0..*n).map(move |_| role));
+        let containers: Vec<_> = tasks
+            .enumerate()
+            .map(|(n, role)| (format!("c{}", n + 1), role.as_str()))
+            .collect();
+        let before = self.said.len();
+        for (container, role) in &containers {
+            self.up(&[container, role]);
+        }
+        for (container, _) in &containers {
+            self.happens(&["started", container]);
+        }
+        for line in self.said.split_off(before).lines() {
+            let begins = ["· the job began", "launch c", "· round 1 began with "];
+            let expected = begins.iter().any(|it| line.starts_with(it))
+                || line.starts_with("tell c") && line.contains(": run ")
+                || line.ends_with(" runs on `n1` (attempt 1)");
+            assert!(expected, "more happened than that everybody runs: {line}");
+        }
+        let (mut all, mut whole) = (Vec::new(), Vec::new());
+        for (container, _) in &containers {
+            let order = self.job().order(&ContainerId::from(container.as_str()));
+            let Order::Run(run) = order else {
+                panic!("{container} does not run: {}", ordered(&order));
             };
-            format!(
-                "run {}{rank} in round {}, attempt {}, of {}",
-                run.task,
-                run.round,
-                run.attempt,
-                members(&run.cluster)
-            )
+            all.push(format!("{} in {container}", run.task));
+            whole.push(format!("round {}, of {}", run.round, members(&run.cluster)));
         }
-        Order::Stop { save: true, .. } => "stop and save".into(),
-        Order::Stop { save: false, .. } => "stop".into(),
+        whole.dedup();
+        assert_eq!(whole.len(), 1, "they run in different rounds: {whole:?}");
+        self.say(&format!("running: {} in {}", all.join(", "), whole[0]));
     }
-}
-
-fn members(cluster: &Cluster) -> String {
-    let known = |hosts: usize, all: u32| {
-        if hosts == 0 {
-            String::new()
-        } else {
-            format!(" at {hosts} of {all} addresses")
-        }
-    };
-    let sizes = cluster.roles.iter().map(|it| {
-        let hosts = it.endpoints.iter().filter(|it| !it.host.is_empty()).count();
-        let which = match it.indexes.is_empty() {
-            true => String::new(),
-            false => format!(" {:?}", it.indexes),
-        };
-        let known = known(hosts, it.instances);
-        format!("{} {}{which}{known}", it.instances, it.role)
-    });
-    sizes.collect::<Vec<_>>().join(", ")
-}
-
-fn options<'a>(words: &'a [&str]) -> impl Iterator<Item = (&'a str, &'a str)> {
-    words
-        .iter()
-        .map(|word| word.split_once('=').unwrap_or((word, "")))
-}
-
-fn span(text: &str) -> Span {
-    let digits = text.trim_end_matches(char::is_alphabetic);
-    let n: u64 = digits.parse().unwrap();
-    match &text[digits.len()..] {
-        "ms" => Span(n),
-        "s" => Span::seconds(n),
-        "m" => Span::minutes(n),
-        "h" => Span::hours(n),
-        unit => panic!("no unit `{unit}`"),
-    }
-}
-
-fn backoff(text: &str) -> Backoff {
-    let (first, most) = text.split_once("..").unwrap_or((text, text));
-    Backoff {
-        first: span(first),
-        most: span(most),
-    }
-}
-
-/// `4`, `2..4`, or `2..4:3` where it begins with three.
-fn instances(text: &str) -> (u32, u32, u32) {
-    let (range, first) = text.split_once(':').unwrap_or((text, ""));
-    let (min, max) = range.split_once("..").unwrap_or((range, range));
-    let max: u32 = max.parse().unwrap();
-    (min.parse().unwrap(), max, first.parse().unwrap_or(max))
-}
-
-fn elastic(text: &str) -> Option<Range> {
-    let (min, max, _) = instances(text);
-    text.contains("..").then_some(Range { min, max })
-}
-
-fn role(words: &[&str]) -> RoleSpec {
-    let first = instances(words[1]).2;
-    let mut role = draft(Framework::None, &[(words[0], first)]).roles.remove(0);
-    role.elastic = elastic(words[1]);
-    for (key, value) in options(&words[2..]) {
-        match key {
-            "limit" => role.restart.limit = value.parse().unwrap(),
-            "window" => role.restart.window = Some(span(value)),
-            "backoff" => role.restart.backoff = backoff(value),
-            "tolerate" => role.tolerate = value.parse().unwrap(),
-            "grows" => {
-                let (percent, most) = value.split_once("%..").unwrap();
-                role.memory_growth = Some(MemoryGrowth {
-                    percent: percent.parse().unwrap(),
-                    most_mib: most.parse().unwrap(),
-                });
-            }
-            "scope" => {
-                role.restart.scope = match value {
-                    "task" => Scope::Task,
-                    "role" => Scope::Role,
-                    "job" => Scope::Job,
-                    _ => panic!("no scope `{value}`"),
-                }
-            }
-            "after" => role.after = value.split(',').map(RoleName::from).collect(),
-            "any" => role.completion = Completion::Any,
-            "decides" => role.completion = Completion::Decides,
-            "service" => role.completion = Completion::Service,
-            "follows" => role.completion = Completion::Follows,
-            "beside" => role.completion = Completion::Beside,
-            _ => panic!("no option `{key}`"),
-        }
-    }
-    role
-}
-
-/// `c1 worker n1 1024`: node and memory may be left out.
-fn grant(words: &[&str]) -> Grant {
-    Grant {
-        container: ContainerId::from(words[0]),
-        role: RoleName::from(words[1]),
-        node: NodeName::from(words.get(2).copied().unwrap_or("n1")),
-        resources: Resources {
-            memory_mib: words.get(3).map_or(1024, |it| it.parse().unwrap()),
-            vcores: 1,
-            ..Resources::default()
-        },
-    }
-}
-
-fn ended(text: &str) -> (ContainerId, ContainerEnd) {
-    let words: Vec<&str> = text.split_whitespace().collect();
-    let number = |at: usize| words[at].parse().unwrap();
-    let end = match words[1] {
-        "completed" => ContainerEnd::Completed {
-            status: words[2].parse().unwrap(),
-        },
-        "memory" => ContainerEnd::MemoryLimit {
-            used_mib: number(2),
-            limit_mib: number(3),
-        },
-        "preempted" => ContainerEnd::Preempted,
-        "lost" => ContainerEnd::NodeLost,
-        "fault" => ContainerEnd::NodeFault {
-            why: words[2..].join(" "),
-        },
-        "released" => ContainerEnd::Released,
-        other => panic!("no end `{other}`"),
-    };
-    (ContainerId::from(words[0]), end)
-}
-
-/// `0`, `1`, `sig9`, `not-started`, then `container` where the container was signalled, `round=2` where it is not
-/// the round of the standing order.
-fn exit(words: &[&str]) -> (Exit, Option<u32>) {
-    let mut exit = Exit {
-        stderr_tail: "last words".into(),
-        ..Exit::default()
-    };
-    if let Some(signal) = words[0].strip_prefix("sig") {
-        exit.signal = Some(signal.parse().unwrap());
-    } else if words[0] == "not-started" {
-        exit.not_started = Some("`trian.py` was not found".into());
-    } else {
-        exit.code = Some(words[0].parse().unwrap());
-    }
-    exit.container_signalled = words.contains(&"container");
-    let port = words.iter().find_map(|word| word.strip_prefix("port="));
-    exit.port_taken = port.map(|it| it.parse().unwrap());
-    exit.outdated = words.contains(&"outdated");
-    let round = words.iter().find_map(|word| word.strip_prefix("round="));
-    (exit, round.map(|it| it.parse().unwrap()))
 }

@@ -9,12 +9,7 @@ fn those_who_can_be_told_run_on() {
         "
         gang settle=5s told
         role worker 2..4:3 scope=job
-        up c1 worker
-        up c2 worker
-        up c3 worker
-        started c1
-        started c2
-        started c3
+        running
         ended c2 preempted
         asks
         up c4 worker
@@ -29,17 +24,7 @@ fn those_who_can_be_told_run_on() {
         exited c5 0
         saved c5",
         expect![[r#"
-            · the job began
-            launch c1 worker:0
-            launch c2 worker:1
-            launch c3 worker:2
-            · round 1 began with 3 tasks
-            tell c1: run worker:0 in round 1, attempt 1, of 3 worker at 3 of 3 addresses
-            tell c2: run worker:1 in round 1, attempt 1, of 3 worker at 3 of 3 addresses
-            tell c3: run worker:2 in round 1, attempt 1, of 3 worker at 3 of 3 addresses
-            · worker:0 runs on `n1` (attempt 1)
-            · worker:1 runs on `n1` (attempt 1)
-            · worker:2 runs on `n1` (attempt 1)
+            running: worker:0 in c1, worker:1 in c2, worker:2 in c3 in round 1, of 3 worker at 3 of 3 addresses
             · worker:1 was preempted by the cluster on `n1` (attempt 1); it starts again
             · round 1 goes on with 2 tasks
             changed: 2 worker [0, 2] at 2 of 2 addresses
@@ -82,10 +67,7 @@ fn those_who_are_told_begin_anew_when_one_has_succeeded_and_its_outputs_are_lost
         gang settle=5s told
         outputs
         role worker 1..2 scope=job limit=1
-        up c1 worker
-        up c2 worker
-        started c1
-        started c2
+        running
         exited c1 0
         {end}
         states"
@@ -94,14 +76,7 @@ fn those_who_are_told_begin_anew_when_one_has_succeeded_and_its_outputs_are_lost
     check(
         &job("saved c1 the disk is full"),
         expect![[r#"
-            · the job began
-            launch c1 worker:0
-            launch c2 worker:1
-            · round 1 began with 2 tasks
-            tell c1: run worker:0 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
-            tell c2: run worker:1 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
-            · worker:0 runs on `n1` (attempt 1)
-            · worker:1 runs on `n1` (attempt 1)
+            running: worker:0 in c1, worker:1 in c2 in round 1, of 2 worker at 2 of 2 addresses
             tell c1: stop and save
             changed: 1 worker [1] at 1 of 1 addresses
             · worker:0 succeeded, but its outputs were not saved: the disk is full on `n1` (attempt 1); it starts again
@@ -114,14 +89,7 @@ fn those_who_are_told_begin_anew_when_one_has_succeeded_and_its_outputs_are_lost
     check(
         &job("ended c1 preempted"),
         expect![[r#"
-            · the job began
-            launch c1 worker:0
-            launch c2 worker:1
-            · round 1 began with 2 tasks
-            tell c1: run worker:0 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
-            tell c2: run worker:1 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
-            · worker:0 runs on `n1` (attempt 1)
-            · worker:1 runs on `n1` (attempt 1)
+            running: worker:0 in c1, worker:1 in c2 in round 1, of 2 worker at 2 of 2 addresses
             tell c1: stop and save
             changed: 1 worker [1] at 1 of 1 addresses
             · worker:0 was preempted by the cluster on `n1` (attempt 1); it starts again
@@ -192,34 +160,14 @@ fn a_role_that_is_told_and_too_small_has_a_deadline_when_it_was_made_smaller_too
         gang settle=5s hold=10m told
         deadlines allocation=60s
         role worker 2..4 scope=job
-        up c1 worker
-        up c2 worker
-        up c3 worker
-        up c4 worker
-        started c1
-        started c2
-        started c3
-        started c4
+        running
         ended c2 preempted, c3 preempted, c4 preempted
         deadline
         scale worker 3
         deadline
         +60s",
         expect![[r#"
-            · the job began
-            launch c1 worker:0
-            launch c2 worker:1
-            launch c3 worker:2
-            launch c4 worker:3
-            · round 1 began with 4 tasks
-            tell c1: run worker:0 in round 1, attempt 1, of 4 worker at 4 of 4 addresses
-            tell c2: run worker:1 in round 1, attempt 1, of 4 worker at 4 of 4 addresses
-            tell c3: run worker:2 in round 1, attempt 1, of 4 worker at 4 of 4 addresses
-            tell c4: run worker:3 in round 1, attempt 1, of 4 worker at 4 of 4 addresses
-            · worker:0 runs on `n1` (attempt 1)
-            · worker:1 runs on `n1` (attempt 1)
-            · worker:2 runs on `n1` (attempt 1)
-            · worker:3 runs on `n1` (attempt 1)
+            running: worker:0 in c1, worker:1 in c2, worker:2 in c3, worker:3 in c4 in round 1, of 4 worker at 4 of 4 addresses
             · worker:1 was preempted by the cluster on `n1` (attempt 1); it starts again
             · round 1 goes on with 3 tasks
             changed: 3 worker [0, 2, 3] at 3 of 3 addresses
@@ -244,14 +192,7 @@ fn a_role_that_is_told_and_done_lets_others_begin_anew_however_small_it_was() {
         gang settle=5s told
         role worker 3..3 scope=job
         role server 1 scope=role
-        up c1 worker
-        up c2 worker
-        up c3 worker
-        up c4 server
-        started c1
-        started c2
-        started c3
-        started c4
+        running
         exited c1 0
         saved c1
         ended c2 preempted
@@ -263,20 +204,7 @@ fn a_role_that_is_told_and_done_lets_others_begin_anew_however_small_it_was() {
         exited c5 0
         saved c5",
         expect![[r#"
-            · the job began
-            launch c1 worker:0
-            launch c2 worker:1
-            launch c3 worker:2
-            launch c4 server:0
-            · round 1 began with 4 tasks
-            tell c1: run worker:0 in round 1, attempt 1, of 3 worker at 3 of 3 addresses, 1 server at 1 of 1 addresses
-            tell c2: run worker:1 in round 1, attempt 1, of 3 worker at 3 of 3 addresses, 1 server at 1 of 1 addresses
-            tell c3: run worker:2 in round 1, attempt 1, of 3 worker at 3 of 3 addresses, 1 server at 1 of 1 addresses
-            tell c4: run server:0 in round 1, attempt 1, of 3 worker at 3 of 3 addresses, 1 server at 1 of 1 addresses
-            · worker:0 runs on `n1` (attempt 1)
-            · worker:1 runs on `n1` (attempt 1)
-            · worker:2 runs on `n1` (attempt 1)
-            · server:0 runs on `n1` (attempt 1)
+            running: worker:0 in c1, worker:1 in c2, worker:2 in c3, server:0 in c4 in round 1, of 3 worker at 3 of 3 addresses, 1 server at 1 of 1 addresses
             tell c1: stop and save
             changed: 2 worker [1, 2] at 2 of 2 addresses, 1 server at 1 of 1 addresses
             release c1
@@ -303,247 +231,6 @@ fn a_role_that_is_told_and_done_lets_others_begin_anew_however_small_it_was() {
 }
 
 #[test]
-fn the_rendezvous_is_told_who_is_over_before_it_is_told_of_others() {
-    let job = |end: &str| {
-        format!(
-            "
-        gang settle=5s told
-        deadlines silence=60s
-        role worker 2..3 scope=job limit=3
-        up c1 worker
-        up c2 worker
-        up c3 worker
-        started c1
-        started c2
-        started c3
-        linked
-        {end}
-        states"
-        )
-    };
-    // Its node has no power.
-    check(
-        &job("quiet c3\n+60s\nended c3 lost"),
-        expect![[r#"
-        · the job began
-        launch c1 worker:0
-        launch c2 worker:1
-        launch c3 worker:2
-        · round 1 began with 3 tasks
-        tell c1: run worker:0 in round 1, attempt 1, of 3 worker at 3 of 3 addresses
-        tell c2: run worker:1 in round 1, attempt 1, of 3 worker at 3 of 3 addresses
-        tell c3: run worker:2 in round 1, attempt 1, of 3 worker at 3 of 3 addresses
-        · worker:0 runs on `n1` (attempt 1)
-        · worker:1 runs on `n1` (attempt 1)
-        · worker:2 runs on `n1` (attempt 1)
-        [1m]
-        · worker:2 was not heard of for 1m on `n1` (attempt 1); it starts again
-        release c3
-        · round 1 goes on with 2 tasks
-        over: worker:2 (attempt 1)
-        changed: 2 worker at 2 of 2 addresses
-        worker:0 running, worker:1 running, worker:2 stopping"#]],
-    );
-    // Its node is to be emptied: it has its grace, and then it says so.
-    check(
-        &job("warned c3\nexited c3 sig15 round=1\nsaved c3"),
-        expect![[r#"
-            · the job began
-            launch c1 worker:0
-            launch c2 worker:1
-            launch c3 worker:2
-            · round 1 began with 3 tasks
-            tell c1: run worker:0 in round 1, attempt 1, of 3 worker at 3 of 3 addresses
-            tell c2: run worker:1 in round 1, attempt 1, of 3 worker at 3 of 3 addresses
-            tell c3: run worker:2 in round 1, attempt 1, of 3 worker at 3 of 3 addresses
-            · worker:0 runs on `n1` (attempt 1)
-            · worker:1 runs on `n1` (attempt 1)
-            · worker:2 runs on `n1` (attempt 1)
-            · worker:2 was preempted by the cluster on `n1` (attempt 1); it starts again
-            tell c3: stop
-            · round 1 goes on with 2 tasks
-            over: worker:2 (attempt 1)
-            changed: 2 worker at 2 of 2 addresses
-            release c3
-            worker:0 running, worker:1 running, worker:2 asked"#]],
-    );
-    // It has gone with the master.
-    check(
-        &job("recovered c1 c2"),
-        expect![[r#"
-        · the job began
-        launch c1 worker:0
-        launch c2 worker:1
-        launch c3 worker:2
-        · round 1 began with 3 tasks
-        tell c1: run worker:0 in round 1, attempt 1, of 3 worker at 3 of 3 addresses
-        tell c2: run worker:1 in round 1, attempt 1, of 3 worker at 3 of 3 addresses
-        tell c3: run worker:2 in round 1, attempt 1, of 3 worker at 3 of 3 addresses
-        · worker:0 runs on `n1` (attempt 1)
-        · worker:1 runs on `n1` (attempt 1)
-        · worker:2 runs on `n1` (attempt 1)
-        · a new master took over 2 containers
-        · worker:2 was lost with its container on `n1` (attempt 1); it starts again
-        release c3
-        · round 1 goes on with 2 tasks
-        over: worker:2 (attempt 1)
-        changed: 2 worker at 2 of 2 addresses
-        worker:0 running, worker:1 running, worker:2 stopping"#]],
-    );
-    // Its container is taken, and it says so first.
-    check(
-        &job("exited c3 sig15 container\nended c3 preempted"),
-        expect![[r#"
-            · the job began
-            launch c1 worker:0
-            launch c2 worker:1
-            launch c3 worker:2
-            · round 1 began with 3 tasks
-            tell c1: run worker:0 in round 1, attempt 1, of 3 worker at 3 of 3 addresses
-            tell c2: run worker:1 in round 1, attempt 1, of 3 worker at 3 of 3 addresses
-            tell c3: run worker:2 in round 1, attempt 1, of 3 worker at 3 of 3 addresses
-            · worker:0 runs on `n1` (attempt 1)
-            · worker:1 runs on `n1` (attempt 1)
-            · worker:2 runs on `n1` (attempt 1)
-            · round 1 goes on with 2 tasks
-            over: worker:2 (attempt 1)
-            changed: 2 worker at 2 of 2 addresses
-            · worker:2 was preempted by the cluster on `n1` (attempt 1); it starts again
-            worker:0 running, worker:1 running, worker:2 asked"#]],
-    );
-    // Its role has no use for it: it speaks until its program has ended.
-    check(
-        &job("scale worker 2\nexited c3 0\nsaved c3"),
-        expect![[r#"
-        · the job began
-        launch c1 worker:0
-        launch c2 worker:1
-        launch c3 worker:2
-        · round 1 began with 3 tasks
-        tell c1: run worker:0 in round 1, attempt 1, of 3 worker at 3 of 3 addresses
-        tell c2: run worker:1 in round 1, attempt 1, of 3 worker at 3 of 3 addresses
-        tell c3: run worker:2 in round 1, attempt 1, of 3 worker at 3 of 3 addresses
-        · worker:0 runs on `n1` (attempt 1)
-        · worker:1 runs on `n1` (attempt 1)
-        · worker:2 runs on `n1` (attempt 1)
-        · role `worker` goes from 3 to 2
-        · worker:2 is stopped (attempt 1)
-        tell c3: stop and save
-        · round 1 goes on with 2 tasks
-        changed: 2 worker at 2 of 2 addresses
-        over: worker:2 (attempt 1)
-        release c3
-        worker:0 running, worker:1 running"#]],
-    );
-    check(
-        &job("scale worker 2\n+40s"),
-        expect![[r#"
-        · the job began
-        launch c1 worker:0
-        launch c2 worker:1
-        launch c3 worker:2
-        · round 1 began with 3 tasks
-        tell c1: run worker:0 in round 1, attempt 1, of 3 worker at 3 of 3 addresses
-        tell c2: run worker:1 in round 1, attempt 1, of 3 worker at 3 of 3 addresses
-        tell c3: run worker:2 in round 1, attempt 1, of 3 worker at 3 of 3 addresses
-        · worker:0 runs on `n1` (attempt 1)
-        · worker:1 runs on `n1` (attempt 1)
-        · worker:2 runs on `n1` (attempt 1)
-        · role `worker` goes from 3 to 2
-        · worker:2 is stopped (attempt 1)
-        tell c3: stop and save
-        · round 1 goes on with 2 tasks
-        changed: 2 worker at 2 of 2 addresses
-        [40s]
-        release c3
-        over: worker:2 (attempt 1)
-        worker:0 running, worker:1 running, worker:2 stopping"#]],
-    );
-}
-
-#[test]
-fn a_newcomer_that_does_not_start_is_over_for_its_peers() {
-    check(
-        "
-        gang settle=5s told
-        deadlines start=20s
-        role worker 1..2:1 scope=job limit=3
-        up c1 worker
-        started c1
-        linked
-        scale worker 2
-        up c2 worker
-        +20s",
-        expect![[r#"
-            · the job began
-            launch c1 worker:0
-            · round 1 began with 1 task
-            tell c1: run worker:0 in round 1, attempt 1, of 1 worker at 1 of 1 addresses
-            · worker:0 runs on `n1` (attempt 1)
-            · role `worker` goes from 1 to 2
-            launch c2 worker:1
-            · round 1 goes on with 2 tasks
-            changed: 2 worker at 2 of 2 addresses
-            tell c2: run worker:1 in round 2, attempt 1, of 2 worker at 2 of 2 addresses
-            [20s]
-            · worker:1 did not start its program within 20s on `n1` (attempt 1); it starts again
-            release c2
-            · round 1 goes on with 1 task
-            over: worker:1 (attempt 1)
-            changed: 1 worker at 1 of 1 addresses"#]],
-    );
-}
-
-#[test]
-fn those_who_are_done_are_no_members_for_those_who_go_on() {
-    check(
-        "
-        gang settle=5s told
-        role worker 1..3 scope=job
-        up c1 worker
-        up c2 worker
-        up c3 worker
-        started c1
-        started c2
-        started c3
-        linked
-        exited c1 0
-        saved c1
-        ended c2 preempted
-        exited c3 0
-        saved c3",
-        expect![[r#"
-            · the job began
-            launch c1 worker:0
-            launch c2 worker:1
-            launch c3 worker:2
-            · round 1 began with 3 tasks
-            tell c1: run worker:0 in round 1, attempt 1, of 3 worker at 3 of 3 addresses
-            tell c2: run worker:1 in round 1, attempt 1, of 3 worker at 3 of 3 addresses
-            tell c3: run worker:2 in round 1, attempt 1, of 3 worker at 3 of 3 addresses
-            · worker:0 runs on `n1` (attempt 1)
-            · worker:1 runs on `n1` (attempt 1)
-            · worker:2 runs on `n1` (attempt 1)
-            tell c1: stop and save
-            over: worker:0 (attempt 1)
-            changed: 2 worker [1, 2] at 2 of 2 addresses
-            release c1
-            · worker:0 succeeded on `n1` (attempt 1)
-            · worker:1 was preempted by the cluster on `n1` (attempt 1); it starts again
-            · round 1 goes on with 1 task
-            over: worker:1 (attempt 1)
-            changed: 1 worker [2] at 1 of 1 addresses
-            tell c3: stop and save
-            over: worker:2 (attempt 1)
-            release c3
-            · worker:2 succeeded on `n1` (attempt 1)
-            · the job is ending: succeeded
-            · the job succeeded
-            finish: succeeded"#]],
-    );
-}
-
-#[test]
 fn where_one_has_succeeded_the_rest_wait_for_no_others() {
     let job = |more: &str| {
         format!(
@@ -551,12 +238,7 @@ fn where_one_has_succeeded_the_rest_wait_for_no_others() {
         gang settle=5s told
         deadlines allocation=60s
         role worker 3..3 scope=job
-        up c1 worker
-        up c2 worker
-        up c3 worker
-        started c1
-        started c2
-        started c3
+        running
         {more}
         deadline
         up c4 worker
@@ -568,17 +250,7 @@ fn where_one_has_succeeded_the_rest_wait_for_no_others() {
     check(
         &job("exited c1 0\nsaved c1\nended c2 preempted"),
         expect![[r#"
-            · the job began
-            launch c1 worker:0
-            launch c2 worker:1
-            launch c3 worker:2
-            · round 1 began with 3 tasks
-            tell c1: run worker:0 in round 1, attempt 1, of 3 worker at 3 of 3 addresses
-            tell c2: run worker:1 in round 1, attempt 1, of 3 worker at 3 of 3 addresses
-            tell c3: run worker:2 in round 1, attempt 1, of 3 worker at 3 of 3 addresses
-            · worker:0 runs on `n1` (attempt 1)
-            · worker:1 runs on `n1` (attempt 1)
-            · worker:2 runs on `n1` (attempt 1)
+            running: worker:0 in c1, worker:1 in c2, worker:2 in c3 in round 1, of 3 worker at 3 of 3 addresses
             tell c1: stop and save
             changed: 2 worker [1, 2] at 2 of 2 addresses
             release c1
@@ -601,17 +273,7 @@ fn where_one_has_succeeded_the_rest_wait_for_no_others() {
     check(
         &job("ended c2 preempted\ndeadline\nexited c1 0\nsaved c1"),
         expect![[r#"
-            · the job began
-            launch c1 worker:0
-            launch c2 worker:1
-            launch c3 worker:2
-            · round 1 began with 3 tasks
-            tell c1: run worker:0 in round 1, attempt 1, of 3 worker at 3 of 3 addresses
-            tell c2: run worker:1 in round 1, attempt 1, of 3 worker at 3 of 3 addresses
-            tell c3: run worker:2 in round 1, attempt 1, of 3 worker at 3 of 3 addresses
-            · worker:0 runs on `n1` (attempt 1)
-            · worker:1 runs on `n1` (attempt 1)
-            · worker:2 runs on `n1` (attempt 1)
+            running: worker:0 in c1, worker:1 in c2, worker:2 in c3 in round 1, of 3 worker at 3 of 3 addresses
             · worker:1 was preempted by the cluster on `n1` (attempt 1); it starts again
             next deadline: 1m
             tell c1: stop and save

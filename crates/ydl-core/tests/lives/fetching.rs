@@ -1,0 +1,177 @@
+//! How long agents may be late because their data is.
+
+use super::script::check;
+use expect_test::expect;
+
+#[test]
+fn data_may_take_longer_than_an_agent_but_not_for_ever() {
+    check(
+        "
+        deadlines join=20s fetch=60s
+        inputs
+        role worker 1
+        granted c1 worker
+        launched c1
+        +19s
+        heard c1
+        +60s
+        states
+        +1s
+        asks",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            [1m 19s]
+            worker:0 launching
+            [1m 20s]
+            · worker:0 was not ready 1m 20s after its container started on `n1` (attempt 1); it starts again
+            release c1
+            asks: 1 × worker (1 GiB, 1 vcore)"#]],
+    );
+}
+
+#[test]
+fn an_agent_that_falls_silent_while_data_comes_is_not_waited_for() {
+    check(
+        "
+        deadlines join=20s fetch=1h silence=30s
+        inputs
+        role worker 1
+        nodes 2
+        granted c1 worker
+        heard c1
+        launched c1
+        +5m
+        quiet c1
+        +29s
+        heard c1
+        quiet c1
+        +29s
+        states
+        +1s
+        asks",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            [5m 58s]
+            worker:0 launching
+            [5m 59s]
+            · worker:0 was not heard of for 30s on `n1` (attempt 1); it starts again
+            · node `n1` is avoided for a while: worker:0 was not heard of for 30s
+            release c1
+            asks: 1 × worker (1 GiB, 1 vcore), not on n1"#]],
+    );
+}
+
+#[test]
+fn a_new_master_gives_agents_that_it_has_not_heard_their_time_to_join() {
+    check(
+        "
+        deadlines join=20s fetch=60s silence=10s
+        inputs
+        role worker 1
+        granted c1 worker
+        launched c1
+        heard c1
+        +60s
+        recovered c1
+        +19s
+        heard c1
+        +60s
+        states
+        ready c1",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            [1m]
+            · a new master took over 1 container
+            [2m 19s]
+            worker:0 launching
+            tell c1: run worker:0 in round 1, attempt 1, of 1 worker"#]],
+    );
+}
+
+#[test]
+fn an_agent_that_was_never_heard_is_not_waited_for_as_long_as_data_may_take() {
+    check(
+        "
+        deadlines join=20s fetch=6h
+        inputs
+        role worker 1
+        granted c1 worker
+        launched c1
+        +19s
+        states
+        +1s
+        asks",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            [19s]
+            worker:0 launching
+            [20s]
+            · worker:0 was not ready 20s after its container started on `n1` (attempt 1); it starts again
+            release c1
+            asks: 1 × worker (1 GiB, 1 vcore)"#]],
+    );
+}
+
+#[test]
+fn data_that_comes_anew_has_its_time_once_the_program_has_stopped() {
+    let job = |stopped: &str| {
+        format!(
+            "
+        deadlines join=20s fetch=1h grace=10s stop=20s
+        inputs
+        gang
+        role worker 2 scope=job limit=1
+        running
+        exited c2 1
+        saved c2
+        {stopped}
+        up c3 worker
+        +29s
+        states
+        +1s
+        states"
+        )
+    };
+    check(
+        &job("exited c1 1 round=1"),
+        expect![[r#"
+            running: worker:0 in c1, worker:1 in c2 in round 1, of 2 worker at 2 of 2 addresses
+            · worker:1 exited with code 1 on `n1` (attempt 1); it starts again
+            tell c2: stop
+            · round 2 gathers 2 tasks because of worker:1
+            · worker:0 is stopped (attempt 1)
+            tell c1: wait as worker:0 for round 2
+            release c2
+            launch c3 worker:1
+            [29s]
+            worker:0 rewinding, worker:1 ready
+            [30s]
+            worker:0 rewinding, worker:1 ready"#]],
+    );
+    check(
+        &job(""),
+        expect![[r#"
+            running: worker:0 in c1, worker:1 in c2 in round 1, of 2 worker at 2 of 2 addresses
+            · worker:1 exited with code 1 on `n1` (attempt 1); it starts again
+            tell c2: stop
+            · round 2 gathers 2 tasks because of worker:1
+            · worker:0 is stopped (attempt 1)
+            tell c1: wait as worker:0 for round 2
+            release c2
+            launch c3 worker:1
+            [29s]
+            worker:0 rewinding, worker:1 ready
+            [30s]
+            · worker:0 did not stop within 30s on `n1` (attempt 2); the job fails
+            release c1
+            · the job is ending: failed: worker:0 did not stop within 30s on `n1` (attempt 2)
+            release c3
+            · the job failed: worker:0 did not stop within 30s on `n1` (attempt 2)
+            finish: failed: worker:0 did not stop within 30s on `n1` (attempt 2)
+            worker:0 failed, worker:1 stopped"#]],
+    );
+}

@@ -1,0 +1,46 @@
+//! The words for what the core says.
+
+use ydl_core::{Cluster, Order};
+
+/// What an agent is told.
+pub fn ordered(order: &Order) -> String {
+    match order {
+        Order::Wait { round, task, .. } => format!("wait as {task} for round {round}"),
+        Order::Run(run) => {
+            let rank = match run.cluster.roles.iter().all(|it| it.indexes.is_empty()) {
+                true => String::new(),
+                false => format!(" as rank {}", run.cluster.rank(&run.task)),
+            };
+            format!(
+                "run {}{rank} in round {}, attempt {}, of {}",
+                run.task,
+                run.round,
+                run.attempt,
+                members(&run.cluster)
+            )
+        }
+        Order::Stop { save: true, .. } => "stop and save".into(),
+        Order::Stop { save: false, .. } => "stop".into(),
+    }
+}
+
+/// Who is in a round, role by role.
+pub fn members(cluster: &Cluster) -> String {
+    let known = |hosts: usize, all: u32| {
+        if hosts == 0 {
+            String::new()
+        } else {
+            format!(" at {hosts} of {all} addresses")
+        }
+    };
+    let sizes = cluster.roles.iter().map(|it| {
+        let hosts = it.endpoints.iter().filter(|it| !it.host.is_empty()).count();
+        let which = match it.indexes.is_empty() {
+            true => String::new(),
+            false => format!(" {:?}", it.indexes),
+        };
+        let known = known(hosts, it.instances);
+        format!("{} {}{which}{known}", it.instances, it.role)
+    });
+    sizes.collect::<Vec<_>>().join(", ")
+}

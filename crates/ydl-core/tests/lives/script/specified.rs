@@ -1,0 +1,153 @@
+//! The words for what a job is: its roles, its waits, its data.
+
+use crate::draft::draft as plain;
+use ydl_core::{
+    Draft, Framework, RoleName, Span,
+    spec::{
+        Backoff, Completion, Input, InputForm, MemoryGrowth, Output, Range, Reform, RoleSpec, Scope,
+    },
+};
+
+/// Whether the line specifies the job; then the draft has it.
+pub fn specified(draft: &mut Draft, words: &[&str]) -> bool {
+    match words[0] {
+        "role" => draft.roles.push(role(&words[1..])),
+        "gang" => {
+            let gang = &mut draft.gang;
+            gang.together = true;
+            for (key, value) in options(&words[1..]) {
+                match key {
+                    "hold" => gang.hold = span(value),
+                    "retries" => gang.retries = value.parse().unwrap(),
+                    "backoff" => gang.backoff = backoff(value),
+                    "settle" => gang.settle = span(value),
+                    "told" => gang.reform = Reform::Told,
+                    _ => panic!("no option `{key}`"),
+                }
+            }
+        }
+        "deadlines" => {
+            let d = &mut draft.deadlines;
+            for (key, value) in options(&words[1..]) {
+                match key {
+                    "allocation" => d.allocation = span(value),
+                    "launch" => d.launch = span(value),
+                    "join" => d.join = span(value),
+                    "fetch" => d.fetch = span(value),
+                    "start" => d.start = span(value),
+                    "run" => d.run = Some(span(value)),
+                    "silence" => d.silence = span(value),
+                    "grace" => d.grace = span(value),
+                    "stop" => d.stop = span(value),
+                    "save" => d.save = span(value),
+                    "follow" => d.follow = span(value),
+                    _ => panic!("no option `{key}`"),
+                }
+            }
+        }
+        "blame" => {
+            for (key, value) in options(&words[1..]) {
+                match key {
+                    "failures" => draft.blame.failures = value.parse().unwrap(),
+                    "forgive" => draft.blame.forgive_after = span(value),
+                    _ => panic!("no option `{key}`"),
+                }
+            }
+        }
+        "outputs" => {
+            let (from, to) = match words[1..] {
+                [from, to] => (from, to),
+                _ => ("model/", "/out"),
+            };
+            draft.outputs.push(Output::new(from, to));
+        }
+        "inputs" => draft.inputs.push(Input {
+            name: "data".into(),
+            source: "/data".into(),
+            form: match words.contains(&"split") {
+                true => InputForm::Split,
+                false => InputForm::Copy,
+            },
+            roles: Vec::new(),
+            allow_empty: words.contains(&"allow-empty"),
+        }),
+        _ => return false,
+    }
+    true
+}
+
+fn options<'a>(words: &'a [&str]) -> impl Iterator<Item = (&'a str, &'a str)> {
+    words
+        .iter()
+        .map(|word| word.split_once('=').unwrap_or((word, "")))
+}
+
+pub fn span(text: &str) -> Span {
+    let digits = text.trim_end_matches(char::is_alphabetic);
+    let n: u64 = digits.parse().unwrap();
+    match &text[digits.len()..] {
+        "ms" => Span(n),
+        "s" => Span::seconds(n),
+        "m" => Span::minutes(n),
+        "h" => Span::hours(n),
+        unit => panic!("no unit `{unit}`"),
+    }
+}
+
+fn backoff(text: &str) -> Backoff {
+    let (first, most) = text.split_once("..").unwrap_or((text, text));
+    Backoff {
+        first: span(first),
+        most: span(most),
+    }
+}
+
+/// `4`, `2..4`, or `2..4:3` where it begins with three.
+fn instances(text: &str) -> (u32, u32, u32) {
+    let (range, first) = text.split_once(':').unwrap_or((text, ""));
+    let (min, max) = range.split_once("..").unwrap_or((range, range));
+    let max: u32 = max.parse().unwrap();
+    (min.parse().unwrap(), max, first.parse().unwrap_or(max))
+}
+
+fn elastic(text: &str) -> Option<Range> {
+    let (min, max, _) = instances(text);
+    text.contains("..").then_some(Range { min, max })
+}
+
+fn role(words: &[&str]) -> RoleSpec {
+    let first = instances(words[1]).2;
+    let mut role = plain(Framework::None, &[(words[0], first)]).roles.remove(0);
+    role.elastic = elastic(words[1]);
+    for (key, value) in options(&words[2..]) {
+        match key {
+            "limit" => role.restart.limit = value.parse().unwrap(),
+            "window" => role.restart.window = Some(span(value)),
+            "backoff" => role.restart.backoff = backoff(value),
+            "tolerate" => role.tolerate = value.parse().unwrap(),
+            "grows" => {
+                let (percent, most) = value.split_once("%..").unwrap();
+                role.memory_growth = Some(MemoryGrowth {
+                    percent: percent.parse().unwrap(),
+                    most_mib: most.parse().unwrap(),
+                });
+            }
+            "scope" => {
+                role.restart.scope = match value {
+                    "task" => Scope::Task,
+                    "role" => Scope::Role,
+                    "job" => Scope::Job,
+                    _ => panic!("no scope `{value}`"),
+                }
+            }
+            "after" => role.after = value.split(',').map(RoleName::from).collect(),
+            "any" => role.completion = Completion::Any,
+            "decides" => role.completion = Completion::Decides,
+            "service" => role.completion = Completion::Service,
+            "follows" => role.completion = Completion::Follows,
+            "beside" => role.completion = Completion::Beside,
+            _ => panic!("no option `{key}`"),
+        }
+    }
+    role
+}
