@@ -1,46 +1,19 @@
 //! How fast the core decides. `cargo bench -p ydl-core` prints two tables and how they were measured.
 
-#[path = "../tests/simulation/agent.rs"]
-mod agent;
-#[path = "../tests/simulation/chaos.rs"]
-mod chaos;
-#[path = "../tests/simulation/checks.rs"]
-mod checks;
-#[path = "../tests/simulation/count.rs"]
-mod count;
-#[path = "../tests/simulation/elastic.rs"]
-mod elastic;
-#[path = "../tests/simulation/faults.rs"]
-mod faults;
-#[path = "../tests/simulation/late.rs"]
-mod late;
-#[path = "../tests/simulation/random.rs"]
-mod random;
-#[path = "../tests/simulation/report.rs"]
-mod report;
-#[path = "../tests/simulation/shell.rs"]
-mod shell;
-#[path = "../tests/simulation/speak.rs"]
-mod speak;
-#[path = "../tests/simulation/success.rs"]
-mod success;
-#[path = "../tests/simulation/world.rs"]
-mod world;
+#[path = "../tests/simulation/mod.rs"]
+mod simulation;
 
+use simulation::{draft::draft, world::World};
 use std::{
     collections::BTreeMap,
     hint::black_box,
     time::{Duration, Instant},
 };
-use world::World;
 use ydl_core::{
-    Action, ContainerId, Draft, Endpoint, Event, Exit, Framework, Grant, Job, JobSpec, NodeName,
-    RoleName, Span, Time,
+    Action, ContainerId, Endpoint, Event, Exit, Framework, Grant, Job, JobSpec, NodeName, RoleName,
+    Span, Time,
     job::Mutant,
-    spec::{
-        Backoff, Blame, Command, Completion, Deadlines, Environment, Gang, PortRange, Resources,
-        Restart, RoleSpec, Scope,
-    },
+    spec::{Backoff, Resources, Scope},
 };
 
 const SIZES: [u32; 4] = [10, 100, 1_000, 10_000];
@@ -49,13 +22,13 @@ const RUNS: usize = 20;
 const PATIENCE: Duration = Duration::from_secs(2);
 
 fn main() {
-    simulation();
+    schedules();
     whole_lives(true);
     whole_lives(false);
     new_rounds();
 }
 
-fn simulation() {
+fn schedules() {
     let began = Instant::now();
     let (mut schedules, mut happenings) = (0u64, 0);
     while began.elapsed() < 2 * PATIENCE {
@@ -167,59 +140,14 @@ fn one(job: &mut Job, now: u64, event: Event) {
 }
 
 fn job(tasks: u32, together: bool) -> Job {
-    let backoff = Backoff {
+    let mut draft = draft(Framework::None, &[("worker", tasks)]);
+    draft.roles[0].restart.scope = Scope::Job;
+    draft.roles[0].restart.limit = 3;
+    draft.gang.together = together;
+    draft.gang.hold = Span::hours(1);
+    draft.gang.backoff = Backoff {
         first: Span(0),
         most: Span(0),
-    };
-    let role = RoleSpec {
-        name: RoleName::from("worker"),
-        instances: tasks,
-        processes: 1,
-        elastic: None,
-        resources: Resources {
-            memory_mib: 1024,
-            vcores: 1,
-            ..Resources::default()
-        },
-        command: Command::Program(vec!["true".into()]),
-        environment: None,
-        env: BTreeMap::new(),
-        restart: Restart {
-            scope: Scope::Job,
-            limit: 3,
-            backoff,
-            window: None,
-        },
-        completion: Completion::All,
-        tolerate: 0,
-        memory_growth: None,
-        ports: Vec::new(),
-        placement: Default::default(),
-        after: Vec::new(),
-    };
-    let draft = Draft {
-        name: "bench".into(),
-        framework: Framework::None,
-        environment: Environment::System,
-        files: Vec::new(),
-        roles: vec![role],
-        inputs: Vec::new(),
-        cluster_flags: false,
-        disk_mib: None,
-        outputs: Vec::new(),
-        env: BTreeMap::new(),
-        gang: Gang {
-            together,
-            hold: Span::hours(1),
-            retries: 1,
-            backoff,
-            settle: Span::seconds(2),
-            reform: Default::default(),
-        },
-        deadlines: Deadlines::default(),
-        blame: Blame::default(),
-        ports: PortRange::default(),
-        on_cluster: Default::default(),
     };
     Job::new(JobSpec::new(draft).expect("the job is valid"), Time(0)).0
 }

@@ -4,38 +4,14 @@
 //! `SEEDS=n` runs so many (2,000 unless told), `SEED=n` runs that one and prints what happened. With the feature
 //! `mutants`, `MUTANT=name` makes the core make that mistake, and the last test finds every one of them.
 
-#[path = "simulation/agent.rs"]
-mod agent;
-#[path = "simulation/chaos.rs"]
-mod chaos;
-#[path = "simulation/checks.rs"]
-mod checks;
-#[path = "simulation/count.rs"]
-mod count;
-#[path = "simulation/elastic.rs"]
-mod elastic;
-#[path = "simulation/faults.rs"]
-mod faults;
-#[path = "simulation/late.rs"]
-mod late;
-#[path = "simulation/random.rs"]
-mod random;
-#[path = "simulation/report.rs"]
-mod report;
-#[path = "simulation/shell.rs"]
-mod shell;
-#[path = "simulation/speak.rs"]
-mod speak;
-#[path = "simulation/success.rs"]
-mod success;
-#[path = "simulation/world.rs"]
-mod world;
+#[path = "simulation/mod.rs"]
+mod simulation;
 
+use simulation::world::World;
 use std::{
     panic::{self, AssertUnwindSafe},
     sync::Once,
 };
-use world::World;
 use ydl_core::{Outcome, job::Mutant};
 
 /// How many schedules an ordinary test run lives.

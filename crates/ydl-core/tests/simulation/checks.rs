@@ -1,22 +1,23 @@
 //! What must hold whatever happens. Nothing here asks the core for its opinion where it can be known otherwise.
 
+mod beginnings;
+mod endings;
+mod over;
+mod programs;
+
 use super::{
-    count::{Failures, counts},
+    cluster::{Container, index},
+    count::Failures,
     faults::Plan,
     late::Late,
-    shell::Shell,
-    world::{Container, index},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 use ydl_core::{
-    Action, Cause, Cluster, ContainerEnd, ContainerId, Ending, Event, Job, JobSpec, Member,
-    NodeName, Order, Outcome, RoleName, Run, TaskId, Time, What,
-    fact::Next,
-    spec::{Completion, RoleSpec, Scope},
-    view::TaskState,
+    Action, Cluster, ContainerId, Event, Job, JobSpec, NodeName, Outcome, RoleName, Run, TaskId,
+    Time, What, fact::Next, spec::Completion,
 };
 
 pub struct Checks {
@@ -222,67 +223,6 @@ impl Checks {
         }
     }
 
-    /// Which roles have begun, where others wait for that: every task has run, or is over.
-    fn watch_beginnings(&mut self, job: &Job) {
-        let spec = self.spec.clone();
-        let waited = |name: &RoleName| spec.roles.iter().any(|role| role.after.contains(name));
-        if !spec.roles.iter().any(|role| waited(&role.name)) {
-            return;
-        }
-        let tasks = job.view().tasks;
-        for role in spec.roles.iter().filter(|role| waited(&role.name)) {
-            let mut own = tasks.iter().filter(|task| task.task.role == role.name);
-            let begun = own.all(|task| match task.state {
-                TaskState::Succeeded | TaskState::Failed | TaskState::Stopped => true,
-                // One that was dropped leaves; nobody waits for it.
-                TaskState::Stopping => true,
-                _ => self.last.contains_key(&task.task),
-            });
-            if begun {
-                self.begun.insert(role.name.clone());
-            }
-        }
-    }
-
-    /// Who begins after others does.
-    fn comes_after_others(&self, task: &TaskId) {
-        let mut roles = self.spec.roles.iter();
-        let spec = roles.find(|spec| spec.name == task.role);
-        let after = spec.map(|spec| &spec.after[..]).unwrap_or_default();
-        let early = after.iter().find(|name| !self.begun.contains(*name));
-        assert!(
-            early.is_none(),
-            "{task} was launched before {early:?} has begun"
-        );
-        let beside = self.stands_beside(&task.role) && self.spec.gang.together;
-        assert!(
-            !beside || self.round_began,
-            "{task} was launched and the job has not begun"
-        );
-    }
-
-    /// A new master gives nobody up whom the old one had heard, for what nobody could do without a master.
-    fn no_fault_of_theirs(&self, event: &Event, actions: &[Action]) {
-        let Event::Recovered { live } = event else {
-            return;
-        };
-        let ending = self.outcome.is_some()
-            || actions.iter().any(|action| match action {
-                Action::Record(fact) => matches!(fact.what, What::JobEnding { .. }),
-                _ => false,
-            });
-        for action in actions {
-            if let Action::Release(id) = action {
-                let ours = self.ran.contains(id) && !self.condemned.contains(id);
-                let alive = live.contains(id) && !self.signalled.contains(id);
-                assert!(
-                    ending || !ours || !alive,
-                    "given up for the master's absence: {id}"
-                );
-            }
-        }
-    }
-
     fn heard(&mut self, container: &ContainerId) {
         self.quiet.remove(container);
     }
@@ -349,146 +289,6 @@ impl Checks {
         }
     }
 
-    fn ending_is_true(&self, container: &ContainerId, ending: &Ending, event: &Event) {
-        match ending {
-            Ending::Silent { .. } => {
-                let quiet = self.quiet.contains_key(container);
-                assert!(quiet, "called silent after it spoke");
-            }
-            Ending::Exited { .. } | Ending::Signalled { .. } => {
-                if !self.signalled.contains(container) {
-                    return;
-                }
-                let ended = match event {
-                    Event::Ended { containers } => containers.iter().any(|(id, end)| {
-                        id == container && matches!(end, ContainerEnd::Completed { .. })
-                    }),
-                    _ => false,
-                };
-                assert!(
-                    ended,
-                    "a program killed with its container was not judged by the container's end"
-                );
-            }
-            _ => {}
-        }
-    }
-
-    /// How the job ends is decided: it must be so.
-    fn decided(&self, outcome: &Outcome) {
-        match outcome {
-            Outcome::Succeeded => assert!(self.success(), "success without success"),
-            Outcome::Killed { .. } => assert!(self.killed, "killed by nobody"),
-            Outcome::Failed(Cause::Task { ending, .. }) => {
-                assert!(
-                    counts(ending) || self.failures.charges_node(ending),
-                    "failed for nobody's fault: {ending}"
-                );
-                assert!(!self.blameless, "failed for nobody's fault: {ending}");
-            }
-            Outcome::Failed(Cause::RanTooLong { limit }) => {
-                assert!(Time(0) + *limit <= self.now, "too long before its time");
-            }
-            Outcome::Failed(Cause::NoContainers { .. }) => {
-                assert!(!self.calm, "no containers in a calm world");
-            }
-        }
-    }
-
-    /// An agent is told its order.
-    pub fn ordered(&mut self, job: &Job, container: &ContainerId, order: &Order) {
-        let task = match order {
-            Order::Stop { .. } => return,
-            Order::Wait { task, .. } => task,
-            Order::Run(run) => {
-                self.ran.insert(container.clone());
-                self.told_to_run(run);
-                &run.task
-            }
-        };
-        assert!(
-            !self.condemned.contains(container),
-            "a container that is gone is counted on"
-        );
-        assert_eq!(
-            self.launched.get(container),
-            Some(task),
-            "an order for another task"
-        );
-        assert_eq!(
-            job.task_of(container).as_ref(),
-            Some(task),
-            "an order for another task"
-        );
-    }
-
-    fn told_to_run(&mut self, run: &Run) {
-        let Some(role) = self.spec.role(&run.task.role) else {
-            panic!("told to run for a role that there is not");
-        };
-        if !self.spec.gang.together || role.restart.scope == Scope::Task || role.is_beside() {
-            return;
-        }
-        if let Some(cluster) = self.rounds.get(&run.round) {
-            let same = Arc::ptr_eq(cluster, &run.cluster) || *cluster == run.cluster;
-            assert!(same, "one round, two clusters");
-            return;
-        }
-        self.rounds.insert(run.round, run.cluster.clone());
-        self.sizes_are_right(None, &run.cluster);
-        for role in &self.spec.roles {
-            // Those who follow do without what nobody needs any more.
-            let spare = self.late.followed && role.completion == Completion::Service;
-            if role.tolerate > 0 || role.completion == Completion::Any || spare || role.is_beside()
-            {
-                continue;
-            }
-            let member = run.cluster.role(role.name.as_str());
-            let members = |it: &&Member| it.indexes().zip(it.endpoints.clone()).collect::<Vec<_>>();
-            for (index, endpoint) in member.iter().flat_map(members) {
-                let task = TaskId {
-                    role: role.name.clone(),
-                    index,
-                };
-                let host = self.current.get(&task).map(ContainerId::as_str);
-                let known = host == Some(endpoint.host.as_str());
-                assert!(known, "a round began without {task}");
-            }
-        }
-    }
-
-    pub fn program_starts(
-        &mut self,
-        task: &TaskId,
-        round: u32,
-        at: usize,
-        containers: &[Container],
-    ) {
-        if let Some((other, _)) = self.live.get(task) {
-            panic!("two programs of {task} run: in c{other} and in c{at}");
-        }
-        let whole = |role: &RoleSpec| {
-            let complete = role.tolerate == 0 && role.completion != Completion::Any;
-            complete && role.restart.scope == Scope::Job && !self.is_told(role)
-        };
-        // Those who follow others may begin a round of their own beside what is left of an older one.
-        let alone = [Completion::Follows, Completion::Beside].contains(&self.completion(task));
-        let mut roles = self.spec.roles.iter().filter(|role| !role.is_beside());
-        if self.spec.gang.together && !alone && roles.all(whole) {
-            let mut live = self.live.iter();
-            let old = live.find(|(task, (_, old))| {
-                *old < round && self.completion(task) != Completion::Beside
-            });
-            assert!(
-                old.is_none(),
-                "round {round} runs beside an older one: {old:?}"
-            );
-        }
-        assert!(!containers[at].dead, "a program starts in a dead container");
-        self.live.insert(task.clone(), (at, round));
-        self.last.insert(task.clone(), (at, round, None));
-    }
-
     /// How many containers were launched.
     pub fn launches(&self) -> u64 {
         self.launched.len() as u64
@@ -519,75 +319,5 @@ impl Checks {
     /// Whether any program is known to have succeeded.
     pub fn any_done(&self) -> bool {
         !self.done.is_empty()
-    }
-
-    pub fn program_ends(&mut self, task: &TaskId, round: u32, at: usize, succeeded: bool) {
-        if self.live.get(task) == Some(&(at, round)) {
-            self.live.remove(task);
-        }
-        if let Some(last) = self.last.get_mut(task)
-            && (last.0, last.1) == (at, round)
-        {
-            last.2 = Some(succeeded);
-        }
-    }
-
-    /// The master has looked for missed beats: what it should have given up, it has.
-    pub fn watched(&self, now: u64, job: &Job) {
-        let silence = self.spec.deadlines.silence;
-        for (container, since) in &self.quiet {
-            let late = *since + silence < Time(now) && self.ran.contains(container);
-            let stopped = !late || matches!(job.order(container), Order::Stop { .. });
-            assert!(stopped, "a silent container is counted on");
-        }
-    }
-
-    pub fn released(&mut self, container: &ContainerId) {
-        self.given_back.insert(container.clone());
-    }
-
-    pub fn finished(&mut self, now: u64, outcome: &Outcome) {
-        self.finishes += 1;
-        assert_eq!(self.finishes, 1, "finished twice");
-        assert_eq!(Some(outcome), self.outcome.as_ref(), "finished as decided");
-        self.finished_at.get_or_insert(now);
-    }
-
-    /// A new master finds that the job was over when the old one died.
-    pub fn found_finished(&mut self, now: u64, outcome: Option<Outcome>) {
-        assert_eq!(outcome, self.outcome, "finished as decided");
-        self.finished_at.get_or_insert(now);
-    }
-
-    /// Everything is over.
-    pub fn at_the_end(&self, containers: &[Container], shell: &Shell) {
-        assert!(self.finished_at.is_some(), "the job never finished");
-        for container in &self.granted {
-            assert!(
-                self.given_back.contains(container) || self.told_ended.contains(container),
-                "{container} was not given back"
-            );
-        }
-        for container in containers.iter().filter(|it| self.granted.contains(&it.id)) {
-            assert!(container.dead, "{} still runs", container.id);
-        }
-        assert!(self.live.is_empty(), "a program still runs");
-        let job = shell.job.as_ref().expect("somebody is there at the end");
-        assert!(
-            job.finished() && job.asks().asks.is_empty(),
-            "nothing is asked for"
-        );
-        if self.calm {
-            let tasks = self.spec.tasks() as usize;
-            // Who begins after others may never be asked for.
-            let waits = |role: &RoleSpec| !role.after.is_empty() || role.is_beside();
-            let wait = self.spec.roles.iter().any(waits);
-            for used in [self.granted.len(), self.launched.len()] {
-                let few = used == tasks || (wait && used < tasks);
-                assert!(few, "a calm job wastes no container: {used} of {tasks}");
-            }
-            let failed = matches!(self.outcome, Some(Outcome::Failed(_)));
-            assert!(!failed, "a calm job fails");
-        }
     }
 }

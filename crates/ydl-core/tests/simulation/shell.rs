@@ -2,9 +2,10 @@
 //! releases until the cluster has heard them, and listens for beats.
 
 use super::{
+    cluster::index,
     faults::Plan,
     report::Report,
-    world::{Happening, World, index},
+    world::{Happening, World},
 };
 use std::collections::{BTreeMap, BTreeSet};
 use ydl_core::{

@@ -1,0 +1,45 @@
+//! Who begins after others does, and what stands beside a job after the job.
+
+use super::Checks;
+use ydl_core::{Job, RoleName, TaskId, view::TaskState};
+
+impl Checks {
+    /// Which roles have begun, where others wait for that: every task has run, or is over.
+    pub(super) fn watch_beginnings(&mut self, job: &Job) {
+        let spec = self.spec.clone();
+        let waited = |name: &RoleName| spec.roles.iter().any(|role| role.after.contains(name));
+        if !spec.roles.iter().any(|role| waited(&role.name)) {
+            return;
+        }
+        let tasks = job.view().tasks;
+        for role in spec.roles.iter().filter(|role| waited(&role.name)) {
+            let mut own = tasks.iter().filter(|task| task.task.role == role.name);
+            let begun = own.all(|task| match task.state {
+                TaskState::Succeeded | TaskState::Failed | TaskState::Stopped => true,
+                // One that was dropped leaves; nobody waits for it.
+                TaskState::Stopping => true,
+                _ => self.last.contains_key(&task.task),
+            });
+            if begun {
+                self.begun.insert(role.name.clone());
+            }
+        }
+    }
+
+    /// Who begins after others does.
+    pub(super) fn comes_after_others(&self, task: &TaskId) {
+        let mut roles = self.spec.roles.iter();
+        let spec = roles.find(|spec| spec.name == task.role);
+        let after = spec.map(|spec| &spec.after[..]).unwrap_or_default();
+        let early = after.iter().find(|name| !self.begun.contains(*name));
+        assert!(
+            early.is_none(),
+            "{task} was launched before {early:?} has begun"
+        );
+        let beside = self.stands_beside(&task.role) && self.spec.gang.together;
+        assert!(
+            !beside || self.round_began,
+            "{task} was launched and the job has not begun"
+        );
+    }
+}
