@@ -1,0 +1,325 @@
+//! What is said of a job that cannot be: everything at once, and each with what to do.
+
+use crate::draft::draft as plain;
+use expect_test::{Expect, expect};
+use std::collections::BTreeMap;
+use ydl_core::{
+    Draft, Framework, JobSpec, RoleName, Span,
+    spec::{Command, Completion, File, MemoryGrowth, Output, RoleSpec, Scope},
+};
+
+fn role(name: &str) -> RoleSpec {
+    plain(Framework::None, &[(name, 2)]).roles.remove(0)
+}
+
+fn draft() -> Draft {
+    plain(Framework::None, &[("worker", 2)])
+}
+
+/// Spoils a valid draft and compares what is said about it.
+pub fn check(spoil: impl Fn(&mut Draft), expected: Expect) {
+    let mut draft = draft();
+    spoil(&mut draft);
+    let said = match JobSpec::new(draft) {
+        Ok(_) => "fine".to_string(),
+        Err(complaints) => {
+            let lines = complaints.iter().map(|complaint| match &complaint.hint {
+                Some(hint) => format!("{complaint}; hint: {hint}"),
+                None => complaint.to_string(),
+            });
+            lines.collect::<Vec<_>>().join("\n")
+        }
+    };
+    expected.assert_eq(&said);
+}
+
+#[test]
+fn a_plain_draft_is_fine() {
+    check(|_| {}, expect!["fine"]);
+}
+
+#[test]
+fn every_complaint_is_made_at_once() {
+    check(
+        |draft| {
+            draft.name = String::new();
+            draft.roles.clear();
+            draft.ports.first = 0;
+        },
+        expect![[r#"
+            `name`: the name is empty
+            `roles`: the job has no roles; hint: name at least one, such as `worker`
+            `ports`: `0-32767` is not a range of ports; hint: write it as `20000-32767`"#]],
+    );
+}
+
+#[test]
+fn names_are_short_and_plain() {
+    check(
+        |draft| draft.name = "my job".into(),
+        expect![
+            "`name`: ` ` cannot be part of a name; hint: use letters from a to z, digits, `-`, `_` and `.`"
+        ],
+    );
+    check(
+        |draft| draft.name = "-job".into(),
+        expect!["`name`: `-job` does not begin with a letter or digit"],
+    );
+    check(
+        |draft| draft.name = "j".repeat(65),
+        expect!["`name`: the name has 65 characters; 64 is the most"],
+    );
+    check(
+        |draft| draft.roles[0].name = RoleName::from("wörker"),
+        expect![
+            "`roles.wörker`: `ö` cannot be part of a name; hint: use letters from a to z, digits, `-`, `_` and `.`"
+        ],
+    );
+}
+
+#[test]
+fn a_role_is_there_once_and_does_something() {
+    check(
+        |draft| draft.roles.push(role("worker")),
+        expect!["`roles.worker`: the role `worker` is there twice"],
+    );
+    check(
+        |draft| draft.roles[0].instances = 0,
+        expect![
+            "`roles.worker.instances`: a role of 0 instances does nothing; hint: leave the role out, or give it at least one instance"
+        ],
+    );
+    check(
+        |draft| draft.roles[0].instances = 1_000_000,
+        expect![
+            "`roles`: the job has 1000000 tasks; at most 20000 are possible; hint: lower `instances`"
+        ],
+    );
+    check(
+        |draft| draft.roles[0].command = Command::Program(Vec::new()),
+        expect![
+            "`roles.worker.run`: role `worker` has no command; hint: say what it runs: `run: python train.py`"
+        ],
+    );
+    check(
+        |draft| draft.roles[0].command = Command::Shell("  ".into()),
+        expect![
+            "`roles.worker.run`: role `worker` has no command; hint: say what it runs: `run: python train.py`"
+        ],
+    );
+}
+
+#[test]
+fn a_role_has_memory_and_vcores() {
+    check(
+        |draft| draft.roles[0].resources.memory_mib = 0,
+        expect!["`roles.worker.memory`: a task needs memory; hint: such as `1 GiB`"],
+    );
+    check(
+        |draft| draft.roles[0].resources.vcores = 0,
+        expect!["`roles.worker.vcores`: a task needs at least 1 vcore"],
+    );
+    check(
+        |draft| {
+            draft.roles[0].memory_growth = Some(MemoryGrowth {
+                percent: 0,
+                most_mib: 512,
+            });
+        },
+        expect![[r#"
+            `roles.worker.memory_growth`: growing by 0 percent changes nothing
+            `roles.worker.memory_growth`: the largest size is smaller than the first"#]],
+    );
+}
+
+#[test]
+fn roles_begin_after_others_that_there_are_and_in_no_circle() {
+    let two = |draft: &mut Draft| {
+        let mut other = draft.roles[0].clone();
+        other.name = "server".into();
+        draft.roles.push(other);
+    };
+    check(
+        |draft| {
+            two(draft);
+            draft.roles[0].after = vec!["sever".into()];
+        },
+        expect![
+            "`roles.worker.after`: the job has no role `sever`; hint: the roles are `worker`, `server`"
+        ],
+    );
+    check(
+        |draft| {
+            two(draft);
+            draft.roles[0].after = vec!["server".into()];
+            draft.roles[1].after = vec!["worker".into()];
+        },
+        expect![[r#"
+            `roles.worker.after`: role `worker` would wait for itself; hint: leave one of them out
+            `roles.server.after`: role `server` would wait for itself; hint: leave one of them out"#]],
+    );
+    check(
+        |draft| {
+            two(draft);
+            draft.gang.together = true;
+            draft.roles[0].after = vec!["server".into()];
+        },
+        expect![
+            "`roles.worker.after`: tasks of this job start together, so that none begins after others; hint: leave it out, or set `gang: false`"
+        ],
+    );
+    check(
+        |draft| {
+            two(draft);
+            draft.gang.together = false;
+            draft.roles[0].after = vec!["server".into()];
+            draft.roles[1].restart.scope = Scope::Job;
+        },
+        expect![
+            "`roles.server.restart.scope`: a failure would start all roles again at once, and some begin after others; hint: set it to `task` or `role`"
+        ],
+    );
+    // Who says so may lose everybody.
+    check(
+        |draft| draft.roles[0].tolerate = RoleSpec::ALL_MAY_FAIL,
+        expect!["fine"],
+    );
+}
+
+#[test]
+fn not_everybody_may_fail() {
+    check(
+        |draft| draft.roles[0].tolerate = 2,
+        expect![
+            "`roles.worker.tolerate`: all 2 tasks may fail and the job would still succeed; hint: lower `tolerate`, or make the role a service"
+        ],
+    );
+    check(
+        |draft| {
+            draft.roles[0].tolerate = 2;
+            draft.roles[0].completion = Completion::Service;
+        },
+        expect!["fine"],
+    );
+}
+
+#[test]
+fn waits_make_sense() {
+    check(
+        |draft| draft.roles[0].restart.backoff.first = Span::hours(1),
+        expect![
+            "`roles.worker.restart.backoff`: the first wait (1h) is longer than the longest (0s)"
+        ],
+    );
+    check(
+        |draft| draft.gang.backoff.first = Span::hours(1),
+        expect!["`gang.backoff`: the first wait (1h) is longer than the longest (1m)"],
+    );
+    check(
+        |draft| draft.deadlines.join = Span(0),
+        expect!["`deadlines.join`: a deadline of 0 can never be met"],
+    );
+    check(
+        |draft| draft.deadlines.run = Some(Span(0)),
+        expect!["`deadlines.run`: a job of 0 seconds can never run"],
+    );
+    check(
+        |draft| draft.deadlines.silence = Span(999),
+        expect![
+            "`deadlines.silence`: a healthy agent may be quiet for up to a second; hint: 1s is the least, 60s is usual"
+        ],
+    );
+}
+
+#[test]
+fn ports_are_a_range_and_have_names() {
+    check(
+        |draft| {
+            draft.ports.first = 10;
+            draft.ports.last = 9;
+        },
+        expect!["`ports`: `10-9` is not a range of ports; hint: write it as `20000-32767`"],
+    );
+    let named = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+    check(
+        |draft| draft.roles[0].ports = named(&["a b", "web", "web"]),
+        expect![[r#"
+            `roles.worker.ports`: `a b` cannot name a port; hint: use letters from a to z, digits and `_`
+            `roles.worker.ports`: the port `web` is there twice"#]],
+    );
+}
+
+#[test]
+fn files_and_outputs_stay_in_the_tasks_directory() {
+    let file = |name: &str| File {
+        name: name.into(),
+        source: "/tmp/x".into(),
+        unpack: false,
+    };
+    check(
+        |draft| draft.files = vec![file("a"), file("a"), file("..")],
+        expect![[r#"
+            `files`: two files would be called `a` in a task's directory; hint: rename one: `files: [{model.py: other/model.py}]`
+            `files`: `..` is not a file name"#]],
+    );
+    let output = |from: &str, to: &str| Output::new(from, to);
+    check(
+        |draft| {
+            draft.outputs = vec![
+                output("/etc", "/out/{role}-{index}"),
+                output("a/../..", "/other/{role}-{index}"),
+                output("m/", ""),
+            ];
+        },
+        expect![[r#"
+            `outputs`: `/etc` is not below the task's directory; hint: name a path relative to where the program runs
+            `outputs`: `a/../..` is not below the task's directory; hint: name a path relative to where the program runs
+            `outputs`: `m/` goes nowhere"#]],
+    );
+    check(
+        |draft| {
+            draft.outputs = vec![
+                output("a", "/out"),
+                output("b", "/out"),
+                output("c/", "/out"),
+            ]
+        },
+        expect![[r#"
+            `outputs.a`: 2 tasks would write their `a` to the one name `/out`; hint: put `{role}` and `{index}` into `/out`, or take it from one task with `from: worker:0`; a directory whose files have different names ends in `/`
+            `outputs.b`: another output goes to the one name `/out`, too; hint: give one of them another name; a directory of both ends in `/`
+            `outputs.b`: 2 tasks would write their `b` to the one name `/out`; hint: put `{role}` and `{index}` into `/out`, or take it from one task with `from: worker:0`; a directory whose files have different names ends in `/`"#]],
+    );
+}
+
+#[test]
+fn variables_have_names_that_are_not_ydls() {
+    let set = |name: &str| BTreeMap::from([(name.to_string(), String::new())]);
+    check(
+        |draft| draft.env = set("YDL_JOB"),
+        expect![
+            "`env`: `YDL_JOB`: names beginning with YDL_ are ydl's own; hint: choose another name"
+        ],
+    );
+    check(
+        |draft| draft.roles[0].env = set("a=b"),
+        expect!["`roles.worker.env`: `a=b` cannot be the name of a variable"],
+    );
+    check(
+        |draft| draft.env = set(""),
+        expect!["`env`: `` cannot be the name of a variable"],
+    );
+}
+
+#[test]
+fn a_specification_that_is_read_is_checked() {
+    let good = serde_json::to_string(&JobSpec::new(draft()).unwrap()).unwrap();
+    assert!(serde_json::from_str::<JobSpec>(&good).is_ok());
+    let bad = good.replace("\"instances\":2", "\"instances\":0");
+    let error = serde_json::from_str::<JobSpec>(&bad)
+        .unwrap_err()
+        .to_string();
+    assert_eq!(
+        error,
+        "`roles.worker.instances`: a role of 0 instances does nothing"
+    );
+}

@@ -1,0 +1,92 @@
+//! What is said of elastic roles that cannot be.
+
+use super::complaints::check;
+use expect_test::expect;
+use ydl_core::{
+    Draft, Framework, RoleName,
+    spec::{Completion, Input, InputForm, Range, Scope},
+};
+
+fn elastic(draft: &mut Draft, min: u32, max: u32) {
+    draft.gang.together = true;
+    let role = &mut draft.roles[0];
+    role.restart.scope = Scope::Job;
+    role.instances = max;
+    role.elastic = Some(Range { min, max });
+}
+
+#[test]
+fn two_elastic_roles_begin_their_rounds_together() {
+    let two = |draft: &mut Draft| {
+        elastic(draft, 1, 2);
+        let mut other = draft.roles[0].clone();
+        other.name = RoleName::from("actor");
+        draft.roles.push(other);
+    };
+    check(two, expect!["fine"]);
+    check(
+        |draft| {
+            two(draft);
+            draft.roles[1].restart.scope = Scope::Role;
+        },
+        expect![
+            "`roles.actor.restart.scope`: the roles `actor` and `worker` are both elastic, and would wait for each other's tasks; hint: set it to `job`"
+        ],
+    );
+}
+
+#[test]
+fn an_elastic_role_has_a_range_and_its_tasks_start_together() {
+    check(|draft| elastic(draft, 1, 2), expect!["fine"]);
+    check(
+        |draft| elastic(draft, 3, 2),
+        expect!["`roles.worker.instances`: the least (3) is more than the most (2)"],
+    );
+    check(
+        |draft| {
+            elastic(draft, 0, 2);
+            draft.roles[0].instances = 5;
+        },
+        expect![[r#"
+            `roles.worker.instances`: a round of 0 tasks does nothing; hint: `min: 1` is the least
+            `roles.worker.instances`: `start` is 5, which is not between 0 and 2"#]],
+    );
+    check(
+        |draft| {
+            elastic(draft, 1, 2);
+            draft.gang.together = false;
+            draft.roles[0].restart.scope = Scope::Task;
+            draft.roles[0].completion = Completion::Any;
+            draft.roles[0].tolerate = 1;
+        },
+        expect![[r#"
+            `gang`: role `worker` is elastic, and its tasks do not start together; hint: set `gang: true`; tasks that start on their own need no range, `ydl scale` changes their number
+            `roles.worker.restart.scope`: tasks of the elastic role `worker` cannot start again alone: who is in a round changes with it; hint: set it to `job`
+            `roles.worker.completion`: the elastic role `worker` is done when everybody in its round is; hint: set it to `all` or `decides`
+            `roles.worker.tolerate`: the elastic role `worker` does without tasks by its `min`; hint: leave `tolerate` out, and lower `min`"#]],
+    );
+    check(
+        |draft| {
+            elastic(draft, 1, 2);
+            draft.inputs = vec![Input {
+                name: "data".into(),
+                source: "/data".into(),
+                form: InputForm::Split,
+                roles: Vec::new(),
+                allow_empty: false,
+            }];
+        },
+        expect![
+            "`inputs.data`: its files are divided over the tasks of role `worker`, whose number changes; hint: give all of them to everybody, and let programs choose by `YDL_RANK` and `YDL_WORLD_SIZE`"
+        ],
+    );
+    check(
+        |draft| {
+            elastic(draft, 1, 2);
+            draft.framework = Framework::Xgboost;
+        },
+        expect![
+            "`roles.worker.instances`: the number of XGBoost's workers cannot change while they run; hint: write one number of `instances`"
+        ],
+    );
+}
