@@ -1,7 +1,7 @@
 //! What must always hold. A master that finds itself wrong stops rather than guesses.
 
-use super::{Job, Place, Stage, Task, TaskKey, Then, gather::Share};
-use crate::{ending::TaskResult, view::TaskState};
+use super::{Job, Place, Stage, Task, TaskKey, gather::Share};
+use crate::view::TaskState;
 
 impl Job {
     /// Cheap enough for every event, also in a product build.
@@ -36,7 +36,7 @@ impl Job {
                     index: index as u32,
                 };
                 held += usize::from(task.place.container().is_some());
-                lost += u32::from(failed_for_good(task) && !task.dropped);
+                lost += u32::from(task.place.failed_for_good() && !task.dropped);
                 self.check_task(key, task);
             }
             if self.stage == Stage::Active {
@@ -114,20 +114,5 @@ impl Job {
                 "a round is waited for, and nothing ends the wait"
             );
         }
-    }
-}
-
-fn failed_for_good(task: &Task) -> bool {
-    match &task.place {
-        Place::Over { result, .. }
-        | Place::Stopping {
-            then: Then::Over(result),
-            ..
-        }
-        | Place::Leaving {
-            then: Then::Over(result),
-            ..
-        } => matches!(result, TaskResult::Failed(_)),
-        _ => false,
     }
 }

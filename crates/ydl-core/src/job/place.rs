@@ -165,6 +165,22 @@ pub(super) enum Then {
 }
 
 impl Place {
+    /// Whether its task has failed for good, or has when what is left of it is gone.
+    pub(super) fn failed_for_good(&self) -> bool {
+        match self {
+            Place::Over { result, .. }
+            | Place::Stopping {
+                then: Then::Over(result),
+                ..
+            }
+            | Place::Leaving {
+                then: Then::Over(result),
+                ..
+            } => matches!(result, TaskResult::Failed(_)),
+            _ => false,
+        }
+    }
+
     pub(super) fn container(&self) -> Option<&ContainerId> {
         match self {
             Place::Idle { .. } | Place::Asked { .. } | Place::Over { .. } => None,
@@ -316,19 +332,7 @@ impl Job {
         let task = &mut role.tasks[key.index as usize];
         if !mem::replace(&mut task.dropped, true) {
             role.counts[task.place.state() as usize] -= 1;
-            let lost = match &task.place {
-                Place::Over { result, .. }
-                | Place::Stopping {
-                    then: Then::Over(result),
-                    ..
-                }
-                | Place::Leaving {
-                    then: Then::Over(result),
-                    ..
-                } => matches!(result, TaskResult::Failed(_)),
-                _ => false,
-            };
-            role.lost -= u32::from(lost);
+            role.lost -= u32::from(task.place.failed_for_good());
         }
     }
 
