@@ -12,7 +12,7 @@ from pathlib import Path
 from unittest import mock
 
 import ydl
-from ydl import functions, returned, run_function
+from ydl import functions, program, returned, run_function
 
 from . import own_module
 from .place import PATIENCE_S, OnThisMachine
@@ -122,6 +122,50 @@ class Calls(unittest.TestCase):
         with mock.patch.object(returned, "BYTES_MAX", 1000):
             again = returned.read(Path("results"))
         self.assertEqual([one.kind for one in (*found, *again)], ["value", "lost"])
+
+    def test_what_somebody_else_has_left_is_not_read(self) -> None:
+        self.called(bytes, (3,))
+        with mock.patch.object(os, "fstat", return_value=types.SimpleNamespace(st_uid=4711)):
+            with self.assertRaises(ydl.Error) as raised:
+                returned.read(Path("results"))
+        self.assertIn("a file of user 4711, and is not read", raised.exception.message)
+
+    def fetched(self, run, user, jobs, places):
+        """What a run on a cluster finds, where its outputs are these pickles and its cluster lists these jobs."""
+
+        def fetch(place, pattern):
+            for name, value in places.items():
+                file = Path(place, name)
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_bytes(b'{"kind": "value", "text": ""}\n' + pickle.dumps(value))
+
+        raw = {"id": "application_1_0001", "state": "succeeded", "application": {"user": user}}
+        with mock.patch.object(run, "fetch", fetch), \
+                mock.patch.object(program, "one", return_value=raw), \
+                mock.patch.object(program, "call", return_value=[{"id": id} for id in jobs]):
+            return run.results()
+
+    def test_results_of_another_s_job_are_not_read(self) -> None:
+        left = {"outputs/jobs/application_1_0001/results/worker-0/0.returned": 7}
+        with self.assertRaises(ydl.Error) as raised:
+            self.fetched(ydl.Run("application_1_0001"), "mallory", ["application_1_0002"], left)
+        self.assertIn("is a job of `mallory`, and what its functions returned is not read", raised.exception.message)
+        own = self.fetched(ydl.Run("application_1_0001"), "me", ["application_1_0001"], left)
+        self.assertEqual(own, {"worker:0": 7})
+        submitted = ydl.Run("application_1_0001")
+        submitted._own = True
+        self.assertEqual(self.fetched(submitted, "me", [], left), {"worker:0": 7})
+
+    def test_what_lies_among_other_outputs_is_no_result(self) -> None:
+        left = {
+            "outputs/jobs/application_1_0001/results/worker-0/0.returned": 7,
+            "outputs/jobs/application_1_0001/results/deeper/worker-1/0.returned": 8,
+            "outputs/shared/application_1_0001/results/worker-2/0.returned": 9,
+            "outputs/jobs~2/application_1_0001/results/worker-3/0.returned": 10,
+            "outputs/jobs/application_1_0002/results/worker-4/0.returned": 11,
+        }
+        found = self.fetched(ydl.Run("application_1_0001"), "me", ["application_1_0001"], left)
+        self.assertEqual(found, {"worker:0": 7})
 
     def test_a_task_that_left_no_result_is_named(self) -> None:
         run = ydl.Run("job")

@@ -1,7 +1,9 @@
 """tf-yarn's interface without any cluster: arguments, topologies, what becomes of them."""
 
+import contextlib
 import importlib
 import inspect
+import io
 import json
 import logging
 import os
@@ -12,17 +14,20 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from pathlib import Path
 from unittest import mock
 
 import ydl
 from ydl import functions
 from ydl.compat import tf_yarn
 from ydl.compat.alias import alias
+from ydl.compat.cluster_pack import packaging
 from ydl.compat.tf_yarn import bundle, plan
 from ydl.compat.tf_yarn import client as client_module
-from ydl.compat.tf_yarn._task_commons import cluster_instances
+from ydl.compat.tf_yarn._task_commons import catchtime, cluster_instances
 from ydl.compat.tf_yarn.bin import check_hadoop_env
 from ydl.compat.tf_yarn.client import ContainerLogStatus, get_safe_experiment_fn
+from ydl.compat.tf_yarn.tensorboard import url_event_name
 from ydl.compat.tf_yarn.topologies import (
     ContainerKey,
     ContainerTask,
@@ -264,6 +269,42 @@ class Calls(unittest.TestCase):
         self.assertIn(expected, raised.exception.message)
         submit.assert_not_called()
 
+    def test_packages_that_can_be_edited_travel_though_nobody_has_loaded_them(self):
+        with tempfile.TemporaryDirectory() as place:
+            for name in ("not_loaded", "tf_yarn"):
+                os.mkdir(os.path.join(place, name))
+                with open(os.path.join(place, name, "__init__.py"), "w") as file:
+                    file.write("real = True\n")
+            listed = [{"name": "project", "version": "1", "editable_project_location": place}]
+            with mock.patch.object(packaging, "_pip_list", return_value=listed):
+                more = bundle.editable_packages()
+            self.assertEqual(set(more), {"not_loaded", "tf_yarn"})
+            with bundle.Bundle(b"", more) as folder:
+                inside = folder[bundle.FOLDER]
+                self.assertTrue(os.path.exists(os.path.join(inside, "not_loaded", "__init__.py")))
+                # Ours is the one that tasks need.
+                with open(os.path.join(inside, "tf_yarn", "__init__.py")) as file:
+                    self.assertIn("ydl.compat", file.read())
+        with mock.patch.object(packaging, "_pip_list", side_effect=RuntimeError("no pip")):
+            self.assertEqual(bundle.editable_packages(), {})
+
+    def test_only_another_environment_needs_what_can_be_edited(self):
+        for what, expected in ((sys.prefix, {}), ("/some/made.tar.gz", {"own": Path("/own")})):
+            where = plan.Environment(what, ("python",))
+            with mock.patch.object(client_module, "environment_of", return_value=where), \
+                    mock.patch.object(client_module, "editable_packages", return_value={"own": Path("/own")}), \
+                    mock.patch.object(client_module, "_submit") as submit, \
+                    mock.patch.object(client_module, "_follow", return_value=("metrics", False)):
+                self.assertEqual(tf_yarn.run_on_yarn("e", own_module.double, {"chief": TaskSpec(512, 1)}), "metrics")
+            self.assertEqual(submit.call_args[0][1].more, expected)
+
+    def test_files_may_be_paths(self):
+        with mock.patch.object(ydl, "Job") as job:
+            made = call(files={"a.py": Path("a.py"), "b": "hdfs:///b"})
+            client_module._submit(made, bundle.Bundle(b""), {"files": {}}, "local")
+        files = job.call_args[1]["files"]
+        self.assertEqual((files["a.py"], files["b"]), (os.path.abspath("a.py"), "hdfs:///b"))
+
     def test_what_is_too_large_is_never_submitted_and_leaves_nothing_behind(self):
         place = tempfile.mkdtemp()
         self.addCleanup(shutil.rmtree, place)
@@ -332,8 +373,10 @@ class Names(unittest.TestCase):
             "log_artifact log_artifacts format_key save_text_to_mlflow",
             ".packaging": "zip_path get_editable_requirements get_non_editable_requirements upload_zip_to_hdfs upload_env "
             "upload_env_to_hdfs detect_packer_from_file get_editable_requirements_from_current_venv get_default_fs",
-            "._task_commons": "n_try get_task_key is_worker is_evaluator is_chief",
-            ".topologies": "ContainerKey ContainerTask",
+            "._task_commons": "n_try get_task_key is_worker is_evaluator is_chief catchtime _setup_container_logs "
+            "_get_cluster_tasks _compute_world_size _get_nb_workers _get_experiment compute_rank choose_master setup_logging",
+            ".tensorboard": "url_event_name get_termination_timeout start_tf_board",
+            ".topologies": "ContainerKey ContainerTask GB",
         }
         for module, wanted in names.items():
             found = importlib.import_module("ydl.compat.tf_yarn" + module)
@@ -343,16 +386,50 @@ class Names(unittest.TestCase):
                 self.assertTrue(importlib.util.find_spec("ydl.compat.tf_yarn.{}.{}".format(module, task)))
 
     def test_the_shim_gives_both_their_old_names(self):
-        root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
         program = (
             "import sys, tf_yarn, cluster_pack, ydl.compat.tf_yarn\n"
             "from tf_yarn.topologies import TaskSpec\nimport tf_yarn.tensorflow, tf_yarn.pytorch, tf_yarn.distributed.client\n"
             "assert tf_yarn is ydl.compat.tf_yarn and tf_yarn.TaskSpec is TaskSpec\n"
             "assert not {'tensorflow', 'torch', 'cloudpickle'} & set(sys.modules)\n"
         )
-        env = {**os.environ, "PYTHONPATH": os.pathsep.join([root, os.path.join(root, "tf_yarn-shim")])}
+        self.shimmed(program)
+
+    def test_programs_that_import_skein_run_without_it(self):
+        # As tf-yarn's own examples do, before they import tf_yarn.
+        program = (
+            "import skein\nfrom skein.model import ACLs\nimport tf_yarn\nassert ACLs is tf_yarn.ACLs is skein.ACLs\n"
+            "with skein.Client() as client: client.close()\nassert skein.ApplicationClient is tf_yarn.Application\n"
+            "for missing in (lambda: client.submit, lambda: skein.recipes, lambda: skein.model.Service):\n"
+            "    try: missing()\n    except AttributeError as error: assert 'see docs/coming-from.md' in str(error)\n"
+            "    else: raise SystemExit('it is there')\n"
+        )
+        self.shimmed(program)
+
+    def test_an_installed_skein_is_found_before_the_shim_s(self):
+        with tempfile.TemporaryDirectory() as place:
+            os.mkdir(os.path.join(place, "skein"))
+            with open(os.path.join(place, "skein", "__init__.py"), "w") as file:
+                file.write("real = True\n")
+            # Both lie where pip puts them: in one directory.
+            shutil.copy(os.path.join(self.root, "tf_yarn-shim", "skein.py"), place)
+            self.shimmed("import skein, tf_yarn\nassert skein.real\n", place)
+
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+    def shimmed(self, program, *before):
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join([*before, self.root, os.path.join(self.root, "tf_yarn-shim")])}
         done = subprocess.run([sys.executable, "-B", "-c", program], env=env, stderr=subprocess.PIPE)
         self.assertEqual((done.returncode, done.stderr), (0, b""))
+
+    def test_names_of_the_store_and_times_are_as_tf_yarn_has_them(self):
+        tasks = [ContainerTask("chief", 0, 1), ContainerTask("tensorboard", 0, 1)]
+        self.assertEqual(url_event_name(tasks), "tensorboard:0/url")
+        self.assertEqual(url_event_name(["tensorboard:0"]), "tensorboard:0/url")
+        self.assertIsNone(url_event_name(["chief:0"]))
+        with contextlib.redirect_stdout(io.StringIO()) as said, catchtime() as caught:
+            pass
+        self.assertEqual(said.getvalue(), caught.readout + "\n")
+        self.assertGreater(caught.time, 0)
 
     def test_nothing_here_imports_a_framework(self):
         self.assertFalse({"tensorflow", "torch", "horovod"} & set(sys.modules))

@@ -35,6 +35,15 @@ class Mlflow(unittest.TestCase):
         self.assertFalse(mlflow.use_mlflow())
         mlflow.log_metric("a", 1.0)
 
+    def test_a_server_may_be_named_by_the_program_itself(self):
+        del os.environ["MLFLOW_TRACKING_URI"]
+        self.fake.tracking = types.SimpleNamespace(is_tracking_uri_set=lambda: True)
+        self.assertTrue(mlflow.use_mlflow())
+        self.fake.tracking.is_tracking_uri_set = lambda: False
+        self.assertFalse(mlflow.use_mlflow())
+        self.fake.tracking.is_tracking_uri_set = None
+        self.assertFalse(mlflow.use_mlflow())
+
     def test_a_dead_server_is_asked_once_and_hurts_nobody(self):
         asked = []
 

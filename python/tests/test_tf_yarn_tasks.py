@@ -17,6 +17,8 @@ from ydl.compat.tf_yarn import cluster, event, life, start
 from ydl.compat.tf_yarn._internal import MonitoredThread, own_address, reserve_sock_addr, xset_environ
 from ydl.compat.tf_yarn._task_commons import _get_experiment, choose_master, get_task_key
 from ydl.compat.tf_yarn.application import Application
+from ydl.compat.tf_yarn.bundle import EXPERIMENT, FOLDER
+from ydl.compat.tf_yarn.constants import KV_EXPERIMENT_FN
 from ydl.compat.tf_yarn.life import live
 from ydl.compat.tf_yarn.start import surroundings
 from ydl.compat.tf_yarn.tensorflow.cluster import start_cluster, start_tf_server
@@ -270,6 +272,20 @@ class Tasks(unittest.TestCase):
         before = signal.getsignal(signal.SIGTERM)
         live(lambda: None, client=Job())
         self.assertEqual(signal.getsignal(signal.SIGTERM), before)
+
+    def test_task_modules_of_users_find_the_experiment_under_its_key(self):
+        before = os.getcwd()
+        native = Native(experiment_fn=b"what any task could have written")
+        with tempfile.TemporaryDirectory() as place:
+            os.chdir(place)
+            self.addCleanup(os.chdir, before)
+            os.mkdir(FOLDER)
+            with open(EXPERIMENT, "wb") as file:
+                file.write(b"the caller's")
+            for n_try in (0, 1):
+                kv = Application(native, "job", n_try).kv
+                self.assertEqual((kv.wait(KV_EXPERIMENT_FN), kv[KV_EXPERIMENT_FN]), (b"the caller's", b"the caller's"))
+            os.chdir(before)
 
     def test_a_try_reads_nothing_of_the_one_before(self):
         native = Native()

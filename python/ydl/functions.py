@@ -110,11 +110,12 @@ class Bundle:
         for role in self.roles:
             keys["roles"][role] = {**keys["roles"][role], "run": run}
         if cluster:
-            jobs = f"{str(keys.get('staging') or '.ydl').rstrip('/')}/jobs"
+            jobs = f"{str(keys.get('staging') or '.ydl').rstrip('/')}/{returned.JOBS}"
         else:
-            jobs = str(_state(how.get("env")) / "jobs")
+            jobs = str(_state(how.get("env")) / returned.JOBS)
         to = f"{jobs}/{{job}}/{returned.FOLDER}/{{role}}-{{index}}/"
-        keys["outputs"] = {**(keys.get("outputs") or {}), f"{returned.PLACE}/*{returned.ENDING}": to}
+        # The first of its name is fetched under it, and later ones under others.
+        keys["outputs"] = {f"{returned.PLACE}/*{returned.ENDING}": to, **(keys.get("outputs") or {})}
         return keys
 
     def unpack(self) -> None:

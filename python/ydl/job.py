@@ -277,6 +277,7 @@ class Job:
         if not job.get("id"):
             raise Error(f"`ydl submit` has named no job: {answer}")
         run = Run(str(job["id"]), cluster=cluster, env=env)
+        run._own = True
         if self._bundle is not None:
             run._functions, run._roles = True, self._bundle.roles
         return run

@@ -1,11 +1,13 @@
 """What functions returned or raised, on its way from a task to whoever submitted it.
 
 A file for each process, below `results` in the job's own directory: a line of JSON that says what it is, and a pickle.
+Reading a pickle runs what it says, so that only files of whoever reads are read, and only where the job itself puts them.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import re
 from dataclasses import dataclass
@@ -16,13 +18,15 @@ from .errors import Error
 
 #: Below the job's directory.
 FOLDER = "results"
+#: Below the staging directory of a cluster; what is fetched from there has this name, too.
+JOBS = "jobs"
 ENDING = ".returned"
 #: In the task's directory.
 PLACE = "ydl-returned"
 _HEAD_BYTES_MAX = 4 << 20
 #: What one process may return.
 BYTES_MAX = 512 << 20
-_NAME = re.compile(r"(?P<role>[^/]+)-(?P<index>\d+)/(?P<process>\d+)" + re.escape(ENDING) + "$")
+_NAME = re.compile(r"(?P<role>[^/]+)-(?P<index>\d+)/(?P<process>\d+)" + re.escape(ENDING))
 
 
 @dataclass(frozen=True)
@@ -57,13 +61,19 @@ def write(place: Path, process: int, kind: str, text: str, content: bytes) -> No
 
 
 def read(folder: Path) -> List[Returned]:
-    """All below a directory."""
+    """All of a job's directory of results. What lies elsewhere below it is nobody's result."""
     found: List[Returned] = []
-    for path in sorted(folder.rglob(f"*{ENDING}")):
-        name = _NAME.search(path.as_posix())
+    for path in sorted(folder.glob(f"*/*{ENDING}")):
+        name = _NAME.fullmatch(path.relative_to(folder).as_posix())
         if name is None:
             continue
         with open(path, "rb") as file:
+            owner = os.fstat(file.fileno()).st_uid
+            # Root could do anything here without our reading it.
+            if owner not in (os.geteuid(), 0):
+                raise Error(
+                    f"`{path}` is a file of user {owner}, and is not read: reading what a function returned runs what it says"
+                )
             head = file.readline(_HEAD_BYTES_MAX)
             try:
                 told: Dict[str, Any] = json.loads(head.decode("utf-8"))

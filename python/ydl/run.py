@@ -124,6 +124,8 @@ class Run:
         self._how: Dict[str, Any] = {"cluster": cluster, "env": None if env is None else dict(env)}
         self._last: Optional[Status] = None
         self._functions = False
+        #: Whether it was submitted here; of others its cluster is asked.
+        self._own = False
         #: The roles whose tasks call functions, where that is known.
         self._roles: Tuple[str, ...] = ()
 
@@ -274,7 +276,7 @@ class Run:
         """What the functions of a job from functions returned, by task; of a task with several `processes`, a list. Waits
         for the job's end, and raises :class:`JobFailed` where it failed.
 
-        They are pickles, and reading a pickle runs what it says: ask only jobs whose owner you trust."""
+        They are pickles, and reading a pickle runs what it says: those of somebody else's job are not read."""
         self._functions = True
         self.wait()
         found = returned.values(self._returned())
@@ -294,11 +296,20 @@ class Run:
 
     def _returned(self) -> List["returned.Returned"]:
         status = self.status()
-        if not status.raw.get("application"):
+        application = status.raw.get("application")
+        if not application:
             return returned.read(Path(status.directory) / returned.FOLDER)
+        if not self._own and all(row.get("id") != status.id for row in runs(**self._how)):
+            raise Error(
+                f"`{status.id}` is a job of `{application.get('user')}`, and what its functions returned is not read: "
+                "reading a pickle runs what it says",
+                "`fetch` brings the files themselves",
+            )
+        # Other outputs may go to directories in which anybody leaves files; the job's own is nobody else's.
+        below = f"outputs/{returned.JOBS}/{status.id}/{returned.FOLDER}"
         with tempfile.TemporaryDirectory(prefix="ydl-") as place:
-            self.fetch(place, f"outputs/*{returned.ENDING}")
-            return returned.read(Path(place))
+            self.fetch(place, f"{below}/*{returned.ENDING}")
+            return returned.read(Path(place) / below)
 
     def _repr_html_(self) -> str:
         return notebook.html(self.status())

@@ -5,6 +5,7 @@ import logging
 import os
 import pickle
 import sys
+import time
 from typing import Any, Dict, List, Optional, Tuple
 
 from . import event
@@ -77,6 +78,39 @@ def _get_cluster_tasks(client: Any = None) -> List[ContainerTask]:
     if client is not None:
         return list(iter_tasks([tuple(row) for row in json.loads(client.kv.wait("cluster_instances").decode())]))
     return list(iter_tasks(cluster_instances()))
+
+
+def _compute_world_size(cluster_tasks: List[ContainerTask]) -> int:
+    """How many processes these tasks have together."""
+    return sum(task.nb_proc for task in cluster_tasks)
+
+
+def _get_nb_workers(task_id: int, cluster_tasks: List[ContainerTask]) -> int:
+    """How many processes the task of that number has."""
+    return next(task.nb_proc for task in cluster_tasks if task.id == task_id)
+
+
+def _setup_container_logs(client: Any) -> None:
+    """Tells when this task began, and where people find what it prints."""
+    task = get_task_key()
+    event.broadcast_container_start_time(client, task)
+    event.logs_event(client, task, logs_url())
+
+
+class catchtime:
+    """How long what it encloses takes: `time` in seconds, and `readout`, which is printed at the end."""
+
+    time = 0.0
+    readout = ""
+
+    def __enter__(self) -> "catchtime":
+        self.began = time.perf_counter()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.time = time.perf_counter() - self.began
+        self.readout = "Time: {:.3f} seconds".format(self.time)
+        print(self.readout)
 
 
 def compute_rank(task_id: int, local_rank: int, n_workers: int) -> int:

@@ -4,9 +4,13 @@ tf-yarn gave every try an application, and so a store, of its own. Here tries ar
 has its own names, and what later ones write lies below `try-1/`, `try-2/`, … so that nobody reads what is not true any more.
 """
 
+import os
 import re
 import sys
 from typing import Any, Iterator, MutableMapping, Optional, Sequence, Tuple, Union
+
+from .bundle import EXPERIMENT
+from .constants import KV_EXPERIMENT_FN
 
 if sys.version_info >= (3, 9):
     _Mapping = MutableMapping[str, bytes]
@@ -32,6 +36,8 @@ class Store(_Mapping):  # type: ignore[misc]
         self._native, self._below = native, below
 
     def __getitem__(self, key: str) -> bytes:
+        if key == KV_EXPERIMENT_FN and os.path.exists(EXPERIMENT):
+            return self._experiment()
         return bytes(self._native.get(self._below + key))  # KeyMissing is a KeyError
 
     def __setitem__(self, key: str, value: Union[bytes, str]) -> None:
@@ -49,7 +55,15 @@ class Store(_Mapping):  # type: ignore[misc]
 
     def wait(self, key: str, timeout: Optional[float] = None) -> bytes:
         """The key's value, once it is there."""
+        if key == KV_EXPERIMENT_FN and os.path.exists(EXPERIMENT):
+            return self._experiment()
         return bytes(self._native.wait(self._below + key, timeout))
+
+    @staticmethod
+    def _experiment() -> bytes:
+        """What task modules of users read as any other key is a file of the job: everybody in it can write to the store."""
+        with open(EXPERIMENT, "rb") as file:
+            return file.read()
 
     def clear_prefix(self, prefix: str) -> int:
         return int(self._native.delete_prefix(self._below + prefix))

@@ -2,10 +2,11 @@
 
 import logging
 import shutil
+import subprocess
 import tempfile
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Callable, Dict, Optional, Type
+from typing import Any, Callable, Dict, Mapping, Optional, Type
 
 logger = logging.getLogger(__name__)
 
@@ -25,11 +26,23 @@ def pickled(experiment_fn: Callable[..., Any]) -> bytes:
     return functions.pickled(experiment_fn, experiment_fn)
 
 
-class Bundle:
-    """The folder, for as long as it takes to submit the job."""
+def editable_packages() -> Dict[str, Path]:
+    """Packages of this environment that can be edited, loaded or not."""
+    from ..cluster_pack import get_editable_requirements
 
-    def __init__(self, experiment: bytes) -> None:
+    try:
+        return {name: Path(path) for name, path in get_editable_requirements().items()}
+    except (RuntimeError, ValueError, OSError, subprocess.SubprocessError) as unknown:
+        logger.debug("which packages can be edited is not known: %s", unknown)
+        return {}
+
+
+class Bundle:
+    """The folder, for as long as it takes to submit the job. `more` are packages that travel beside those that are loaded."""
+
+    def __init__(self, experiment: bytes, more: Optional[Mapping[str, Path]] = None) -> None:
         self.experiment = experiment
+        self.more = dict(more or {})
 
     def __enter__(self) -> Dict[str, str]:
         self.place = tempfile.mkdtemp(prefix="tf_yarn-")
@@ -51,8 +64,8 @@ class Bundle:
             (folder / name).mkdir()
             text = _SHIM.format(name=name, real="ydl.compat." + name)
             (folder / name / "__init__.py").write_text(text, encoding="utf-8")
-        for name, path in functions.own_modules([]).items():
-            if name in SHIMS:
+        for name, path in {**self.more, **functions.own_modules([])}.items():
+            if name in (*SHIMS, "ydl", "cloudpickle"):
                 continue
             try:
                 room.add(name, path)

@@ -6,14 +6,15 @@ import importlib
 import inspect
 import logging
 import os
+import sys
 from typing import Any, Callable, Deque, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from . import mlflow
-from .bundle import Bundle, pickled
+from .bundle import Bundle, editable_packages, pickled
 from .evaluator_metrics import EvaluatorMetricsLogger, Thresholds
 from .follow import Listener
 from .metrics import Metrics, OneShotMetricsLogger, metrics_from, status_of
-from .plan import Call, PyEnv, checked, environment_of, job_keys
+from .plan import Call, PathLike, PyEnv, checked, environment_of, job_keys
 from .tensorboard import URL_EVENT_LABEL
 from .topologies import ContainerKey, TaskSpecs
 
@@ -65,18 +66,21 @@ def run(
     where = environment_of(call.pyenv_zip_path, call.task_specs)
     with mlflow.ended_run() as tracked:
         keys = {**job_keys(call, where), "files": dict(where.files)}
-        submitted = _submit(call, experiment, keys, cluster or os.environ.get(CLUSTER))
+        # They are part of the environment that this process runs in, and of no other.
+        more = {} if where.what == sys.prefix else editable_packages()
+        submitted = _submit(call, Bundle(experiment, more), keys, cluster or os.environ.get(CLUSTER))
         metrics, killed = _follow(submitted, call.task_specs, key, eval_monitor_log_thresholds)
         tracked.status = "KILLED" if killed else tracked.status
         return metrics
 
 
-def _submit(call: Call, experiment: bytes, keys: Dict[str, Any], cluster: Optional[str]) -> Any:
+def _submit(call: Call, bundle: Bundle, keys: Dict[str, Any], cluster: Optional[str]) -> Any:
     import ydl
 
-    with Bundle(experiment) as bundle:
-        own = {name: path if "://" in path else os.path.abspath(path) for name, path in (call.files or {}).items()}
-        job = ydl.Job(**{**keys, "files": {**keys["files"], **own, **bundle}})
+    with bundle as folder:
+        given = {name: os.fspath(path) for name, path in (call.files or {}).items()}
+        own = {name: path if "://" in path else os.path.abspath(path) for name, path in given.items()}
+        job = ydl.Job(**{**keys, "files": {**keys["files"], **own, **folder}})
         submitted = job.submit(cluster=cluster)
     logger.info("%s is submitted", submitted.id)
     return submitted
@@ -195,7 +199,7 @@ def run_on_yarn(
     custom_task_module: Optional[str] = None,
     framework: str = "tensorflow",
     skein_client: Any = None,
-    files: Optional[Mapping[str, str]] = None,
+    files: Optional[Mapping[str, PathLike]] = None,
     env: Optional[Mapping[str, str]] = None,
     queue: str = "default",
     acls: Any = None,

@@ -2,7 +2,7 @@
 
 import logging
 import sys
-from typing import Dict, Iterable, Optional, Tuple
+from typing import Any, Dict, Iterable, Optional, Tuple
 
 from . import mlflow
 from .event import Task, task_name
@@ -77,3 +77,12 @@ class EvaluatorMetricsLogger:
             value = self.app.kv.get("{}/{}".format(task, metric))  # type: ignore[attr-defined]
             if value is not None:
                 self.said[task][metric] = value.decode() if isinstance(value, bytes) else value
+
+
+def __getattr__(name: str) -> Any:
+    """Where the older layout has what needs TensorFlow."""
+    if name == "EvalMonitorHook":
+        from .tensorflow.metrics import EvalMonitorHook
+
+        return EvalMonitorHook
+    raise AttributeError("module `{}` has no `{}`".format(__name__, name))

@@ -121,3 +121,12 @@ class OneShotMetricsLogger:
         if label is not None:
             logger.info("%s %s", label, value)
             mlflow.set_tag("{}_{}".format(mlflow.format_key(key), self.n_try), value)
+
+
+def __getattr__(name: str) -> Any:
+    """Where the older layout has what needs TensorFlow."""
+    if name in ("StepPerSecondHook", "get_all_metrics"):
+        from .tensorflow import metrics
+
+        return getattr(metrics, name)
+    raise AttributeError("module `{}` has no `{}`".format(__name__, name))

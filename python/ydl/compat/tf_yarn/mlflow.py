@@ -1,4 +1,5 @@
-"""MLflow, where it is: it is on if it can be imported, a tracking server is named, and `TF_YARN_USE_MLFLOW` is not `False`.
+"""MLflow, where it is: it is on if it can be imported, a tracking server is named (by `MLFLOW_TRACKING_URI` or by the program
+itself), and `TF_YARN_USE_MLFLOW` is not `False`.
 
 Nothing here raises, and a server that is away costs a few seconds once: after the first call that finds none, the rest of
 the process does without.
@@ -9,6 +10,7 @@ import logging
 import os
 import queue
 import re
+import sys
 import tempfile
 import threading
 import time
@@ -66,7 +68,19 @@ def use_mlflow() -> bool:
     """Whether anything is logged."""
     if _given_up or os.environ.get("TF_YARN_USE_MLFLOW", "").lower() == "false":
         return False
-    return bool(os.environ.get("MLFLOW_TRACKING_URI")) and _installed()
+    return _is_named() and _installed()
+
+
+def _is_named() -> bool:
+    """Whether a server is named: by the variable, or by the program itself with `mlflow.set_tracking_uri`."""
+    if os.environ.get("MLFLOW_TRACKING_URI"):
+        return True
+    # Not every version of MLflow sets the variable then.
+    tracking = getattr(sys.modules.get("mlflow"), "tracking", None)
+    try:
+        return tracking is not None and bool(tracking.is_tracking_uri_set())
+    except Exception:  # whatever MLflow raises, a training does not care
+        return False
 
 
 def variables() -> Dict[str, str]:

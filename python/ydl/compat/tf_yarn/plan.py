@@ -23,7 +23,8 @@ LINGER_SECONDS = 30
 # What is not in the pex is looked for beside it, where the job's own folder is; and what it unpacks goes with the task.
 PEX = {"PEX_INHERIT_PATH": "fallback", "PEX_ROOT": ".pex"}
 
-PyEnv = Union[str, "os.PathLike[str]", Mapping[NodeLabel, str], None]
+PathLike = Union[str, "os.PathLike[str]"]
+PyEnv = Union[PathLike, Mapping[NodeLabel, str], None]
 
 
 class Call(NamedTuple):
@@ -34,7 +35,7 @@ class Call(NamedTuple):
     """`tensorflow`, `pytorch` or `none`; the module may know better."""
     module: str
     pyenv_zip_path: PyEnv = None
-    files: Optional[Mapping[str, str]] = None
+    files: Optional[Mapping[str, PathLike]] = None
     env: Optional[Mapping[str, str]] = None
     queue: str = "default"
     acls: Any = None

@@ -5,7 +5,7 @@ import os
 import shlex
 import time
 import urllib.request
-from typing import Any
+from typing import Any, Iterable, Optional
 
 from . import event
 
@@ -21,6 +21,12 @@ def get_termination_timeout() -> int:
     given = os.environ.get("TB_TERMINATION_TIMEOUT_SECONDS")
     seconds = int(given) if given else -1
     return seconds if seconds >= 0 else DEFAULT_TERMINATION_TIMEOUT_SECONDS
+
+
+def url_event_name(tasks: Iterable[event.Task]) -> Optional[str]:
+    """The key of TensorBoard's address, where one of these tasks is it."""
+    names = [name for name in map(event.task_name, tasks) if name.split(":")[0] == "tensorboard"]
+    return names[0] + "/url" if len(names) == 1 else None
 
 
 def start_tf_board(client: Any, model_dir: str) -> None:

@@ -9,7 +9,9 @@ KiB = 2**10
 MiB = 2**20
 GiB = 2**30
 
-MAX_MEMORY_CONTAINER = 48 * 2**10  # MiB
+GB = 2**10
+"""What tf-yarn calls so: as much in MiB, in which memory is counted."""
+MAX_MEMORY_CONTAINER = 48 * GB
 MAX_VCORES_CONTAINER = 48
 
 # The order is that of ranks, where a framework has such: those who train come first.

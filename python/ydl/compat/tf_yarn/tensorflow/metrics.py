@@ -3,7 +3,7 @@
 import logging
 import os
 import time
-from typing import Any, Dict, List, Optional, Set, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 
 import tensorflow as tf
 
@@ -109,6 +109,31 @@ def monitored(experiment: Any) -> Any:
 _add_monitor_to_experiment = monitored
 
 
+def get_all_metrics(model_path: str) -> Dict[str, List[Any]]:
+    """What the event files of a directory say, as columns: `step`, `name` and `value`."""
+    columns: Dict[str, List[Any]] = {"step": [], "name": [], "value": []}
+    for name in sorted(tf.io.gfile.listdir(model_path)):
+        if ".tfevents." not in name:
+            continue
+        for told in _records(os.path.join(model_path, name)):
+            for value in told.summary.value:
+                number = _number(value)
+                if number is not None:
+                    for column, one in (("step", int(told.step)), ("name", value.tag), ("value", number)):
+                        columns[column].append(one)
+    return columns
+
+
+def _number(value: Any) -> Optional[float]:
+    """What one of a summary's values says, where that is one number; TensorFlow 2 writes it as a tensor."""
+    if value.HasField("simple_value"):
+        return float(value.simple_value)
+    if value.HasField("tensor"):
+        content = tf.make_ndarray(value.tensor)
+        return float(content) if content.shape == () and content.dtype.kind in "fiu" else None
+    return None
+
+
 class EvaluatedSteps:
     """The steps whose evaluation stands in the event files of a directory. A file is read again when it has grown."""
 
@@ -128,12 +153,12 @@ class EvaluatedSteps:
 
 
 def _steps_in(path: str) -> Set[int]:
-    found: Set[int] = set()
+    return {int(told.step) for told in _records(path) if told.HasField("summary")}
+
+
+def _records(path: str) -> Iterator[Any]:
     try:
-        for told in tf.compat.v1.train.summary_iterator(path):
-            if told.HasField("summary"):
-                found.add(int(told.step))
+        yield from tf.compat.v1.train.summary_iterator(path)
     except tf.errors.DataLossError:
         # Somebody is just writing it: the whole records before were read.
         pass
-    return found
