@@ -13,6 +13,9 @@ def experiment_of(model_dir, steps):
     def experiment_fn():
         import tensorflow as tf
 
+        if "://" in model_dir:
+            import tensorflow_io  # noqa: F401  since 2.6 TensorFlow has its other file systems from there
+
         train, test = wine.wines()
 
         def rows(data):
@@ -42,6 +45,7 @@ def main():
     add("--steps", type=int, default=200)
     add("--evaluator-alone", action="store_true", help="evaluate what is there, and train nothing")
     args = parser.parse_args()
+    model_dir = args.model_dir if "://" in args.model_dir else os.path.abspath(args.model_dir)
     logging.basicConfig(level=logging.INFO, format="%(levelname)s:%(name)s: %(message)s")
     specs = {
         "chief": TaskSpec(memory="2 GiB", vcores=1),
@@ -54,7 +58,7 @@ def main():
         options["custom_task_module"] = "tf_yarn.tasks.evaluator_task"
     metrics = run_on_yarn(
         args.environment,
-        experiment_of(os.path.abspath(args.model_dir), args.steps),
+        experiment_of(model_dir, args.steps),
         specs,
         files={os.path.basename(wine.__file__): wine.__file__},
         env={"TF_CPP_MIN_LOG_LEVEL": "2"},

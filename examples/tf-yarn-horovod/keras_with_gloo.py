@@ -56,10 +56,11 @@ def main():
     add("--model-dir", default="/tmp/tf-yarn-horovod", help="a directory that all tasks see")
     add("--epochs", type=int, default=15)
     args = parser.parse_args()
+    model_dir = args.model_dir if "://" in args.model_dir else os.path.abspath(args.model_dir)
     logging.basicConfig(level=logging.INFO, format="%(levelname)s:%(name)s: %(message)s")
     size = {"memory": "2 GiB", "vcores": 1}
     metrics = run_on_yarn(
-        experiment_of(os.path.abspath(args.model_dir), args.epochs),
+        experiment_of(model_dir, args.epochs),
         {"chief": TaskSpec(**size), "worker": TaskSpec(**size)},
         pyenv_zip_path=args.environment,
         env={"TF_CPP_MIN_LOG_LEVEL": "2"},

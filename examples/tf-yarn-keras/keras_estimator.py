@@ -14,6 +14,9 @@ def experiment_of(model_dir, steps):
         import numpy as np
         import tensorflow as tf
 
+        if "://" in model_dir:
+            import tensorflow_io  # noqa: F401  since 2.6 TensorFlow has its other file systems from there
+
         table = importlib.metadata.distribution("scikit-learn").locate_file("sklearn/datasets/data/iris.csv")
         rows = np.random.RandomState(1).permutation(np.loadtxt(table, delimiter=",", skiprows=1, dtype=np.float32))
         rows[:, :4] = (rows[:, :4] - rows[:, :4].mean(axis=0)) / rows[:, :4].std(axis=0)
@@ -44,10 +47,11 @@ def main():
     add("--model-dir", default="/tmp/tf-yarn-iris", help="a directory that all tasks see")
     add("--steps", type=int, default=300)
     args = parser.parse_args()
+    model_dir = args.model_dir if "://" in args.model_dir else os.path.abspath(args.model_dir)
     logging.basicConfig(level=logging.INFO, format="%(levelname)s:%(name)s: %(message)s")
     size = {"memory": "2 GiB", "vcores": 1}
     metrics = run_on_yarn(
-        experiment_of(os.path.abspath(args.model_dir), args.steps),
+        experiment_of(model_dir, args.steps),
         {
             "chief": TaskSpec(**size),
             "worker": TaskSpec(**size),

@@ -58,9 +58,10 @@ def main():
     add("--model-dir", default="/tmp/tf-yarn-pytorch", help="a directory that all tasks see")
     add("--epochs", type=int, default=20)
     args = parser.parse_args()
+    model_dir = args.model_dir if "://" in args.model_dir else os.path.abspath(args.model_dir)
     logging.basicConfig(level=logging.INFO, format="%(levelname)s:%(name)s: %(message)s")
     run_on_yarn(
-        experiment_of(os.path.abspath(args.model_dir), args.epochs),
+        experiment_of(model_dir, args.epochs),
         {"worker": TaskSpec(memory="2 GiB", vcores=2, instances=2, nb_proc_per_worker=2)},
         pyenv_zip_path=args.environment,
         env={"OMP_NUM_THREADS": "1"},

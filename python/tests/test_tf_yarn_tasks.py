@@ -13,7 +13,7 @@ import unittest
 from unittest import mock
 
 import ydl
-from ydl.compat.tf_yarn import cluster, event, life, start
+from ydl.compat.tf_yarn import cluster, event, hadoop, life, start
 from ydl.compat.tf_yarn._internal import MonitoredThread, own_address, reserve_sock_addr, xset_environ
 from ydl.compat.tf_yarn._task_commons import _get_experiment, choose_master, get_task_key
 from ydl.compat.tf_yarn.application import Application
@@ -272,6 +272,32 @@ class Tasks(unittest.TestCase):
         before = signal.getsignal(signal.SIGTERM)
         live(lambda: None, client=Job())
         self.assertEqual(signal.getsignal(signal.SIGTERM), before)
+
+    def test_libhdfs_finds_the_classes_of_its_node(self):
+        with tempfile.TemporaryDirectory() as home:
+            os.mkdir(os.path.join(home, "bin"))
+            for name in ("a.jar", "b.jar", "other.txt"):
+                open(os.path.join(home, name), "w").close()
+            program = os.path.join(home, "bin", "hadoop")
+
+            def says(script):
+                with open(program, "w") as file:
+                    file.write("#!/bin/sh\n" + script)
+                os.chmod(program, 0o755)
+
+            env = {"PATH": "/usr/bin:/bin", "HADOOP_HOME": home, "HADOOP_CONF_DIR": "/conf"}
+            says("echo a warning; echo \"$HADOOP_CONF_DIR:$HADOOP_HOME/*::$1\"\n")
+            expected = ":".join(["/conf", os.path.join(home, "a.jar"), os.path.join(home, "b.jar"), "classpath"])
+            self.assertEqual(hadoop.classes(env), {"CLASSPATH": expected})
+            with mock.patch.object(hadoop, "CHARACTERS_MAX", 10):
+                self.assertEqual(hadoop.classes(env), {"CLASSPATH": "/conf:{}/*::classpath".format(home)})
+            # Who knows better is not asked, and nobody need be there to ask.
+            self.assertEqual(hadoop.classes({**env, "CLASSPATH": "own.jar"}), {})
+            self.assertEqual(hadoop.classes({"PATH": "/nowhere"}), {})
+            for script in ("exit 3\n", "exec sleep 1000\n"):
+                says(script)
+                with mock.patch.object(hadoop, "ANSWER_SECONDS", 0.2), self.assertLogs(hadoop.logger, "WARNING"):
+                    self.assertEqual(hadoop.classes(env), {})
 
     def test_task_modules_of_users_find_the_experiment_under_its_key(self):
         before = os.getcwd()

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Dict, List
 
+from .hadoop import classes
 from .names import OWN, real_name
 
 logger = logging.getLogger(__name__)
@@ -20,6 +21,7 @@ def main(words: List[str]) -> None:
     module = words[0]
     os.environ.update(surroundings(os.environ))
     _fits()
+    os.environ.update(classes(os.environ))
     from ydl.compat.alias import alias
 
     from .bundle import SHIMS
