@@ -33,6 +33,19 @@ class OnYarn(unittest.TestCase):
         self.assertIn("Refused: no more data", str(failure))
         self.assertIsInstance(failure.exception, own_module.Refused)
 
+    def test_results_are_its_owner_s_alone_to_read(self) -> None:
+        # Other outputs may go where anybody writes; the job's own directory is not among them.
+        keys = {"outputs": {"*.txt": "hdfs:///tmp/"}, "acls": {"view": "*"}, **HOW}
+        run = ydl.Job.from_function(own_module.double, (21,), **keys).submit(cluster="yarn")
+        self.assertEqual(run.results(), {"worker:0": 42})
+        # Who submitted it need not be this very object.
+        self.assertEqual(ydl.Run(run.id, cluster="yarn").results(), {"worker:0": 42})
+        other = ydl.Run(run.id, cluster="yarn", env={"HADOOP_USER_NAME": "somebody"})
+        self.assertTrue(other.wait().succeeded)
+        with self.assertRaises(ydl.Error) as raised:
+            other.results()
+        self.assertIn("what its functions returned is not read", raised.exception.message)
+
 
 def through_deaths() -> None:
     """A job whose tasks ask and tell while its master is killed by whoever reads what this prints."""

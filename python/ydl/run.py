@@ -15,9 +15,11 @@ from .store import Event, KeyValue, RunStore, event_of
 
 #: Words for a job that is over.
 _OVER = ("succeeded", "failed", "killed", "lost", "finished")
-#: Between two looks: a job on this machine may be over in a moment, and each look at a cluster costs it something.
-_LOOKS_S = (0.1, 1.0, 3.0)
-#: One look takes so long at most, and this long even where less was to be waited: it is the only one then.
+#: So long the binary waits for a job's end at a time: whoever is killed meanwhile leaves it behind for no longer.
+_WAIT_S = 60.0
+#: Before it is asked again.
+_AGAIN_S = 0.2
+#: What a look takes beside waiting, at most; and less where a caller has little time.
 _LOOK_MAX_S, _LOOK_MIN_S = 300.0, 30.0
 #: How long a job may be out of sight before waiting for it is given up.
 _UNSEEN_MAX_S = 900.0
@@ -131,13 +133,17 @@ class Run:
 
     def status(self) -> Status:
         """How it stands now."""
-        return self._look(None)
+        return self._look(0.0, None)
 
-    def _look(self, deadline: Optional[float]) -> Status:
+    def _look(self, wait: float, more: Optional[float]) -> Status:
+        """How it stands when it is over, or after so long; to tell it may take so much more."""
         if self._last is not None and self._last.over:
             return self._last
+        waits = [f"--wait={int(wait * 1000)}ms"] if wait > 0 else []
         # A master that does not answer is something to be told, too.
-        raw = program.one(["status", self.id], fine=(0, program.UNREACHABLE), timeout=deadline, **self._how)
+        fine = (0, program.UNREACHABLE)
+        most = None if more is None else wait + more
+        raw = program.one(["status", *waits, self.id], fine=fine, timeout=most, **self._how)
         self._last = _status(raw)
         return self._last
 
@@ -168,11 +174,11 @@ class Run:
         raise failure from failure.exception
 
     def _until_over(self, end: Optional[float], timeout: Optional[float]) -> Status:
-        pause, seen = _LOOKS_S[0], time.monotonic()
+        seen = time.monotonic()
         while True:
+            left = _WAIT_S if end is None else max(0.0, min(_WAIT_S, end - time.monotonic()))
             try:
-                left = None if end is None else max(_LOOK_MIN_S, min(_LOOK_MAX_S, end - time.monotonic()))
-                status = self._look(left)
+                status = self._look(left, _LOOK_MAX_S if end is None else _LOOK_MIN_S)
                 seen = time.monotonic()
                 if status.over:
                     return status
@@ -182,9 +188,7 @@ class Run:
                     raise
             if end is not None and time.monotonic() >= end:
                 raise WaitTimeout(f"`{self.id}` was not over within {timeout} s")
-            most = _LOOKS_S[2] if self._last is not None and self._last.raw.get("application") else _LOOKS_S[1]
-            time.sleep(pause if end is None else max(0.0, min(pause, end - time.monotonic())))
-            pause = min(pause * 1.5, most)
+            time.sleep(_AGAIN_S if end is None else max(0.0, min(_AGAIN_S, end - time.monotonic())))
 
     def _failure(self, outcome: Outcome) -> JobFailed:
         kind = JobKilled if outcome.state == "killed" else JobFailed

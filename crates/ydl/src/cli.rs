@@ -243,6 +243,9 @@ pub struct Status {
     /// How many of the last facts to show
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub facts: usize,
+    /// Wait until the job is over, so long at most, and show it then
+    #[arg(long, value_name = "TIME")]
+    pub wait: Option<String>,
 }
 
 /// `ydl logs`.

@@ -76,6 +76,30 @@ fn a_job_is_listed_looked_at_and_killed() {
 }
 
 #[test]
+fn a_job_s_end_is_waited_for() {
+    let home = Home::new();
+    let id = home.detach(&job("long", 1, "ydl kv get --wait 5m go; exit 3", ""));
+    running(&home, &id, 1);
+    let soon = object(&home.run(&["status", "--json", "--wait", "10ms", &id]));
+    assert_eq!(soon["state"], "running");
+    let mut waiting = home.ydl();
+    waiting.args(["status", "--json", "--wait", "1h", &id]);
+    waiting.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let waiting = waiting.spawn().expect("ydl");
+    assert_eq!(home.run(&["kv", "--job", &id, "put", "go", "1"]).code, 0);
+    // It says how the job ended, and that is no failure of its own.
+    let ran = finish(waiting);
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    assert_eq!(object(&ran)["state"], "failed");
+    assert!(home.processes().is_empty(), "{:?}", home.processes());
+    let ran = home.run(&["status", "--wait", "1h", &id]);
+    assert!(ran.out.contains("failed"), "{ran:#?}");
+    let wrong = home.run(&["status", "--wait", "soon", &id]);
+    assert_eq!(wrong.code, 2, "{wrong:#?}");
+    assert!(wrong.err.contains("`soon` is not a time"), "{wrong:#?}");
+}
+
+#[test]
 fn a_name_is_the_newest_job_of_that_name() {
     let home = Home::new();
     let first = home.run(&["submit", "--name", "x", "--", "echo", "first"]);

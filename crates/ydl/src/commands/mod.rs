@@ -5,7 +5,7 @@
 //! * `cluster`: where a job runs. * `afar`, `waiting`: a job on a cluster. * `which`: the job that is meant.
 //! * `aggregated`: what YARN itself has collected of containers' logs.
 //! * `inputs`, `offer`, `start`: what `submit` needs. * `reach`: talking to a master.
-//! * `changes`, `tails`, `follow`, `sink`: watching a job.
+//! * `changes`, `tails`, `follow`, `sink`: watching a job. * `over`: waiting for its end.
 //! * `ending`, `autopsy`: how a job ended, for people and for the shell.
 
 pub mod board;
@@ -34,6 +34,7 @@ mod ending;
 mod follow;
 mod inputs;
 mod offer;
+mod over;
 mod reach;
 mod sink;
 mod start;

@@ -3,12 +3,14 @@
 use super::{
     follow::written_facts,
     ls::state_of,
+    over::{until_over, until_told_over},
     places::{Told, places},
     reach::{Reach, block_on, settled},
     which::{Which, which},
 };
 use crate::{
     cli::{self, Manners},
+    jobfile::span,
     jobs::{Ended, Known, Place, Standing},
     mirror::{self, Mirror},
     report::{Exit, Report},
@@ -17,7 +19,7 @@ use crate::{
 };
 use std::{collections::VecDeque, io, time::Duration};
 use yarn_native::types::{ApplicationReport, ApplicationState};
-use ydl_core::{Fact, view::TaskState};
+use ydl_core::{Fact, Span, view::TaskState};
 
 /// How long a master may take to show its job.
 const WAIT: Duration = Duration::from_secs(5);
@@ -33,10 +35,26 @@ const LOST: &str =
 
 /// Prints what is known. That a job failed is no failure of this command.
 pub fn run(args: cli::Status, manners: Manners) -> Result<Exit, Report> {
+    let wait = args.wait.as_deref().map(span).transpose();
+    let wait = wait.map_err(|(what, hint)| Report::bad_input(what).hint(hint))?;
+    let wait = wait.map(|Span(ms)| Duration::from_millis(ms));
     block_on(async {
         match which(args.job.as_deref(), manners).await? {
-            Which::Whole(job, mirror) => show_job(&args, manners, &job, mirror.as_deref()).await,
-            Which::Only { report, why, .. } => only(&report, &why, manners),
+            Which::Whole(job, mirror) => {
+                if let Some(wait) = wait {
+                    until_over(&job, mirror.as_ref(), wait).await;
+                }
+                show_job(&args, manners, &job, mirror.as_deref()).await
+            }
+            Which::Only {
+                report,
+                why,
+                gateway,
+            } => {
+                let wait = wait.unwrap_or_default();
+                let report = until_told_over(&gateway, *report, wait).await;
+                only(&report, &why, manners)
+            }
         }
     })
 }
