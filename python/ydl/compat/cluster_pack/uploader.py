@@ -21,6 +21,8 @@ logger = logging.getLogger(__name__)
 
 DOWNLOAD_SECONDS = 3600
 DOWNLOAD_BYTES_MAX = 32 << 30
+# Every environment has the first of these, and what is ydl's travels with each job.
+LEFT_OUT = ("pip", "setuptools", "wheel", "ydl-yarn", "ydl-tf-yarn", "tf-yarn", "cluster-pack")
 SILENCE_SECONDS = 60
 """How long a server may say nothing."""
 
@@ -126,7 +128,7 @@ def requirements(
     for name, version in sorted(installed.items()):
         if normal(name) in left_out or (chosen is not None and normal(name) not in chosen):
             continue
-        if normal(name) not in ("pip", "setuptools", "wheel", "ydl", "tf-yarn", "cluster-pack"):
+        if normal(name) not in LEFT_OUT:
             lines.append("{}=={}".format(name, version))
     for name, version in sorted(additional.items()):
         # A value may be a version, or all of what pip takes after a name or instead of one.
