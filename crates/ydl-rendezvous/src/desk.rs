@@ -17,7 +17,7 @@ use ydl_core::{Cluster, TaskId};
 
 use crate::{
     frames::{Attached, Call, Down, Mark, Up},
-    protocol::{Act, Link, Peer, Protocol, Reaction, Refusal},
+    protocol::{Act, Link, Peer, Protocol, Reaction, Refusal, Reminder},
 };
 
 /// Connections of one attempt. More than any framework opens, and few enough to be harmless.
@@ -97,6 +97,7 @@ impl Desk {
                 }
                 _ => self.closed(&peer, call, &mut work),
             },
+            Kept::Reminded => self.reminded(&mut work),
         }
     }
 
@@ -167,6 +168,28 @@ impl Desk {
         let (_, acts) = reaction.into_parts();
         self.act(acts, None, true, &mut work);
         work
+    }
+
+    /// What is to be said again unless it is heeded. Who runs a desk has the clock.
+    pub fn reminder(&self) -> Option<Reminder> {
+        self.protocol.reminder()
+    }
+
+    /// It is time to say that again. Nothing follows where it was heeded meanwhile, or said again already.
+    pub fn remind(&mut self, reminder: Reminder) -> Work {
+        let mut work = Work::default();
+        if self.reminder() == Some(reminder) {
+            work.keep.push(Kept::Reminded);
+            self.reminded(&mut work);
+        }
+        work
+    }
+
+    fn reminded(&mut self, work: &mut Work) {
+        let mut reaction = Reaction::default();
+        self.protocol.remind(&mut reaction);
+        let (_, acts) = reaction.into_parts();
+        self.act(acts, None, true, work);
     }
 
     fn is_live(&self, peer: &Peer) -> bool {

@@ -39,7 +39,7 @@ use ydl_core::{Cluster, Framework};
 pub use desk::{Desk, Kept, Work};
 pub use frames::{Call, Down, Mark, Up};
 pub use porter::{Errand, Porter};
-pub use protocol::{Act, Link, Peer, Protocol, Reaction, Refusal};
+pub use protocol::{Act, Link, Peer, Protocol, Reaction, Refusal, Reminder};
 
 /// The rendezvous that a job of that framework needs in a round with these members, if it needs any.
 pub fn serve(framework: Framework, members: &Cluster) -> Option<Box<dyn Protocol>> {

@@ -12,10 +12,12 @@
 //!   waits asks again.
 //! * Acts depend on what was kept and on the message itself: no clock, no chance, no order of a hash map, no number of an
 //!   accepted link. An opening or an end is kept too if it matters when it came.
+//! * What is to be said again after a while is a [`Reminder`]: whoever runs the protocol has the clock, and writes down
+//!   that the time has come.
 //!
 //! What is sent because of a message that is not kept reaches its own link for certain, and another's if all goes well.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use ydl_core::{Cluster, TaskId};
@@ -115,6 +117,15 @@ impl Reaction {
     }
 }
 
+/// Something that was said, and that nobody has heeded yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reminder {
+    /// Another one each time that it was said.
+    pub number: u64,
+    /// It is said again when nobody has heeded it for so long.
+    pub after: Duration,
+}
+
 /// A protocol, for one round of a job: another round begins with another value.
 pub trait Protocol: fmt::Debug + Send {
     /// A message that is longer ends its link, before it has changed anything. A little more than a mebibyte at most:
@@ -145,6 +156,14 @@ pub trait Protocol: fmt::Debug + Send {
     /// Others are members of the round from now on, of an elastic job whose programs run on when that happens. An attempt
     /// that has gone has ended before.
     fn told(&mut self, _members: &Cluster, _reaction: &mut Reaction) {}
+
+    /// What is to be said again unless it is heeded.
+    fn reminder(&self) -> Option<Reminder> {
+        None
+    }
+
+    /// It is time to say that again. Always kept.
+    fn remind(&mut self, _reaction: &mut Reaction) {}
 
     /// Whether a program of that task was started to join members who are not the same any more, and could not but fail.
     fn is_outdated(&self, _task: &TaskId) -> bool {

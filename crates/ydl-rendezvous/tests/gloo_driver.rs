@@ -2,7 +2,7 @@
 
 mod support;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use expect_test::{Expect, expect};
 use support::{Runner, base64, bytes, link, peer};
@@ -89,13 +89,27 @@ impl Scene {
                 assert!(reaction.is_kept());
                 reaction.into_parts().1
             }
-            ["answered"] => {
-                let mut acts = self.runner.open(Link::Dialed(1), 0);
-                acts.extend(self.runner.say(Link::Dialed(1), &bytes(TAKEN)));
-                acts
+            ["answered"] => self.answered(1),
+            ["dial", _, "answered"] => self.answered(number(1)),
+            ["time", "passes"] => {
+                let Some(reminder) = self.runner.protocol.reminder() else {
+                    return Vec::new();
+                };
+                let mut reaction = Reaction::default();
+                self.runner.protocol.remind(&mut reaction);
+                assert!(reaction.is_kept());
+                let after = Act::Say(format!("after {:?}", reminder.after));
+                [vec![after], reaction.into_parts().1].concat()
             }
             _ => panic!("`{line}`"),
         }
+    }
+
+    fn answered(&mut self, dial: u32) -> Vec<Act> {
+        let link = Link::Dialed(u64::from(dial));
+        let mut acts = self.runner.open(link, 0);
+        acts.extend(self.runner.say(link, &bytes(TAKEN)));
+        acts
     }
 
     fn told(&self, act: &Act) -> Option<String> {
@@ -403,6 +417,102 @@ fn rank_0_is_told_again_when_it_could_not_be() {
             dial 7 fails -> "worker:0 was not told that the hosts have changed: it does not answer"
             missing: worker:0 worker:1"#]],
     );
+}
+
+#[test]
+fn rank_0_is_told_again_until_somebody_heeds_it() {
+    check(
+        &[0, 1],
+        "worker 0 listens
+        told of 0 1 2
+        time passes
+        worker 2 meets as 2
+        time passes
+        dial 1 answered
+        time passes
+        dial 2 answered
+        time passes
+        dial 3 answered
+        worker 1 asks
+        time passes
+        worker 0 asks
+        time passes",
+        expect![[r#"
+            worker 0 listens -> worker 0: 200
+            told of 0 1 2 ->
+            time passes ->
+            worker 2 meets as 2 -> dial worker:0 40000
+            time passes ->
+            dial 1 answered -> dialed: 175 bytes
+            time passes -> "after 1s", dial worker:0 40000
+            dial 2 answered -> dialed: 175 bytes
+            time passes -> "after 2s", dial worker:0 40000
+            dial 3 answered -> dialed: 175 bytes
+            worker 1 asks ->
+            time passes ->
+            worker 0 asks -> "a world of 3 begins", worker 1: 200 1,3,0,1,1,3, worker 0: 200 0,3,0,1,0,3, worker 2: 200
+            time passes ->
+            missing: worker:0 worker:1 worker:2"#]],
+    );
+}
+
+#[test]
+fn who_could_not_be_told_is_told_later_and_who_has_gone_is_not() {
+    check(
+        &[0, 1],
+        "worker 0 listens
+        told of 0 1 2
+        worker 2 meets as 2
+        dial 1 fails
+        dial 2 fails
+        dial 3 fails
+        dial 4 fails
+        dial 5 fails
+        dial 6 fails
+        time passes
+        worker 1 ends
+        time passes",
+        expect![[r#"
+            worker 0 listens -> worker 0: 200
+            told of 0 1 2 ->
+            worker 2 meets as 2 -> dial worker:0 40000
+            dial 1 fails -> "worker:0 was not told that the hosts have changed: it does not answer", dial worker:0 40000
+            dial 2 fails -> "worker:0 was not told that the hosts have changed: it does not answer", dial worker:0 40000
+            dial 3 fails -> "worker:0 was not told that the hosts have changed: it does not answer", dial worker:0 40000
+            dial 4 fails -> "worker:0 was not told that the hosts have changed: it does not answer", dial worker:0 40000
+            dial 5 fails -> "worker:0 was not told that the hosts have changed: it does not answer", dial worker:0 40000
+            dial 6 fails -> "worker:0 was not told that the hosts have changed: it does not answer"
+            time passes -> "after 1s", dial worker:0 40000
+            worker 1 ends ->
+            time passes ->
+            missing:"#]],
+    );
+}
+
+#[test]
+fn programs_that_heed_nothing_are_left_alone_in_the_end() {
+    let mut scene = Scene {
+        runner: Runner::new(Driver::new(&members(&[0]), Limits::default())),
+        links: BTreeMap::new(),
+        connections: 0,
+    };
+    for line in ["worker 0 listens", "told of 0 1", "worker 1 meets as 1"] {
+        scene.acts(line);
+    }
+    let (mut told, mut waited) = (0, Duration::ZERO);
+    loop {
+        told += 1;
+        assert!(told < 100, "for ever");
+        scene.answered(told);
+        let Some(reminder) = scene.runner.protocol.reminder() else {
+            break;
+        };
+        assert_eq!(reminder.number, u64::from(told));
+        waited += reminder.after;
+        let acts = scene.acts("time passes");
+        assert!(matches!(acts[..], [Act::Say(_), Act::Dial(..)]), "{acts:?}");
+    }
+    assert_eq!((told, waited), (13, Duration::from_secs(4095)));
 }
 
 #[test]

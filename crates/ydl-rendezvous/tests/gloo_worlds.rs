@@ -206,17 +206,29 @@ impl Life {
         }
     }
 
-    /// Rank 0 hears of newcomers, and everybody who trains stops at the next commit.
-    fn hears(&mut self) {
+    /// Rank 0 hears of newcomers, and everybody who trains stops at the next commit; unless it does not heed it yet.
+    fn hears(&mut self, heeds: bool) {
         for link in std::mem::take(&mut self.dialed) {
             let mut acts = self.runner.open(link, self.members[0]);
             acts.extend(self.runner.say(link, &bytes(TAKEN)));
             self.acts(acts);
         }
+        if !heeds {
+            return;
+        }
         for process in self.processes.values_mut() {
             if process.state == State::Trains {
                 process.state = State::Stops;
             }
+        }
+    }
+
+    /// Whoever was told something and has not heeded it is told again.
+    fn time_passes(&mut self) {
+        if self.runner.protocol.reminder().is_some() {
+            let mut reaction = Reaction::default();
+            self.runner.protocol.remind(&mut reaction);
+            self.acts(reaction.into_parts().1);
         }
     }
 
@@ -238,7 +250,7 @@ fn in_the_end_all_who_are_left_train_in_one_world() {
         }
         for _ in 0..chance.below(40) {
             let worker = chance.below(TASKS as usize) as u32;
-            match (chance.below(6), life.processes.get(&worker)) {
+            match (chance.below(7), life.processes.get(&worker)) {
                 (0, None) => life.come(&[worker]),
                 (1, Some(process)) => {
                     let knows = !matches!(process.state, State::Loads | State::Waits(_));
@@ -246,7 +258,8 @@ fn in_the_end_all_who_are_left_train_in_one_world() {
                         life.lost(worker);
                     }
                 }
-                (2, _) if !life.dialed.is_empty() => life.hears(),
+                (2, _) if !life.dialed.is_empty() => life.hears(chance.below(2) == 0),
+                (3, _) => life.time_passes(),
                 (_, Some(_)) => life.goes_on(worker),
                 _ => {}
             }
@@ -258,8 +271,9 @@ fn in_the_end_all_who_are_left_train_in_one_world() {
         loop {
             turns += 1;
             assert!(turns < 20, "seed {seed}: {:#?}", life.processes);
+            life.time_passes();
             if !life.dialed.is_empty() {
-                life.hears();
+                life.hears(true);
             }
             for worker in 0..TASKS {
                 if life.processes.contains_key(&worker) {

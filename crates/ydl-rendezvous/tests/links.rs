@@ -1,17 +1,21 @@
 //! Porters and a desk, with a master that dies, connections that break, and pieces of every length: nothing that a
 //! program said is lost or counted twice, and nothing that it is told comes twice or not at all.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
 
 use ydl_core::TaskId;
 use ydl_rendezvous::{
-    Call, Desk, Down, Errand, Kept, Link, Peer, Porter, Protocol, Reaction, Refusal, Up, Work,
+    Call, Desk, Down, Errand, Kept, Link, Peer, Porter, Protocol, Reaction, Refusal, Reminder, Up,
+    Work,
 };
 
 /// A number that all programs add to. Messages have two bytes:
 /// `a n` adds and is told the sum, `s n` adds and is told nothing, `r _` is told the sum, `w n` is told `w` when the sum
 /// has reached n, `d n` wants to be called back on port n and to be told there how many additions there were, now and at
-/// each of them, `h _` is told `b` over there.
+/// each of them, `h _` is told `b` over there. How often it was time to say something again is told there, too.
 #[derive(Debug, Default)]
 struct Sum {
     sum: u64,
@@ -20,7 +24,11 @@ struct Sum {
     tasks: BTreeMap<Link, TaskId>,
     listeners: BTreeMap<TaskId, Link>,
     dials: u64,
+    reminded: u64,
 }
+
+/// So often it is time.
+const REMINDED_MAX: u64 = 8;
 
 impl Sum {
     fn add(&mut self, amount: u8, reaction: &mut Reaction) {
@@ -38,6 +46,11 @@ impl Sum {
         });
         reaction.keep();
     }
+
+    /// How often it was time.
+    fn now(&self) -> Vec<u8> {
+        [&b"t"[..], &self.reminded.to_be_bytes()].concat()
+    }
 }
 
 impl Protocol for Sum {
@@ -49,6 +62,7 @@ impl Protocol for Sum {
         if matches!(link, Link::Dialed(_)) {
             reaction.send(link, *b"hello");
             reaction.send(link, self.additions.to_be_bytes());
+            reaction.send(link, self.now());
             self.listeners.insert(peer.task.clone(), link);
             reaction.keep();
         } else {
@@ -95,6 +109,21 @@ impl Protocol for Sum {
 
     fn close(&mut self, link: Link, _reaction: &mut Reaction) {
         self.waits.remove(&link);
+    }
+
+    fn reminder(&self) -> Option<Reminder> {
+        (self.reminded < REMINDED_MAX).then_some(Reminder {
+            number: self.reminded,
+            after: Duration::ZERO,
+        })
+    }
+
+    fn remind(&mut self, reaction: &mut Reaction) {
+        self.reminded += 1;
+        for listener in self.listeners.values() {
+            reaction.send(*listener, self.now());
+        }
+        reaction.keep();
     }
 }
 
@@ -284,7 +313,7 @@ impl World {
     fn step(&mut self, faults: bool) {
         let which = self.chance.below(self.sides.len());
         let side = &mut self.sides[which];
-        match self.chance.below(if faults { 13 } else { 12 }) {
+        match self.chance.below(if faults { 14 } else { 12 }) {
             0 | 1 if side.dialing.is_empty() && side.awaiting.is_none() => side.write(),
             0 | 1 => {
                 let call = side.dialing.pop();
@@ -339,12 +368,21 @@ impl World {
                 self.sides.iter_mut().for_each(Side::reconnect);
             }
             12 => side.reconnect(),
+            13 if self.chance.one_in(8) => {
+                if let Some(reminder) = self.desk.reminder() {
+                    let work = self.desk.remind(reminder);
+                    self.wait(work);
+                    // Said already, and nothing of it twice.
+                    let again = self.desk.remind(reminder);
+                    assert!(again.keep.is_empty() && again.down.is_empty());
+                }
+            }
             _ => {}
         }
     }
 }
 
-fn live(seed: u64) -> usize {
+fn live(seed: u64) -> (usize, u64) {
     let mut world = World::new(seed);
     for step in 0..200_000 {
         world.step(step < 600);
@@ -362,6 +400,8 @@ fn live(seed: u64) -> usize {
         |kept| matches!(kept, Kept::Message(_, _, _, bytes) if matches!(bytes[0], b'a' | b's')),
     );
     let additions = additions.count() as u64;
+    let reminded = world.journal.iter().filter(|kept| **kept == Kept::Reminded);
+    let reminded = reminded.count() as u64;
     for side in &world.sides {
         assert!(
             side.is_done(),
@@ -371,9 +411,17 @@ fn live(seed: u64) -> usize {
         );
         let mut told = &side.back[..];
         told = told.strip_prefix(b"hello").expect("a greeting");
-        let mut expected = None;
+        let (mut expected, mut times) = (None, None);
         while !told.is_empty() {
             if let Some(rest) = told.strip_prefix(b"b") {
+                told = rest;
+                continue;
+            }
+            if let Some(rest) = told.strip_prefix(b"t") {
+                let (number, rest) = rest.split_at(8);
+                let number = u64::from_be_bytes(number.try_into().expect("eight bytes"));
+                assert!(times.is_none_or(|times| number == times), "seed {seed}");
+                times = Some(number + 1);
                 told = rest;
                 continue;
             }
@@ -386,6 +434,7 @@ fn live(seed: u64) -> usize {
             expected = Some(number + 1);
             told = rest;
         }
+        assert_eq!(times, Some(reminded + 1), "seed {seed}");
         assert_eq!(
             expected,
             Some(additions + 1),
@@ -399,15 +448,19 @@ fn live(seed: u64) -> usize {
         format!("{last:?}").contains(&format!("sum: {sum},")),
         "seed {seed}: not {sum}: {last:?}"
     );
-    world.deaths
+    (world.deaths, reminded)
 }
 
 #[test]
 fn programs_notice_nothing_of_masters_that_die() {
-    let deaths: usize = (0..2000).map(live).sum();
+    let (mut deaths, mut reminded) = (0, 0);
+    for seed in 0..2000 {
+        let (died, told) = live(seed);
+        (deaths, reminded) = (deaths + died, reminded + told);
+    }
     assert!(
-        deaths > 2000,
-        "{deaths} deaths are too few to show anything"
+        deaths > 2000 && reminded > 2000,
+        "{deaths} deaths and {reminded} times are too few to show anything"
     );
 }
 

@@ -141,6 +141,7 @@ fn a_world_grows_and_goes_on_without_its_first_process() {
             .env("HOROVOD_ELASTIC", "1")
             .env("HOROVOD_GLOO_TIMEOUT_SECONDS", "20")
             .env("WORLDS", "3")
+            .env("HEEDS", "later")
             .env("MARK", folder.path().join(&task));
         programs.start(&task, &mut command);
     };
@@ -154,8 +155,6 @@ fn a_world_grows_and_goes_on_without_its_first_process() {
     for index in 0..2 {
         start(&mut programs, &World::of(&two), index);
     }
-    // Horovod says where it listens a moment before it heeds what it is told there: who has trained heeds it.
-    trained("worker:0-2");
     sockets.told(&three);
     start(&mut programs, &World::of(&three), 2);
     trained("worker:2-3");
@@ -181,6 +180,7 @@ fn a_world_grows_and_goes_on_without_its_first_process() {
     assert_eq!(said[0], said[1]);
     let asked = sockets.ask();
     assert!(asked.refused.is_empty() && asked.deaths > 100, "{asked:?}");
+    assert!(asked.reminded > 0, "{asked:?}");
     let worlds = ["a world of 3 begins", "a world of 2 begins"];
     assert_eq!(asked.said, worlds, "{asked:?}");
 }

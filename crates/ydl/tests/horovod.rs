@@ -69,8 +69,9 @@ fn without_restarts_a_killed_worker_fails_the_job_and_nobody_waits_for_it() {
     assert!(home.processes().is_empty(), "{:?}", home.processes());
 }
 
-/// An elastic job of two or three workers, whose program ends when it was in so many worlds.
-fn elastic(home: &Home, worlds: u32) -> Child {
+/// An elastic job of two or three workers, whose program ends when it was in so many worlds. If it heeds what it is told
+/// `later`, it takes something once before it heeds anything.
+fn elastic(home: &Home, worlds: u32, heeds: &str) -> Child {
     let program = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../ydl-rendezvous/tests/real_horovod/elastic.py");
     fs::copy(program, home.path().join("elastic.py")).expect("the program");
@@ -79,7 +80,7 @@ fn elastic(home: &Home, worlds: u32) -> Child {
 framework: horovod
 environment: {}
 files: [elastic.py]
-env: {{OMP_NUM_THREADS: '1', WORLDS: '{worlds}', HOROVOD_GLOO_TIMEOUT_SECONDS: '20'}}
+env: {{OMP_NUM_THREADS: '1', WORLDS: '{worlds}', HEEDS: {heeds}, HOROVOD_GLOO_TIMEOUT_SECONDS: '20'}}
 gang: {{settle: 1s}}
 restart: {{limit: 3, backoff: {{first: 10ms, most: 10ms}}}}
 roles:
@@ -113,7 +114,7 @@ fn ended_in_one_round(home: &Home, child: Child, changes: usize) -> Ran {
 #[test]
 fn workers_come_and_go_while_the_others_run_on() {
     let home = Home::new();
-    let child = elastic(&home, 3);
+    let child = elastic(&home, 3, "always");
     home.wait_for_job();
     for worker in 0..2 {
         wait_for_world(&home, worker, 1, &format!("2 as rank {worker}"));
@@ -132,9 +133,30 @@ fn workers_come_and_go_while_the_others_run_on() {
 }
 
 #[test]
+fn a_newcomer_whom_nobody_heeds_at_first_is_let_in_all_the_same() {
+    let home = Home::new();
+    let child = elastic(&home, 3, "later");
+    home.wait_for_job();
+    home.wait_for("the first round", |home| {
+        home.facts().contains("\"round-started\"").then_some(())
+    });
+    assert_eq!(home.run(&["scale", "elastic", "worker=3"]).code, 0);
+    for worker in 0..3 {
+        wait_for_world(&home, worker, 1, &format!("3 as rank {worker}"));
+    }
+    assert_eq!(home.run(&["scale", "elastic", "worker=2"]).code, 0);
+    let ran = finish(child);
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    assert!(
+        said(&ran, 0, "worlds").starts_with("[2, 3, 2] "),
+        "{ran:#?}"
+    );
+}
+
+#[test]
 fn a_killed_worker_comes_back_into_the_world_of_the_others() {
     let home = Home::new();
-    let child = elastic(&home, 2);
+    let child = elastic(&home, 2, "always");
     home.wait_for_job();
     for worker in 0..2 {
         wait_for_world(&home, worker, 1, &format!("2 as rank {worker}"));

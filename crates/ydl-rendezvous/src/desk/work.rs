@@ -18,6 +18,8 @@ pub enum Kept {
     Message(Peer, Call, u64, #[serde(with = "base64")] Vec<u8>),
     /// A link ended.
     Closed(Peer, Call),
+    /// It was time to say again what nobody had heeded.
+    Reminded,
 }
 
 /// What follows from something that was heard.

@@ -6,11 +6,14 @@
 //! * A newcomer has the numbers of the world for which it was started, and can be in no other. What it says is held until
 //!   that world begins; if the world cannot begin any more, because somebody else has gone, it is sent away to start
 //!   again.
-//! * The others train on until all newcomers of the next world are there. Then rank 0 is told, and tells them.
+//! * The others train on until all newcomers of the next world are there. Then rank 0 is told, and tells them. `announce` sees to it
+//!   that it heeds it.
 //! * A world begins when everybody who is left of the last one has asked for its number, and every newcomer is there.
 //!
 //! Those who stay keep their order, and newcomers follow: rank 0 has the state that the others get. That is for whoever
 //! says who is in a world to see to.
+
+mod announce;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -19,17 +22,13 @@ use ydl_core::{Cluster, TaskId};
 use super::{
     http::{self, Stop},
     news::{Limits, News},
-    notice::Change,
     store::Store,
     world::{Place, World},
 };
-use crate::{Link, Peer, Protocol, Reaction, Refusal};
+use crate::{Link, Peer, Protocol, Reaction, Refusal, Reminder};
 
 /// Worlds that are waited for. Each one but the last has newcomers of its own.
 const PLANS_MAX: usize = 64;
-
-/// So often rank 0 is told at once again when it could not be. After that it is told when anything else happens.
-const TOLD_MAX: u32 = 5;
 
 /// A store, and the worlds that it is to have next.
 #[derive(Debug)]
@@ -57,6 +56,8 @@ struct Plan {
     announced: bool,
     /// So often it could not be told.
     untold: u32,
+    /// So often it was told again because it had not heeded it.
+    repeated: u32,
 }
 
 impl Driver {
@@ -177,44 +178,6 @@ impl Driver {
             }
             reaction.close(link);
             self.close(link, reaction);
-        }
-    }
-
-    /// Tells rank 0 that newcomers are there, once it has said where it listens. Where somebody has gone the others see
-    /// that by themselves, or have already.
-    fn announce(&mut self, reaction: &mut Reaction) {
-        let first = self.world().members().first();
-        let listens = first.is_some_and(|first| self.store.worker(&first.place).is_some());
-        if !listens || !self.gone.is_empty() || self.store.asking().next().is_some() {
-            return;
-        }
-        let Some(plan) = self.plans.front() else {
-            return;
-        };
-        if plan.announced || !self.has_newcomers(plan) {
-            return;
-        }
-        let stays = |task: &TaskId| plan.world.has(task);
-        let change = match self.world().tasks().keys().all(stays) {
-            true => Change::Added,
-            false => Change::Both,
-        };
-        // Times need only grow.
-        let time = i32::try_from(plan.number).unwrap_or(i32::MAX);
-        if let Some(plan) = self.plans.front_mut() {
-            plan.announced = true;
-        }
-        self.store.hear(News::Changed(change, time), reaction);
-    }
-
-    /// Rank 0 was not told: it does not listen, or went away before it answered.
-    fn untold(&mut self, reaction: &mut Reaction) {
-        if let Some(plan) = self.plans.front_mut() {
-            plan.announced = false;
-            plan.untold += 1;
-            if plan.untold <= TOLD_MAX {
-                self.step(reaction);
-            }
         }
     }
 
@@ -347,8 +310,18 @@ impl Protocol for Driver {
             world,
             announced: false,
             untold: 0,
+            repeated: 0,
         });
         self.step(reaction);
+    }
+
+    fn reminder(&self) -> Option<Reminder> {
+        self.unheeded()
+    }
+
+    fn remind(&mut self, reaction: &mut Reaction) {
+        reaction.keep();
+        self.announce_again(reaction);
     }
 
     fn is_outdated(&self, task: &TaskId) -> bool {

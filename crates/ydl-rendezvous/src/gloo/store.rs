@@ -73,6 +73,11 @@ impl Store {
         self.workers.get(place)
     }
 
+    /// How often members were told something, once none is being told any more.
+    pub(super) fn told(&self) -> Option<u64> {
+        (!self.tellings.is_telling()).then(|| self.tellings.count())
+    }
+
     /// Something that was decided elsewhere. It is for whoever decided to keep it, in its place among the messages.
     pub fn hear(&mut self, news: News, reaction: &mut Reaction) {
         match news {
@@ -293,6 +298,7 @@ impl Protocol for Store {
     }
 
     fn ended(&mut self, peer: &Peer, _reaction: &mut Reaction) {
+        self.tellings.ended(&peer.task);
         let world = &self.world;
         self.workers.retain(|place, _| {
             world

@@ -67,6 +67,21 @@ impl Tellings {
         }))
     }
 
+    /// Whether somebody is being told something.
+    pub(super) fn is_telling(&self) -> bool {
+        !self.of.is_empty()
+    }
+
+    /// So often somebody was told something, or was to be.
+    pub(super) fn count(&self) -> u64 {
+        self.dialed
+    }
+
+    /// A task has ended, and nobody is there to be told.
+    pub(super) fn ended(&mut self, task: &TaskId) {
+        self.of.retain(|_, telling| telling.task != *task);
+    }
+
     /// A link has ended: who was to be told something on it, and was not.
     pub(super) fn close(&mut self, link: Link) -> Option<TaskId> {
         self.of.remove(&link).map(|telling| telling.task)

@@ -1,12 +1,15 @@
 """Trains in a world whose members come and go, until it was in as many worlds as WORLDS says and is one of two processes.
 
-Each time it has trained for a while it says so, and leaves a file where MARK says.
+Each time it has trained for a while it says so, and leaves a file where MARK says. Where HEEDS is `later` the first process
+says where it listens and trains only when it has been told something there, which nobody heeds.
 """
 
 import os
 import pathlib
+import threading
 import time
 
+import horovod.common.elastic
 import horovod.torch as hvd
 import torch
 
@@ -36,6 +39,19 @@ def train(state):
             if "MARK" in os.environ:
                 pathlib.Path(f"{os.environ['MARK']}-{hvd.size()}").touch()
 
+
+if os.environ.get("HEEDS") == "later":
+    manager, told = horovod.common.elastic.notification_manager, threading.Event()
+    heed = manager.handle_hosts_updated
+
+    def take(*said):
+        heed(*said)
+        told.set()
+
+    manager.handle_hosts_updated = take
+    manager.init()
+    if hvd.rank() == 0:
+        told.wait()
 
 state = hvd.elastic.TorchState(model=model, optimizer=optimizer, batch=0, since=0, sizes=[])
 train(state)

@@ -10,15 +10,18 @@ use std::{
     collections::{BTreeMap, HashMap},
     io::{Read, Write},
     net::{Shutdown, TcpListener, TcpStream},
-    sync::mpsc::{Receiver, Sender, channel},
+    sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     thread,
     time::{Duration, Instant},
 };
 
 use ydl_core::{Cluster, TaskId};
-use ydl_rendezvous::{Call, Desk, Down, Errand, Kept, Peer, Porter, Protocol, Up, Work};
+use ydl_rendezvous::{Call, Desk, Down, Errand, Kept, Peer, Porter, Protocol, Reminder, Up, Work};
 
 pub const HOST: &str = "127.0.0.1";
+
+/// A master to whom nothing happens for so long has been forgotten.
+const IDLE: Duration = Duration::from_secs(300);
 
 type Fresh = Box<dyn Fn() -> Box<dyn Protocol> + Send>;
 
@@ -28,6 +31,7 @@ enum Event {
     Closed(Peer, Call),
     Ended(Peer),
     Told(Cluster),
+    Remind(Reminder),
     Ask(Sender<Asked>),
     Stop,
 }
@@ -39,6 +43,8 @@ pub struct Asked {
     pub refused: Vec<String>,
     pub missing: Vec<TaskId>,
     pub deaths: usize,
+    /// So often something was said again that nobody had heeded.
+    pub reminded: usize,
 }
 
 /// A protocol that runs until it is dropped.
@@ -157,7 +163,22 @@ struct Master {
 
 fn run(mut master: Master, inbox: &Receiver<Event>, dies_after: usize) {
     let mut happened = 0;
-    while let Ok(event) = inbox.recv_timeout(Duration::from_secs(300)) {
+    let mut idle = Instant::now();
+    let mut reminder: Option<(Reminder, Instant)> = None;
+    loop {
+        // What nobody has heeded is said again when it is time.
+        let due = master.desk.reminder();
+        if due != reminder.map(|(reminder, _)| reminder) {
+            reminder = due.map(|due| (due, Instant::now() + due.after));
+        }
+        let until = reminder.map_or(idle + IDLE, |(_, at)| at);
+        let wait = until.saturating_duration_since(Instant::now());
+        let event = match (inbox.recv_timeout(wait), reminder) {
+            (Ok(event), _) => event,
+            (Err(RecvTimeoutError::Timeout), Some((due, _))) => Event::Remind(due),
+            (Err(_), _) => return,
+        };
+        idle = Instant::now();
         match event {
             Event::Stop => return,
             Event::Ask(sender) => {
@@ -211,6 +232,11 @@ impl Master {
             Event::Told(members) => {
                 let work = self.desk.told(&members);
                 self.journal.push(Entry::Told(members));
+                self.work(work);
+            }
+            Event::Remind(reminder) => {
+                self.asked.reminded += 1;
+                let work = self.desk.remind(reminder);
                 self.work(work);
             }
             Event::Ask(_) | Event::Stop => {}

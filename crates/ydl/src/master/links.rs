@@ -6,9 +6,9 @@
 use super::inbox::Answer;
 use crate::{talk::LINKS_BYTES_MAX, wire::request::Reply};
 use std::collections::{BTreeMap, BTreeSet};
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, time::Instant};
 use ydl_core::{Cluster, ContainerId, Framework, Job, Run, TaskId};
-use ydl_rendezvous::{Desk, Down, Kept, Peer, Up, Work, frames::Bytes};
+use ydl_rendezvous::{Desk, Down, Kept, Peer, Reminder, Up, Work, frames::Bytes};
 
 /// What waits for an agent that does not listen; it is told everything anew when it comes again.
 const WAITING_MAX: usize = 128 << 20;
@@ -26,6 +26,8 @@ pub(super) struct Links {
     stirred: BTreeSet<TaskId>,
     /// Tasks of which something was refused: it is said once.
     refused: BTreeSet<TaskId>,
+    /// What is said again at that moment unless it is heeded before. A new master counts from its own beginning.
+    reminder: Option<(Reminder, Instant)>,
 }
 
 /// An agent's connection.
@@ -135,6 +137,29 @@ impl Links {
             pass.append(&mut self.pass(work));
         }
         Ok((keep, pass))
+    }
+
+    /// What programs have not heeded is said again when it is time: what is to be written down, and then to be told.
+    pub(super) fn remind(&mut self, now: Instant) -> (Vec<Kept>, Vec<Passed>) {
+        let Some(desk) = &mut self.desk else {
+            return Default::default();
+        };
+        let Some(reminder) = desk.reminder() else {
+            self.reminder = None;
+            return Default::default();
+        };
+        match self.reminder {
+            Some((known, at)) if known == reminder && now >= at => {}
+            Some((known, _)) if known == reminder => return Default::default(),
+            _ => {
+                self.reminder = Some((reminder, now + reminder.after));
+                return Default::default();
+            }
+        }
+        self.reminder = None;
+        let mut work = desk.remind(reminder);
+        let keep = std::mem::take(&mut work.keep);
+        (keep, self.pass(work))
     }
 
     /// An agent waits for what it is to be told.

@@ -11,7 +11,7 @@ use super::{
     diary::{Diary, Record},
     facts::Facts,
     inbox::{Answer, Kept, Letter, Question},
-    links::{Connection, Links},
+    links::{Connection, Links, Passed},
     metrics::Metrics,
     outbox::{Effect, Outbox},
     past::{self, Past},
@@ -399,11 +399,8 @@ impl<B: Backend, D: Diary> Master<B, D> {
         answer: oneshot::Sender<Answer>,
     ) {
         match self.links.hear(&self.job, container, at, ups) {
-            Ok((keep, passed)) => {
-                for kept in keep {
-                    self.diary.note(&Record::Linked(self.links.round(), kept));
-                }
-                self.outbox.pass(passed);
+            Ok(heard) => {
+                self.keep_and_pass(heard);
                 match self.job.task_of(container) {
                     Some(task) => self.outbox.push(Effect::Said {
                         task,
@@ -415,6 +412,13 @@ impl<B: Backend, D: Diary> Master<B, D> {
             }
             Err(refused) => self.outbox.answer(answer, refused),
         }
+    }
+
+    fn keep_and_pass(&mut self, (keep, passed): (Vec<ydl_rendezvous::Kept>, Vec<Passed>)) {
+        for kept in keep {
+            self.diary.note(&Record::Linked(self.links.round(), kept));
+        }
+        self.outbox.pass(passed);
     }
 
     fn on_metrics(&mut self, container: &ContainerId, said: Reported) -> Reply {
@@ -470,8 +474,10 @@ impl<B: Backend, D: Diary> Master<B, D> {
         }
     }
 
-    /// Agents that have missed their beats, waiters that have gone.
+    /// Agents that have missed their beats, programs that have not heeded what they were told, waiters that have gone.
     fn look(&mut self) {
+        let again = self.links.remind(Instant::now());
+        self.keep_and_pass(again);
         for container in self.agents.quieted(&self.job) {
             tracing::warn!(%container, "an agent has become quiet");
             self.feed(Event::Quieted { container });

@@ -1,5 +1,7 @@
 //! A rendezvous whose members change before anybody has said a word that is kept.
 
+mod reminders;
+
 use super::*;
 use crate::master::{
     diary::Record,
