@@ -218,6 +218,8 @@ fn a_mistake_in_a_flag_is_told_with_the_flag() {
 
             error: --framework mx: `framework`: `mx` is not a framework that ydl knows; it knows `none`, `mxnet`, `pytorch`, `horovod`, `xgboost`, `lightgbm`, `tensorflow`, `jax`
 
+            hint: did you mean `mxnet`?
+
             error: --instances 0: `roles.worker.instances`: a role of 0 instances does nothing
 
             hint: leave the role out, or give it at least one instance

@@ -31,6 +31,10 @@ impl Needs for Horovod {
         "Horovod's processes"
     }
 
+    fn also_called(&self) -> &'static [&'static str] {
+        &["hvd"]
+    }
+
     fn has_processes(&self) -> bool {
         true
     }

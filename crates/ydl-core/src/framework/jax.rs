@@ -21,6 +21,10 @@ impl Needs for Jax {
         "JAX's processes"
     }
 
+    fn also_called(&self) -> &'static [&'static str] {
+        &["flax"]
+    }
+
     fn has_processes(&self) -> bool {
         true
     }

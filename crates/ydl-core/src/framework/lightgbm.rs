@@ -22,6 +22,10 @@ impl Needs for Lightgbm {
         "LightGBM's workers"
     }
 
+    fn also_called(&self) -> &'static [&'static str] {
+        &["lgbm", "lgb"]
+    }
+
     fn ports(&self, _role: &str) -> Vec<(String, bool)> {
         // It binds without sharing, so the port is let go when the program starts.
         vec![(PORT.to_owned(), false)]

@@ -117,6 +117,11 @@ trait Needs {
     /// What its programs are called, for people.
     fn who(&self) -> &'static str;
 
+    /// What else people call it, in small letters.
+    fn also_called(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// What the task's program gets.
     fn set_up(&self, given: &Given<'_>) -> SetUp;
 
@@ -171,6 +176,11 @@ trait Needs {
 }
 
 impl Framework {
+    /// What else people call it, in small letters: for a hint, since one name is enough in a job file.
+    pub fn also_called(self) -> &'static [&'static str] {
+        self.needs().also_called()
+    }
+
     /// Whether its tasks start together unless the user says otherwise.
     pub fn together(self) -> bool {
         self.needs().together()

@@ -34,6 +34,10 @@ impl Needs for Mxnet {
         "MXNet's processes"
     }
 
+    fn also_called(&self) -> &'static [&'static str] {
+        &["mx", "gluon", "ps-lite"]
+    }
+
     fn role_defaults(&self, role: &str, _roles: &[&str]) -> RoleDefaults {
         let completion = match role {
             SCHEDULER | SERVER => Completion::Service,

@@ -11,6 +11,10 @@ impl Needs for None {
         "programs"
     }
 
+    fn also_called(&self) -> &'static [&'static str] {
+        &["any", "command", "custom", "generic", "python", "shell"]
+    }
+
     fn set_up(&self, _given: &Given<'_>) -> SetUp {
         SetUp::default()
     }

@@ -19,6 +19,17 @@ impl Needs for Pytorch {
         "PyTorch's processes"
     }
 
+    fn also_called(&self) -> &'static [&'static str] {
+        &[
+            "torch",
+            "torchrun",
+            "ddp",
+            "fsdp",
+            "lightning",
+            "pytorch-lightning",
+        ]
+    }
+
     fn has_processes(&self) -> bool {
         true
     }

@@ -29,6 +29,10 @@ impl Needs for Tensorflow {
         "TensorFlow's processes"
     }
 
+    fn also_called(&self) -> &'static [&'static str] {
+        &["tf", "keras", "estimator"]
+    }
+
     fn has_flags(&self) -> bool {
         true
     }

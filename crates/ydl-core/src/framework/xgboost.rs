@@ -19,6 +19,10 @@ impl Needs for Xgboost {
         "XGBoost's workers"
     }
 
+    fn also_called(&self) -> &'static [&'static str] {
+        &["xgb", "rabit"]
+    }
+
     fn has_door(&self, _roles: &[RoleSpec]) -> bool {
         true
     }

@@ -80,17 +80,35 @@ pub fn job(root: &Node, base: &str, name: &str, cluster: bool) -> Result<JobSpec
     Err(wrongs)
 }
 
+/// The framework that somebody probably meant by another name, with a version, or with a slip.
+fn meant(text: &str) -> Option<Framework> {
+    let plain = text.to_ascii_lowercase().replace('_', "-");
+    // Versions need not be told.
+    let end = plain.find(|c: char| c.is_ascii_digit() || "=<>~!@:".contains(c));
+    let plain = plain[..end.unwrap_or(plain.len())].trim_end_matches(['-', 'v', ' ']);
+    let all = || Framework::ALL.iter().copied();
+    let names: Vec<_> = all().map(|it| (it.to_string(), it)).collect();
+    let others = all().flat_map(|it| it.also_called().iter().map(move |name| (*name, it)));
+    let others: Vec<_> = others.collect();
+    let by_other = |name: &str| others.iter().find(|(other, _)| *other == name);
+    if let Some((_, framework)) = by_other(plain) {
+        return Some(*framework);
+    }
+    if let Some(near) = nearest(plain, names.iter().map(|(name, _)| name.as_str())) {
+        return near.parse().ok();
+    }
+    // A short one is near to anything.
+    let long = others.iter().map(|(name, _)| *name);
+    let near = nearest(plain, long.filter(|name| name.len() >= 5))?;
+    by_other(near).map(|(_, framework)| *framework)
+}
+
 impl Reader {
     fn framework(&mut self, map: &Map) -> Framework {
         let read = |text: &str| {
             text.parse::<Framework>().map_err(|what| {
-                let known: Vec<_> = Framework::ALL.iter().map(|f| f.to_string()).collect();
-                let near = nearest(text, known.iter().map(String::as_str));
-                (
-                    what,
-                    near.map(|near| format!("did you mean `{near}`?"))
-                        .unwrap_or_default(),
-                )
+                let hint = meant(text).map(|near| format!("did you mean `{near}`?"));
+                (what, hint.unwrap_or_default())
             })
         };
         let found = self.value(map, "framework", read);
@@ -172,5 +190,41 @@ impl Reader {
             .unwrap_or(blame.forgive_after);
         blame.at_most = self.value(&map, "at_most", count).unwrap_or(blame.at_most);
         blame
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_framework_by_another_name_finds_its_own() {
+        for (text, found) in [
+            ("torch", Some(Framework::Pytorch)),
+            ("PyTorch", Some(Framework::Pytorch)),
+            ("py-torch", Some(Framework::Pytorch)),
+            ("pytorch==2.3", Some(Framework::Pytorch)),
+            ("troch", Some(Framework::Pytorch)),
+            ("tf", Some(Framework::Tensorflow)),
+            ("TF2", Some(Framework::Tensorflow)),
+            ("tensorflow2", Some(Framework::Tensorflow)),
+            ("tensorflow-1.15", Some(Framework::Tensorflow)),
+            ("keras", Some(Framework::Tensorflow)),
+            ("xgb", Some(Framework::Xgboost)),
+            ("xboost", Some(Framework::Xgboost)),
+            ("lgbm", Some(Framework::Lightgbm)),
+            ("light_gbm", Some(Framework::Lightgbm)),
+            ("hvd", Some(Framework::Horovod)),
+            ("horvod", Some(Framework::Horovod)),
+            ("mx", Some(Framework::Mxnet)),
+            ("flax", Some(Framework::Jax)),
+            ("jaxx", Some(Framework::Jax)),
+            ("shell", Some(Framework::None)),
+            ("spark", None),
+            ("2.0", None),
+            ("", None),
+        ] {
+            assert_eq!(meant(text), found, "{text}");
+        }
     }
 }
