@@ -17,9 +17,10 @@ Examples:
   ydl submit --instances 4 -- python train.py  the same without a job file
   ydl ls                                       the jobs there are
   ydl logs -f worker:0                         what one task prints, as it comes
-  ydl kill mnist                               stop the newest job of that name
+  ydl kill mnist                               stop the job of that name
 
-A JOB is an id, the beginning of one, or a name: the newest job of that name.
+A JOB is an id, the beginning of one, or a name: the newest job of that name. `kill` and `scale`
+take the one that runs, and none where several do.
 Exit codes are in docs/exit-codes.md, the job file in docs/job-file.md."
 )]
 pub struct Cli {

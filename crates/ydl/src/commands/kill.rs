@@ -3,7 +3,7 @@
 use super::{
     ls::state_of,
     reach::{Reach, block_on, left, report, settled, signal_master},
-    which::{Which, which},
+    which::{Which, which_running},
 };
 use crate::{
     cli::{self, Manners},
@@ -28,7 +28,7 @@ const FAR_LOOK: Duration = Duration::from_millis(300);
 /// Asks the job to end and waits.
 pub fn run(args: cli::Kill, manners: Manners) -> Result<Exit, Report> {
     block_on(async {
-        match which(Some(&args.job), manners).await? {
+        match which_running(&args.job, "kill", manners).await? {
             Which::Whole(job, None) => kill(*job, args.now, manners).await,
             Which::Whole(job, Some(mirror)) => {
                 let (id, gateway) = (mirror.id, mirror.gateway.clone());

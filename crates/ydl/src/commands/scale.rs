@@ -2,7 +2,7 @@
 
 use super::{
     reach::{Reach, block_on, not_now, report, settled},
-    which::which,
+    which::which_running,
 };
 use crate::{
     cli::{self, Manners},
@@ -20,7 +20,8 @@ pub fn run(args: cli::Scale, manners: Manners) -> Result<Exit, Report> {
         return Err(Report::bad_input(what).hint("write `worker=4`"));
     };
     block_on(async {
-        let (job, _mirror) = which(Some(&args.job), manners).await?.whole()?;
+        let found = which_running(&args.job, "scale", manners).await?;
+        let (job, _mirror) = found.whole()?;
         let place = match settled(&job).await {
             Standing::Live(place) => place,
             Standing::Starting => return Err(not_now(&job)),

@@ -3,12 +3,15 @@
 use super::cluster;
 use crate::{
     cli::Manners,
-    jobs::{self, Known},
+    jobs::{self, Known, Standing},
     mirror::{self, Gateway, KIND, Mirror, Opened},
     report::Report,
 };
 use std::sync::Arc;
 use yarn_native::types::{ApplicationId, ApplicationReport};
+
+/// Jobs named when a name is that of several.
+const NAMED_MAX: usize = 8;
 
 /// A job, and as much of it as can be had.
 #[derive(Debug)]
@@ -66,6 +69,57 @@ pub async fn which(word: Option<&str>, manners: Manners) -> Result<Which, Report
         },
         Err(unreachable) => Err(unreachable),
     }
+}
+
+/// The job that is to be changed. A name may be that of several jobs: then it means the one that runs, and none of them
+/// where several do.
+pub async fn which_running(word: &str, verb: &str, manners: Manners) -> Result<Which, Report> {
+    let gateway = cluster::gateway(manners)?;
+    let mut ids = Vec::new();
+    let is_here = gateway.is_none() || manners.cluster.is_none();
+    if is_here {
+        let jobs = jobs::list()?;
+        if jobs.iter().any(|job| job.id() == word) {
+            return which(Some(word), manners).await;
+        }
+        let runs = |job: &&Known| matches!(job.standing(), Standing::Starting | Standing::Live(_));
+        let named = jobs.iter().filter(|job| job.submitted.spec.name == word);
+        ids.extend(named.filter(runs).map(|job| job.id().to_owned()));
+    }
+    if let Some(gateway) = gateway.filter(|_| word.parse::<ApplicationId>().is_err()) {
+        match mirror::list(&gateway).await {
+            Ok(all) => {
+                let named = all.iter().filter(|report| report.name == word);
+                let running = named.filter(|report| !report.state.is_over());
+                ids.extend(running.map(|report| report.id.to_string()));
+            }
+            // Then it can only be one of this machine.
+            Err(unreachable) if ids.is_empty() => {
+                let job = is_here.then(|| here(Some(word)).ok());
+                return job.flatten().ok_or(unreachable);
+            }
+            Err(_) => {}
+        }
+    }
+    match &ids[..] {
+        [] => which(Some(word), manners).await,
+        [id] => which(Some(id), manners).await,
+        [id, ..] => {
+            let hint = format!("say which one by its id: `ydl {verb} {id}`");
+            Err(several(word, &ids).hint(hint))
+        }
+    }
+}
+
+fn several(word: &str, ids: &[String]) -> Report {
+    let named: Vec<_> = ids
+        .iter()
+        .take(NAMED_MAX)
+        .map(|id| format!("`{id}`"))
+        .collect();
+    let rest = if ids.len() > NAMED_MAX { ", …" } else { "" };
+    let (n, named) = (ids.len(), named.join(", "));
+    Report::bad_input(format!("{n} jobs of the name `{word}` run: {named}{rest}"))
 }
 
 fn here(word: Option<&str>) -> Result<Which, Report> {
