@@ -18,6 +18,19 @@ pub struct Fact {
     pub what: What,
 }
 
+/// How a task began a new round.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Broken {
+    /// Its attempt has ended before the others' have.
+    #[default]
+    Ended,
+    /// It is new, or has come back, and the others were not interrupted before it was there.
+    Joins,
+    /// Its role needs fewer tasks.
+    Leaves,
+}
+
 /// What is worth knowing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -78,6 +91,9 @@ pub enum What {
         round: u32,
         /// Who began it.
         because: TaskId,
+        /// How.
+        #[serde(default)]
+        how: Broken,
         /// Who starts again.
         tasks: u32,
     },
@@ -208,13 +224,16 @@ impl fmt::Display for What {
             What::RoundBroken {
                 round,
                 because,
+                how,
                 tasks,
             } => {
-                write!(
-                    f,
-                    "round {round} gathers {} because of {because}",
-                    counted(*tasks, "task")
-                )
+                let tasks = counted(*tasks, "task");
+                write!(f, "round {round} gathers {tasks} because ")?;
+                match how {
+                    Broken::Ended => write!(f, "of {because}"),
+                    Broken::Joins => write!(f, "{because} joins"),
+                    Broken::Leaves => write!(f, "{because} leaves"),
+                }
             }
             What::MembersChanged { round, tasks } => {
                 write!(f, "round {round} goes on with {}", counted(*tasks, "task"))

@@ -32,7 +32,7 @@ pub use action::{Action, Ask, Asks, Order, Run};
 pub use cluster::{Cluster, Endpoint, Member};
 pub use ending::{Cause, Ending, Outcome, TaskResult};
 pub use event::{ContainerEnd, Event, Exit, Grant};
-pub use fact::{Fact, What};
+pub use fact::{Broken, Fact, What};
 pub use framework::Framework;
 pub use id::{ContainerId, NodeName, RoleName, TaskId};
 pub use job::Job;

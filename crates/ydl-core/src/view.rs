@@ -3,6 +3,7 @@
 use crate::{
     ending::{Outcome, TaskResult},
     id::{ContainerId, NodeName, RoleName, TaskId},
+    spec::Range,
     time::Time,
 };
 use alloc::{string::String, vec::Vec};
@@ -19,7 +20,7 @@ pub struct JobView {
     pub started: Time,
     /// When this was true.
     pub now: Time,
-    /// The newest round.
+    /// The newest round that runs or gathers anew. Newcomers have a number of their own while they gather apart.
     pub round: u32,
     /// What it waits for, in one sentence.
     pub why: String,
@@ -52,6 +53,9 @@ pub struct RoleView {
     pub role: RoleName,
     /// How many tasks it should have.
     pub instances: u32,
+    /// Between which numbers that may change by itself, in an elastic role.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub elastic: Option<Range>,
     /// How many wait for a container.
     pub waiting: u32,
     /// How many have a container and no program yet.

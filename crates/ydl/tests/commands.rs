@@ -116,6 +116,56 @@ fn a_name_is_the_newest_job_of_that_name() {
 }
 
 #[test]
+fn a_name_of_several_jobs_that_run_is_none_of_them() {
+    let home = Home::new();
+    let first = home.detach(&job("x", 1, "sleep 1000", ""));
+    let second = home.detach(&job("x", 1, "sleep 1000", ""));
+    for words in [&["kill", "x"][..], &["scale", "x", "worker=2"]] {
+        let refused = home.run(words);
+        assert_eq!(refused.code, 2, "{refused:#?}");
+        let said = format!(
+            "2 jobs of the name `x` run: `{second}`, `{first}`\n\nhint: say which one by its id: `ydl {} {second}`",
+            words[0]
+        );
+        assert!(refused.err.contains(&said), "{refused:#?}");
+    }
+    let killed = home.run(&["kill", &second]);
+    assert!(killed.err.contains("is over: killed"), "{killed:#?}");
+    // The newest is over, and the other is the one that can be meant.
+    let killed = home.run(&["kill", "x"]);
+    let said = format!("{first} is over: killed");
+    assert!(killed.err.contains(&said), "{killed:#?}");
+    let again = home.run(&["kill", "x"]);
+    let said = format!("{second} was over already: killed");
+    assert!(again.err.contains(&said), "{again:#?}");
+    assert!(home.processes().is_empty(), "{:?}", home.processes());
+}
+
+#[test]
+fn the_range_of_an_elastic_role_is_shown() {
+    let home = Home::new();
+    let id = home.detach(
+        "name: x
+gang: true
+roles:
+  worker: {instances: {min: 1, max: 3, start: 2}, memory: 256 MiB, run: sleep 1000}
+  board: {completion: beside, memory: 256 MiB, run: sleep 1000}
+",
+    );
+    running(&home, &id, 3);
+    let status = home.run(&["status", &id]);
+    assert!(
+        status.out.contains("elastic    2 × `worker` of 1 to 3\n"),
+        "{status:#?}"
+    );
+    let view = &object(&home.run(&["status", "--json", &id]))["view"];
+    let range = serde_json::json!({ "min": 1, "max": 3 });
+    assert_eq!(view["roles"][0]["elastic"], range, "{view:#}");
+    assert!(view["roles"][1].get("elastic").is_none(), "{view:#}");
+    assert_eq!(home.run(&["kill", &id]).code, 0);
+}
+
+#[test]
 fn logs_are_chosen_by_task_stream_attempt_and_length() {
     let home = Home::new();
     let script = "echo out $YDL_ATTEMPT; echo more; echo err >&2; test $YDL_ATTEMPT = 2";

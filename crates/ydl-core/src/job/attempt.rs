@@ -5,7 +5,7 @@ use crate::{
     action::Action,
     ending::{Cause, Ending, Outcome, TaskResult},
     event::{ContainerEnd, Exit},
-    fact::{Next, What},
+    fact::{Broken, Next, What},
     spec::{Completion, Scope},
     time::{Span, Time},
 };
@@ -312,8 +312,8 @@ impl Job {
         };
         match scope {
             Scope::Task => {}
-            Scope::Role => self.new_round(Some(key.role), key, out),
-            Scope::Job => self.new_round(None, key, out),
+            Scope::Role => self.new_round(Some(key.role), (key, Broken::Ended), out),
+            Scope::Job => self.new_round(None, (key, Broken::Ended), out),
         }
     }
 

@@ -13,16 +13,7 @@ use crate::{
     time::Time,
     view::TaskState,
 };
-use alloc::{
-    format,
-    string::{String, ToString},
-    sync::Arc,
-    vec,
-    vec::Vec,
-};
-
-/// Of those that are waited for, so many are named.
-const NAMED_MAX: usize = 4;
+use alloc::{format, string::String, sync::Arc, vec, vec::Vec};
 
 impl Job {
     pub(super) fn range(&self, role: usize) -> Option<Range> {
@@ -236,17 +227,9 @@ impl Job {
         }
         let members = gathering.members.iter().filter(|key| key.role == role);
         let missing = members.filter(|key| !matches!(self.task(**key).place, Place::Ready { .. }));
-        let missing: Vec<_> = missing.map(|key| self.id(*key).to_string()).collect();
-        let mut named = missing.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>();
-        let more = missing.len().saturating_sub(NAMED_MAX);
-        if more > 0 {
-            named.push(format!("{more} more"));
-        }
-        Some(format!(
-            "`{name}` needs {} more of {}",
-            needs - ready,
-            named.join(", ")
-        ))
+        let missing: Vec<_> = missing.copied().collect();
+        let named = self.named(&missing);
+        Some(format!("`{name}` needs {} more of {named}", needs - ready))
     }
 
     /// How many of an elastic role's tasks are not in its round.

@@ -4,7 +4,7 @@ use super::{Job, Mutant, Place, Task, TaskKey, doubt::Accused, timers::Timer};
 use crate::{
     action::Action,
     cluster::{Cluster, Member},
-    fact::What,
+    fact::{Broken, What},
     spec::Scope,
     time::Time,
 };
@@ -121,17 +121,29 @@ impl Job {
         self.recount_waits(round);
     }
 
-    /// How many tasks that wait for each other are ready, and of how many; those that nobody waits for left aside.
-    pub(super) fn gathered(&self) -> (u32, u32) {
-        let waited_for = |gathering: &&Gathering| {
+    /// Rounds that wait for all their members, or for enough of them; those that nobody waits for left aside.
+    fn awaited(&self) -> impl Iterator<Item = &Gathering> {
+        let gatherings = self.gatherings.values();
+        gatherings.filter(|gathering| {
             let newcomers = gathering.newcomers;
             newcomers.is_none_or(|(role, _)| self.range(role).is_none())
-        };
-        let gatherings = self.gatherings.values().filter(waited_for);
-        gatherings.fold((0, 0), |(ready, of), gathering| {
+        })
+    }
+
+    /// How many tasks that wait for each other are ready, and of how many.
+    pub(super) fn gathered(&self) -> (u32, u32) {
+        self.awaited().fold((0, 0), |(ready, of), gathering| {
             let members = gathering.members.len() as u32;
             (ready + gathering.share.ready, of + members)
         })
+    }
+
+    /// Whom those who are ready wait for. Of elastic roles more is to be said.
+    pub(super) fn not_ready(&self) -> Vec<TaskKey> {
+        let members = self.awaited().flat_map(|gathering| &gathering.members);
+        let fixed = members.filter(|key| self.range(key.role).is_none());
+        let is_ready = |key: &TaskKey| matches!(self.task(*key).place, Place::Ready { .. });
+        fixed.copied().filter(|key| !is_ready(key)).collect()
     }
 
     /// Begins every round whose members are all ready, once everybody they must know is there as well.
@@ -207,15 +219,16 @@ impl Job {
         }
         match (gathering.newcomers, because) {
             (Some((role, Scope::Role)), Some(because)) => {
-                self.new_round(Some(role), because, out);
+                self.new_round(Some(role), (because, Broken::Joins), out);
                 return;
             }
             (Some((_, Scope::Job)), Some(because)) => {
-                self.new_round(None, because, out);
+                self.new_round(None, (because, Broken::Joins), out);
                 return;
             }
             (Some((_, Scope::Task)) | None, _) | (_, None) => {}
         }
+        self.newest = self.newest.max(round);
         self.set_aside(late, out);
         let tasks = ready.len() as u32;
         self.record(What::RoundStarted { round, tasks }, out);

@@ -65,8 +65,10 @@ pub struct Job {
     /// Every container that a task has now, and only those: a message from any other is a message from the past.
     held: BTreeMap<ContainerId, Held>,
     known: Known,
-    /// The newest round.
+    /// The highest number that was given to a round.
     round: u32,
+    /// The newest round that runs or gathers anew. Newcomers gather under a number of their own, in which nobody runs.
+    newest: u32,
     /// Rounds that have not begun, by their number.
     gatherings: BTreeMap<u32, Gathering>,
     /// Since when tasks want containers and the job, whose tasks start on their own, has none at all.
@@ -124,6 +126,7 @@ impl Job {
             held: BTreeMap::new(),
             known: Known::default(),
             round: 1,
+            newest: 1,
             gatherings: BTreeMap::new(),
             starved_since: None,
             followed_since: None,

@@ -6,10 +6,14 @@ use crate::{
     ending::Outcome,
     fact::counted,
     id::{ContainerId, TaskId},
-    spec::{JobSpec, Resources},
+    spec::{JobSpec, Resources, RoleSpec, Scope},
     view::{JobView, Phase, RoleView, TaskState, TaskView},
 };
-use alloc::{format, string::String, vec::Vec};
+use alloc::{
+    format,
+    string::{String, ToString},
+    vec::Vec,
+};
 
 impl Job {
     /// What the backend should still grant.
@@ -165,7 +169,7 @@ impl Job {
             phase,
             started: self.started,
             now: self.now,
-            round: self.round,
+            round: self.newest,
             why: self.why(),
             outcome: self.outcome().cloned(),
             roles: self.role_views(),
@@ -183,6 +187,7 @@ impl Job {
             .map(|(spec, role)| RoleView {
                 role: spec.name.clone(),
                 instances: role.want,
+                elastic: spec.elastic,
                 waiting: role.count(TaskState::Asked) + role.count(TaskState::BackingOff),
                 preparing: role.count(TaskState::Launching) + role.count(TaskState::Rewinding),
                 running: role.count(TaskState::Running) + role.count(TaskState::Starting),
@@ -217,16 +222,23 @@ impl Job {
                 }
             }
         }
-        let running: u32 = self.role_views().iter().map(|role| role.running).sum();
+        let running = self.roles.iter().map(|role| role.count(TaskState::Running));
+        let running: u32 = running.sum();
         let (ready, of) = self.gathered();
         let mut said = Vec::new();
         if of > 0 {
-            said.push(format!("{ready} of {} ready", counted(of, "task")));
+            let mut some = format!("{ready} of {} ready", counted(of, "task"));
+            let missing = self.not_ready();
+            if ready > 0 && !missing.is_empty() {
+                some += &format!(", not yet {}", self.named(&missing));
+            }
+            said.push(some);
         }
         if running > 0 || of == 0 {
             said.push(format!("{} running", counted(running, "task")));
         }
         said.extend(self.said_of_elastic());
+        said.extend(self.said_of_programs());
         if let Some(doubt) = &self.doubt {
             let cause = &doubt.cause;
             said.push(format!(
@@ -240,11 +252,66 @@ impl Job {
     }
 }
 
+impl Job {
+    /// What programs that run may wait for, where they find each other by themselves and only they know.
+    fn said_of_programs(&self) -> Option<String> {
+        let (gang, roles) = (&self.spec.gang, &self.spec.roles);
+        if !gang.together || self.spec.framework.has_door(roles) {
+            return None;
+        }
+        // Who starts again alone is waited for by nobody.
+        let awaited = |spec: &RoleSpec| !spec.is_beside() && spec.restart.scope != Scope::Task;
+        let own = (0..roles.len()).filter(|role| awaited(&roles[*role]));
+        let keys: Vec<_> = own.flat_map(|role| self.keys_in(role)).collect();
+        let state = |key: &TaskKey| self.task(*key).place.state();
+        if !keys.iter().any(|key| state(key) == TaskState::Running) {
+            return None;
+        }
+        let to_come = |key: &TaskKey| match state(key) {
+            TaskState::BackingOff
+            | TaskState::Asked
+            | TaskState::Launching
+            | TaskState::Ready
+            | TaskState::Starting
+            | TaskState::Rewinding => true,
+            TaskState::Running
+            | TaskState::Stopping
+            | TaskState::Succeeded
+            | TaskState::Failed
+            | TaskState::Stopped => false,
+        };
+        let to_come: Vec<_> = keys.into_iter().filter(to_come).collect();
+        let (has, named) = match to_come.len() {
+            0 => return None,
+            1 => ("has", self.named(&to_come)),
+            _ => ("have", self.named(&to_come)),
+        };
+        Some(format!(
+            "programs may wait for {named}, which {has} not started"
+        ))
+    }
+
+    /// The first few of these by name, and how many more there are.
+    pub(super) fn named(&self, keys: &[TaskKey]) -> String {
+        let some = keys.iter().take(NAMED_MAX);
+        let mut named: Vec<_> = some.map(|key| self.id(*key).to_string()).collect();
+        let more = keys.len().saturating_sub(NAMED_MAX);
+        if more > 0 {
+            named.push(format!("{more} more"));
+        }
+        named.join(", ")
+    }
+}
+
+/// Of those that are waited for, so many are named.
+const NAMED_MAX: usize = 4;
+
 /// What a task waits for, by its state. Tasks that are ready wait for these.
-const WAITS: [(TaskState, &str); 5] = [
+const WAITS: [(TaskState, &str); 6] = [
     (TaskState::Asked, "for a container"),
     (TaskState::BackingOff, "to try again"),
     (TaskState::Launching, "for its agent"),
+    (TaskState::Starting, "for its program to start"),
     (TaskState::Rewinding, "for its program to stop"),
     (TaskState::Stopping, "to be saved and stopped"),
 ];

@@ -1,7 +1,11 @@
 //! How a round begins anew.
 
 use super::{Done, Job, Mutant, Place, TaskKey, Then};
-use crate::{action::Action, ending::TaskResult, fact::What};
+use crate::{
+    action::Action,
+    ending::TaskResult,
+    fact::{Broken, What},
+};
 use alloc::vec::Vec;
 
 impl Job {
@@ -9,7 +13,7 @@ impl Job {
     pub(super) fn new_round(
         &mut self,
         role: Option<usize>,
-        because: TaskKey,
+        (because, how): (TaskKey, Broken),
         out: &mut Vec<Action>,
     ) {
         // Those whom others follow are done, and stay so.
@@ -19,11 +23,13 @@ impl Job {
         };
         self.round += 1;
         let round = self.round;
+        self.newest = round;
         let mut keys = self.keys(role);
         keys.retain(|key| role.is_some() || !self.spec.roles[key.role].is_beside());
         let what = What::RoundBroken {
             round,
             because: self.id(because),
+            how,
             tasks: keys.len() as u32,
         };
         self.record(what, out);

@@ -4,7 +4,7 @@ use super::{Done, Job, Mutant, Place, Stage, TaskKey, Then, part::Gone};
 use crate::{
     action::Action,
     ending::TaskResult,
-    fact::{What, counted},
+    fact::{Broken, What, counted},
     id::RoleName,
     spec::{Complaint, Draft, Input, JobSpec, Range, Scope},
 };
@@ -178,7 +178,7 @@ impl Job {
     }
 
     fn shrink(&mut self, role: usize, instances: u32, out: &mut Vec<Action>) {
-        let mut ran = false;
+        let mut ran = None;
         let stopped = Then::Over(TaskResult::Stopped);
         for key in self.dispensable(role, instances) {
             self.leave_gathering(key);
@@ -192,7 +192,7 @@ impl Job {
                     self.part(key, stopped.clone(), Gone::Unsure, false, out);
                 }
                 Place::Starting { .. } | Place::Running { .. } => {
-                    ran = true;
+                    ran.get_or_insert(key);
                     self.record_stopped(key, out);
                     self.part(key, stopped.clone(), Gone::AgentAlive, true, out);
                 }
@@ -217,16 +217,14 @@ impl Job {
         }
         self.without_the_lost(role, out);
         let alone = !self.gathers(role) || self.stage != Stage::Active;
-        if !ran || alone || self.role_is_done(role) {
+        let Some(gone) = ran.filter(|_| !alone && !self.role_is_done(role)) else {
             return;
-        }
+        };
         if self.is_told(role) && self.roles[role].runs() > 0 {
             self.members_left(role, out);
             return;
         }
-        let Some(because) = self.keys(Some(role)).first().copied() else {
-            return;
-        };
+        let because = (gone, Broken::Leaves);
         match self.spec.roles[role].restart.scope {
             Scope::Task => {}
             Scope::Role => self.new_round(Some(role), because, out),

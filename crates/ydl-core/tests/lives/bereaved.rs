@@ -29,7 +29,7 @@ fn a_program_that_fails_uses_up_a_restart_and_the_others_go_on() {
             tell c2: run worker:1 as rank 0 in round 2, attempt 2, of 1 worker [1] at 1 of 1 addresses
             release c1
             launch c3 worker:0
-            · round 4 gathers 2 tasks because of worker:0
+            · round 4 gathers 2 tasks because worker:0 joins
             tell c3: wait as worker:0 for round 4
             · worker:1 is stopped (attempt 2)
             tell c2: wait as worker:1 for round 4

@@ -24,7 +24,7 @@ fn a_gang_that_cannot_be_had_gives_back_backs_off_tries_again_and_fails_saying_w
             · the job began
             launch c1 worker:0
             launch c2 server:0
-            why: 1 of 3 tasks ready; waiting: 1 × `worker` for a container, 1 × `server` for its agent
+            why: 1 of 3 tasks ready, not yet worker:1, server:0; waiting: 1 × `worker` for a container, 1 × `server` for its agent
             [30s]
             · gave its containers back (try 1) and asks again in 5s: 2 of 3 containers were there after 30s; missing: 1 × `worker` (1 GiB, 1 vcore)
             release c1

@@ -15,7 +15,9 @@ fn a_gang_is_interrupted_only_when_all_newcomers_are_there() {
         up c3 worker
         states
         why
+        round
         up c4 worker
+        round
         ready c1
         ready c2
         ready c3

@@ -63,6 +63,10 @@ impl Life {
                 let why = self.job().why();
                 self.say(&format!("why: {why}"));
             }
+            "round" => {
+                let round = self.job().view().round;
+                self.say(&format!("round {round}"));
+            }
             "scalable" => {
                 let (role, instances) = (RoleName::from(words[1]), words[2].parse().unwrap());
                 let said = match self.job().scalable(&role, instances) {

@@ -33,7 +33,7 @@ fn a_gang_starts_when_everybody_is_ready() {
             launch c2 worker:1
             launch c3 server:0
             asks: nothing
-            why: 2 of 3 tasks ready; waiting: 1 × `server` for its agent
+            why: 2 of 3 tasks ready, not yet server:0; waiting: 1 × `server` for its agent
             · round 1 began with 3 tasks
             tell c1: run worker:0 in round 1, attempt 1, of 2 worker at 2 of 2 addresses, 1 server at 1 of 1 addresses
             tell c2: run worker:1 in round 1, attempt 1, of 2 worker at 2 of 2 addresses, 1 server at 1 of 1 addresses
@@ -42,6 +42,81 @@ fn a_gang_starts_when_everybody_is_ready() {
             · worker:1 runs on `n1` (attempt 1)
             · server:0 runs on `n1` (attempt 1)
             why: 3 tasks running"#]],
+    );
+}
+
+#[test]
+fn who_is_not_there_is_named_where_programs_find_each_other_by_themselves() {
+    for framework in ["jax", "lightgbm", "tensorflow"] {
+        check(
+            &format!(
+                "
+                framework {framework}
+                gang
+                role worker 3 scope=job limit=1
+                role evaluator 1 scope=task limit=1
+                up c1 worker
+                up c2 worker
+                why
+                up c3 worker
+                why
+                up c4 evaluator
+                started c1
+                why
+                started c2
+                why
+                started c3
+                why
+                started c4
+                exited c4 1
+                why"
+            ),
+            expect![[r#"
+                · the job began
+                launch c1 worker:0
+                launch c2 worker:1
+                why: 2 of 4 tasks ready, not yet worker:2, evaluator:0; waiting: 1 × `worker` for a container, 1 × `evaluator` for a container
+                launch c3 worker:2
+                why: 3 of 4 tasks ready, not yet evaluator:0; waiting: 1 × `evaluator` for a container
+                launch c4 evaluator:0
+                · round 1 began with 4 tasks
+                tell c1: run worker:0 in round 1, attempt 1, of 3 worker at 3 of 3 addresses, 1 evaluator at 1 of 1 addresses
+                tell c2: run worker:1 in round 1, attempt 1, of 3 worker at 3 of 3 addresses, 1 evaluator at 1 of 1 addresses
+                tell c3: run worker:2 in round 1, attempt 1, of 3 worker at 3 of 3 addresses, 1 evaluator at 1 of 1 addresses
+                tell c4: run evaluator:0 in round 1, attempt 1, of 3 worker at 3 of 3 addresses, 1 evaluator at 1 of 1 addresses
+                · worker:0 runs on `n1` (attempt 1)
+                why: 1 task running; programs may wait for worker:1, worker:2, which have not started; waiting: 2 × `worker` for its program to start, 1 × `evaluator` for its program to start
+                · worker:1 runs on `n1` (attempt 1)
+                why: 2 tasks running; programs may wait for worker:2, which has not started; waiting: 1 × `worker` for its program to start, 1 × `evaluator` for its program to start
+                · worker:2 runs on `n1` (attempt 1)
+                why: 3 tasks running; waiting: 1 × `evaluator` for its program to start
+                · evaluator:0 runs on `n1` (attempt 1)
+                · evaluator:0 exited with code 1 on `n1` (attempt 1); it starts again
+                tell c4: stop
+                why: 3 tasks running; waiting: 1 × `evaluator` to be saved and stopped"#]],
+        );
+    }
+    // Where the master serves a rendezvous it knows who has come there.
+    check(
+        "
+        framework pytorch
+        gang
+        role worker 2 scope=job
+        up c1 worker
+        why
+        up c2 worker
+        started c1
+        why",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            why: 1 of 2 tasks ready, not yet worker:1; waiting: 1 × `worker` for a container
+            launch c2 worker:1
+            · round 1 began with 2 tasks
+            tell c1: run worker:0 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
+            tell c2: run worker:1 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
+            · worker:0 runs on `n1` (attempt 1)
+            why: 1 task running; waiting: 1 × `worker` for its program to start"#]],
     );
 }
 

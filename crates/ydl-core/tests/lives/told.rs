@@ -14,6 +14,7 @@ fn those_who_can_be_told_run_on() {
         asks
         up c4 worker
         started c4
+        round
         scale worker 2
         saved c3
         ended c1 preempted
@@ -34,6 +35,7 @@ fn those_who_can_be_told_run_on() {
             changed: 3 worker [0, 2, 1] at 3 of 3 addresses
             tell c4: run worker:1 as rank 2 in round 2, attempt 2, of 3 worker [0, 2, 1] at 3 of 3 addresses
             · worker:1 runs on `n1` (attempt 2)
+            round 1
             · role `worker` goes from 3 to 2
             · worker:2 is stopped (attempt 1)
             tell c3: stop and save

@@ -327,6 +327,9 @@ fn text(
         line("why", &viewed.view.why);
         line("round", &viewed.view.round.to_string());
         line("ran", &(viewed.view.now - viewed.view.started).to_string());
+        for (n, text) in show::sizes_of_roles(viewed).iter().enumerate() {
+            line(if n == 0 { "elastic" } else { "" }, text);
+        }
         for (n, text) in show::metrics_of_roles(viewed).iter().enumerate() {
             line(if n == 0 { "metrics" } else { "" }, text);
         }

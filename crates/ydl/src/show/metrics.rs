@@ -112,6 +112,7 @@ mod tests {
         let role = RoleView {
             role: "worker".into(),
             instances: 2,
+            elastic: None,
             waiting: 0,
             preparing: 0,
             running: 2,

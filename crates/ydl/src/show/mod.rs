@@ -13,5 +13,5 @@ pub use out::{json, print, tell};
 pub use paint::Paint;
 pub use screen::Screen;
 pub use table::{Cell, table};
-pub use tasks::{live, tasks};
+pub use tasks::{live, sizes_of_roles, tasks};
 pub use words::{clean, counted_bytes, now, span_since};

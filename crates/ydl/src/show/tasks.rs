@@ -10,7 +10,10 @@ use crate::{
     agent::measure::{Fetching, Usage},
     talk::Viewed,
 };
-use ydl_core::view::{Phase, TaskState, TaskView};
+use ydl_core::{
+    spec::Range,
+    view::{Phase, TaskState, TaskView},
+};
 
 const HEAD: [&str; 7] = ["TASK", "STATE", "ATTEMPT", "NODE", "FOR", "CPU", "MEMORY"];
 
@@ -83,6 +86,17 @@ fn state(task: &TaskView, usage: Option<&Usage>) -> String {
         }
         None => task.state.word().to_owned(),
     }
+}
+
+/// A line for each elastic role: how many tasks it should have, and between which numbers that may change.
+pub fn sizes_of_roles(viewed: &Viewed) -> Vec<String> {
+    let roles = viewed.view.roles.iter();
+    let elastic = roles.filter_map(|role| Some((role, role.elastic?)));
+    let each = elastic.map(|(role, Range { min, max })| {
+        let (name, instances) = (&role.role, role.instances);
+        format!("{instances} × `{name}` of {min} to {max}")
+    });
+    each.collect()
 }
 
 /// Every task, a line each.

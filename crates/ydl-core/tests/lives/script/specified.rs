@@ -11,6 +11,7 @@ use ydl_core::{
 /// Whether the line specifies the job; then the draft has it.
 pub fn specified(draft: &mut Draft, words: &[&str]) -> bool {
     match words[0] {
+        "framework" => draft.framework = words[1].parse().expect("a framework"),
         "role" => draft.roles.push(role(&words[1..])),
         "gang" => {
             let gang = &mut draft.gang;
