@@ -1,6 +1,6 @@
 //! The reference page of the job file, made from the table of keys.
 
-use super::keys::{KEYS, Key};
+use super::keys::{Key, keys};
 use std::fmt::Write;
 
 const HEAD: &str = "\
@@ -79,7 +79,7 @@ fn section(page: &mut String, title: &str, below: &str) {
         page,
         "\n{title}\n\n| key | value | default | example | |\n|---|---|---|---|---|\n"
     );
-    for key in KEYS.iter().filter(|key| belongs(key)) {
+    for key in keys().filter(|key| belongs(key)) {
         let short = key.path.strip_prefix(below).unwrap_or(key.path);
         let _ = writeln!(
             page,
