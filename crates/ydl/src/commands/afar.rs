@@ -3,7 +3,7 @@
 use super::{
     cluster,
     ending::conclude,
-    follow::{Afar, Follower, OnInterrupt, Signals},
+    follow::{Afar, Follower, Signals},
     inputs,
     reach::Reach,
     sink::Sink,
@@ -432,16 +432,9 @@ async fn follow(
     let tails = Tails::new(&job.dir, Select::default(), sink.prefix(manners));
     let reach = Arc::new(Reach::at(&job.dir, address)?);
     let mut follower = Follower {
-        job: job.clone(),
-        reach,
-        sink,
-        tails,
-        on_interrupt: OnInterrupt::StopJob,
-        peaks: BTreeMap::new(),
         deaf,
-        next: 0,
-        signals,
         mirror: Some(Afar::new(mirror.clone())),
+        ..Follower::new(job.clone(), reach, sink, tails, signals)
     };
     let left = follower.run().await;
     watching.abort();

@@ -1,5 +1,12 @@
 //! Following a job until it is over, or until the person has had enough.
 
+mod copies;
+mod news;
+mod signals;
+
+pub use copies::Afar;
+pub use signals::Signals;
+
 use super::{
     reach::{Reach, signal_master},
     sink::{Gone, Sink},
@@ -7,42 +14,30 @@ use super::{
 };
 use crate::{
     jobs::{EVENTS_BYTES_MAX, Ended, Known, Standing},
-    mirror::Mirror,
-    os::reason,
     report::{Exit, Report},
-    talk::{Facts, Viewed},
+    talk::Viewed,
     wire::client::CallError,
 };
+use copies::came;
+use news::{News, watch_facts, watch_views};
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     fs::{self, File},
     io::{BufRead, BufReader, Read},
     sync::Arc,
     time::Duration,
 };
 use tokio::{
-    signal::unix::{Signal, SignalKind, signal},
     sync::mpsc,
-    task::{JoinHandle, JoinSet},
-    time::{Instant, MissedTickBehavior, interval, sleep, timeout},
+    task::JoinHandle,
+    time::{Instant, MissedTickBehavior, interval, timeout},
 };
 use ydl_core::{Fact, TaskId, fact::What, view::Phase};
 
-/// How long a question may wait for news.
-const WAIT: Duration = Duration::from_secs(20);
 /// How often the job is looked at though nothing has happened: what its tasks use changes all the time.
 const LOOK: Duration = Duration::from_secs(1);
-/// How long a master that runs may be out of reach, and how long one that ends may take to be gone.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// The same on a cluster, which may need long to see that a node is lost and to start a master elsewhere.
-const FAR_PATIENCE: Duration = Duration::from_secs(30 * 60);
 /// After so long a person is told why nothing comes.
 const SILENCE: Duration = Duration::from_secs(3);
-/// The pause before a question is asked again.
-const AGAIN: Duration = Duration::from_millis(20);
-
-/// The same for a master that may have to be started on another node first.
-const FAR_AGAIN: Duration = Duration::from_millis(200);
 
 /// How following ended.
 #[derive(Debug)]
@@ -68,15 +63,6 @@ pub enum OnInterrupt {
     Leave,
 }
 
-#[derive(Debug)]
-enum News {
-    Facts(Facts),
-    View(Box<Viewed>),
-    Ended(Standing),
-    NoAnswer(CallError),
-    OutOfReach(CallError),
-}
-
 /// Somebody who follows a job.
 #[derive(Debug)]
 pub struct Follower {
@@ -94,54 +80,6 @@ pub struct Follower {
     pub signals: Signals,
     /// Where the job is on a cluster.
     pub mirror: Option<Afar>,
-}
-
-/// Copies of what a job on a cluster prints, on their way.
-#[derive(Debug)]
-pub struct Afar {
-    pub mirror: Arc<Mirror>,
-    coming: JoinSet<(TaskId, u32)>,
-    known: BTreeSet<(TaskId, u32)>,
-}
-
-impl Afar {
-    pub fn new(mirror: Arc<Mirror>) -> Afar {
-        Afar {
-            mirror,
-            coming: JoinSet::new(),
-            known: BTreeSet::new(),
-        }
-    }
-
-    /// Has the wanted streams of an attempt copied, unless they are already.
-    fn follow(&mut self, task: &TaskId, attempt: u32, tails: &Tails, reach: &Arc<Reach>) {
-        let streams = tails.streams(task, attempt);
-        if streams.is_empty() || !self.known.insert((task.clone(), attempt)) {
-            return;
-        }
-        let (mirror, reach) = (self.mirror.clone(), reach.clone());
-        let client = move || reach.client();
-        let copying = mirror.follow_attempt(task.clone(), attempt, streams, client);
-        self.coming.spawn(copying);
-    }
-
-    /// The next attempt of which everything has come.
-    async fn came(&mut self) -> (TaskId, u32) {
-        loop {
-            match self.coming.join_next().await {
-                Some(Ok(attempt)) => return attempt,
-                Some(Err(_)) => {}
-                None => std::future::pending().await,
-            }
-        }
-    }
-
-    /// The job is over: whatever is still on its way is fetched whole. What cannot be had is told in sentences.
-    async fn finish(&mut self, tails: &Tails) -> Vec<String> {
-        // Two who write to one copy would write everything twice.
-        self.coming.shutdown().await;
-        self.mirror.bring_logs(&tails.wanted(), None).await
-    }
 }
 
 /// What a job waits for before it runs, said now and then where no table shows it.
@@ -175,31 +113,29 @@ impl Gathering {
     }
 }
 
-/// The signals by which a person ends a program. From the moment this exists they no longer end this one.
-#[derive(Debug)]
-pub struct Signals {
-    interrupts: Signal,
-    terminations: Signal,
-}
-
-impl Signals {
-    pub fn listen() -> Result<Signals, Report> {
-        Ok(Signals {
-            interrupts: listen(SignalKind::interrupt())?,
-            terminations: listen(SignalKind::terminate())?,
-        })
-    }
-
-    /// The name of the next one.
-    pub async fn next(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.interrupts.recv() => "Ctrl-C",
-            _ = self.terminations.recv() => "SIGTERM",
+impl Follower {
+    /// One who has not heard anything yet, and who stops the job when he is interrupted.
+    pub fn new(
+        job: Arc<Known>,
+        reach: Arc<Reach>,
+        sink: Sink,
+        tails: Tails,
+        signals: Signals,
+    ) -> Follower {
+        Follower {
+            job,
+            reach,
+            sink,
+            tails,
+            on_interrupt: OnInterrupt::StopJob,
+            peaks: BTreeMap::new(),
+            deaf: false,
+            next: 0,
+            signals,
+            mirror: None,
         }
     }
-}
 
-impl Follower {
     /// Follows to the end.
     pub async fn run(&mut self) -> Result<Left, Report> {
         let (tell, mut news) = mpsc::channel(16);
@@ -403,105 +339,10 @@ pub fn written_facts(job: &Known, from: u64) -> impl Iterator<Item = Fact> + use
         .filter_map(|line| serde_json::from_slice(&line).ok())
 }
 
-fn listen(kind: SignalKind) -> Result<Signal, Report> {
-    signal(kind)
-        .map_err(|error| Report::trouble(format!("cannot listen to signals: {}", reason(&error))))
-}
-
 fn out_of_reach(job: &Known, error: &CallError) -> Report {
     let what = format!("the master of `{}` is out of reach: {error}", job.id());
     Report::new(Exit::Unreachable, what).hint(format!(
         "the job may go on; `ydl status {}` tells",
         job.id()
     ))
-}
-
-/// The next attempt on a cluster of which everything has come.
-async fn came(afar: &mut Option<Afar>) -> (TaskId, u32) {
-    match afar {
-        Some(afar) => afar.came().await,
-        None => std::future::pending().await,
-    }
-}
-
-/// Tells the facts, and at last how the job ended.
-async fn watch_facts(job: Arc<Known>, reach: Arc<Reach>, tell: mpsc::Sender<News>) {
-    let mut after = 0;
-    let mut heard = Instant::now();
-    let mut said = false;
-    loop {
-        let asked = Instant::now();
-        let error = match reach.facts(after, WAIT).await {
-            Ok(Some(facts)) => {
-                (after, heard, said) = (facts.next, Instant::now(), false);
-                if tell.send(News::Facts(facts)).await.is_err() {
-                    return;
-                }
-                continue;
-            }
-            // Nothing new for the whole wait.
-            Ok(None) if asked.elapsed() > WAIT / 2 => {
-                heard = Instant::now();
-                continue;
-            }
-            Ok(None) => None,
-            Err(error) => Some(error),
-        };
-        // The master is ending, or gone, or cannot answer; or it has moved.
-        if let Some(far) = &job.far {
-            far.nudge();
-        }
-        if let Standing::Live(place) = job.standing() {
-            reach.point(&place.address);
-        }
-        let patience = match job.far {
-            Some(_) => FAR_PATIENCE,
-            None => PATIENCE,
-        };
-        let last = match (job.standing(), error) {
-            (Standing::Live(_) | Standing::Starting, Some(error)) if heard.elapsed() > patience => {
-                Some(News::OutOfReach(error))
-            }
-            (Standing::Live(_) | Standing::Starting, Some(error))
-                if heard.elapsed() > SILENCE && !said =>
-            {
-                said = true;
-                if tell.send(News::NoAnswer(error)).await.is_err() {
-                    return;
-                }
-                None
-            }
-            (Standing::Live(_) | Standing::Starting, _) => None,
-            (standing, _) => Some(News::Ended(standing)),
-        };
-        if let Some(last) = last {
-            // Nobody may be listening any more.
-            let _ = tell.send(last).await;
-            return;
-        }
-        sleep(if job.far.is_some() { FAR_AGAIN } else { AGAIN }).await;
-    }
-}
-
-/// Tells how the job looks, whenever that changes and once a second.
-async fn watch_views(reach: Arc<Reach>, tell: mpsc::Sender<News>) {
-    let mut seen = 0;
-    loop {
-        match reach.view(seen, LOOK).await {
-            Ok(Some(view)) => {
-                seen = view.number;
-                if tell.send(News::View(Box::new(view))).await.is_err() {
-                    return;
-                }
-            }
-            // Nothing has happened, but what the tasks use has changed.
-            Ok(None) => seen = 0,
-            Err(_) => {
-                if tell.is_closed() {
-                    return;
-                }
-                sleep(LOOK).await;
-            }
-        }
-    }
 }

@@ -16,7 +16,7 @@ use crate::{
     report::{Exit, Report},
     show,
 };
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 use yarn_native::types::ApplicationReport;
 use ydl_core::TaskId;
 
@@ -91,17 +91,11 @@ async fn print(
     let live = matches!(standing, Standing::Live(_));
     if let (true, Standing::Live(place)) = (args.follow, standing) {
         let reach = Arc::new(Reach::to(&job.dir, &place)?);
+        let signals = Signals::listen()?;
         let mut follower = Follower {
-            job: Arc::new(job),
-            reach,
-            sink,
-            tails,
             on_interrupt: OnInterrupt::Leave,
-            peaks: BTreeMap::new(),
-            deaf: false,
-            next: 0,
-            signals: Signals::listen()?,
             mirror: mirror.clone().map(Afar::new),
+            ..Follower::new(Arc::new(job), reach, sink, tails, signals)
         };
         let _watching = mirror.map(|mirror| mirror.watch());
         return match follower.run().await? {

@@ -4,7 +4,7 @@ use super::{
     afar, cluster,
     ending::conclude,
     fetch,
-    follow::{Follower, OnInterrupt, Signals},
+    follow::{Follower, Signals},
     inputs,
     offer::offer,
     reach::{Reach, block_on},
@@ -25,7 +25,6 @@ use crate::{
     show,
 };
 use std::{
-    collections::BTreeMap,
     path::Path,
     sync::{
         Arc,
@@ -257,16 +256,8 @@ async fn begin(
     }
     let tails = Tails::new(&job.dir, Select::default(), sink.prefix(manners));
     let mut follower = Follower {
-        job: job.clone(),
-        reach,
-        sink,
-        tails,
-        on_interrupt: OnInterrupt::StopJob,
-        peaks: BTreeMap::new(),
         deaf,
-        next: 0,
-        signals,
-        mirror: None,
+        ..Follower::new(job.clone(), reach, sink, tails, signals)
     };
     let left = follower.run().await?;
     conclude(left, &mut follower, manners).await

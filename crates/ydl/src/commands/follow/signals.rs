@@ -1,0 +1,33 @@
+//! The signals by which a person ends a program.
+
+use crate::{os::reason, report::Report};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// Those signals. From the moment this exists they no longer end this one.
+#[derive(Debug)]
+pub struct Signals {
+    interrupts: Signal,
+    terminations: Signal,
+}
+
+impl Signals {
+    pub fn listen() -> Result<Signals, Report> {
+        Ok(Signals {
+            interrupts: listen(SignalKind::interrupt())?,
+            terminations: listen(SignalKind::terminate())?,
+        })
+    }
+
+    /// The name of the next one.
+    pub async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.interrupts.recv() => "Ctrl-C",
+            _ = self.terminations.recv() => "SIGTERM",
+        }
+    }
+}
+
+fn listen(kind: SignalKind) -> Result<Signal, Report> {
+    signal(kind)
+        .map_err(|error| Report::trouble(format!("cannot listen to signals: {}", reason(&error))))
+}
