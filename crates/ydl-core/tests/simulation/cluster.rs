@@ -127,6 +127,33 @@ impl World {
         self.cluster.outbox.push((self.cluster.sent, item));
     }
 
+    pub fn launch_arrives(&mut self, at: usize) {
+        let container = &self.containers[at];
+        let node = &self.nodes[container.node];
+        let refused = node.dead || node.cut.is_some() || node.lost || !container.allocated;
+        let refused = refused || container.condemned || container.agent.is_some();
+        let faults = self.faults();
+        if refused {
+            let why = Some("the node did not answer".to_string());
+            self.after(3_000, Happening::LaunchAnswered { at, why });
+            return;
+        }
+        if self.struck(faults.launches_vanish, 8) {
+            return;
+        }
+        let fails = self.struck(faults.launches_fail, 15);
+        // An answer that says no is not always true.
+        if !fails || self.random.percent(20) {
+            self.agent_is_born(at);
+        }
+        let why = fails.then(|| "the launch failed".to_string());
+        let lost = self.struck(faults.launches_vanish, 10);
+        let wait = self.random.from(5, 300);
+        if !lost {
+            self.after(wait, Happening::LaunchAnswered { at, why });
+        }
+    }
+
     /// The cluster wants a container ended.
     pub fn condemn(&mut self, at: usize, end: ContainerEnd) {
         let container = &mut self.containers[at];
