@@ -6,6 +6,7 @@ mod lives {
     mod script;
 
     mod after;
+    mod attempts;
     mod bereaved;
     mod beside;
     mod deadlines;

@@ -1,6 +1,6 @@
 //! What others read from a job: asks, orders, views, and why it waits.
 
-use super::{Job, Mutant, Place, Stage, Task, TaskKey};
+use super::{Job, Mutant, Place, Stage, Task, TaskKey, Then};
 use crate::{
     action::{Ask, Asks, Order, Run},
     ending::Outcome,
@@ -106,6 +106,37 @@ impl Job {
     /// Which task a container is.
     pub fn task_of(&self, container: &ContainerId) -> Option<TaskId> {
         self.held.get(container).map(|held| self.id(held.task))
+    }
+
+    /// The attempt of a container's task whose program runs there, or ran there last.
+    pub fn attempt_in(&self, container: &ContainerId) -> Option<u32> {
+        let task = self.task(self.held.get(container)?.task);
+        Some(match task.place {
+            Place::Starting { .. }
+            | Place::Running { .. }
+            | Place::Stopping { .. }
+            | Place::Leaving { .. } => task.attempt,
+            // The next one is counted already, and its program is not there yet.
+            _ => task.attempt.saturating_sub(1),
+        })
+    }
+
+    /// The attempt that a task is at, or that was its last. There is none while one is over and the next has not begun.
+    pub fn attempt_of(&self, task: &TaskId) -> Option<u32> {
+        let role = self.spec.roles.iter().position(|it| it.name == task.role)?;
+        let task = self.roles[role].tasks.get(task.index as usize)?;
+        let gone = task.dropped && task.place.container().is_none();
+        let over = matches!(
+            task.place,
+            Place::Stopping {
+                then: Then::Again { .. },
+                ..
+            } | Place::Leaving {
+                then: Then::Again { .. },
+                ..
+            }
+        );
+        (!gone && !over).then_some(task.attempt)
     }
 
     /// How the job ends or ended, once that is decided.

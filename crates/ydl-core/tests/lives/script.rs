@@ -75,6 +75,7 @@ impl Life {
                 };
                 self.say(&format!("{role} to {instances}: {said}"));
             }
+            "attempts" => self.attempts(words[1], words[2]),
             "order" => self.order(words[1]),
             "deadline" => {
                 let next = self.job().next_deadline();
@@ -173,6 +174,20 @@ impl Life {
     fn order(&mut self, container: &str) {
         let order = self.job().order(&ContainerId::from(container));
         self.say(&format!("order {container}: {}", ordered(&order)));
+    }
+
+    /// The attempt that a task is at, and the one whose program is in a container.
+    fn attempts(&mut self, task: &str, container: &str) {
+        let job = self.job();
+        let of = job.attempt_of(&task.parse().unwrap());
+        let inside = job.attempt_in(&ContainerId::from(container));
+        let said = |it: Option<u32>| it.map_or("none".to_owned(), |it| it.to_string());
+        let text = format!(
+            "{task} is at {}, {container} has {}",
+            said(of),
+            said(inside)
+        );
+        self.say(&text);
     }
 
     /// The round that the container's order names now, which is what an agent would answer with.

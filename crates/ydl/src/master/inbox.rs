@@ -85,6 +85,8 @@ pub enum Question {
         /// The number of the view they have.
         seen: u64,
     },
+    /// The master itself looks at the job to tell others: with what programs have reported that ended just now.
+    Everything,
     /// Somebody wants the facts from that number on.
     Facts {
         /// The number of the first one they do not have.
@@ -177,6 +179,7 @@ impl Question {
                 matches!(wish, Wish::Watch(_) | Wish::Get { wait: true, .. })
             }
             Question::Gone
+            | Question::Everything
             | Question::Kill(_)
             | Question::Scale { .. }
             | Question::Logged { .. }

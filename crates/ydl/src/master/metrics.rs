@@ -16,11 +16,16 @@ const ALL_MAX: usize = 100_000;
 /// Reports of one task in one second: each of its processes sends one.
 const PACE: (u32, Duration) = (128, Duration::from_secs(1));
 
-/// Reporters say everything again several times in this long. A name that was not said is a process's that has gone, as one of
-/// an earlier attempt; it stays to be seen until another one needs its place.
+/// Reporters say everything again several times in this long. A name that was not said is a process's that has gone; it stays
+/// to be seen until another one needs its place.
 const STALE: Duration = Duration::from_secs(180);
+/// What an attempt that is over has said stays so long for those who write everything down and look now and then.
+const LINGER: Duration = Duration::from_secs(30);
 /// Names that a refusal has in it.
 const REFUSED_SHOWN_MAX: usize = 8;
+
+/// Metrics by task and name.
+pub(super) type Latest = BTreeMap<TaskId, BTreeMap<String, Metric>>;
 
 #[derive(Debug, Default)]
 pub(super) struct Metrics {
@@ -40,12 +45,21 @@ struct OfTask {
 struct Kept {
     metric: Metric,
     heard: Instant,
+    /// The attempt whose program said it, and since when it is known that it is over.
+    attempt: u32,
+    over: Option<Instant>,
 }
 
 impl Metrics {
     /// Takes a report in, as far as it can be; what cannot is named in the refusal. Those who look see it when they look again,
     /// which they do once a second.
-    pub(super) fn take(&mut self, task: TaskId, said: Reported, now: Instant) -> Result<(), Reply> {
+    pub(super) fn take(
+        &mut self,
+        task: TaskId,
+        attempt: u32,
+        said: Reported,
+        now: Instant,
+    ) -> Result<(), Reply> {
         let of = self.tasks.entry(task).or_insert_with(|| OfTask {
             latest: BTreeMap::new(),
             since: now,
@@ -60,14 +74,19 @@ impl Metrics {
         }
         let (mut wrong, mut crowded) = (Vec::new(), Vec::new());
         for (name, metric) in said.metrics.into_iter().map(Metric::of) {
-            let kept = Kept { metric, heard: now };
+            let kept = Kept {
+                metric,
+                heard: now,
+                attempt,
+                over: None,
+            };
             if !fits(&name) {
                 wrong.push(name);
             } else if let Some(known) = of.latest.get_mut(&name) {
                 *known = kept;
             } else {
                 if of.latest.len() >= METRICS_MAX || self.kept >= ALL_MAX {
-                    self.kept -= of.forget_stale(now);
+                    self.kept -= of.make_room(attempt, now);
                 }
                 if of.latest.len() >= METRICS_MAX || self.kept >= ALL_MAX {
                     crowded.push(name);
@@ -89,26 +108,60 @@ impl Metrics {
         Ok(())
     }
 
-    /// The latest of each.
-    pub(super) fn latest(&self) -> BTreeMap<TaskId, BTreeMap<String, Metric>> {
-        let tasks = self.tasks.iter();
-        let tasks = tasks.filter(|(_, of)| !of.latest.is_empty());
-        tasks
-            .map(|(task, of)| {
-                let latest = of.latest.iter();
-                let latest = latest.map(|(name, kept)| (name.clone(), kept.metric));
-                (task.clone(), latest.collect())
-            })
-            .collect()
+    /// Forgets what attempts have said that are over. `current` is the attempt that a task is at.
+    pub(super) fn settle(&mut self, current: impl Fn(&TaskId) -> Option<u32>, now: Instant) {
+        let all = &mut self.kept;
+        self.tasks.retain(|task, of| {
+            let current = current(task);
+            of.latest.retain(|_, kept| {
+                if current == Some(kept.attempt) {
+                    kept.over = None;
+                    return true;
+                }
+                let since = *kept.over.get_or_insert(now);
+                let stays = now.duration_since(since) < LINGER;
+                *all -= usize::from(!stays);
+                stays
+            });
+            !of.latest.is_empty() || current.is_some()
+        });
+    }
+
+    /// The latest of each that is still true: of the attempts that tasks are at.
+    pub(super) fn latest(&self, current: impl Fn(&TaskId) -> Option<u32>) -> Latest {
+        self.those(|task| {
+            let current = current(task);
+            move |kept: &Kept| current == Some(kept.attempt)
+        })
+    }
+
+    /// The latest of each, also of attempts that have just ended.
+    pub(super) fn all(&self) -> Latest {
+        self.those(|_| |_: &Kept| true)
+    }
+
+    fn those<W: Fn(&Kept) -> bool>(&self, which: impl Fn(&TaskId) -> W) -> Latest {
+        let mut those = Latest::new();
+        for (task, of) in &self.tasks {
+            let which = which(task);
+            let latest = of.latest.iter().filter(|(_, kept)| which(kept));
+            let latest: BTreeMap<_, _> = latest
+                .map(|(name, kept)| (name.clone(), kept.metric))
+                .collect();
+            if !latest.is_empty() {
+                those.insert(task.clone(), latest);
+            }
+        }
+        those
     }
 }
 
 impl OfTask {
-    /// How many names were given up.
-    fn forget_stale(&mut self, now: Instant) -> usize {
+    /// Gives up names that nobody says any more; how many.
+    fn make_room(&mut self, attempt: u32, now: Instant) -> usize {
         let before = self.latest.len();
         self.latest
-            .retain(|_, kept| now.duration_since(kept.heard) < STALE);
+            .retain(|_, kept| kept.attempt == attempt && now.duration_since(kept.heard) < STALE);
         before - self.latest.len()
     }
 }
@@ -152,13 +205,13 @@ mod tests {
             r#"{"metrics":[{"name":"loss","value":2.5,"step":1,"at":7}]}"#,
             r#"{"metrics":[{"name":"loss","value":"nan","step":2,"at":8},{"name":"lr","value":1,"at":8}]}"#,
         ] {
-            assert!(metrics.take(worker(), said(json), now).is_ok());
+            assert!(metrics.take(worker(), 1, said(json), now).is_ok());
         }
         assert_eq!(
-            serde_json::to_string(&metrics.latest()).unwrap(),
+            serde_json::to_string(&metrics.all()).unwrap(),
             r#"{"worker:0":{"loss":{"value":"NaN","step":2,"at":8},"lr":{"value":1.0,"step":null,"at":8}}}"#
         );
-        let again = serde_json::to_string(&metrics.latest()).unwrap();
+        let again = serde_json::to_string(&metrics.all()).unwrap();
         let again: BTreeMap<TaskId, BTreeMap<String, Metric>> =
             serde_json::from_str(&again).unwrap();
         assert!(again[&worker()]["loss"].value.0.is_nan());
@@ -171,11 +224,11 @@ mod tests {
             let one = said(&format!(
                 r#"{{"metrics":[{{"name":"m{n}","value":1,"at":0}}]}}"#
             ));
-            assert!(metrics.take(worker(), one, now).is_ok(), "{n}");
+            assert!(metrics.take(worker(), 1, one, now).is_ok(), "{n}");
         }
         let status = |metrics: &mut Metrics, name: &str, now| {
             let json = serde_json::json!({ "metrics": [{ "name": name, "value": 1, "at": 0 }] });
-            let taken = metrics.take(worker(), serde_json::from_value(json).unwrap(), now);
+            let taken = metrics.take(worker(), 1, serde_json::from_value(json).unwrap(), now);
             taken.err().map(|reply| reply.status.as_u16())
         };
         assert_eq!(status(&mut metrics, "one-more", now), Some(409));
@@ -187,17 +240,17 @@ mod tests {
         }
         assert_eq!(status(&mut metrics, "m0", now), Some(429));
         assert_eq!(status(&mut metrics, "m0", now + PACE.1), None);
-        assert_eq!(metrics.latest()[&worker()].len(), METRICS_MAX);
+        assert_eq!(metrics.all()[&worker()].len(), METRICS_MAX);
     }
     #[test]
     fn what_is_good_in_a_report_is_taken_and_what_is_not_is_named() {
         let (mut metrics, now) = (Metrics::default(), Instant::now());
         let json =
             r#"{"metrics":[{"name":"a b","value":1,"at":0},{"name":"loss","value":1,"at":0}]}"#;
-        let refused = metrics.take(worker(), said(json), now).unwrap_err();
+        let refused = metrics.take(worker(), 1, said(json), now).unwrap_err();
         assert_eq!(refused.status.as_u16(), 400);
         assert!(String::from_utf8_lossy(&refused.body).contains("`a b`"));
-        assert_eq!(metrics.latest()[&worker()].len(), 1);
+        assert_eq!(metrics.all()[&worker()].len(), 1);
     }
 
     #[test]
@@ -206,7 +259,7 @@ mod tests {
         let say = |metrics: &mut Metrics, name: &str, now| {
             let json = serde_json::json!({ "metrics": [{ "name": name, "value": 1, "at": 0 }] });
             metrics
-                .take(worker(), serde_json::from_value(json).unwrap(), now)
+                .take(worker(), 1, serde_json::from_value(json).unwrap(), now)
                 .is_ok()
         };
         for n in 0..METRICS_MAX {
@@ -215,10 +268,42 @@ mod tests {
         assert!(say(&mut metrics, "m0", now + STALE / 2));
         assert!(!say(&mut metrics, "new", now + STALE / 2));
         assert!(say(&mut metrics, "new", now + STALE));
-        let names: Vec<_> = metrics.latest()[&worker()].keys().cloned().collect();
+        let names: Vec<_> = metrics.all()[&worker()].keys().cloned().collect();
         assert_eq!(
             (names, metrics.kept),
             (vec!["m0".to_string(), "new".to_string()], 2)
         );
+    }
+
+    #[test]
+    fn what_an_attempt_has_said_goes_with_it() {
+        let (mut metrics, now) = (Metrics::default(), Instant::now());
+        let loss = r#"{"metrics":[{"name":"loss","value":1,"at":0}]}"#;
+        let rate = r#"{"metrics":[{"name":"lr","value":1,"at":0}]}"#;
+        let names = |latest: Latest| {
+            let of = latest.get(&worker()).into_iter();
+            of.flat_map(|it| it.keys().cloned()).collect::<Vec<_>>()
+        };
+        metrics.take(worker(), 1, said(loss), now).unwrap();
+        assert_eq!(names(metrics.latest(|_| Some(1))), ["loss"]);
+        // It is over, or its task was scaled away: whoever writes everything down has some time.
+        for current in [None, Some(2)] {
+            assert!(names(metrics.latest(|_| current)).is_empty());
+            metrics.settle(|_| current, now);
+            assert_eq!(names(metrics.all()), ["loss"]);
+        }
+        // The next one begins with nothing.
+        metrics.take(worker(), 2, said(rate), now).unwrap();
+        assert_eq!(names(metrics.latest(|_| Some(2))), ["lr"]);
+        assert_eq!(names(metrics.all()), ["loss", "lr"]);
+        metrics.settle(|_| Some(2), now + LINGER);
+        assert_eq!(
+            (names(metrics.all()), metrics.kept),
+            (vec!["lr".to_owned()], 1)
+        );
+        metrics.settle(|_| None, now + LINGER);
+        metrics.settle(|_| None, now + LINGER * 2);
+        assert!(names(metrics.all()).is_empty());
+        assert_eq!((metrics.kept, metrics.tasks.len()), (0, 0));
     }
 }

@@ -164,7 +164,7 @@ impl<B: Backend, D: Diary> Master<B, D> {
     pub(super) fn leave_result(&mut self) {
         let now = self.clock.now();
         let mut last = viewed(u64::MAX, &self.job, &self.agents, &Links::default(), now);
-        last.metrics = self.metrics.latest();
+        last.metrics = self.metrics.latest(|task| self.job.attempt_of(task));
         if let Err(error) = result::keep(&self.dir, &last) {
             tracing::error!("the result cannot be kept: {error}");
         }
@@ -281,6 +281,15 @@ impl<B: Backend, D: Diary> Master<B, D> {
             }
             Question::Gone => self.backend.stir(),
             Question::View { seen } => self.watchers.view(seen, answer),
+            Question::Everything => {
+                let (job, links, now) = (&self.job, &self.links, self.clock.now());
+                let all = Viewed {
+                    metrics: self.metrics.all(),
+                    ..viewed(0, job, &self.agents, links, now)
+                };
+                // Nothing follows from it: it need not wait for what is not written yet.
+                drop(answer.send(Reply::json(&all).into()));
+            }
             Question::Facts { after } => self.watchers.facts(after, answer),
             Question::Kill(kill) => {
                 let by = kill
@@ -422,11 +431,13 @@ impl<B: Backend, D: Diary> Master<B, D> {
     }
 
     fn on_metrics(&mut self, container: &ContainerId, said: Reported) -> Reply {
-        let Some(task) = self.job.task_of(container) else {
+        let job = &self.job;
+        let (Some(task), Some(attempt)) = (job.task_of(container), job.attempt_in(container))
+        else {
             let what = format!("`{container}` is gone and can report nothing");
             return Reply::error(410, what, None);
         };
-        match self.metrics.take(task, said, Instant::now()) {
+        match self.metrics.take(task, attempt, said, Instant::now()) {
             Ok(()) => Reply::empty(),
             Err(refused) => refused,
         }
@@ -474,23 +485,26 @@ impl<B: Backend, D: Diary> Master<B, D> {
         }
     }
 
-    /// Agents that have missed their beats, programs that have not heeded what they were told, waiters that have gone.
+    /// Agents that have missed their beats, programs that have not heeded what they were told, waiters that have gone,
+    /// metrics of what is over.
     fn look(&mut self) {
-        let again = self.links.remind(Instant::now());
+        let now = Instant::now();
+        let again = self.links.remind(now);
         self.keep_and_pass(again);
         for container in self.agents.quieted(&self.job) {
             tracing::warn!(%container, "an agent has become quiet");
             self.feed(Event::Quieted { container });
         }
         self.shelf.sweep();
-        self.relay.sweep(&self.agents, Instant::now());
+        self.relay.sweep(&self.agents, now);
+        self.metrics.settle(|task| self.job.attempt_of(task), now);
     }
 
     fn show(&mut self) {
         let (job, agents, links, now) = (&self.job, &self.agents, &self.links, self.clock.now());
         let metrics = &self.metrics;
         self.watchers.show(|number| Viewed {
-            metrics: metrics.latest(),
+            metrics: metrics.latest(|task| job.attempt_of(task)),
             ..viewed(number, job, agents, links, now)
         });
     }
