@@ -60,6 +60,11 @@ pub fn run(args: cli::Open, manners: Manners) -> Result<Exit, Report> {
             }
         };
         let port = args.name.as_deref();
+        let first = || {
+            let role = job.submitted.spec.role(&task.role)?;
+            role.ports.first().cloned()
+        };
+        let name = args.name.clone().or_else(first).unwrap_or_default();
         let port = port.map(|name| format!("&port={}", percent(name)));
         let door = Arc::new(Door {
             reach: Reach::to(&job.dir, &place)?,
@@ -88,7 +93,7 @@ pub fn run(args: cli::Open, manners: Manners) -> Result<Exit, Report> {
             true => show::json(&serde_json::json!({
                 "id": door.job.id(), "task": task.to_string(), "address": at.to_string(),
             }))?,
-            false => show::print(format!("http://{at}/\n"))?,
+            false => show::print(format!("{}\n", shown(at, &name)))?,
         }
         tokio::select! {
             () = serve(&listener, at, &door, &task) => {}
@@ -97,6 +102,15 @@ pub fn run(args: cli::Open, manners: Manners) -> Result<Exit, Report> {
         }
         Ok(Exit::Success)
     })
+}
+
+/// An address that a browser understands where the port's name says that it is one.
+fn shown(at: SocketAddr, name: &str) -> String {
+    match name {
+        _ if name.starts_with("https") => format!("https://{at}/"),
+        _ if name.starts_with("http") => format!("http://{at}/"),
+        _ => at.to_string(),
+    }
 }
 
 /// The task that is meant, of those that have ports.
@@ -258,5 +272,13 @@ mod tests {
         };
         assert_eq!(of(local, remote), Some(1000));
         assert_eq!(of(remote, local), None);
+    }
+
+    #[test]
+    fn an_address_is_one_of_the_web_where_its_name_says_so() {
+        let at = SocketAddr::from(([127, 0, 0, 1], 8888));
+        assert_eq!(shown(at, "http"), "http://127.0.0.1:8888/");
+        assert_eq!(shown(at, "https-ui"), "https://127.0.0.1:8888/");
+        assert_eq!(shown(at, "grpc"), "127.0.0.1:8888");
     }
 }
