@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn the_example_of_every_key_is_accepted() {
         let dir = tempfile::tempdir().unwrap();
-        for name in ["data.csv", "data.zip", "alice.keytab"] {
+        for name in ["data.csv", "data.zip", "alice.keytab", "mlflow.token"] {
             std::fs::write(dir.path().join(name), "").unwrap();
         }
         std::fs::create_dir_all(dir.path().join("venv/bin")).unwrap();
@@ -136,11 +136,16 @@ mod tests {
                 }
                 "keytab.principal" => "keytab.path=alice.keytab",
                 "keytab.path" => "keytab.principal=alice",
-                "mlflow.experiment" | "mlflow.run_name" | "mlflow.tags" | "mlflow.user"
-                | "mlflow.token_file" => "mlflow.uri=http://127.0.0.1:5000",
+                "mlflow.user" => "mlflow.token_file=mlflow.token",
+                "mlflow.experiment" | "mlflow.run_name" | "mlflow.tags" | "mlflow.token_file" => {
+                    "mlflow.uri=http://127.0.0.1:5000"
+                }
                 _ => "name=example",
             };
             source.set(needs);
+            if key.path == "mlflow.user" {
+                source.set("mlflow.uri=http://127.0.0.1:5000");
+            }
             if let Err(wrongs) = source.job() {
                 panic!("{}: {wrongs}", key.path);
             }

@@ -21,6 +21,7 @@ mod load;
 mod overrides;
 mod read;
 mod roles;
+mod tracking;
 mod wrong;
 
 mod write;

@@ -93,7 +93,7 @@ pub const KEYS: &[Key] = &[
             "mlflow.token_file",
             "path",
             "none",
-            "alice.keytab",
+            "mlflow.token",
             "A file with the server's token, or the user's password; on the machine from which the job is submitted. Only masters get what is in it.",
         ),
         &["token", "password", "password_file", "secret"],
