@@ -5,13 +5,17 @@ mod boards;
 mod home;
 
 use boards::{Tracking, program};
-use home::{Home, finish};
+use home::{Home, Ran, finish};
+use serde_json::Value;
 use std::{
     fs,
-    io::{Read, Write},
+    io::{BufRead, BufReader, Read, Write},
     net::TcpListener,
+    path::Path,
+    process::{Child, Command, Stdio},
     thread,
 };
+use ydl::wire::tls::Identity;
 
 #[test]
 fn a_job_is_a_run_with_its_parameters_metrics_artifacts_and_outcome() {
@@ -32,7 +36,7 @@ fn a_job_is_a_run_with_its_parameters_metrics_artifacts_and_outcome() {
     let id = run["info"]["run_id"].as_str().expect("an id").to_owned();
     assert!(ran.out.contains(&format!("run {id}")), "{ran:#?}");
     let param = |key: &str| boards::of(&run["data"]["params"], key);
-    assert_eq!(param("framework"), "pytorch");
+    assert_eq!(param("job.framework"), "pytorch");
     assert_eq!(param("worker.instances"), "2");
     assert_eq!(param("worker.memory_mib"), "512");
     assert_eq!(param("worker.command"), "python tracked.py");
@@ -95,7 +99,7 @@ fn without_a_server_a_job_runs_as_if_nobody_had_asked() {
     );
     let log = fs::read_to_string(home.job().join("master.log")).expect("its log");
     assert!(
-        log.contains("was not told everything yet: connection refused"),
+        log.contains("was not told everything: connection refused"),
         "{log}"
     );
 }
@@ -162,11 +166,175 @@ fn secrets_are_refused_where_others_would_see_them() {
         "{}",
         "begins with neither `http://` nor `https://`",
     );
+    let ran = home.submit(
+        "name: open\nmlflow: 'http://host'\nroles: {worker: {run: 'true', env: {MLFLOW_TRACKING_PASSWORD: x}}}\n",
+    );
+    let sentence = "`roles.worker.env.MLFLOW_TRACKING_PASSWORD`";
+    assert!(ran.code == 2 && ran.err.contains(sentence), "{ran:#?}");
+    check(
+        "'http://host/?token=hidden'",
+        "{}",
+        "what stands behind a `?` or `#`",
+    );
+    check(
+        "{uri: 'http://host', user: me}",
+        "{}",
+        "a user proves to be who they are with a password",
+    );
+    check(
+        "{uri: 'http://host', tags: {a//b: c}}",
+        "{}",
+        "MLflow takes no tag of that name",
+    );
     check(
         "{uri: 'http://host', token_file: nowhere}",
         "{}",
         "`nowhere` cannot be read",
     );
+}
+
+/// TLS before that server, for as long as the test.
+struct Front {
+    child: Child,
+    uri: String,
+}
+
+impl Front {
+    fn start(certificate: &Path, at: &str) -> Front {
+        let mut command = Command::new(boards::environment().join("bin/python"));
+        command
+            .arg(program("tls_front.py"))
+            .arg(certificate)
+            .arg(at)
+            .stdout(Stdio::piped());
+        let mut child = command.spawn().expect("Python can be started");
+        let mut line = String::new();
+        let mut out = BufReader::new(child.stdout.take().expect("a pipe"));
+        out.read_line(&mut line).expect("its port");
+        let uri = format!("https://127.0.0.1:{}", line.trim());
+        Front { child, uri }
+    }
+}
+
+impl Drop for Front {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_server_is_told_over_https_by_those_who_trust_its_certificate() {
+    let home = Home::new();
+    let server = Tracking::start(home.path());
+    let identity = Identity::generate().expect("a certificate");
+    let own = home.path().join("own.pem");
+    identity.write(&own).expect("it can be written");
+    let trusted = home.write("trusted.pem", &identity.certificate_pem());
+    let front = Front::start(&own, &server.at);
+    fs::copy(program("tracked.py"), home.path().join("tracked.py")).expect("the program");
+    home.write("token", "very-secret-word\n");
+    let submit = |experiment: &str, trust: Option<&Path>| {
+        let yaml = format!(
+            "name: secure\nenvironment: {}\nfiles: [tracked.py]\n\
+             env: {{MLFLOW_TRACKING_SERVER_CERT_PATH: '{}'}}\n\
+             mlflow: {{uri: '{}', experiment: {experiment}, token_file: token}}\n\
+             roles: {{worker: {{memory: 512 MiB, run: python tracked.py}}}}\n",
+            boards::environment().display(),
+            trusted.display(),
+            front.uri
+        );
+        home.write("job.yaml", &yaml);
+        let mut command = home.ydl();
+        command.args(["submit", "job.yaml"]);
+        match trust {
+            Some(trusted) => command.env("SSL_CERT_FILE", trusted),
+            None => command.env_remove("SSL_CERT_FILE"),
+        };
+        Ran::from(command.output().expect("ydl can be started"))
+    };
+    let ran = submit("sealed", Some(&trusted));
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    let run = server.only_run("sealed");
+    assert_eq!(run["info"]["status"], "FINISHED", "{run}");
+    assert_eq!(
+        boards::of(&run["data"]["metrics"], "worker/0/loss"),
+        "0.25",
+        "{run}"
+    );
+    let id = run["info"]["run_id"].as_str().expect("an id");
+    assert!(!server.artifacts(id).is_empty());
+    fs::remove_dir_all(home.job()).expect("the job that is over");
+
+    // Whoever does not trust it tells it nothing, neither a token nor anything else.
+    let ran = submit("strange", None);
+    let said = fs::read_to_string(home.job().join("master.log")).expect("its log");
+    assert!(
+        said.contains("it cannot be told over TLS: invalid peer certificate"),
+        "{said}"
+    );
+    assert!(!said.contains("very-secret-word"), "{said}");
+    assert!(server.runs("strange").is_empty());
+    // The program, which has no run then, trusts it by a variable of its own.
+    assert_eq!(ran.code, 0, "{ran:#?}");
+}
+
+/// One program that says what MLflow does not understand takes nothing from the others; and what an attempt has said that is
+/// over is told to MLflow, and not shown to those who look at the job now.
+#[test]
+fn whatever_programs_say_arrives_as_far_as_it_can_and_goes_with_them() {
+    let home = Home::new();
+    let server = Tracking::start(home.path());
+    fs::copy(program("wild.py"), home.path().join("wild.py")).expect("the program");
+    let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python");
+    let id = home.detach(&format!(
+        "name: wild\nenvironment: {}\nfiles: [wild.py]\nenv: {{PYTHONPATH: '{}', PYTHONDONTWRITEBYTECODE: '1'}}\n\
+         mlflow: 'http://{}'\nroles: {{worker: {{memory: 128 MiB, restart: {{limit: 1}}, run: python wild.py {}}}}}\n",
+        boards::environment().display(),
+        python.canonicalize().expect("the package").display(),
+        server.at,
+        home.path().join("go").display(),
+    ));
+    let status = |home: &Home| {
+        let ran = home.run(&["status", "--json", &id]);
+        serde_json::from_str::<Value>(&ran.out).expect(&ran.out)
+    };
+    let metrics = |status: &Value| status["metrics"]["worker:0"].clone();
+    home.wait_for("what the second attempt reports", |home| {
+        let found = metrics(&status(home));
+        let is_there = |name: &str| found.get(name).is_some();
+        assert!(!(is_there("of1") && is_there("of2")), "{found}");
+        is_there("of2").then_some(())
+    });
+    home.write("go", "");
+    let run = home.wait_for("its end", |_| {
+        let mut runs = server.runs("wild");
+        assert!(runs.len() <= 1, "{runs:?}");
+        runs.pop().filter(|run| run["info"]["status"] == "FINISHED")
+    });
+    home.wait_until_empty();
+    let found = server.only_run("wild");
+    let value = |name: &str| boards::of(&found["data"]["metrics"], &format!("worker/0/{name}"));
+    for (name, number) in [
+        ("a/_/b", "1.0"),
+        ("_/up", "2.0"),
+        ("_/_", "3.0"),
+        ("acc_5", "4.0"),
+        ("_", "5.0"),
+        ("of1", "1.0"),
+        ("of2", "2.0"),
+        ("far", "1.0"),
+        ("loss", "NaN"),
+    ] {
+        assert_eq!(value(name), number, "{name} of {found}");
+    }
+    assert!(value("most").parse::<f64>().expect("a number") > 1e300);
+    assert!(value("least").parse::<f64>().expect("a number") < -1e300);
+    let id = run["info"]["run_id"].as_str().expect("an id");
+    let steps = server.history(id, "worker/0/loss");
+    let steps: Vec<_> = steps.iter().map(|it| it["step"].as_u64()).collect();
+    assert_eq!(steps, [Some(1), Some(2)]);
 }
 
 /// A token reaches the server and nobody else.

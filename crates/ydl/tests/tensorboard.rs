@@ -10,11 +10,13 @@ use std::fs;
 
 /// Two peers that write for TensorBoard and wait for the file `go`.
 fn job(home: &Home, more: &str) -> String {
-    fs::copy(program("scalars.py"), home.path().join("scalars.py")).expect("the program");
+    for name in ["scalars.py", "events.py"] {
+        fs::copy(program(name), home.path().join(name)).expect("a part of the program");
+    }
     let environment = boards::environment().display();
     let go = home.path().join("go");
     format!(
-        "name: shown\nframework: pytorch\nenvironment: {environment}\nfiles: [scalars.py]\n{more}\n\
+        "name: shown\nframework: pytorch\nenvironment: {environment}\nfiles: [scalars.py, events.py]\n{more}\n\
          roles: {{worker: {{instances: 2, memory: 256 MiB, run: python scalars.py {}}}}}\n",
         go.display()
     )

@@ -54,10 +54,14 @@ pub fn run(dir: PathBuf) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
-    let ran = match runtime {
+    let ran = match &runtime {
         Ok(runtime) => runtime.block_on(live(JobDir::at(dir))),
         Err(error) => Err(Report::trouble(format!("cannot start the master: {error}"))),
     };
+    if let Ok(runtime) = runtime {
+        // A name that is still being looked up is not waited for.
+        runtime.shutdown_background();
+    }
     match ran {
         Ok(_) => ExitCode::SUCCESS,
         Err(report) => {

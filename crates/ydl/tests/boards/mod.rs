@@ -52,7 +52,7 @@ impl Opened {
         let mut child = ydl.stdout(Stdio::piped()).spawn().expect("ydl");
         let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
         let line = lines.next().expect("a line").expect("text");
-        let at = line.strip_prefix("http://").expect(&line);
+        let at = line.strip_prefix("http://").unwrap_or(&line);
         let at = at.trim_end_matches('/').to_owned();
         Opened { child, at }
     }
@@ -181,6 +181,16 @@ impl Tracking {
         let mut runs = self.runs(experiment);
         assert_eq!(runs.len(), 1, "{runs:?}");
         runs.remove(0)
+    }
+
+    /// Every value that a metric of a run ever had.
+    pub fn history(&self, run: &str, key: &str) -> Vec<Value> {
+        let key = key.replace('/', "%2F");
+        let path = format!("/api/2.0/mlflow/metrics/get-history?run_id={run}&metric_key={key}");
+        let (status, answer) = request(&self.at, "GET", &path, "").expect("an answer");
+        assert_eq!(status, 200, "{answer}");
+        let found: Value = serde_json::from_str(&answer).expect("JSON");
+        found["metrics"].as_array().cloned().unwrap_or_default()
     }
 
     /// The artifacts of a run, by their paths.

@@ -2,14 +2,14 @@
 
 use super::server::{Failure, Server};
 use crate::wire::text::percent;
-use hyper::Method;
+use hyper::{Method, body::Bytes};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// What MLflow takes in one call.
 pub(super) const METRICS_MAX: usize = 500;
-const PARAMS_MAX: usize = 100;
+pub(super) const PARAMS_MAX: usize = 100;
 /// Letters of an id that is believed.
 const ID_MAX: usize = 64;
 
@@ -56,7 +56,7 @@ impl Server {
             "/api/2.0/mlflow/experiments/get-by-name?experiment_name={}",
             percent(name)
         );
-        match self.call(Method::GET, &path, Vec::new(), JSON).await {
+        match self.call(Method::GET, &path, Bytes::new(), JSON).await {
             Ok(found) => {
                 let experiment = &found["experiment"];
                 if experiment["lifecycle_stage"] == "deleted" {
@@ -108,23 +108,21 @@ impl Server {
             "experiment_id": experiment,
             "run_name": name,
             "start_time": began_ms,
-            "tags": pairs(tags),
+            "tags": pairs(tags.iter()),
         });
         let made = self.tell("runs/create", &wish).await?;
         run(&made["run"], experiment)
     }
 
-    /// What the job is.
+    /// What the job is. No more than [`PARAMS_MAX`].
     pub(super) async fn params(
         &self,
         run: &Run,
-        params: &BTreeMap<String, String>,
+        params: &[(String, String)],
     ) -> Result<(), Failure> {
-        for some in pairs(params).chunks(PARAMS_MAX) {
-            let batch = json!({ "run_id": run.id, "params": some });
-            self.tell("runs/log-batch", &batch).await?;
-        }
-        Ok(())
+        let params = pairs(params.iter().map(|(key, value)| (key, value)));
+        let batch = json!({ "run_id": run.id, "params": params });
+        self.tell("runs/log-batch", &batch).await.map(drop)
     }
 
     /// How it goes. No more than [`METRICS_MAX`].
@@ -152,7 +150,7 @@ impl Server {
         &self,
         place: &str,
         name: &str,
-        bytes: Vec<u8>,
+        bytes: Bytes,
     ) -> Result<(), Failure> {
         let path = format!("/api/2.0/mlflow-artifacts/artifacts/{place}/{name}");
         let sent = self.call(Method::PUT, &path, bytes, "application/octet-stream");
@@ -161,16 +159,16 @@ impl Server {
 
     async fn tell(&self, path: &str, what: &Value) -> Result<Value, Failure> {
         let path = format!("/api/2.0/mlflow/{path}");
-        let body = what.to_string().into_bytes();
+        let body = Bytes::from(what.to_string());
         self.call(Method::POST, &path, body, JSON).await
     }
 }
 
 const JSON: &str = "application/json";
 
-fn pairs(map: &BTreeMap<String, String>) -> Vec<Value> {
-    let pair = |(key, value): (&String, &String)| json!({ "key": key, "value": value });
-    map.iter().map(pair).collect()
+fn pairs<'a>(all: impl Iterator<Item = (&'a String, &'a String)>) -> Vec<Value> {
+    all.map(|(key, value)| json!({ "key": key, "value": value }))
+        .collect()
 }
 
 /// An id becomes a part of paths and variables: it has nothing in it that means something there.

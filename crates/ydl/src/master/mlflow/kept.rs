@@ -5,6 +5,7 @@ use crate::{
     jobs::JobDir,
     talk::Viewed,
 };
+use hyper::body::Bytes;
 use std::{
     fs::{self, File},
     io,
@@ -22,7 +23,7 @@ const TASKS_MAX: usize = 64;
 const STREAMS: [&str; 2] = ["stdout", "stderr"];
 
 /// Names and bytes.
-pub(in crate::master) type Logs = Vec<(String, Vec<u8>)>;
+pub(in crate::master) type Logs = Vec<(String, Bytes)>;
 
 /// What a job on this machine leaves.
 pub(in crate::master) fn here(dir: &JobDir, last: &Viewed) -> Logs {
@@ -35,7 +36,7 @@ pub(in crate::master) fn here(dir: &JobDir, last: &Viewed) -> Logs {
             .collect();
         for (stream, name) in newest(&names) {
             if let Ok(bytes) = end_of(&place.join(name), LOG_BYTES) {
-                logs.push((called(&task, stream), bytes));
+                logs.push((called(&task, stream), bytes.into()));
             }
         }
     }
@@ -52,8 +53,9 @@ pub(in crate::master) async fn afar(
     let mut logs = Vec::new();
     for (task, attempt) in tasks(last) {
         let dir = place.attempt_logs(&task, attempt);
+        // A task that never ran has none.
         let Ok(entries) = hdfs.list(&dir, deadline).await else {
-            break;
+            continue;
         };
         let names: Vec<_> = entries
             .iter()
@@ -64,7 +66,7 @@ pub(in crate::master) async fn afar(
                 let reader = hdfs.open(&format!("{dir}/{name}"), deadline).await.ok()?;
                 let from = reader.length().saturating_sub(LOG_BYTES);
                 let bytes = reader.read_at(from, LOG_BYTES as usize, deadline).await;
-                Some(bytes.ok()?.to_vec())
+                bytes.ok()
             };
             if let Some(bytes) = reading.await {
                 logs.push((called(&task, stream), bytes));
@@ -83,9 +85,9 @@ pub(super) fn about(spec: &JobSpec, dir: &JobDir) -> Logs {
         role.env.values_mut().for_each(hide);
     }
     let job = serde_json::to_vec_pretty(&draft).unwrap_or_default();
-    let mut all = vec![("ydl/job.json".to_owned(), job)];
+    let mut all = vec![("ydl/job.json".to_owned(), job.into())];
     if let Ok(facts) = end_of(&dir.events_file(), FACTS_BYTES) {
-        all.push(("ydl/facts.jsonl".to_owned(), facts));
+        all.push(("ydl/facts.jsonl".to_owned(), facts.into()));
     }
     all
 }

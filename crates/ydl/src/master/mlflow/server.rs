@@ -1,18 +1,16 @@
 //! One call to a tracking server. Whatever it answers, the answer is short, comes in time, and comes from there.
 
+use super::trust;
 use crate::{os::reason, wire::text::base64};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::{
     Method, Request, Uri,
     body::Bytes,
     client::conn::http1,
-    header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE, HOST, HeaderValue, USER_AGENT},
+    header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE, HOST, HeaderValue, LOCATION, USER_AGENT},
 };
 use hyper_util::rt::TokioIo;
-use rustls::{
-    ClientConfig, RootCertStore,
-    pki_types::{CertificateDer, ServerName, pem::PemObject},
-};
+use rustls::{ClientConfig, pki_types::ServerName};
 use serde_json::Value;
 use std::{fmt, pin::Pin, sync::Arc, time::Duration};
 use tokio::{
@@ -27,22 +25,19 @@ use tokio_rustls::TlsConnector;
 const CALL_MAX: Duration = Duration::from_secs(10);
 /// The longest answer that is read.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
-/// Where systems keep the certificates that they trust.
-const TRUSTED: [&str; 4] = [
-    "/etc/ssl/certs/ca-certificates.crt",
-    "/etc/pki/tls/certs/ca-bundle.crt",
-    "/etc/ssl/ca-bundle.pem",
-    "/etc/ssl/cert.pem",
-];
-
+/// Letters of what a server says of itself that are passed on.
+const SAID_MAX: usize = 300;
 /// A tracking server.
 pub(super) struct Server {
     uri: String,
     host: String,
     port: u16,
+    /// How it calls itself, which a proxy may choose by.
+    authority: HeaderValue,
     /// What stands before the paths of its calls.
     prefix: String,
-    tls: Option<Arc<ClientConfig>>,
+    /// Over HTTPS: whom to believe, or why nobody.
+    tls: Option<Result<Arc<ClientConfig>, String>>,
     authorization: Option<HeaderValue>,
 }
 
@@ -51,6 +46,8 @@ pub(super) struct Server {
 pub(super) enum Failure {
     /// It may be there later.
     Away(String),
+    /// It is there, and something in it broke over what it was asked.
+    Broke(u16),
     /// It understood, and will not.
     Refused {
         status: u16,
@@ -65,6 +62,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Away(why) => write!(f, "{why}"),
+            Failure::Broke(status) => write!(f, "it answers with status {status}"),
             Failure::Refused { status, code, what } => {
                 write!(f, "it refused with status {status} {code}: {what}")
             }
@@ -85,14 +83,19 @@ impl Server {
             Some("http") => false,
             _ => return Err(format!("`{uri}` begins with neither http:// nor https://")),
         };
-        let host = parsed
-            .host()
-            .ok_or_else(|| format!("`{uri}` has no host"))?;
-        let port = parsed.port_u16().unwrap_or(if secure { 443 } else { 80 });
-        let tls = match secure {
-            true => Some(trusting()?),
-            false => None,
+        let authority = parsed.authority().filter(|it| !it.host().is_empty());
+        let authority = authority.ok_or_else(|| format!("`{uri}` has no host"))?;
+        if authority.as_str().contains('@') {
+            return Err("its address has a password in it".to_owned());
+        }
+        let host = authority.host().trim_matches(['[', ']']).to_owned();
+        let port = match authority.as_str().rsplit_once(':') {
+            Some((_, port)) if !port.ends_with(']') => port.parse().ok(),
+            _ => Some(if secure { 443 } else { 80 }),
         };
+        let port = port.ok_or_else(|| format!("`{uri}` has no proper port"))?;
+        let authority = HeaderValue::from_str(authority.as_str());
+        let authority = authority.map_err(|_| format!("`{uri}` has no proper host"))?;
         let said = match (user, secret) {
             (_, None) => None,
             (None, Some(token)) => Some(format!("Bearer {token}")),
@@ -112,10 +115,11 @@ impl Server {
         };
         Ok(Server {
             uri: uri.to_owned(),
-            host: host.trim_matches(['[', ']']).to_owned(),
+            host,
             port,
+            authority,
             prefix: parsed.path().trim_end_matches('/').to_owned(),
-            tls,
+            tls: secure.then(|| trust::here()),
             authorization,
         })
     }
@@ -129,11 +133,11 @@ impl Server {
         &self,
         method: Method,
         path: &str,
-        body: Vec<u8>,
+        body: Bytes,
         content_type: &'static str,
     ) -> Result<Value, Failure> {
         let called = timeout(CALL_MAX, self.exchange(method, path, body, content_type)).await;
-        let (status, body) = match called {
+        let (status, to, body) = match called {
             Ok(answered) => answered?,
             Err(_) => {
                 let seconds = CALL_MAX.as_secs();
@@ -147,17 +151,19 @@ impl Server {
         match status {
             200..=299 => value.ok_or_else(|| Failure::Nonsense("no JSON".to_owned())),
             300..=399 => {
-                let what = format!("a redirection (status {status}), which is not followed");
+                let to = to.map_or_else(String::new, |to| {
+                    // What stands behind its question mark may open something.
+                    let to = to.split('?').next().unwrap_or_default();
+                    format!(" to `{}`", plain(to))
+                });
+                let what = format!("a redirection{to} (status {status}), which is not followed");
                 Err(Failure::Nonsense(what))
             }
-            // It is there, and somebody before it or below it is not.
-            429 | 500..=599 => Err(Failure::Away(format!("it answers with status {status}"))),
+            // Somebody before it or below it is not there.
+            429 | 502..=504 => Err(Failure::Away(format!("it answers with status {status}"))),
+            500..=599 => Err(Failure::Broke(status)),
             _ => {
-                let said = |name: &str| {
-                    let text = value.as_ref()?.get(name)?.as_str()?;
-                    let plain = text.chars().filter(|letter| !letter.is_control());
-                    Some(plain.take(300).collect::<String>())
-                };
+                let said = |name: &str| Some(plain(value.as_ref()?.get(name)?.as_str()?));
                 Err(Failure::Refused {
                     status,
                     code: said("error_code").unwrap_or_default(),
@@ -171,14 +177,14 @@ impl Server {
         &self,
         method: Method,
         path: &str,
-        body: Vec<u8>,
+        body: Bytes,
         content_type: &'static str,
-    ) -> Result<(u16, Bytes), Failure> {
+    ) -> Result<(u16, Option<String>, Bytes), Failure> {
         let away = |why: String| Failure::Away(why);
         let request = Request::builder()
             .method(method)
             .uri(format!("{}{path}", self.prefix))
-            .header(HOST, format!("{}:{}", self.host, self.port))
+            .header(HOST, self.authority.clone())
             .header(USER_AGENT, concat!("ydl/", env!("CARGO_PKG_VERSION")))
             .header(CONNECTION, "close")
             .header(CONTENT_TYPE, content_type);
@@ -186,17 +192,21 @@ impl Server {
             Some(header) => request.header(AUTHORIZATION, header.clone()),
             None => request,
         };
-        let request = request.body(Full::new(Bytes::from(body)));
+        let request = request.body(Full::new(body));
         let request = request.map_err(|error| Failure::Nonsense(error.to_string()))?;
+        let tls = self.tls.as_ref().map(|tls| tls.clone().map_err(away));
+        let tls = tls.transpose()?;
         let stream = TcpStream::connect((self.host.as_str(), self.port)).await;
         let stream = stream.map_err(|error| away(reason(&error)))?;
-        let stream: Pin<Box<dyn Duplex>> = match &self.tls {
+        let stream: Pin<Box<dyn Duplex>> = match tls {
             None => Box::pin(stream),
             Some(tls) => {
                 let name = ServerName::try_from(self.host.clone());
                 let name = name.map_err(|error| Failure::Nonsense(error.to_string()))?;
-                let shaken = TlsConnector::from(tls.clone()).connect(name, stream).await;
-                Box::pin(shaken.map_err(|error| away(error.to_string()))?)
+                let shaken = TlsConnector::from(tls).connect(name, stream).await;
+                let untold =
+                    |error: std::io::Error| away(format!("it cannot be told over TLS: {error}"));
+                Box::pin(shaken.map_err(untold)?)
             }
         };
         let shaken = http1::Builder::new()
@@ -209,10 +219,12 @@ impl Server {
         let answered = sender.send_request(request).await;
         let answered = answered.map_err(|error| away(error.to_string()))?;
         let status = answered.status().as_u16();
+        let to = answered.headers().get(LOCATION);
+        let to = to.and_then(|to| to.to_str().ok()).map(str::to_owned);
         let body = Limited::new(answered.into_body(), ANSWER_BYTES_MAX);
         let body = body.collect().await;
         let body = body.map_err(|error| Failure::Nonsense(error.to_string()))?;
-        Ok((status, body.to_bytes()))
+        Ok((status, to, body.to_bytes()))
     }
 }
 
@@ -222,30 +234,10 @@ impl fmt::Debug for Server {
     }
 }
 
-/// Trusts whom this node trusts.
-fn trusting() -> Result<Arc<ClientConfig>, String> {
-    let named = std::env::var("SSL_CERT_FILE").ok();
-    let files = named.iter().map(String::as_str).chain(TRUSTED);
-    let mut roots = RootCertStore::empty();
-    for file in files {
-        if let Ok(found) = CertificateDer::pem_file_iter(file) {
-            // One that cannot be read is one that nobody here is known by.
-            roots.add_parsable_certificates(found.flatten());
-        }
-        if !roots.is_empty() {
-            break;
-        }
-    }
-    if roots.is_empty() {
-        return Err("this node has no certificates that it trusts".to_owned());
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(Arc::new(config))
+/// What a stranger says, such that a log can hold it.
+fn plain(text: &str) -> String {
+    let plain = text.chars().filter(|letter| !letter.is_control());
+    plain.take(SAID_MAX).collect()
 }
 
 #[cfg(test)]
@@ -269,7 +261,7 @@ mod tests {
             String::from_utf8_lossy(&head[..length]).into_owned()
         });
         let server = Server::new(&format!("http://{at}/base/"), Some("me"), Some("word")).unwrap();
-        let called = server.call(Method::GET, "/api", Vec::new(), "text/plain");
+        let called = server.call(Method::GET, "/api", Bytes::new(), "text/plain");
         let called = called.await;
         let asked = serving.await.unwrap();
         assert!(asked.starts_with("GET /base/api HTTP/1.1\r\n"), "{asked}");
@@ -295,11 +287,18 @@ mod tests {
         assert_eq!(refused.to_string(), sentence);
         let away = answered(with("503 Busy", "<html>")).await.unwrap_err();
         assert!(matches!(away, Failure::Away(_)), "{away:?}");
+        let broke = answered(with("500 Oh", "<html>")).await.unwrap_err();
+        assert!(matches!(broke, Failure::Broke(500)), "{broke:?}");
     }
 
     #[tokio::test]
     async fn nonsense_is_nonsense_however_long_it_is() {
         let moved = b"HTTP/1.1 302 Found\r\nlocation: http://elsewhere/\r\n\r\n".to_vec();
+        let failure = answered(moved.clone()).await.unwrap_err().to_string();
+        assert!(
+            failure.contains("a redirection to `http://elsewhere/`"),
+            "{failure}"
+        );
         let endless = [
             b"HTTP/1.1 200 OK\r\ncontent-length: 99999999\r\n\r\n".to_vec(),
             vec![b'x'; ANSWER_BYTES_MAX + 1],
@@ -316,12 +315,27 @@ mod tests {
 
     #[test]
     fn a_server_is_at_an_address_of_the_web() {
-        for uri in ["mlruns", "sqlite:///x", "http://", "ftp://a/", "http://a b"] {
+        for uri in [
+            "mlruns",
+            "sqlite:///x",
+            "http://",
+            "ftp://a/",
+            "http://a b",
+            "http://a:b",
+            "http://a:99999",
+            "http://:5000",
+        ] {
             assert!(Server::new(uri, None, None).is_err(), "{uri}");
         }
         let server = Server::new("http://[::1]:5000/x/", None, Some("secret")).unwrap();
         let (host, port) = (server.host.as_str(), server.port);
         assert_eq!((host, port, server.prefix.as_str()), ("::1", 5000, "/x"));
+        assert_eq!(server.authority, "[::1]:5000");
+        let plain = Server::new("http://[::1]", None, None).unwrap();
+        assert_eq!(
+            (plain.port, plain.authority.to_str().unwrap()),
+            (80, "[::1]")
+        );
         assert_eq!(format!("{server:?}"), "Server(http://[::1]:5000/x/)");
     }
 }

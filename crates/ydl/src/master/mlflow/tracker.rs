@@ -1,41 +1,29 @@
-//! What is told to a tracking server, and when.
+//! What is told to a tracking server, and what becomes of what it does not take.
 
 use super::{
-    api::{METRICS_MAX, Row, Run},
-    kept::{self, Logs},
+    api::{METRICS_MAX, PARAMS_MAX, Row, Run},
+    kept::Logs,
     server::{Failure, Server},
     words::{self, JOB_TAG, Told},
 };
-use crate::{
-    env,
-    jobs::{JobDir, Submitted},
-    master::inbox::{Answer, Kept, Letter, Question},
-    talk::Viewed,
-};
+use crate::{env, jobs::Submitted, talk::Viewed};
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
-use tokio::{
-    sync::{mpsc, oneshot},
-    task::JoinHandle,
-    time::{Instant, MissedTickBehavior, interval, sleep_until, timeout, timeout_at},
-};
+use tokio::time::{Instant, timeout};
 use ydl_core::{JobSpec, Outcome, spec::Mlflow};
 
 /// How long the job may wait for its run to be there.
 const BEGIN_MAX: Duration = Duration::from_secs(10);
-/// How often it is looked what programs have reported, and every how many looks what they use.
-const LOOK: Duration = Duration::from_secs(2);
-const USE_EVERY: u32 = 5;
-/// How long a look may take.
-const VIEW_MAX: Duration = Duration::from_secs(10);
 /// Before the next try to reach a server that is away, at first and at most.
-const RETRY: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(60));
+pub(super) const RETRY: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(60));
 /// Values that wait for a server that is away; the oldest go first.
 const ROWS_MAX: usize = 20_000;
+/// Times that a server may break over the same values before they are given up.
+const BROKE_MAX: u32 = 3;
 /// Complaints that are written down.
-const COMPLAINTS_MAX: u32 = 10;
+const COMPLAINTS_MAX: usize = 10;
 
 /// A job's run, told from here.
 #[derive(Debug)]
@@ -43,16 +31,24 @@ pub(in crate::master) struct Tracker {
     server: Server,
     wanted: Mlflow,
     id: String,
-    spec: JobSpec,
+    pub(super) spec: JobSpec,
     began_ms: u64,
     run: Option<Run>,
     /// Whether it knows what the job is.
     introduced: bool,
     told: Told,
-    rows: VecDeque<Row>,
-    complaints: u32,
+    pub(super) rows: VecDeque<Row>,
+    /// How often the server broke over the first of them.
+    broke: u32,
+    /// Whether it is known how the job ended.
+    ended: bool,
+    /// Whether the server was away when it was last asked, as far as the log says.
+    pub(super) away: bool,
+    /// What the log says of it.
+    pub(super) complaints: BTreeSet<String>,
+    pub(super) outages: usize,
     /// When the server is asked again, and how long to wait after that.
-    not_before: Instant,
+    pub(super) not_before: Instant,
     retry: Duration,
 }
 
@@ -83,14 +79,17 @@ impl Tracker {
             introduced: false,
             told: Told::new(),
             rows: VecDeque::new(),
-            complaints: 0,
+            broke: 0,
+            ended: false,
+            away: false,
+            complaints: BTreeSet::new(),
+            outages: 0,
             not_before: Instant::now(),
             retry: RETRY.0,
         };
-        match timeout(BEGIN_MAX, tracker.push()).await {
-            Ok(Ok(())) => {}
-            Ok(Err(failure)) => tracker.failed(&failure),
-            Err(_) => tracker.failed(&Failure::Away("it has not answered in time".to_owned())),
+        let pushed = timeout(BEGIN_MAX, tracker.push()).await;
+        if let Err(failure) = pushed.unwrap_or_else(|_| Err(late(BEGIN_MAX))) {
+            tracker.failed(&failure);
         }
         Some(tracker)
     }
@@ -106,50 +105,8 @@ impl Tracker {
         all
     }
 
-    /// Tells how the job goes from now on.
-    pub(in crate::master) fn follow(self, letters: mpsc::Sender<Letter>) -> Following {
-        let (end, ended) = oneshot::channel();
-        let following = tokio::spawn(self.tell(letters, ended));
-        Following { following, end }
-    }
-
-    async fn tell(
-        mut self,
-        letters: mpsc::Sender<Letter>,
-        mut ended: oneshot::Receiver<()>,
-    ) -> Tracker {
-        let mut look = interval(LOOK);
-        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut looks = 0_u32;
-        loop {
-            tokio::select! {
-                _ = &mut ended => return self,
-                _ = look.tick() => {}
-            }
-            let viewed = tokio::select! {
-                _ = &mut ended => return self,
-                viewed = view(&letters) => viewed,
-            };
-            if let Some(viewed) = viewed {
-                self.look(&viewed, looks.is_multiple_of(USE_EVERY));
-                looks = looks.wrapping_add(1);
-            }
-            if Instant::now() < self.not_before {
-                continue;
-            }
-            let pushed = tokio::select! {
-                _ = &mut ended => return self,
-                pushed = self.push() => pushed,
-            };
-            match pushed {
-                Ok(()) => self.retry = RETRY.0,
-                Err(failure) => self.failed(&failure),
-            }
-        }
-    }
-
     /// Takes in what is new.
-    fn look(&mut self, viewed: &Viewed, use_too: bool) {
+    pub(super) fn look(&mut self, viewed: &Viewed, use_too: bool) {
         self.rows.extend(words::reported(viewed, &mut self.told));
         if use_too {
             self.rows.extend(words::used(viewed, now_ms()));
@@ -159,31 +116,54 @@ impl Tracker {
     }
 
     /// Tells everything that is not told yet.
-    async fn push(&mut self) -> Result<(), Failure> {
-        let run = match self.run.clone() {
-            Some(run) => run,
-            None => self.find_run().await?,
-        };
-        if !self.introduced {
-            let params = words::params(&self.spec);
-            match self.server.params(&run, &params).await {
-                // A run that was begun before has them, perhaps of an earlier size.
-                Ok(()) | Err(Failure::Refused { .. }) => self.introduced = true,
-                Err(failure) => return Err(failure),
-            }
-        }
+    pub(super) async fn push(&mut self) -> Result<(), Failure> {
+        let run = self.run().await?;
+        self.introduce(&run).await?;
         while !self.rows.is_empty() {
             let count = self.rows.len().min(METRICS_MAX);
             let some: Vec<_> = self.rows.iter().take(count).cloned().collect();
-            match self.server.metrics(&run, &some).await {
+            let told = self.server.metrics(&run, &some).await;
+            self.broke += u32::from(matches!(told, Err(Failure::Broke(_))));
+            match told {
                 Ok(()) => {}
-                // What it will not take it is not told again.
+                // What it will not take, and what it breaks over, it is not told again.
                 Err(failure @ Failure::Refused { .. }) => self.complain(&failure),
+                Err(Failure::Broke(status)) if self.broke >= BROKE_MAX => {
+                    let code = "again and again".to_owned();
+                    let what = "values that are given up".to_owned();
+                    self.complain(&Failure::Refused { status, code, what });
+                }
                 Err(failure) => return Err(failure),
             }
+            self.broke = 0;
             self.rows.drain(..count);
         }
         Ok(())
+    }
+
+    /// Tells what the job is, once. An earlier master may have done so; the same again changes nothing.
+    async fn introduce(&mut self, run: &Run) -> Result<(), Failure> {
+        if self.introduced {
+            return Ok(());
+        }
+        let params: Vec<_> = words::params(&self.spec).into_iter().collect();
+        for some in params.chunks(PARAMS_MAX) {
+            match self.server.params(run, some).await {
+                Ok(()) => {}
+                Err(failure @ Failure::Refused { .. }) => self.complain(&failure),
+                Err(failure) => return Err(failure),
+            }
+        }
+        self.introduced = true;
+        Ok(())
+    }
+
+    /// The job's run, which is looked for or made unless it is known.
+    async fn run(&mut self) -> Result<Run, Failure> {
+        match self.run.clone() {
+            Some(run) => Ok(run),
+            None => self.find_run().await,
+        }
     }
 
     async fn find_run(&mut self) -> Result<Run, Failure> {
@@ -210,101 +190,74 @@ impl Tracker {
         Ok(run)
     }
 
-    fn failed(&mut self, failure: &Failure) {
+    pub(super) fn went_well(&mut self) {
+        self.retry = RETRY.0;
+        if std::mem::take(&mut self.away) && self.outages <= COMPLAINTS_MAX {
+            tracing::info!("MLflow at `{}` is told everything again", self.server.uri());
+        }
+    }
+
+    pub(super) fn failed(&mut self, failure: &Failure) {
         self.complain(failure);
         self.not_before = Instant::now() + self.retry;
         self.retry = (self.retry * 2).min(RETRY.1);
     }
 
-    fn complain(&mut self, failure: &Failure) {
-        self.complaints += 1;
-        if self.complaints <= COMPLAINTS_MAX {
-            let uri = self.server.uri();
-            tracing::warn!("MLflow at `{uri}` was not told everything yet: {failure}");
-        }
-    }
-
-    /// How it ended, and what is left of it.
-    async fn finish(&mut self, outcome: &Outcome, left: Logs) -> Result<(), Failure> {
-        let pushed = self.push().await;
-        let Some(run) = self.run.clone() else {
-            return pushed;
-        };
-        // First of all: the rest is good to have.
-        let status = words::status(outcome);
-        self.server.status(&run, status, Some(now_ms())).await?;
-        let Some(place) = &run.artifacts else {
-            tracing::info!("MLflow's server takes no artifacts itself, and gets none");
-            return pushed;
-        };
-        for (name, bytes) in left {
-            self.server.artifact(place, &name, bytes).await?;
-        }
-        pushed
-    }
-}
-
-/// A run that is told how its job goes.
-#[derive(Debug)]
-pub(in crate::master) struct Following {
-    following: JoinHandle<Tracker>,
-    end: oneshot::Sender<()>,
-}
-
-impl Following {
-    /// The job is over. `last` is its last view, `logs` what its tasks printed last. It takes so long at most.
-    pub(in crate::master) async fn end(
-        self,
-        outcome: &Outcome,
-        last: Option<&Viewed>,
-        logs: Logs,
-        dir: &JobDir,
-        patience: Duration,
-    ) {
-        let deadline = Instant::now() + patience;
-        // Dropped or sent, it means the same.
-        let _ = self.end.send(());
-        let Ok(Ok(mut tracker)) = timeout_at(deadline, self.following).await else {
-            return;
-        };
-        if let Some(last) = last {
-            tracker.look(last, false);
-        }
-        let mut left = kept::about(&tracker.spec, dir);
-        left.extend(logs);
-        let told = async {
-            let Err(failure) = tracker.finish(outcome, left.clone()).await else {
-                return;
-            };
-            tracker.failed(&failure);
-            // It may have been away for a moment; then it is worth one more.
-            sleep_until(tracker.not_before.min(Instant::now() + RETRY.0)).await;
-            if let Err(failure) = tracker.finish(outcome, left).await {
-                tracker.complain(&failure);
+    /// Says what is wrong once, until it was well in between: it may be wrong for days.
+    pub(super) fn complain(&mut self, failure: &Failure) {
+        let is_new = match failure {
+            Failure::Away(_) | Failure::Broke(_) => {
+                let is_new = !std::mem::replace(&mut self.away, true);
+                self.outages += usize::from(is_new);
+                is_new && self.outages <= COMPLAINTS_MAX
+            }
+            Failure::Refused { .. } | Failure::Nonsense(_) => {
+                self.complaints.len() < COMPLAINTS_MAX
+                    && self.complaints.insert(failure.to_string())
             }
         };
-        if timeout_at(deadline, told).await.is_err() {
-            tracing::warn!("MLflow was not told everything in time");
+        if is_new {
+            let uri = self.server.uri();
+            tracing::warn!("MLflow at `{uri}` was not told everything: {failure}");
         }
+    }
+
+    /// How it ended, and what is left of it, of which only that remains which was not told.
+    pub(super) async fn finish(
+        &mut self,
+        outcome: &Outcome,
+        left: &mut Logs,
+    ) -> Result<(), Failure> {
+        let run = self.run().await?;
+        // First of all: the rest is good to have, and may be much.
+        if !self.ended {
+            let status = words::status(outcome);
+            self.server.status(&run, status, Some(now_ms())).await?;
+            self.ended = true;
+        }
+        self.push().await?;
+        let Some(place) = &run.artifacts else {
+            tracing::info!("MLflow's server takes no artifacts itself, and gets none");
+            return Ok(());
+        };
+        while let Some((name, bytes)) = left.last() {
+            match self.server.artifact(place, name, bytes.clone()).await {
+                Ok(()) => {}
+                // One that is too large for a proxy must not keep the others away.
+                Err(failure @ (Failure::Refused { .. } | Failure::Broke(_))) => {
+                    self.complain(&failure);
+                }
+                Err(failure) => return Err(failure),
+            }
+            left.pop();
+        }
+        Ok(())
     }
 }
 
-/// The job as everybody sees it.
-async fn view(letters: &mpsc::Sender<Letter>) -> Option<Viewed> {
-    let (answer, answered) = oneshot::channel();
-    let letter = Letter {
-        question: Question::View { seen: 0 },
-        answer,
-        kept: Kept::default(),
-    };
-    let asking = async {
-        letters.send(letter).await.ok()?;
-        answered.await.ok()
-    };
-    match timeout(VIEW_MAX, asking).await {
-        Ok(Some(Answer::Reply(reply))) => serde_json::from_slice(&reply.body).ok(),
-        _ => None,
-    }
+/// It has not answered for so long.
+pub(super) fn late(after: Duration) -> Failure {
+    Failure::Away(format!("it has not answered in {} s", after.as_secs()))
 }
 
 fn now_ms() -> u64 {

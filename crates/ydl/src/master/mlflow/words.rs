@@ -12,7 +12,9 @@ use ydl_core::{JobSpec, Outcome, TaskId, spec::Mlflow};
 /// The tag by which a later master finds the run again.
 pub(super) const JOB_TAG: &str = "ydl.job";
 /// Letters of a value that every version of MLflow takes.
-const VALUE_MAX: usize = 500;
+const VALUE_MAX: usize = 250;
+/// Letters of a metric's name, beside those of its task: all together are 250 at most.
+const NAME_MAX: usize = 100;
 /// Tasks whose use is told; of more nobody looks at each.
 const TASKS_MAX: usize = 128;
 
@@ -25,10 +27,11 @@ pub(super) fn params(spec: &JobSpec) -> BTreeMap<String, String> {
             all.insert(key, value);
         }
     };
-    set("name".to_owned(), spec.name.clone());
-    set("framework".to_owned(), spec.framework.to_string());
+    // Programs log parameters of their own into the same run, where none can have two values.
+    set("job.name".to_owned(), spec.name.clone());
+    set("job.framework".to_owned(), spec.framework.to_string());
     if let Some(queue) = &spec.on_cluster.queue {
-        set("queue".to_owned(), queue.clone());
+        set("job.queue".to_owned(), queue.clone());
     }
     for role in &spec.roles {
         let mut of_role = |key: &str, value: String| set(format!("{}.{key}", role.name), value);
@@ -75,27 +78,30 @@ pub(super) fn status(outcome: &Outcome) -> &'static str {
     }
 }
 
-/// What was told last of each metric.
-pub(super) type Told = BTreeMap<String, (Option<u64>, u64)>;
+/// What was told last of each metric, as far as it is still there.
+pub(super) type Told = BTreeMap<(TaskId, String), (Option<u64>, u64)>;
 
 /// What programs have reported since.
 pub(super) fn reported(viewed: &Viewed, told: &mut Told) -> Vec<Row> {
     let mut rows = Vec::new();
+    let mut known = Told::new();
     for (task, metrics) in &viewed.metrics {
         for (name, metric) in metrics {
-            let key = key(task, name);
-            let Metric { value, step, at } = metric;
-            if told.insert(key.clone(), (*step, *at)) == Some((*step, *at)) {
-                continue;
+            let Metric { value, step, at } = *metric;
+            let of = (task.clone(), name.clone());
+            if told.get(&of) != Some(&(step, at)) {
+                rows.push(Row {
+                    key: key(task, name),
+                    value: figure(value.0),
+                    timestamp: counted(at),
+                    step: counted(step.unwrap_or_default()),
+                });
             }
-            rows.push(Row {
-                key,
-                value: figure(value.0),
-                timestamp: *at,
-                step: step.unwrap_or_default(),
-            });
+            known.insert(of, (step, at));
         }
     }
+    // Names that nobody says any more would be remembered for as long as the job runs.
+    *told = known;
     rows
 }
 
@@ -131,12 +137,23 @@ pub(super) fn used(viewed: &Viewed, now_ms: u64) -> Vec<Row> {
     rows
 }
 
-/// As `worker/0/loss`: MLflow's page shows what stands before the last slash as groups. Its names have no colons.
+/// As `worker/0/loss`: MLflow's page shows what stands before the last slash as groups. Its names have no colons, and are paths
+/// without a detour: one that is not is refused together with all that is told beside it.
 fn key(task: &TaskId, name: &str) -> String {
     let fits = |letter: char| letter.is_ascii_alphanumeric() || "-_./ ".contains(letter);
     let name = name.chars().map(|it| if fits(it) { it } else { '_' });
-    let name: String = name.take(150).collect();
-    format!("{}/{}/{name}", task.role, task.index)
+    let name: String = name.take(NAME_MAX).collect();
+    let parts = name.split('/').map(|part| match part {
+        "" | "." | ".." => "_",
+        part => part,
+    });
+    let parts: Vec<_> = parts.collect();
+    format!("{}/{}/{}", task.role, task.index, parts.join("/"))
+}
+
+/// A count such that MLflow, which has a bit less for it, takes it.
+fn counted(number: u64) -> u64 {
+    number.min(i64::MAX as u64)
 }
 
 /// A number, also where JSON has none.
@@ -152,12 +169,69 @@ fn figure(value: f64) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::talk::Figure;
+    use ydl_core::{JobView, Time, view::Phase};
 
     #[test]
     fn names_are_such_that_mlflow_takes_them() {
         let task: TaskId = "worker:3".parse().unwrap();
         assert_eq!(key(&task, "val loss"), "worker/3/val loss");
         assert_eq!(key(&task, "acc@5:é"), "worker/3/acc_5__");
+        assert_eq!(key(&task, "a//b/./../"), "worker/3/a/_/b/_/_/_");
+        assert_eq!(key(&task, "/"), "worker/3/_/_");
         assert_eq!(figure(f64::NEG_INFINITY), json!("-Infinity"));
+    }
+
+    #[test]
+    fn a_metric_is_told_when_it_has_changed_and_forgotten_when_it_is_gone() {
+        let task: TaskId = "worker:0".parse().unwrap();
+        let mut told = Told::new();
+        let mut tell = |metrics: &[(&str, u64, u64)]| {
+            let each = metrics.iter().map(|(name, step, at)| {
+                let metric = Metric {
+                    value: Figure(1.0),
+                    step: Some(*step),
+                    at: *at,
+                };
+                ((*name).to_owned(), metric)
+            });
+            let viewed = viewed(BTreeMap::from([(task.clone(), each.collect())]));
+            let rows = reported(&viewed, &mut told);
+            let rows = rows
+                .iter()
+                .map(|row| (row.key.clone(), row.step, row.timestamp));
+            (rows.collect::<Vec<_>>(), told.len())
+        };
+        let row = |name: &str, step, at| (format!("worker/0/{name}"), step, at);
+        // Two names that are one to MLflow are told apart here.
+        let both = [("acc@5", 1, 7), ("acc#5", 1, 8)];
+        assert_eq!(
+            tell(&both),
+            (vec![row("acc_5", 1, 8), row("acc_5", 1, 7)], 2)
+        );
+        assert_eq!(tell(&both), (vec![], 2));
+        assert_eq!(tell(&[("acc@5", 2, 9)]), (vec![row("acc_5", 2, 9)], 1));
+        let most = i64::MAX as u64;
+        let wild = [("loss", u64::MAX, u64::MAX)];
+        assert_eq!(tell(&wild), (vec![row("loss", most, most)], 1));
+    }
+
+    fn viewed(metrics: BTreeMap<TaskId, BTreeMap<String, Metric>>) -> Viewed {
+        Viewed {
+            number: 1,
+            view: JobView {
+                name: "j".to_owned(),
+                phase: Phase::Running,
+                started: Time(0),
+                now: Time(0),
+                round: 1,
+                why: String::new(),
+                outcome: None,
+                roles: Vec::new(),
+                tasks: Vec::new(),
+            },
+            usage: BTreeMap::new(),
+            metrics,
+        }
     }
 }

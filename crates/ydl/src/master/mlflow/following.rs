@@ -1,0 +1,141 @@
+//! What is told to a tracking server when: while the job goes on, and at its end.
+
+use super::{
+    kept::{self, Logs},
+    tracker::{RETRY, Tracker, late},
+};
+use crate::{
+    jobs::JobDir,
+    master::inbox::{Answer, Kept, Letter, Question},
+    talk::Viewed,
+};
+use std::time::Duration;
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::JoinHandle,
+    time::{Instant, MissedTickBehavior, interval, sleep_until, timeout, timeout_at},
+};
+use ydl_core::Outcome;
+
+/// How often it is looked what programs have reported, and every how many looks what they use.
+const LOOK: Duration = Duration::from_secs(2);
+const USE_EVERY: u32 = 5;
+/// How long a look may take.
+const VIEW_MAX: Duration = Duration::from_secs(10);
+/// What the end of a job waits for a server that was away already.
+const LAST_MAX: Duration = Duration::from_secs(5);
+
+impl Tracker {
+    /// Tells how the job goes from now on.
+    pub(in crate::master) fn follow(self, letters: mpsc::Sender<Letter>) -> Following {
+        let (end, ended) = oneshot::channel();
+        let following = tokio::spawn(self.tell(letters, ended));
+        Following { following, end }
+    }
+
+    async fn tell(
+        mut self,
+        letters: mpsc::Sender<Letter>,
+        mut ended: oneshot::Receiver<()>,
+    ) -> Tracker {
+        let mut look = interval(LOOK);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut looks = 0_u32;
+        loop {
+            tokio::select! {
+                _ = &mut ended => return self,
+                _ = look.tick() => {}
+            }
+            let viewed = tokio::select! {
+                _ = &mut ended => return self,
+                viewed = view(&letters) => viewed,
+            };
+            if let Some(viewed) = viewed {
+                self.look(&viewed, looks.is_multiple_of(USE_EVERY));
+                looks = looks.wrapping_add(1);
+            }
+            if Instant::now() < self.not_before {
+                continue;
+            }
+            let pushed = tokio::select! {
+                _ = &mut ended => return self,
+                pushed = self.push() => pushed,
+            };
+            match pushed {
+                Ok(()) => self.went_well(),
+                Err(failure) => self.failed(&failure),
+            }
+        }
+    }
+}
+
+/// A run that is told how its job goes.
+#[derive(Debug)]
+pub(in crate::master) struct Following {
+    following: JoinHandle<Tracker>,
+    end: oneshot::Sender<()>,
+}
+
+impl Following {
+    /// The job is over. `last` is its last view, `logs` what its tasks printed last. It takes so long at most.
+    pub(in crate::master) async fn end(
+        self,
+        outcome: &Outcome,
+        last: Option<&Viewed>,
+        logs: Logs,
+        dir: &JobDir,
+        patience: Duration,
+    ) {
+        let deadline = Instant::now() + patience;
+        // Dropped or sent, it means the same.
+        let _ = self.end.send(());
+        let Ok(Ok(mut tracker)) = timeout_at(deadline, self.following).await else {
+            return;
+        };
+        if let Some(last) = last {
+            tracker.look(last, false);
+        }
+        // The last is told first.
+        let mut left = logs;
+        left.extend(kept::about(&tracker.spec, dir));
+        // Nobody waits long for a server that was not there anyway.
+        let was_away = tracker.away;
+        let patience = if was_away { LAST_MAX } else { patience };
+        let told = async {
+            let Err(failure) = tracker.finish(outcome, &mut left).await else {
+                return;
+            };
+            tracker.failed(&failure);
+            if was_away {
+                return;
+            }
+            // It may have been away for a moment; then it is worth one more.
+            sleep_until(tracker.not_before.min(Instant::now() + RETRY.0)).await;
+            if let Err(failure) = tracker.finish(outcome, &mut left).await {
+                tracker.complain(&failure);
+            }
+        };
+        let end = deadline.min(Instant::now() + patience);
+        if timeout_at(end, told).await.is_err() {
+            tracker.complain(&late(patience));
+        }
+    }
+}
+
+/// The job as everybody sees it, and what those have reported who are not seen any more.
+async fn view(letters: &mpsc::Sender<Letter>) -> Option<Viewed> {
+    let (answer, answered) = oneshot::channel();
+    let letter = Letter {
+        question: Question::Everything,
+        answer,
+        kept: Kept::default(),
+    };
+    let asking = async {
+        letters.send(letter).await.ok()?;
+        answered.await.ok()
+    };
+    match timeout(VIEW_MAX, asking).await {
+        Ok(Some(Answer::Reply(reply))) => serde_json::from_slice(&reply.body).ok(),
+        _ => None,
+    }
+}

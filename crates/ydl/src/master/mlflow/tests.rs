@@ -1,0 +1,249 @@
+//! A tracker against a server that breaks, refuses and forgets on demand.
+
+use super::{
+    api::Row,
+    server::Failure,
+    tracker::{Tracker, late},
+};
+use crate::{
+    jobs::{Offer, Place, Submitted},
+    master::shell::tests::spec,
+};
+use serde_json::{Value, json};
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+};
+use ydl_core::{Draft, JobSpec, Outcome, Time, spec::Mlflow};
+
+/// What a server answers to a path and a body: a status, and what it says.
+type Answers = fn(&str, &str) -> Option<(u16, Value)>;
+
+/// A server, and what it was asked.
+struct Faulty {
+    at: String,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl Faulty {
+    /// A server that knows no job yet, and answers otherwise where it is said so.
+    async fn start(answers: Answers) -> Faulty {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = listener.local_addr().unwrap().to_string();
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let seen = asked.clone();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                serve(stream, answers, &seen).await;
+            }
+        });
+        Faulty { at, asked }
+    }
+
+    async fn tracker(&self) -> Tracker {
+        let mut draft = Draft::from(spec());
+        draft.on_cluster.mlflow = Some(Mlflow {
+            uri: format!("http://{}", self.at),
+            experiment: "e".to_owned(),
+            run_name: None,
+            tags: Default::default(),
+            user: None,
+            token_file: None,
+        });
+        let offer = Offer {
+            memory_mib: 1,
+            vcores: 1,
+            gpus: Vec::new(),
+        };
+        let submitted = Submitted {
+            id: "paper-1".to_owned(),
+            at: Time(0),
+            from: PathBuf::new(),
+            spec: JobSpec::new(draft).unwrap(),
+            place: Place::Local(offer),
+        };
+        let tracker = Tracker::begin(&submitted, None).await;
+        tracker.expect("a job with a run")
+    }
+
+    /// What was asked since the last time.
+    fn asked(&self) -> Vec<String> {
+        std::mem::take(&mut *self.asked.lock().unwrap())
+    }
+}
+
+async fn serve(mut stream: TcpStream, answers: Answers, seen: &Mutex<Vec<String>>) {
+    let mut bytes = Vec::new();
+    let (path, body) = loop {
+        let mut piece = [0; 4096];
+        let length = stream.read(&mut piece).await.unwrap_or_default();
+        bytes.extend_from_slice(&piece[..length]);
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let Some((head, body)) = text.split_once("\r\n\r\n") else {
+            assert_ne!(length, 0, "{text}");
+            continue;
+        };
+        let wanted = head.lines().find_map(|line| {
+            let rest = line.strip_prefix("content-length: ")?;
+            rest.parse::<usize>().ok()
+        });
+        if body.len() >= wanted.unwrap_or_default() {
+            let path = head.split(' ').nth(1).unwrap_or_default();
+            let path = path.rsplit("/mlflow/").next().unwrap_or_default();
+            let path = path.split('?').next().unwrap_or_default();
+            break (path.to_owned(), body.to_owned());
+        }
+    };
+    let path = path.trim_start_matches("/api/2.0/mlflow-artifacts/artifacts/");
+    seen.lock().unwrap().push(path.to_owned());
+    let usual = || match path {
+        "experiments/get-by-name" => (200, json!({ "experiment": { "experiment_id": "1" } })),
+        "runs/create" => {
+            let place = "mlflow-artifacts:/1/r1/artifacts";
+            let info = json!({ "run_id": "r1", "artifact_uri": place });
+            (200, json!({ "run": { "info": info } }))
+        }
+        _ => (200, json!({})),
+    };
+    let (status, said) = answers(path, &body).unwrap_or_else(usual);
+    let said = said.to_string();
+    let length = said.len();
+    let answer = format!("HTTP/1.1 {status} So\r\ncontent-length: {length}\r\n\r\n{said}");
+    // Whoever asked may have gone.
+    let _ = stream.write_all(answer.as_bytes()).await;
+}
+
+fn row(step: u64) -> Row {
+    Row {
+        key: "worker/0/loss".to_owned(),
+        value: json!(1.0),
+        timestamp: 1,
+        step,
+    }
+}
+
+fn left() -> super::Logs {
+    let one = |name: &str| (name.to_owned(), "x".into());
+    vec![one("last"), one("large"), one("first")]
+}
+
+#[tokio::test]
+async fn how_a_job_ended_is_told_before_all_that_is_left() {
+    let faulty = Faulty::start(|path, _| match path {
+        // A proxy takes no large files.
+        "1/r1/artifacts/large" => Some((413, json!({}))),
+        _ => None,
+    })
+    .await;
+    let mut tracker = faulty.tracker().await;
+    let begun = [
+        "experiments/get-by-name",
+        "runs/search",
+        "runs/create",
+        "runs/log-batch",
+    ];
+    assert_eq!(faulty.asked(), begun);
+    tracker.rows.extend((0..501).map(row));
+    let mut left = left();
+    tracker
+        .finish(&Outcome::Succeeded, &mut left)
+        .await
+        .unwrap();
+    let told = [
+        "runs/update",
+        "runs/log-batch",
+        "runs/log-batch",
+        "1/r1/artifacts/first",
+        "1/r1/artifacts/large",
+        "1/r1/artifacts/last",
+    ];
+    assert_eq!(faulty.asked(), told);
+    assert!(left.is_empty());
+}
+
+#[tokio::test]
+async fn what_was_told_is_not_told_again() {
+    let faulty = Faulty::start(|path, _| match path {
+        "1/r1/artifacts/large" => Some((503, json!({}))),
+        _ => None,
+    })
+    .await;
+    let mut tracker = faulty.tracker().await;
+    faulty.asked();
+    let mut left = left();
+    for tried in [
+        [
+            "runs/update",
+            "1/r1/artifacts/first",
+            "1/r1/artifacts/large",
+        ]
+        .as_slice(),
+        &["1/r1/artifacts/large"],
+    ] {
+        let failure = tracker.finish(&Outcome::Succeeded, &mut left).await;
+        assert!(matches!(failure, Err(Failure::Away(_))), "{failure:?}");
+        assert_eq!(faulty.asked(), tried);
+    }
+}
+
+#[tokio::test]
+async fn values_that_a_server_breaks_over_do_not_stand_in_the_way_for_ever() {
+    let faulty = Faulty::start(|path, body| match path {
+        "runs/log-batch" if body.contains("\"step\":7") => Some((500, json!({}))),
+        _ => None,
+    })
+    .await;
+    let mut tracker = faulty.tracker().await;
+    faulty.asked();
+    tracker.rows.extend([row(7)]);
+    for _ in 0..2 {
+        assert!(matches!(tracker.push().await, Err(Failure::Broke(500))));
+        assert_eq!(tracker.rows.len(), 1);
+    }
+    tracker.rows.extend((8..510).map(row));
+    tracker.push().await.unwrap();
+    assert!(tracker.rows.is_empty());
+    assert_eq!(faulty.asked(), ["runs/log-batch"; 4]);
+}
+
+#[tokio::test]
+async fn parameters_that_are_refused_are_refused_once() {
+    let faulty = Faulty::start(|path, body| match path {
+        "runs/log-batch" if body.contains("\"params\"") => {
+            Some((400, json!({ "error_code": "INVALID_PARAMETER_VALUE" })))
+        }
+        _ => None,
+    })
+    .await;
+    let mut tracker = faulty.tracker().await;
+    faulty.asked();
+    tracker.rows.extend([row(1)]);
+    tracker.push().await.unwrap();
+    assert_eq!(faulty.asked(), ["runs/log-batch"]);
+}
+
+#[tokio::test]
+async fn an_outage_is_said_once_and_again_when_it_was_well_in_between() {
+    let faulty = Faulty::start(|_, _| None).await;
+    let mut tracker = faulty.tracker().await;
+    let why = || late(Duration::from_secs(1));
+    let said = |tracker: &Tracker| (tracker.outages, tracker.complaints.len());
+    for _ in 0..5 {
+        tracker.failed(&why());
+        tracker.failed(&Failure::Broke(500));
+        tracker.failed(&Failure::Nonsense("what".to_owned()));
+    }
+    assert_eq!(said(&tracker), (1, 1));
+    tracker.went_well();
+    tracker.failed(&why());
+    assert_eq!(said(&tracker), (2, 1));
+    for n in 0..100 {
+        tracker.complain(&Failure::Nonsense(n.to_string()));
+    }
+    assert_eq!(said(&tracker), (2, 10));
+}
