@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::os::reason;
 
 /// What a shell without a `PATH` would search.
-const PATH_DEFAULT: &str = "/usr/local/bin:/usr/bin:/bin";
+pub(super) const PATH_DEFAULT: &str = "/usr/local/bin:/usr/bin:/bin";
 /// Linux' limit for one argument or variable (MAX_ARG_STRLEN), its final zero included.
 const STRING_BYTES_MAX: usize = 128 << 10;
 

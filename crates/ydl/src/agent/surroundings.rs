@@ -3,6 +3,7 @@
 use super::{
     devices::Devices,
     environment::{Activation, brought, compose, prefix},
+    exec::PATH_DEFAULT,
     fetch::{Fetch, Plan},
     network::interface_of,
     output::{OutputSpec, Rotation},
@@ -198,14 +199,16 @@ impl Surroundings {
             .filter_map(text)
             .filter(|(name, _)| theirs(name));
         let mut all: BTreeMap<_, _> = inherited.collect();
+        if !contained {
+            with_path(&mut all);
+        }
         if let Some(activation) = self.environment(submitted, &run.task)? {
             activation.apply(&mut all);
         }
         if let Some(own) = self.own_program().filter(|_| !contained) {
             // At the end: whoever has another `ydl` goes on using it.
             let path = all.entry("PATH".to_owned()).or_default();
-            let gap = if path.is_empty() { "" } else { ":" };
-            *path += &format!("{gap}{}", own.display());
+            *path += &format!(":{}", own.display());
         }
         // The job's own code can be imported from wherever a program starts.
         let work = self.work().to_string_lossy().into_owned();
@@ -430,6 +433,14 @@ fn local_image<'a>(submitted: &'a Submitted, run: &Run) -> Option<&'a Image> {
     match submitted.place {
         Place::Local(_) => submitted.spec.image_of(&run.task.role),
         Place::Yarn(_) => None,
+    }
+}
+
+/// A node may give its containers no `PATH`; what is put before or behind an empty one would be all of it.
+fn with_path(all: &mut BTreeMap<String, String>) {
+    let path = all.entry("PATH".to_owned()).or_default();
+    if path.is_empty() {
+        *path = PATH_DEFAULT.to_owned();
     }
 }
 
