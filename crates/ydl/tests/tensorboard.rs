@@ -113,7 +113,8 @@ fn any_port_of_any_task_is_reached_by_its_user() {
     home.write("web.py", WEB);
     let id = home.detach(
         "name: web\nfiles: [web.py]\n\
-         roles: {web: {instances: 2, memory: 128 MiB, ports: [web], run: python3 web.py}}\n",
+         roles:\n  web: {instances: 2, memory: 128 MiB, ports: [web, raw], run: python3 web.py}\n  \
+         plain: {memory: 64 MiB, run: sleep 600}\n",
     );
     let refused = home.run(&["open", &id]);
     assert_eq!(refused.code, 2, "{refused:#?}");
@@ -149,8 +150,22 @@ fn any_port_of_any_task_is_reached_by_its_user() {
     assert_eq!(opened.read("/5").expect("its answer"), "xxxxx");
     drop(silent);
 
-    let wrong = Opened::start(home.ydl(), &[&id, "web:0", "--name", "nothing"]);
-    drop(wrong);
+    for (words, sentence) in [
+        (
+            &["web:0", "--name", "nothing"][..],
+            "`web:0` has no port `nothing`",
+        ),
+        (&["plain:0"], "`plain:0` has no ports"),
+        (&["web:7"], "the job has no task `web:7`"),
+    ] {
+        let refused = home.run(&[&["open", &id], words].concat());
+        assert_eq!(refused.code, 2, "{refused:#?}");
+        assert!(refused.err.contains(sentence), "{refused:#?}");
+    }
+    // What no browser understands is no page.
+    let raw = Opened::start(home.ydl(), &[&id, "web:0", "--name", "raw"]);
+    assert_eq!(raw.line, raw.at);
+    drop(raw);
     let killed = home.run(&["kill", &id]);
     assert_eq!(killed.code, 0, "{killed:#?}");
     // It ends with its job.

@@ -51,7 +51,10 @@ pub fn run(args: cli::Open, manners: Manners) -> Result<Exit, Report> {
         let (job, mirror) = which(args.job.as_deref(), manners).await?.whole()?;
         // On a cluster a master may move, and the cluster knows where to and when the job is over.
         let _watching = mirror.map(|mirror| mirror.watch());
-        let task = task_of(&job.submitted.spec, args.task.as_deref())?;
+        let spec = &job.submitted.spec;
+        let task = task_of(spec, args.task.as_deref())?;
+        let port = port_of(spec, &task, args.name.as_deref())?;
+        let most = spec.role(&task.role).map_or(0, RoleSpec::most);
         let place = match settled(&job).await {
             Standing::Live(place) => place,
             Standing::Starting => return Err(not_now(&job)),
@@ -59,27 +62,26 @@ pub fn run(args: cli::Open, manners: Manners) -> Result<Exit, Report> {
                 return Err(Report::bad_input(format!("`{}` is over", job.id())));
             }
         };
-        let port = args.name.as_deref();
-        let first = || {
-            let role = job.submitted.spec.role(&task.role)?;
-            role.ports.first().cloned()
-        };
-        let name = args.name.clone().or_else(first).unwrap_or_default();
-        let port = port.map(|name| format!("&port={}", percent(name)));
         let door = Arc::new(Door {
             reach: Reach::to(&job.dir, &place)?,
             path: format!(
-                "/v1/open?task={}{}",
+                "/v1/open?task={}&port={}",
                 percent(&task.to_string()),
-                port.unwrap_or_default()
+                percent(&port)
             ),
             job,
         });
-        // What can never be is said before anybody connects.
-        if let Err(error @ CallError::Refused { status, .. }) = door.try_once().await
-            && (status == 401 || status == 403)
-        {
-            return Err(report(error));
+        // What can never be is said before anybody connects. A role may have been scaled beyond what was submitted.
+        if let Err(error @ CallError::Refused { status, .. }) = door.try_once().await {
+            match status {
+                401 | 403 => return Err(report(error)),
+                404 if task.index >= most => {
+                    let what = format!("the job has no task `{task}`");
+                    let hint = format!("`{}` has {most}, counted from 0", task.role);
+                    return Err(Report::bad_input(what).hint(hint));
+                }
+                _ => {}
+            }
         }
         let at = SocketAddr::from((Ipv4Addr::LOCALHOST, args.port));
         let cannot = |error: std::io::Error| {
@@ -93,7 +95,10 @@ pub fn run(args: cli::Open, manners: Manners) -> Result<Exit, Report> {
             true => show::json(&serde_json::json!({
                 "id": door.job.id(), "task": task.to_string(), "address": at.to_string(),
             }))?,
-            false => show::print(format!("{}\n", shown(at, &name)))?,
+            false => show::print(format!(
+                "{}\n",
+                address(&door.job.submitted.spec, &task, &port, at)
+            ))?,
         }
         tokio::select! {
             () = serve(&listener, at, &door, &task) => {}
@@ -102,15 +107,6 @@ pub fn run(args: cli::Open, manners: Manners) -> Result<Exit, Report> {
         }
         Ok(Exit::Success)
     })
-}
-
-/// An address that a browser understands where the port's name says that it is one.
-fn shown(at: SocketAddr, name: &str) -> String {
-    match name {
-        _ if name.starts_with("https") => format!("https://{at}/"),
-        _ if name.starts_with("http") => format!("http://{at}/"),
-        _ => at.to_string(),
-    }
 }
 
 /// The task that is meant, of those that have ports.
@@ -146,6 +142,39 @@ fn task_of(spec: &JobSpec, word: Option<&str>) -> Result<TaskId, Report> {
         (None, [role]) if role.instances == 1 => Ok(first(role)),
         (None, []) => Err(Report::bad_input("no task of the job has a port").hint(known())),
         (None, _) => Err(Report::bad_input("several tasks of the job have ports").hint(known())),
+    }
+}
+
+/// The port that is meant: the one of that name, or the first that the role asked for.
+fn port_of(spec: &JobSpec, task: &TaskId, name: Option<&str>) -> Result<String, Report> {
+    let Some(role) = spec.role(&task.role) else {
+        return Err(Report::bad_input(format!("the job has no task `{task}`")));
+    };
+    let all = spec.framework.ports(role);
+    let names: Vec<_> = all.iter().map(|(name, _)| format!("`{name}`")).collect();
+    let hint = match names.is_empty() {
+        true => format!("give the role `{}` some: `ports: [http]`", role.name),
+        false => format!("it has {}: `--name` says which", names.join(", ")),
+    };
+    let name = name.or_else(|| role.ports.first().map(String::as_str));
+    let what = match (name, names.is_empty()) {
+        (Some(name), _) if all.iter().any(|(own, _)| own == name) => return Ok(name.to_owned()),
+        (_, true) => format!("`{task}` has no ports"),
+        (Some(name), false) => format!("`{task}` has no port `{name}`"),
+        (None, false) => format!("it is not said which port of `{task}` is meant"),
+    };
+    Err(Report::bad_input(what).hint(hint))
+}
+
+/// Where it is reached, for a browser where it is for one: a board, or what is called so.
+fn address(spec: &JobSpec, task: &TaskId, port: &str, at: SocketAddr) -> String {
+    let board = spec.role(&task.role).is_some_and(RoleSpec::is_beside);
+    match () {
+        () if port.starts_with("https") => format!("https://{at}/"),
+        () if board || port.starts_with("http") || port.starts_with("web") => {
+            format!("http://{at}/")
+        }
+        () => at.to_string(),
     }
 }
 
@@ -272,13 +301,5 @@ mod tests {
         };
         assert_eq!(of(local, remote), Some(1000));
         assert_eq!(of(remote, local), None);
-    }
-
-    #[test]
-    fn an_address_is_one_of_the_web_where_its_name_says_so() {
-        let at = SocketAddr::from(([127, 0, 0, 1], 8888));
-        assert_eq!(shown(at, "http"), "http://127.0.0.1:8888/");
-        assert_eq!(shown(at, "https-ui"), "https://127.0.0.1:8888/");
-        assert_eq!(shown(at, "grpc"), "127.0.0.1:8888");
     }
 }

@@ -44,6 +44,8 @@ pub fn program(name: &str) -> PathBuf {
 pub struct Opened {
     pub child: Child,
     pub at: String,
+    /// As it was printed.
+    pub line: String,
 }
 
 impl Opened {
@@ -54,7 +56,7 @@ impl Opened {
         let line = lines.next().expect("a line").expect("text");
         let at = line.strip_prefix("http://").unwrap_or(&line);
         let at = at.trim_end_matches('/').to_owned();
-        Opened { child, at }
+        Opened { child, at, line }
     }
 
     /// The body of the answer to a `GET`.
