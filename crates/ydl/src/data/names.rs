@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use tokio::time::Instant;
 
-/// Lists of others that are read. A destination that more tasks share is looked at as far as that.
-const LISTS_MAX: usize = 256;
+/// Lists of others that are read: those of more tasks than share a destination. Beyond it is looked at as far as that.
+const LISTS_MAX: usize = 4096;
 /// Names that are written down by one task.
 const NAMES_MAX: usize = 100_000;
 
@@ -123,6 +123,13 @@ mod tests {
         // What a task sends again is its own.
         assert_eq!(announce("w:0", "elsewhere", &[("x", None)]), []);
         assert_eq!(announce("w:0", "elsewhere", &[("x", None)]), []);
+        // However many share it.
+        let many: Vec<_> = (0..300).map(|n| format!("own-{n}")).collect();
+        for name in &many {
+            announce(name, "many", &[(name, None)]);
+        }
+        let all: Vec<_> = many.iter().map(|name| (name.as_str(), None)).collect();
+        assert_eq!(announce("one:0", "many", &all).len(), many.len());
         let absent = |output: &str| {
             let outputs = [output.to_owned()];
             let counted = book.absent(&outputs, deadline);
