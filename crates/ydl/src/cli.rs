@@ -112,7 +112,7 @@ pub enum Verb {
     Queues,
     /// Check everything that a job needs, and say what to do
     Doctor(Doctor),
-    /// List the command lines of older systems that ydl understands, or make links of their names
+    /// List the command lines of older systems that ydl understands, or make commands of their names
     Doors(Doors),
     /// Print a completion script for a shell
     Completions {
@@ -382,11 +382,11 @@ pub struct Pack {
 Examples:
   ydl doors                             what there is
   ydl dmlc-submit --help                one of them
-  ydl doors --install ~/.local/bin      links, so that `dmlc-submit` alone is enough
+  ydl doors --install ~/.local/bin      so that `dmlc-submit` alone is enough
 
 What each of them understands, and what became of it, is in docs/coming-from.md.")]
 pub struct Doors {
-    /// Make a link to this program for each of them in this directory
+    /// Make a command of each name in this directory: a link to this program, or a script where it ends in `.py`
     #[arg(long, value_name = "DIR")]
     pub install: Option<PathBuf>,
 }

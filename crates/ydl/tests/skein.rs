@@ -103,7 +103,7 @@ services:
             name: my-app
             queue: research
             node_label: fast
-            master: {attempts: 2, memory: "1024 MiB", vcores: 2}
+            master: {node_label: fast, attempts: 2, memory: "1024 MiB", vcores: 2}
             tags: [nightly, demo]
             file_systems: ["hdfs://other:8020"]
             acls: {view: "bob staff,guests", modify: "*"}
@@ -323,6 +323,50 @@ fn what_has_no_meaning_any_more_is_noted() {
         "acls: {view_users: [bob]}\nmaster: {log_config: log4j.properties, env: {A: b}}\n\
          services: {my web: {resources: {memory: 1, vcores: 1}, script: 'skein kv get current --key x'}}",
     ));
+}
+
+#[test]
+fn what_yarn_is_told_of_an_image_becomes_the_role_s_environment() {
+    check(
+        "
+services:
+  web:
+    resources: {memory: 256, vcores: 1}
+    script: serve
+    env:
+      YARN_CONTAINER_RUNTIME_TYPE: docker
+      YARN_CONTAINER_RUNTIME_DOCKER_IMAGE: library/python:3.11
+      YARN_CONTAINER_RUNTIME_DOCKER_MOUNTS: /data:/data:ro,/etc/krb5.conf:/etc/krb5.conf:ro
+      A: b
+",
+        expect![[r##"
+            # app.yaml
+            roles:
+              web:
+                memory: "256 MiB"
+                vcores: 1
+                environment: {docker: "library/python:3.11", mounts: ["/data:/data:ro", "/etc/krb5.conf:/etc/krb5.conf:ro"]}
+                run:
+                  - bash
+                  - "-c"
+                  - "export SKEIN_APPLICATION_ID=\"$YDL_JOB\" SKEIN_CONTAINER_ID=\"${YDL_ROLE}_$YDL_INDEX\"\nserve"
+                env: {SKEIN_RESOURCE_MEMORY: 256, SKEIN_RESOURCE_VCORES: 1, A: b}
+        "##]],
+    );
+    refused(
+        &of_service(
+            "env: {YARN_CONTAINER_RUNTIME_TYPE: docker, YARN_CONTAINER_RUNTIME_DOCKER_PORTS_MAPPING: '80:80'}",
+        ),
+        expect![[r#"
+            error: app.yaml:1:110: `YARN_CONTAINER_RUNTIME_TYPE` is `docker`, and no image is named
+
+            hint: set `YARN_CONTAINER_RUNTIME_DOCKER_IMAGE`
+
+            error: app.yaml:1:163: `YARN_CONTAINER_RUNTIME_DOCKER_PORTS_MAPPING` has no equal in a job file
+
+            hint: leave it out
+        "#]],
+    );
 }
 
 #[test]

@@ -1,7 +1,13 @@
 //! The program's words, and the files among them.
 
-use super::sheet::{Sheet, last_of, quoted};
-use crate::jobfile::Place;
+use super::{
+    flags::Typed,
+    sheet::{Sheet, last_of, quoted},
+};
+use crate::{
+    jobfile::{Place, words as words_of},
+    report::Report,
+};
 use std::{fs, path::Path};
 
 /// Programs that a node has itself: they are called by their place there and do not travel.
@@ -9,10 +15,46 @@ const INTERPRETERS: [&str; 9] = [
     "python", "bash", "sh", "java", "Rscript", "R", "perl", "julia", "env",
 ];
 
+/// A line of a shell in words. What only a shell understands is left to one, which gets further arguments behind it.
+pub fn split(typed: &Typed, line: &str) -> Result<Vec<String>, Report> {
+    match words_of(line) {
+        Ok(words) => Ok(words),
+        // Without a remedy it is a line that no shell takes, either.
+        Err((what, hint)) if hint.is_empty() => Err(typed.wrong(what)),
+        Err(_) => {
+            let script = format!("{line} \"$@\"");
+            let shell = ["/bin/bash", "-c", &script, &typed.door];
+            Ok(shell.map(str::to_owned).to_vec())
+        }
+    }
+}
+
+/// The words of a command as they were meant where all of them were one line in the end: a command in one word is a line, and
+/// assignments in front of a program are variables of it.
+pub fn meant(typed: &Typed) -> Result<Vec<String>, Report> {
+    let words = &typed.command;
+    if let [line] = &words[..]
+        && line.trim().contains(char::is_whitespace)
+        && fs::metadata(line).is_err()
+    {
+        return split(typed, line);
+    }
+    let assigns = |word: &String| {
+        let name = word.split_once('=').map(|(name, _)| name);
+        let letter = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        name.is_some_and(|name| !name.is_empty() && name.chars().all(letter))
+    };
+    let mut words = words.clone();
+    if words.first().is_some_and(assigns) {
+        words.insert(0, "env".to_owned());
+    }
+    Ok(words)
+}
+
 /// Ships the files of this machine among the words, and calls each by the name that it has in a task's directory.
 pub fn shipped(sheet: &mut Sheet, words: &[String]) -> Vec<String> {
     let mut rewritten = Vec::new();
-    for (number, word) in words.iter().enumerate() {
+    for word in words {
         let Ok(found) = fs::metadata(word) else {
             rewritten.push(word.clone());
             continue;
@@ -26,7 +68,7 @@ pub fn shipped(sheet: &mut Sheet, words: &[String]) -> Vec<String> {
                 sheet.notes.push(note);
             }
             rewritten.push(word.clone());
-        } else if number == 0 && is_interpreter(word) {
+        } else if is_interpreter(word) {
             rewritten.push(word.clone());
         } else {
             sheet.file(word, None, Place::Whole);

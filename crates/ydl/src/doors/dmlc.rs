@@ -2,7 +2,7 @@
 
 use super::{
     command,
-    flags::{Flag, Said, Typed, noted, refused, used},
+    flags::{Flag, Said, Typed, ahead, noted, refused, used},
     sheet::{Here, Sheet, count},
 };
 use crate::{cli::Cluster, jobfile::Place, report::Report};
@@ -11,7 +11,7 @@ use crate::{cli::Cluster, jobfile::Place, report::Report};
 pub const ATTEMPTS: u32 = 3;
 
 /// What ydl says itself, whatever a user's shell says.
-const OURS: [&str; 17] = [
+const OURS: [&str; 21] = [
     "DMLC_SUBMIT_CLUSTER",
     "DMLC_ROLE",
     "DMLC_TASK_ID",
@@ -29,6 +29,10 @@ const OURS: [&str; 17] = [
     "DMLC_JOB_ARCHIVES",
     "DMLC_MAX_ATTEMPT",
     "DMLC_HDFS_OPTS",
+    "DMLC_WORKER_CORES",
+    "DMLC_SERVER_CORES",
+    "DMLC_WORKER_MEMORY_MB",
+    "DMLC_SERVER_MEMORY_MB",
 ];
 /// What must not be seen by everybody who may look at a job.
 const SECRETS: [&str; 3] = ["SECRET", "TOKEN", "PASSWORD"];
@@ -55,10 +59,16 @@ pub const SIZES: &[Flag] = &[
         "the job's name; its program's if left out",
     ),
     used(&["--queue"], "NAME", "the queue on a cluster"),
-    used(
+    // dmlc-core's own had none of that name: behind a command it is the program's.
+    ahead(used(
         &["--max-attempts"],
         "N",
-        "how often a task is tried; else DMLC_MAX_ATTEMPT, or 3",
+        "how often a task is tried; else DMLC_MAX_ATTEMPT, or 3 on a cluster",
+    )),
+    used(
+        &["--local-num-attempt"],
+        "N",
+        "on this machine: so many failures of a task are repaired (0)",
     ),
     used(
         &["--hdfs-tempdir"],
@@ -100,12 +110,8 @@ pub const TRAVELS: &[Flag] = &[
 pub const NO_JAR: &str = "ydl needs no jar, no class path and no build on this machine";
 const OF_KUBERNETES: &str = "Kubernetes";
 
-/// What dmlc-core had to be told.
-pub const NOTED: &[Flag] = &[
-    noted(
-        &["--host-ip"],
-        "the tracker is in the job's master, which everybody finds",
-    ),
+/// What was said of dmlc-core's own log.
+pub const LOGS: &[Flag] = &[
     noted(
         &["--log-level"],
         "what happens is told as it happens; `ydl status` and `ydl logs` tell the rest",
@@ -113,6 +119,14 @@ pub const NOTED: &[Flag] = &[
     noted(
         &["--log-file"],
         "what happens is kept with the job; `ydl logs` prints it",
+    ),
+];
+
+/// What dmlc-core had to be told.
+pub const NOTED: &[Flag] = &[
+    noted(
+        &["--host-ip"],
+        "the tracker is in the job's master, which everybody finds",
     ),
     noted(&["--yarn-app-classpath"], NO_JAR),
     noted(&["--yarn-app-dir"], NO_JAR),
@@ -230,15 +244,24 @@ pub fn forwarded(sheet: &mut Sheet, here: &Here) {
     }
 }
 
-/// The attempts of a task: a failed one is repeated elsewhere, its node avoided.
+/// The attempts of a task: on a cluster a failed one is repeated elsewhere, its node avoided; on one machine only if that is
+/// said.
 pub fn attempts(sheet: &mut Sheet, typed: &Typed, here: &Here) -> Result<(), Report> {
-    let from_shell = || {
-        let value = here.variable("DMLC_MAX_ATTEMPT")?;
-        value.parse::<u32>().ok()
+    let said = count(typed, "--max-attempts")?;
+    let repaired = count(typed, "--local-num-attempt")?;
+    if sheet.is_local() {
+        let tries = said.map(|most| most.saturating_sub(1));
+        sheet.put_own(&["restart", "limit"], repaired.or(tries).unwrap_or(0));
+        return Ok(());
+    }
+    let most = match (said, here.variable("DMLC_MAX_ATTEMPT")) {
+        (Some(most), _) => most,
+        (None, None) => ATTEMPTS,
+        (None, Some(value)) => value.trim().parse().map_err(|_| {
+            let what = format!("`DMLC_MAX_ATTEMPT` is `{value}`, which is no number");
+            typed.wrong(what).hint("write `--max-attempts N`")
+        })?,
     };
-    let most = count(typed, "--max-attempts")?
-        .or_else(from_shell)
-        .unwrap_or(ATTEMPTS);
     sheet.put_own(&["restart", "limit"], most.saturating_sub(1));
     sheet.put_own(&["blame", "failures"], 1);
     sheet.put_own(&["blame", "forgive_after"], "30d");
@@ -256,9 +279,10 @@ pub fn command(sheet: &mut Sheet, typed: &Typed, flag: &str) -> Result<Vec<Strin
     let wanted = typed
         .last(flag)
         .is_none_or(|said| !off.contains(&said.value.to_lowercase().as_str()));
+    let words = command::meant(typed)?;
     Ok(match wanted {
-        true => command::shipped(sheet, &typed.command),
-        false => typed.command.clone(),
+        true => command::shipped(sheet, &words),
+        false => words,
     })
 }
 
@@ -282,29 +306,6 @@ pub fn travels(sheet: &mut Sheet, typed: &Typed) {
         sheet.file(&path, None, said.at());
         sheet.before("export LD_LIBRARY_PATH=.:$LD_LIBRARY_PATH".to_owned());
     }
-}
-
-/// A program that reads HDFS through libhdfs finds Hadoop's classes and libraries, where its node has them. Asking for the
-/// classes starts a JVM, so it is done only for those who speak of libhdfs.
-pub fn libhdfs(sheet: &mut Sheet, typed: &Typed, here: &Here, flag: &str) {
-    let said = typed.last(flag);
-    let value = said.map(|said| said.value.as_str());
-    let Some(value) = value.or(here.variable("DMLC_HDFS_OPTS")) else {
-        return;
-    };
-    let at = said.map_or(Place::Whole, Said::at);
-    sheet.variable(None, "DMLC_HDFS_OPTS", value, at.clone());
-    sheet.variable(None, "LIBHDFS_OPTS", value, at);
-    sheet.before(
-        "{ hadoop=${HADOOP_HOME:-${HADOOP_PREFIX:-/usr}}/bin/hadoop; [ ! -x \"$hadoop\" ] || \
-         export CLASSPATH=\"$CLASSPATH:$(\"$hadoop\" classpath --glob)\"; }"
-            .to_owned(),
-    );
-    sheet.before(
-        "export LD_LIBRARY_PATH=\"$LD_LIBRARY_PATH:./:$HADOOP_HDFS_HOME/lib/native:\
-         $HADOOP_HOME/lib/native:$JAVA_HOME/lib/server:$JAVA_HOME/jre/lib/amd64/server\""
-            .to_owned(),
-    );
 }
 
 /// Where what travels is kept: a directory of the user's own below the one that was named, which may be everybody's.

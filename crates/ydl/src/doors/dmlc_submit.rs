@@ -2,7 +2,8 @@
 
 use super::{
     Door, Leads, dmlc,
-    flags::{Flag, Style, Typed, used},
+    flags::{Flag, Style, Typed, ahead, used},
+    libhdfs,
     sheet::{Here, Sheet, count},
 };
 use crate::report::Report;
@@ -12,32 +13,44 @@ pub const DOOR: Door = Door {
     about: "Run a job of dmlc-core's: workers that meet at a Rabit tracker, or workers and parameter servers of MXNet",
     usage: "--cluster yarn|local --num-workers N [--num-servers N] … COMMAND…",
     style: Style::Argparse,
-    flags: &[FLAGS, dmlc::SIZES, dmlc::TRAVELS, dmlc::NOTED, dmlc::OTHERS],
+    flags: &[
+        FLAGS,
+        dmlc::SIZES,
+        dmlc::TRAVELS,
+        dmlc::NOTED,
+        dmlc::LOGS,
+        dmlc::OTHERS,
+    ],
     leads: Leads::Job(translate),
 };
 
 const FLAGS: &[Flag] = &[
     used(
-        &["--cluster", "--mode"],
+        &["--cluster"],
         "CLUSTER",
         "yarn, or local for this machine; else DMLC_SUBMIT_CLUSTER",
     ),
+    // Its name long ago, and since then one that programs have.
+    ahead(used(
+        &["--mode"],
+        "CLUSTER",
+        "what --cluster was called once",
+    )),
     used(&["--num-workers"], "N", "workers"),
     used(
         &["--num-servers"],
         "N",
         "parameter servers; without any the workers meet at a Rabit tracker",
     ),
-    used(
-        &["--local-num-attempt"],
-        "N",
-        "with --cluster local: so many failures of a task are repaired",
-    ),
 ];
 
 fn translate(typed: &mut Typed, here: &Here) -> Result<Sheet, Report> {
     let mut sheet = Sheet::empty();
-    sheet.cluster = dmlc::cluster(typed, here, "--cluster")?;
+    let flag = match typed.has("--cluster") {
+        true => "--cluster",
+        false => "--mode",
+    };
+    sheet.cluster = dmlc::cluster(typed, here, flag)?;
     let workers = dmlc::workers(typed, "--num-workers")?;
     sheet.name(typed.last("--jobname"), &typed.command);
     let sizes = dmlc::Sizes {
@@ -47,19 +60,12 @@ fn translate(typed: &mut Typed, here: &Here) -> Result<Sheet, Report> {
     };
     dmlc::roles(&mut sheet, typed, &sizes);
     dmlc::travels(&mut sheet, typed);
-    dmlc::libhdfs(&mut sheet, typed, here, "");
+    libhdfs::set_up(&mut sheet, typed, here, "");
     dmlc::forwarded(&mut sheet, here);
     for said in typed.all("--env") {
         sheet.assignment(None, said, '=');
     }
-    match sheet.is_local() {
-        true => {
-            let limit = count(typed, "--local-num-attempt")?;
-            let tries = count(typed, "--max-attempts")?.map(|most| most.saturating_sub(1));
-            sheet.put_own(&["restart", "limit"], limit.or(tries).unwrap_or(0));
-        }
-        false => dmlc::attempts(&mut sheet, typed, here)?,
-    }
+    dmlc::attempts(&mut sheet, typed, here)?;
     sheet.put_flag(&["queue"], typed, "--queue");
     dmlc::staging(&mut sheet, typed, here, "--hdfs-tempdir");
     let words = dmlc::command(&mut sheet, typed, "--auto-file-cache")?;

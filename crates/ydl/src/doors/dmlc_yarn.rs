@@ -3,7 +3,8 @@
 use super::{
     Door, Leads,
     dmlc::{self, NO_JAR},
-    flags::{Flag, Style, Typed, noted, used},
+    flags::{Flag, Style, Typed, ahead, noted, used},
+    libhdfs,
     sheet::{Here, Sheet, count},
 };
 use crate::{cli::Cluster, jobfile::Node, report::Report};
@@ -13,7 +14,7 @@ pub const DOOR: Door = Door {
     about: "Run a job of dmlc-core's on YARN: workers that meet at a Rabit tracker, or workers and parameter servers",
     usage: "-n N [-s N] … COMMAND…",
     style: Style::Argparse,
-    flags: &[FLAGS],
+    flags: &[FLAGS, dmlc::LOGS],
     leads: Leads::Job(translate),
 };
 
@@ -35,11 +36,11 @@ const FLAGS: &[Flag] = &[
         "FILE[#NAME]",
         "files that travel with the job, with `#` between several; may be repeated",
     ),
-    used(
+    ahead(used(
         &["--archives"],
         "FILE",
         "a .zip or .tar… that is unpacked in every task's directory; may be repeated",
-    ),
+    )),
     used(
         &["--jobname"],
         "NAME",
@@ -79,14 +80,6 @@ const FLAGS: &[Flag] = &[
         &["--name-node"],
         "the NameNode is the one that HADOOP_CONF_DIR leads to",
     ),
-    noted(
-        &["--log-level"],
-        "what happens is told as it happens; `ydl status` and `ydl logs` tell the rest",
-    ),
-    noted(
-        &["--log-file"],
-        "what happens is kept with the job; `ydl logs` prints it",
-    ),
 ];
 
 fn translate(typed: &mut Typed, here: &Here) -> Result<Sheet, Report> {
@@ -110,7 +103,7 @@ fn translate(typed: &mut Typed, here: &Here) -> Result<Sheet, Report> {
         }
     }
     dmlc::travels(&mut sheet, typed);
-    dmlc::libhdfs(&mut sheet, typed, here, "--libhdfs-opts");
+    libhdfs::set_up(&mut sheet, typed, here, "--libhdfs-opts");
     dmlc::forwarded(&mut sheet, here);
     for said in typed.all("--env") {
         sheet.assignment(None, said, '=');

@@ -14,6 +14,8 @@ pub struct Flag {
     pub takes: Option<&'static str>,
     /// What becomes of it.
     pub means: Means,
+    /// Whether it is the program's where it stands behind the command.
+    pub ahead: bool,
     /// For the help: what it is, or why it is nothing any more, or whose it is.
     pub about: &'static str,
 }
@@ -81,7 +83,16 @@ const fn flag(
         names,
         takes,
         means,
+        ahead: false,
         about,
+    }
+}
+
+/// A flag that the older system did not have: behind the command it was always the program's, and still is.
+pub const fn ahead(flag: Flag) -> Flag {
+    Flag {
+        ahead: true,
+        ..flag
     }
 }
 
@@ -280,7 +291,7 @@ impl Reader {
     /// The flag that is written out in full, of the door's own alone: behind a command ours are the program's.
     fn exact(&self, word: &str) -> Option<Found> {
         let (name, value) = halves(word);
-        let has = |flag: &&Flag| flag.names.contains(&name) && name.len() > 2;
+        let has = |flag: &&Flag| !flag.ahead && flag.names.contains(&name) && name.len() > 2;
         let flag = self.own().find(has)?;
         Some((flag, value.map(str::to_owned)))
     }

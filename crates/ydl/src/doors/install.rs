@@ -1,4 +1,7 @@
-//! `ydl doors`: what doors there are, and links of their names.
+//! `ydl doors`: what doors there are, and commands of their names.
+//!
+//! A command is a link to this program, whose name decides. What ends in `.py` is also called as `python launch.py`, and a link
+//! to a program is no Python: so it is a small script, for a shell and for Python, old or new.
 
 use super::ALL;
 use crate::{
@@ -7,9 +10,14 @@ use crate::{
     report::{Exit, Report},
     show,
 };
-use std::{env, fs, io, os::unix::fs::symlink, path::Path};
+use std::{
+    env, fs,
+    io::{self, Write},
+    os::unix::fs::{OpenOptionsExt, symlink},
+    path::Path,
+};
 
-/// Lists the doors, or makes links to this program.
+/// Lists the doors, or makes commands of their names.
 pub fn run(args: cli::Doors, manners: Manners) -> Result<Exit, Report> {
     let Some(dir) = args.install else {
         for door in ALL {
@@ -33,19 +41,64 @@ pub fn run(args: cli::Doors, manners: Manners) -> Result<Exit, Report> {
         .map_err(|error| Report::trouble(format!("cannot find this very program: {error}")))?;
     fs::create_dir_all(&dir).map_err(|error| trouble("make", &dir, error))?;
     for name in ALL.iter().flat_map(|door| door.names) {
-        let link = dir.join(name);
+        let place = dir.join(name);
+        let script = match name.ends_with(".py") {
+            true => Some(script(&own, name)?),
+            false => None,
+        };
+        let is_ours = match &script {
+            None => fs::read_link(&place).is_ok_and(|leads| leads == own),
+            Some(script) => fs::read_to_string(&place).is_ok_and(|text| text == *script),
+        };
         // Another's program of that name stays.
-        if fs::read_link(&link).is_ok_and(|leads| leads == own) {
+        if is_ours {
             continue;
         }
-        symlink(&own, &link).map_err(|error| match error.kind() {
+        let made = match script {
+            None => symlink(&own, &place),
+            // A link of ours of that name was made by an earlier version.
+            Some(script) if fs::read_link(&place).is_ok_and(|leads| leads == own) => {
+                fs::remove_file(&place).and_then(|()| written(&place, &script))
+            }
+            Some(script) => written(&place, &script),
+        };
+        made.map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => {
-                let what = format!("`{}` is there already", link.display());
+                let what = format!("`{}` is there already", place.display());
                 Report::bad_input(what).hint("remove it, or choose another directory")
             }
-            _ => trouble("make", &link, error),
+            _ => trouble("make", &place, error),
         })?;
-        show::tell(format!("{} -> {}", link.display(), own.display()));
+        show::tell(format!("{} -> {}", place.display(), own.display()));
     }
     Ok(Exit::Success)
+}
+
+/// What a shell runs as a command, and Python as a script: to the one the first lines are a command, to the other a text.
+fn script(own: &Path, name: &str) -> Result<String, Report> {
+    let path = own
+        .to_str()
+        .filter(|path| !path.contains(['\'', '"', '\\', '$', '`', '\n']));
+    let path = path.ok_or_else(|| {
+        let what = format!("`{}` cannot stand in a script", own.display());
+        Report::trouble(what).hint("put ydl where its path has no quotes and no signs of a shell")
+    })?;
+    Ok(format!(
+        "#!/bin/sh\n\
+         # -*- coding: utf-8 -*-\n\
+         '''exec' \"{path}\" {name} \"$@\"\n\
+         '''\n\
+         import os, sys\n\
+         os.execv(\"{path}\", [\"ydl\", \"{name}\"] + sys.argv[1:])\n"
+    ))
+}
+
+/// A new file that may be run.
+fn written(path: &Path, text: &str) -> io::Result<()> {
+    let mut file = fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o755)
+        .open(path)?;
+    file.write_all(text.as_bytes())
 }

@@ -3,6 +3,7 @@
 use super::{
     Door, Leads, dmlc,
     flags::{Flag, Style, Typed, switch, used},
+    libhdfs,
     sheet::{Here, Sheet, count},
 };
 use crate::{jobfile::Place, report::Report};
@@ -12,7 +13,14 @@ pub const DOOR: Door = Door {
     about: "Run a distributed job of MXNet's, with as many servers as workers unless told otherwise",
     usage: "-n N [-s N] [--launcher yarn|local] … COMMAND…",
     style: Style::Argparse,
-    flags: &[FLAGS, dmlc::SIZES, dmlc::TRAVELS, dmlc::NOTED, dmlc::OTHERS],
+    flags: &[
+        FLAGS,
+        dmlc::SIZES,
+        dmlc::TRAVELS,
+        dmlc::NOTED,
+        dmlc::LOGS,
+        dmlc::OTHERS,
+    ],
     leads: Leads::Job(translate),
 };
 
@@ -57,7 +65,7 @@ fn translate(typed: &mut Typed, here: &Here) -> Result<Sheet, Report> {
     };
     dmlc::roles(&mut sheet, typed, &sizes);
     dmlc::travels(&mut sheet, typed);
-    dmlc::libhdfs(&mut sheet, typed, here, "");
+    libhdfs::set_up(&mut sheet, typed, here, "");
     dmlc::forwarded(&mut sheet, here);
     if typed.has("--p3") {
         for (name, value) in [("DMLC_PS_VAN_TYPE", "p3"), ("DMLC_PS_WATER_MARK", "10")] {

@@ -6,7 +6,9 @@
 //!
 //! * `install`: `ydl doors`.
 //! * `flags`: what a door's flags mean, and how they are found. * `sheet`: the job file while it is written.
-//! * `command`: the program's words, and the files among them. * `dmlc`: what the doors of dmlc-core share.
+//! * `script`: what a task does before its program. * `command`: the program's words, and the files among them.
+//! * `runtime`: what YARN's variables say of images. * `libhdfs`: what programs that use it need.
+//! * `dmlc`: what the doors of dmlc-core share.
 //! * `dmlc_submit`, `dmlc_yarn`, `launch`, `tracker`: dmlc-core's and MXNet's. * `ydl_mx`: MXNetOnYARN's. * `yarn_tf`:
 //!   Yarn-TF's. * `skein`: skein's specifications, which `submit` takes as job files.
 
@@ -17,6 +19,9 @@ mod dmlc_yarn;
 pub mod flags;
 pub mod install;
 mod launch;
+mod libhdfs;
+mod runtime;
+mod script;
 mod sheet;
 pub mod skein;
 mod tracker;
@@ -69,9 +74,16 @@ pub const ALL: &[Door] = &[
     yarn_tf::DOOR,
 ];
 
-/// The door of that name.
+/// The door of that name. Older systems called their scripts by it, with `.py` behind it and with `_` or `-` within.
 fn named(name: &str) -> Option<&'static Door> {
-    ALL.iter().find(|door| door.names.contains(&name))
+    let exactly = ALL.iter().find(|door| door.names.contains(&name));
+    let stem = |name: &str| name.trim_end_matches(".py").replace('_', "-");
+    let script = || {
+        let script = name.strip_suffix(".py").map(stem)?;
+        let has = |door: &&Door| door.names.iter().any(|own| stem(own) == script);
+        ALL.iter().find(has)
+    };
+    exactly.or_else(script)
 }
 
 /// Goes through a door if this process was called by its name, or `ydl` with its name as the first word.
@@ -105,8 +117,7 @@ fn through(door: &'static Door, name: &str, words: Vec<OsString>) -> Result<Exit
     let words = words.into_iter().map(text).collect::<Result<Vec<_>, _>>()?;
     let line = words.iter().map(|word| sheet::quoted(word));
     let line = [name.to_owned()].into_iter().chain(line);
-    // It becomes a comment, which ends with its line.
-    let line = line.collect::<Vec<_>>().join(" ").replace('\n', " ");
+    let line = line.collect::<Vec<_>>().join(" ");
     if words.is_empty() {
         show::tell(help(door, name));
         return Ok(Exit::BadInput);

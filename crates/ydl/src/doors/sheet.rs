@@ -1,6 +1,9 @@
 //! The job file that a command line stands for, while it is written.
 
-use super::flags::{Said, Typed};
+use super::{
+    flags::{Said, Typed},
+    script::Script,
+};
 use crate::{
     cli::Cluster,
     jobfile::{Key, Node, Place, Source, Value, Wrong, Wrongs, name_of, size_mib, written},
@@ -55,7 +58,7 @@ pub struct Sheet {
     /// What the user should know.
     pub notes: Vec<String>,
     /// What is done in a task's directory before its program starts.
-    before: Vec<String>,
+    before: Script,
 }
 
 impl Sheet {
@@ -67,7 +70,7 @@ impl Sheet {
             wrongs: Vec::new(),
             cluster: None,
             notes: Vec::new(),
-            before: Vec::new(),
+            before: Script::default(),
         }
     }
 
@@ -134,6 +137,22 @@ impl Sheet {
         self.wrongs.push(Wrong::new(said.at(), what).hint(hint));
     }
 
+    /// Mistakes that somebody else has found.
+    pub fn wrongs(&mut self, wrongs: Vec<Wrong>) {
+        self.wrongs.extend(wrongs);
+    }
+
+    /// What stands below these keys.
+    pub fn at(&self, path: &[&str]) -> Option<&Node> {
+        path.iter().try_fold(&self.root, |node, name| {
+            let Value::Map(entries) = &node.value else {
+                return None;
+            };
+            let found = entries.iter().find(|(key, _)| key.name == *name);
+            found.map(|(_, value)| value)
+        })
+    }
+
     /// A file that every task finds in its directory.
     pub fn file(&mut self, path: &str, name: Option<&str>, at: Place) {
         let source = Node::text(at.clone(), path);
@@ -150,43 +169,56 @@ impl Sheet {
 
     /// An archive whose content every task finds in its directory.
     pub fn archive(&mut self, path: &str, at: Place) -> Result<(), String> {
-        let name = last_of(path).to_owned();
-        let own = quoted(&name);
-        let unpack = match () {
-            // Not every node has `unzip`.
-            () if name.ends_with(".zip") => {
-                format!("{{ unzip -qo {own} || python3 -m zipfile -e {own} .; }}")
-            }
-            () if name.contains(".tar") || name.ends_with(".tgz") => format!("tar -xf {own}"),
-            () => return Err(format!("`{name}` is neither a `.zip` nor a `.tar…`")),
-        };
+        self.before.unpack(last_of(path))?;
         self.file(path, None, at);
-        self.before(unpack);
         Ok(())
     }
 
-    /// What workers leave behind: of a directory what each of them has in it, of anything else what the first has made.
-    pub fn output(&mut self, source: &str, to: &str, said: &Said) {
-        let whose = match source.ends_with('/') {
-            true => "worker",
-            false => "worker:0",
+    /// A place of the node that every task finds at `target`, below its directory.
+    pub fn link(&mut self, source: &str, target: &str) {
+        self.before.link(source, target);
+    }
+
+    /// What workers leave behind: of a directory what each of them has in it, where there are several each below a name of its
+    /// own; of anything else what the first has made.
+    pub fn output(&mut self, source: &str, to: &str, said: &Said, several: bool) {
+        let all = source.ends_with('/');
+        let to = match all && several && !to.contains("{index}") {
+            true => {
+                let apart = format!("{}/{{role}}-{{index}}", to.trim_end_matches('/'));
+                let note = format!(
+                    "`{source}` of each worker goes to `{apart}`: two of them may have files of one name"
+                );
+                self.notes.push(note);
+                apart
+            }
+            false => to.to_owned(),
         };
+        if self.at(&["outputs", source]).is_some() {
+            let what = format!("`{source}` goes somewhere already");
+            self.wrong(
+                said,
+                what,
+                "name each output once, and copy it further later",
+            );
+            return;
+        }
         let to = Node::text(said.at(), to);
         self.put(&["outputs", source, "to"], to);
+        let whose = if all { "worker" } else { "worker:0" };
         let whose = Node::text(said.at(), whose);
         self.put(&["outputs", source, "from"], whose);
     }
 
     /// A command of the shell that is run in each task's directory before its program.
     pub fn before(&mut self, command: String) {
-        self.before.push(command);
+        self.before.step(command);
     }
 
     /// What a role runs: these words, after everything that comes before.
     pub fn command(&mut self, role: &str, door: &str, words: &[String]) {
         let mut all = Vec::new();
-        if !self.before.is_empty() {
-            let script = format!("{} && exec \"$@\"", self.before.join(" && "));
+        if let Some(script) = self.before.text() {
             all = vec![
                 "/bin/sh".to_owned(),
                 "-c".to_owned(),
@@ -239,9 +271,11 @@ impl Sheet {
 
     /// The file as a person would write it, with its notes.
     pub fn page(&self, line: &str) -> String {
-        let mut page = format!("# {line}\n");
+        // A comment ends with its line, whatever ends that.
+        let plain = |text: &str| text.replace(char::is_control, " ");
+        let mut page = format!("# {}\n", plain(line));
         for note in &self.notes {
-            page += &format!("# note: {note}\n");
+            page += &format!("# note: {}\n", plain(note));
         }
         let mut root = self.root.clone();
         if let Value::Map(entries) = &mut root.value {

@@ -78,7 +78,12 @@ pub fn translate(root: &Node, submitter: Option<&str>) -> Translated {
     }
     for (key, node) in entries {
         match key.name.as_str() {
-            "queue" | "node_label" => job.put(&key.name, node.clone()),
+            "queue" => job.put(&key.name, node.clone()),
+            // In skein it is the master's, too.
+            "node_label" if !is_empty(node) => {
+                job.put(&key.name, node.clone());
+                job.put_in("master", &key.name, node.clone());
+            }
             "tags" | "file_systems" if !is_empty(node) => job.put(&key.name, node.clone()),
             "max_attempts" => job.put_in("master", "attempts", node.clone()),
             "user" => user(&mut desk, node, submitter),

@@ -12,7 +12,7 @@ use crate::{
     report::{Exit, Report},
     show,
 };
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs, UdpSocket};
 
 pub const DOOR: Door = Door {
     names: &["dmlc-tracker", "tracker.py"],
@@ -34,7 +34,7 @@ const FLAGS: &[Flag] = &[
     used(
         &["--host-ip"],
         "IP",
-        "where workers find this machine: auto, dns for its name, or an address (auto)",
+        "where workers find this machine: auto, dns for its name, or an address or name of it (auto)",
     ),
     noted(&["--log-level"], "what workers print is told as it comes"),
 ];
@@ -119,13 +119,16 @@ fn host(typed: &Typed) -> Result<(String, IpAddr), Report> {
                 name => Ok((name.to_owned(), any)),
             }
         }
+        // A name of this machine is as good as an address.
         text => {
-            let address = text.parse::<IpAddr>().map_err(|_| {
+            let found = (text, 0).to_socket_addrs();
+            let found = found.ok().and_then(|mut all| all.next());
+            let address = found.ok_or_else(|| {
                 typed
-                    .wrong(format!("`{text}` is no address"))
+                    .wrong(format!("`{text}` is no address, and no name of one"))
                     .hint("write `--host-ip 10.0.0.7`, `auto` or `dns`")
             })?;
-            Ok((text.to_owned(), address))
+            Ok((text.to_owned(), address.ip()))
         }
     }
 }

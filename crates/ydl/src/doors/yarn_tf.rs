@@ -1,16 +1,14 @@
 //! Yarn-TF's command line: Hadoop's DistributedShell with a bundle of code, mounts, outputs and TensorFlow's roles.
 
+mod mounts;
 mod shell;
 
 use super::{
     Door, Leads, command,
     flags::{Flag, Said, Style, Typed, list, noted, noted_switch, refused, used},
-    sheet::{Here, Sheet, count, last_of, quoted},
+    sheet::{Here, Sheet, count, last_of},
 };
-use crate::{
-    jobfile::{Node, Place},
-    report::Report,
-};
+use crate::{jobfile::Node, report::Report};
 
 pub const DOOR: Door = Door {
     names: &["yarn-tf"],
@@ -163,7 +161,7 @@ fn translate(typed: &mut Typed, here: &Here) -> Result<Sheet, Report> {
     }
     shell::sizes(&mut sheet, typed, roles);
     shell::manners(&mut sheet, typed);
-    let image = shell::variables(&mut sheet, typed);
+    image(&mut sheet, typed);
     if let Some(said) = typed.last("--tar")
         && let Err(what) = sheet.archive(&said.value, said.at())
     {
@@ -174,131 +172,29 @@ fn translate(typed: &mut Typed, here: &Here) -> Result<Sheet, Report> {
             command::files(&mut sheet, path, &said.at());
         }
     }
-    let image = typed.last("--docker_image").cloned().or(image);
-    if let Some(image) = &image {
-        sheet.put_said(&["environment", "docker"], image);
-        sheet.put_flag(&["environment", "login"], typed, "--docker_client_config");
-    }
-    let mounts = mounts(&mut sheet, typed, image.is_some());
-    outputs(&mut sheet, typed, &mounts);
+    let mounts = mounts::mounts(&mut sheet, typed);
+    let several = roles_of_one(typed) != Some(1);
+    mounts::outputs(&mut sheet, typed, &mounts, several);
     sheet.command("worker", &typed.door, &words);
     Ok(sheet)
 }
 
-/// Where a mount leads, as a task names it and as its node does.
-struct Mount {
-    target: String,
-    source: String,
+/// How many workers there are, where it is a number.
+fn roles_of_one(typed: &Typed) -> Option<u32> {
+    let said = typed.last("--num_trainers");
+    let said = said.or(typed.last("--num_containers"));
+    said.map_or(Some(1), |said| said.value.parse().ok())
 }
 
-/// In an image, what leads to a whole path is mounted there; what leads below a task's directory is linked, also where there
-/// is no image.
-fn mounts(sheet: &mut Sheet, typed: &Typed, image: bool) -> Vec<Mount> {
-    let mut all = Vec::new();
-    for said in typed.all("--mounts") {
-        for pair in said.value.split(',').filter(|pair| !pair.is_empty()) {
-            let parts: Vec<_> = pair.split(':').collect();
-            let (source, target, mode) = match parts[..] {
-                [source, target] => (source, target, "rw"),
-                [source, target, mode @ ("ro" | "rw")] => (source, target, mode),
-                _ => {
-                    sheet.wrong(
-                        said,
-                        format!("`{pair}` is no mount"),
-                        "write `/source:target`",
-                    );
-                    continue;
-                }
-            };
-            let target = target.trim_end_matches('/');
-            let odd = target.split('/').any(|part| matches!(part, ".." | "."));
-            if !source.starts_with('/') {
-                let what = format!("`{source}` is not a whole path of a node");
-                sheet.wrong(said, what, "write `/source:target`");
-                continue;
-            }
-            if target.is_empty() || odd {
-                let what = format!("`{target}` is no place for a mount");
-                sheet.wrong(
-                    said,
-                    what,
-                    "name a whole path in an image, or one below the task's directory",
-                );
-                continue;
-            }
-            if target.starts_with('/') && !image {
-                let what =
-                    format!("without an image nothing can be mounted at `{target}` of a node");
-                let hint =
-                    "name a place below the task's directory, or an image with `--docker_image`";
-                sheet.wrong(said, what, hint);
-                continue;
-            }
-            let (within, seen) = match target.starts_with('/') {
-                true => (target, target),
-                false => (source, source),
-            };
-            if image {
-                let mount = format!("{source}:{within}:{mode}");
-                sheet.add(&["environment", "mounts"], Node::text(said.at(), mount));
-            }
-            if !target.starts_with('/') {
-                let (link, to) = (quoted(target), quoted(source));
-                sheet.before(format!("rm -rf {link} && ln -s {to} {link}"));
-            }
-            all.push(Mount {
-                target: target.to_owned(),
-                source: seen.to_owned(),
-            });
-        }
+/// The image that everything runs in, if there is one, and what is said of it.
+fn image(sheet: &mut Sheet, typed: &Typed) {
+    let named = typed.last("--docker_image");
+    let told = shell::variables(sheet, typed, named.is_some());
+    for (key, node) in told.keys {
+        sheet.put(&["environment", key], node);
     }
-    all
-}
-
-/// Pairs of what a worker has made and where it goes. What goes below a mount goes there by the node's own paths.
-fn outputs(sheet: &mut Sheet, typed: &Typed, mounts: &[Mount]) {
-    for said in typed.all("--output") {
-        // The destination may have a scheme in it.
-        for pair in said.value.split(',').filter(|pair| !pair.is_empty()) {
-            let Some((source, destination)) = pair
-                .split_once(':')
-                .filter(|(a, b)| !a.is_empty() && !b.is_empty())
-            else {
-                let what = format!("`{pair}` does not say where it goes");
-                sheet.wrong(said, what, "write `SOURCE:DESTINATION`");
-                continue;
-            };
-            if source.starts_with('/') || source.split('/').any(|part| part == "..") {
-                let what = format!("`{source}` is not in the task's directory");
-                sheet.wrong(said, what, "name what the program makes where it runs");
-                continue;
-            }
-            let below = |mount: &&Mount| {
-                let rest = destination.strip_prefix(&mount.target);
-                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-            };
-            let to = match mounts.iter().find(below) {
-                Some(mount) => {
-                    let rest = &destination[mount.target.len()..];
-                    match sheet.is_local() {
-                        true => format!("{}{rest}", mount.source),
-                        false => format!("file://{}{rest}", mount.source),
-                    }
-                }
-                None => destination.to_owned(),
-            };
-            sheet.output(source, &to, said);
-        }
-    }
-}
-
-/// Something that nobody typed, where what was typed is asked for.
-fn said_as(said: &Said, name: &'static str, value: &str) -> Said {
-    Said {
-        name,
-        value: value.to_owned(),
-        written: said.written.clone(),
-    }
+    sheet.put_flag(&["environment", "docker"], typed, "--docker_image");
+    sheet.put_flag(&["environment", "login"], typed, "--docker_client_config");
 }
 
 /// What a job file calls memory and virtual cores, from `memory-mb=2048,vcores=2,yarn.io/gpu=1`.
@@ -343,6 +239,3 @@ fn mebibytes(text: &str) -> String {
 fn script_of(said: &Said) -> String {
     format!("./{}", last_of(&said.value))
 }
-
-/// Nobody typed it.
-const NOWHERE: Place = Place::Whole;

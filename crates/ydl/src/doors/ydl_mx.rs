@@ -4,7 +4,8 @@ use super::{
     Door, Leads,
     dmlc::{self, NO_JAR},
     flags::{Flag, Said, Style, Typed, noted, switch, used},
-    sheet::{Here, Sheet, count},
+    libhdfs,
+    sheet::{Here, Sheet, count, last_of},
 };
 use crate::{
     cli::Cluster,
@@ -17,7 +18,14 @@ pub const DOOR: Door = Door {
     about: "Run a distributed job of MXNet's, with as many servers as workers unless told otherwise",
     usage: "--n N [--s N] [--jobname NAME] … PROGRAM.py ARGUMENTS…",
     style: Style::Leading,
-    flags: &[FLAGS, dmlc::SIZES, dmlc::TRAVELS, dmlc::NOTED, dmlc::OTHERS],
+    flags: &[
+        FLAGS,
+        dmlc::SIZES,
+        dmlc::TRAVELS,
+        dmlc::NOTED,
+        dmlc::LOGS,
+        dmlc::OTHERS,
+    ],
     leads: Leads::Job(translate),
 };
 
@@ -118,15 +126,13 @@ fn translate(typed: &mut Typed, here: &Here) -> Result<Sheet, Report> {
     sheet.put_flag(&["roles", "worker", "gpus"], typed, "--gpus");
     set_up(&mut sheet, typed, here)?;
     dmlc::travels(&mut sheet, typed);
-    dmlc::libhdfs(&mut sheet, typed, here, "");
+    libhdfs::set_up(&mut sheet, typed, here, "");
     dmlc::forwarded(&mut sheet, here);
     for said in typed.all("--env") {
         sheet.assignment(None, said, '=');
     }
     dmlc::attempts(&mut sheet, typed, here)?;
-    for said in typed.all("--results") {
-        sheet.output(&said.value, "results/{job}", said);
-    }
+    results(&mut sheet, typed, workers.value != "1");
     sheet.put_flag(&["queue"], typed, "--queue");
     dmlc::staging(&mut sheet, typed, here, "--hdfs-tempdir");
     let mut words = dmlc::command(&mut sheet, typed, "--auto-file-cache")?;
@@ -136,6 +142,20 @@ fn translate(typed: &mut Typed, here: &Here) -> Result<Sheet, Report> {
     }
     sheet.command("worker", &typed.door, &words);
     Ok(sheet)
+}
+
+/// What is kept of the workers' directories. Two of one worker's do not meet, either.
+fn results(sheet: &mut Sheet, typed: &Typed, several: bool) {
+    let directories = typed.all("--results");
+    let directories = directories.filter(|said| said.value.ends_with('/')).count();
+    for said in typed.all("--results") {
+        let to = match (said.value.ends_with('/'), directories) {
+            (false, _) => "results/{job}/".to_owned(),
+            (true, 1) => "results/{job}".to_owned(),
+            (true, _) => format!("results/{{job}}/{}", last_of(&said.value)),
+        };
+        sheet.output(&said.value, &to, said, several);
+    }
 }
 
 fn is_native(typed: &Typed) -> bool {

@@ -101,7 +101,14 @@ pub fn put(job: &mut Tree, all: &mut [Wanted]) {
         match named(&wanted.target) {
             None => {}
             Some(other) if same(&other) => continue,
-            Some(_) => wanted.name = format!("{}.{}", wanted.target, wanted.role),
+            Some(_) => {
+                let mut name = format!("{}.{}", wanted.target, wanted.role);
+                // Somebody may have a file of that name.
+                while named(&name).is_some() {
+                    name.push('_');
+                }
+                wanted.name = name;
+            }
         }
         taken.push((wanted.name.clone(), wanted.source.clone(), wanted.unpack));
     }

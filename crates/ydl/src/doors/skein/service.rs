@@ -7,7 +7,10 @@ use super::{
     files::{self, Wanted},
     is_empty,
 };
-use crate::jobfile::{Node, Value, name_of};
+use crate::{
+    doors::runtime::{self, Variable},
+    jobfile::{Node, Value, name_of},
+};
 
 pub const RESOURCES: &[&str] = &["memory", "vcores", "gpus", "fpgas"];
 const SERVICE: &[&str] = &[
@@ -163,12 +166,29 @@ impl Role {
         self.env.put(name, Node::text(NOWHERE, value));
     }
 
+    /// Variables of its scripts. Those by which YARN is told of an image say what the role runs in.
     fn variables(&mut self, desk: &mut Desk, path: &str, node: Option<&Node>) {
         let Some(node) = node else {
             return;
         };
-        for (key, value) in desk.any_entries(node, &format!("{path}.env")) {
-            self.env.replace(&key.name, value.clone());
+        let path = format!("{path}.env");
+        let mut of_yarn = Vec::new();
+        for (key, value) in desk.any_entries(node, &path) {
+            if !runtime::is_one(&key.name) {
+                self.env.replace(&key.name, value.clone());
+                continue;
+            }
+            let text = desk.text(value, &format!("{path}.{}", key.name));
+            of_yarn.extend(text.map(|text| Variable {
+                name: key.name.clone(),
+                value: text,
+                at: value.at.clone(),
+            }));
+        }
+        let told = runtime::read(&of_yarn, false);
+        desk.wrongs.extend(told.wrongs);
+        for (key, node) in told.keys {
+            self.tree.put_in("environment", key, node);
         }
     }
 

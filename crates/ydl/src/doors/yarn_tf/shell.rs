@@ -1,14 +1,18 @@
 //! What Yarn-TF has from DistributedShell.
 
-use super::{NOWHERE, mebibytes, resources, said_as, script_of};
+use super::{mebibytes, resources, script_of};
 use crate::{
     doors::{
-        flags::{Flag, Said, Typed, list, used},
-        sheet::Sheet,
+        flags::{Flag, Typed, list, used},
+        runtime::{self, Told, Variable},
+        sheet::{Sheet, quoted},
     },
-    jobfile::{Node, words as words_of},
+    jobfile::Node,
     report::Report,
 };
+
+/// As often as anybody waits for.
+const WITHOUT_END: &str = "1000000";
 
 pub const FLAGS: &[Flag] = &[
     used(&["--shell_command"], "COMMAND", "what is run"),
@@ -90,14 +94,15 @@ pub const FLAGS: &[Flag] = &[
     ),
 ];
 
-/// The command and its arguments, or the script, which travels.
+/// The command and its arguments, or the script, which travels. As DistributedShell had it, all of them are one line of a
+/// shell: what is quoted in it stays together, and what only a shell understands is left to one.
 pub fn words(sheet: &mut Sheet, typed: &Typed) -> Result<Vec<String>, Report> {
     let (command, script) = (typed.last("--shell_command"), typed.last("--shell_script"));
-    let mut words = match (command, script) {
-        (Some(command), None) => split(typed, command),
+    let mut line = match (command, script) {
+        (Some(command), None) => command.value.trim().to_owned(),
         (None, Some(script)) => {
             sheet.file(&script.value, None, script.at());
-            vec!["/bin/bash".to_owned(), script_of(script)]
+            format!("/bin/bash {}", quoted(&script_of(script)))
         }
         (None, None) => {
             return Err(typed
@@ -111,19 +116,9 @@ pub fn words(sheet: &mut Sheet, typed: &Typed) -> Result<Vec<String>, Report> {
         }
     };
     for said in typed.all("--shell_args") {
-        let own = words_of(&said.value);
-        words.extend(own.unwrap_or_else(|_| vec![said.value.clone()]));
+        line += &format!(" {}", said.value);
     }
-    Ok(words)
-}
-
-/// A command in words; what only a shell understands is left to one, which gets further arguments behind it.
-fn split(typed: &Typed, said: &Said) -> Vec<String> {
-    words_of(&said.value).unwrap_or_else(|_| {
-        let script = format!("{} \"$@\"", said.value);
-        let shell = ["/bin/sh", "-c", &script, &typed.door];
-        shell.map(str::to_owned).to_vec()
-    })
+    super::command::split(typed, &line)
 }
 
 /// What tasks and the master ask for.
@@ -165,13 +160,7 @@ pub fn manners(sheet: &mut Sheet, typed: &Typed) {
             sheet.add(&["tags"], Node::text(said.at(), tag));
         }
     }
-    let policy = typed.last("--container_retry_policy");
-    let again = policy.is_some_and(|said| said.value != "0");
-    match typed.last("--container_max_retries") {
-        Some(said) if again => sheet.put_said(&["restart", "limit"], said),
-        None if again => sheet.put(&["restart", "limit"], Node::plain(NOWHERE, "3")),
-        _ => {}
-    }
+    retries(sheet, typed);
     let times = [
         (
             "--container_retry_interval",
@@ -190,34 +179,53 @@ pub fn manners(sheet: &mut Sheet, typed: &Typed) {
     }
 }
 
-/// Variables of tasks. Those by which YARN is told of an image become the job's own words for it; the image comes back.
-pub fn variables(sheet: &mut Sheet, typed: &Typed) -> Option<Said> {
-    let mut image = None;
-    for said in typed.all("--shell_env") {
-        let (name, value) = said.value.split_once('=').unwrap_or_default();
-        match name.strip_prefix("YARN_CONTAINER_RUNTIME_") {
-            Some("TYPE") => {}
-            Some("DOCKER_IMAGE") => image = Some(said_as(said, "--docker_image", value)),
-            Some("DOCKER_MOUNTS") => {
-                for mount in value.split(',').filter(|mount| !mount.is_empty()) {
-                    sheet.add(&["environment", "mounts"], Node::text(said.at(), mount));
-                }
-            }
-            Some("DOCKER_CONTAINER_NETWORK") => {
-                sheet.put(&["environment", "network"], Node::text(said.at(), value));
-            }
-            Some("DOCKER_RUN_PRIVILEGED_CONTAINER") => {
-                sheet.put(
-                    &["environment", "privileged"],
-                    Node::plain(said.at(), value),
+/// How often a failed task is tried again.
+fn retries(sheet: &mut Sheet, typed: &Typed) {
+    let most = typed.last("--container_max_retries");
+    let policy = typed.last("--container_retry_policy");
+    match policy.map(|said| (said, said.value.as_str())) {
+        None | Some((_, "0")) => {
+            if most.is_some() {
+                sheet.notes.push(
+                    "`--container_max_retries` changes nothing without `--container_retry_policy 1`"
+                        .to_owned(),
                 );
             }
-            Some(other) => {
-                let what = format!("`{other}` of YARN's runtimes has no equal in a job file");
-                sheet.wrong(said, what, "leave it out");
+        }
+        Some((_, "1" | "2")) => match most {
+            Some(said) if said.value == "-1" => {
+                let forever = Node::plain(said.at(), WITHOUT_END);
+                sheet.put(&["restart", "limit"], forever);
             }
-            None => sheet.assignment(None, said, '='),
+            Some(said) => sheet.put_said(&["restart", "limit"], said),
+            None => sheet.put_own(&["restart", "limit"], 3),
+        },
+        Some((said, other)) => {
+            let what = format!("there is no policy `{other}`");
+            sheet.wrong(
+                said,
+                what,
+                "write 0 (never), 1 (always) or 2 (for some codes)",
+            );
         }
     }
-    image
+}
+
+/// Variables of tasks, without those by which YARN is told of an image: what those say comes back. `named` says that a
+/// flag names the image.
+pub fn variables(sheet: &mut Sheet, typed: &Typed, named: bool) -> Told {
+    let mut of_yarn = Vec::new();
+    for said in typed.all("--shell_env") {
+        match said.value.split_once('=') {
+            Some((name, value)) if runtime::is_one(name) => of_yarn.push(Variable {
+                name: name.to_owned(),
+                value: value.to_owned(),
+                at: said.at(),
+            }),
+            _ => sheet.assignment(None, said, '='),
+        }
+    }
+    let mut told = runtime::read(&of_yarn, named);
+    sheet.wrongs(std::mem::take(&mut told.wrongs));
+    told
 }
