@@ -19,6 +19,11 @@ pub enum Event {
         /// How many there are now.
         nodes: u32,
     },
+    /// Some role could run nowhere if these nodes were avoided.
+    Needed {
+        /// All of them; whoever was named before and is not now can be done without.
+        nodes: Vec<NodeName>,
+    },
     /// Containers were granted.
     Granted {
         /// Each of them; a grant may be repeated.

@@ -122,7 +122,7 @@ pub enum What {
         /// What it is blamed for, in one sentence.
         because: String,
     },
-    /// A node is no longer avoided: its time is up, or there are too few nodes to be choosy.
+    /// A node is no longer avoided: its time is up, there are too few nodes to be choosy, or a role can run nowhere else.
     NodeForgiven {
         /// Which.
         node: NodeName,

@@ -543,3 +543,69 @@ fn a_doctor_looks_at_this_machine_and_runs_a_job_on_it() {
     assert_eq!(ran.code, 2, "{ran:#?}");
     assert!(ran.err.contains("`--queue` is for a cluster"), "{ran:#?}");
 }
+
+/// A directory without Hadoop's files was meant to lead to a cluster.
+#[test]
+fn a_directory_without_a_configuration_is_said_to_be_one() {
+    let home = Home::new();
+    let conf = home.path().join("conf");
+    fs::create_dir(&conf).expect("a directory");
+    let named = format!("there is no Hadoop configuration in `{}`", conf.display());
+    let run = |words: &[&str]| {
+        let mut command = home.ydl();
+        command.args(words).env("HADOOP_CONF_DIR", &conf);
+        Ran::from(command.output().expect("ydl can be started"))
+    };
+    let ran = run(&["doctor"]);
+    assert_eq!(ran.code, 2, "{ran:#?}");
+    let first = format!("error: configuration: {named}\n\nhint: set `HADOOP_CONF_DIR`");
+    assert!(ran.err.starts_with(&first), "{ran:#?}");
+    assert!(ran.err.contains("`--cluster local`"), "{ran:#?}");
+    for words in [
+        vec!["submit", "--cluster", "yarn", "--", "true"],
+        vec!["nodes"],
+    ] {
+        let ran = run(&words);
+        assert_eq!(ran.code, 2, "{ran:#?}");
+        assert!(
+            ran.err.starts_with(&format!("error: {named}\n")),
+            "{ran:#?}"
+        );
+    }
+    // Nobody asked for a cluster: the job runs here, and it is said why.
+    let ran = run(&["submit", "--memory", "64MiB", "--", "true"]);
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    let note = format!("note: {named}; the job is for this machine\n");
+    assert!(ran.err.starts_with(&note), "{ran:#?}");
+}
+
+/// The ResourceManager's door for administrators is open, as where it has another address for clients than is written here.
+#[test]
+fn a_resource_manager_that_refuses_clients_is_not_said_to_stand_by() {
+    let home = Home::new();
+    let admin = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let admin = (admin.local_addr().expect("its address"), admin);
+    let set = |key: &str, value: &str| {
+        format!(
+            "<property><name>yarn.resourcemanager.{key}</name><value>{value}</value></property>"
+        )
+    };
+    let conf = home.path().join("conf");
+    fs::create_dir(&conf).expect("a directory");
+    let keys = set("address", "127.0.0.1:1") + &set("admin.address", &admin.0.to_string());
+    let site = home.write(
+        "conf/yarn-site.xml",
+        &format!("<configuration>{keys}</configuration>"),
+    );
+    let mut command = home.ydl();
+    command.arg("nodes").env("HADOOP_CONF_DIR", &conf);
+    let ran = Ran::from(command.output().expect("ydl can be started"));
+    assert_eq!(ran.code, 122, "{ran:#?}");
+    let what = format!(
+        "error: no ResourceManager can be reached at `127.0.0.1:1`: connection refused; administrators are answered at `{}`\n\n\
+         hint: is `yarn.resourcemanager.address` in `{}` its address? Else it may still be starting\n",
+        admin.0,
+        site.display()
+    );
+    assert!(ran.err.ends_with(&what), "{ran:#?}");
+}

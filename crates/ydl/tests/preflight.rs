@@ -170,7 +170,7 @@ fn a_label_must_be_there_and_be_the_queues() {
     check_said(
         "{node_label: fast, roles: {w: {run: sleep 1}}}",
         expect![[r#"
-            error: the master asks for nodes with label `fast`, which is none of the cluster's 1
+            error: the master asks for nodes with label `fast`, which the cluster does not have
             hint: set `node_label` to one of `gpu`"#]],
     );
     check_said(
@@ -188,7 +188,7 @@ fn a_label_must_be_there_and_be_the_queues() {
     check_said(
         "{queue: gpu, master: {node_label: odd}, roles: {w: {run: sleep 1}}}",
         expect![[r#"
-            error: the master asks for nodes with label `odd`, which is none of the cluster's 1
+            error: the master asks for nodes with label `odd`, which the cluster does not have
             hint: set `master.node_label` to one of `gpu`"#]],
     );
 }

@@ -182,6 +182,48 @@ services:
     );
 }
 
+/// Moving over begins at a desk that knows no cluster yet.
+#[test]
+fn an_application_is_shown_where_there_is_no_cluster() {
+    let home = Home::new();
+    home.write("app.yaml", &of_service("files: {env: env.tar.gz}"));
+    home.write("env.tar.gz", "");
+    for (words, told) in [
+        (vec!["submit", "--show", "app.yaml"], true),
+        (
+            vec!["submit", "--show", "--cluster", "yarn", "app.yaml"],
+            false,
+        ),
+    ] {
+        let ran = home.run(&words);
+        assert_eq!(ran.code, 0, "{ran:#?}");
+        assert!(ran.out.starts_with("# app.yaml\n"), "{ran:#?}");
+        assert!(ran.out.contains("unpack: true"), "{ran:#?}");
+        let note = "note: this machine cannot run the job; it is shown as a cluster would\n";
+        assert_eq!(ran.err == note, told, "{ran:#?}");
+        assert_eq!(ran.err.is_empty(), !told, "{ran:#?}");
+        // So is the job file that it stands for.
+        home.write("job.yaml", &ran.out);
+        let again = home.run(&["submit", "--show", "job.yaml"]);
+        assert_eq!(again.code, 0, "{again:#?}");
+        assert!(again.out.contains("unpack: true"), "{again:#?}");
+    }
+    let ran = home.run(&["submit", "--show", "--cluster", "local", "app.yaml"]);
+    assert_eq!(ran.code, 2, "{ran:#?}");
+    assert!(
+        ran.err.contains("archives are unpacked by a cluster"),
+        "{ran:#?}"
+    );
+    // What is wrong with it anywhere is all that is told.
+    home.write(
+        "app.yaml",
+        &of_service("files: {env: env.tar.gz}, instances: -1"),
+    );
+    let ran = home.run(&["submit", "--show", "app.yaml"]);
+    assert_eq!(ran.code, 2, "{ran:#?}");
+    assert!(!ran.err.contains("archives are unpacked"), "{ran:#?}");
+}
+
 #[test]
 fn what_cannot_be_carried_over_is_refused_by_its_name() {
     refused(

@@ -20,7 +20,7 @@ use ydl::{
     wire::secret::Scope,
 };
 use ydl_core::{
-    Cause, ContainerEnd, ContainerId, Event, Outcome,
+    Cause, ContainerEnd, ContainerId, Event, NodeName, Outcome,
     spec::{Placement, Resources},
 };
 
@@ -289,6 +289,48 @@ async fn constraints_spread_a_role_and_choose_its_nodes() {
     job.close(Outcome::Succeeded).await;
 }
 
+/// The nodes that the core was last told not to avoid.
+async fn needed(job: &mut Job, hosts: &[usize]) {
+    let mut nodes: Vec<NodeName> = hosts
+        .iter()
+        .map(|number| NodeName::from(host(cluster(), *number).as_str()))
+        .collect();
+    nodes.sort();
+    job.until("needed nodes", |job| {
+        let told = job.events.iter().rev().find_map(|event| match event {
+            Event::Needed { nodes } => Some(nodes.clone()),
+            _ => None,
+        });
+        (told.unwrap_or_default() == nodes).then_some(())
+    })
+    .await;
+}
+
+/// Of three nodes one has an exclusive label: those without it have two to choose from, those with it none.
+#[tokio::test]
+async fn nodes_that_a_role_cannot_do_without_are_told() {
+    let labelled = Placement {
+        node_label: Some("gpu".to_owned()),
+        ..Placement::default()
+    };
+    let mut plan = Plan::new("needed");
+    plan.roles = vec![("worker", Placement::default()), ("labelled", labelled)];
+    let mut job = Job::new(cluster(), plan).await;
+    let (first, second) = (host(cluster(), 1), host(cluster(), 2));
+    job.avoid(&[&first]);
+    let grant = job.obtain("worker", 1, &small()).await.remove(0);
+    assert_eq!(grant.node.as_str(), second);
+    needed(&mut job, &[]).await;
+    job.avoid(&[&first, &second]);
+    needed(&mut job, &[1, 2]).await;
+    job.avoid(&[]);
+    needed(&mut job, &[]).await;
+    let grant = job.obtain("labelled", 1, &small()).await.remove(0);
+    assert_eq!(grant.node.as_str(), host(cluster(), 3));
+    needed(&mut job, &[3]).await;
+    job.close(Outcome::Succeeded).await;
+}
+
 #[tokio::test]
 async fn what_can_never_be_had_is_told_with_numbers() {
     let mut job = Job::new(cluster(), Plan::new("giant")).await;
@@ -406,7 +448,7 @@ async fn three_hundred_short_containers_come_and_go() {
                     "{containers:?}"
                 );
             }
-            Event::Launched { .. } | Event::Counted { .. } => {}
+            Event::Launched { .. } | Event::Counted { .. } | Event::Needed { .. } => {}
             other => panic!("{other:?}"),
         }
     }

@@ -75,7 +75,7 @@ fn what_the_cluster_cannot_give_is_refused_with_numbers() {
     );
     refused(
         "{queue: gpu, node_label: fast, roles: {worker: {run: sleep 1}}}",
-        "the master asks for nodes with label `fast`, which is none of the cluster's 1",
+        "the master asks for nodes with label `fast`, which the cluster does not have",
         "set `node_label` to one of `gpu`",
     );
     refused(

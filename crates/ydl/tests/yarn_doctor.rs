@@ -71,7 +71,9 @@ fn every_culprit_is_named_first() {
     a_good_cluster(&alice);
     a_queue_that_is_not_there(&alice);
     staging_that_cannot_be_written(cluster, &alice);
+    a_home_that_cannot_be_reached(cluster, &alice);
     a_configuration_that_leads_nowhere(&alice);
+    an_address_where_nobody_listens(cluster, &alice);
     a_namenode_that_is_down(cluster, &alice);
     a_resource_manager_that_is_down(cluster, &alice);
 }
@@ -154,7 +156,7 @@ fn a_queue_that_is_not_there(alice: &Desk) {
     assert_eq!(state_of(&lines(&ran), "staging").0, "ok", "{ran:#?}");
 
     let ran = alice.run(&["doctor", "--label", "gpu"]);
-    let what = "asks for nodes with label `gpu`, which is none of the cluster's 0";
+    let what = "asks for nodes with label `gpu`, which the cluster does not have";
     blames(
         &ran,
         "label",
@@ -178,11 +180,38 @@ fn staging_that_cannot_be_written(cluster: &Cluster, alice: &Desk) {
         "name another directory with `staging:`",
     );
     is_skipped(&ran, "job", "staging");
+
+    // It is no place in HDFS, which is nobody's fault but its own.
+    let ran = alice.run(&["doctor", "--staging", "file:///tmp/x"]);
+    blames(&ran, "staging", 2, "file:///tmp/x", "hdfs://");
+    for name in ["queue", "NameNode"] {
+        assert_eq!(state_of(&lines(&ran), name).0, "ok", "{ran:#?}");
+    }
+}
+
+/// Whoever may not look into the directory of all homes can name another place, and the NameNode is well.
+fn a_home_that_cannot_be_reached(cluster: &Cluster, alice: &Desk) {
+    must(cluster.fs(&["-mkdir", "/open"]));
+    must(cluster.fs(&["-chmod", "777", "/open"]));
+    must(cluster.fs(&["-chmod", "700", "/user"]));
+    let ran = alice.run(&["doctor", "--no-job"]);
+    let elsewhere = alice.run(&["doctor", "--no-job", "--staging", "/open/alice"]);
+    must(cluster.fs(&["-chmod", "755", "/user"]));
+    let what = "user `alice` has no ";
+    blames(
+        &ran,
+        "staging",
+        123,
+        what,
+        "name another directory with `staging:`",
+    );
+    assert_eq!(state_of(&lines(&ran), "NameNode").0, "ok", "{ran:#?}");
+    assert_eq!(elsewhere.code, 0, "{elsewhere:#?}");
 }
 
 fn a_configuration_that_leads_nowhere(alice: &Desk) {
     let mut command = alice.ydl();
-    command.args(["doctor", "--cluster", "yarn"]);
+    command.args(["doctor"]);
     let empty = alice.path().join("nowhere");
     std::fs::create_dir(&empty).expect("a directory");
     command.env("HADOOP_CONF_DIR", empty);
@@ -204,6 +233,35 @@ fn a_configuration_that_leads_nowhere(alice: &Desk) {
     ] {
         is_skipped(&ran, name, "configuration");
     }
+}
+
+/// The ResourceManager runs, and the configuration has another address for its clients.
+fn an_address_where_nobody_listens(cluster: &Cluster, alice: &Desk) {
+    let at = cluster.resource_managers()[0].client.to_string();
+    let wrong = "127.0.0.1:1";
+    let conf = alice.path().join("wrong");
+    std::fs::create_dir(&conf).expect("a directory");
+    for entry in std::fs::read_dir(cluster.configuration()).expect("the configuration") {
+        let path = entry.expect("a file").path();
+        let Some(name) = path.file_name().filter(|_| path.is_file()) else {
+            continue;
+        };
+        let text = std::fs::read(&path).expect("a file");
+        let text = String::from_utf8_lossy(&text).replace(&at, wrong);
+        std::fs::write(conf.join(name), text).expect("a file");
+    }
+    let ran = |words: &[&str]| {
+        let mut command = alice.ydl();
+        command.args(words).env("HADOOP_CONF_DIR", &conf);
+        Ran::from(command.output().expect("ydl can be started"))
+    };
+    let what = format!("can be reached at `{wrong}`: connection refused");
+    let hint = "is `yarn.resourcemanager.address` in `";
+    blames(&ran(&["doctor"]), "ResourceManager", 122, &what, hint);
+    let nodes = ran(&["nodes"]);
+    assert_eq!(nodes.code, 122, "{nodes:#?}");
+    assert!(nodes.err.contains(&what), "{nodes:#?}");
+    assert!(nodes.err.contains(hint), "{nodes:#?}");
 }
 
 fn a_namenode_that_is_down(cluster: &Cluster, alice: &Desk) {

@@ -193,6 +193,7 @@ impl Job {
     fn on_event(&mut self, event: Event, out: &mut Vec<Action>) {
         match event {
             Event::Counted { nodes } => self.on_counted(nodes, out),
+            Event::Needed { nodes } => self.on_needed(nodes, out),
             Event::Granted { grants } => {
                 for grant in grants {
                     self.on_granted(grant, out);

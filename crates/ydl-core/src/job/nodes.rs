@@ -8,7 +8,11 @@ use crate::{
     id::NodeName,
     time::Time,
 };
-use alloc::{collections::BTreeMap, format, vec::Vec};
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    format,
+    vec::Vec,
+};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Nodes {
@@ -17,6 +21,8 @@ pub(super) struct Nodes {
     /// Failures of programs that may or may not be the node's fault.
     failures: BTreeMap<NodeName, u32>,
     avoided: BTreeMap<NodeName, Time>,
+    /// Those that some role cannot do without: blame does not reach them.
+    needed: BTreeSet<NodeName>,
 }
 
 /// What a failure has been for a node.
@@ -62,6 +68,17 @@ impl Job {
         self.timers.arm(Timer::Forgive, self.nodes.next_forgiven());
     }
 
+    /// A node that may fail again is better than none: those that a role cannot do without are forgiven now.
+    pub(super) fn on_needed(&mut self, nodes: Vec<NodeName>, out: &mut Vec<Action>) {
+        self.nodes.needed = nodes.into_iter().collect();
+        let needed = self.nodes.needed.iter();
+        let wronged: Vec<_> = needed.filter(|it| self.nodes.avoids(it)).cloned().collect();
+        for node in wronged {
+            self.forgive(node, out);
+        }
+        self.timers.arm(Timer::Forgive, self.nodes.next_forgiven());
+    }
+
     /// Nodes whose time is up are as good as any other.
     pub(super) fn on_forgiving_due(&mut self, out: &mut Vec<Action>) {
         for node in self.nodes.forgivable(self.now) {
@@ -80,7 +97,7 @@ impl Job {
     }
 
     /// Holds the node to account for an ending, within the limits: a small cluster must not be used up by blame,
-    /// and the only node never is.
+    /// and the only node that will do never is.
     pub(super) fn blame(
         &mut self,
         node: &NodeName,
@@ -99,7 +116,8 @@ impl Job {
             }
         };
         let full = self.nodes.avoided.len() >= self.most_avoided();
-        let Some(because) = guilty.filter(|_| !full && !self.nodes.avoids(node)) else {
+        let spared = full || self.nodes.needed.contains(node) || self.nodes.avoids(node);
+        let Some(because) = guilty.filter(|_| !spared) else {
             return Some(Mark {
                 node: node.clone(),
                 until: None,

@@ -279,6 +279,9 @@ impl Job {
         if !waits.is_empty() {
             said.push(format!("waiting: {}", waits.join(", ")));
         }
+        if !self.asks().asks.is_empty() {
+            said.extend(self.said_of_avoided());
+        }
         said.join("; ")
     }
 }

@@ -141,12 +141,17 @@ impl Job {
             self.wanted(),
             missing.join(", "),
         );
-        let avoided = self.nodes.avoided();
-        if !avoided.is_empty() {
-            let names: Vec<_> = avoided.iter().map(|node| format!("`{node}`")).collect();
-            text += &format!("; avoided nodes: {}", names.join(", "));
+        if let Some(avoided) = self.said_of_avoided() {
+            text += &format!("; {avoided}");
         }
         text
+    }
+
+    /// Where containers are not taken, if there are such nodes.
+    pub(super) fn said_of_avoided(&self) -> Option<String> {
+        let avoided = self.nodes.avoided();
+        let names: Vec<_> = avoided.iter().map(|node| format!("`{node}`")).collect();
+        (!names.is_empty()).then(|| format!("avoided nodes: {}", names.join(", ")))
     }
 
     /// Tasks that start on their own may wait for each other's containers, but not all of them for nothing, and

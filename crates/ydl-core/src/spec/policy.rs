@@ -161,7 +161,8 @@ pub struct Blame {
     pub failures: u32,
     /// How long a suspect is avoided.
     pub forgive_after: Span,
-    /// At most so many nodes are avoided at a time, and never more than half of those there are.
+    /// At most so many nodes are avoided at a time, and never more than half of those there are, nor those that a role
+    /// cannot do without.
     pub at_most: u32,
 }
 

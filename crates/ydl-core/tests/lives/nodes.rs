@@ -135,3 +135,41 @@ fn nodes_are_forgiven_when_there_are_fewer() {
             asks: 3 × worker (1 GiB, 1 vcore)"#]],
     );
 }
+
+#[test]
+fn a_node_that_a_role_cannot_do_without_is_forgiven_and_blamed_no_more() {
+    check(
+        "
+        role worker 1
+        nodes 4
+        granted c1 worker n1
+        ended c1 fault disk
+        why
+        needed n1
+        asks
+        why
+        granted c2 worker n1
+        ended c2 fault disk
+        asks
+        needed
+        granted c3 worker n1
+        ended c3 fault disk
+        asks",
+        expect![[r#"
+            · the job began
+            launch c1 worker:0
+            · worker:0 could not run on its node: disk on `n1` (attempt 1); it starts again
+            · node `n1` is avoided for a while: worker:0 could not run on its node: disk
+            why: 0 tasks running; waiting: 1 × `worker` for a container; avoided nodes: `n1`
+            · node `n1` is no longer avoided
+            asks: 1 × worker (1 GiB, 1 vcore)
+            why: 0 tasks running; waiting: 1 × `worker` for a container
+            launch c2 worker:0
+            · worker:0 could not run on its node: disk on `n1` (attempt 2); it starts again
+            asks: 1 × worker (1 GiB, 1 vcore)
+            launch c3 worker:0
+            · worker:0 could not run on its node: disk on `n1` (attempt 3); it starts again
+            · node `n1` is avoided for a while: worker:0 could not run on its node: disk
+            asks: 1 × worker (1 GiB, 1 vcore), not on n1"#]],
+    );
+}

@@ -213,6 +213,7 @@ impl Checks {
             }
             Event::Recovered { .. } => self.quiet.clear(),
             Event::Counted { .. }
+            | Event::Needed { .. }
             | Event::Launched { .. }
             | Event::LaunchFailed { .. }
             | Event::Warned { .. }

@@ -11,7 +11,7 @@ use super::reach::block_on;
 use crate::{
     cli::{self, Cluster, Manners},
     jobfile::span,
-    mirror::configuration,
+    mirror::{configuration, named_directory},
     report::{Exit, Report},
 };
 use sheet::Sheet;
@@ -28,8 +28,8 @@ pub fn run(args: cli::Doctor, manners: Manners) -> Result<Exit, Report> {
     let afar = match manners.cluster {
         Some(Cluster::Yarn) => true,
         Some(Cluster::Local) => false,
-        // A configuration that cannot be read was meant to lead somewhere.
-        None => !matches!(configuration(), Ok(None)),
+        // A configuration that cannot be read, or a directory that has none, was meant to lead somewhere.
+        None => named_directory().is_some() || !matches!(configuration(), Ok(None)),
     };
     let of_clusters = [
         ("--queue", &args.queue),

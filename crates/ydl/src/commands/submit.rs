@@ -14,12 +14,12 @@ use super::{
 };
 use crate::{
     backend::local::{Misfit, complaint},
-    cli::{self, Manners},
+    cli::{self, Cluster, Manners},
     docker,
     doors::skein,
     jobfile::{self, Flags, Source, Wrongs},
     jobs::{self, JobDir, Known, Offer, Submitted},
-    mirror::named_directory,
+    mirror::{configuration, named_directory},
     pack::{self, Cache, Holds},
     report::{Exit, Report},
     show,
@@ -47,6 +47,9 @@ pub fn run(args: cli::Submit, manners: Manners) -> Result<Exit, Report> {
 
 /// The same for a job that was read already, wherever it was written.
 pub fn run_source(mut source: Source, args: cli::Submit, manners: Manners) -> Result<Exit, Report> {
+    if args.show {
+        return show_source(source, manners);
+    }
     let gateway = cluster::gateway(manners)?;
     if gateway.is_some() {
         source.for_cluster();
@@ -59,19 +62,11 @@ pub fn run_source(mut source: Source, args: cli::Submit, manners: Manners) -> Re
         ));
     }
     let from = source.base().to_path_buf();
-    let page = source.page();
     let notes = source.notes().to_vec();
     let spec = match source.job() {
         Ok(spec) => spec,
         Err(wrongs) => return Ok(refuse(&wrongs)),
     };
-    if args.show {
-        match manners.json {
-            true => show::json(&spec)?,
-            false => show::print(page.unwrap_or_else(|| jobfile::show(&spec)))?,
-        }
-        return Ok(Exit::Success);
-    }
     for note in notes {
         show::tell(format!("note: {note}"));
     }
@@ -92,6 +87,36 @@ pub fn run_source(mut source: Source, args: cli::Submit, manners: Manners) -> Re
         fetch::run(cli::Fetch { words }, manners)?;
     }
     Ok(exit)
+}
+
+/// Prints the job as it is understood. No cluster is asked, and none need be known: what this machine cannot run is shown as a
+/// cluster would have it, unless this machine is what was asked for.
+fn show_source(mut source: Source, manners: Manners) -> Result<Exit, Report> {
+    let mut anywhere = false;
+    match manners.cluster {
+        Some(Cluster::Yarn) => source.for_cluster(),
+        Some(Cluster::Local) => {}
+        None if configuration()?.is_some() => source.for_cluster(),
+        None => anywhere = true,
+    }
+    let page = source.page();
+    let mut read = source.clone().job();
+    if read.is_err() && anywhere {
+        source.for_cluster();
+        read = source.job();
+        if read.is_ok() {
+            show::tell("note: this machine cannot run the job; it is shown as a cluster would");
+        }
+    }
+    let spec = match read {
+        Ok(spec) => spec,
+        Err(wrongs) => return Ok(refuse(&wrongs)),
+    };
+    match manners.json {
+        true => show::json(&spec)?,
+        false => show::print(page.unwrap_or_else(|| jobfile::show(&spec)))?,
+    }
+    Ok(Exit::Success)
 }
 
 /// Archives of this machine that nodes would unpack: none may harm them.

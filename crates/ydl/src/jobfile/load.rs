@@ -19,7 +19,7 @@ use ydl_core::JobSpec;
 const BYTES_MAX: u64 = 1 << 20;
 
 /// A job as it was written: from a file or from flags, with overrides on top.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Source {
     /// As the user named it; empty where there is no file.
     file: String,

@@ -1,6 +1,7 @@
 //! The way to a cluster: its configuration, its ResourceManager, and who we are there.
 
 use crate::{
+    os::worded,
     report::{Exit, Report},
     show,
 };
@@ -54,6 +55,24 @@ pub fn configuration() -> Result<Option<Config>, Report> {
     Ok((!config.files().is_empty()).then_some(config))
 }
 
+/// That there is no configuration where one is needed, and where it was looked for.
+pub fn missing() -> Report {
+    let named = Config::directories(&Environment::of_process());
+    let named: Vec<_> = named
+        .iter()
+        .map(|dir| format!("`{}`", dir.display()))
+        .collect();
+    let what = match named.is_empty() {
+        true => "there is no Hadoop configuration that leads to a cluster".to_owned(),
+        false => format!(
+            "there is no Hadoop configuration in {}",
+            named.join(" and ")
+        ),
+    };
+    Report::bad_input(what)
+        .hint("set `HADOOP_CONF_DIR` to the directory with `core-site.xml` and `yarn-site.xml`")
+}
+
 /// The first directory that somebody named for a Hadoop configuration.
 pub fn named_directory() -> Option<PathBuf> {
     let named = Config::directories(&Environment::of_process());
@@ -71,12 +90,7 @@ impl Gateway {
     pub fn open() -> Result<Gateway, Report> {
         match configuration()? {
             Some(config) => Gateway::with(config),
-            None => Err(Report::bad_input(
-                "there is no Hadoop configuration that leads to a cluster",
-            )
-            .hint(
-                "set `HADOOP_CONF_DIR` to the directory with `core-site.xml` and `yarn-site.xml`",
-            )),
+            None => Err(missing()),
         }
     }
 
@@ -136,22 +150,7 @@ impl Gateway {
     /// What a person is told when the ResourceManager does not answer, or says no.
     pub fn report(&self, error: RpcError) -> Report {
         match &error {
-            RpcError::Unreachable { reason, .. } => match self.standing_by() {
-                Some(who) => {
-                    let what = format!(
-                        "no ResourceManager at {} is active: {who}",
-                        self.addresses()
-                    );
-                    Report::new(Exit::Unreachable, what).hint(STANDBY)
-                }
-                None => {
-                    let what = format!(
-                        "no ResourceManager can be reached at {}: {reason}",
-                        self.addresses()
-                    );
-                    Report::new(Exit::Unreachable, what).hint(self.hint())
-                }
-            },
+            RpcError::Unreachable { reason, .. } => self.unreachable(reason),
             RpcError::NoneActive { reason, .. } => {
                 let what = format!(
                     "no ResourceManager at {} is active: {}",
@@ -199,31 +198,42 @@ impl Gateway {
         }
     }
 
-    /// Who of them runs without being active. One that stands by, or is not up yet, closes the door for clients and
-    /// leaves that for administrators open.
-    fn standing_by(&self) -> Option<String> {
+    /// Nobody takes clients, for this reason, and perhaps somebody takes administrators: a ResourceManager that stands by,
+    /// or is not up yet, closes the one door and leaves the other open. So does one whose address is another.
+    fn unreachable(&self, reason: &str) -> Report {
         let managers = self.config.resource_managers().unwrap_or_default();
-        let is_open = |manager: &&ResourceManager| {
-            let admin = &manager.admin;
-            let found = (admin.host.as_str(), admin.port).to_socket_addrs();
-            let mut found = found.into_iter().flatten().take(ADDRESSES_MAX);
-            found.any(|at| TcpStream::connect_timeout(&at, DOOR_MAX).is_ok())
-        };
-        let open: Vec<_> = managers.iter().filter(is_open).collect();
-        let names: Vec<_> = open.iter().map(|m| format!("`{}`", m.client)).collect();
-        match (open.len(), managers.len()) {
-            (0, _) => None,
-            (1, 1) => Some("it runs and takes no clients yet".to_owned()),
-            (n, all) if n == all => Some(format!("all {n} run and stand by")),
-            (1, _) => Some(format!(
+        let open: Vec<_> = managers.iter().filter(|it| is_open(it)).collect();
+        let at = self.addresses();
+        let reason = worded(reason.to_owned());
+        let unreached = format!("no ResourceManager can be reached at {at}: {reason}");
+        let names: Vec<_> = open.iter().map(|it| format!("`{}`", it.client)).collect();
+        let who = match (&open[..], managers.len()) {
+            ([], _) => return Report::new(Exit::Unreachable, unreached).hint(self.hint()),
+            ([one], 1) => {
+                let what = format!(
+                    "{unreached}; administrators are answered at `{}`",
+                    one.admin
+                );
+                let hint = format!(
+                    "is `yarn.resourcemanager.address`{} its address? Else it may still be starting",
+                    self.site()
+                        .map(|path| format!(" in `{path}`"))
+                        .unwrap_or_default()
+                );
+                return Report::new(Exit::Unreachable, what).hint(hint);
+            }
+            (all, n) if all.len() == n => format!("all {n} run and stand by"),
+            ([_], _) => format!(
                 "{} runs and stands by, the rest cannot be reached",
                 names[0]
-            )),
-            _ => Some(format!(
+            ),
+            _ => format!(
                 "{} run and stand by, the rest cannot be reached",
                 names.join(", ")
-            )),
-        }
+            ),
+        };
+        let what = format!("no ResourceManager at {at} is active: {who} ({reason})");
+        Report::new(Exit::Unreachable, what).hint(STANDBY)
     }
 
     /// Every address that is tried.
@@ -236,17 +246,28 @@ impl Gateway {
         all.join(", ")
     }
 
-    fn hint(&self) -> String {
+    fn site(&self) -> Option<String> {
         let mut files = self.config.files().iter();
         let site = files.find(|path| path.ends_with("yarn-site.xml"));
-        match site {
+        site.map(|path| path.display().to_string())
+    }
+
+    fn hint(&self) -> String {
+        match self.site() {
             Some(path) => format!(
-                "is it up, and is `{}` its configuration? `--cluster local` uses this machine instead",
-                path.display()
+                "is it up, and is `{path}` its configuration? `--cluster local` uses this machine instead"
             ),
             None => "the configuration has no `yarn-site.xml`, so this address is a guess; set `HADOOP_CONF_DIR`".to_owned(),
         }
     }
+}
+
+/// Whether the door for administrators is open.
+fn is_open(manager: &ResourceManager) -> bool {
+    let admin = &manager.admin;
+    let found = (admin.host.as_str(), admin.port).to_socket_addrs();
+    let mut found = found.into_iter().flatten().take(ADDRESSES_MAX);
+    found.any(|at| TcpStream::connect_timeout(&at, DOOR_MAX).is_ok())
 }
 
 fn first_line(text: &str) -> &str {

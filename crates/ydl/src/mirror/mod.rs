@@ -18,7 +18,7 @@ mod scratch;
 mod tail;
 
 pub use find::{find, list, newest, staging_of, tasks_of};
-pub use gateway::{Gateway, configuration, named_directory};
+pub use gateway::{Gateway, configuration, missing, named_directory};
 pub use job::{Mirror, Opened, state_of};
 pub use logs::Wanted;
 pub use submission::{KIND, submission};

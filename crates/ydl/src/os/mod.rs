@@ -11,6 +11,6 @@ pub mod spawn;
 pub mod tcp_table;
 pub mod usage;
 
-pub use reason::reason;
+pub use reason::{reason, worded};
 
 mod reason;

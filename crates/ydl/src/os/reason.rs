@@ -4,7 +4,11 @@ use std::io;
 
 /// What the system says about `error`, ready to follow a colon: lower case, without its number.
 pub fn reason(error: &io::Error) -> String {
-    let mut text = error.to_string();
+    worded(error.to_string())
+}
+
+/// The same of an error that somebody else has written out already.
+pub fn worded(mut text: String) -> String {
     if let Some(at) = text.rfind(" (os error ") {
         text.truncate(at);
     }

@@ -24,7 +24,10 @@ pub fn check<'a>(spec: &JobSpec, has: &'a Has, found: &mut Findings) -> Option<&
             return Some(above);
         }
         let all = has.queues.iter().filter(|queue| queue.is_leaf()).count();
-        let what = format!("there is no queue `{name}` among the {all} of the cluster");
+        let what = match all {
+            1 => format!("there is no queue `{name}`: the cluster has one"),
+            n => format!("there is no queue `{name}` among the {n} of the cluster"),
+        };
         found.refuse(what, format!("set `queue` to one of {}", open(has)));
         return None;
     };
@@ -97,8 +100,7 @@ pub fn labels(wants: &[Want], queue: &Queue, has: &Has, found: &mut Findings) {
         let (who, label, key) = (&want.who, &want.label, &want.label_key);
         if !has.labels.iter().any(|known| known.name == *label) {
             let what = format!(
-                "{who} asks for nodes with label `{label}`, which is none of the cluster's {}",
-                has.labels.len()
+                "{who} asks for nodes with label `{label}`, which the cluster does not have"
             );
             let hint = match has.labels.is_empty() {
                 true => format!("leave `{key}` out: the cluster has no labels"),

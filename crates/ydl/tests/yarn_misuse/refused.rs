@@ -122,7 +122,7 @@ fn resource_managers_that_all_stand_by_are_said_to() {
     assert_eq!(ran.code, 122, "{ran:#?}");
     let at: Vec<_> = cluster.resource_managers().iter().collect();
     let what = format!(
-        "error: no ResourceManager at `{}`, `{}` is active: all 2 run and stand by\n\nhint: an administrator makes one active",
+        "error: no ResourceManager at `{}`, `{}` is active: all 2 run and stand by (connection refused)\n\nhint: an administrator makes one active",
         at[0].client, at[1].client
     );
     assert!(ran.err.contains(&what), "{ran:#?}");

@@ -14,6 +14,9 @@ pub fn event(words: &[&str], round: u32) -> Event {
         "nodes" => Event::Counted {
             nodes: at(1).parse().unwrap(),
         },
+        "needed" => Event::Needed {
+            nodes: words[1..].iter().copied().map(NodeName::from).collect(),
+        },
         "granted" => Event::Granted {
             grants: vec![grant(&words[1..])],
         },

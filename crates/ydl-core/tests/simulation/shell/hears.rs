@@ -111,7 +111,7 @@ impl World {
     }
 
     /// Sends the standing order to an agent.
-    fn answer(&mut self, at: usize, acked: u64) {
+    pub(super) fn answer(&mut self, at: usize, acked: u64) {
         let Some(job) = &self.shell.job else {
             return;
         };

@@ -26,7 +26,30 @@ pub(super) struct Hosts {
 struct Host {
     rack: String,
     labels: Vec<String>,
+    /// By their whole names.
+    attributes: BTreeMap<String, String>,
+    /// What it has, and what of that is free.
+    has: Resource,
     free: Resource,
+}
+
+impl Host {
+    /// Whether containers with this label, or without any, may go there.
+    fn is_of(&self, label: Option<&str>) -> bool {
+        match label {
+            Some(label) => self.labels.iter().any(|one| one == label),
+            None => self.labels.iter().all(String::is_empty),
+        }
+    }
+
+    /// A bare name means what the node says of itself as well as what an administrator says.
+    fn has_attribute(&self, name: &str, value: &str) -> bool {
+        let is = |whole: &str| self.attributes.get(whole).is_some_and(|it| it == value);
+        is(name)
+            || ["nm", "rm"]
+                .iter()
+                .any(|by| is(&format!("{by}.yarn.io/{name}")))
+    }
 }
 
 /// Where containers of one ask may go.
@@ -56,9 +79,13 @@ impl Hosts {
         }
         let mut free = report.capability.clone();
         lower(&mut free, &report.used);
+        let attributes = report.attributes.iter();
+        let attributes = attributes.map(|it| (it.name.to_string(), it.value.clone()));
         let host = Host {
             rack: report.rack.clone(),
             labels: report.labels.clone(),
+            attributes: attributes.collect(),
+            has: report.capability.clone(),
             free,
         };
         self.nodes.insert(report.id.host.clone(), host);
@@ -67,6 +94,23 @@ impl Hosts {
     /// All hosts that are known.
     pub(super) fn names(&self) -> impl Iterator<Item = String> {
         self.nodes.keys().cloned()
+    }
+
+    /// Hosts that can hold a container of this size some day, with this label or without any, and have these attributes.
+    pub(super) fn able<'a>(
+        &'a self,
+        size: &'a Resource,
+        label: Option<&'a str>,
+        attributes: &'a BTreeMap<String, String>,
+    ) -> impl Iterator<Item = &'a String> + Clone {
+        let able = move |host: &Host| {
+            let mut wanted = attributes.iter();
+            host.is_of(label)
+                && size::fits(size, &host.has)
+                && wanted.all(|(name, value)| host.has_attribute(name, value))
+        };
+        let able = self.nodes.iter().filter(move |(_, host)| able(host));
+        able.map(|(name, _)| name)
     }
 
     /// A container was granted for an ask.
@@ -148,10 +192,6 @@ impl Hosts {
 
     /// Hosts that will do, with what is free there. A host that somebody named may be one that is not known.
     fn usable(&self, wish: &Wish<'_>) -> BTreeMap<String, Resource> {
-        let labelled = |host: &Host| match wish.label {
-            Some(label) => host.labels.iter().any(|one| one == label),
-            None => host.labels.iter().all(String::is_empty),
-        };
         if !wish.only.is_empty() {
             let named = wish.only.iter().filter(|host| !wish.avoid.contains(*host));
             let free = |host: &String| self.nodes.get(host).map(|node| node.free.clone());
@@ -161,7 +201,7 @@ impl Hosts {
         }
         let nodes = self.nodes.iter();
         let mut nodes: Vec<_> = nodes
-            .filter(|(name, host)| labelled(host) && !wish.avoid.contains(*name))
+            .filter(|(name, host)| host.is_of(wish.label) && !wish.avoid.contains(*name))
             .collect();
         if nodes.len() > NAMED_MAX {
             nodes.sort_by_key(|(_, host)| -host.free.memory_mib);
@@ -195,15 +235,17 @@ fn lower(free: &mut Resource, by: &Resource) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn hosts(sizes: &[(&str, i64, &str)]) -> Hosts {
+    pub fn hosts(sizes: &[(&str, i64, &str)]) -> Hosts {
         let mut hosts = Hosts::default();
         for (name, memory, label) in sizes {
             let host = Host {
                 rack: "/r".to_owned(),
                 labels: [*label].map(str::to_owned).to_vec(),
+                attributes: BTreeMap::new(),
+                has: Resource::new(*memory, 8),
                 free: Resource::new(*memory, 8),
             };
             hosts.nodes.insert((*name).to_owned(), host);

@@ -92,6 +92,9 @@ pub(super) struct Line {
     pub(super) news: UnboundedSender<News>,
     /// How many nodes there were.
     pub(super) counted: i32,
+    /// What the core avoids, and which nodes it was told not to.
+    pub(super) avoided: BTreeSet<String>,
+    pub(super) needed: BTreeSet<String>,
     pub(super) trouble: Since,
 }
 
@@ -100,7 +103,7 @@ impl Line {
         let mut refreshed = Instant::now();
         let mut reports: Option<Receiver<Vec<NodeReport>>> = None;
         loop {
-            let awaiting = self.ledger.outstanding() > 0;
+            let awaiting = self.ledger.outstanding() > 0 || self.constrained.outstanding() > 0;
             if awaiting && reports.is_none() && refreshed.elapsed() > REFRESH {
                 reports = self.ask_for_nodes();
                 refreshed = Instant::now();
@@ -118,6 +121,7 @@ impl Line {
                     reports = None;
                     if let Some(nodes) = nodes {
                         self.hosts.refresh(&nodes);
+                        self.spare();
                     }
                 }
                 () = sleep_until(self.pace.due()) => if let Some(verdict) = self.beat().await {
@@ -137,14 +141,25 @@ impl Line {
             asks.asks.clear();
             self.tell(Event::Impossible { why });
         }
-        let avoid: BTreeSet<String> = asks.avoid.iter().map(ToString::to_string).collect();
-        self.ledger.set_avoided(avoid);
+        self.avoided = asks.avoid.iter().map(ToString::to_string).collect();
+        self.ledger.set_avoided(self.avoided.clone());
         let wanted = self.wants.wanted(&asks, &mut self.hosts);
         self.ledger.set_wants(wanted.plain, seen);
         self.constrained.set(wanted.lots, seen);
         let now = Instant::now();
         if self.ledger.has_news() || self.constrained.has_news(now) {
             self.pace.speak(now);
+        }
+        self.spare();
+    }
+
+    /// Tells which nodes must not be avoided, where that has changed.
+    fn spare(&mut self) {
+        let needed = self.wants.needed(&self.hosts, &self.avoided);
+        if needed != self.needed {
+            let nodes = needed.iter().map(|host| host.as_str().into()).collect();
+            self.needed = needed;
+            self.tell(Event::Needed { nodes });
         }
     }
 
@@ -236,6 +251,9 @@ impl Line {
             };
             // The receiver is gone only when the master is.
             let _ = self.news.send(heard);
+        }
+        if !answer.nodes.is_empty() {
+            self.spare();
         }
         let awaiting = self.ledger.outstanding() > 0 || self.constrained.outstanding() > 0;
         self.pace.beat(stirring, awaiting, now);

@@ -20,7 +20,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 use yarn_native::{
-    client::Client,
+    client::{Client, QueueDetail},
     config::PlacementHandler,
     credentials::Identifier,
     ledger::Ledger,
@@ -95,6 +95,7 @@ async fn registered(
             None => report,
         }
     })?;
+    let of_queue = label(client.as_ref(), &registered.queue).await;
     let nodes = Nodes::new(options);
     nodes.learn(registered.node_tokens.iter().cloned());
     let line = Line {
@@ -102,7 +103,7 @@ async fn registered(
         registration,
         ledger: Ledger::new(),
         constrained: Constrained::new(handler == PlacementHandler::Processor),
-        wants: Wants::new(&setting.spec),
+        wants: Wants::new(&setting.spec, of_queue),
         hosts,
         nodes,
         client,
@@ -112,6 +113,8 @@ async fn registered(
         pace: Pace::new(expiry, Instant::now()),
         news,
         counted: 0,
+        avoided: BTreeSet::new(),
+        needed: BTreeSet::new(),
         trouble: Since::default(),
     };
     Ok((line, registered))
@@ -128,6 +131,20 @@ async fn hosts(client: Option<&Client>) -> Hosts {
         }
     }
     hosts
+}
+
+/// The label of asks that name none, if it can be had quickly.
+async fn label(client: Option<&Client>, queue: &str) -> Option<String> {
+    let deadline = Instant::now() + QUESTION_MAX;
+    let asked = client?.queue(queue, QueueDetail::default(), deadline).await;
+    match asked {
+        Ok(queue) => queue.and_then(|queue| queue.label),
+        Err(error) => {
+            tracing::warn!("the queue's label is not known: {error}");
+            None
+        }
+    }
+    .filter(|label| !label.is_empty())
 }
 
 /// What has become of an earlier master's containers. Usually the ResourceManager says so at once; one that was

@@ -13,7 +13,7 @@ use yarn_native::{
 };
 use ydl_core::{
     Asks, JobSpec, RoleName,
-    spec::{Placement, Resources},
+    spec::{Placement, Resources, RoleSpec},
 };
 
 /// All roles are served alike: what tells them apart is their number.
@@ -31,6 +31,10 @@ pub(super) struct Wants {
 struct Role {
     name: RoleName,
     label: Option<String>,
+    /// The label of the nodes that it gets: its own, else what the queue says of those that name none.
+    gets: Option<String>,
+    /// The fewest nodes that hold all its tasks.
+    fewest: usize,
     placement: Placement,
     /// Sizes that were asked for, in the order of their numbers: a grown task is asked for beside the others.
     sizes: Vec<Resources>,
@@ -44,12 +48,16 @@ pub(super) struct Wanted {
 }
 
 impl Wants {
-    pub(super) fn new(spec: &JobSpec) -> Wants {
-        let role = |role: &ydl_core::spec::RoleSpec| {
+    /// What a job wants in a queue that gives those who name no label this one.
+    pub(super) fn new(spec: &JobSpec, of_queue: Option<String>) -> Wants {
+        let role = |role: &RoleSpec| {
             let own = role.placement.node_label.clone();
+            let label = own.or_else(|| spec.on_cluster.node_label.clone());
             Role {
                 name: role.name.clone(),
-                label: own.or_else(|| spec.on_cluster.node_label.clone()),
+                gets: label.clone().or_else(|| of_queue.clone()),
+                label,
+                fewest: fewest(role),
                 placement: role.placement.clone(),
                 sizes: Vec::new(),
             }
@@ -117,6 +125,23 @@ impl Wants {
         }
         hosts.keep(&keys);
         wanted
+    }
+
+    /// Nodes that must not be avoided: all that some role can use, where those that are not avoided are too few for it; and
+    /// before any is avoided, where there are none to spare.
+    pub(super) fn needed(&self, hosts: &Hosts, avoid: &BTreeSet<String>) -> BTreeSet<String> {
+        let mut needed = BTreeSet::new();
+        for role in &self.roles {
+            for size in role.sizes.iter().map(size::to_yarn) {
+                let able = hosts.able(&size, role.gets.as_deref(), &role.placement.attributes);
+                let none_to_spare = able.clone().nth(role.fewest).is_none();
+                let mut left = able.clone().filter(|host| !avoid.contains(*host));
+                if none_to_spare || left.nth(role.fewest - 1).is_none() {
+                    needed.extend(able.cloned());
+                }
+            }
+        }
+        needed
     }
 
     /// The number of a size of a role, which it keeps.
@@ -190,7 +215,7 @@ impl Role {
         let racks: Vec<RackPlace> = racks.collect();
         let wish = Wish {
             size: resource,
-            label: self.label.as_deref(),
+            label: self.gets.as_deref(),
             only: &self.placement.nodes,
             avoid,
         };
@@ -204,6 +229,15 @@ impl Role {
             strict: false,
         }
     }
+}
+
+/// At least one.
+fn fewest(role: &RoleSpec) -> usize {
+    let nodes = match role.placement.most_per_node {
+        Some(most) => role.instances.div_ceil(most.max(1)),
+        None => 1,
+    };
+    usize::try_from(nodes).unwrap_or(usize::MAX).max(1)
 }
 
 /// Nodes report attributes themselves or have them from an administrator; a bare name means either.
@@ -224,13 +258,15 @@ fn attribute(name: &str, value: &str) -> Constraint {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::hosts::tests::hosts, *};
     use ydl_core::Ask;
 
     fn role(name: &str, placement: Placement) -> Role {
         Role {
             name: RoleName::from(name),
             label: placement.node_label.clone(),
+            gets: placement.node_label.clone(),
+            fewest: 1,
             placement,
             sizes: Vec::new(),
         }
@@ -356,5 +392,51 @@ mod tests {
         assert_eq!(complaint(alone), None);
         assert_eq!(complaint(zone("rm.yarn.io/zone")), None);
         assert!(complaint(zone("zone")).is_some());
+    }
+
+    #[test]
+    fn nodes_are_needed_where_a_role_can_use_no_other() {
+        let labelled = Placement {
+            node_label: Some("gpu".to_owned()),
+            ..Placement::default()
+        };
+        let mut wants = Wants {
+            roles: vec![
+                role("server", Placement::default()),
+                role("worker", labelled),
+            ],
+        };
+        let mut many = hosts(&[
+            ("a", 4096, ""),
+            ("b", 4096, ""),
+            ("c", 4096, "gpu"),
+            ("d", 4096, "gpu"),
+            ("small", 64, "gpu"),
+        ]);
+        let names = |names: &[&str]| names.iter().map(|it| (*it).to_owned()).collect();
+        let none: BTreeSet<String> = BTreeSet::new();
+        let both: BTreeSet<String> = names(&["c", "d"]);
+        assert_eq!(wants.needed(&many, &both), none, "nobody has asked");
+        let asks = Asks {
+            asks: vec![ask("server", 64, 1), ask("worker", 1024, 1)],
+            avoid: Vec::new(),
+        };
+        wants.wanted(&asks, &mut many);
+        // There is another one with the label that is large enough.
+        assert_eq!(wants.needed(&many, &names(&["c"])), none);
+        assert_eq!(wants.needed(&many, &both), both);
+        // What a queue gives to those who name no label is what counts.
+        wants.roles[0].gets = Some("gpu".to_owned());
+        wants.roles[1].gets = None;
+        assert_eq!(wants.needed(&many, &names(&["a", "b"])), names(&["a", "b"]));
+        wants.roles[1].fewest = 2;
+        assert_eq!(wants.needed(&many, &none), names(&["a", "b"]));
+        wants.roles[1].fewest = 1;
+        wants.roles[1].placement.attributes = [("disk".to_owned(), "fast".to_owned())].into();
+        assert_eq!(wants.needed(&many, &names(&["a", "b"])), none);
+        wants.roles[1].placement.attributes.clear();
+        let mut alone = hosts(&[("a", 4096, ""), ("c", 4096, "gpu")]);
+        wants.wanted(&asks, &mut alone);
+        assert_eq!(wants.needed(&alone, &none), names(&["a", "c"]));
     }
 }

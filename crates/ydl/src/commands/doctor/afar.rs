@@ -7,7 +7,7 @@ use super::{
 use crate::{
     cli::{self, Cluster},
     hdfs::Hdfs,
-    mirror::{Gateway, configuration, named_directory},
+    mirror::{Gateway, configuration, missing},
     preflight::{self, Findings, Has},
     report::{Exit, Report},
     stage::Place,
@@ -77,7 +77,10 @@ async fn within<T>(
 fn settings(sheet: &mut Sheet) -> Result<Option<Gateway>, Report> {
     let found = configuration().and_then(|config| match config {
         Some(config) => described(&config).and_then(|found| Ok((Gateway::with(config)?, found))),
-        None => Err(missing()),
+        None => Err(missing().hint(
+            "set `HADOOP_CONF_DIR` to the directory with `core-site.xml` and `yarn-site.xml`, \
+             or look at this machine with `--cluster local`",
+        )),
     });
     match found {
         Err(why) => sheet.wrong(CONFIGURATION, why).map(|()| None),
@@ -89,21 +92,6 @@ fn settings(sheet: &mut Sheet) -> Result<Option<Gateway>, Report> {
             sheet.warn(CONFIGURATION, format!("{found}; {odd}"))?;
             Ok(Some(gateway))
         }
-    }
-}
-
-fn missing() -> Report {
-    match named_directory() {
-        Some(named) => {
-            let what = format!("there is no Hadoop configuration in `{}`", named.display());
-            Report::bad_input(what).hint(
-                "set `HADOOP_CONF_DIR` to the directory with `core-site.xml` and `yarn-site.xml`",
-            )
-        }
-        None => Report::bad_input("no variable leads to a Hadoop configuration").hint(
-            "set `HADOOP_CONF_DIR` to the directory with `core-site.xml` and `yarn-site.xml`, \
-             or look at this machine with `--cluster local`",
-        ),
     }
 }
 
@@ -244,7 +232,11 @@ fn nodes(has: Option<&Has>, sheet: &mut Sheet) -> Result<(), Report> {
     let all = has.nodes.len();
     let running: Vec<_> = has.nodes.iter().filter(|node| node.running).collect();
     if running.is_empty() {
-        let what = format!("none of the cluster's {all} nodes is running");
+        let what = match all {
+            0 => "the cluster has no nodes".to_owned(),
+            1 => "the cluster's only node is not running".to_owned(),
+            n => format!("none of the cluster's {n} nodes is running"),
+        };
         let why = Report::new(Exit::Unreachable, what);
         return sheet.wrong(
             NODES,
@@ -268,12 +260,17 @@ fn nodes(has: Option<&Has>, sheet: &mut Sheet) -> Result<(), Report> {
 /// Whether this user's jobs are taken there.
 fn queue(has: Option<&Has>, trial: &Trial, sheet: &mut Sheet) -> Result<(), Report> {
     let name = trial.queue.as_deref().unwrap_or("default");
+    // Where its files lie is another check's matter.
+    let unstaged = Trial {
+        staging: None,
+        ..trial.clone()
+    };
     if sheet.may(QUEUE, &[MANAGER, NODES])?
         && let Some(has) = has
     {
         let unlabelled = Trial {
             label: None,
-            ..trial.clone()
+            ..unstaged.clone()
         };
         match findings(&unlabelled, has) {
             Err(why) => sheet.wrong(QUEUE, why)?,
@@ -290,13 +287,15 @@ fn queue(has: Option<&Has>, trial: &Trial, sheet: &mut Sheet) -> Result<(), Repo
     if sheet.may(LABEL, &[MANAGER, NODES, QUEUE])?
         && let Some(has) = has
     {
-        match findings(trial, has) {
+        match findings(&unstaged, has) {
             Err(why) => sheet.wrong(LABEL, why)?,
             Ok(_) => {
                 let nodes = has.nodes.iter().filter(|node| node.running);
-                let nodes = nodes.filter(|node| node.label == *label).count();
-                let found =
-                    format!("queue `{name}` may use `{label}`, which {nodes} running nodes have");
+                let found = match nodes.filter(|node| node.label == *label).count() {
+                    1 => "1 running node has".to_owned(),
+                    n => format!("{n} running nodes have"),
+                };
+                let found = format!("queue `{name}` may use `{label}`, which {found}");
                 sheet.ok(LABEL, found)?;
             }
         }
@@ -330,8 +329,9 @@ async fn namenode(
     let Some(gateway) = gateway else {
         return Ok(());
     };
-    let elsewhere = trial.staging.as_deref();
-    let elsewhere = elsewhere.filter(|place| place.contains("://"));
+    let staging = trial.staging.as_deref();
+    // What is in no HDFS is refused by the check of the staging directory.
+    let elsewhere = staging.filter(|it| it.starts_with("hdfs://") || it.starts_with("viewfs://"));
     let began = Instant::now();
     let deadline = began + HDFS_MAX;
     let asked = async {
@@ -339,19 +339,25 @@ async fn namenode(
             config, identity, ..
         } = gateway;
         let hdfs = Hdfs::connect(config, elsewhere, identity, deadline).await?;
-        let home = hdfs.home(deadline).await?;
-        let there = hdfs.stat(&home, deadline).await?.is_some();
-        Ok::<_, Report>((hdfs.root().to_owned(), home, there))
+        // Everybody may see that it is there.
+        hdfs.stat("/", deadline).await?;
+        let answered = Span(millis(began.elapsed()));
+        let mut homeless = None;
+        if staging.is_none() {
+            let home = hdfs.home(deadline).await?;
+            // Whoever may not look is no worse off than one who may not write: the next check tells.
+            if let Ok(None) = hdfs.stat(&home, deadline).await {
+                homeless = Some(home);
+            }
+        }
+        let found = format!("`{}` answers in {answered}", hdfs.root());
+        Ok::<_, Report>((found, homeless))
     };
     match within("asking the NameNode", asked).await {
         Err(why) => sheet.wrong(NAMENODE, why),
-        Ok((root, home, there)) => {
-            let took = Span(millis(began.elapsed()));
-            let found = format!("`{root}` answers in {took}");
-            match there {
-                true => sheet.ok(NAMENODE, found),
-                false => sheet.warn(NAMENODE, format!("{found}; there is no home `{home}` yet")),
-            }
+        Ok((found, None)) => sheet.ok(NAMENODE, found),
+        Ok((found, Some(home))) => {
+            sheet.warn(NAMENODE, format!("{found}; there is no home `{home}` yet"))
         }
     }
 }
@@ -372,6 +378,13 @@ async fn staging(
         let Gateway {
             config, identity, ..
         } = gateway;
+        // As `submit` understands it, which refuses what is no place in HDFS.
+        let unqueued = Trial {
+            queue: None,
+            label: None,
+            ..trial.clone()
+        };
+        unqueued.spec()?;
         let place = Place::find(config, identity, trial.staging.as_deref(), deadline).await?;
         place.try_out(deadline).await?;
         Ok::<_, Report>(place.layout.root().to_owned())

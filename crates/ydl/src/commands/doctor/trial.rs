@@ -86,7 +86,7 @@ impl Trial {
             let first = wrongs.all.into_iter().next();
             let (what, hint) = first.map_or_else(Default::default, |it| (it.what, it.hint));
             Report {
-                what: format!("the trial job cannot be described: {what}"),
+                what,
                 hint,
                 exit: Exit::BadInput,
             }

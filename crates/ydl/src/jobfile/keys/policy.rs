@@ -173,7 +173,7 @@ pub const KEYS: &[Key] = &[
         "count",
         "`10`",
         "10",
-        "At most so many nodes are avoided, and never more than half.",
+        "At most so many nodes are avoided, and never more than half. Nor those that a role cannot do without, because no others have its label, its attributes or room for a task.",
     ),
     key(
         "ports",
