@@ -35,7 +35,7 @@ fn a_role_asks_for_nothing_until_every_task_of_another_has_run() {
             launch c2 server:1
             tell c2: run server:1 in round 1, attempt 1, of 2 server, 2 worker
             asks: nothing
-            why: 2 tasks running; waiting: 2 × `worker` for `server` to run
+            why: 1 task running; waiting: 1 × `server` for its program to start, 2 × `worker` for `server` to run
             · server:1 runs on `n1` (attempt 1)
             asks: 2 × worker (1 GiB, 1 vcore)
             why: 2 tasks running; waiting: 2 × `worker` for a container

@@ -36,13 +36,13 @@ fn a_round_begins_with_enough_when_nothing_has_changed_for_a_while_and_goes_on_w
             tell c1: run worker:0 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
             tell c2: run worker:1 in round 1, attempt 1, of 2 worker at 2 of 2 addresses
             asks: 2 × worker (1 GiB, 1 vcore)
-            why: 2 tasks running; `worker` goes on with 2 of 4; waiting: 2 × `worker` for a container
+            why: 0 tasks running; `worker` goes on with 2 of 4; waiting: 2 × `worker` for a container, 2 × `worker` for its program to start
             · worker:0 runs on `n1` (attempt 1)
             · worker:1 runs on `n1` (attempt 1)
             launch c3 worker:2
             [14s]
             launch c4 worker:3
-            · round 3 gathers 4 tasks because of worker:2
+            · round 3 gathers 4 tasks because worker:2 joins
             · worker:0 is stopped (attempt 1)
             tell c1: wait as worker:0 for round 3
             · worker:1 is stopped (attempt 1)
@@ -76,14 +76,14 @@ fn newcomers_are_let_in_when_nothing_has_changed_for_a_while() {
             · role `worker` goes from 1 to 3
             launch c2 worker:1
             [5s]
-            · round 3 gathers 3 tasks because of worker:1
+            · round 3 gathers 3 tasks because worker:1 joins
             · worker:0 is stopped (attempt 1)
             tell c1: wait as worker:0 for round 3
             tell c2: wait as worker:1 for round 3
             · round 3 began with 2 tasks
             tell c1: run worker:0 in round 3, attempt 2, of 2 worker at 2 of 2 addresses
             tell c2: run worker:1 in round 3, attempt 1, of 2 worker at 2 of 2 addresses
-            why: 2 tasks running; `worker` goes on with 2 of 3; waiting: 1 × `worker` for a container
+            why: 0 tasks running; `worker` goes on with 2 of 3; waiting: 1 × `worker` for a container, 2 × `worker` for its program to start
             asks: 1 × worker (1 GiB, 1 vcore)"#]],
     );
 }
@@ -121,7 +121,7 @@ fn a_lost_one_is_done_without_at_once_and_joins_later() {
             · worker:2 runs on `n1` (attempt 2)
             why: 2 tasks running; `worker` goes on with 2 of 3; waiting: 1 × `worker` for a container
             launch c4 worker:1
-            · round 4 gathers 3 tasks because of worker:1
+            · round 4 gathers 3 tasks because worker:1 joins
             · worker:0 is stopped (attempt 2)
             tell c1: wait as worker:0 for round 4
             tell c4: wait as worker:1 for round 4
@@ -245,7 +245,7 @@ fn a_master_that_recovers_waits_anew_before_it_interrupts_anybody() {
             [13s]
             worker:0 running, worker:1 ready, worker:2 asked
             [14s]
-            · round 3 gathers 3 tasks because of worker:1
+            · round 3 gathers 3 tasks because worker:1 joins
             · worker:0 is stopped (attempt 1)
             tell c1: wait as worker:0 for round 3
             tell c2: wait as worker:1 for round 3"#]],

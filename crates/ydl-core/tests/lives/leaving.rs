@@ -99,7 +99,7 @@ fn an_elastic_role_that_shrinks_lets_those_go_first_who_are_not_there() {
             · role `worker` goes from 2 to 1
             · worker:2 is stopped (attempt 2)
             tell c3: stop and save
-            · round 5 gathers 1 task because of worker:0
+            · round 5 gathers 1 task because worker:2 leaves
             · worker:0 is stopped (attempt 2)
             tell c1: wait as worker:0 for round 5
             worker:0 rewinding, worker:2 stopping
@@ -162,7 +162,7 @@ fn two_elastic_roles_begin_with_those_of_both_who_are_left() {
             · round 2 began with 2 tasks
             tell c1: run actor:0 in round 2, attempt 2, of 1 actor at 1 of 1 addresses, 1 learner at 1 of 1 addresses
             tell c3: run learner:0 in round 2, attempt 2, of 1 actor at 1 of 1 addresses, 1 learner at 1 of 1 addresses
-            why: 2 tasks running; `actor` goes on with 1 of 2; `learner` goes on with 1 of 2; waiting: 1 × `actor` for a container, 1 × `learner` for a container"#]],
+            why: 0 tasks running; `actor` goes on with 1 of 2; `learner` goes on with 1 of 2; waiting: 1 × `actor` for a container, 1 × `actor` for its program to start, 1 × `learner` for a container, 1 × `learner` for its program to start"#]],
     );
 }
 
@@ -236,7 +236,7 @@ fn a_round_waits_for_the_programs_of_those_whom_a_smaller_role_has_dropped() {
             · role `worker` goes from 3 to 2
             · worker:2 is stopped (attempt 1)
             tell c3: stop and save
-            · round 2 gathers 2 tasks because of worker:0
+            · round 2 gathers 2 tasks because worker:2 leaves
             · worker:0 is stopped (attempt 1)
             tell c1: wait as worker:0 for round 2
             · worker:1 is stopped (attempt 1)
@@ -249,7 +249,7 @@ fn a_round_waits_for_the_programs_of_those_whom_a_smaller_role_has_dropped() {
             · role `worker` goes from 2 to 1
             · worker:1 is stopped (attempt 2)
             tell c2: stop and save
-            · round 3 gathers 1 task because of worker:0
+            · round 3 gathers 1 task because worker:1 leaves
             · worker:0 is stopped (attempt 2)
             tell c1: wait as worker:0 for round 3
             worker:0 ready, worker:1 stopping, worker:2 stopping

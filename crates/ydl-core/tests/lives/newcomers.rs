@@ -28,15 +28,17 @@ fn a_gang_is_interrupted_only_when_all_newcomers_are_there() {
             asks: 2 × worker (1 GiB, 1 vcore)
             launch c3 worker:2
             worker:0 running, worker:1 running, worker:2 ready, worker:3 asked
-            why: 1 of 2 tasks ready; 2 tasks running; waiting: 1 × `worker` for a container
+            why: 1 of 2 tasks ready, not yet worker:3; 2 tasks running; waiting: 1 × `worker` for a container
+            round 1
             launch c4 worker:3
-            · round 3 gathers 4 tasks because of worker:2
+            · round 3 gathers 4 tasks because worker:2 joins
             · worker:0 is stopped (attempt 1)
             tell c1: wait as worker:0 for round 3
             · worker:1 is stopped (attempt 1)
             tell c2: wait as worker:1 for round 3
             tell c3: wait as worker:2 for round 3
             tell c4: wait as worker:3 for round 3
+            round 3
             · round 3 began with 4 tasks
             tell c1: run worker:0 in round 3, attempt 2, of 4 worker at 4 of 4 addresses
             tell c2: run worker:1 in round 3, attempt 2, of 4 worker at 4 of 4 addresses
@@ -136,7 +138,7 @@ fn a_gang_that_shrinks_begins_a_new_round() {
             · role `worker` goes from 3 to 2
             · worker:2 is stopped (attempt 1)
             tell c3: stop and save
-            · round 2 gathers 2 tasks because of worker:0
+            · round 2 gathers 2 tasks because worker:2 leaves
             · worker:0 is stopped (attempt 1)
             tell c1: wait as worker:0 for round 2
             · worker:1 is stopped (attempt 1)
