@@ -370,6 +370,7 @@ fn yarn_tf_is_tensorflow_told_by_flags() {
         expect![[r##"
             # yarn-tf -num_parameter_servers 2 --num_trainers=2 --tar code.tar --mounts /data/mnist:data --output 'model:hdfs:///user/alice/model,logs/:data/logs' --appname digits --container_memory 2048 --container_resources yarn.io/gpu=1 --timeout 600000 --jar tf.jar --shell_env A=1 B=2 --shell_command python --shell_args trainer.py --lr 0.1
             # note: `--jar` changes nothing: ydl needs no jar
+            # note: `yarn.io/gpu` is for workers alone: parameter servers compute nothing
             # note: `logs/` of each worker goes to `file:///data/mnist/logs/{role}-{index}`: two of them may have files of one name
             name: digits
             framework: tensorflow
@@ -593,6 +594,15 @@ fn wrong_words_are_told_in_the_door_s_own_name() {
             error: yarn-tf --output z: `z` does not say where it goes
 
             hint: write `SOURCE:DESTINATION`
+            exit 2
+        "#]],
+    );
+    check(
+        "launch.py -n 1 --detach --download out python train.py",
+        expect![[r#"
+            error: launch.py: `--download` waits for the job's end, and `--detach` does not
+
+            hint: leave one of them out; `ydl fetch JOB DIR` downloads at any time
             exit 2
         "#]],
     );

@@ -127,6 +127,11 @@ fn through(door: &'static Door, name: &str, words: Vec<OsString>) -> Result<Exit
         show::print(help(door, name))?;
         return Ok(Exit::Success);
     }
+    if typed.has("--detach") && typed.has("--download") {
+        let what = "`--download` waits for the job's end, and `--detach` does not";
+        let hint = "leave one of them out; `ydl fetch JOB DIR` downloads at any time";
+        return Err(typed.wrong(what).hint(hint));
+    }
     match door.leads {
         Leads::Here(run) => run(&typed),
         Leads::Job(translate) => {

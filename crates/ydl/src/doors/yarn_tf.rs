@@ -152,6 +152,11 @@ fn translate(typed: &mut Typed, here: &Here) -> Result<Sheet, Report> {
         }
         _ => sheet.put_own(&["roles", "worker", "instances"], 1),
     }
+    if distributed && typed.has("--num_containers") {
+        let note =
+            "`--num_containers` changes nothing: `--num_trainers` says how many workers there are";
+        sheet.notes.push(note.to_owned());
+    }
     if servers > 0 {
         sheet.put_flag(
             &["roles", "ps", "instances"],
@@ -173,14 +178,14 @@ fn translate(typed: &mut Typed, here: &Here) -> Result<Sheet, Report> {
         }
     }
     let mounts = mounts::mounts(&mut sheet, typed);
-    let several = roles_of_one(typed) != Some(1);
+    let several = workers(typed) != Some(1);
     mounts::outputs(&mut sheet, typed, &mounts, several);
     sheet.command("worker", &typed.door, &words);
     Ok(sheet)
 }
 
 /// How many workers there are, where it is a number.
-fn roles_of_one(typed: &Typed) -> Option<u32> {
+fn workers(typed: &Typed) -> Option<u32> {
     let said = typed.last("--num_trainers");
     let said = said.or(typed.last("--num_containers"));
     said.map_or(Some(1), |said| said.value.parse().ok())
@@ -215,8 +220,11 @@ fn resources(sheet: &mut Sheet, path: &[&str], said: &Said) {
                 sheet.put(&below("memory"), Node::text(said.at(), size));
             }
             "vcores" => sheet.put(&below("vcores"), Node::plain(said.at(), value)),
-            // Parameter servers compute nothing.
-            "yarn.io/gpu" | "gpu" if path.contains(&"ps") => {}
+            "yarn.io/gpu" | "gpu" if path.contains(&"ps") => {
+                let note =
+                    format!("`{name}` is for workers alone: parameter servers compute nothing");
+                sheet.notes.push(note);
+            }
             "yarn.io/gpu" | "gpu" => sheet.put(&below("gpus"), Node::plain(said.at(), value)),
             other => {
                 let mut whole = below("resources");
