@@ -119,7 +119,7 @@ impl Server {
             port,
             authority,
             prefix: parsed.path().trim_end_matches('/').to_owned(),
-            tls: secure.then(|| trust::here()),
+            tls: secure.then(trust::here),
             authorization,
         })
     }
