@@ -74,6 +74,7 @@ fn every_culprit_is_named_first() {
     a_home_that_cannot_be_reached(cluster, &alice);
     a_configuration_that_leads_nowhere(&alice);
     an_address_where_nobody_listens(cluster, &alice);
+    a_datanode_that_is_down(cluster, &alice);
     a_namenode_that_is_down(cluster, &alice);
     a_resource_manager_that_is_down(cluster, &alice);
 }
@@ -262,6 +263,18 @@ fn an_address_where_nobody_listens(cluster: &Cluster, alice: &Desk) {
     assert_eq!(nodes.code, 122, "{nodes:#?}");
     assert!(nodes.err.contains(&what), "{nodes:#?}");
     assert!(nodes.err.contains(hint), "{nodes:#?}");
+}
+
+/// The NameNode answers; it believes for a while that its DataNode does, too.
+fn a_datanode_that_is_down(cluster: &Cluster, alice: &Desk) {
+    must(cluster.kill("dn"));
+    let ran = alice.run(&["doctor"]);
+    must(cluster.start_daemon("dn"));
+    must(cluster.wait_hdfs());
+    let tells = "`hdfs dfsadmin -report` tells";
+    blames(&ran, "staging", ran.code, "no DataNode ", tells);
+    is_skipped(&ran, "job", "staging");
+    assert_eq!(state_of(&lines(&ran), "NameNode").0, "ok", "{ran:#?}");
 }
 
 fn a_namenode_that_is_down(cluster: &Cluster, alice: &Desk) {

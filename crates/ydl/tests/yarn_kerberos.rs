@@ -221,14 +221,22 @@ fn a_doctor_tells_how_long_a_ticket_lives_and_names_the_one_that_is_missing_firs
     let ticket = ticket.expect("a line about the ticket");
     assert!(ticket.contains("`dave@"), "{ran:#?}");
     assert!(ticket.ends_with(" left"), "{ran:#?}");
+    // Whoever sits at the keyboard, jobs are whose ticket it is.
+    let mine = "`default` takes jobs of `dave`";
+    assert!(ran.out.contains(mine), "{ran:#?}");
 
     desk.forget();
+    let submitted = desk.run(&["submit", "--memory", "64MiB", "--", "true"]);
     let ran = desk.run(&["doctor"]);
     assert_eq!(ran.code, 2, "{ran:#?}");
     let first = ran.err.lines().find(|line| line.starts_with("error: "));
     let first = first.expect("an error");
     let what = "error: ticket: no Kerberos ticket was found: ";
     assert!(first.starts_with(what), "{ran:#?}");
+    // It ends as `submit` does, which has nobody else to blame.
+    assert_eq!(submitted.code, ran.code, "{submitted:#?}");
+    let what = "error: no Kerberos ticket was found: ";
+    assert!(submitted.err.contains(what), "{submitted:#?}");
     assert!(ran.err.contains("hint: run `kinit`"), "{ran:#?}");
     let skipped = ran.out.lines().filter(|line| line.starts_with("skipped"));
     let skipped: Vec<_> = skipped.collect();

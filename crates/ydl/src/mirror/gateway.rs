@@ -16,7 +16,7 @@ use yarn_native::{
     client::Client,
     config::{Authentication, Config, ConfigError, Environment, ResourceManager, SetupError},
     rpc::{ExceptionKind, RpcError},
-    security::Identity,
+    security::{Identity, SecurityError},
 };
 
 /// What a ResourceManager may take to answer.
@@ -158,6 +158,18 @@ impl Gateway {
                     first_line(reason)
                 );
                 Report::new(Exit::Unreachable, what).hint(STANDBY)
+            }
+            // No server has said anything yet, and none can help.
+            RpcError::Security {
+                source:
+                    source @ (SecurityError::NoTicket { .. } | SecurityError::TicketExpired { .. }),
+                ..
+            } => {
+                let report = Report::bad_input(source.to_string());
+                match source.hint() {
+                    Some(hint) => report.hint(hint),
+                    None => report,
+                }
             }
             RpcError::DeadlinePassed { .. } | RpcError::Unanswered { .. } => {
                 let what = format!("the ResourceManager at {}: {error}", self.addresses());

@@ -1,11 +1,15 @@
 //! Where a user's jobs are kept.
 
 use crate::{
-    hdfs::{Hdfs, HdfsError, JobPlace, Layout, layout::PRIVATE},
-    report::Report,
+    hdfs::{Hdfs, HdfsError, JobPlace, Kind, Layout, layout::PRIVATE},
+    report::{Exit, Report},
 };
+use std::time::Duration;
 use tokio::time::Instant;
 use yarn_native::{config::Config, security::Identity};
+
+/// How long a NameNode may take to show that it is not the one who is silent.
+const LOOK_MAX: Duration = Duration::from_secs(10);
 
 /// Where a user's jobs are kept.
 #[derive(Clone, Debug)]
@@ -74,16 +78,41 @@ impl Place {
             self.make(deadline).await?;
         }
         let probe = self.layout.probe()?;
-        self.hdfs
+        let written = self
+            .hdfs
             .write_whole(&probe, WORDS, PRIVATE, deadline)
-            .await?;
-        let read = self.hdfs.read_whole(&probe, 1 << 10, deadline).await;
-        self.hdfs.delete(&probe, deadline).await?;
-        if &*read? != WORDS {
-            let what = format!("`{probe}` was not read as it was written");
-            return Err(Report::trouble(what));
+            .await;
+        if let Err(error) = written {
+            let why = self.culprit(error).await;
+            // What there is of it is nobody's; why it could not be written says more than why it stays.
+            let _ = self.hdfs.delete(&probe, Instant::now() + LOOK_MAX).await;
+            return Err(why);
         }
-        Ok(())
+        let read = self.hdfs.read_whole(&probe, 1 << 10, deadline).await;
+        self.hdfs
+            .delete(&probe, deadline.max(Instant::now() + LOOK_MAX))
+            .await?;
+        match read {
+            Ok(read) if *read == *WORDS => Ok(()),
+            Ok(_) => {
+                let what = format!("`{probe}` was not read as it was written");
+                Err(Report::trouble(what))
+            }
+            Err(error) => Err(self.culprit(error).await),
+        }
+    }
+
+    /// Why bytes do not come or go. Where the NameNode still answers, it is the DataNodes who do not.
+    async fn culprit(&self, error: HdfsError) -> Report {
+        let soon = Instant::now() + LOOK_MAX;
+        let root = self.layout.root();
+        let named = error.kind != Kind::Unreachable || error.what.contains("DataNode");
+        if named || self.hdfs.stat(root, soon).await.is_err() {
+            return error.into();
+        }
+        let what = format!("the NameNode of `{root}` answers, and no DataNode does");
+        Report::new(Exit::Unreachable, what)
+            .hint("they may have ended, or this machine may not connect to them: `hdfs dfsadmin -report` tells")
     }
 
     /// Makes the directory, closed to everybody else.

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     cli::{self, Cluster},
-    hdfs::Hdfs,
+    hdfs::{Hdfs, short},
     mirror::{Gateway, configuration, missing},
     preflight::{self, Findings, Has},
     report::{Exit, Report},
@@ -43,8 +43,8 @@ const LIFE_MIN: Duration = Duration::from_secs(60 * 60);
 /// Every check, in the order in which one needs another.
 pub async fn examine(args: &cli::Doctor, wait: Span, sheet: &mut Sheet) -> Result<(), Report> {
     let gateway = settings(sheet)?;
-    ticket(gateway.as_ref(), sheet).await?;
-    let has = manager(gateway.as_ref(), sheet).await?;
+    let user = ticket(gateway.as_ref(), sheet).await?;
+    let has = manager(gateway.as_ref(), user, sheet).await?;
     let trial = Trial {
         cluster: Cluster::Yarn,
         queue: args.queue.clone(),
@@ -148,35 +148,39 @@ fn odd(config: &Config, files: &[String]) -> Option<String> {
     Some(note.to_string())
 }
 
-/// Whether this user can prove who it is.
-async fn ticket(gateway: Option<&Gateway>, sheet: &mut Sheet) -> Result<(), Report> {
+/// Whether this user can prove who it is, and whose jobs these are.
+async fn ticket(gateway: Option<&Gateway>, sheet: &mut Sheet) -> Result<String, Report> {
+    let nobody = String::new();
     if !sheet.may(TICKET, &[CONFIGURATION])? {
-        return Ok(());
+        return Ok(nobody);
     }
     let Some(gateway) = gateway else {
-        return Ok(());
+        return Ok(nobody);
     };
-    let acting = match gateway.config.proxy_user() {
-        Some(user) => format!(", for `{user}` (`HADOOP_PROXY_USER`)"),
-        None => String::new(),
-    };
+    let user = gateway.user.clone();
     let Proof::Kerberos(kerberos) = &gateway.identity.proof else {
-        let user = &gateway.user;
-        return sheet.ok(
-            TICKET,
-            format!("none is needed: the cluster believes that this is `{user}`"),
-        );
+        let found = format!("none is needed: the cluster believes that this is `{user}`");
+        sheet.ok(TICKET, found)?;
+        return Ok(user);
     };
-    match within("looking for a Kerberos ticket", held(kerberos.clone())).await {
-        Err(why) => sheet.wrong(TICKET, why),
-        Ok((principal, life)) => {
-            let found = format!("`{principal}`{acting}, {} left", Span(millis(life)));
-            match life < LIFE_MIN {
-                true => sheet.warn(TICKET, format!("{found}: renew it with `kinit` soon")),
-                false => sheet.ok(TICKET, found),
-            }
+    let held = within("looking for a Kerberos ticket", held(kerberos.clone())).await;
+    let (principal, life) = match held {
+        Err(why) => return sheet.wrong(TICKET, why).map(|()| nobody),
+        Ok(held) => held,
+    };
+    let (user, acting) = match gateway.config.proxy_user() {
+        Some(user) => {
+            let acting = format!(", for `{user}` (`HADOOP_PROXY_USER`)");
+            (user, acting)
         }
+        None => (short(&principal), String::new()),
+    };
+    let found = format!("`{principal}`{acting}, {} left", Span(millis(life)));
+    match life < LIFE_MIN {
+        true => sheet.warn(TICKET, format!("{found}: renew it with `kinit` soon"))?,
+        false => sheet.ok(TICKET, found)?,
     }
+    Ok(user)
 }
 
 async fn held(kerberos: Kerberos) -> Result<(String, Duration), Report> {
@@ -194,7 +198,11 @@ async fn held(kerberos: Kerberos) -> Result<(String, Duration), Report> {
 }
 
 /// What the ResourceManager says of its cluster.
-async fn manager(gateway: Option<&Gateway>, sheet: &mut Sheet) -> Result<Option<Has>, Report> {
+async fn manager(
+    gateway: Option<&Gateway>,
+    user: String,
+    sheet: &mut Sheet,
+) -> Result<Option<Has>, Report> {
     if !sheet.may(MANAGER, &[CONFIGURATION, TICKET])? {
         return Ok(None);
     }
@@ -205,7 +213,7 @@ async fn manager(gateway: Option<&Gateway>, sheet: &mut Sheet) -> Result<Option<
     let deadline = gateway.deadline();
     let asked = async {
         tokio::try_join!(
-            preflight::gather(&gateway.client, &gateway.config, &gateway.user, deadline),
+            preflight::gather(&gateway.client, &gateway.config, &user, deadline),
             gateway.client.new_application(deadline),
         )
     };
