@@ -97,11 +97,30 @@ fn without_a_server_a_job_runs_as_if_nobody_had_asked() {
         ran.out.contains(&format!("at http://{at} run .")),
         "{ran:#?}"
     );
+    assert_eq!(complaint(&home), "connection refused");
+}
+
+/// What the master says of a server that is away, which it says once.
+fn complaint(home: &Home) -> String {
     let log = fs::read_to_string(home.job().join("master.log")).expect("its log");
-    assert!(
-        log.contains("was not told everything: connection refused"),
-        "{log}"
-    );
+    let mut all = log.split("was not told everything: ").skip(1);
+    let first = all.next().unwrap_or_else(|| panic!("nothing in {log}"));
+    assert!(all.next().is_none(), "{log}");
+    first.lines().next().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn a_server_that_never_answers_is_given_up_each_time() {
+    let home = Home::new();
+    // Nobody takes the connections that are made here.
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let at = listener.local_addr().expect("an address");
+    let ran = home.submit(&format!(
+        "name: silent\nmlflow: 'http://{at}'\nroles: {{worker: {{memory: 64 MiB, shell: 'echo run $MLFLOW_RUN_ID.'}}}}\n"
+    ));
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    assert!(ran.out.contains("run ."), "{ran:#?}");
+    assert_eq!(complaint(&home), "it has not answered in 10 s");
 }
 
 /// Answers everybody with this.

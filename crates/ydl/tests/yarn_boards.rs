@@ -5,7 +5,7 @@ mod yarn_support;
 
 use boards::{Opened, Tracking, program};
 use serde_json::Value;
-use std::{collections::BTreeSet, fs, net::TcpListener, path::Path};
+use std::{collections::BTreeSet, fs, net::TcpListener, path::Path, process::Child};
 use testbed::{Cluster, Logs, Options};
 use yarn_native::types::FinalStatus;
 use yarn_support::{Desk, job::Job, shared, version, wait_for, wait_over};
@@ -192,6 +192,57 @@ fn without_a_server_a_job_runs_as_if_nobody_had_asked_and_its_master_says_so_onc
     let complaints = said.matches("was not told everything").count();
     assert_eq!(complaints, 1, "{said}");
     assert!(said.contains("connection refused"), "{said}");
+}
+
+/// What brings files for TensorBoard, for as long as the test.
+struct Bringing(Child);
+
+impl Drop for Bringing {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn what_is_brought_for_tensorboard_follows_what_is_in_hdfs() {
+    let cluster = cluster();
+    let desk = Desk::at(cluster);
+    let name = "run/events.out.tfevents.1.host";
+    let put = |text: &str| {
+        let file = desk.write("file", text).display().to_string();
+        let place = format!("/boards/{name}");
+        let put = cluster.fs(&["-put", "-f", &file, &place]);
+        put.expect("a file in HDFS");
+    };
+    let made = cluster.fs(&["-mkdir", "-p", "/boards/run", "/boards/checkpoint"]);
+    made.expect("directories in HDFS");
+    put("first");
+    let here = desk.path().join("here");
+    let words = ["board", "--mirror", "hdfs:///boards", "--logdir"];
+    let mut command = desk.ydl();
+    command.args(words).arg(&here);
+    let _bringing = Bringing(command.spawn().expect("ydl can be started"));
+    let is = |text: Option<&str>| {
+        wait_for(&format!("{text:?} of {name}"), || {
+            let found = fs::read_to_string(here.join(name)).ok();
+            (found.as_deref() == text).then_some(())
+        });
+    };
+    is(Some("first"));
+    put("first, and then more");
+    is(Some("first, and then more"));
+    // Another file of that name is no continuation, however long it is; nor is one of the same length.
+    put("other, and longer than what was there before");
+    is(Some("other, and longer than what was there before"));
+    put("other, and longer than what was there after!");
+    is(Some("other, and longer than what was there after!"));
+    put("short");
+    is(Some("short"));
+    let removed = cluster.fs(&["-rm", "-r", "/boards/run"]);
+    removed.expect("it was there");
+    is(None);
 }
 
 /// What the masters of a job have logged.

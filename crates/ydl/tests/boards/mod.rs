@@ -14,7 +14,7 @@ use std::{
 };
 
 /// How long a server may take to start: it makes its database first.
-const START_MAX: Duration = Duration::from_secs(180);
+const START_MAX: Duration = Duration::from_secs(300);
 /// How long one answer may take.
 const ANSWER_MAX: Duration = Duration::from_secs(90);
 
