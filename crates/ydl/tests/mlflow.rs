@@ -300,7 +300,7 @@ fn a_server_is_told_over_https_by_those_who_trust_its_certificate() {
 }
 
 /// One program that says what MLflow does not understand takes nothing from the others; and what an attempt has said that is
-/// over is told to MLflow, and not shown to those who look at the job now.
+/// over is in MLflow, and not shown to those who look at the job now.
 #[test]
 fn whatever_programs_say_arrives_as_far_as_it_can_and_goes_with_them() {
     let home = Home::new();
@@ -320,13 +320,18 @@ fn whatever_programs_say_arrives_as_far_as_it_can_and_goes_with_them() {
         serde_json::from_str::<Value>(&ran.out).expect(&ran.out)
     };
     let metrics = |status: &Value| status["metrics"]["worker:0"].clone();
+    home.wait_for("what the first attempt reports, in MLflow", |_| {
+        let metrics = server.runs("wild").pop()?["data"]["metrics"].to_string();
+        metrics.contains("worker/0/of1").then_some(())
+    });
+    home.write("go.1", "");
     home.wait_for("what the second attempt reports", |home| {
         let found = metrics(&status(home));
         let is_there = |name: &str| found.get(name).is_some();
         assert!(!(is_there("of1") && is_there("of2")), "{found}");
         is_there("of2").then_some(())
     });
-    home.write("go", "");
+    home.write("go.2", "");
     let run = home.wait_for("its end", |_| {
         let mut runs = server.runs("wild");
         assert!(runs.len() <= 1, "{runs:?}");
