@@ -1,5 +1,6 @@
 """Functions as jobs."""
 
+import functools
 import os
 import pickle
 import shutil
@@ -38,6 +39,36 @@ class Functions(OnThisMachine):
         run = self.submit(ydl.Job.from_function(None, roles=roles))
         self.assertEqual(run.results(), {"other:0": 10, "worker:0": 8})
         self.assertEqual(run.result(), 8)
+
+    def test_what_every_task_would_fail_with_is_refused_here(self) -> None:
+        double = own_module.double
+        role = lambda *args, **kwargs: ydl.Job.from_function(None, roles={"chief": ydl.Role(*args, **kwargs)})  # noqa: E731
+        for make, said in (
+            (lambda: ydl.Job.from_function(double, 10), "`args` is `10`, and not a list of arguments\n\nhint: write `(10,)`"),
+            (lambda: ydl.Job.from_function(double, "ab"), "write `('ab',)`"),
+            (lambda: ydl.Job.from_function(double, {"number": 1}), "arguments by their names are `kwargs`"),
+            (lambda: ydl.Job.from_function(double, (), [1]), "`kwargs` is `[1]`, and not a map"),
+            (lambda: ydl.Job.from_function(double, (), {1: 2}), "arguments have names"),
+            (lambda: ydl.Job.from_function(double, (1, "x" * 99)), "cannot call `double(1, 'xxx"),
+            (lambda: ydl.Job.from_function(double), "cannot call `double()`: missing a required argument: 'number'"),
+            (lambda: ydl.Job.from_function(double, kwargs={"nummer": 1}), "cannot call `double(nummer=1)`"),
+            (lambda: ydl.Job.from_function(double(1)), "cannot call `2`, a `int`"),
+            (lambda: role(function=double, args=7), "write `(7,)`"),
+            (lambda: role(function=double, args=(7, 8)), "role `chief` cannot call `double(7, 8)`: too many positional"),
+        ):
+            with self.subTest(said), self.assertRaises(ydl.Error) as raised:
+                make()
+            self.assertIn(said, str(raised.exception))
+
+    def test_what_may_be_called_so_is_not_refused(self) -> None:
+        # Of the last ones nobody can tell: a wrapper calls what it wraps as it likes, and functions of C need not say.
+        wrapped = functools.wraps(own_module.double)(lambda: own_module.double(1))
+        for fn, args in (
+            (own_module.double, [4]), (own_module.double, iter((4,))), (functools.partial(own_module.double, 4), ()),
+            (own_module.Refused, ("a", "b")), (wrapped, ()), (max, (1, 2)), (print, (1, 2, 3)),
+        ):  # fmt: skip
+            with self.subTest(fn):
+                functions.check_call("worker", fn, tuple(args), {})
 
     @unittest.skipIf(cloudpickle is None, "cloudpickle is not installed")
     def test_a_closure_over_a_module_of_the_users_own_is_called_and_its_exception_reaches_the_caller(self) -> None:

@@ -46,6 +46,20 @@ class Jobs(OnThisMachine):
         self.assertIn("unknown key `rum`", raised.exception.message)
         self.assertEqual(raised.exception.hint, "did you mean `run`?")
         self.assertEqual(raised.exception.code, 2)
+        # Nobody has seen the file that a job from Python becomes: its lines are not named, but its keys are.
+        with self.assertRaises(ydl.Error) as raised:
+            ydl.Job("j", {"worker": {"run": "true", "memory": "much"}}).check(cluster="local")
+        self.assertEqual(raised.exception.message, "`roles.worker.memory`: `much` is not a size")
+        with self.assertRaises(ydl.Error) as raised:
+            ydl.Job("j", {"worker": {"rum": "true"}}, framwork="pytorch").submit(cluster="local")
+        said = ["unknown key `framwork`", "  hint: did you mean `framework`?"]
+        said += ["unknown key `rum` in role `worker`", "  hint: did you mean `run`?"]
+        self.assertEqual(str(raised.exception).splitlines(), said)
+        file = Path(self.place) / "job.yaml"
+        file.write_text("roles: {worker: {rum: true}}\n")
+        with self.assertRaises(ydl.Error) as raised:
+            ydl.Job.from_file(file).check(cluster="local")
+        self.assertIn("job.yaml:1:18: unknown key `rum`", raised.exception.message)
         with self.assertRaises(ydl.Error) as raised:
             ydl.Job("j", {"worker": {"run": object()}}).to_json()
         self.assertIn("a job cannot hold", raised.exception.message)
@@ -91,8 +105,19 @@ class Runs(OnThisMachine):
         self.assertIn("worker:1 exited with code 7", str(failure))
         again = pickle.loads(pickle.dumps(failure))
         self.assertEqual((again.task, again.run.id), ("worker:1", run.id))
-        self.assertIn(run.id, [told["id"] for told in ydl.runs(cluster="local")])
+        self.assertIn(run.id, [listed.id for listed in ydl.runs(cluster="local")])
         self.assertTrue(any("job-finished" in fact["what"] for fact in run.facts()))
+
+    def test_jobs_are_listed_as_runs(self) -> None:
+        first, second = (self.submit(ydl.Job(name, {"worker": ydl.Role(shell=f"echo {name}")})) for name in ("one", "two"))
+        for run in (first, second):
+            run.wait(PATIENCE_S)
+        listed = ydl.runs(cluster="local")
+        self.assertEqual([(run.id, run.name) for run in listed], [(second.id, "two"), (first.id, "one")])
+        self.assertEqual([line.text for line in listed[0].logs()], ["two"])
+        self.assertEqual(repr(listed[1]), f"<Run {first.id}, succeeded>")
+        self.assertEqual((listed[1].listed["state"], dict(first.listed)), ("succeeded", {}))
+        self.assertEqual((first.name, ydl.Run(second.id, cluster="local").name), ("one", "two"))
 
     def test_what_a_job_prints_comes_while_it_runs_until_it_is_killed(self) -> None:
         script = "echo begun; echo aside >&2; sleep 600"
@@ -169,6 +194,8 @@ class Program(unittest.TestCase):
         said = "note: something\nerror: cannot read `x`: gone\n  | the line\n\nhint: make it\n"
         self.assertEqual(program.told(said), ("cannot read `x`: gone\n  | the line", "make it"))
         self.assertEqual(program.told("panic"), ("", None))
+        two = "error: one\n\nhint: a\n\nerror: two\n  | its line\n\nerror: three\n\nhint: c\n"
+        self.assertEqual(program.told(two), ("one\n  hint: a\ntwo\n  | its line\nthree\n  hint: c", None))
 
 
 if __name__ == "__main__":

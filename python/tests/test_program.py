@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import tempfile
 import threading
 import unittest
@@ -11,7 +12,7 @@ import ydl
 from ydl import program
 from ydl import run as run_module
 
-from .place import PATIENCE_S
+from .place import PATIENCE_S, until
 
 
 class Scripts(unittest.TestCase):
@@ -84,6 +85,31 @@ class Scripts(unittest.TestCase):
             with self.assertRaises(ydl.Error) as raised:
                 asked()
             self.assertIn("cannot run", raised.exception.message)
+
+    def test_what_does_not_help_itself_is_not_waited_for(self) -> None:
+        # Whoever has no ticket needs one: nobody is unreachable.
+        self.script("#!/bin/sh\necho 'error: no Kerberos ticket was found' >&2\necho 'hint: kinit' >&2\nexit 2\n")
+        for asked in (lambda: ydl.Run("job").wait(PATIENCE_S), ydl.runs, ydl.Job("job", {"worker": 1}).submit):
+            with self.assertRaises(ydl.Error) as raised:
+                asked()
+            self.assertNotIsInstance(raised.exception, (ydl.Unreachable, ydl.WaitTimeout))
+            self.assertEqual((raised.exception.code, raised.exception.hint), (2, "kinit"))
+
+    def test_a_verb_that_is_interrupted_may_take_back_what_it_began(self) -> None:
+        place = os.path.dirname(self.path)
+        trap = f"trap 'echo back > {place}/taken; exit 0' TERM"
+        self.script(f"#!/bin/sh\n{trap}\ntouch {place}/begun\nwhile :; do sleep 0.1; done\n")
+
+        def interrupt() -> None:
+            until(lambda: os.path.exists(os.path.join(place, "begun")))
+            os.kill(os.getpid(), signal.SIGINT)
+
+        interrupter = threading.Thread(target=interrupt)
+        interrupter.start()
+        with self.assertRaises(KeyboardInterrupt):
+            ydl.Job("job", {"worker": 1}).submit(cluster="local")
+        interrupter.join()
+        self.assertTrue(os.path.exists(os.path.join(place, "taken")))
 
     def test_a_job_that_nobody_finds_is_lost(self) -> None:
         self.script('#!/bin/sh\necho \'{"id": "job", "state": "lost"}\'\n')

@@ -77,8 +77,7 @@ class Runs(OnThisMachine):
 
     def test_a_killed_job_ends_without_an_exception_and_hooks_share_its_store(self):
         def kill():
-            job = until(lambda: next((one for one in self.jobs() if one.get("name") == "victim"), None))
-            run = ydl.Run(job["id"], cluster="local")
+            run = until(lambda: next((one for one in self.jobs() if one.name == "victim"), None))
             self.assertEqual(until(lambda: hook(run)), b"here")
             run.kill(now=True)
 
@@ -95,6 +94,41 @@ class Runs(OnThisMachine):
         self.assertIsNone(metrics.total_training_duration)
 
     def test_an_interrupt_ends_the_job_and_submits_no_other(self):
+        child = self.program()
+        until(lambda: any(self.runs_well(one) for one in self.jobs()))
+        child.send_signal(signal.SIGINT)
+        _, said = child.communicate(timeout=180)
+        self.assertIn(b"KeyboardInterrupt", said)
+        until(lambda: [one.listed.get("state") for one in self.jobs()] == ["killed"])
+
+    def test_sigterm_ends_the_job_too_and_then_the_program(self):
+        child = self.program()
+        until(lambda: any(self.runs_well(one) for one in self.jobs()))
+        child.send_signal(signal.SIGTERM)
+        _, said = child.communicate(timeout=180)
+        self.assertEqual((child.returncode, b"Traceback" in said), (128 + signal.SIGTERM, False), said)
+        # `kill` waits for the end of the job: nothing is left to wait for.
+        self.assertEqual([one.listed.get("state") for one in self.jobs()], ["killed"])
+
+    def test_who_handles_sigterm_himself_goes_on_doing_so(self):
+        heard = []
+        before = signal.signal(signal.SIGTERM, lambda *_: heard.append(True))
+        self.addCleanup(signal.signal, signal.SIGTERM, before)
+
+        def term():
+            until(lambda: any(self.runs_well(one) for one in self.jobs()))
+            os.kill(os.getpid(), signal.SIGTERM)
+            until(lambda: heard)
+            self.jobs()[0].kill(now=True)
+
+        killer = threading.Thread(target=term)
+        killer.start()
+        run_on_yarn(tf_yarn_functions.for_ever, tasks(), **self.options)
+        killer.join()
+        self.assertEqual(heard, [True])
+
+    def program(self):
+        """A client that waits for a job that never ends by itself."""
         program = (
             "import sys\nfrom ydl.compat.tf_yarn import TaskSpec\nfrom ydl.compat.tf_yarn.distributed.client import run_on_yarn\n"
             "from tests import tf_yarn_functions\n"
@@ -104,16 +138,11 @@ class Runs(OnThisMachine):
         root = os.path.dirname(os.path.dirname(os.path.abspath(ydl.__file__)))
         place = os.path.dirname(os.path.dirname(os.path.abspath(tf_yarn_functions.__file__)))
         env = {**os.environ, "PYTHONPATH": os.pathsep.join([root, place])}
-        child = subprocess.Popen([sys.executable, "-c", program], env=env, stderr=subprocess.PIPE, start_new_session=True)
-        until(lambda: any(self.runs_well(one) for one in self.jobs()))
-        child.send_signal(signal.SIGINT)
-        _, said = child.communicate(timeout=180)
-        self.assertIn(b"KeyboardInterrupt", said)
-        until(lambda: [one.get("state") for one in self.jobs()] == ["killed"])
+        return subprocess.Popen([sys.executable, "-c", program], env=env, stderr=subprocess.PIPE, start_new_session=True)
 
     def runs_well(self, job):
         try:
-            return ydl.Run(job["id"], cluster="local").kv.get("hook", None) == b"here"
+            return job.kv.get("hook", None) == b"here"
         except ydl.Error:
             return False
 

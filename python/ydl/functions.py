@@ -8,6 +8,7 @@ task needs nothing for it.
 from __future__ import annotations
 
 import importlib
+import inspect
 import json
 import os
 import pickle
@@ -30,6 +31,8 @@ _PICKLE_BYTES_MAX = 128 << 20
 #: What the user's own modules may take together.
 _MODULES_BYTES_MAX = 64 << 20
 _MODULE_FILES_MAX = 5000
+#: Letters of an argument in a message.
+_SHOWN_MAX = 40
 #: What of a package's directory is no part of it.
 _LEFT_OUT = ("__pycache__", ".git", ".venv", "venv", "node_modules", ".mypy_cache", ".pytest_cache", ".tox")
 #: What can be imported.
@@ -73,6 +76,8 @@ class Bundle:
                 if fn is None:
                     raise Error(f"role `{name}` has neither a function nor `run`")
                 calls[name] = (fn, tuple(args), dict(kwargs))
+            if name in calls:
+                check_call(name, *calls[name])
         if not calls:
             raise Error("no role runs the function: each says itself what it runs")
         self.roles = tuple(calls)
@@ -123,6 +128,33 @@ class Bundle:
         place, self._place = self._place, None
         if place is not None:
             shutil.rmtree(place, ignore_errors=True)
+
+
+def check_call(role: str, fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Refuses here what every task would fail with."""
+    name = getattr(fn, "__qualname__", None) or repr(fn)
+    if not callable(fn):
+        raise Error(f"role `{role}` cannot call `{fn!r}`, a `{type(fn).__name__}`", "give a function, not what it returns")
+    if hasattr(fn, "__signature__"):
+        # What somebody wrote down need not be true.
+        return
+    try:
+        # What decorators have wrapped may be called with other arguments than they are.
+        signature = inspect.signature(fn, follow_wrapped=False)
+    except (TypeError, ValueError):
+        # Functions of C may have none.
+        return
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        given = ", ".join([*map(_short, args), *(f"{key}={_short(value)}" for key, value in kwargs.items())])
+        hint = f"its arguments are `{signature}`: give them as `args` and `kwargs`"
+        raise Error(f"role `{role}` cannot call `{name}({given})`: {error}", hint) from None
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN_MAX else text[: _SHOWN_MAX - 1] + "…"
 
 
 def pickled(fn: Callable[..., object], what: object) -> bytes:

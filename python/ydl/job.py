@@ -6,7 +6,7 @@ import json
 import os
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
 from . import program
 from .errors import Error
@@ -75,8 +75,8 @@ class Role:
         }
         self._given = {key: value for key, value in given.items() if value is not None}
         self.function = function
-        self.args = tuple(args)
-        self.kwargs = dict(kwargs or {})
+        self.args = positional(args)
+        self.kwargs = by_name(kwargs)
 
     @classmethod
     def of(cls, given: "RoleLike") -> "Role":
@@ -228,7 +228,7 @@ class Job:
         if environment is None:
             environment = default_environment()
         job = cls(name=name, roles=roles, environment=environment, **keys)
-        job._bundle = Bundle(fn, args, kwargs or {}, job.roles, modules, python)
+        job._bundle = Bundle(fn, positional(args), by_name(kwargs), job.roles, modules, python)
         return job
 
     def keys(self) -> Dict[str, Any]:
@@ -321,6 +321,24 @@ class _Source:
     def __exit__(self, *_: object) -> None:
         if self._job._bundle is not None:
             self._job._bundle.unpack()
+
+
+def positional(args: Any) -> Tuple[Any, ...]:
+    """What a function is called with. A single value is a slip, and a text would be its letters."""
+    if isinstance(args, Mapping):
+        raise Error("`args` is a map", "arguments by their names are `kwargs`")
+    if isinstance(args, (str, bytes)) or not isinstance(args, Iterable):
+        raise Error(f"`args` is `{args!r}`, and not a list of arguments", f"write `({args!r},)`")
+    return tuple(args)
+
+
+def by_name(kwargs: Any) -> Dict[str, Any]:
+    """What it is called with by name."""
+    if kwargs is not None and not isinstance(kwargs, Mapping):
+        raise Error(f"`kwargs` is `{kwargs!r}`, and not a map", "`args` is the list of arguments")
+    if not all(isinstance(name, str) for name in kwargs or ()):
+        raise Error(f"`kwargs` is `{kwargs!r}`, and arguments have names")
+    return dict(kwargs or {})
 
 
 def plain(value: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -94,27 +95,47 @@ def _run(
     if timeout is None:
         timeout = _DEADLINES_S.get(verb, _DEADLINE_S)
     try:
-        done = subprocess.run(
+        process = subprocess.Popen(
             line,
-            input=input,
-            stdin=subprocess.DEVNULL if input is None else None,
+            stdin=subprocess.DEVNULL if input is None else subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=surroundings(env),
             cwd=cwd,
-            timeout=timeout,
         )
-    except subprocess.TimeoutExpired:
-        raise Unreachable(f"`ydl {verb}` has not ended within {timeout:.0f} s") from None
     except OSError as error:
         raise Error(f"cannot run `{line[0]}`: {error.strerror}") from None
-    said = done.stderr[-_SAID_BYTES_MAX:].decode("utf-8", "replace")
+    with process:
+        try:
+            printed, complaints = process.communicate(input, timeout)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise Unreachable(f"`ydl {verb}` has not ended within {timeout:.0f} s") from None
+        except BaseException:
+            # A submit that is interrupted takes back what it has begun, if it is let.
+            _end(process)
+            raise
+    said = complaints[-_SAID_BYTES_MAX:].decode("utf-8", "replace")
+    if input is not None:
+        said = _without_places(said)
     # Some codes come with an answer all the same.
-    if done.returncode not in fine or (done.returncode != 0 and not done.stdout):
-        fail(verb, done.returncode, said)
+    if process.returncode not in fine or (process.returncode != 0 and not printed):
+        fail(verb, process.returncode, said)
     for note in filter(None, said.splitlines()):
         LOG.info("%s", note)
-    return done.stdout
+    return bytes(printed)
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """Ends a verb: by a word that it may heed, and soon by one that it must."""
+    if process.poll() is not None:
+        return
+    process.terminate()
+    try:
+        process.wait(_END_MAX_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def one(verb: Sequence[str], **how: Any) -> Dict[str, Any]:
@@ -187,13 +208,7 @@ class Stream(Iterator[Dict[str, Any]]):
         process, self._closed = self._process, True
         if process is None or self._said.closed:
             return
-        if process.poll() is None:
-            process.terminate()
-            try:
-                process.wait(_END_MAX_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        _end(process)
         assert process.stdout is not None
         process.stdout.close()
         self._said.close()
@@ -210,19 +225,29 @@ def _parse(line: bytes) -> Optional[Dict[str, Any]]:
     return parsed if isinstance(parsed, dict) else None
 
 
+def _without_places(said: str) -> str:
+    """What is said of a job that was made here, without lines and columns of a file that nobody has seen: every complaint
+    names its key, too."""
+    return re.sub(r"^((?:[a-z]+: )?)stdin(?::\d+:\d+)?: ", r"\1", said, flags=re.MULTILINE)
+
+
 def told(said: str) -> Tuple[str, Optional[str]]:
-    """The sentence and the remedy in what the binary says when it gives up."""
-    sentences: List[str] = []
-    hint: Optional[str] = None
+    """The sentence and the remedy in what the binary says when it gives up. Of several complaints each has its own remedy
+    below it."""
+    complaints: List[Tuple[List[str], List[str]]] = []
     for line in said.splitlines():
         if line.startswith("error: "):
-            sentences.append(line[len("error: "):])
-        elif line.startswith("hint: "):
-            hint = hint or line[len("hint: "):]
-        elif sentences and line.strip() and hint is None:
+            complaints.append(([line[len("error: ") :]], []))
+        elif complaints and line.startswith("hint: "):
+            complaints[-1][1].append(line[len("hint: ") :])
+        elif complaints and line.strip() and not complaints[-1][1]:
             # A complaint about a job file shows the line it is about.
-            sentences.append(line.rstrip())
-    return "\n".join(sentences), hint
+            complaints[-1][0].append(line.rstrip())
+    if len(complaints) == 1:
+        sentences, hints = complaints[0]
+        return "\n".join(sentences), hints[0] if hints else None
+    lines = [line for sentences, hints in complaints for line in (*sentences, *(f"  hint: {hint}" for hint in hints))]
+    return "\n".join(lines), None
 
 
 def fail(verb: str, code: int, said: str) -> NoReturn:

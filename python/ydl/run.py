@@ -123,6 +123,8 @@ class Run:
 
     def __init__(self, id: str, *, cluster: Optional[str] = None, env: Optional[Mapping[str, str]] = None) -> None:
         self.id = id
+        #: What :func:`runs` saw of it, `name`, `state` and `submitted` (in ms since 1970) among it; of others nothing.
+        self.listed: Mapping[str, Any] = {}
         self._how: Dict[str, Any] = {"cluster": cluster, "env": None if env is None else dict(env)}
         self._last: Optional[Status] = None
         self._functions = False
@@ -152,13 +154,19 @@ class Run:
         """Whether it is over."""
         return self.status().over
 
+    @property
+    def name(self) -> str:
+        """The job's name."""
+        return str(self.listed.get("name") or (self._last or self.status()).name)
+
     def wait(
         self, timeout: Optional[float] = None, *, on_output: Optional[Callable[[Line], None]] = None
     ) -> Outcome:
         """Waits until the job is over: its outcome where it succeeded, otherwise :class:`JobFailed` or
         :class:`JobKilled`. With `on_output` that is called with every line that tasks print meanwhile.
 
-        After `timeout` seconds :class:`WaitTimeout` is raised; the job goes on.
+        After `timeout` seconds :class:`WaitTimeout` is raised; the job goes on, as it does when waiting is interrupted
+        (Ctrl-C): :meth:`kill` ends it.
         """
         end = None if timeout is None else time.monotonic() + timeout
         if on_output is not None:
@@ -303,7 +311,7 @@ class Run:
         application = status.raw.get("application")
         if not application:
             return returned.read(Path(status.directory) / returned.FOLDER)
-        if not self._own and all(row.get("id") != status.id for row in runs(**self._how)):
+        if not self._own and all(run.id != status.id for run in runs(**self._how)):
             raise Error(
                 f"`{status.id}` is a job of `{application.get('user')}`, and what its functions returned is not read: "
                 "reading a pickle runs what it says",
@@ -322,8 +330,8 @@ class Run:
         notebook.show(self)
 
     def __repr__(self) -> str:
-        state = "" if self._last is None else f", {self._last.state}"
-        return f"<Run {self.id}{state}>"
+        state = self.listed.get("state") if self._last is None else self._last.state
+        return f"<Run {self.id}, {state}>" if state else f"<Run {self.id}>"
 
     def __reduce__(self) -> Any:
         return _again, (self.id, self._how["cluster"], self._how["env"])
@@ -333,9 +341,14 @@ def _again(id: str, cluster: Optional[str], env: Optional[Mapping[str, str]]) ->
     return Run(id, cluster=cluster, env=env)
 
 
-def runs(*, cluster: Optional[str] = None, env: Optional[Mapping[str, str]] = None) -> List[Dict[str, Any]]:
-    """The jobs there are, newest first: `id`, `name`, `state`, …"""
-    return program.call(["ls", "--all"], cluster=cluster, env=env)
+def runs(*, cluster: Optional[str] = None, env: Optional[Mapping[str, str]] = None) -> List[Run]:
+    """The jobs there are, newest first. What the list says of each is its :attr:`Run.listed`."""
+    found = []
+    for row in program.call(["ls", "--all"], cluster=cluster, env=env):
+        run = Run(str(row["id"]), cluster=cluster, env=env)
+        run.listed = row
+        found.append(run)
+    return found
 
 
 def _status(raw: Dict[str, Any]) -> Status:

@@ -1,18 +1,22 @@
 """`run_on_yarn`: an experiment becomes a job, and its end metrics or :class:`RunFailed`."""
 
 import collections
+import contextlib
 import functools
 import importlib
 import inspect
 import logging
 import os
+import signal
 import sys
-from typing import Any, Callable, Deque, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+import threading
+from typing import Any, Callable, Deque, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from . import mlflow
 from .bundle import Bundle, editable_packages, pickled
 from .evaluator_metrics import EvaluatorMetricsLogger, Thresholds
 from .follow import Listener
+from .life import TERMINATED
 from .metrics import Metrics, OneShotMetricsLogger, metrics_from, status_of
 from .plan import Call, PathLike, PyEnv, checked, environment_of, job_keys
 from .tensorboard import URL_EVENT_LABEL
@@ -58,7 +62,7 @@ def run(
     skein_client: Any = None,
     cluster: Optional[str] = None,
 ) -> Metrics:
-    """Runs a job to its end. Ctrl-C ends it, once and for all."""
+    """Runs a job to its end. Ctrl-C and SIGTERM end it, once and for all."""
     call = checked(call)
     if skein_client is not None:
         logger.debug("skein_client is not needed: there is no driver to share")
@@ -68,10 +72,30 @@ def run(
         keys = {**job_keys(call, where), "files": dict(where.files)}
         # They are part of the environment that this process runs in, and of no other.
         more = {} if where.what == sys.prefix else editable_packages()
-        submitted = _submit(call, Bundle(experiment, more), keys, cluster or os.environ.get(CLUSTER))
-        metrics, killed = _follow(submitted, call.task_specs, key, eval_monitor_log_thresholds)
+        with _terminated():
+            submitted = _submit(call, Bundle(experiment, more), keys, cluster or os.environ.get(CLUSTER))
+            metrics, killed = _follow(submitted, call.task_specs, key, eval_monitor_log_thresholds)
         tracked.status = "KILLED" if killed else tracked.status
         return metrics
+
+
+@contextlib.contextmanager
+def _terminated() -> Iterator[None]:
+    """SIGTERM, by which `timeout` and schedulers end a program, ends this one as Ctrl-C does, by an exception: its job must
+    not be left behind. Who handles that signal himself goes on doing so."""
+    here = threading.current_thread() is threading.main_thread()
+    if not here or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+
+    def leave(*_: object) -> None:
+        raise SystemExit(TERMINATED)
+
+    signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _submit(call: Call, bundle: Bundle, keys: Dict[str, Any], cluster: Optional[str]) -> Any:
@@ -106,7 +130,7 @@ def _follow(
             run.wait()
         except ydl.JobFailed as ended:
             failure = ended
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, SystemExit):
             logger.warning("interrupted: %s is ended", run.id)
             run.kill()
             raise

@@ -252,7 +252,7 @@ def ended_run() -> Iterator[Tracked]:
     tracked = Tracked()
     try:
         yield tracked
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit):
         tracked.status = "KILLED"
         raise
     except BaseException:
