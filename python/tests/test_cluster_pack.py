@@ -167,6 +167,24 @@ class Archives(unittest.TestCase):
         with self.assertRaises(ValueError):
             cluster_pack.set_layout_optimization("FASTEST")
 
+    def test_an_index_that_is_set_is_in_every_list(self):
+        self.addCleanup(cluster_pack.settings._set.clear)
+
+        def indexes():
+            with mock.patch.object(packaging, "get_non_editable_requirements", return_value={"a": "1"}):
+                with mock.patch.object(ydl, "binary_call", return_value=[]):
+                    path, _ = cluster_pack.upload_env(only_packages=["a"])
+            with open(path) as file:
+                return [line.split()[-1] for line in file if line.startswith("--extra-index-url")]
+
+        with mock.patch.dict(os.environ, C_PACK_PYPI_URL="https://variable/simple"):
+            self.assertEqual(indexes(), ["https://variable/simple"])
+            cluster_pack.settings.set_pypi_index("https://program/simple")
+            self.assertEqual(indexes(), ["https://program/simple"])
+            self.assertEqual(cluster_pack.settings.get_pypi_index(), "https://program/simple")
+            cluster_pack.settings.set_pypi_index(None)
+            self.assertEqual((indexes(), cluster_pack.settings.get_pypi_index()), ([], None))
+
     def test_files_of_this_machine_need_no_fsspec(self):
         files = filesystem.LocalFileSystem()
         path = self.write("folder/a.txt", "abc")

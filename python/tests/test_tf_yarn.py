@@ -159,6 +159,9 @@ class Plans(unittest.TestCase):
         self.assertEqual(first, second)
         self.assertEqual(first["LIBHDFS_OPTS"], "-Xms64m -Xmx512m -Xmx1g")
         self.assertEqual(first["HADOOP_CONF_DIR"], "/etc/hadoop/conf.all")
+        self.assertNotIn("NCCL_DEBUG", first)
+        for given, found in (({}, "INFO"), ({"NCCL_DEBUG": "WARN"}, "WARN")):
+            self.assertEqual(keys_of(env=given, framework="pytorch")["env"]["NCCL_DEBUG"], found)
 
     def test_a_hook_runs_before_the_program_in_one_shell(self):
         run = keys_of(pre_script_hook="export A=1")["roles"]["chief"]["run"]

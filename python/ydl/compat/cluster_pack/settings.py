@@ -1,10 +1,11 @@
-"""How cluster-pack builds a pex. ydl builds none: what is set here can be asked for again, and changes nothing else."""
+"""How cluster-pack builds a pex. ydl builds none: what is set here can be asked for again, and changes nothing else; only the
+index of packages is heeded."""
 
 import enum
 import logging
 import os
 import shutil
-from typing import Union
+from typing import Any, Dict, Optional, Union
 
 logger = logging.getLogger(__name__)
 
@@ -18,7 +19,7 @@ class LayoutOptimization(enum.Enum):
     DISABLED = "DISABLED"
 
 
-_set = {}
+_set: Dict[str, Any] = {}
 
 
 def _take(name: str, value: object) -> None:
@@ -45,6 +46,17 @@ def set_venv_optimization_level(level: int) -> None:
 def get_venv_optimization_level() -> int:
     """What was set, in the program or by `C_PACK_VENV_OPTIMIZATION_LEVEL`."""
     return int(_set.get("venv_optimization_level", os.environ.get("C_PACK_VENV_OPTIMIZATION_LEVEL", "1")))
+
+
+def set_pypi_index(pypi_index: Optional[str]) -> None:
+    """A further index for the lists that `upload_env` makes; nothing takes it back."""
+    _set["pypi_index"] = pypi_index or None
+
+
+def get_pypi_index() -> Optional[str]:
+    """What was set, in the program or by `C_PACK_PYPI_URL`."""
+    given = _set["pypi_index"] if "pypi_index" in _set else os.environ.get("C_PACK_PYPI_URL")
+    return str(given) if given else None
 
 
 def is_uv_available() -> bool:

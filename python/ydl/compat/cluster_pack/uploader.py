@@ -15,7 +15,7 @@ import urllib.parse
 import urllib.request
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
-from . import packaging
+from . import packaging, settings
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ def upload_env(
             dict(additional_packages or {}),
             list(ignored_packages or []),
             None if only_packages is None else list(only_packages),
-            repositories + list(additional_indexes or []) + list(filter(None, [os.environ.get("C_PACK_PYPI_URL")])),
+            repositories + list(additional_indexes or []) + list(filter(None, [settings.get_pypi_index()])),
             packaging_roots() if include_editable else [],
         )
         path = _kept(name, text)

@@ -133,7 +133,11 @@ def variables(call: Call, where: Environment) -> Dict[str, str]:
     env = {**where.env, **{str(name): str(value) for name, value in (call.env or {}).items()}}
     env["PYTHONPATH"] = ":".join(filter(None, [".", FOLDER, env.get("PYTHONPATH")]))
     env["LIBHDFS_OPTS"] = " ".join(filter(None, ["-Xms64m -Xmx512m", env.get("LIBHDFS_OPTS")]))
-    for name, value in mlflow.variables().items():
+    more = dict(mlflow.variables())
+    if call.framework == "pytorch":
+        # tf-yarn's tasks say how NCCL finds its peers.
+        more["NCCL_DEBUG"] = "INFO"
+    for name, value in more.items():
         env.setdefault(name, value)
     return env
 
