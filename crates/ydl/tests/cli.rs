@@ -137,6 +137,21 @@ fn wrong_words_end_with_2() {
 }
 
 #[test]
+fn a_slip_in_a_word_finds_doors_and_verbs() {
+    check(
+        &["dmlc-sumbit", "--cluster", "local"],
+        expect![[r#"
+            error: there is no command `dmlc-sumbit`
+
+            hint: did you mean `dmlc-submit`?
+            exit 2
+        "#]],
+    );
+    let verb = Place::new().said(&["sumbit", "job.yaml"]);
+    assert!(verb.contains("'submit'"), "{verb}");
+}
+
+#[test]
 fn a_cluster_that_is_not_there_is_said_so() {
     check(
         &["submit", "--cluster", "yarn", "--", "true"],

@@ -27,7 +27,12 @@ impl Desk {
     fn file(&self, name: &str) -> &Desk {
         let path = self.path().join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, "").unwrap();
+        // A tar with nothing in it is an empty file, too.
+        let bytes: &[u8] = match name.ends_with(".zip") {
+            true => b"PK\x05\x06\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
+            false => b"",
+        };
+        fs::write(path, bytes).unwrap();
         self
     }
 
@@ -301,12 +306,14 @@ fn ydl_mx_is_python_with_as_many_servers_as_workers() {
             exit 0
         "##]],
     );
+    desk.file("train");
     desk.shows(
         "ydl-mx --n 2 --label mxnet --native scala ./train --network mlp",
         expect![[r##"
             # ydl-mx --n 2 --label mxnet --native scala ./train --network mlp
             name: train
             framework: mxnet
+            files: [./train]
             roles:
               worker: {instances: 2, run: [./train, "--network", mlp]}
               server: {instances: 2}
@@ -631,7 +638,173 @@ fn wrong_words_are_told_in_the_door_s_own_name() {
         exit 2
     "#]],
     );
+    check(
+        "dmlc-submit --cluster local --num-workers 1 --worker-memory 1x python train.py",
+        expect![[r#"
+            error: dmlc-submit --worker-memory 1x: `roles.worker.memory`: `x` is not a unit of size
+
+            hint: sizes are in `MiB`, `GiB`, `TiB` (`m`, `g`, `t` for short), or in `MB`, `GB`, `TB`
+            exit 2
+        "#]],
+    );
+    check(
+        "dmlc-submit --cluster local --num-workers 1 --auto-file-cache maybe python train.py",
+        expect![[r#"
+            error: dmlc-submit --auto-file-cache maybe: this is neither `true` nor `false`
+            exit 2
+        "#]],
+    );
+    check(
+        "yarn-tf --shell_command date --placement_spec x",
+        expect![[r#"
+            error: yarn-tf: `--placement_spec` is for DistributedShell
+
+            hint: `placement` in a job file says where tasks go
+            exit 2
+        "#]],
+    );
+    check(
+        "dmlc-submit --cluster yarn --num-workers 1 python train.py",
+        expect![[r#"
+            error: dmlc-submit: there is no Hadoop configuration that leads to a cluster
+
+            hint: set `HADOOP_CONF_DIR` to the directory with `core-site.xml` and `yarn-site.xml`
+            exit 2
+        "#]],
+    );
+    check(
+        "dmlc-submit --num-workers 2 python train.py",
+        expect![[r#"
+            error: dmlc-submit: it is not said where the job runs
+
+            hint: write `--cluster yarn`, or `--cluster local` for this machine, or set `DMLC_SUBMIT_CLUSTER`
+            exit 2
+        "#]],
+    );
     assert!(!desk.path().join("state").exists(), "nothing was touched");
+}
+
+#[test]
+fn a_program_that_is_not_here_is_refused_before_anything_is_submitted() {
+    let desk = Desk::new();
+    desk.file("lib/inner.py").file("code.tar");
+    let said = |line: &str| {
+        let words: Vec<_> = line.split_whitespace().collect();
+        desk.said(&words)
+    };
+    expect![[r#"
+        error: ydl-mx: the program `nofile.py` is not here
+
+        hint: name a file of this machine, which travels; what every node has is called by its whole path
+        exit 2
+    "#]]
+    .assert_eq(&said("ydl-mx --n 2 --jobname X nofile.py"));
+    for line in [
+        "ydl-mx local nofile.py --n 3",
+        "dmlc-submit --cluster local --num-workers 1 python -u nofile.py",
+        "dmlc-submit --cluster local --num-workers 1 A=/x python3 nofile.py",
+        "dmlc-yarn -n 1 ./nofile --epochs 3",
+        "launch.py -n 1 --launcher local sh nofile.sh",
+    ] {
+        let told = said(line);
+        assert!(told.contains("is not here\n"), "{line}: {told}");
+        assert!(told.ends_with("exit 2\n"), "{line}: {told}");
+    }
+    // What may be there all the same is left to the task.
+    for line in [
+        "ydl-mx --show --n 2 --launcher local /opt/nofile.py",
+        "ydl-mx --show --n 2 --launcher local --archives code.tar nofile.py",
+        "ydl-mx --show --n 2 --launcher local --files lib lib/inner.py",
+        "ydl-mx --show --n 2 --launcher local --files lib/inner.py#nofile.py nofile.py",
+        "dmlc-submit --show --cluster local --num-workers 1 --auto-file-cache 0 python nofile.py",
+        "dmlc-submit --show --cluster local --num-workers 1 python -m nofile",
+        "dmlc-submit --show --cluster local --num-workers 1 java Main",
+        "dmlc-submit --show --cluster local --num-workers 1 nofile",
+    ] {
+        let told = said(line);
+        assert!(told.ends_with("exit 0\n"), "{line}: {told}");
+    }
+    assert!(!desk.path().join("state").exists(), "nothing was touched");
+}
+
+#[test]
+fn what_only_calls_itself_an_archive_is_refused() {
+    let desk = Desk::new();
+    for name in ["bad.tar", "bad.tar.gz", "bad.zip"] {
+        fs::write(desk.path().join(name), "just some text\n".repeat(100)).unwrap();
+        let words = ["yarn-tf", "--cluster", "local", "--shell_command", "date"];
+        let told = desk.said(&[&words[..], &["--tar", name]].concat());
+        let expected = format!(
+            "error: yarn-tf --tar {name}: `{name}` is no archive, whatever its name says\n\n\
+             hint: make one with `tar -cf code.tar …`\nexit 2\n"
+        );
+        assert_eq!(told, expected);
+    }
+    for format in ["v7", "ustar", "gnu", "pax"] {
+        let format = format!("--format={format}");
+        let made = Command::new("tar")
+            .args([format.as_str(), "-cf", "good.tar", "train.py"])
+            .current_dir(desk.path())
+            .status();
+        assert!(made.unwrap().success(), "{format}");
+        let told = runs(
+            &desk,
+            "yarn-tf --show --cluster local --shell_command date --tar good.tar",
+        );
+        assert!(told.contains("files: [good.tar]"), "{told}");
+    }
+}
+
+#[test]
+fn what_changes_nothing_or_is_not_here_is_said() {
+    let desk = Desk::new();
+    let told = runs(
+        &desk,
+        "ydl-mx --show --launcher local --n 2 --serve --s 1 --label x train.py",
+    );
+    for note in [
+        "# note: `--s` changes nothing: what serves has no parameter servers\n",
+        "# note: `--label` chooses nothing here: this machine has no labels\n",
+    ] {
+        assert!(told.contains(note), "{told}");
+    }
+    let told = runs(
+        &desk,
+        "yarn-tf --show --cluster local --shell_command date --output model:/somewhere/x",
+    );
+    let note = "# note: `model` goes to `/somewhere/x` of this machine: with `--cluster local` there is no HDFS\n";
+    assert!(told.contains(note), "{told}");
+    let words = "yarn-tf --cluster local --shell_command date --mounts /nonexist:data";
+    let words: Vec<_> = words.split_whitespace().collect();
+    expect![[r#"
+        error: yarn-tf --mounts /nonexist:data: there is no `/nonexist` on this machine
+
+        hint: make it first, or name another place
+        exit 2
+    "#]]
+    .assert_eq(&desk.said(&words));
+}
+
+#[test]
+fn what_this_machine_offers_can_be_said_to_a_door() {
+    let desk = Desk::new();
+    let line = "dmlc-submit --cluster local --num-workers 2 --dry-run --worker-memory 2g";
+    let said = |offer: &str| {
+        let words = line.split_whitespace();
+        let words: Vec<_> = words
+            .chain(["--offer", offer, "python", "train.py"])
+            .collect();
+        desk.said(&words)
+    };
+    expect![[r#"
+        error: dmlc-submit: a task of role `worker` needs 2 GiB memory, and 1 GiB are offered
+
+        hint: raise `--offer`, or ask for less
+        exit 2
+    "#]]
+    .assert_eq(&said("memory=1GiB,vcores=4"));
+    let enough = said("memory=999GiB,vcores=999");
+    assert!(enough.contains("the job could run"), "{enough}");
 }
 
 #[test]
@@ -642,6 +815,9 @@ fn every_door_has_help_and_none_is_missing_from_the_list() {
             let help = desk.said(&[name, "--help"]);
             assert!(help.contains(&format!("Usage: {name} ")), "{help}");
             assert!(help.ends_with("exit 0\n"), "{help}");
+            // A tracker is no job.
+            let is_job = !name.contains("tracker");
+            assert_eq!(help.contains("--dry-run"), is_job, "{help}");
             let nothing = desk.run(&[name]);
             assert_eq!(nothing.status.code(), Some(2), "{name}");
         }
@@ -894,6 +1070,7 @@ fn flags_that_older_systems_did_not_have_stay_with_the_program() {
 #[test]
 fn programs_that_speak_of_hdfs_find_hadoop_s_classes() {
     let desk = Desk::new();
+    desk.file("xgboost");
     fs::write(
         desk.path().join("mushroom.conf"),
         "data = \"hdfs:///data/train\"\n",
@@ -1072,7 +1249,8 @@ fn links_are_made_for_every_door_and_nothing_of_others_is_replaced() {
         let help = desk.said(&[name, "--help"]);
         assert!(help.contains(&format!("Usage: {name} ")), "{help}");
     }
-    fs::remove_file(&link).unwrap();
+    fs::remove_dir_all(desk.path().join("bin")).unwrap();
+    fs::create_dir(desk.path().join("bin")).unwrap();
     fs::write(&link, "another's").unwrap();
     expect![[r#"
         error: `bin/ydl-mx` is there already
@@ -1081,6 +1259,8 @@ fn links_are_made_for_every_door_and_nothing_of_others_is_replaced() {
         exit 2
     "#]]
     .assert_eq(&desk.said(&["doors", "--install", "bin"]));
+    let left = fs::read_dir(desk.path().join("bin")).unwrap().count();
+    assert_eq!(left, 1, "nothing else was made");
 }
 
 /// Each promise has its row, no cell is empty, and every test that is named is there.

@@ -257,9 +257,17 @@ fn what_cannot_be_carried_over_is_refused_by_its_name() {
     refused(
         &of_service("depends: [db]"),
         expect![[r#"
-        error: app.yaml:1:84: `roles.web.after`: the job has no role `db`
+        error: app.yaml:1:84: `services.web.depends`: there is no service `db`
 
-        hint: the roles are `web`
+        hint: the services are `web`
+    "#]],
+    );
+    refused(
+        &of_service("depends: [web]"),
+        expect![[r#"
+        error: app.yaml:1:84: `services.web.depends`: service `web` would wait for itself
+
+        hint: leave one of them out
     "#]],
     );
     refused(

@@ -39,16 +39,54 @@ pub fn meant(typed: &Typed) -> Result<Vec<String>, Report> {
     {
         return split(typed, line);
     }
-    let assigns = |word: &String| {
-        let name = word.split_once('=').map(|(name, _)| name);
-        let letter = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        name.is_some_and(|name| !name.is_empty() && name.chars().all(letter))
-    };
     let mut words = words.clone();
-    if words.first().is_some_and(assigns) {
+    if words.first().is_some_and(|word| assigns(word)) {
         words.insert(0, "env".to_owned());
     }
     Ok(words)
+}
+
+fn assigns(word: &str) -> bool {
+    let name = word.split_once('=').map(|(name, _)| name);
+    let letter = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    name.is_some_and(|name| !name.is_empty() && name.chars().all(letter))
+}
+
+/// Interpreters that are given a script.
+const OF_SCRIPTS: [&str; 6] = ["python", "bash", "sh", "Rscript", "perl", "julia"];
+/// Flags of theirs behind which it still follows.
+const SWITCHES: [&str; 8] = ["-u", "-B", "-E", "-I", "-O", "-OO", "-s", "-S"];
+
+/// The program among the words, where it is surely a file: what an interpreter is given, a path, or, in front, a script of
+/// Python's where `python` says so.
+pub fn program(words: &[String], python: bool) -> Option<&str> {
+    let mut words = words.iter().map(String::as_str);
+    let mut first = words.next()?;
+    if last_of(first) == "env" {
+        first = words.find(|word| !assigns(word))?;
+    }
+    if OF_SCRIPTS.contains(&base_of(first)) {
+        let script = words.find(|word| !SWITCHES.contains(word))?;
+        return (!script.starts_with('-')).then_some(script);
+    }
+    let is_path = first.contains('/') || (python && first.ends_with(".py"));
+    is_path.then_some(first)
+}
+
+/// Whether a program will be where its task looks for it: here, and so it travels; on every node, by its whole path; among
+/// what travels; or perhaps in what is unpacked or mounted there.
+pub fn will_be_there(sheet: &Sheet, typed: &Typed, program: &str) -> bool {
+    let near = program.trim_start_matches("./");
+    let top = near.split('/').next().unwrap_or(near);
+    let more = typed
+        .all("--set")
+        .any(|said| said.value.starts_with("files"));
+    fs::metadata(program).is_ok()
+        || program.starts_with('/')
+        || program.contains(['$', ' '])
+        || sheet.has_file(top)
+        || sheet.unpacks()
+        || more
 }
 
 /// Ships the files of this machine among the words, and calls each by the name that it has in a task's directory.
@@ -79,9 +117,12 @@ pub fn shipped(sheet: &mut Sheet, words: &[String]) -> Vec<String> {
 }
 
 fn is_interpreter(word: &str) -> bool {
-    let name = last_of(word);
-    let base = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
-    Path::new(word).is_absolute() && INTERPRETERS.contains(&base)
+    Path::new(word).is_absolute() && INTERPRETERS.contains(&base_of(word))
+}
+
+/// A program's name without its version.
+fn base_of(word: &str) -> &str {
+    last_of(word).trim_end_matches(|c: char| c.is_ascii_digit() || c == '.')
 }
 
 /// Files that were named: `path`, `path#name`, or several with `#` between them.

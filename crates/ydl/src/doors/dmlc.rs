@@ -268,22 +268,41 @@ pub fn attempts(sheet: &mut Sheet, typed: &Typed, here: &Here) -> Result<(), Rep
     Ok(())
 }
 
-/// The program's words with the files among them shipped, unless that is not wanted.
-pub fn command(sheet: &mut Sheet, typed: &Typed, flag: &str) -> Result<Vec<String>, Report> {
+/// The program's words with the files among them shipped, unless that is not wanted. `python` says that the first word may be a
+/// script of Python's.
+pub fn command(
+    sheet: &mut Sheet,
+    typed: &Typed,
+    flag: &str,
+    python: bool,
+) -> Result<Vec<String>, Report> {
     if typed.command.is_empty() {
         return Err(typed
             .wrong("there is no command to run")
             .hint(format!("write `{} … python train.py`", typed.door)));
     }
-    let off = ["0", "false", "no", "off"];
-    let wanted = typed
-        .last(flag)
-        .is_none_or(|said| !off.contains(&said.value.to_lowercase().as_str()));
+    let said = typed.last(flag);
+    let wanted = match said.map(|said| said.value.to_lowercase()).as_deref() {
+        None | Some("1" | "true" | "yes" | "on") => true,
+        Some("0" | "false" | "no" | "off") => false,
+        Some(_) => {
+            let written = said.map_or(flag, |said| said.written.as_str());
+            let what = format!("{written}: this is neither `true` nor `false`");
+            return Err(Report::bad_input(what));
+        }
+    };
     let words = command::meant(typed)?;
-    Ok(match wanted {
-        true => command::shipped(sheet, &words),
-        false => words,
-    })
+    if !wanted {
+        return Ok(words);
+    }
+    if let Some(program) = command::program(&words, python)
+        && !command::will_be_there(sheet, typed, program)
+    {
+        let what = format!("the program `{program}` is not here");
+        let hint = "name a file of this machine, which travels; what every node has is called by its whole path";
+        return Err(typed.wrong(what).hint(hint));
+    }
+    Ok(command::shipped(sheet, &words))
 }
 
 /// Files, archives and a C++ library that travel with the job.

@@ -50,7 +50,12 @@ fn translate(typed: &mut Typed, here: &Here) -> Result<Sheet, Report> {
         true => "--cluster",
         false => "--mode",
     };
-    sheet.cluster = dmlc::cluster(typed, here, flag)?;
+    let cluster = dmlc::cluster(typed, here, flag)?;
+    sheet.cluster = Some(cluster.ok_or_else(|| {
+        let hint =
+            "write `--cluster yarn`, or `--cluster local` for this machine, or set `DMLC_SUBMIT_CLUSTER`";
+        typed.wrong("it is not said where the job runs").hint(hint)
+    })?);
     let workers = dmlc::workers(typed, "--num-workers")?;
     sheet.name(typed.last("--jobname"), &typed.command);
     let sizes = dmlc::Sizes {
@@ -68,7 +73,7 @@ fn translate(typed: &mut Typed, here: &Here) -> Result<Sheet, Report> {
     dmlc::attempts(&mut sheet, typed, here)?;
     sheet.put_flag(&["queue"], typed, "--queue");
     dmlc::staging(&mut sheet, typed, here, "--hdfs-tempdir");
-    let words = dmlc::command(&mut sheet, typed, "--auto-file-cache")?;
+    let words = dmlc::command(&mut sheet, typed, "--auto-file-cache", false)?;
     sheet.command("worker", &typed.door, &words);
     Ok(sheet)
 }

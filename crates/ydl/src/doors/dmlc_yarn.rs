@@ -111,7 +111,7 @@ fn translate(typed: &mut Typed, here: &Here) -> Result<Sheet, Report> {
     dmlc::attempts(&mut sheet, typed, here)?;
     sheet.put_flag(&["queue"], typed, "-q");
     dmlc::staging(&mut sheet, typed, here, "--tempdir");
-    let words = dmlc::command(&mut sheet, typed, "-ac")?;
+    let words = dmlc::command(&mut sheet, typed, "-ac", false)?;
     sheet.command("worker", &typed.door, &words);
     Ok(sheet)
 }

@@ -127,6 +127,11 @@ pub const OURS: &[Flag] = &[
         "when the job is over, download its outputs and logs there",
     ),
     ours(
+        &["--offer"],
+        Some("WHAT"),
+        "on this machine: what jobs may use of it, as memory=8GiB,vcores=4",
+    ),
+    ours(
         &["--environment"],
         Some("WHAT"),
         "what `environment` of a job file takes: ./venv, requirements.txt, docker://python:3.11",
@@ -350,8 +355,9 @@ impl Reader {
     ) -> Result<(), Report> {
         let name = halves(word).0.to_owned();
         if flag.means == Means::Refused {
-            let what = format!("`{name}` is for {}", flag.about);
-            let hint = "leave it out: jobs of ydl run on YARN or on this machine";
+            let usual = "leave it out: jobs of ydl run on YARN or on this machine";
+            let (whose, hint) = flag.about.split_once("; ").unwrap_or((flag.about, usual));
+            let what = format!("`{name}` is for {whose}");
             return Err(self.typed.wrong(what).hint(hint));
         }
         let mut values = Vec::new();

@@ -39,39 +39,50 @@ pub fn run(args: cli::Doors, manners: Manners) -> Result<Exit, Report> {
     };
     let own = env::current_exe()
         .map_err(|error| Report::trouble(format!("cannot find this very program: {error}")))?;
-    fs::create_dir_all(&dir).map_err(|error| trouble("make", &dir, error))?;
+    // Everything is looked at before anything is made.
+    let mut missing = Vec::new();
     for name in ALL.iter().flat_map(|door| door.names) {
         let place = dir.join(name);
         let script = match name.ends_with(".py") {
             true => Some(script(&own, name)?),
             false => None,
         };
+        let is_link = fs::read_link(&place).is_ok_and(|leads| leads == own);
         let is_ours = match &script {
-            None => fs::read_link(&place).is_ok_and(|leads| leads == own),
+            None => is_link,
             Some(script) => fs::read_to_string(&place).is_ok_and(|text| text == *script),
         };
-        // Another's program of that name stays.
         if is_ours {
             continue;
         }
+        // Another's program of that name stays.
+        if !is_link && fs::symlink_metadata(&place).is_ok() {
+            return Err(taken(&place));
+        }
+        missing.push((place, script, is_link));
+    }
+    fs::create_dir_all(&dir).map_err(|error| trouble("make", &dir, error))?;
+    for (place, script, is_link) in missing {
         let made = match script {
             None => symlink(&own, &place),
             // A link of ours of that name was made by an earlier version.
-            Some(script) if fs::read_link(&place).is_ok_and(|leads| leads == own) => {
+            Some(script) if is_link => {
                 fs::remove_file(&place).and_then(|()| written(&place, &script))
             }
             Some(script) => written(&place, &script),
         };
         made.map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => {
-                let what = format!("`{}` is there already", place.display());
-                Report::bad_input(what).hint("remove it, or choose another directory")
-            }
+            io::ErrorKind::AlreadyExists => taken(&place),
             _ => trouble("make", &place, error),
         })?;
         show::tell(format!("{} -> {}", place.display(), own.display()));
     }
     Ok(Exit::Success)
+}
+
+fn taken(place: &Path) -> Report {
+    let what = format!("`{}` is there already", place.display());
+    Report::bad_input(what).hint("remove it, or choose another directory")
 }
 
 /// What a shell runs as a command, and Python as a script: to the one the first lines are a command, to the other a text.

@@ -93,7 +93,7 @@ fn translate(typed: &mut Typed, here: &Here) -> Result<Sheet, Report> {
     dmlc::attempts(&mut sheet, typed, here)?;
     sheet.put_flag(&["queue"], typed, "--queue");
     dmlc::staging(&mut sheet, typed, here, "--hdfs-tempdir");
-    let words = dmlc::command(&mut sheet, typed, "--auto-file-cache")?;
+    let words = dmlc::command(&mut sheet, typed, "--auto-file-cache", false)?;
     sheet.command("worker", &typed.door, &words);
     Ok(sheet)
 }

@@ -6,12 +6,13 @@
 //!
 //! * `install`: `ydl doors`.
 //! * `flags`: what a door's flags mean, and how they are found. * `sheet`: the job file while it is written.
-//! * `script`: what a task does before its program. * `command`: the program's words, and the files among them.
+//! * `archive`: whether a file is one. * `script`: what a task does before its program. * `command`: the program's words, and the files among them.
 //! * `runtime`: what YARN's variables say of images. * `libhdfs`: what programs that use it need.
 //! * `dmlc`: what the doors of dmlc-core share.
 //! * `dmlc_submit`, `dmlc_yarn`, `launch`, `tracker`: dmlc-core's and MXNet's. * `ydl_mx`: MXNetOnYARN's. * `yarn_tf`:
 //!   Yarn-TF's. * `skein`: skein's specifications, which `submit` takes as job files.
 
+mod archive;
 mod command;
 mod dmlc;
 mod dmlc_submit;
@@ -31,9 +32,11 @@ mod ydl_mx;
 use crate::{
     cli::{self, Manners, When},
     commands::submit,
+    jobfile::nearest,
     report::{Exit, Report},
     show,
 };
+use clap::CommandFactory;
 use flags::{Flag, OURS, Style, Typed};
 pub use sheet::{Here, Sheet};
 use std::{env, ffi::OsString, path::Path, process::ExitCode};
@@ -95,16 +98,30 @@ pub fn enter() -> Option<ExitCode> {
         Some(door) => (door, called),
         None => {
             let first = words.next()?.into_string().ok()?;
-            (named(&first)?, first)
+            match named(&first) {
+                Some(door) => (door, first),
+                None => return unknown(&first).map(tell),
+            }
         }
     };
-    Some(match through(door, &name, words.collect()) {
-        Ok(exit) => exit.into(),
-        Err(report) => {
-            show::tell(report.to_string());
-            report.exit.into()
-        }
-    })
+    let through = through(door, &name, words.collect());
+    Some(through.map_or_else(tell, ExitCode::from))
+}
+
+fn tell(report: Report) -> ExitCode {
+    show::tell(report.to_string());
+    report.exit.into()
+}
+
+/// A slip in the name of a door, where no word of ydl's own is as near.
+fn unknown(word: &str) -> Option<Report> {
+    let cli = cli::Cli::command();
+    let verbs = cli.get_subcommands().map(|verb| verb.get_name());
+    let doors = ALL.iter().flat_map(|door| door.names).copied();
+    let near = nearest(word, verbs.chain(doors))?;
+    named(near)?;
+    let what = format!("there is no command `{word}`");
+    Some(Report::bad_input(what).hint(format!("did you mean `{near}`?")))
 }
 
 fn through(door: &'static Door, name: &str, words: Vec<OsString>) -> Result<Exit, Report> {
@@ -176,10 +193,20 @@ fn run(mut sheet: Sheet, typed: &Typed, line: &str) -> Result<Exit, Report> {
         fetch: typed
             .last("--download")
             .map(|said| said.value.as_str().into()),
+        offer: typed.last("--offer").map(|said| said.value.clone()),
         ..cli::Submit::default()
     };
     match sheet.source(typed) {
-        Ok(source) => submit::run_source(source, args, manners),
+        Ok(source) => submit::run_source(source, args, manners).map_err(|report| {
+            // What is wrong with what was typed is told in the name of whoever typed it.
+            match report.exit {
+                Exit::BadInput => Report {
+                    what: format!("{}: {}", typed.door, report.what),
+                    ..report
+                },
+                _ => report,
+            }
+        }),
         Err(wrongs) => Ok(submit::refuse(&wrongs)),
     }
 }
@@ -193,11 +220,16 @@ fn help(door: &Door, name: &str) -> String {
             format!(" Also called {}.", all.join(", "))
         }
     };
+    // What runs here is no job, for which the others are.
+    let is_job = matches!(door.leads, Leads::Job(_));
+    let ours = OURS
+        .iter()
+        .filter(|flag| is_job || flag.names[0] == "--help");
     format!(
         "{}.{also}\n\nUsage: {name} {}\n\nFlags:\n{}\nOf every such command:\n{}",
         door.about,
         door.usage,
         flags::table(door.flags.iter().copied().flatten()),
-        flags::table(OURS),
+        flags::table(ours),
     )
 }

@@ -1,6 +1,7 @@
 //! The job file that a command line stands for, while it is written.
 
 use super::{
+    archive,
     flags::{Said, Typed},
     script::Script,
 };
@@ -59,6 +60,8 @@ pub struct Sheet {
     pub notes: Vec<String>,
     /// What is done in a task's directory before its program starts.
     before: Script,
+    /// Whether something comes into a task's directory whose names nobody knows here.
+    opens: bool,
 }
 
 impl Sheet {
@@ -71,6 +74,7 @@ impl Sheet {
             cluster: None,
             notes: Vec::new(),
             before: Script::default(),
+            opens: false,
         }
     }
 
@@ -167,15 +171,37 @@ impl Sheet {
         self.add(&["files"], item);
     }
 
+    /// Whether a file or directory of that name travels.
+    pub fn has_file(&self, name: &str) -> bool {
+        let Some(Value::List(items)) = self.at(&["files"]).map(|node| &node.value) else {
+            return false;
+        };
+        items.iter().any(|item| match &item.value {
+            Value::Scalar { text, .. } => last_of(text) == name,
+            Value::Map(entries) => entries.iter().any(|(key, _)| key.name == name),
+            Value::Null | Value::List(_) => false,
+        })
+    }
+
+    /// Whether a task's directory may have more in it than what travels by its name.
+    pub fn unpacks(&self) -> bool {
+        self.opens
+    }
+
     /// An archive whose content every task finds in its directory.
     pub fn archive(&mut self, path: &str, at: Place) -> Result<(), String> {
         self.before.unpack(last_of(path))?;
+        if !archive::is_one(Path::new(path)) {
+            return Err(format!("`{path}` is no archive, whatever its name says"));
+        }
+        self.opens = true;
         self.file(path, None, at);
         Ok(())
     }
 
     /// A place of the node that every task finds at `target`, below its directory.
     pub fn link(&mut self, source: &str, target: &str) {
+        self.opens = true;
         self.before.link(source, target);
     }
 

@@ -39,7 +39,7 @@ const FLAGS: &[Flag] = &[
     list(
         &["--output", "--outputs"],
         "SOURCE:DESTINATION",
-        "what is copied when a worker has ended: into HDFS, or below a mount",
+        "what is copied when a worker has ended: into HDFS (with --cluster local to this machine), or below a mount",
     ),
     used(&["--docker_image"], "IMAGE", "run everything in this image"),
     used(

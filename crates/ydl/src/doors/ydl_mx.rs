@@ -115,6 +115,10 @@ fn translate(typed: &mut Typed, here: &Here) -> Result<Sheet, Report> {
     };
     dmlc::roles(&mut sheet, typed, &sizes);
     if serves {
+        if typed.has("--s") {
+            let note = "`--s` changes nothing: what serves has no parameter servers";
+            sheet.notes.push(note.to_owned());
+        }
         sheet.put_own(&["framework"], "none");
         // Only those who start together have ports that everybody knows.
         sheet.put_own(&["gang"], true);
@@ -135,9 +139,10 @@ fn translate(typed: &mut Typed, here: &Here) -> Result<Sheet, Report> {
     results(&mut sheet, typed, workers.value != "1");
     sheet.put_flag(&["queue"], typed, "--queue");
     dmlc::staging(&mut sheet, typed, here, "--hdfs-tempdir");
-    let mut words = dmlc::command(&mut sheet, typed, "--auto-file-cache")?;
+    let python = !is_native(typed);
+    let mut words = dmlc::command(&mut sheet, typed, "--auto-file-cache", python)?;
     let is_script = words.first().is_some_and(|word| word.ends_with(".py"));
-    if is_script && !is_native(typed) {
+    if is_script && python {
         words.insert(0, "python".to_owned());
     }
     sheet.command("worker", &typed.door, &words);
@@ -176,6 +181,10 @@ fn set_up(sheet: &mut Sheet, typed: &Typed, here: &Here) -> Result<(), Report> {
         }
     }
     sheet.put_flag(&["node_label"], typed, "--label");
+    if typed.has("--label") && sheet.is_local() {
+        let note = "`--label` chooses nothing here: this machine has no labels";
+        sheet.notes.push(note.to_owned());
+    }
     if let Some(said) = typed.last("--docker") {
         sheet.put_said(&["environment", "docker"], said);
         return Ok(());

@@ -47,7 +47,7 @@ pub fn size_mib(text: &str) -> Result<u64, Refusal> {
             return Err((format!("the size `{text}` has no unit"), hint));
         }
         other if other.chars().all(|c| c.is_ascii_alphabetic()) => {
-            let hint = "sizes are in `MiB`, `GiB`, `TiB`, or `MB`, `GB`, `TB`".into();
+            let hint = "sizes are in `MiB`, `GiB`, `TiB` (`m`, `g`, `t` for short), or in `MB`, `GB`, `TB`".into();
             return Err((format!("`{unit}` is not a unit of size"), hint));
         }
         _ => return Err(refuse()),

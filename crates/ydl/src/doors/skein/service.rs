@@ -43,6 +43,9 @@ struct Role {
     tree: Tree,
     script: Option<(Node, String)>,
     env: Tree,
+    /// What the specification calls it, and after whom it begins.
+    written: String,
+    depends: Vec<String>,
 }
 
 /// Every role of the job.
@@ -62,6 +65,7 @@ pub fn roles(desk: &mut Desk, job: &mut Tree, services: Option<&Node>, driver: O
         }
         roles.push(role);
     }
+    depends(desk, services, &roles);
     if let Some(driver) = driver {
         let usual = "driver".to_owned();
         let taken = roles.iter().any(|role| role.name == usual);
@@ -86,6 +90,36 @@ pub fn roles(desk: &mut Desk, job: &mut Tree, services: Option<&Node>, driver: O
     job.put("roles", all.node());
 }
 
+/// Services that depend on what is not there, or on themselves.
+fn depends(desk: &mut Desk, services: Option<&Node>, roles: &[Role]) {
+    let named = |name: &str| roles.iter().find(|role| role.written == name);
+    for role in roles.iter().filter(|role| !role.depends.is_empty()) {
+        let path = format!("services.{}.depends", role.written);
+        let node = services.and_then(|all| find(all, &role.written));
+        let at = node.and_then(|node| find(node, "depends"));
+        let at = at.map_or(NOWHERE, |depends| depends.at.clone());
+        if let Some(unknown) = role.depends.iter().find(|name| named(name).is_none()) {
+            let there: Vec<_> = roles.iter().map(|role| role.written.as_str()).collect();
+            let what = format!("`{path}`: there is no service `{unknown}`");
+            let hint = format!("the services are `{}`", there.join("`, `"));
+            desk.wrong(&at, what, &hint);
+            continue;
+        }
+        let (mut seen, mut next) = (Vec::new(), role.depends.clone());
+        while let Some(name) = next.pop() {
+            if name == role.written {
+                let what = format!("`{path}`: service `{name}` would wait for itself");
+                desk.wrong(&at, what, "leave one of them out");
+                break;
+            }
+            if !seen.contains(&name) {
+                next.extend(named(&name).into_iter().flat_map(|it| it.depends.clone()));
+                seen.push(name);
+            }
+        }
+    }
+}
+
 impl Role {
     fn new(name: String, node: &Node) -> Role {
         Role {
@@ -93,6 +127,8 @@ impl Role {
             tree: Tree::at(&node.at),
             script: None,
             env: Tree::at(&node.at),
+            written: String::new(),
+            depends: Vec::new(),
         }
     }
 
@@ -231,6 +267,7 @@ fn service(desk: &mut Desk, name: &str, node: &Node, files: &mut Vec<Wanted>) ->
         );
     }
     let mut role = Role::new(own, node);
+    role.written = name.to_owned();
     desk.entries(node, &path, SERVICE);
     let instances = find(node, "instances");
     if let Some(it) = instances {
@@ -251,8 +288,9 @@ fn service(desk: &mut Desk, name: &str, node: &Node, files: &mut Vec<Wanted>) ->
     role.resources(desk, &path, find(node, "resources"), None);
     let depends = find(node, "depends").filter(|it| !is_empty(it));
     if let Some(depends) = depends {
-        let names = desk.texts(depends, &format!("{path}.depends")).into_iter();
-        let names = names.map(|name| Node::text(depends.at.clone(), name_of(&name)));
+        role.depends = desk.texts(depends, &format!("{path}.depends"));
+        let names = role.depends.iter();
+        let names = names.map(|name| Node::text(depends.at.clone(), name_of(name)));
         let value = Value::List(names.collect());
         let at = depends.at.clone();
         role.tree.put("after", Node { at, value });

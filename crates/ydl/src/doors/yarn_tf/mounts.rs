@@ -89,6 +89,11 @@ fn mount(sheet: &mut Sheet, said: &Said, pair: &str, others: &[Mount]) -> Option
         sheet.wrong(said, what, "write `/source:target`");
         return None;
     }
+    if sheet.is_local() && !std::path::Path::new(source).exists() {
+        let what = format!("there is no `{source}` on this machine");
+        sheet.wrong(said, what, "make it first, or name another place");
+        return None;
+    }
     if target.is_empty() || odd {
         let what = format!("`{target}` is no place for a mount");
         let hint = "name a whole path in an image, or one below the task's directory";
@@ -155,6 +160,12 @@ pub fn outputs(sheet: &mut Sheet, typed: &Typed, mounts: &[Mount], several: bool
             let near = destination.trim_start_matches("./");
             let below = mounts.iter().filter(|mount| mount.holds(near));
             let Some(mount) = below.max_by_key(|mount| mount.target.len()) else {
+                if sheet.is_local() && !destination.contains("://") {
+                    let note = format!(
+                        "`{source}` goes to `{destination}` of this machine: with `--cluster local` there is no HDFS"
+                    );
+                    sheet.notes.push(note);
+                }
                 sheet.output(source, destination, said, several);
                 continue;
             };
