@@ -609,3 +609,27 @@ fn a_resource_manager_that_refuses_clients_is_not_said_to_stand_by() {
     );
     assert!(ran.err.ends_with(&what), "{ran:#?}");
 }
+
+#[test]
+fn a_list_without_the_cluster_s_jobs_is_not_the_whole_list() {
+    let home = Home::new();
+    let ran = home.submit(&job("short", 1, "true", ""));
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    fs::create_dir(home.path().join("conf")).expect("a directory");
+    let address =
+        "<property><name>yarn.resourcemanager.address</name><value>127.0.0.1:1</value></property>";
+    home.write(
+        "conf/yarn-site.xml",
+        &format!("<configuration>{address}</configuration>"),
+    );
+    let mut command = home.ydl();
+    let conf = home.path().join("conf");
+    command.arg("ls").env("HADOOP_CONF_DIR", conf);
+    let ran = Ran::from(command.output().expect("ydl can be started"));
+    assert_eq!(ran.code, 122, "{ran:#?}");
+    assert!(ran.out.contains("short"), "{ran:#?}");
+    assert!(
+        ran.err.contains("error: no ResourceManager can be reached"),
+        "{ran:#?}"
+    );
+}

@@ -115,8 +115,9 @@ pub fn run(args: cli::Ls, manners: Manners) -> Result<Exit, Report> {
         jobs.truncate(SHOWN);
     }
     let gateway = cluster::gateway(manners)?;
-    let rows = block_on(async {
+    let (rows, exit) = block_on(async {
         let mut rows = look(jobs).await?;
+        let mut exit = Exit::Success;
         let afar = match &gateway {
             Some(gateway) => mirror::list(gateway).await,
             None => Ok(Vec::new()),
@@ -126,21 +127,24 @@ pub fn run(args: cli::Ls, manners: Manners) -> Result<Exit, Report> {
                 all += afar.len();
                 rows.extend(afar.into_iter().map(Row::afar));
             }
-            // The jobs of this machine are there, whatever the cluster does.
-            Err(report) if !rows.is_empty() => show::tell(report.to_string()),
+            // The jobs of this machine are there, whatever the cluster does; but they are not all.
+            Err(report) if !rows.is_empty() => {
+                show::tell(report.to_string());
+                exit = report.exit;
+            }
             Err(report) => return Err(report),
         }
         rows.sort_by_key(|row| std::cmp::Reverse(row.submitted));
         if !args.all {
             rows.truncate(SHOWN);
         }
-        Ok(rows)
+        Ok((rows, exit))
     })?;
     if manners.json {
         for row in &rows {
             show::json(&row.object)?;
         }
-        return Ok(Exit::Success);
+        return Ok(exit);
     }
     if rows.is_empty() {
         show::tell(match gateway {
@@ -159,7 +163,7 @@ pub fn run(args: cli::Ls, manners: Manners) -> Result<Exit, Report> {
             all - rows.len()
         ));
     }
-    Ok(Exit::Success)
+    Ok(exit)
 }
 
 /// Asks every live master at once; a slow one must not hold up the others.

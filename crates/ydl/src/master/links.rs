@@ -13,9 +13,6 @@ use ydl_rendezvous::{Desk, Down, Kept, Peer, Reminder, Up, Work, frames::Bytes};
 /// What waits for an agent that does not listen; it is told everything anew when it comes again.
 const WAITING_MAX: usize = 128 << 20;
 
-/// Of those that are waited for, so many are named.
-const NAMED_MAX: usize = 4;
-
 /// A framework's rendezvous, in the newest round.
 #[derive(Debug, Default)]
 pub(super) struct Links {
@@ -237,23 +234,10 @@ impl Links {
         self.pass(work)
     }
 
-    /// Whom programs wait for, in words.
-    pub(super) fn why(&self) -> Option<String> {
-        let missing = self.desk.as_ref()?.missing();
-        let named: Vec<_> = missing
-            .iter()
-            .take(NAMED_MAX)
-            .map(TaskId::to_string)
-            .collect();
-        let more = missing.len().saturating_sub(NAMED_MAX);
-        match (named.is_empty(), more) {
-            (true, _) => None,
-            (false, 0) => Some(format!("programs wait for {}", named.join(", "))),
-            (false, more) => Some(format!(
-                "programs wait for {} and {more} more",
-                named.join(", ")
-            )),
-        }
+    /// Whom programs wait for, if they do.
+    pub(super) fn missing(&self) -> Vec<TaskId> {
+        let desk = self.desk.as_ref();
+        desk.map(|desk| desk.missing()).unwrap_or_default()
     }
 
     fn line(

@@ -6,14 +6,20 @@ use crate::{
 };
 use std::collections::BTreeMap;
 use ydl_core::{
-    Job, JobView, RoleName, Time,
-    view::{TaskState, TaskView},
+    Job, JobView, RoleName, TaskId, Time,
+    view::{Phase, TaskState, TaskView},
 };
+
+/// So many who are waited for are named.
+const NAMED_MAX: usize = 4;
 
 /// The job as it is at this moment, which may be long after the last event.
 pub(super) fn viewed(number: u64, job: &Job, agents: &Agents, links: &Links, now: Time) -> Viewed {
     let mut view = JobView { now, ..job.view() };
-    if let Some(wait) = links.why() {
+    let running = view.tasks.iter();
+    let running = running.filter(|task| task.state == TaskState::Running);
+    let running: Vec<_> = running.map(|task| &task.task).collect();
+    if let Some(wait) = said_waiting(&links.missing(), view.phase, &running) {
         view.why = format!("{}; {wait}", view.why);
     }
     let usage = agents.usage(job);
@@ -35,6 +41,22 @@ pub(super) fn viewed(number: u64, job: &Job, agents: &Agents, links: &Links, now
     }
 }
 
+/// Whom programs wait for, in words: only where one runs that is not itself among those who have not come, and not while the
+/// job ends, when nobody comes any more.
+fn said_waiting(missing: &[TaskId], phase: Phase, running: &[&TaskId]) -> Option<String> {
+    let waits = |task: &&TaskId| !missing.contains(task);
+    let ends = matches!(phase, Phase::Ending | Phase::Finished);
+    if missing.is_empty() || ends || !running.iter().any(waits) {
+        return None;
+    }
+    let named = missing.iter().take(NAMED_MAX).map(TaskId::to_string);
+    let named = named.collect::<Vec<_>>().join(", ");
+    Some(match missing.len().saturating_sub(NAMED_MAX) {
+        0 => format!("programs wait for {named}"),
+        more => format!("programs wait for {named} and {more} more"),
+    })
+}
+
 /// A sentence about tasks that wait for their agents, where some agents are there and fetch inputs.
 fn said_fetching(why: &str, role: &RoleName, fetching: usize, others: usize) -> String {
     if fetching == 0 {
@@ -51,6 +73,31 @@ fn said_fetching(why: &str, role: &RoleName, fetching: usize, others: usize) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn programs_wait_for_others_only_where_one_of_them_does() {
+        let task = |index: u32| TaskId {
+            role: RoleName::from("worker"),
+            index,
+        };
+        let all: Vec<_> = (0..7).map(task).collect();
+        let said = |missing: &[TaskId], phase, running: &[TaskId]| {
+            let running: Vec<_> = running.iter().collect();
+            said_waiting(missing, phase, &running)
+        };
+        let waits = |missing: &[TaskId]| said(missing, Phase::Running, &all);
+        let one = "programs wait for worker:1";
+        assert_eq!(waits(&all[1..2]).as_deref(), Some(one));
+        let many = "programs wait for worker:1, worker:2, worker:3, worker:4 and 2 more";
+        assert_eq!(waits(&all[1..]).as_deref(), Some(many));
+        // A round has just begun, and nobody has come; or only those run who have not.
+        assert_eq!(waits(&all), None);
+        assert_eq!(said(&all[1..], Phase::Gathering, &all[1..]), None);
+        assert_eq!(said(&all[1..], Phase::Running, &[]), None);
+        // Nobody comes any more.
+        assert_eq!(said(&all[1..], Phase::Ending, &all), None);
+        assert_eq!(waits(&[]), None);
+    }
 
     #[test]
     fn a_task_whose_inputs_come_does_not_wait_for_its_agent() {
