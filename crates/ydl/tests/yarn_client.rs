@@ -35,6 +35,7 @@ fn cluster() -> &'static Cluster {
                 ..Queue::new("gpu", 40)
             },
         ],
+        users: vec!["ghost".into()],
         ..Options::new(version())
     };
     // Less than a node has.
@@ -133,6 +134,14 @@ fn a_dry_run_leaves_no_trace() {
     let applications = applications(cluster);
     assert!(applications.iter().all(|report| report.user != "ghost"));
     assert_eq!(hdfs_files(cluster, "/user/ghost"), Vec::<String>::new());
+    // Nor is there one of trying in vain.
+    cluster.fs(&["-mkdir", "/shut"]).expect("a directory");
+    cluster.fs(&["-chmod", "755", "/shut"]).expect("a mode");
+    let staging = ["--set", "staging=/shut/deep/ghost"];
+    let ran = run(&[&["submit", "--dry-run", "job.yaml"], &staging[..]].concat());
+    assert_eq!(ran.code, 123, "{ran:?}");
+    assert!(ran.err.contains("user `ghost` has no "), "{ran:?}");
+    assert_eq!(hdfs_files(cluster, "/shut"), Vec::<String>::new());
     assert!(!desk.path().join("state").exists(), "nor here");
 }
 

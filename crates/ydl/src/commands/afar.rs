@@ -82,6 +82,9 @@ pub async fn run(
     let findings = preflight::check(&spec, &has);
     if args.dry_run {
         inputs::afar(&spec, gateway).await?;
+        if findings.refusals.is_empty() {
+            could_stage(&spec, gateway).await?;
+        }
         return cluster::dry(&spec, &findings, manners);
     }
     if let Some(exit) = cluster::tell(&findings) {
@@ -105,17 +108,14 @@ pub async fn run(
     };
     let hosts = has.nodes.iter().map(|node| node.host.clone()).collect();
     let begun = tokio::select! {
-        begun = job.begin(spec, from, &hosts, looking) => begun,
-        by = signals.next() => {
-            let what = format!("{by}: nothing was submitted");
-            Err(Report::new(Exit::Interrupted, what))
-        }
+        begun = job.begin(spec, from, &hosts, looking) => begun.map_err(Left::Failed),
+        by = signals.next() => Err(Left::By(by)),
     };
     let accepted = match begun {
         Ok(accepted) => accepted,
-        Err(report) => {
-            job.tidy().await;
-            return Err(report);
+        Err(left) => {
+            let was_submitted = job.tidy().await;
+            return Err(left.report(new.id, was_submitted));
         }
     };
     let (id, dir) = (&accepted.submitted.id, accepted.place.dir());
@@ -162,6 +162,39 @@ async fn clean(gateway: Gateway, place: Option<stage::Place>) {
     let deadline = Instant::now() + CLEAN_MAX.0;
     // That it could not be done is no matter, and who submitted has nothing to do with it.
     let _ = stage::clean(&place, stage::AGE, is_running, deadline).await;
+}
+
+/// Why a job did not come to its cluster.
+enum Left {
+    /// It could not.
+    Failed(Report),
+    /// Somebody lost patience.
+    By(&'static str),
+}
+
+impl Left {
+    fn report(self, id: ApplicationId, was_submitted: bool) -> Report {
+        let by = match self {
+            Left::Failed(report) => return report,
+            Left::By(by) => by,
+        };
+        let what = match was_submitted {
+            true => format!("{by}: {id} was submitted a moment ago, and is ended"),
+            false => format!("{by}: nothing was submitted"),
+        };
+        Report::new(Exit::Interrupted, what)
+    }
+}
+
+/// Whether the job's files could be put where they would be; nothing of it stays.
+async fn could_stage(spec: &JobSpec, gateway: &Gateway) -> Result<(), Report> {
+    let Gateway {
+        config, identity, ..
+    } = gateway;
+    let deadline = Instant::now() + CALL_MAX;
+    let staging = spec.on_cluster.staging.as_deref();
+    let place = stage::Place::find(config, identity, staging, deadline).await?;
+    place.could_be_made(deadline).await
 }
 
 /// A job that the cluster has taken.
@@ -266,10 +299,11 @@ impl Begun<'_> {
         })
     }
 
-    /// Takes back what was begun. What cannot be taken back is cleaned up by age.
-    async fn tidy(&self) {
+    /// Takes back what was begun. What cannot be taken back is cleaned up by age. Says whether the cluster had the job already.
+    async fn tidy(&self) -> bool {
         let deadline = Instant::now() + TIDY_MAX;
         let reached = self.gateway.client.application(self.id, deadline).await;
+        let was_submitted = reached.is_ok();
         if reached.is_ok_and(|report| !report.state.is_over()) {
             // It was interrupted in the moment between submitting and knowing it.
             let why = "ended by whoever submitted it";
@@ -280,6 +314,7 @@ impl Begun<'_> {
             let _ = place.hdfs.delete(dir.dir(), deadline).await;
             let _ = stage::give_up(place, &self.id.to_string(), deadline).await;
         }
+        was_submitted
     }
 }
 
@@ -440,4 +475,18 @@ async fn follow(
     watching.abort();
     let left = left?;
     conclude(left, &mut follower, manners).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_interrupts_is_told_whether_the_cluster_had_the_job() {
+        let id: ApplicationId = "application_1700000000000_0007".parse().expect("an id");
+        let told = |was_submitted| Left::By("Ctrl-C").report(id, was_submitted).to_string();
+        assert_eq!(told(false), "error: Ctrl-C: nothing was submitted");
+        let ended = "error: Ctrl-C: application_1700000000000_0007 was submitted a moment ago, and is ended";
+        assert_eq!(told(true), ended);
+    }
 }

@@ -102,6 +102,24 @@ impl Place {
         }
     }
 
+    /// Whether the directory is there, or could be made, which is tried beside it: nothing of that stays.
+    pub async fn could_be_made(&self, deadline: Instant) -> Result<(), Report> {
+        if self.is_made(deadline).await? {
+            return Ok(());
+        }
+        let mut above = self.layout.root();
+        while let Some((parent, _)) = above.rsplit_once('/').filter(|(it, _)| !it.ends_with('/')) {
+            above = parent;
+            if self.hdfs.stat(above, deadline).await?.is_some() {
+                break;
+            }
+        }
+        let probe = Layout::at(above).probe()?;
+        self.hdfs.mkdirs(&probe, 0o700, deadline).await?;
+        self.hdfs.delete(&probe, deadline).await?;
+        Ok(())
+    }
+
     /// Why bytes do not come or go. Where the NameNode still answers, it is the DataNodes who do not.
     async fn culprit(&self, error: HdfsError) -> Report {
         let soon = Instant::now() + LOOK_MAX;
