@@ -33,7 +33,14 @@ def disk(place):
 def missing(target):
     """What is said of disks with too little room, None where there is enough."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ydl"
-    wants = [(target, BUILD - taken(target)), (cache, ENVIRONMENTS - taken(cache)), (Path(tempfile.gettempdir()), CLUSTERS)]
+    wants = [(target, BUILD), (cache, ENVIRONMENTS), (Path(tempfile.gettempdir()), CLUSTERS)]
+    # What is there already is counted, which takes seconds, only where it decides.
+    if too_little(wants):
+        wants = [(target, BUILD - taken(target)), (cache, ENVIRONMENTS - taken(cache)), wants[2]]
+    return too_little(wants)
+
+
+def too_little(wants):
     disks = {}
     for place, wanted in wants:
         number, there = disk(place)
