@@ -27,8 +27,9 @@ NAME_BYTES_MAX = 64
 _PACE_S = 1.0
 #: What has not changed is said again after so long, for a master that has been replaced meanwhile.
 _ANEW_S = 30.0
-#: How long the end of a program may be held up by what was last reported.
-_AT_EXIT_S = 3.0
+#: How long the end of a program may be held up by what was last reported. A training's last numbers are those that people
+#: want most, and a busy machine may take seconds to take them.
+_AT_EXIT_S = 10.0
 #: The master counts steps in 64 bits.
 _STEP_MAX = (1 << 63) - 1
 
