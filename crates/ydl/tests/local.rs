@@ -78,6 +78,29 @@ fn processes_know_their_numbers_threads_and_interface_and_what_is_set_stands() {
     );
 }
 
+#[test]
+fn modules_of_the_job_are_found_beside_those_that_the_user_names() {
+    let home = Home::new();
+    let module = |name: &str, says: &str| {
+        home.write(&format!("{name}.py"), &format!("print('{says}')\n"));
+    };
+    module("own", "one of the job");
+    fs::create_dir(home.path().join("lib")).expect("a directory");
+    module("lib/both", "the one that is named");
+    module("both", "one of the job");
+    // Nothing is found because a program happens to start there.
+    let program = "import sys; sys.path.remove(''); import both, own";
+    let run = format!("run: [python3, -c, \"{program}\"]");
+    let lib = home.path().join("lib").display().to_string();
+    let text = format!(
+        "name: t\nfiles: [own.py, both.py]\nenv: {{PYTHONPATH: '{lib}'}}\nroles: {{worker: {{{run}}}}}\n"
+    );
+    let ran = home.submit(&text);
+    assert_eq!(ran.code, 0, "{ran:#?}");
+    let expected = "worker:0 | the one that is named\nworker:0 | one of the job\n";
+    assert_eq!(ran.out, expected, "{ran:#?}");
+}
+
 /// Takes the port of a task between the moment it is let go and the moment its program listens, so often.
 fn steal(times: u32, limit: u32) -> (Home, Ran) {
     let home = Home::new();

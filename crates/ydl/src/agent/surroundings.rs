@@ -103,6 +103,7 @@ impl Surroundings {
             true => Framework::None,
             false => spec.framework,
         };
+        let said = |name: &str| spec.env.contains_key(name) || role.env.contains_key(name);
         let own = |local| {
             let mut set_up = framework.set_up(&Given {
                 cluster: &run.cluster,
@@ -118,7 +119,6 @@ impl Surroundings {
             let name = env::LOCAL_RANK.to_owned();
             set_up.env.insert(name, local.to_string());
             // What the user says stands.
-            let said = |name: &String| spec.env.contains_key(name) || role.env.contains_key(name);
             set_up.env.retain(|name, _| !said(name));
             set_up
         };
@@ -131,6 +131,9 @@ impl Surroundings {
         env.extend(set_up.env);
         env.extend(spec.env.clone());
         env.extend(role.env.clone());
+        if said("PYTHONPATH") {
+            self.add_modules(&mut env);
+        }
         let threads = (role.resources.vcores / role.processes.max(1)).max(1);
         for name in framework.threads() {
             let said = env.entry((*name).to_owned());
@@ -267,6 +270,14 @@ impl Surroundings {
             set(env::CLUSTER, cluster);
         }
         Ok(all)
+    }
+
+    /// The job's own code can be imported also where the user says what else can, which comes first. Who says that there is
+    /// nothing means it.
+    fn add_modules(&self, env: &mut BTreeMap<String, String>) {
+        if let Some(paths) = env.get_mut("PYTHONPATH").filter(|paths| !paths.is_empty()) {
+            *paths += &format!(":{}", self.work().display());
+        }
     }
 
     /// A directory with nothing but `ydl` in it: scripts use the job's key-value store with it. Programs can do without.
