@@ -746,7 +746,7 @@ async fn a_task_of_several_processes_ends_well_when_all_of_them_have() {
 async fn the_first_process_that_fails_ends_those_beside_it() {
     let place = Place::new();
     let script = "case $LOCAL in \
-        0) echo $$ > zero; trap 'echo asked; exit 0' TERM; while :; do sleep 0.02; done;; \
+        0) trap 'echo asked; exit 0' TERM; echo $$ > zero; while :; do sleep 0.02; done;; \
         1) until test -s zero; do sleep 0.02; done; exit 7;; \
         esac";
     let mut program = place.try_start(several(&place, 2, script)).await.unwrap();
