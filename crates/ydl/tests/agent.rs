@@ -61,7 +61,7 @@ async fn what_was_said_is_said_again_until_it_was_heard() {
 #[tokio::test]
 async fn an_agent_whose_master_hangs_stops_its_program_in_time() {
     let script = "trap 'echo bye; exit' TERM; echo up; while :; do sleep 0.05; done";
-    let mut scene = Scene::new(script, "deadlines: {silence: 2s, grace: 1s}");
+    let mut scene = Scene::new(script, "deadlines: {silence: 2s, grace: 5s}");
     scene.next().await.order(1, &wait(1));
     scene.report().await.order(2, &run(1));
     scene.report().await.answer(Reply::empty());
@@ -73,8 +73,9 @@ async fn an_agent_whose_master_hangs_stops_its_program_in_time() {
     let began = Instant::now();
     let status = scene.left().await;
     assert!(!status.success(), "its end is not its program's");
+    // `silence`, `grace` and `stop`: after that its master may have given the task to another.
     assert!(
-        began.elapsed() < Duration::from_secs(5),
+        began.elapsed() < Duration::from_secs(2 + 5 + 20),
         "{:?}",
         began.elapsed()
     );
@@ -85,23 +86,18 @@ async fn an_agent_whose_master_hangs_stops_its_program_in_time() {
 #[tokio::test]
 async fn an_agent_with_a_short_silence_asks_often_enough() {
     let mut scene = Scene::new("true", "deadlines: {silence: 1s}");
-    scene.next().await.order(1, &wait(1));
-    scene.report().await.answer(Reply::empty());
-    let began = Instant::now();
-    while began.elapsed() < Duration::from_millis(2500) {
-        let asked = scene.next().await;
-        sleep(asked.hold).await;
-        asked.answer(Reply::empty());
-    }
-    assert!(scene.agent.try_wait().expect("a child").is_none());
+    // Its first question says so, and before the answer to that nobody is cut off, however slow the machine is.
+    let asked = scene.next().await;
+    assert!(asked.hold * 4 <= Duration::from_secs(1), "{:?}", asked.hold);
 }
 
 #[tokio::test]
 async fn a_master_without_news_is_not_asked_in_circles() {
     let mut scene = Scene::new("true", "");
-    scene.next().await.order(u64::MAX, &wait(1));
-    scene.report().await.order(u64::MAX, &wait(1));
+    let asked = scene.next().await;
     let began = Instant::now();
+    asked.order(u64::MAX, &wait(1));
+    scene.report().await.order(u64::MAX, &wait(1));
     for _ in 0..2 {
         scene.next().await.order(u64::MAX, &wait(1));
     }
@@ -153,16 +149,18 @@ async fn an_agent_whose_container_is_ended_says_so() {
 
 #[tokio::test]
 async fn a_late_answer_counts_from_when_it_was_asked_for() {
-    let mut scene = Scene::new("true", "deadlines: {silence: 4s}");
+    let silence = Duration::from_secs(6);
+    let mut scene = Scene::new("true", "deadlines: {silence: 6s}");
     scene.next().await.order(1, &wait(1));
     scene.report().await.answer(Reply::empty());
     let asked = scene.next().await;
-    sleep(Duration::from_secs(2)).await;
-    asked.answer(Reply::empty());
+    sleep(Duration::from_secs(4)).await;
     let answered = Instant::now();
+    asked.answer(Reply::empty());
     scene.left().await;
+    // Counted from its answer, it would have been all of the silence.
     let after = answered.elapsed();
-    assert!(after < Duration::from_secs(3), "{after:?}");
+    assert!(after < silence, "{after:?}");
 }
 
 #[tokio::test]
@@ -218,9 +216,12 @@ fn read(id: u64, file: &str, offset: u64, wait_ms: u64) -> LogWish {
 
 #[tokio::test]
 async fn an_agent_shows_what_its_program_prints_while_it_runs_and_until_it_leaves() {
-    let script = "echo one; until [ -e go ]; do sleep 0.02; done; echo two";
+    let script = "echo one; until [ -e go ]; do sleep 0.02; done; echo two; \
+                  until [ -e end ]; do sleep 0.02; done";
     let mut scene = Scene::new(script, "");
     scene.start().await;
+    // A question is dropped for one that says that it runs, and what is wished in answer to the first is not heard.
+    scene.report().await.answer(Reply::empty());
     scene
         .until("line", async |scene| {
             std::fs::metadata(scene.log()).is_ok_and(|log| log.len() == 4)
@@ -261,13 +262,17 @@ async fn an_agent_shows_what_its_program_prints_while_it_runs_and_until_it_leave
     std::fs::write(work.join("go"), "").expect("a file");
     let (id, _, body) = scene.found().await;
     assert_eq!((id, &body[..]), (11, &b"two\n"[..]));
-    // It stays to be asked after its program has ended.
-    scene
-        .until("end", async |scene| {
-            scene.dir.path().join("logs/worker/0/1/exit.json").exists()
-        })
-        .await;
-    scene.next().await.wish(&[read(12, "stdout.0", 8, 20_000)]);
+    // It stays to be asked after its program has ended, from the question on that says so.
+    std::fs::write(work.join("end"), "").expect("a file");
+    let ended = |it: &AgentReport| matches!(it, AgentReport::Exited { .. });
+    let asked = loop {
+        let asked = scene.report().await;
+        if asked.sync.reports.iter().any(ended) {
+            break asked;
+        }
+        asked.answer(Reply::empty());
+    };
+    asked.wish(&[read(12, "stdout.0", 8, 20_000)]);
     let (id, query, body) = scene.found().await;
     assert_eq!((id, body.len()), (12, 0));
     assert!(query.contains_key("ended"), "{query:?}");
