@@ -349,6 +349,8 @@ fn a_deadline_that_passes_is_told_apart_from_a_server_that_is_gone() {
     run(async {
         let mut place = place(limits()).await;
         let client = place.client();
+        // So that it is late with an answer, and not with a connection.
+        assert_eq!(ask(&client, "/who").await.unwrap(), "agent.c1");
         let late = client
             .call(Method::GET, "/poll", Payload::Nothing, SHORT)
             .await
