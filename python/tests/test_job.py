@@ -124,6 +124,8 @@ class Runs(OnThisMachine):
         run = self.submit(ydl.Job("waits", {"worker": ydl.Role(shell=script)}))
         lines = run.logs("worker:0", follow=True)
         self.assertEqual({next(lines).text, next(lines).text}, {"begun", "aside"})
+        # What a program prints can be read before its agent has said that it runs.
+        until(lambda: run.status().state == "running")
         status = run.status()
         self.assertEqual((status.state, status.tasks[0].state, run.over), ("running", "running", False))
         with self.assertRaises(ydl.WaitTimeout):

@@ -100,10 +100,20 @@ class Scripts(unittest.TestCase):
         trap = f"trap 'echo back > {place}/taken; exit 0' TERM"
         self.script(f"#!/bin/sh\n{trap}\ntouch {place}/begun\nwhile :; do sleep 0.1; done\n")
 
+        # A verb that is only being started has nobody yet who could end it.
+        waits, communicate = threading.Event(), program.subprocess.Popen.communicate
+
+        def waited_for(process, *how):
+            waits.set()
+            return communicate(process, *how)
+
         def interrupt() -> None:
+            waits.wait(PATIENCE_S)
             until(lambda: os.path.exists(os.path.join(place, "begun")))
             os.kill(os.getpid(), signal.SIGINT)
 
+        self.small(program, _END_MAX_S=PATIENCE_S)
+        self.small(program.subprocess.Popen, communicate=waited_for)
         interrupter = threading.Thread(target=interrupt)
         interrupter.start()
         with self.assertRaises(KeyboardInterrupt):
