@@ -187,6 +187,7 @@ async fn agent(client: Client, meeting: Arc<Meeting>) {
             reports: std::mem::take(&mut reports),
             seen,
             tokens: 0,
+            wished: 0,
             usage: None,
         };
         let payload = Payload::json(&sync).expect("JSON");
@@ -232,6 +233,7 @@ async fn agent(client: Client, meeting: Arc<Meeting>) {
                     reports: vec![AgentReport::Saved { error: None }],
                     seen,
                     tokens: 0,
+                    wished: 0,
                     usage: None,
                 };
                 let payload = Payload::json(&sync).expect("JSON");

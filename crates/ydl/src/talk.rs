@@ -39,6 +39,10 @@ pub struct Sync {
     /// The number of the tokens that it has, or is about to fetch.
     #[serde(default)]
     pub tokens: u64,
+    /// The number of the newest wish that it has heard of: what was wished after that is told again. A question is
+    /// dropped where something happens meanwhile, and its answer with it.
+    #[serde(default)]
+    pub wished: u64,
     /// What its processes use.
     pub usage: Option<Usage>,
 }

@@ -73,6 +73,8 @@ pub(super) struct Agent {
     /// Variables that the master has for programs.
     told: BTreeMap<String, String>,
     seen: u64,
+    /// The newest wish of somebody who looks at logs or reaches a port.
+    wished: u64,
     reports: Vec<AgentReport>,
     /// Inputs that are on their way.
     fetch: Option<Fetch>,
@@ -223,6 +225,8 @@ impl Agent {
                     tracing::info!("the master is at `{address}` now");
                     self.reach.go(address.clone())?;
                     self.setting.master = address;
+                    // This one counts its own.
+                    self.wished = 0;
                     if let Err(error) = self.setting.tell_master(self.surroundings.dir()) {
                         // Programs that look for it find it where it was when they started.
                         tracing::warn!("cannot say where the master is: {error}");
@@ -405,6 +409,7 @@ impl Agent {
             reports,
             seen: self.seen,
             tokens: self.tokens.number,
+            wished: self.wished,
             usage,
         })
         .ok()
@@ -434,9 +439,10 @@ impl Agent {
                 std::mem::replace(&mut self.seen, number) != number
             }
             Told::Wishes(wishes) => {
-                let any = !wishes.is_empty();
+                let newest = wishes.iter().map(|wish| wish.id).max();
+                self.wished = newest.unwrap_or(self.wished);
                 self.grant(wishes);
-                any
+                newest.is_some()
             }
         }
     }

@@ -39,6 +39,7 @@ struct Known {
 pub(super) struct Seen {
     pub(super) order: u64,
     pub(super) tokens: u64,
+    pub(super) wished: u64,
 }
 
 impl Agents {

@@ -352,6 +352,7 @@ mod tests {
         let sync = |reports| Sync {
             reports,
             tokens: 0,
+            wished: 0,
             seen: 7,
             usage: None,
         };

@@ -121,8 +121,16 @@ impl Relay {
         self.hand(&container, agents);
     }
 
+    /// An agent asks, and has heard of wishes up to that one: whatever else it was told has found nobody.
+    pub(super) fn asked(&mut self, container: &ContainerId, wished: u64, agents: &mut Agents) {
+        let unheard = |it: &&mut Waiting| it.container == *container && it.wish.id > wished;
+        let unheard = self.wishes.values_mut().filter(unheard);
+        unheard.for_each(|it| it.told = false);
+        self.hand(container, agents);
+    }
+
     /// Hands an agent what is wished of it, if it listens.
-    pub(super) fn hand(&mut self, container: &ContainerId, agents: &mut Agents) {
+    fn hand(&mut self, container: &ContainerId, agents: &mut Agents) {
         let new = |it: &&mut Waiting| !it.told && it.container == *container;
         let mut new: Vec<_> = self.wishes.values_mut().filter(new).collect();
         if new.is_empty() {
@@ -257,8 +265,8 @@ mod tests {
             answered
         }
 
-        /// The agent asks for its order, which it knows already.
-        fn listen(&mut self) -> Receiver<Answer> {
+        /// The agent asks for its order, which it knows already, as it knows that wish.
+        fn listen(&mut self, wished: u64) -> Receiver<Answer> {
             let (first, mut order) = oneshot::channel();
             self.agents.answer(&c0(), Seen::default(), first, &self.job);
             let seen = match order.try_recv() {
@@ -268,10 +276,11 @@ mod tests {
             let (answer, answered) = oneshot::channel();
             let seen = Seen {
                 order: seen,
+                wished,
                 ..Seen::default()
             };
             self.agents.answer(&c0(), seen, answer, &self.job);
-            self.relay.hand(&c0(), &mut self.agents);
+            self.relay.asked(&c0(), wished, &mut self.agents);
             answered
         }
     }
@@ -299,9 +308,9 @@ mod tests {
     async fn a_wish_reaches_its_agent_once_and_its_answer_whoever_wished() {
         let mut scene = Scene::new();
         let mut early = scene.wish("worker:0");
-        let mut told = scene.listen();
+        let mut told = scene.listen(0);
         assert_eq!(ids(&mut told), [1]);
-        let mut told = scene.listen();
+        let mut told = scene.listen(1);
         assert!(ids(&mut told).is_empty());
         let mut late = scene.wish("worker:0");
         assert_eq!(ids(&mut told), [2]);
@@ -312,6 +321,18 @@ mod tests {
         assert_eq!(status(&mut late), Some(404));
         let again = scene.relay.logged(&c0(), 2, Logged::Absent);
         assert_eq!(again.status, 404);
+    }
+
+    #[tokio::test]
+    async fn a_wish_that_its_agent_has_not_heard_of_is_told_again() {
+        let mut scene = Scene::new();
+        let _early = scene.wish("worker:0");
+        assert_eq!(ids(&mut scene.listen(0)), [1]);
+        // It had something to say when it was told, and asks anew.
+        let _late = scene.wish("worker:0");
+        assert_eq!(ids(&mut scene.listen(0)), [1, 2]);
+        assert_eq!(ids(&mut scene.listen(1)), [2]);
+        assert!(ids(&mut scene.listen(2)).is_empty());
     }
 
     #[tokio::test]

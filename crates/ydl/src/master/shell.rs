@@ -224,7 +224,7 @@ impl<B: Backend, D: Diary> Master<B, D> {
                 } => {
                     kept.set();
                     self.agents.answer(&container, seen, answer, &self.job);
-                    self.relay.hand(&container, &mut self.agents);
+                    self.relay.asked(&container, seen.wished, &mut self.agents);
                 }
             }
         }
@@ -394,6 +394,7 @@ impl<B: Backend, D: Diary> Master<B, D> {
             seen: Seen {
                 order: sync.seen,
                 tokens: sync.tokens,
+                wished: sync.wished,
             },
             answer,
             kept,

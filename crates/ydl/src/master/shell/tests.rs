@@ -267,6 +267,7 @@ impl Scene {
             reports: report.into_iter().collect(),
             seen,
             tokens: 0,
+            wished: 0,
             usage: None,
         };
         let (answer, answered) = oneshot::channel();
