@@ -361,7 +361,7 @@ impl Build {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::symlink;
 
     #[test]
     fn a_python_is_known_behind_links_and_scripts() {
@@ -373,8 +373,15 @@ mod tests {
         assert_eq!(behind(&link), Some(real));
         let script = |text: &str| {
             let path = dir.path().join("python3");
-            fs::write(&path, format!("#!/bin/sh\n{text}\n")).expect("a script");
-            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("a mode");
+            // By another process: what is open for writing here could be inherited by what another test starts just
+            // then, and would be busy.
+            let mut write = Command::new("sh");
+            write.args([
+                "-c",
+                "printf '#!/bin/sh\\n%s\\n' \"$1\" > \"$0\" && chmod 755 \"$0\"",
+            ]);
+            let written = write.arg(&path).arg(text).status();
+            assert!(written.expect("a shell").success());
             behind(&path)
         };
         let one = PathBuf::from("/versions/1/bin/python3");

@@ -385,7 +385,7 @@ mod tests {
             "it was changed long before"
         );
         assert!(
-            !killed.may_be_torn(&at(1, false)),
+            !killed.may_be_torn(&at(60, false)),
             "another has changed it since"
         );
         assert!(ended(false, &[fresh.number]).may_be_torn(&at(-6, false)));
