@@ -17,7 +17,7 @@ use ydl::wire::secret::{Scope, Secret};
 use ydl::wire::server::{Limits, listen};
 use ydl::wire::tls::Identity;
 
-use place::{LONG, SHORT, ask, hello, limits, place, place_at, run, thief};
+use place::{LONG, SHORT, ask, hello, impatient, limits, place, place_at, run, thief};
 
 #[test]
 fn a_call_is_answered_and_its_connection_used_again() {
@@ -78,11 +78,7 @@ fn a_wrong_certificate_is_refused_before_anything_is_said() {
 #[test]
 fn a_stranger_is_turned_away_before_the_body_is_read() {
     run(async {
-        let place = place(Limits {
-            body: LONG,
-            ..limits()
-        })
-        .await;
+        let place = place(limits()).await;
         let mut stream = place.raw().await;
         let head = "PUT /length HTTP/1.1\r\nhost: x\r\ncontent-length: 60000\r\n\r\n";
         stream.write_all(head.as_bytes()).await.unwrap();
@@ -109,7 +105,7 @@ fn a_stranger_is_turned_away_before_the_body_is_read() {
 #[test]
 fn a_good_client_is_served_while_bad_ones_misbehave() {
     run(async {
-        let place = place(limits()).await;
+        let place = place(impatient()).await;
         let client = place.client();
         assert_eq!(ask(&client, "/who").await.unwrap(), "agent.c1");
 
@@ -192,11 +188,7 @@ async fn hung_up(mut peer: Bad) {
 #[test]
 fn a_body_that_is_too_long_is_answered_with_a_sentence() {
     run(async {
-        let place = place(Limits {
-            body: LONG,
-            ..limits()
-        })
-        .await;
+        let place = place(limits()).await;
         let client = place.client();
         for length in [(64 << 10) + 1, 200 << 10] {
             let body = Payload::Raw(vec![1; length].into());
@@ -273,12 +265,7 @@ fn requests_sent_ahead_are_answered_in_their_order() {
 #[test]
 fn a_peer_that_sends_everything_first_still_reads_why_it_was_refused() {
     run(async {
-        let place = place(Limits {
-            body: LONG,
-            reply: LONG,
-            ..limits()
-        })
-        .await;
+        let place = place(limits()).await;
         for bearer in [String::new(), place.bearer()] {
             let mut stream = place.raw().await;
             let length = 200 << 10;
@@ -298,6 +285,8 @@ fn a_peer_that_sends_everything_first_still_reads_why_it_was_refused() {
 fn bodies_wait_for_room_and_those_who_hold_it_have_a_deadline() {
     run(async {
         let place = place(Limits {
+            body: SHORT,
+            reply: SHORT,
             bodies_bytes_max: 64 << 10,
             ..limits()
         })
@@ -499,7 +488,11 @@ fn an_idle_connection_is_closed_and_nobody_notices() {
 #[test]
 fn a_reply_that_nobody_takes_costs_its_connection_only() {
     run(async {
-        let place = place(limits()).await;
+        let place = place(Limits {
+            reply: SHORT,
+            ..limits()
+        })
+        .await;
         let mut raw = place.raw().await;
         let text = format!("GET /big HTTP/1.1\r\n{}\r\n", place.bearer());
         // Some 40 MiB of answers, which no socket's buffer holds.
