@@ -72,9 +72,9 @@ def run(
         keys = {**job_keys(call, where), "files": dict(where.files)}
         # They are part of the environment that this process runs in, and of no other.
         more = {} if where.what == sys.prefix else editable_packages()
-        with _terminated():
-            submitted = _submit(call, Bundle(experiment, more), keys, cluster or os.environ.get(CLUSTER))
-            metrics, killed = _follow(submitted, call.task_specs, key, eval_monitor_log_thresholds)
+        with _terminated(), _left_to_nobody() as jobs:
+            jobs.append(_submit(call, Bundle(experiment, more), keys, cluster or os.environ.get(CLUSTER)))
+            metrics, killed = _follow(jobs[0], call.task_specs, key, eval_monitor_log_thresholds)
         tracked.status = "KILLED" if killed else tracked.status
         return metrics
 
@@ -96,6 +96,19 @@ def _terminated() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+@contextlib.contextmanager
+def _left_to_nobody() -> Iterator[List[Any]]:
+    """Who is interrupted ends the jobs that he has submitted, whatever he was about to do with them."""
+    jobs: List[Any] = []
+    try:
+        yield jobs
+    except (KeyboardInterrupt, SystemExit):
+        for run in jobs:
+            logger.warning("interrupted: %s is ended", run.id)
+            run.kill()
+        raise
 
 
 def _submit(call: Call, bundle: Bundle, keys: Dict[str, Any], cluster: Optional[str]) -> Any:
@@ -130,10 +143,6 @@ def _follow(
             run.wait()
         except ydl.JobFailed as ended:
             failure = ended
-        except (KeyboardInterrupt, SystemExit):
-            logger.warning("interrupted: %s is ended", run.id)
-            run.kill()
-            raise
     n_try = listener.n_try
     # How the job ended is known; what is only nice to know must not hide it.
     try:

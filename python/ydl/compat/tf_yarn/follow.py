@@ -40,10 +40,11 @@ class Listener:
         self._thread.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, interrupted: Optional[type] = None, *_: object) -> None:
         self._over.set()
-        # The watch ends with the job's master.
-        self._thread.join(LAST_WORDS_SECONDS)
+        # The watch ends with the job's master, unless somebody leaves before.
+        if interrupted is None:
+            self._thread.join(LAST_WORDS_SECONDS)
         if self._changes is not None:
             self._changes.close()
         self._thread.join(LAST_WORDS_SECONDS)
