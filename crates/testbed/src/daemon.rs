@@ -113,7 +113,9 @@ impl Daemon {
 
     /// Fails if it has ended by itself.
     pub(crate) fn check(&self) -> Result<(), Failure> {
-        let status = self.look(&mut held(&self.child));
+        // Held over both looks: whoever starts it anew meanwhile says at once that nobody has ended it.
+        let mut child = held(&self.child);
+        let status = self.look(&mut child);
         let unasked = status.filter(|_| !self.ended.load(Ordering::Relaxed));
         unasked.map_or(Ok(()), |status| {
             let what = format!("`{}` ended with {status}", self.name);
