@@ -136,6 +136,7 @@ impl Cluster {
             let homes = scope.spawn(|| self.wait_hdfs().and_then(|()| self.make_homes()));
             let yarn = self.wait_active().and_then(|_| self.set_labels());
             let yarn = yarn.and_then(|()| self.wait_nodes(self.options.nodes));
+            let yarn = yarn.and_then(|()| self.wait_attributes());
             let homes = homes.join().unwrap_or_else(|_| {
                 Err(Failure::new(
                     Kind::Trouble,

@@ -102,6 +102,21 @@ impl Cluster {
         })
     }
 
+    /// Until every node has told its attributes: the ResourceManager counts it a moment before it takes them.
+    pub(crate) fn wait_attributes(&self) -> Result<(), Failure> {
+        for (number, name, value) in &self.options.attributes {
+            let node = &self.nodes[number - 1];
+            let page = format!("/ws/v1/cluster/nodes/{}", node.address);
+            let what = format!("`{}` to have the attribute `{name}`", node.daemon);
+            self.wait(&what, || {
+                let said = self.rest(&page).ok()?;
+                let named = said.contains(&format!("\"{name}\""));
+                (named && said.contains(value.as_str())).then_some(())
+            })?;
+        }
+        Ok(())
+    }
+
     /// Until every NameNode has its DataNode and is out of safe mode.
     pub fn wait_hdfs(&self) -> Result<(), Failure> {
         for namenode in &self.namenodes {
@@ -115,7 +130,21 @@ impl Cluster {
                 },
             )?;
         }
-        Ok(())
+        // A NameNode counts a DataNode that has died for minutes, and so one that is just being started.
+        self.wait("`dn` to register", || {
+            (self.namenodes.is_empty() || self.is_registered("dn")).then_some(())
+        })
+    }
+
+    /// Whether a DataNode has registered with every NameNode since it was last started, as its log tells. Where the
+    /// beginning is not among the last of the log it was long ago.
+    fn is_registered(&self, name: &str) -> bool {
+        let log = self.log(name).unwrap_or_default();
+        let Some(began) = log.rfind("STARTUP_MSG") else {
+            return true;
+        };
+        let said = log[began..].matches("successfully registered with NN");
+        said.count() >= self.namenodes.len()
     }
 
     /// A page of the active ResourceManager's REST interface, such as `/ws/v1/cluster/apps`.
