@@ -58,6 +58,8 @@ fn workers_come_and_go_while_masters_die() {
     wait_for("the third worker", || {
         (job.count("attempt-started") == 3).then_some(())
     });
+    let started = job.started();
+    job.heard_of(started.iter().map(|it| &it.container));
     // The newcomer loads, or waits for the others: who comes next must know of it.
     job.kill_master(2);
     wait_for_world(&job, 3, 3);

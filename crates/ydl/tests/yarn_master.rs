@@ -97,6 +97,7 @@ fn a_master_that_is_asked_to_leave_is_followed_by_another() {
     let job = Job::submit(cluster(), 2, WAITS, SMALL, "");
     let before = job.programs(2);
     job.all_started(2);
+    job.heard_of(before.iter().map(|it| &it.container));
     signal("-TERM", &[job.master(1)]);
     job.led_by(2);
     all_as_before(&job, &before);
@@ -104,12 +105,11 @@ fn a_master_that_is_asked_to_leave_is_followed_by_another() {
     job.succeeded();
     assert_eq!(job.programs(0), before);
     // It did not end the job: the cluster takes that for a failure of this attempt.
-    let attempts = job.attempts();
-    let states: Vec<_> = attempts.iter().map(|it| it.state).collect();
     assert_eq!(
-        states,
+        job.ends_of_masters(),
         [AttemptState::Failed, AttemptState::Finished],
-        "{attempts:?}"
+        "{:?}",
+        job.attempts()
     );
 }
 
@@ -120,10 +120,11 @@ fn the_example_s_training_goes_on_while_masters_die() {
     example::lay_out(&desk);
     let job = desk.path().join("job.yaml");
     let yaml = fs::read_to_string(&job).expect("the example's job");
-    // Slower, and what it prints is here at once.
+    // Slower, and what it prints is here at once. However long a master is away, the job does not end without it.
     let seen = desk.path().display();
     let slow = format!(
-        "shell: python train.py --epochs 12 --pause 0.1 | tee -a {seen}/$YDL_ROLE.$YDL_INDEX}}"
+        "shell: python train.py --epochs 12 --pause 0.1 | tee -a {seen}/$YDL_ROLE.$YDL_INDEX; \
+         until test -e {seen}/go; do sleep 0.1; done}}"
     );
     let slow = yaml.replace("run: python train.py --epochs 12}", &slow);
     assert_ne!(slow, yaml);
@@ -142,7 +143,8 @@ fn the_example_s_training_goes_on_while_masters_die() {
     };
     let training = || {
         let all = example::processes(&job.id).into_iter();
-        let training = all.filter(|(_, words)| words.contains("train.py"));
+        // The shells around them start others now and then.
+        let training = all.filter(|(_, it)| it.contains("train.py") && !it.contains(" -c "));
         let each = training.filter_map(|(pid, _)| Some((pid, began(pid as i32)?)));
         each.collect::<BTreeSet<_>>()
     };
@@ -151,10 +153,13 @@ fn the_example_s_training_goes_on_while_masters_die() {
     assert!(before.len() >= example::TASKS.len(), "{before:?}");
     job.kill_master(1);
     job.led_by(2);
-    assert_eq!(training(), before, "the same processes");
+    // Whoever is done by now is missed, and nobody has begun anew.
+    let after = training();
+    assert!(after.is_subset(&before), "{after:?} after {before:?}");
     wait_epoch(6);
     job.kill_master(2);
     job.led_by(3);
+    job.go();
     let report = wait_over(job.cluster, &job.id);
     assert_eq!(report.final_status, FinalStatus::Succeeded, "{report:?}");
     example::wait_gone(job.cluster, &job.id);
@@ -199,6 +204,7 @@ fn a_master_that_dies_while_there_is_no_file_system_is_followed_by_another() {
     let job = Job::submit(cluster(), 2, WAITS, SMALL, "");
     let before = job.programs(2);
     job.led_by(1);
+    job.heard_of(before.iter().map(|it| &it.container));
     job.cluster.kill("nn").expect("it can be killed");
     job.kill_master(1);
     // The time that a NameNode is away, not one that is waited for.

@@ -92,6 +92,7 @@ fn a_master_may_die_while_a_job_comes_up_and_while_another_master_takes_over() {
     });
     let before = job.programs(0);
     let (kept, given) = (living(&job), job.given());
+    job.heard_of(kept.iter().map(|it| &it.container));
     kill_when(&job, 9, "it leads", || true);
     kill_when(&job, 10, "it has said where it is", || job.is_announced(10));
     job.led_by(11);
@@ -119,6 +120,7 @@ fn a_master_may_die_while_a_task_starts_again_and_while_a_role_grows() {
     let job = Job::submit(cluster(), 2, WAITS, role, PATIENT);
     let first = job.programs(2);
     job.all_started(2);
+    job.heard_of(first.iter().map(|it| &it.container));
     let (dies, stays) = (&first[0], &first[1]);
     signal("-9", &[dies.pid]);
     kill_when(&job, 1, "a program has just died", || !lives(dies.pid));
@@ -155,25 +157,22 @@ fn a_master_may_die_while_a_task_starts_again_and_while_a_role_grows() {
     let ran = job.programs(0);
     let ours: Vec<_> = ran.iter().filter(|it| it.index == 1).collect();
     assert_eq!(ours, [stays], "the other one is not disturbed");
-    assert_eq!(
-        ran.len(),
-        4 + lost(&job, &ran),
-        "{ran:?}\n{:#?}",
-        job.kept()
-    );
+    let lost = lost(&job, &ran);
+    assert_eq!(ran.len(), 4 + lost, "{ran:?}\n{:#?}", job.kept());
     let killed = endings(&job).into_iter();
     let killed: Vec<_> = killed
         .filter(|it| it["ending"] == json!({"signalled": {"signal": 9}}))
         .collect();
     assert_eq!(killed.len(), 1, "its end is told once: {killed:#?}");
     assert_eq!(job.count("role-scaled"), 1, "{:#?}", job.kept());
-    // The third and the fifth died with an ask, and each master asked for one at most.
+    // The third and the fifth died with an ask, and the second if the task had waited long enough by then; each master
+    // asked for one at most, and for what was lost.
     let given = job.given();
     let unused: BTreeSet<_> = given.difference(&containers_of(&ran)).cloned().collect();
-    assert!(unused.len() <= 2, "{unused:?} of {given:?}");
+    assert!(unused.len() <= 3, "{unused:?} of {given:?}");
     for attempt in 2..=7 {
         let new = given.iter().filter(|it| giver(it) == attempt).count();
-        assert!(new <= 1, "master {attempt}: {given:?}");
+        assert!(new <= 1 + lost, "master {attempt}: {given:?}");
     }
 }
 
@@ -202,6 +201,7 @@ fn a_master_may_die_while_outputs_are_saved_and_while_the_job_ends() {
     let job = Job::submit(cluster(), 2, &script, SMALL, &more);
     let before = job.programs(2);
     job.all_started(2);
+    job.heard_of(before.iter().map(|it| &it.container));
     let saved = format!("{}/saved-while-masters-die", job.home);
     job.go_one(0);
     kill_when(&job, 1, "a program has come to its end", || {
@@ -252,6 +252,7 @@ fn masters_may_die_one_after_the_other_while_programs_run() {
     let job = Job::submit(cluster(), 2, WAITS, SMALL, PATIENT);
     let before = job.programs(2);
     job.all_started(2);
+    job.heard_of(before.iter().map(|it| &it.container));
     kill_when(&job, 1, "all programs run", || job.is_registered(1));
     job.led_by(2);
     all_as_before(&job, &before);

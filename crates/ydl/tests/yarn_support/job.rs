@@ -15,7 +15,7 @@ use std::{
 use testbed::Cluster;
 use yarn_native::{
     security::Identity,
-    types::{ApplicationState, AttemptReport, FinalStatus},
+    types::{ApplicationState, AttemptReport, AttemptState, FinalStatus},
 };
 use ydl::hdfs::{Hdfs, JobPlace, Layout};
 
@@ -222,6 +222,22 @@ impl<'a> Job<'a> {
         attempts.expect("a list")
     }
 
+    /// How its masters have ended, once the ResourceManager has seen the end of each: a job is over when its master
+    /// says so, which is a moment earlier.
+    pub fn ends_of_masters(&self) -> Vec<AttemptState> {
+        let what = format!("the end of all masters of {}", self.words());
+        wait_for(&what, || {
+            let attempts = self.attempts();
+            let states: Vec<_> = attempts.iter().map(|it| it.state).collect();
+            let ends = [
+                AttemptState::Failed,
+                AttemptState::Finished,
+                AttemptState::Killed,
+            ];
+            states.iter().all(|it| ends.contains(it)).then_some(states)
+        })
+    }
+
     /// The containers that the ResourceManager says are the job's now, the master's left out.
     pub fn containers(&self) -> BTreeSet<String> {
         let Some(attempt) = application(self.cluster, &self.id).attempt else {
@@ -235,10 +251,29 @@ impl<'a> Job<'a> {
 
     /// Every container that the ResourceManager has ever given to the job, the masters' left out, as its log tells.
     pub fn given(&self) -> BTreeSet<String> {
+        self.became("ALLOCATED")
+    }
+
+    /// Waits until the ResourceManager has heard from their nodes that these containers run. Those that it has not
+    /// heard of it drops with a master that dies, whatever runs in them.
+    pub fn heard_of<'c>(&self, containers: impl IntoIterator<Item = &'c String>) {
+        let containers: BTreeSet<_> = containers.into_iter().cloned().collect();
+        let what = format!("word of {containers:?} of {}", self.words());
+        wait_for(&what, || {
+            self.became("RUNNING")
+                .is_superset(&containers)
+                .then_some(())
+        });
+    }
+
+    /// Every container of the job that was ever in that state, the masters' left out, as the ResourceManager's log
+    /// tells.
+    fn became(&self, state: &str) -> BTreeSet<String> {
         let log = self.cluster.directory().join("logs/rm.log");
         let log = fs::read_to_string(log).expect("a log");
-        let given = log.lines().filter(|line| line.contains(" to ALLOCATED"));
-        let words = given.flat_map(|line| line.split(|c: char| !c.is_alphanumeric() && c != '_'));
+        let state = format!(" to {state}");
+        let told = log.lines().filter(|line| line.contains(&state));
+        let words = told.flat_map(|line| line.split(|c: char| !c.is_alphanumeric() && c != '_'));
         let ours = words.filter(|it| it.starts_with("container_") && it.contains(&self.digits()));
         ours.filter(|id| !is_masters(id))
             .map(str::to_owned)
