@@ -25,6 +25,7 @@ fn cluster() -> &'static Cluster {
 fn submit(framework: &str, arguments: &str, instances: u32) -> Job<'static> {
     let more = More {
         worker: &format!("instances: {instances}"),
+        waits: true,
         ..More::default()
     };
     train(cluster(), framework, arguments, more)
@@ -33,13 +34,15 @@ fn submit(framework: &str, arguments: &str, instances: u32) -> Job<'static> {
 /// Two masters die: one before the programs meet, if it takes them any time to be loaded, and one when the first has
 /// printed that. The same programs end well.
 fn goes_on_while_masters_die(job: &Job, instances: u32, line: &str) {
-    job.all_started(instances as usize);
+    let started = job.all_started(instances as usize);
+    job.heard_of(started.iter().map(|it| &it.container));
     job.kill_master(1);
     job.led_by(2);
     wait_for(&format!("`{line}` of {}", job.words()), || {
         printed(job, 0, 1).contains(line).then_some(())
     });
     job.kill_master(2);
+    job.go();
     // The third may find that the programs have ended, and be gone as soon as it is there.
     let report = wait_over(job.cluster, &job.id);
     assert_eq!(report.final_status, FinalStatus::Succeeded, "{report:?}");

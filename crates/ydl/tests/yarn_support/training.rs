@@ -15,21 +15,32 @@ pub struct More<'a> {
     pub roles: &'a str,
     /// Lines of the job.
     pub job: &'a str,
+    /// Whether those whose program has ended well wait for the file `go`, so that the job is not over before.
+    pub waits: bool,
 }
 
 /// Submits a job whose workers train with these arguments.
 pub fn train<'a>(cluster: &'a Cluster, framework: &str, arguments: &str, more: More) -> Job<'a> {
-    let More { worker, roles, job } = more;
+    let More {
+        worker,
+        roles,
+        job,
+        waits,
+    } = more;
     let desk = Desk::at(cluster);
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     let from = root.join(format!("{framework}-digits/train.py"));
     fs::copy(from, desk.path().join("train.py")).expect("the example's file");
     let python = environment_of(framework).join("bin/python");
     let (python, seen) = (python.display(), desk.path().display());
+    let after = match waits {
+        true => format!(" && until test -e {seen}/go; do sleep 0.1; done"),
+        false => String::new(),
+    };
     let id = desk.detach(&format!(
         "name: {framework}\nframework: {framework}\nfiles: [train.py]\nenv: {{OMP_NUM_THREADS: '1'}}\n\
          roles: {{worker: {{{worker}, memory: 1 GiB, shell: '{python} train.py {arguments} \
-         >> {seen}/$YDL_ROLE.$YDL_INDEX.$YDL_ROUND'}}{roles}}}\n{job}"
+         >> {seen}/$YDL_ROLE.$YDL_INDEX.$YDL_ROUND{after}'}}{roles}}}\n{job}"
     ));
     Job::of(desk, id)
 }
