@@ -17,7 +17,7 @@ use yarn_support::{
     attached::{Attached, go, wait_began, waiting},
     block_on, config,
     example::{self, id, processes, wait_gone},
-    shared, soon, version, wait_over, wait_running,
+    shared, soon, version, wait_for, wait_over, wait_running,
 };
 use ydl::hdfs::{Hdfs, JobPlace, Layout};
 
@@ -304,9 +304,19 @@ fn a_full_queue_is_waited_for_until_the_deadline() {
 
     let other = Desk::at(cluster);
     // There is room for the master, and for no worker.
-    let ran = other.submit(
-        "{queue: narrow, deadlines: {allocation: 5s}, roles: {worker: {memory: 1 GiB, run: 'true'}}}",
-    );
+    let workers = "roles: {worker: {memory: 1 GiB, run: 'true'}}";
+    let (child, waits) = Attached::submit(&other, &format!("{{queue: narrow, {workers}}}"));
+    let told =
+        "0 of 1 containers allocated; 0 tasks running; waiting: 1 × `worker` for a container\n";
+    wait_for("that it says what it waits for", || {
+        child.said().contains(told).then_some(())
+    });
+    child.signal("-INT");
+    assert_eq!(child.finish().code, 121);
+    wait_gone(cluster, &waits);
+    let ran = other.submit(&format!(
+        "{{queue: narrow, deadlines: {{allocation: 5s}}, {workers}}}"
+    ));
     assert_eq!(ran.code, 120, "{ran:#?}");
     assert!(
         ran.err.contains(
@@ -314,9 +324,6 @@ fn a_full_queue_is_waited_for_until_the_deadline() {
         ),
         "{ran:#?}"
     );
-    let told =
-        "0 of 1 containers allocated; 0 tasks running; waiting: 1 × `worker` for a container\n";
-    assert!(ran.err.contains(told), "{ran:#?}");
     // There is no room for the master either.
     let ran = other.submit(
         "{queue: narrow, deadlines: {allocation: 5s}, master: {memory: 600 MiB}, \
@@ -381,15 +388,21 @@ fn a_job_is_seen_scaled_and_ended_from_anywhere_by_those_who_may() {
         row.split_whitespace().nth(3).unwrap_or_default().to_owned()
     };
     assert_eq!(tasks(&listed), "1/1", "{listed:?}");
-    let status = elsewhere.run(&["status", &job]);
-    assert!(status.out.contains("worker:0  running"), "{status:?}");
+    // A program is up a moment before its master hears so.
+    let runs = |desk: &Desk, task: &str| {
+        wait_for(&format!("that {task} is seen to run"), || {
+            let status = desk.run(&["status", &job]);
+            let running = format!("{task}  running");
+            status.out.contains(&running).then_some(())
+        });
+    };
+    runs(&elsewhere, "worker:0");
     let scaled = elsewhere.run(&["scale", "shared", "worker=2"]);
     assert_eq!(scaled.code, 0, "{scaled:?}");
     wait_began(&desk, 2);
 
     let bob = Desk::of(cluster, "bob");
-    let status = bob.run(&["status", &job]);
-    assert!(status.out.contains("worker:1  running"), "{status:?}");
+    runs(&bob, "worker:1");
     let refused = |ran: Ran| {
         assert_ne!(ran.code, 0, "{ran:?}");
         assert!(ran.err.contains("error: "), "{ran:?}");

@@ -131,8 +131,11 @@ fn those_who_may_see_and_end_a_job_do_and_no_others() {
         desk.path().join("began").exists().then_some(())
     });
     let bob = Desk::of(cluster, "bob");
-    let status = bob.run(&["status", &job]);
-    assert!(status.out.contains("worker:0  running"), "{status:?}");
+    // The program is up a moment before its master hears so.
+    wait_for("that it is seen to run", || {
+        let status = bob.run(&["status", &job]);
+        status.out.contains("worker:0  running").then_some(())
+    });
     wait_for("what it printed", || {
         let logs = bob.run(&["logs", &job, "--stdout"]);
         logs.out.contains("hello").then_some(())
