@@ -61,7 +61,6 @@ impl<'a> Job<'a> {
             "S={shared}/$YDL_INDEX; echo $HADOOP_TOKEN_FILE_LOCATION > $S.new; mv $S.new $S.file; \
              until [ -e {shared}/go ]; do sleep 0.2; done; mkdir out; echo done-$YDL_INDEX | tee out/said"
         );
-        let submitted = Instant::now();
         let id = desk.detach(&format!(
             "{more}\nfile_systems: [\"{other}\"]\n\
              outputs: {{out/: \"{other}/data/{{job}}/{{index}}\"}}\n\
@@ -72,7 +71,8 @@ impl<'a> Job<'a> {
             desk,
             id,
             other: other.to_owned(),
-            submitted,
+            // Its tokens are older than that, however long it took.
+            submitted: Instant::now(),
         }
     }
 
