@@ -203,7 +203,7 @@ fn a_running_job_is_fetched_from_and_what_somebody_else_made_meanwhile_is_not_to
     let (cluster, _guard) = together();
     let desk = Desk::at(cluster);
     let script = format!(
-        "mkdir ckpt; echo one > ckpt/1; echo hello; until test -e {}/go; do sleep 0.1; done; \
+        "echo hello; mkdir ckpt; echo one > ckpt/1; until test -e {}/go; do sleep 0.1; done; \
          echo new > m",
         desk.path().display()
     );
