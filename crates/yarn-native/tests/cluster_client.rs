@@ -151,7 +151,11 @@ async fn a_container_hears_a_signal() {
         ..submission(&client, "signalled").await
     };
     client.submit(&submission, soon()).await.unwrap();
-    let report = until(&client, submission.id, "its start", |_| begun.exists()).await;
+    // The report may be older than what it is asked for by then.
+    let report = until(&client, submission.id, "its start", |r| {
+        r.attempt.is_some() && begun.exists()
+    })
+    .await;
     let attempt = client
         .attempt(report.attempt.unwrap(), soon())
         .await

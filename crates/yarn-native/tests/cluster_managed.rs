@@ -11,8 +11,8 @@ use testbed::Cluster;
 use yarn_native::Token;
 use yarn_native::client::Submission;
 use yarn_native::types::{
-    ApplicationId, ApplicationState, AttemptId, ContainerState, ExitStatus, FinalStatus,
-    LaunchContext,
+    ApplicationId, ApplicationState, AttemptId, ContainerId, ContainerState, ExitStatus,
+    FinalStatus, LaunchContext,
 };
 
 /// What the cluster starts as a master: it copies its credentials to where the test finds them, and
@@ -87,15 +87,17 @@ async fn a_second_attempt_gets_the_containers_of_the_first_and_the_ends_it_misse
     let go = |name: &str| directory.join(name);
     first.start(&ends, &wait_then_exit(&go("ends"), 31)).await;
     first.start(&stays, &wait_then_exit(&go("stays"), 32)).await;
-    // What the ResourceManager has not been told of by then would be lost.
-    let listed = cluster.wait("two running containers and a master", || {
-        let class = "org.apache.hadoop.yarn.client.cli.ApplicationCLI";
-        let mut list = cluster.hadoop(class).ok()?;
-        list.args(["container", "-list", &attempt(1).to_string()]);
-        let said = String::from_utf8(list.output().ok()?.stdout).ok()?;
-        (said.matches("RUNNING").count() == 3).then_some(())
+    // What the ResourceManager has not been told of by then would be lost. It says of all that they run; its log knows.
+    let heard = cluster.wait("two containers that are known to run", || {
+        let log = cluster.log("rm").ok()?;
+        let runs = |id: ContainerId| {
+            let change = format!("{id} Container Transitioned from ");
+            let mut told = log.lines().filter(|line| line.contains(&change));
+            told.any(|line| line.ends_with(" to RUNNING"))
+        };
+        (runs(ends.id) && runs(stays.id)).then_some(())
     });
-    listed.unwrap_or_else(|failure| panic!("{failure}"));
+    heard.unwrap_or_else(|failure| panic!("{failure}"));
 
     fs::write(file_of(&directory, attempt(1), "end"), "").expect("a file");
     let token = token_of(&cluster, &directory, attempt(2));

@@ -5,7 +5,7 @@ mod cluster_support;
 use std::time::Duration;
 
 use cluster_support::{Master, begun, options, scratch, small, turn, wait_then_exit};
-use testbed::{Cluster, Failover, Options};
+use testbed::{Cluster, Failover, File, Options};
 use tokio::time::Instant;
 use yarn_native::scheduler::{Request, SchedulerError};
 use yarn_native::types::{Container, ContainerState, ExitStatus, LaunchContext, NodeState};
@@ -141,11 +141,14 @@ async fn a_node_that_comes_back_still_has_its_containers() {
 #[tokio::test]
 async fn a_node_that_does_not_come_back_is_missed() {
     let _turn = turn().await;
-    let cluster = start(Options {
+    let options = Options {
         nodes: 1,
         expiry: Duration::from_secs(10),
         ..options()
-    });
+    };
+    // Only nodes are missed that soon: the master does not beat while it waits for a process to begin.
+    let patience = ("yarn.am.liveness-monitor.expiry-interval-ms", "120000");
+    let cluster = start(options.set(File::Yarn, patience.0, patience.1));
     let mut master = Master::new(&cluster, "lost").await;
     let containers = one_on_each(&mut master, &cluster).await;
     let only = &containers[0];

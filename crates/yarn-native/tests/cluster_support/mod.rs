@@ -65,10 +65,12 @@ pub fn scratch(cluster: &Cluster, name: &str) -> PathBuf {
 
 /// A command that waits for a file and then ends with a code. Before, it makes a file of its own.
 pub fn wait_then_exit(file: &Path, code: i32) -> LaunchContext {
+    let directory = file.parent().expect("a directory").display();
     let file = file.display();
-    // Bounded, so that nothing is left behind by a test that fails.
+    // It goes with the cluster, whose directory that is: a busy test may take long, and one that fails leaves nothing.
     LaunchContext::command(format!(
-        "touch {file}.$CONTAINER_ID; for i in {{1..2000}}; do test -e {file} && exit {code}; sleep 0.1; done; exit 99"
+        "touch {file}.$CONTAINER_ID; while test -d {directory}; do test -e {file} && exit {code}; sleep 0.1; done; \
+         exit 99"
     ))
 }
 
