@@ -496,7 +496,11 @@ fn what_failed_before_any_agent_lived_is_in_the_logs_that_yarn_collected() {
         "{status:?}"
     );
     assert!(status.out.contains("state      killed"), "{status:?}");
-    let logs = desk.run(&["logs", &id]);
-    assert_eq!(logs.code, 0, "{logs:?}");
-    assert!(logs.out.contains("_000001/master.stderr | "), "{logs:?}");
+    // A busy node may take longer to collect them than a client waits.
+    wait_for("what YARN collected", || {
+        let logs = desk.run(&["logs", &id]);
+        assert_eq!(logs.code, 0, "{logs:?}");
+        let master = logs.out.contains("_000001/master.stderr | ");
+        master.then_some(())
+    });
 }
