@@ -110,7 +110,7 @@ fn a_program_that_is_killed_starts_again_and_that_counts() {
 fn a_node_where_programs_die_is_avoided_and_later_forgiven() {
     let (cluster, _turn) = cluster();
     // No node has room for more than two. Nobody starts again before both failures are known.
-    let role = "memory: 3 GiB, restart: {limit: 3, backoff: {first: 4s, most: 4s}}";
+    let role = "memory: 3 GiB, restart: {limit: 3, backoff: {first: 2s, most: 2s}}";
     let more = "blame: {failures: 2, forgive_after: 15s}";
     let job = Job::submit(cluster, 4, WAITS, role, more);
     job.programs(4);
