@@ -141,16 +141,26 @@ async fn a_ledger_gets_what_is_wanted_and_no_more_over_changes_and_a_restart() {
     }
     wanting.until(1, 0).await;
 
-    // Down, when it has been granted and nobody here knows: that is a surplus, and is given back.
-    wanting.want([(CHIEF, Want::anywhere(2, half()))]);
-    wanting.exchange().await.expect("a beat");
-    let granted = cluster.wait("two containers more", || {
-        (wanting.metrics()? == (3, 0)).then_some(())
-    });
-    granted.unwrap_or_else(|failure| panic!("{failure}"));
-    wanting.want([]);
-    wanting.until(1, 0).await;
-    assert_eq!(wanting.surplus, 2);
+    // Down, when it has been granted and nobody here knows: that is a surplus, and is given back. What came with the
+    // very answer to the ask is known here, and none.
+    let kept: Vec<ContainerId> = wanting.held.keys().copied().collect();
+    while wanting.surplus == 0 {
+        wanting.want([(CHIEF, Want::anywhere(2, half()))]);
+        wanting.exchange().await.expect("a beat");
+        let granted = cluster.wait("two containers more", || {
+            (wanting.metrics()? == (3, 0)).then_some(())
+        });
+        granted.unwrap_or_else(|failure| panic!("{failure}"));
+        let mut known: Vec<ContainerId> = wanting.held.keys().copied().collect();
+        known.retain(|id| !kept.contains(id));
+        for id in &known {
+            wanting.ledger.release(*id);
+        }
+        wanting.want([]);
+        wanting.until(1, 0).await;
+        assert_eq!(wanting.surplus, 2 - known.len());
+    }
+    let surplus = wanting.surplus;
 
     // A host by name, and another that is named and to be avoided.
     let first: Vec<ContainerId> = wanting.held.keys().copied().collect();
@@ -187,7 +197,8 @@ async fn a_ledger_gets_what_is_wanted_and_no_more_over_changes_and_a_restart() {
     let ended = wanting.master.ended.values();
     let ended = ended.filter(|end| end.exit == ExitStatus::Exited(51));
     assert_eq!(ended.count(), 2);
-    assert_eq!((wanting.master.registrations, wanting.surplus), (2, 2));
+    assert_eq!(wanting.master.registrations, 2);
+    assert_eq!(wanting.surplus, surplus);
     wanting.master.finish().await;
 }
 
