@@ -283,7 +283,9 @@ pub fn kill_and_stop(home: &Home, words: Vec<String>, lines: [&str; 2], variable
     assert_eq!(ran.code, 0, "{ran:#?}");
     let facts = home.facts();
     assert!(facts.contains(r#""round-started":{"round":3,"#), "{facts}");
-    assert!(facts.contains("was stopped (SIGSTOP) for "), "{facts}");
+    // TensorFlow misses a peer after ten seconds, too, and may be the first to say so.
+    let noticed = ["was stopped (SIGSTOP) for ", "heartbeat timeout"];
+    assert!(noticed.iter().any(|how| facts.contains(how)), "{facts}");
     assert!(home.processes().is_empty(), "{:?}", home.processes());
     ran
 }
