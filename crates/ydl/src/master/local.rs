@@ -210,13 +210,14 @@ impl Signals {
     }
 }
 
-/// A job whose directory is gone can be found by nobody, and ends.
+/// A job whose directory is gone can be found by nobody, and ends. It is known by the job that was submitted there: an agent
+/// that starts just then makes directories anew.
 async fn watch(dir: JobDir, letters: mpsc::Sender<Letter>) {
     let mut look = interval(LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         look.tick().await;
-        if matches!(dir.path().try_exists(), Ok(false)) {
+        if matches!(dir.submitted_file().try_exists(), Ok(false)) {
             kill(&letters, "the removal of its directory".to_owned(), false).await;
             return;
         }
