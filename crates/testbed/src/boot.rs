@@ -92,13 +92,7 @@ pub(crate) fn prepare(
     };
     let common = config::common(&plan);
     common.write(&directory.join("conf"))?;
-    let mut boot = Boot {
-        plan,
-        hadoop: &hadoop,
-        common,
-        logs,
-        daemons: kdc.into_iter().collect(),
-    };
+    let mut boot = Boot { plan, hadoop: &hadoop, common, logs, daemons: kdc.into_iter().collect() };
     boot.zookeeper()?;
     let resource_managers = boot.resource_managers()?;
     let namenodes = boot.namenodes()?;
@@ -130,8 +124,7 @@ impl Boot<'_> {
     }
 
     fn add(&mut self, name: &str, door: SocketAddr, command: Command) {
-        self.daemons
-            .push(Daemon::new(name, door, command, &self.logs));
+        self.daemons.push(Daemon::new(name, door, command, &self.logs));
     }
 
     fn zookeeper(&mut self) -> Result<(), Failure> {
@@ -190,21 +183,14 @@ impl Boot<'_> {
             Hdfs::One => 1,
             Hdfs::Two | Hdfs::HighlyAvailable => 2,
         };
-        let places = [
-            ("nn", Door::NnRpc, Door::NnWeb),
-            ("nn2", Door::Nn2Rpc, Door::Nn2Web),
-        ];
+        let places = [("nn", Door::NnRpc, Door::NnWeb), ("nn2", Door::Nn2Rpc, Door::Nn2Web)];
         for (name, rpc, web) in places.into_iter().take(count) {
             let second = name == "nn2";
             let own = |site: &mut Site| config::of_namenode(&self.plan, second, site);
             let configuration = self.configure(name, own)?;
             let command = self.hadoop.daemon(name, 256, &configuration, NN_CLASS)?;
             self.add(name, ports.at(rpc), command);
-            made.push(NameNode {
-                daemon: name.to_owned(),
-                rpc: ports.at(rpc),
-                web: ports.at(web),
-            });
+            made.push(NameNode { daemon: name.to_owned(), rpc: ports.at(rpc), web: ports.at(web) });
         }
         let configuration = self.configure("dn", |_| ())?;
         let command = self.hadoop.daemon("dn", 256, &configuration, DN_CLASS)?;
@@ -251,13 +237,7 @@ pub(crate) fn format(cluster: &Cluster) -> Result<(), Failure> {
         }
         let mut command = cluster.hadoop.tool(&place.join("conf"), NN_CLASS)?;
         // Two NameNodes that share DataNodes must be of one cluster.
-        command.args([
-            "-format",
-            "-force",
-            "-nonInteractive",
-            "-clusterid",
-            "testbed",
-        ]);
+        command.args(["-format", "-force", "-nonInteractive", "-clusterid", "testbed"]);
         tool::must(&mut command, "", FORMAT)?;
         if let Headstart::Record(kept) = &cluster.hadoop.headstart {
             copy(&place.join("name"), &kept.join("name"))?;

@@ -22,18 +22,11 @@ const PATIENCE: Duration = Duration::from_secs(20 * 60);
 
 /// `${XDG_CACHE_HOME:-~/.cache}/ydl`.
 pub(crate) fn root() -> Result<PathBuf, Failure> {
-    let absolute = |name| {
-        env::var_os(name)
-            .map(PathBuf::from)
-            .filter(|p| p.is_absolute())
-    };
+    let absolute = |name| env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
     let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
     cache.map(|cache| cache.join("ydl")).ok_or_else(|| {
-        Failure::new(
-            Kind::Missing,
-            "there is no place for a cache: HOME is not set",
-        )
-        .hint("set XDG_CACHE_HOME to a directory that can be written")
+        Failure::new(Kind::Missing, "there is no place for a cache: HOME is not set")
+            .hint("set XDG_CACHE_HOME to a directory that can be written")
     })
 }
 
@@ -63,10 +56,7 @@ pub(crate) fn entry(
     if is_whole(&entry) {
         return Ok(entry);
     }
-    for leftover in fs::read_dir(shelf)
-        .map_err(Failure::at("read", shelf))?
-        .flatten()
-    {
+    for leftover in fs::read_dir(shelf).map_err(Failure::at("read", shelf))?.flatten() {
         let found = leftover.file_name();
         let partial = |found: &str| found.starts_with(&format!("{name}.partial-"));
         if found == *name || found.to_str().is_some_and(partial) {
@@ -113,9 +103,7 @@ fn listing(directory: &Path) -> Result<String, Failure> {
     while let Some(folder) = open.pop() {
         for child in fs::read_dir(&folder).map_err(Failure::at("read", &folder))? {
             let child = child.map_err(Failure::at("read", &folder))?.path();
-            let meta = child
-                .symlink_metadata()
-                .map_err(Failure::at("read", &child))?;
+            let meta = child.symlink_metadata().map_err(Failure::at("read", &child))?;
             let name = child.strip_prefix(directory).unwrap_or(&child).display();
             match meta.is_dir() {
                 true => open.push(child),
@@ -160,14 +148,8 @@ mod tests {
         let place = Scratch::new().unwrap();
         let shelf = place.path().join("shelf");
         let made = entry(&shelf, "one", &mut quiet, |p, _| make(p)).unwrap();
-        assert_eq!(
-            fs::read_to_string(made.join("files")).unwrap(),
-            "3 lib/a.jar\n"
-        );
-        entry(&shelf, "one", &mut quiet, |_, _| {
-            panic!("it is there already")
-        })
-        .unwrap();
+        assert_eq!(fs::read_to_string(made.join("files")).unwrap(), "3 lib/a.jar\n");
+        entry(&shelf, "one", &mut quiet, |_, _| panic!("it is there already")).unwrap();
 
         fs::write(made.join("lib/a.jar"), "").unwrap();
         entry(&shelf, "one", &mut quiet, |p, _| make(p)).unwrap();
@@ -183,11 +165,7 @@ mod tests {
             Err(Failure::new(Kind::Unreachable, "no network"))
         });
         assert_eq!(failed.unwrap_err().kind, Kind::Unreachable);
-        let left: Vec<_> = fs::read_dir(&shelf)
-            .unwrap()
-            .flatten()
-            .map(|e| e.file_name())
-            .collect();
+        let left: Vec<_> = fs::read_dir(&shelf).unwrap().flatten().map(|e| e.file_name()).collect();
         assert_eq!(left, ["one.lock"]);
         entry(&shelf, "one", &mut quiet, |p, _| make(p)).unwrap();
     }

@@ -108,10 +108,8 @@ impl Cluster {
 
     fn launch(&self) -> Result<(), Failure> {
         let first = ["kdc", "zk", "rm", "rm2"];
-        let (early, late): (Vec<_>, Vec<_>) = self
-            .daemons
-            .iter()
-            .partition(|daemon| first.contains(&daemon.name.as_str()));
+        let (early, late): (Vec<_>, Vec<_>) =
+            self.daemons.iter().partition(|daemon| first.contains(&daemon.name.as_str()));
         for daemon in early {
             daemon.spawn()?;
             if ["kdc", "zk"].contains(&daemon.name.as_str()) {
@@ -138,10 +136,7 @@ impl Cluster {
             let yarn = yarn.and_then(|()| self.wait_nodes(self.options.nodes));
             let yarn = yarn.and_then(|()| self.wait_attributes());
             let homes = homes.join().unwrap_or_else(|_| {
-                Err(Failure::new(
-                    Kind::Trouble,
-                    "a thread that waited for HDFS panicked",
-                ))
+                Err(Failure::new(Kind::Trouble, "a thread that waited for HDFS panicked"))
             });
             yarn.and(homes)
         })
@@ -152,19 +147,8 @@ impl Cluster {
         if self.options.users.is_empty() || self.namenodes.is_empty() {
             return Ok(());
         }
-        let mut arguments = vec![
-            "-D",
-            "fs.permissions.umask-mode=000",
-            "-mkdir",
-            "-p",
-            "/tmp",
-        ];
-        let homes: Vec<_> = self
-            .options
-            .users
-            .iter()
-            .map(|u| format!("/user/{u}"))
-            .collect();
+        let mut arguments = vec!["-D", "fs.permissions.umask-mode=000", "-mkdir", "-p", "/tmp"];
+        let homes: Vec<_> = self.options.users.iter().map(|u| format!("/user/{u}")).collect();
         arguments.extend(homes.iter().map(String::as_str));
         self.administer("org.apache.hadoop.fs.FsShell", HDFS, &arguments)?;
         Ok(())
@@ -175,19 +159,15 @@ impl Cluster {
         if labels.is_empty() {
             return Ok(());
         }
-        let all: Vec<_> = labels
-            .iter()
-            .map(|l| format!("{}(exclusive={})", l.name, l.exclusive))
-            .collect();
+        let all: Vec<_> =
+            labels.iter().map(|l| format!("{}(exclusive={})", l.name, l.exclusive)).collect();
         self.administer(RM_ADMIN, YARN, &["-addToClusterNodeLabels", &all.join(",")])?;
         let on = |label: &crate::Label, node: &usize| {
             let host = self.nodes[node - 1].address.ip();
             format!("{host}={}", label.name)
         };
-        let places: Vec<_> = labels
-            .iter()
-            .flat_map(|l| l.nodes.iter().map(move |n| on(l, n)))
-            .collect();
+        let places: Vec<_> =
+            labels.iter().flat_map(|l| l.nodes.iter().map(move |n| on(l, n))).collect();
         if !places.is_empty() {
             self.administer(RM_ADMIN, YARN, &["-replaceLabelsOnNode", &places.join(" ")])?;
         }

@@ -63,11 +63,7 @@ impl Daemon {
         let errors = output.try_clone().map_err(Failure::at("write", &out))?;
         let mut command = held(&self.command);
         // A group of its own: Ctrl-C ends the test, and the watcher ends the daemon.
-        command
-            .stdin(Stdio::null())
-            .stdout(output)
-            .stderr(errors)
-            .process_group(0);
+        command.stdin(Stdio::null()).stdout(output).stderr(errors).process_group(0);
         let spawned = command.spawn().map_err(|error| {
             let program = command.get_program().to_string_lossy().into_owned();
             Failure::new(Kind::Missing, format!("cannot run `{program}`: {error}"))
@@ -125,9 +121,7 @@ impl Daemon {
 
     fn look(&self, child: &mut MutexGuard<'_, Option<Child>>) -> Option<ExitStatus> {
         // Waiting for one's own child fails only when there is none.
-        child
-            .as_mut()
-            .and_then(|child| child.try_wait().ok().flatten())
+        child.as_mut().and_then(|child| child.try_wait().ok().flatten())
     }
 
     /// The last lines of what it logged, then of what it printed.
@@ -152,9 +146,7 @@ impl Daemon {
     /// Resident memory, in KiB.
     pub(crate) fn memory_kib(&self) -> Option<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid()?)).ok()?;
-        let line = status
-            .lines()
-            .find_map(|line| line.strip_prefix("VmRSS:"))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
         line.trim().strip_suffix(" kB")?.parse().ok()
     }
 }

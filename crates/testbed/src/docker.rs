@@ -34,11 +34,7 @@ impl Docker {
     /// why.
     pub fn start(place: &Path, progress: &mut dyn FnMut(&str)) -> Result<Docker, Failure> {
         if let Some(program) = tool::find("docker") {
-            let docker = Docker {
-                program,
-                host: None,
-                daemon: None,
-            };
+            let docker = Docker { program, host: None, daemon: None };
             if docker.run(&["version"]).is_ok() {
                 return Ok(docker);
             }
@@ -83,13 +79,7 @@ impl Docker {
             .arg(place.join("exec"))
             .arg("--pidfile")
             .arg(place.join("pid"))
-            .args([
-                "--host",
-                &host,
-                "--iptables=false",
-                "--ip6tables=false",
-                "--bridge=none",
-            ])
+            .args(["--host", &host, "--iptables=false", "--ip6tables=false", "--bridge=none"])
             .env("PATH", &path)
             .env("LD_LIBRARY_PATH", libraries(root))
             .stdin(Stdio::null())
@@ -99,11 +89,7 @@ impl Docker {
         let daemon = started.map_err(|error| {
             Failure::new(Kind::Missing, format!("cannot start `setpriv`: {error}"))
         })?;
-        let mut docker = Docker {
-            program,
-            host: Some(host),
-            daemon: Some(daemon),
-        };
+        let mut docker = Docker { program, host: Some(host), daemon: Some(daemon) };
         let mut ended = None;
         let answered = fact::wait_for("a docker engine that answers", START_MAX, || {
             let status = docker.daemon.as_mut().map(Child::try_wait);

@@ -67,9 +67,7 @@ pub fn get(address: SocketAddr, path: &str) -> io::Result<String> {
     let status = head.lines().next().unwrap_or_default();
     match status.split(' ').nth(1) {
         Some("200") => Ok(body.to_owned()),
-        _ => Err(io::Error::other(format!(
-            "`{path}` was answered with `{status}`"
-        ))),
+        _ => Err(io::Error::other(format!("`{path}` was answered with `{status}`"))),
     }
 }
 
@@ -77,12 +75,7 @@ pub fn get(address: SocketAddr, path: &str) -> io::Result<String> {
 /// whose shape is known, so that no parser is needed.
 pub fn field<'a>(json: &'a str, name: &str) -> Option<&'a str> {
     let key = format!("\"{name}\"");
-    let rest = json
-        .split_once(&key)?
-        .1
-        .trim_start()
-        .strip_prefix(':')?
-        .trim_start();
+    let rest = json.split_once(&key)?.1.trim_start().strip_prefix(':')?.trim_start();
     match rest.strip_prefix('"') {
         Some(text) => text.split('"').next(),
         None => Some(rest.split([',', '}', ']']).next()?.trim()),
@@ -107,10 +100,7 @@ mod tests {
     #[test]
     fn a_fact_that_never_comes_is_named() {
         let late = wait_for("rain", Duration::ZERO, || None::<()>).unwrap_err();
-        assert_eq!(
-            (late.kind, late.what.as_str()),
-            (Kind::Late, "waited 0 s in vain for rain")
-        );
+        assert_eq!((late.kind, late.what.as_str()), (Kind::Late, "waited 0 s in vain for rain"));
     }
 
     #[test]
@@ -118,11 +108,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let server = thread::spawn(move || {
-            for answer in [
-                "HTTP/1.1 200 OK\r\nA: b\r\n\r\n{}",
-                "HTTP/1.1 307 Go\r\n\r\n",
-                "x",
-            ] {
+            for answer in ["HTTP/1.1 200 OK\r\nA: b\r\n\r\n{}", "HTTP/1.1 307 Go\r\n\r\n", "x"] {
                 let mut peer = listener.accept().unwrap().0;
                 let mut request = [0; 1024];
                 assert!(peer.read(&mut request).unwrap() > 0);

@@ -35,12 +35,7 @@ pub struct Failure {
 
 impl Failure {
     pub(crate) fn new(kind: Kind, what: impl Into<String>) -> Failure {
-        Failure {
-            kind,
-            what: what.into(),
-            hint: None,
-            log: None,
-        }
+        Failure { kind, what: what.into(), hint: None, log: None }
     }
 
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Failure {

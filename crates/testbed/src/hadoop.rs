@@ -33,10 +33,8 @@ impl Hadoop {
         class: &str,
     ) -> Result<Command, Failure> {
         let log = self.directory.join("logs").join(format!("{name}.log"));
-        let properties = [
-            "-Dtestbed.logger=INFO,file".to_owned(),
-            format!("-Dtestbed.log={}", log.display()),
-        ];
+        let properties =
+            ["-Dtestbed.logger=INFO,file".to_owned(), format!("-Dtestbed.log={}", log.display())];
         self.command(name, heap_mib, configuration, class, &properties)
     }
 
@@ -63,10 +61,7 @@ impl Hadoop {
         if let Some(file) = &self.krb5_conf {
             command.arg(format!("-Djava.security.krb5.conf={}", file.display()));
         }
-        command
-            .arg("-cp")
-            .arg(self.jars.class_path(configuration)?)
-            .arg(class);
+        command.arg("-cp").arg(self.jars.class_path(configuration)?).arg(class);
         Ok(command)
     }
 }

@@ -43,11 +43,7 @@ impl Headstart {
     pub(crate) fn find(jars: &Jars, java: &Java) -> Headstart {
         let (shelf, name) = place(jars, java);
         let entry = shelf.join(name);
-        if cache::is_whole(&entry) {
-            Headstart::From(entry)
-        } else {
-            Headstart::None
-        }
+        if cache::is_whole(&entry) { Headstart::From(entry) } else { Headstart::None }
     }
 
     /// Prepares it unless it is there.
@@ -71,10 +67,7 @@ impl Headstart {
             Headstart::From(entry) => {
                 let archive = entry.join("classes.jsa");
                 // An archive that does not fit is passed over, and nobody need be warned.
-                vec![
-                    format!("-XX:SharedArchiveFile={}", archive.display()),
-                    "-Xlog:disable".into(),
-                ]
+                vec![format!("-XX:SharedArchiveFile={}", archive.display()), "-Xlog:disable".into()]
             }
             Headstart::Record(place) => {
                 let list = place.join(format!("{name}.classes"));
@@ -124,10 +117,7 @@ fn archive(java: &Java, jars: &Jars, place: &Path) -> Result<(), Failure> {
     command
         .args(["-Xshare:dump", "-Xlog:disable", "-Xlog:all=error"])
         .arg(format!("-XX:SharedClassListFile={}", list.display()))
-        .arg(format!(
-            "-XX:SharedArchiveFile={}",
-            place.join("classes.jsa").display()
-        ))
+        .arg(format!("-XX:SharedArchiveFile={}", place.join("classes.jsa").display()))
         .arg("-cp")
         .arg(jars.paths()?.join(":"));
     let _watcher = Watcher::over(&mut command)?;

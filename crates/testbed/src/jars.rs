@@ -102,11 +102,8 @@ fn pom(version: Version) -> String {
         format!("<exclusions>{}</exclusions>", each.collect::<String>())
     };
     // One logger, the one Hadoop itself brings: a second would take the daemons' logs from it.
-    let quiet = without(&[
-        ("ch.qos.logback", "*"),
-        ("org.slf4j", "slf4j-log4j12"),
-        ("log4j", "log4j"),
-    ]);
+    let quiet =
+        without(&[("ch.qos.logback", "*"), ("org.slf4j", "slf4j-log4j12"), ("log4j", "log4j")]);
     for artifact in ARTIFACTS {
         dependency("org.apache.hadoop", artifact, version.name(), &quiet);
     }
@@ -125,11 +122,8 @@ fn pom(version: Version) -> String {
 
 fn maven(place: &Path, pom: &str, progress: &mut dyn FnMut(&str)) -> Result<(), Failure> {
     let mvn = tool::find("mvn").ok_or_else(|| {
-        Failure::new(
-            Kind::Missing,
-            "Maven, `mvn`, was not found; it fetches Hadoop's jars",
-        )
-        .hint("apt-get install maven")
+        Failure::new(Kind::Missing, "Maven, `mvn`, was not found; it fetches Hadoop's jars")
+            .hint("apt-get install maven")
     })?;
     let java = Java::find()?;
     let file = place.join("pom.xml");
@@ -147,10 +141,7 @@ fn maven(place: &Path, pom: &str, progress: &mut dyn FnMut(&str)) -> Result<(), 
     let said = tool::follow(&mut command, "", PATIENCE, |line| {
         if line.contains("Downloaded from") {
             fetched += 1;
-            let url = line
-                .split(' ')
-                .find(|word| word.contains("://"))
-                .unwrap_or_default();
+            let url = line.split(' ').find(|word| word.contains("://")).unwrap_or_default();
             let name = url.rsplit('/').next().unwrap_or_default();
             if name.ends_with(".jar") {
                 progress(&format!("fetched {fetched} files, the last `{name}`"));
@@ -166,16 +157,9 @@ fn maven(place: &Path, pom: &str, progress: &mut dyn FnMut(&str)) -> Result<(), 
 /// Turns Maven's many ways of saying a few things into those few things.
 fn explain(output: &str) -> Failure {
     let has = |words: &[&str]| words.iter().any(|word| output.contains(word));
-    let errors: Vec<_> = output
-        .lines()
-        .filter(|line| line.starts_with("[ERROR]"))
-        .collect();
+    let errors: Vec<_> = output.lines().filter(|line| line.starts_with("[ERROR]")).collect();
     let log = errors.join("\n");
-    let log = if log.is_empty() {
-        tool::tail(output, 20)
-    } else {
-        log
-    };
+    let log = if log.is_empty() { tool::tail(output, 20) } else { log };
     if has(&["No space left on device"]) {
         return Failure::new(Kind::Trouble, "no space is left for Hadoop's jars")
             .hint("set XDG_CACHE_HOME to a directory on a larger disk");

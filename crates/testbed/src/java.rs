@@ -62,11 +62,7 @@ impl Java {
         command
             .env("JAVA_HOME", &self.home)
             // Java would begin with a sixty-fourth of the machine's memory for each of them.
-            .args([
-                format!("-Xmx{heap_mib}m"),
-                "-Xms64m".into(),
-                "-Xmn32m".into(),
-            ])
+            .args([format!("-Xmx{heap_mib}m"), "-Xms64m".into(), "-Xmn32m".into()])
             .arg("-XX:MetaspaceSize=96m")
             .args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xss512k"])
             .args(["-XX:-UsePerfData", "-Djava.net.preferIPv4Stack=true"])
@@ -83,12 +79,7 @@ fn look() -> Result<Java, Failure> {
     candidates.extend(home.filter(|program| program.is_file()));
     candidates.extend(tool::find("java"));
     let mut installed: Vec<_> = fs::read_dir("/usr/lib/jvm")
-        .map(|entries| {
-            entries
-                .flatten()
-                .map(|e| e.path().join("bin/java"))
-                .collect()
-        })
+        .map(|entries| entries.flatten().map(|e| e.path().join("bin/java")).collect())
         .unwrap_or_default();
     installed.sort();
     candidates.extend(installed.into_iter().filter(|program| program.is_file()));
@@ -113,14 +104,11 @@ fn look() -> Result<Java, Failure> {
 
 fn probe(program: &Path) -> Result<(u32, Java), Failure> {
     let mut command = Command::new(program);
-    command
-        .args(["-XshowSettings:properties", "-version"])
-        .env_remove("JAVA_TOOL_OPTIONS");
+    command.args(["-XshowSettings:properties", "-version"]).env_remove("JAVA_TOOL_OPTIONS");
     let text = tool::must(&mut command, "", Duration::from_secs(30))?;
     let property = |name: &str| {
-        let value = text
-            .lines()
-            .find_map(|line| line.trim().strip_prefix(name)?.strip_prefix(" = "));
+        let value =
+            text.lines().find_map(|line| line.trim().strip_prefix(name)?.strip_prefix(" = "));
         value.map(str::trim).ok_or_else(|| {
             let what = format!("`{}` does not tell its `{name}`", program.display());
             Failure::new(Kind::Missing, what)
@@ -130,17 +118,9 @@ fn probe(program: &Path) -> Result<(u32, Java), Failure> {
     let java = Java {
         program: program.to_path_buf(),
         home: property("java.home")?.into(),
-        build: cache::hash(&format!(
-            "{} {}",
-            property("java.vm.version")?,
-            property("java.home")?
-        )),
+        build: cache::hash(&format!("{} {}", property("java.vm.version")?, property("java.home")?)),
     };
     // Java 8 calls itself 1.8.
-    let major = major
-        .strip_prefix("1.")
-        .unwrap_or(major)
-        .parse()
-        .unwrap_or(0);
+    let major = major.strip_prefix("1.").unwrap_or(major).parse().unwrap_or(0);
     Ok((major, java))
 }

@@ -31,9 +31,7 @@ pub struct Kerberos {
 
 /// Where a principal's keytab is.
 pub(crate) fn keytab(directory: &Path, principal: &str) -> PathBuf {
-    directory
-        .join("keytabs")
-        .join(format!("{}.keytab", principal.replace('/', "-")))
+    directory.join("keytabs").join(format!("{}.keytab", principal.replace('/', "-")))
 }
 
 impl Kerberos {
@@ -45,10 +43,7 @@ impl Kerberos {
         mark: &str,
         principals: &[&str],
     ) -> Result<(Kerberos, Command), Failure> {
-        let kerberos = Kerberos {
-            krb5,
-            directory: directory.to_path_buf(),
-        };
+        let kerberos = Kerberos { krb5, directory: directory.to_path_buf() };
         let folder = directory.join("kdc");
         for folder in [&folder, &directory.join("keytabs")] {
             fs::create_dir_all(folder).map_err(Failure::at("make the directory", folder))?;
@@ -81,11 +76,7 @@ impl Kerberos {
         let mut server = client.clone();
         if let Some(modules) = self.krb5.modules() {
             // Writing into a string cannot fail.
-            let _ = write!(
-                server,
-                "[dbmodules]\ndb_module_dir = {}\n",
-                modules.display()
-            );
+            let _ = write!(server, "[dbmodules]\ndb_module_dir = {}\n", modules.display());
         }
         let folder = self.directory.join("kdc");
         let place = folder.display();
@@ -148,17 +139,10 @@ impl Kerberos {
         for principal in principals {
             let keytab = self.keytab(principal);
             let _ = writeln!(queries, "addprinc -randkey {principal}@{REALM}");
-            let _ = writeln!(
-                queries,
-                "ktadd -q -k {} {principal}@{REALM}",
-                keytab.display()
-            );
+            let _ = writeln!(queries, "ktadd -q -k {} {principal}@{REALM}", keytab.display());
         }
         let said = self.administer(&queries)?;
-        match principals
-            .iter()
-            .find(|principal| !self.keytab(principal).exists())
-        {
+        match principals.iter().find(|principal| !self.keytab(principal).exists()) {
             None => Ok(()),
             Some(principal) => {
                 let what = format!("`kadmin.local` did not make the principal `{principal}`");
@@ -176,11 +160,7 @@ impl Kerberos {
     /// A ticket for a user or service from its keytab, in a ticket cache of its own. A `lifetime` is
     /// in `kinit`'s words, such as `5s`.
     pub fn kinit(&self, principal: &str, lifetime: Option<&str>) -> Result<PathBuf, Failure> {
-        let name = format!(
-            "ticket-{}-{}",
-            principal.replace('/', "-"),
-            scratch::random_id()?
-        );
+        let name = format!("ticket-{}-{}", principal.replace('/', "-"), scratch::random_id()?);
         let cache = self.directory.join("tickets").join(name);
         let folder = cache.parent().unwrap_or(&self.directory);
         fs::create_dir_all(folder).map_err(Failure::at("make the directory", folder))?;

@@ -31,14 +31,7 @@ const PACKAGES: [&str; 16] = [
     "libcom-err2",
 ];
 
-const PROGRAMS: [&str; 6] = [
-    "krb5kdc",
-    "kdb5_util",
-    "kadmin.local",
-    "kinit",
-    "klist",
-    "kdestroy",
-];
+const PROGRAMS: [&str; 6] = ["krb5kdc", "kdb5_util", "kadmin.local", "kinit", "klist", "kdestroy"];
 
 /// Where Kerberos is.
 #[derive(Clone, Debug)]
@@ -72,11 +65,7 @@ impl Krb5 {
         match self {
             Krb5::Installed => Command::new(tool::find(name).unwrap_or_else(|| name.into())),
             Krb5::Unpacked { root, libraries } => {
-                let folder = if root.join("usr/bin").join(name).exists() {
-                    "bin"
-                } else {
-                    "sbin"
-                };
+                let folder = if root.join("usr/bin").join(name).exists() { "bin" } else { "sbin" };
                 let mut command = Command::new(root.join("usr").join(folder).join(name));
                 command.env("LD_LIBRARY_PATH", libraries);
                 command

@@ -33,10 +33,7 @@ fn fetch(versions: &[Version]) -> Result<(), Failure> {
     for version in versions {
         let began = Instant::now();
         testbed::fetch(*version, &mut |line| say(&format!("{version}: {line}")))?;
-        say(&format!(
-            "{version}: ready, {:.1} s",
-            began.elapsed().as_secs_f64()
-        ));
+        say(&format!("{version}: ready, {:.1} s", began.elapsed().as_secs_f64()));
     }
     Ok(())
 }
@@ -55,27 +52,16 @@ fn up(options: Options) -> Result<(), Failure> {
 }
 
 fn describe(cluster: &Cluster) {
-    println!(
-        "export HADOOP_CONF_DIR={}",
-        cluster.configuration().display()
-    );
+    println!("export HADOOP_CONF_DIR={}", cluster.configuration().display());
     if let Some(kerberos) = cluster.kerberos() {
         println!("export KRB5_CONFIG={}", kerberos.configuration().display());
         let kinit = kerberos.client("kinit");
         for (name, value) in kinit.get_envs().filter(|(name, _)| *name != "KRB5_CONFIG") {
-            print!(
-                "{}={} ",
-                name.display(),
-                value.unwrap_or_default().display()
-            );
+            print!("{}={} ", name.display(), value.unwrap_or_default().display());
         }
         let user = &cluster.options().users[0];
         let (program, keytab) = (kinit.get_program().display(), kerberos.keytab(user));
-        println!(
-            "{program} -k -t {} {user}@{}",
-            keytab.display(),
-            kerberos.realm()
-        );
+        println!("{program} -k -t {} {user}@{}", keytab.display(), kerberos.realm());
     }
     println!();
     for rm in cluster.resource_managers() {
@@ -96,18 +82,12 @@ fn describe(cluster: &Cluster) {
 /// `listening` is called once a signal is heard: whoever reads that Ctrl-C ends it may press it at once.
 fn wait_for_the_end(listening: impl FnOnce()) {
     use tokio::signal::unix::{SignalKind, signal};
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let Ok(runtime) = runtime else {
         return;
     };
     runtime.block_on(async {
-        let kinds = [
-            SignalKind::interrupt(),
-            SignalKind::terminate(),
-            SignalKind::hangup(),
-        ];
+        let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
         let [Ok(mut first), Ok(mut second), Ok(mut third)] = kinds.map(signal) else {
             return;
         };

@@ -87,11 +87,7 @@ pub struct Queue {
 impl Queue {
     /// A queue that names no label.
     pub fn new(name: &str, percent: u32) -> Queue {
-        Queue {
-            name: name.to_owned(),
-            percent,
-            labels: Vec::new(),
-        }
+        Queue { name: name.to_owned(), percent, labels: Vec::new() }
     }
 }
 
@@ -220,18 +216,11 @@ impl Options {
         let described = self.attributes.iter().map(|(node, _, _)| node);
         for node in labelled.chain(described) {
             if !(1..=self.nodes).contains(node) {
-                return wrong(format!(
-                    "there is no node `nm{node}`: nodes are {}",
-                    self.nodes
-                ));
+                return wrong(format!("there is no node `nm{node}`: nodes are {}", self.nodes));
             }
         }
         if self.gpus.len() > self.nodes {
-            return wrong(format!(
-                "gpus for {} nodes, of {}",
-                self.gpus.len(),
-                self.nodes
-            ));
+            return wrong(format!("gpus for {} nodes, of {}", self.gpus.len(), self.nodes));
         }
         let percents = self.queues.iter().map(|queue| u64::from(queue.percent));
         let total: u64 = percents.sum();
@@ -240,17 +229,13 @@ impl Options {
         }
         for label in self.queues.iter().flat_map(|queue| &queue.labels) {
             if !self.labels.iter().any(|known| known.name == *label) {
-                return wrong(format!(
-                    "a queue names the label `{label}`, which does not exist"
-                ));
+                return wrong(format!("a queue names the label `{label}`, which does not exist"));
             }
         }
         let new = !self.attributes.is_empty() || self.logs == Logs::Indexed;
         if new && !self.version.has_placement_constraints() {
             let version = self.version;
-            return wrong(format!(
-                "Hadoop {version} has no node attributes or indexed logs"
-            ));
+            return wrong(format!("Hadoop {version} has no node attributes or indexed logs"));
         }
         if self.rm_ha.is_some() && !self.rm_recovery {
             return wrong("two ResourceManagers need `rm_recovery`".to_owned());
@@ -267,51 +252,19 @@ mod tests {
     fn wishes_that_contradict_each_other_are_refused_before_anything_starts() {
         let new = || Options::new(Version::V2_10_2);
         new().check().unwrap();
-        let label = |node| Label {
-            name: "gpu".to_owned(),
-            nodes: vec![node],
-            exclusive: true,
-        };
+        let label = |node| Label { name: "gpu".to_owned(), nodes: vec![node], exclusive: true };
         let refused = [
             Options { nodes: 99, ..new() },
-            Options {
-                labels: vec![label(2)],
-                ..new()
-            },
-            Options {
-                gpus: vec![1, 1],
-                ..new()
-            },
-            Options {
-                queues: vec![Queue::new("a", 60)],
-                ..new()
-            },
-            Options {
-                queues: vec![Queue::new("a", u32::MAX), Queue::new("b", 101)],
-                ..new()
-            },
-            Options {
-                logs: Logs::Indexed,
-                ..new()
-            },
-            Options {
-                rm_ha: Some(Failover::Manual),
-                rm_recovery: false,
-                ..new()
-            },
+            Options { labels: vec![label(2)], ..new() },
+            Options { gpus: vec![1, 1], ..new() },
+            Options { queues: vec![Queue::new("a", 60)], ..new() },
+            Options { queues: vec![Queue::new("a", u32::MAX), Queue::new("b", 101)], ..new() },
+            Options { logs: Logs::Indexed, ..new() },
+            Options { rm_ha: Some(Failover::Manual), rm_recovery: false, ..new() },
         ];
         for options in refused {
-            assert_eq!(
-                options.check().unwrap_err().kind,
-                Kind::Wrong,
-                "{options:?}"
-            );
+            assert_eq!(options.check().unwrap_err().kind, Kind::Wrong, "{options:?}");
         }
-        Options {
-            labels: vec![label(1)],
-            ..new()
-        }
-        .check()
-        .unwrap();
+        Options { labels: vec![label(1)], ..new() }.check().unwrap();
     }
 }

@@ -49,10 +49,7 @@ fn unpack(
     let download = |options: &[String]| {
         let mut command = Command::new("apt-get");
         // As root apt would fetch as another user, who may not write here.
-        command
-            .args(["-o", "APT::Sandbox::User=root"])
-            .args(options)
-            .arg("download");
+        command.args(["-o", "APT::Sandbox::User=root"]).args(options).arg("download");
         tool::must(command.args(names).current_dir(&packages), "", PATIENCE)
     };
     if download(&[]).is_err() {
@@ -70,22 +67,13 @@ fn unpack(
             format!("Dir::Cache={}", cache.display()),
         ];
         let mut update = Command::new("apt-get");
-        update
-            .args(["-o", "APT::Sandbox::User=root"])
-            .args(&options)
-            .arg("update");
+        update.args(["-o", "APT::Sandbox::User=root"]).args(&options).arg("update");
         let outcome = tool::must(&mut update, "", PATIENCE).and_then(|_| download(&options));
         outcome.map_err(|failure| {
             let first = names.iter().take(3).copied().collect::<Vec<_>>();
-            Failure::new(
-                Kind::Unreachable,
-                format!("the packages of {what} cannot be fetched"),
-            )
-            .hint(format!(
-                "check the network, or install {}",
-                first.join(", ")
-            ))
-            .log(failure.to_string())
+            Failure::new(Kind::Unreachable, format!("the packages of {what} cannot be fetched"))
+                .hint(format!("check the network, or install {}", first.join(", ")))
+                .log(failure.to_string())
         })?;
         for folder in [lists, cache] {
             fs::remove_dir_all(&folder).map_err(Failure::at("remove", &folder))?;

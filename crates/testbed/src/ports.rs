@@ -69,15 +69,10 @@ impl Ports {
             let claim = TcpListener::bind((HOST, first)).ok()?;
             // Daemons of a cluster that is just being torn down, or a stranger, may be there.
             let free = |host: Ipv4Addr, doors: Range<u16>| {
-                doors
-                    .into_iter()
-                    .all(|door| TcpListener::bind((host, first + door)).is_ok())
+                doors.into_iter().all(|door| TcpListener::bind((host, first + door)).is_ok())
             };
             let all = free(HOST, COMMON) && (0..nodes).all(|n| free(node_host(n), OF_NODES));
-            all.then_some(Ports {
-                first,
-                _claim: claim,
-            })
+            all.then_some(Ports { first, _claim: claim })
         });
         claimed.ok_or_else(|| {
             let last = FIRST + BLOCKS * BLOCK;

@@ -25,11 +25,7 @@ impl Scratch {
             .mode(0o700)
             .create(&path)
             .map_err(Failure::at("make the directory", &path))?;
-        Ok(Scratch {
-            id,
-            path,
-            remove: true,
-        })
+        Ok(Scratch { id, path, remove: true })
     }
 
     /// Sixteen hexadecimal digits that no other directory has.

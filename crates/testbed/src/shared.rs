@@ -24,8 +24,6 @@ impl Cluster {
                 }
             }
         };
-        slot.get_or_init(|| Cluster::start(options))
-            .as_ref()
-            .map_err(Failure::clone)
+        slot.get_or_init(|| Cluster::start(options)).as_ref().map_err(Failure::clone)
     }
 }

@@ -19,13 +19,7 @@ pub enum File {
 }
 
 impl File {
-    const ALL: [File; 5] = [
-        File::Core,
-        File::Hdfs,
-        File::Yarn,
-        File::Queues,
-        File::ResourceTypes,
-    ];
+    const ALL: [File; 5] = [File::Core, File::Hdfs, File::Yarn, File::Queues, File::ResourceTypes];
 
     /// Its name in the configuration directory.
     pub fn name(self) -> &'static str {
@@ -61,11 +55,7 @@ impl Site {
     }
 
     pub(crate) fn queues(&mut self, key: &str, value: impl Display) {
-        self.set(
-            File::Queues,
-            format!("yarn.scheduler.capacity.{key}"),
-            value,
-        );
+        self.set(File::Queues, format!("yarn.scheduler.capacity.{key}"), value);
     }
 
     /// Writes every file, also the empty ones: some of them must be there.
@@ -90,9 +80,7 @@ impl Site {
 }
 
 fn escape(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 /// Daemons log into a file that cannot grow for ever; a tool, which names none, logs warnings to its
@@ -124,10 +112,7 @@ mod tests {
         site.core("a", "x</value><&\"");
         site.yarn("b", 1);
         let core = site.text(File::Core);
-        assert!(
-            core.contains("<name>a</name><value>x&lt;/value&gt;&lt;&amp;\"</value>"),
-            "{core}"
-        );
+        assert!(core.contains("<name>a</name><value>x&lt;/value&gt;&lt;&amp;\"</value>"), "{core}");
         assert!(!core.contains("<name>b</name>"));
     }
 }

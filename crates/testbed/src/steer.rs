@@ -11,14 +11,11 @@ use rustix::process::Signal;
 
 impl Cluster {
     fn daemon(&self, name: &str) -> Result<&Daemon, Failure> {
-        self.daemons
-            .iter()
-            .find(|daemon| daemon.name == name)
-            .ok_or_else(|| {
-                let known: Vec<_> = self.daemons().collect();
-                Failure::new(Kind::Wrong, format!("this cluster has no daemon `{name}`"))
-                    .hint(format!("its daemons are {}", known.join(", ")))
-            })
+        self.daemons.iter().find(|daemon| daemon.name == name).ok_or_else(|| {
+            let known: Vec<_> = self.daemons().collect();
+            Failure::new(Kind::Wrong, format!("this cluster has no daemon `{name}`"))
+                .hint(format!("its daemons are {}", known.join(", ")))
+        })
     }
 
     /// SIGKILL; returns when it is dead. Containers of a NodeManager go on.
@@ -66,10 +63,7 @@ impl Cluster {
 
     /// The last lines of every daemon's log: what to print when a test fails.
     pub fn last_words(&self, lines: usize) -> String {
-        self.daemons
-            .iter()
-            .map(|daemon| daemon.log(lines))
-            .collect()
+        self.daemons.iter().map(|daemon| daemon.log(lines)).collect()
     }
 
     /// Makes the other of two ResourceManagers (manual failover) or NameNodes the active one: `to` is
@@ -101,10 +95,7 @@ impl Cluster {
             let info = fact::get(rm.web, "/ws/v1/cluster/info");
             return info.is_ok_and(|info| fact::field(&info, "haState") == Some("ACTIVE"));
         }
-        let namenode = self
-            .namenodes
-            .iter()
-            .find(|namenode| namenode.daemon == name);
+        let namenode = self.namenodes.iter().find(|namenode| namenode.daemon == name);
         let page = "/jmx?qry=Hadoop:service=NameNode,name=NameNodeStatus";
         namenode.is_some_and(|namenode| {
             let beans = fact::get(namenode.web, page);

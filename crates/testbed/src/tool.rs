@@ -106,10 +106,7 @@ fn read_lines(reader: impl Read + Send + 'static) -> mpsc::Receiver<String> {
         let mut reader = BufReader::new(reader);
         loop {
             let mut line = Vec::new();
-            match (&mut reader)
-                .take(OUTPUT_MAX as u64)
-                .read_until(b'\n', &mut line)
-            {
+            match (&mut reader).take(OUTPUT_MAX as u64).read_until(b'\n', &mut line) {
                 Ok(1..) => {}
                 Ok(0) | Err(_) => break,
             }
@@ -152,9 +149,7 @@ pub(crate) fn tail(text: &str, lines: usize) -> String {
 pub(crate) fn find(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let usual = ["/usr/sbin", "/usr/local/sbin", "/sbin"].map(PathBuf::from);
-    let found = std::env::split_paths(&path)
-        .chain(usual)
-        .map(|folder| folder.join(name));
+    let found = std::env::split_paths(&path).chain(usual).map(|folder| folder.join(name));
     found.into_iter().find(|file| is_program(file.as_os_str()))
 }
 
@@ -177,25 +172,14 @@ mod tests {
     fn output_and_end_of_a_program_are_told() {
         let mut seen = Vec::new();
         let ten = Duration::from_secs(10);
-        let said = follow(
-            &mut shell("cat; echo two >&2; exit 3"),
-            "one\n",
-            ten,
-            |line| {
-                seen.push(line.to_owned());
-            },
-        );
+        let said = follow(&mut shell("cat; echo two >&2; exit 3"), "one\n", ten, |line| {
+            seen.push(line.to_owned());
+        });
         let said = said.unwrap();
-        assert_eq!(
-            (said.text.as_str(), said.status.code()),
-            ("one\ntwo\n", Some(3))
-        );
+        assert_eq!((said.text.as_str(), said.status.code()), ("one\ntwo\n", Some(3)));
         assert_eq!(seen, ["one", "two"]);
         let failed = must(&mut shell("echo why; exit 1"), "", ten).unwrap_err();
-        assert_eq!(
-            (failed.kind, failed.log.as_deref()),
-            (Kind::Ended, Some("why"))
-        );
+        assert_eq!((failed.kind, failed.log.as_deref()), (Kind::Ended, Some("why")));
     }
 
     #[test]

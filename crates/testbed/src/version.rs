@@ -15,12 +15,8 @@ pub enum Version {
 
 impl Version {
     /// All of them, oldest first.
-    pub const ALL: [Version; 4] = [
-        Version::V2_10_2,
-        Version::V3_3_6,
-        Version::V3_4_2,
-        Version::V3_5_0,
-    ];
+    pub const ALL: [Version; 4] =
+        [Version::V2_10_2, Version::V3_3_6, Version::V3_4_2, Version::V3_5_0];
 
     /// The one to take when it does not matter.
     pub const NEWEST: Version = Version::V3_5_0;

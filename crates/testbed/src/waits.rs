@@ -120,15 +120,12 @@ impl Cluster {
     /// Until every NameNode has its DataNode and is out of safe mode.
     pub fn wait_hdfs(&self) -> Result<(), Failure> {
         for namenode in &self.namenodes {
-            self.wait(
-                &format!("`{}` to leave its safe mode", namenode.daemon),
-                || {
-                    let page = "/jmx?qry=Hadoop:service=NameNode,name=FSNamesystemState";
-                    let state = fact::get(namenode.web, page).ok()?;
-                    let live = fact::field(&state, "NumLiveDataNodes")? == "1";
-                    (live && fact::field(&state, "FSState")? == "Operational").then_some(())
-                },
-            )?;
+            self.wait(&format!("`{}` to leave its safe mode", namenode.daemon), || {
+                let page = "/jmx?qry=Hadoop:service=NameNode,name=FSNamesystemState";
+                let state = fact::get(namenode.web, page).ok()?;
+                let live = fact::field(&state, "NumLiveDataNodes")? == "1";
+                (live && fact::field(&state, "FSState")? == "Operational").then_some(())
+            })?;
         }
         // A NameNode counts a DataNode that has died for minutes, and so one that is just being started.
         self.wait("`dn` to register", || {
@@ -149,10 +146,7 @@ impl Cluster {
 
     /// A page of the active ResourceManager's REST interface, such as `/ws/v1/cluster/apps`.
     pub fn rest(&self, path: &str) -> Result<String, Failure> {
-        let active = self
-            .resource_managers
-            .iter()
-            .find(|rm| self.is_active(&rm.daemon));
+        let active = self.resource_managers.iter().find(|rm| self.is_active(&rm.daemon));
         let active =
             active.ok_or_else(|| Failure::new(Kind::Late, "there is no active ResourceManager"))?;
         fact::get(active.web, path).map_err(|error| {

@@ -60,15 +60,9 @@ pub(crate) struct Watcher {
 impl Watcher {
     /// `directory` is removed in the end; none if it is to stay.
     pub(crate) fn start(id: &str, directory: Option<&Path>) -> Result<Watcher, Failure> {
-        let directory = directory
-            .map(|path| path.display().to_string())
-            .unwrap_or_default();
+        let directory = directory.map(|path| path.display().to_string()).unwrap_or_default();
         let text = format!("{MARK}={id}\n{directory}\n");
-        Ok(Watcher {
-            shell: shell(&text)?,
-            text,
-            ended: false,
-        })
+        Ok(Watcher { shell: shell(&text)?, text, ended: false })
     }
 
     /// For a program that takes long: it shall not go on when nobody waits for it any more.
@@ -87,10 +81,7 @@ impl Watcher {
         // Somebody has ended the watcher itself: what it would have done is done by another.
         match finish(&mut shell(&self.text)?) {
             true => Ok(()),
-            false => Err(Failure::new(
-                Kind::Trouble,
-                "processes of the cluster cannot be ended",
-            )),
+            false => Err(Failure::new(Kind::Trouble, "processes of the cluster cannot be ended")),
         }
     }
 }
@@ -118,10 +109,7 @@ fn shell(text: &str) -> Result<Child, Failure> {
         .stderr(Stdio::null())
         .spawn()
         .map_err(trouble)?;
-    let stdin = shell
-        .stdin
-        .as_mut()
-        .expect("it was piped in the lines above");
+    let stdin = shell.stdin.as_mut().expect("it was piped in the lines above");
     stdin.write_all(text.as_bytes()).map_err(trouble)?;
     Ok(shell)
 }

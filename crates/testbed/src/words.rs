@@ -41,21 +41,16 @@ pub enum Verb {
 
 /// What was typed, understood.
 pub fn read(words: Vec<String>) -> Result<Verb, Failure> {
-    if words
-        .iter()
-        .any(|word| ["--help", "-h"].contains(&word.as_str()))
-    {
+    if words.iter().any(|word| ["--help", "-h"].contains(&word.as_str())) {
         return Ok(Verb::Help);
     }
     // `--version=3.5.0` is `--version 3.5.0`; other words may hold the sign too (`gpu=nm3`).
-    let words = words
-        .into_iter()
-        .flat_map(|word| match word.split_once('=') {
-            Some((flag, value)) if flag.starts_with("--") => {
-                vec![flag.to_owned(), value.to_owned()]
-            }
-            _ => vec![word],
-        });
+    let words = words.into_iter().flat_map(|word| match word.split_once('=') {
+        Some((flag, value)) if flag.starts_with("--") => {
+            vec![flag.to_owned(), value.to_owned()]
+        }
+        _ => vec![word],
+    });
     let mut words = words.collect::<Vec<_>>().into_iter().peekable();
     match words.next().as_deref() {
         Some("up") => Ok(Verb::Up(Box::new(read_up(&mut words)?))),
@@ -82,10 +77,7 @@ fn read_fetch(words: &mut Words) -> Result<Verb, Failure> {
 }
 
 fn read_up(words: &mut Words) -> Result<Options, Failure> {
-    let mut options = Options {
-        nodes: 3,
-        ..Options::new(Version::NEWEST)
-    };
+    let mut options = Options { nodes: 3, ..Options::new(Version::NEWEST) };
     let mut queues = Vec::new();
     let mut gpus = Vec::new();
     while let Some(word) = words.next() {
@@ -97,10 +89,7 @@ fn read_up(words: &mut Words) -> Result<Options, Failure> {
             "--vcores" => options.node_vcores = number(&value(words, flag)?, flag)?,
             "--gpus" => {
                 let given = value(words, flag)?;
-                gpus = given
-                    .split(',')
-                    .map(|n| number(n, flag))
-                    .collect::<Result<_, _>>()?;
+                gpus = given.split(',').map(|n| number(n, flag)).collect::<Result<_, _>>()?;
             }
             "--label" => options.labels.push(label(&value(words, flag)?)?),
             "--queue" => {
@@ -118,11 +107,7 @@ fn read_up(words: &mut Words) -> Result<Options, Failure> {
             }
             "--ha" => {
                 let zookeeper = words.next_if(|next| next == "zk").is_some();
-                let failover = if zookeeper {
-                    Failover::Automatic
-                } else {
-                    Failover::Manual
-                };
+                let failover = if zookeeper { Failover::Automatic } else { Failover::Manual };
                 options.rm_ha = Some(failover);
             }
             "--kerberos" => {
@@ -167,8 +152,7 @@ fn value(words: &mut Words, flag: &str) -> Result<String, Failure> {
 }
 
 fn number<N: std::str::FromStr>(text: &str, flag: &str) -> Result<N, Failure> {
-    text.parse()
-        .map_err(|_| wrong(format!("`{flag}` needs a number, not `{text}`")))
+    text.parse().map_err(|_| wrong(format!("`{flag}` needs a number, not `{text}`")))
 }
 
 fn seconds(words: &mut Words, flag: &str) -> Result<Duration, Failure> {
@@ -193,11 +177,7 @@ fn label(text: &str) -> Result<Label, Failure> {
 }
 
 fn protection(name: &str) -> Result<Protection, Failure> {
-    let all = [
-        Protection::Authentication,
-        Protection::Integrity,
-        Protection::Privacy,
-    ];
+    let all = [Protection::Authentication, Protection::Integrity, Protection::Privacy];
     let found = all.into_iter().find(|protection| protection.name() == name);
     found.ok_or_else(|| wrong(format!("`--kerberos` cannot be `{name}`")))
 }
@@ -207,10 +187,7 @@ mod tests {
     use super::*;
 
     fn up(line: &str) -> Result<Options, String> {
-        let words = format!("up {line}")
-            .split_whitespace()
-            .map(str::to_owned)
-            .collect();
+        let words = format!("up {line}").split_whitespace().map(str::to_owned).collect();
         match read(words) {
             Ok(Verb::Up(options)) => Ok(*options),
             Ok(other) => Err(format!("{other:?}")),
@@ -226,19 +203,13 @@ mod tests {
         assert_eq!((options.version, options.nodes), (Version::V3_3_6, 2));
         assert_eq!(options.gpus, [4, 4]);
         assert_eq!(
-            (
-                options.labels[0].name.as_str(),
-                &options.labels[0].nodes[..]
-            ),
+            (options.labels[0].name.as_str(), &options.labels[0].nodes[..]),
             ("gpu", &[2][..])
         );
         assert_eq!(options.rm_ha, Some(Failover::Manual));
         assert_eq!(options.kerberos, Some(Protection::Privacy));
         assert_eq!(options.users, ["alice"]);
-        assert_eq!(
-            up("--ha zk --kerberos").unwrap().rm_ha,
-            Some(Failover::Automatic)
-        );
+        assert_eq!(up("--ha zk --kerberos").unwrap().rm_ha, Some(Failover::Automatic));
         assert_eq!(up("--gpus 0,2").unwrap().gpus, [0, 2]);
         let many = up("--nodes 1000000000000 --gpus 1").unwrap();
         assert_eq!(many.gpus.len(), NODES_MAX, "they are refused later");
@@ -248,21 +219,9 @@ mod tests {
     fn what_is_mistyped_is_named() {
         assert_eq!(up("--node 3").unwrap_err(), "`up` does not know `--node`");
         assert_eq!(up("--nodes").unwrap_err(), "`--nodes` needs a value");
-        assert_eq!(
-            up("--nodes many").unwrap_err(),
-            "`--nodes` needs a number, not `many`"
-        );
-        assert_eq!(
-            up("--label gpu").unwrap_err(),
-            "`--label` needs `NAME=…`, not `gpu`"
-        );
-        assert_eq!(
-            up("--kerberos maybe").unwrap_err(),
-            "`--kerberos` cannot be `maybe`"
-        );
-        assert_eq!(
-            up("--version 9").unwrap_err(),
-            "there is no Hadoop `9` here"
-        );
+        assert_eq!(up("--nodes many").unwrap_err(), "`--nodes` needs a number, not `many`");
+        assert_eq!(up("--label gpu").unwrap_err(), "`--label` needs `NAME=…`, not `gpu`");
+        assert_eq!(up("--kerberos maybe").unwrap_err(), "`--kerberos` cannot be `maybe`");
+        assert_eq!(up("--version 9").unwrap_err(), "there is no Hadoop `9` here");
     }
 }

@@ -25,10 +25,7 @@ fn comes_up_whole(version: Version) {
         let memory = cluster.memory_kib(daemon).unwrap().unwrap();
         eprintln!("{version}: {daemon} {} MiB", memory / 1024);
         // One binding of the logger, and it writes where the rest of this crate looks.
-        assert!(
-            cluster.log(daemon).unwrap().contains("STARTUP_MSG"),
-            "{daemon}"
-        );
+        assert!(cluster.log(daemon).unwrap().contains("STARTUP_MSG"), "{daemon}");
     }
 }
 
@@ -54,10 +51,7 @@ fn a_cluster_of_3_5_comes_up() {
 
 #[test]
 fn two_clusters_beside_each_other_do_not_meet() {
-    let small = |version| Options {
-        hdfs: Hdfs::None,
-        ..Options::new(version)
-    };
+    let small = |version| Options { hdfs: Hdfs::None, ..Options::new(version) };
     let (old, new) = std::thread::scope(|scope| {
         let old = scope.spawn(|| start(small(Version::V2_10_2)));
         (start(small(Version::V3_5_0)), old.join().unwrap())
@@ -77,11 +71,7 @@ fn labels_devices_and_queues_are_as_asked_for() {
         hdfs: Hdfs::None,
         nodes: 2,
         gpus: vec![0, 4],
-        labels: vec![Label {
-            name: "fast".to_owned(),
-            nodes: vec![2],
-            exclusive: true,
-        }],
+        labels: vec![Label { name: "fast".to_owned(), nodes: vec![2], exclusive: true }],
         queues: vec![Queue::new("default", 70), Queue::new("ml", 30)],
         ..Options::new(Version::V3_3_6)
     });
@@ -97,10 +87,7 @@ fn labels_devices_and_queues_are_as_asked_for() {
         let part = total.split(r#""name":"yarn.io/gpu""#).nth(1).unwrap();
         field(part, "value").unwrap().to_owned()
     };
-    assert_eq!(
-        (devices(&plain).as_str(), devices(&labelled).as_str()),
-        ("0", "4")
-    );
+    assert_eq!((devices(&plain).as_str(), devices(&labelled).as_str()), ("0", "4"));
     let queues = cluster.rest("/ws/v1/cluster/scheduler").unwrap();
     assert!(queues.contains(r#""queueName":"ml""#), "{queues}");
 }
@@ -122,26 +109,16 @@ fn a_cluster_comes_up_with_all_that_is_rarely_asked_for() {
     );
     let page = format!("/ws/v1/cluster/nodes/{}", cluster.nodes()[0].address);
     let node = cluster.rest(&page).unwrap();
-    assert!(
-        node.contains(r#""name":"model""#) && node.contains("a100"),
-        "{node}"
-    );
+    assert!(node.contains(r#""name":"model""#) && node.contains("a100"), "{node}");
     let homes = cluster.fs(&["-ls", "/user"]).unwrap();
-    assert!(
-        homes.contains("drwxrwxrwx") && homes.contains("/user/alice"),
-        "{homes}"
-    );
+    assert!(homes.contains("drwxrwxrwx") && homes.contains("/user/alice"), "{homes}");
     let configuration = get(cluster.resource_managers()[0].web, "/conf").unwrap();
     assert!(configuration.contains("testbed.key"), "{configuration}");
 }
 
 #[test]
 fn tests_that_ask_for_the_same_share_one_cluster() {
-    let options = || Options {
-        hdfs: Hdfs::None,
-        nodes: 0,
-        ..Options::new(Version::V2_10_2)
-    };
+    let options = || Options { hdfs: Hdfs::None, nodes: 0, ..Options::new(Version::V2_10_2) };
     let (one, two) = std::thread::scope(|scope| {
         let one = scope.spawn(|| Cluster::shared(options()).unwrap());
         (one.join().unwrap(), Cluster::shared(options()).unwrap())
@@ -149,10 +126,6 @@ fn tests_that_ask_for_the_same_share_one_cluster() {
     assert!(std::ptr::eq(one, two));
     // This thread's end, and the other's, must not be the cluster's.
     assert!(one.pid("rm").unwrap().is_some());
-    let wrong = Cluster::shared(Options {
-        nodes: 1000,
-        ..options()
-    })
-    .unwrap_err();
+    let wrong = Cluster::shared(Options { nodes: 1000, ..options() }).unwrap_err();
     assert_eq!(wrong.kind, Kind::Wrong);
 }

@@ -8,10 +8,7 @@ fn start(options: Options) -> Cluster {
 
 #[test]
 fn each_daemon_can_be_killed_and_started_again() {
-    let cluster = start(Options {
-        nodes: 2,
-        ..Options::new(Version::V3_5_0)
-    });
+    let cluster = start(Options { nodes: 2, ..Options::new(Version::V3_5_0) });
     cluster.fs(&["-mkdir", "/kept"]).unwrap();
     let names: Vec<_> = cluster.daemons().map(str::to_owned).collect();
     assert_eq!(names, ["rm", "nn", "dn", "nm1", "nm2"]);
@@ -83,11 +80,8 @@ fn with_zookeeper_a_second_resource_manager_takes_over_by_itself() {
 
 #[test]
 fn a_second_name_node_takes_over_with_what_the_first_has_written() {
-    let cluster = start(Options {
-        nodes: 0,
-        hdfs: Hdfs::HighlyAvailable,
-        ..Options::new(Version::V3_3_6)
-    });
+    let cluster =
+        start(Options { nodes: 0, hdfs: Hdfs::HighlyAvailable, ..Options::new(Version::V3_3_6) });
     assert_eq!(cluster.default_fs(), "hdfs://testbed");
     assert!(cluster.is_active("nn") && !cluster.is_active("nn2"));
     cluster.fs(&["-mkdir", "/kept"]).unwrap();
@@ -98,11 +92,7 @@ fn a_second_name_node_takes_over_with_what_the_first_has_written() {
 
 #[test]
 fn two_file_systems_do_not_see_each_others_files() {
-    let cluster = start(Options {
-        nodes: 0,
-        hdfs: Hdfs::Two,
-        ..Options::new(Version::V3_5_0)
-    });
+    let cluster = start(Options { nodes: 0, hdfs: Hdfs::Two, ..Options::new(Version::V3_5_0) });
     let [one, two] = cluster.namenodes() else {
         panic!("{:?}", cluster.namenodes());
     };
@@ -110,8 +100,5 @@ fn two_file_systems_do_not_see_each_others_files() {
     let path = |namenode: &testbed::NameNode| format!("hdfs://{}/here", namenode.rpc);
     cluster.fs(&["-mkdir", &path(one)]).unwrap();
     cluster.fs(&["-ls", &path(one)]).unwrap();
-    assert_eq!(
-        cluster.fs(&["-ls", &path(two)]).unwrap_err().kind,
-        Kind::Ended
-    );
+    assert_eq!(cluster.fs(&["-ls", &path(two)]).unwrap_err().kind, Kind::Ended);
 }

@@ -15,10 +15,7 @@ use testbed::{Cluster, Hdfs, Options, Version, field, wait_for};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn options() -> Options {
-    Options {
-        hdfs: Hdfs::None,
-        ..Options::new(Version::V3_5_0)
-    }
+    Options { hdfs: Hdfs::None, ..Options::new(Version::V3_5_0) }
 }
 
 /// The processes of the cluster with that directory, found by the mark in their environment.
@@ -29,9 +26,7 @@ fn processes(directory: &Path) -> Vec<u32> {
     let numbers = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let marked = |pid: &u32| {
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        environment
-            .split(|byte| *byte == 0)
-            .any(|variable| variable == mark.as_bytes())
+        environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
     };
     numbers.filter(marked).collect()
 }
@@ -84,10 +79,7 @@ fn nothing_is_left(directory: &Path) {
         processes(directory).is_empty().then_some(())
     })
     .unwrap();
-    wait_for("the end of all files", PATIENCE, || {
-        (!directory.exists()).then_some(())
-    })
-    .unwrap();
+    wait_for("the end of all files", PATIENCE, || (!directory.exists()).then_some(())).unwrap();
 }
 
 #[test]
@@ -96,10 +88,7 @@ fn a_dropped_cluster_leaves_nothing_though_its_node_died_before_its_container() 
     let directory = cluster.directory().to_path_buf();
     let length = own_length(1);
     run_container(cluster.resource_managers()[0].web, length);
-    assert!(
-        processes(&directory).len() > 3,
-        "two daemons and a container's processes"
-    );
+    assert!(processes(&directory).len() > 3, "two daemons and a container's processes");
     cluster.kill("nm1").unwrap();
     assert!(sleeps(length), "a container outlives its NodeManager");
     cluster.pause("rm").unwrap();
@@ -113,11 +102,7 @@ fn a_dropped_cluster_leaves_nothing_though_its_node_died_before_its_container() 
 #[test]
 fn a_panic_leaves_nothing() {
     let directory = std::thread::spawn(|| {
-        let cluster = Cluster::start(Options {
-            nodes: 0,
-            ..options()
-        })
-        .unwrap();
+        let cluster = Cluster::start(Options { nodes: 0, ..options() }).unwrap();
         std::panic::panic_any(cluster.directory().to_path_buf());
     });
     let directory = *directory.join().unwrap_err().downcast::<PathBuf>().unwrap();
@@ -133,9 +118,7 @@ fn up() -> (Child, PathBuf, SocketAddr) {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap())
-        .lines()
-        .map_while(Result::ok);
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
     let mut value = |name: &str| {
         let found = lines.find_map(|line| Some(line.strip_prefix(name)?.trim().to_owned()));
         found.unwrap_or_else(|| panic!("`testbed up` did not say `{name}`"))

@@ -50,10 +50,7 @@ fn lets_in_who_has_a_ticket(version: Version, protection: Protection) {
     ];
     for door in doors {
         let answer = knock(door);
-        assert!(
-            answer.contains("SIMPLE authentication is not enabled"),
-            "{door}: {answer}"
-        );
+        assert!(answer.contains("SIMPLE authentication is not enabled"), "{door}: {answer}");
     }
 
     let homes = cluster.fs(&["-ls", "/user"]).unwrap();

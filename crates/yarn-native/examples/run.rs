@@ -30,9 +30,7 @@ async fn main() {
 async fn submit(words: Vec<String>) -> Outcome<()> {
     let usage = |_| "usage: run COUNT COMMAND";
     let [count, command]: [String; 2] = words.try_into().map_err(usage)?;
-    let count = count
-        .parse()
-        .map_err(|_| format!("`{count}` is no COUNT"))?;
+    let count = count.parse().map_err(|_| format!("`{count}` is no COUNT"))?;
     let config = Config::load(Environment::of_process())?;
     let client = Client::from_config(&config, Identity::from_config(&config)?)?;
     let id = client.new_application(soon()).await?.id;

@@ -25,10 +25,7 @@ pub struct AddressError {
 impl Address {
     /// Puts one together.
     pub fn new(host: impl Into<String>, port: u16) -> Self {
-        Self {
-            host: host.into(),
-            port,
-        }
+        Self { host: host.into(), port }
     }
 
     /// Reads `host:port`, `host`, `[::1]:port` or any of them with a scheme in front and a path behind,
@@ -41,17 +38,12 @@ impl Address {
         let error = |why| AddressError { why };
         let text = text.trim();
         let text = text.split_once("://").map_or(text, |(_, rest)| rest);
-        let text = text
-            .split_once('/')
-            .map_or(text, |(authority, _)| authority);
+        let text = text.split_once('/').map_or(text, |(authority, _)| authority);
         let (host, port) = match text.strip_prefix('[') {
             Some(rest) => {
-                let (host, rest) = rest
-                    .split_once(']')
-                    .ok_or(error("a bracket is not closed"))?;
-                let _: Ipv6Addr = host
-                    .parse()
-                    .map_err(|_| error("no IPv6 address in the brackets"))?;
+                let (host, rest) = rest.split_once(']').ok_or(error("a bracket is not closed"))?;
+                let _: Ipv6Addr =
+                    host.parse().map_err(|_| error("no IPv6 address in the brackets"))?;
                 match rest.strip_prefix(':') {
                     Some(port) => (host, Some(port)),
                     None if rest.is_empty() => (host, None),

@@ -150,11 +150,8 @@ impl Credentials {
 
     /// Reads a credentials file.
     pub fn read(path: &Path) -> Result<Self, CredentialsError> {
-        let unreadable = |source| CredentialsError::File {
-            path: path.to_owned(),
-            doing: "read",
-            source,
-        };
+        let unreadable =
+            |source| CredentialsError::File { path: path.to_owned(), doing: "read", source };
         // Looked at first: opening a pipe waits for somebody to write into it.
         if !path.metadata().map_err(unreadable)?.is_file() {
             return Err(unreadable(io::Error::other("not a file")));
@@ -166,13 +163,8 @@ impl Credentials {
             return Err(unreadable(io::Error::other(why)));
         }
         let mut bytes = Zeroizing::new(Vec::with_capacity(length as usize + 1));
-        file.take(length)
-            .read_to_end(&mut bytes)
-            .map_err(unreadable)?;
-        Self::parse(&bytes).map_err(|why| CredentialsError::Corrupt {
-            path: path.to_owned(),
-            why,
-        })
+        file.take(length).read_to_end(&mut bytes).map_err(unreadable)?;
+        Self::parse(&bytes).map_err(|why| CredentialsError::Corrupt { path: path.to_owned(), why })
     }
 
     /// Writes a credentials file that only its owner can read. It takes the place of an earlier one at once
@@ -185,11 +177,8 @@ impl Credentials {
         name.push(format!(".{}.{number}.part", std::process::id()));
         let part = path.with_file_name(name);
         let store = || {
-            let mut file = OpenOptions::new()
-                .write(true)
-                .create_new(true)
-                .mode(0o600)
-                .open(&part)?;
+            let mut file =
+                OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part)?;
             file.write_all(&bytes)?;
             file.sync_all()?;
             std::fs::rename(&part, path)
@@ -197,11 +186,7 @@ impl Credentials {
         store().map_err(|source| {
             // Best effort: the error that counts is the one above.
             let _ = std::fs::remove_file(&part);
-            CredentialsError::File {
-                path: path.to_owned(),
-                doing: "write",
-                source,
-            }
+            CredentialsError::File { path: path.to_owned(), doing: "write", source }
         })
     }
 
@@ -214,16 +199,10 @@ impl Credentials {
     /// [`NameNodes::token_spellings`](crate::namenode::NameNodes::token_spellings) gives: one for each
     /// spelling that has none yet.
     pub fn copy_for(&mut self, service: &str, spellings: &[String]) {
-        let tokens = self
-            .tokens
-            .values()
-            .filter(|token| token.service == service);
+        let tokens = self.tokens.values().filter(|token| token.service == service);
         for token in tokens.cloned().collect::<Vec<_>>() {
             for spelling in spellings {
-                let copy = Token {
-                    service: spelling.clone(),
-                    ..token.clone()
-                };
+                let copy = Token { service: spelling.clone(), ..token.clone() };
                 if self.for_service(&copy.kind, spelling).is_none() {
                     // Under an alias of its own: the same server may have tokens of several kinds.
                     self.add(format!("{spelling} {}", copy.kind), copy);
@@ -240,9 +219,7 @@ impl Credentials {
 
     /// The tokens with their aliases.
     pub fn tokens(&self) -> impl Iterator<Item = (&str, &Token)> {
-        self.tokens
-            .iter()
-            .map(|(alias, token)| (alias.as_str(), token))
+        self.tokens.iter().map(|(alias, token)| (alias.as_str(), token))
     }
 
     /// The token with this alias.
@@ -271,9 +248,7 @@ impl Credentials {
 
     /// The secrets with their aliases.
     pub fn secrets(&self) -> impl Iterator<Item = (&str, &Secret)> {
-        self.secrets
-            .iter()
-            .map(|(alias, secret)| (alias.as_str(), secret))
+        self.secrets.iter().map(|(alias, secret)| (alias.as_str(), secret))
     }
 
     /// The secret with this alias.

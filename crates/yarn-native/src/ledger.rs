@@ -175,13 +175,7 @@ impl<C: Clone + Ord> Ledger<C> {
 
     /// Whether the next request says anything: a reason not to wait with it.
     pub fn has_news(&self) -> bool {
-        let Request {
-            rows,
-            releases,
-            avoid,
-            allow,
-            ..
-        } = match &self.pending {
+        let Request { rows, releases, avoid, allow, .. } = match &self.pending {
             Some(pending) => pending.clone(),
             None => self.draft(),
         };
@@ -225,31 +219,18 @@ impl<C: Clone + Ord> Ledger<C> {
 
     /// Takes in the answer to the request in flight.
     pub fn on_reply(&mut self, reply: Reply<C>) -> Result<Taken<C>, OutOfTurn> {
-        let expected = self
-            .pending
-            .as_ref()
-            .map(|pending| following(pending.response_id));
+        let expected = self.pending.as_ref().map(|pending| following(pending.response_id));
         if expected != Some(reply.response_id) {
-            return Err(OutOfTurn {
-                got: reply.response_id,
-                expected,
-            });
+            return Err(OutOfTurn { got: reply.response_id, expected });
         }
         let Some(request) = self.pending.take() else {
-            return Err(OutOfTurn {
-                got: reply.response_id,
-                expected: None,
-            });
+            return Err(OutOfTurn { got: reply.response_id, expected: None });
         };
         self.response_id = reply.response_id;
         self.beat.0 += 1;
         let changed = self.arrived(&request);
         self.beliefs.values_mut().for_each(Belief::pass);
-        let mut taken = Taken {
-            wanted: Vec::new(),
-            surplus: Vec::new(),
-            beat: self.beat,
-        };
+        let mut taken = Taken { wanted: Vec::new(), surplus: Vec::new(), beat: self.beat };
         for grant in reply.granted {
             self.on_grant(grant, &request.rows, &changed, &mut taken);
         }
@@ -280,10 +261,7 @@ impl<C: Clone + Ord> Ledger<C> {
         }
         match self.mutant.is(Mutant::ForgetsReleases) {
             true => self.releases.clear(),
-            false => self
-                .releases
-                .values_mut()
-                .for_each(|release| *release = Release::default()),
+            false => self.releases.values_mut().for_each(|release| *release = Release::default()),
         }
     }
 
@@ -294,12 +272,8 @@ impl<C: Clone + Ord> Ledger<C> {
             let mut lanes = self.beliefs.iter().filter(|(lane, _)| lane.key == row.key);
             row.count > 0 && lanes.any(|(_, belief)| belief.resource != row.resource)
         };
-        let changed: BTreeSet<Key> = request
-            .rows
-            .iter()
-            .filter(otherwise)
-            .map(|row| row.key)
-            .collect();
+        let changed: BTreeSet<Key> =
+            request.rows.iter().filter(otherwise).map(|row| row.key).collect();
         for row in &request.rows {
             Belief::apply(&mut self.beliefs, row);
         }
@@ -391,9 +365,7 @@ impl<C: Clone + Ord> Ledger<C> {
         }
         let keys = self.wants.keys().copied();
         let keys = keys.chain(self.beliefs.keys().map(|lane| lane.key));
-        let mut alike: Vec<Key> = keys
-            .filter(|key| key.priority == grant.key.priority)
-            .collect();
+        let mut alike: Vec<Key> = keys.filter(|key| key.priority == grant.key.priority).collect();
         alike.sort_unstable();
         alike.dedup();
         match alike.as_slice() {
@@ -418,11 +390,7 @@ pub(crate) fn following(response_id: i32) -> i32 {
 fn lower(want: &mut Want, host: &str, racks: &BTreeMap<String, String>) {
     want.count = want.count.saturating_sub(1);
     let places = &mut want.places;
-    if let Some(node) = places
-        .nodes
-        .iter_mut()
-        .find(|node| node.host == host && node.count > 0)
-    {
+    if let Some(node) = places.nodes.iter_mut().find(|node| node.host == host && node.count > 0) {
         node.count -= 1;
         return;
     }

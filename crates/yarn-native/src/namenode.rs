@@ -69,11 +69,7 @@ impl NameNodes {
         options: Options,
     ) -> Result<Self, RpcError> {
         let channel = Channel::new(Protocol::CLIENT_NAMENODE, addresses, identity, options)?;
-        Ok(Self {
-            channel,
-            name,
-            services_by_ip: true,
-        })
+        Ok(Self { channel, name, services_by_ip: true })
     }
 
     /// The NameNodes of a file system, by its URL or what follows the `//` in it: a name that the
@@ -101,10 +97,7 @@ impl NameNodes {
         let addresses = found.into_iter().map(|namenode| namenode.rpc).collect();
         let options = config.namenode_options()?;
         let services_by_ip = config.token_services_use_ip()?;
-        Ok(Self {
-            services_by_ip,
-            ..Self::new(addresses, name, identity, options)?
-        })
+        Ok(Self { services_by_ip, ..Self::new(addresses, name, identity, options)? })
     }
 
     /// A delegation token, with which its holder is the caller; `renewer` may renew it. An insecure
@@ -114,9 +107,7 @@ impl NameNodes {
         renewer: &str,
         deadline: Instant,
     ) -> Result<Option<Token>, RpcError> {
-        let request = GetDelegationTokenRequestProto {
-            renewer: renewer.to_owned(),
-        };
+        let request = GetDelegationTokenRequestProto { renewer: renewer.to_owned() };
         let answer = self.ask(&method::GET_DELEGATION_TOKEN, &request, deadline);
         let Some(token) = answer.await?.token else {
             return Ok(None);
@@ -164,20 +155,15 @@ impl NameNodes {
         token: &Token,
         deadline: Instant,
     ) -> Result<SystemTime, RpcError> {
-        let request = RenewDelegationTokenRequestProto {
-            token: token.proto(),
-        };
+        let request = RenewDelegationTokenRequestProto { token: token.proto() };
         let answer = self.ask(&method::RENEW_DELEGATION_TOKEN, &request, deadline);
         Ok(moment::of_millis(answer.await?.new_expiry_time))
     }
 
     /// Makes a token worthless. The caller must be its owner or its renewer.
     pub async fn cancel_token(&self, token: &Token, deadline: Instant) -> Result<(), RpcError> {
-        let request = CancelDelegationTokenRequestProto {
-            token: token.proto(),
-        };
-        self.ask(&method::CANCEL_DELEGATION_TOKEN, &request, deadline)
-            .await?;
+        let request = CancelDelegationTokenRequestProto { token: token.proto() };
+        self.ask(&method::CANCEL_DELEGATION_TOKEN, &request, deadline).await?;
         Ok(())
     }
 
@@ -239,19 +225,13 @@ pub async fn fetch_tokens(
         let namenodes = match namenodes {
             Ok(namenodes) => namenodes,
             Err(source) => {
-                return Err(TokensError::Setup {
-                    file_system,
-                    source,
-                });
+                return Err(TokensError::Setup { file_system, source });
             }
         };
         let renewer = renewer.to_owned();
         asked.spawn(async move {
             let token = namenodes.delegation_token(&renewer, deadline).await;
-            token.map_err(|source| TokensError::Rpc {
-                file_system,
-                source,
-            })
+            token.map_err(|source| TokensError::Rpc { file_system, source })
         });
     }
     let mut credentials = Credentials::default();

@@ -92,9 +92,7 @@ pub(crate) async fn service_names(
 
 /// The address that connections are made to first.
 async fn first_ip(address: &Address) -> Option<IpAddr> {
-    let found = lookup_host((address.host.as_str(), address.port))
-        .await
-        .ok()?;
+    let found = lookup_host((address.host.as_str(), address.port)).await.ok()?;
     let ips: Vec<IpAddr> = found.map(|at| at.ip().to_canonical()).collect();
     let first = ips.iter().find(|ip| ip.is_ipv4()).or(ips.first());
     first.copied()

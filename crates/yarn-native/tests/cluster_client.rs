@@ -29,11 +29,7 @@ fn cluster() -> &'static Cluster {
     let options = Options {
         nodes: 2,
         gpus: vec![1],
-        labels: vec![Label {
-            name: "fast".into(),
-            nodes: vec![2],
-            exclusive: true,
-        }],
+        labels: vec![Label { name: "fast".into(), nodes: vec![2], exclusive: true }],
         attributes,
         ..options
     };
@@ -49,16 +45,10 @@ async fn an_application_is_submitted_found_moved_changed_and_ended() {
 async fn nodes_queues_and_metrics_are_told() {
     let client = client(cluster());
     a_cluster_is_described(&client, 2).await;
-    let detail = QueueDetail {
-        applications: true,
-        ..QueueDetail::default()
-    };
+    let detail = QueueDetail { applications: true, ..QueueDetail::default() };
     let queue = client.queue("other", detail, soon()).await.unwrap();
     let queue = queue.expect("a queue");
-    assert_eq!(
-        (queue.name.as_str(), queue.state),
-        ("other", QueueState::Running)
-    );
+    assert_eq!((queue.name.as_str(), queue.state), ("other", QueueState::Running));
     // Some servers refuse, others tell nothing.
     match client.queue("nowhere", detail, soon()).await {
         Ok(None) | Err(RpcError::Rejected { .. }) => {}
@@ -72,34 +62,22 @@ async fn labels_attributes_and_kinds_of_resources_are_told() {
     let second = cluster().nodes()[1].address.to_string();
     let labels = client.labels(soon()).await.unwrap();
     assert_eq!(labels.len(), 1);
-    assert!(
-        labels[0].exclusive && labels[0].name == "fast",
-        "{labels:?}"
-    );
+    assert!(labels[0].exclusive && labels[0].name == "fast", "{labels:?}");
     let by_label = client.nodes_by_label(&["fast".into()], soon()).await;
     let by_label = by_label.unwrap();
     let mut nodes = by_label["fast"].iter();
     let host = |node: &NodeId| second.starts_with(&format!("{}:", node.host));
     assert!(nodes.len() > 0 && nodes.all(host), "{by_label:?}");
     let by_node = client.labels_by_node(soon()).await.unwrap();
-    assert!(
-        by_node.values().any(|labels| labels == &["fast"]),
-        "{by_node:?}"
-    );
+    assert!(by_node.values().any(|labels| labels == &["fast"]), "{by_node:?}");
 
     let kinds = client.resource_kinds(soon()).await.unwrap();
     let names: Vec<_> = kinds.iter().map(|kind| kind.name.as_str()).collect();
-    assert!(
-        names.contains(&"yarn.io/gpu") && names.contains(&"vcores"),
-        "{names:?}"
-    );
+    assert!(names.contains(&"yarn.io/gpu") && names.contains(&"vcores"), "{names:?}");
 
     let attributes = client.attributes(soon()).await;
     if !version().has_placement_constraints() {
-        assert!(
-            matches!(attributes, Err(RpcError::Unsupported { .. })),
-            "{attributes:?}"
-        );
+        assert!(matches!(attributes, Err(RpcError::Unsupported { .. })), "{attributes:?}");
         return;
     }
     let colour: AttributeName = "nm.yarn.io/colour".parse().unwrap();
@@ -107,9 +85,7 @@ async fn labels_attributes_and_kinds_of_resources_are_told() {
     let by_host = client.attributes_by_host(&[], soon()).await.unwrap();
     let all: Vec<String> = by_host.values().flatten().map(|a| a.to_string()).collect();
     assert_eq!(all, ["nm.yarn.io/colour=red"]);
-    let hosts = client
-        .hosts_by_attribute(std::slice::from_ref(&colour), soon())
-        .await;
+    let hosts = client.hosts_by_attribute(std::slice::from_ref(&colour), soon()).await;
     let hosts = hosts.unwrap();
     assert!(hosts[&colour].values().eq(["red"]), "{hosts:?}");
 }
@@ -128,10 +104,7 @@ async fn a_master_goes_where_its_label_says_and_its_end_is_told() {
         launch: LaunchContext::command("exit 7"),
         failure_window: Some(std::time::Duration::from_secs(60)),
         keep_containers: true,
-        logs: Some(LogCollection {
-            include: Some("std.*".into()),
-            ..LogCollection::default()
-        }),
+        logs: Some(LogCollection { include: Some("std.*".into()), ..LogCollection::default() }),
         ..submission(&client, "labelled").await
     };
     client.submit(&submission, soon()).await.unwrap();
@@ -152,19 +125,11 @@ async fn a_container_hears_a_signal() {
     };
     client.submit(&submission, soon()).await.unwrap();
     // The report may be older than what it is asked for by then.
-    let report = until(&client, submission.id, "its start", |r| {
-        r.attempt.is_some() && begun.exists()
-    })
-    .await;
-    let attempt = client
-        .attempt(report.attempt.unwrap(), soon())
-        .await
-        .unwrap();
+    let report =
+        until(&client, submission.id, "its start", |r| r.attempt.is_some() && begun.exists()).await;
+    let attempt = client.attempt(report.attempt.unwrap(), soon()).await.unwrap();
     let master = attempt.master.expect("a container");
-    client
-        .signal(master, Signal::Terminate, soon())
-        .await
-        .unwrap();
+    client.signal(master, Signal::Terminate, soon()).await.unwrap();
     let report = until(&client, submission.id, "its end", |r| r.state.is_over()).await;
     assert!(report.diagnostics.contains("exitCode: 143"), "{report:?}");
 }
@@ -172,19 +137,11 @@ async fn a_container_hears_a_signal() {
 #[tokio::test]
 async fn what_cannot_be_is_refused_with_a_reason() {
     let client = client(cluster());
-    let huge = Submission {
-        resource: Resource::new(1 << 30, 1),
-        ..submission(&client, "huge").await
-    };
+    let huge =
+        Submission { resource: Resource::new(1 << 30, 1), ..submission(&client, "huge").await };
     let refused = client.submit(&huge, soon()).await;
-    assert!(
-        matches!(refused, Err(RpcError::Rejected { .. })),
-        "{refused:?}"
-    );
-    let nowhere = Submission {
-        queue: "nowhere".into(),
-        ..submission(&client, "nowhere").await
-    };
+    assert!(matches!(refused, Err(RpcError::Rejected { .. })), "{refused:?}");
+    let nowhere = Submission { queue: "nowhere".into(), ..submission(&client, "nowhere").await };
     let report = client.submit_and_see(&nowhere, soon()).await.unwrap();
     assert_eq!(report.state, ApplicationState::Failed);
     assert!(report.diagnostics.contains("nowhere"), "{report:?}");
@@ -198,10 +155,7 @@ async fn one_user_may_act_for_another_where_that_is_allowed() {
     let submission = submission(&client, "for bob").await;
     let report = client.submit_and_see(&submission, soon()).await.unwrap();
     assert_eq!(report.user, "bob");
-    let own = ApplicationFilter {
-        scope: Some(Scope::Own),
-        ..ApplicationFilter::default()
-    };
+    let own = ApplicationFilter { scope: Some(Scope::Own), ..ApplicationFilter::default() };
     let found = client.applications(&own, soon()).await.unwrap();
     assert!(found.iter().all(|report| report.user == "bob") && !found.is_empty());
     assert!(client.end(submission.id, "done", soon()).await.unwrap());
@@ -210,10 +164,7 @@ async fn one_user_may_act_for_another_where_that_is_allowed() {
     assert!(matches!(as_root.proof, Proof::Simple { .. }));
     let client = yarn_native::client::Client::from_config(&config, as_root).unwrap();
     let refused = client.cluster_metrics(soon()).await.unwrap_err();
-    assert!(
-        refused.to_string().contains("not allowed to impersonate"),
-        "{refused}"
-    );
+    assert!(refused.to_string().contains("not allowed to impersonate"), "{refused}");
 }
 
 /// Runs an example, as its first lines say how, or from where it has been built already.

@@ -99,13 +99,7 @@ async fn the_wrong_server_is_not_trusted(config: &Config, identity: &Identity) {
     let client = Client::new(vec![address], identity.clone(), options).unwrap();
     let refused = client.cluster_metrics(soon()).await.unwrap_err();
     assert!(
-        matches!(
-            refused,
-            RpcError::Security {
-                source: SecurityError::WrongServer { .. },
-                ..
-            }
-        ),
+        matches!(refused, RpcError::Security { source: SecurityError::WrongServer { .. }, .. }),
         "{refused:?}"
     );
 }
@@ -132,10 +126,7 @@ async fn tokens_go_with_an_application(
     client: &Client,
     file: &Path,
 ) {
-    let renewer = config
-        .renewer()
-        .unwrap()
-        .expect("a ResourceManager with a name");
+    let renewer = config.renewer().unwrap().expect("a ResourceManager with a name");
     assert_eq!(renewer, "yarn/localhost@TESTBED.LOCAL");
     let several = ["hdfs://testbed".to_owned()];
     let credentials = fetch_tokens(config, &several, identity, &renewer, soon()).await;

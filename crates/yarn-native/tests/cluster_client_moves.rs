@@ -10,10 +10,7 @@ use yarn_native::types::ApplicationState;
 
 #[tokio::test]
 async fn a_client_follows_and_its_token_is_good_for_both() {
-    let cluster = Cluster::start(Options {
-        rm_ha: Some(Failover::Manual),
-        ..options(version())
-    });
+    let cluster = Cluster::start(Options { rm_ha: Some(Failover::Manual), ..options(version()) });
     let cluster = cluster.unwrap_or_else(|failure| panic!("{failure}"));
     let (config, client) = (config(&cluster), client(&cluster));
     let submission = submission(&client, "moving").await;
@@ -21,11 +18,8 @@ async fn a_client_follows_and_its_token_is_good_for_both() {
     assert_eq!(report.state, ApplicationState::Accepted);
     let token = client.delegation_token(&cluster.own_user(), soon()).await;
     let token = token.unwrap();
-    let both: Vec<String> = cluster
-        .resource_managers()
-        .iter()
-        .map(|rm| rm.client.to_string())
-        .collect();
+    let both: Vec<String> =
+        cluster.resource_managers().iter().map(|rm| rm.client.to_string()).collect();
     assert_eq!(token.service, both.join(","));
 
     cluster.kill("rm").unwrap();

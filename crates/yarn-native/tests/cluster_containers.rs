@@ -25,21 +25,13 @@ fn cluster() -> &'static Cluster {
         true => [(1, "red"), (2, "blue"), (3, "blue")].map(colour).to_vec(),
         false => Vec::new(),
     };
-    let options = Options {
-        attributes,
-        placement: Placement::Processor,
-        ..options()
-    };
+    let options = Options { attributes, placement: Placement::Processor, ..options() };
     let waiting = "yarn.resourcemanager.opportunistic-container-allocation.enabled";
     let queue = "yarn.nodemanager.opportunistic-containers-max-queue-length";
     let options = options
         .set(File::Yarn, "yarn.acl.enable", "true")
         .set(File::Yarn, "yarn.admin.acl", "nobody")
-        .set(
-            File::Queues,
-            "yarn.scheduler.capacity.root.acl_administer_queue",
-            "nobody",
-        )
+        .set(File::Queues, "yarn.scheduler.capacity.root.acl_administer_queue", "nobody")
         .set(File::Yarn, waiting, "true")
         .set(File::Yarn, queue, "4");
     Cluster::shared(options).unwrap_or_else(|failure| panic!("{failure}"))

@@ -59,10 +59,8 @@ async fn with_a_ticket() {
     alice_submits_both_ways(&config).await;
     what_java_wrote_is_read_and_used(&config).await;
     let ours = tokens(&config).await;
-    ours.write(&scratch("ours-writable"), Format::Writable)
-        .unwrap();
-    ours.write(&scratch("ours-protobuf"), Format::Protobuf)
-        .unwrap();
+    ours.write(&scratch("ours-writable"), Format::Writable).unwrap();
+    ours.write(&scratch("ours-protobuf"), Format::Protobuf).unwrap();
     a_token_of_hdfs_lives(&config).await;
     a_master_runs_in_a_container(&config).await;
 }
@@ -116,10 +114,7 @@ async fn what_java_wrote_is_read_and_used(config: &Config) {
         let Identifier::Delegation { owner, renewer, .. } = says else {
             panic!("{says:?}");
         };
-        assert_eq!(
-            (owner.as_str(), renewer.as_str()),
-            (cluster_kerberos_support::ALICE, "yarn")
-        );
+        assert_eq!((owner.as_str(), renewer.as_str()), (cluster_kerberos_support::ALICE, "yarn"));
         let authority = token.service.clone();
         let holder = NameNodes::from_config(config, &authority, Identity::token(token.clone()));
         assert_eq!(holder.unwrap().key_provider(soon()).await.unwrap(), None);
@@ -138,11 +133,7 @@ fn java_reads(cluster: &Cluster) {
             .env("KRB5CCNAME", "/nonexistent");
         let said = run(&mut list, PATIENCE).unwrap_or_else(|failure| panic!("{failure}"));
         if old && name == "ours-protobuf" {
-            assert!(
-                !said.status.success(),
-                "2.10 knows one format: {}",
-                said.text
-            );
+            assert!(!said.status.success(), "2.10 knows one format: {}", said.text);
             continue;
         }
         assert!(said.text.contains("/user/alice"), "{}", said.text);
@@ -172,17 +163,12 @@ async fn a_token_of_hdfs_lives(config: &Config) {
     let spellings = elsewhere.unwrap().token_spellings().await;
     credentials.copy_for(&token.service, &spellings);
     assert_eq!(credentials.tokens().count(), 2, "{credentials:?}");
-    credentials
-        .write(&scratch("tokens"), Format::Writable)
-        .unwrap();
+    credentials.write(&scratch("tokens"), Format::Writable).unwrap();
 
     play(&mut holder("holder"));
 
     let refused = owner.renew_token(&token, soon()).await;
-    assert!(
-        matches!(refused, Err(RpcError::Denied { .. })),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, Err(RpcError::Denied { .. })), "{refused:?}");
     let keytab = std::env::var_os(RENEWER_KEYTAB).expect("a keytab");
     let renewer = Identity::kerberos(Tickets::Keytab {
         path: keytab.into(),
@@ -205,9 +191,7 @@ async fn a_token_of_hdfs_lives(config: &Config) {
 /// This program with Alice's tokens, and without a ticket.
 fn holder(part: &str) -> Command {
     let mut holder = player(NAME, part);
-    holder
-        .env("HADOOP_TOKEN_FILE_LOCATION", scratch("tokens"))
-        .env("KRB5CCNAME", "/nonexistent");
+    holder.env("HADOOP_TOKEN_FILE_LOCATION", scratch("tokens")).env("KRB5CCNAME", "/nonexistent");
     holder
 }
 
@@ -227,19 +211,13 @@ async fn with_a_token() {
     let without =
         yarn_native::client::Client::from_config(&config, Identity::kerberos(Tickets::Default));
     let refused = without.unwrap().cluster_metrics(soon()).await;
-    assert!(
-        matches!(refused, Err(RpcError::Security { .. })),
-        "no ticket: {refused:?}"
-    );
+    assert!(matches!(refused, Err(RpcError::Security { .. })), "no ticket: {refused:?}");
 
     let text: Vec<u8> = (0..3_000_000u32).map(|n| (n % 251) as u8).collect();
     let [by_address, by_name] = spellings(&config);
     let work = async {
         let options = WriteOptions::default().overwrite(true);
-        let mut file = files(&by_address)
-            .create("/user/alice/notes", options)
-            .await
-            .unwrap();
+        let mut file = files(&by_address).create("/user/alice/notes", options).await.unwrap();
         file.write_bytes(text.clone().into()).await.unwrap();
         file.close().await.unwrap();
         let mut file = files(&by_name).read("/user/alice/notes").await.unwrap();
@@ -265,10 +243,7 @@ async fn with_a_token_that_was_cancelled() {
     let token = credentials.of_kind(KIND).expect("a token").clone();
     let holder = NameNodes::from_config(&config, "", Identity::token(token)).unwrap();
     let refused = holder.key_provider(soon()).await;
-    assert!(
-        matches!(refused, Err(RpcError::Security { .. })),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, Err(RpcError::Security { .. })), "{refused:?}");
 }
 
 /// The master is this very program, which the node fetches from HDFS with Alice's token.
@@ -286,11 +261,8 @@ async fn a_master_runs_in_a_container(config: &Config) {
     ]);
     let tokens = tokens(config).await;
     launch.credentials = Some(tokens.to_bytes(Format::Writable).into());
-    let submission = Submission {
-        attempts_max: Some(1),
-        launch,
-        ..Submission::new(id, "a real master")
-    };
+    let submission =
+        Submission { attempts_max: Some(1), launch, ..Submission::new(id, "a real master") };
     client.submit(&submission, soon()).await.unwrap();
     let report = over(&client, id).await;
     assert_eq!(report.state, ApplicationState::Finished, "{report:?}");
@@ -354,10 +326,7 @@ async fn run_one(scheduler: &mut Scheduler, config: &Config, launch: &LaunchCont
     let mut asks = vec![Ask::anywhere(1, Resource::new(128, 1), 1)];
     let deadline = soon();
     loop {
-        let request = || Request {
-            asks: std::mem::take(&mut asks),
-            ..Request::default()
-        };
+        let request = || Request { asks: std::mem::take(&mut asks), ..Request::default() };
         let answer = scheduler.allocate(request, deadline).await.unwrap();
         nodes.learn(answer.node_tokens);
         for container in &answer.granted {

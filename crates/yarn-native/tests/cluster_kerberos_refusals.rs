@@ -70,18 +70,12 @@ fn a_ticket_of_another_realm(cluster: &Cluster, folder: &Path) -> PathBuf {
     kerberos.administer(&queries).expect("principals");
     let text = std::fs::read_to_string(kerberos.configuration()).expect("a configuration");
     let mut lines = text.lines();
-    let kdc = lines
-        .find(|line| line.trim().starts_with("kdc = "))
-        .unwrap();
+    let kdc = lines.find(|line| line.trim().starts_with("kdc = ")).unwrap();
     let realm = format!("[realms]\n{ELSEWHERE} = {{\n{kdc}\n}}\n");
     let both = folder.join("both.conf");
     std::fs::write(&both, text.replace("[realms]\n", &realm)).expect("a file");
     let mut kinit = kerberos.client("kinit");
-    kinit
-        .env("KRB5_CONFIG", &both)
-        .arg("-k")
-        .arg("-t")
-        .arg(keytab);
+    kinit.env("KRB5_CONFIG", &both).arg("-k").arg("-t").arg(keytab);
     kinit.arg("-c").arg(folder.join("elsewhere"));
     must(kinit.arg(format!("alice@{ELSEWHERE}")));
     both
@@ -116,14 +110,8 @@ async fn refusal(config: &Config, client: &Client) -> (SecurityError, String) {
 
 async fn an_expired_ticket_is_told(config: &Config) {
     let (error, shown) = refusal(config, &client(config, cache("expired"))).await;
-    assert!(
-        matches!(error, SecurityError::TicketExpired { .. }),
-        "{error:?}"
-    );
-    assert!(
-        shown.starts_with("the Kerberos ticket has expired: "),
-        "{shown}"
-    );
+    assert!(matches!(error, SecurityError::TicketExpired { .. }), "{error:?}");
+    assert!(shown.starts_with("the Kerberos ticket has expired: "), "{shown}");
     assert!(!shown.contains("Success"), "{shown}");
     let named = format!("{}`)", scratch("expired").display());
     assert!(shown.ends_with(&named), "{shown}");
@@ -132,14 +120,8 @@ async fn an_expired_ticket_is_told(config: &Config) {
 
 async fn a_ticket_of_the_wrong_realm_is_told(config: &Config) {
     let (error, shown) = refusal(config, &client(config, cache("elsewhere"))).await;
-    assert!(
-        matches!(error, SecurityError::WrongRealm { .. }),
-        "{error:?}"
-    );
-    assert!(
-        shown.contains("TESTBED.LOCAL") && shown.contains(ELSEWHERE),
-        "{shown}"
-    );
+    assert!(matches!(error, SecurityError::WrongRealm { .. }), "{error:?}");
+    assert!(shown.contains("TESTBED.LOCAL") && shown.contains(ELSEWHERE), "{shown}");
     assert!(error.hint().is_some_and(|hint| hint.contains("realm")));
 
     // A realm that no configuration knows is another way to be wrong.
@@ -155,20 +137,12 @@ async fn a_ticket_of_the_wrong_realm_is_told(config: &Config) {
 
 async fn a_missing_library_is_told(config: &Config) {
     for library in ["/nonexistent/libgssapi_krb5.so.2", "/etc/hostname"] {
-        let kerberos = security::Kerberos {
-            tickets: Tickets::Default,
-            library: Some(library.into()),
-        };
-        let identity = Identity {
-            proof: Proof::Kerberos(kerberos),
-            acting_for: None,
-        };
+        let kerberos =
+            security::Kerberos { tickets: Tickets::Default, library: Some(library.into()) };
+        let identity = Identity { proof: Proof::Kerberos(kerberos), acting_for: None };
         let client = Client::from_config(config, identity).unwrap();
         let (error, shown) = refusal(config, &client).await;
-        assert!(
-            matches!(error, SecurityError::MissingLibrary { .. }),
-            "{error:?}"
-        );
+        assert!(matches!(error, SecurityError::MissingLibrary { .. }), "{error:?}");
         assert!(shown.starts_with("the Kerberos library could not be opened: "));
         assert!(shown.contains(library), "{shown}");
         assert!(error.hint().is_some_and(|hint| hint.contains("install")));
@@ -189,14 +163,8 @@ async fn clocks_that_differ_are_told(config: &Config) {
     for seconds in [3600, -3600] {
         shift_clock("good", "skewed", seconds);
         let (error, shown) = refusal(config, &client(config, cache("skewed"))).await;
-        assert!(
-            matches!(error, SecurityError::ClockSkew { .. }),
-            "{error:?}"
-        );
-        assert!(
-            shown.starts_with("the clock of this machine differs"),
-            "{shown}"
-        );
+        assert!(matches!(error, SecurityError::ClockSkew { .. }), "{error:?}");
+        assert!(shown.starts_with("the clock of this machine differs"), "{shown}");
         assert!(error.hint().is_some_and(|hint| hint.contains("clock")));
     }
     // With a ticket for the server in the cache it is not the realm but the server that finds out,

@@ -12,18 +12,9 @@ use yarn_native::ledger::{Key, Ledger, NodePlace, Want};
 use yarn_native::scheduler::{Answer, Request, SchedulerError};
 use yarn_native::types::{Container, ContainerId, ExitStatus, LaunchContext, Resource};
 
-const WORKERS: Key = Key {
-    priority: 5,
-    allocation: 17,
-};
-const CHIEF: Key = Key {
-    priority: 6,
-    allocation: 18,
-};
-const PROBE: Key = Key {
-    priority: 7,
-    allocation: 19,
-};
+const WORKERS: Key = Key { priority: 5, allocation: 17 };
+const CHIEF: Key = Key { priority: 6, allocation: 18 };
+const PROBE: Key = Key { priority: 7, allocation: 19 };
 
 /// Four of these fill the two nodes.
 fn half() -> Resource {
@@ -110,16 +101,9 @@ impl Wanting<'_> {
 
 #[tokio::test]
 async fn a_ledger_gets_what_is_wanted_and_no_more_over_changes_and_a_restart() {
-    let cluster = Cluster::start(Options {
-        nodes: 2,
-        ..options()
-    });
+    let cluster = Cluster::start(Options { nodes: 2, ..options() });
     let cluster = cluster.unwrap_or_else(|failure| panic!("{failure}"));
-    let hosts: Vec<String> = cluster
-        .nodes()
-        .iter()
-        .map(|node| host(node.address))
-        .collect();
+    let hosts: Vec<String> = cluster.nodes().iter().map(|node| host(node.address)).collect();
     let mut wanting = Wanting {
         master: Master::new(&cluster, "ledger").await,
         cluster: &cluster,
@@ -147,9 +131,8 @@ async fn a_ledger_gets_what_is_wanted_and_no_more_over_changes_and_a_restart() {
     while wanting.surplus == 0 {
         wanting.want([(CHIEF, Want::anywhere(2, half()))]);
         wanting.exchange().await.expect("a beat");
-        let granted = cluster.wait("two containers more", || {
-            (wanting.metrics()? == (3, 0)).then_some(())
-        });
+        let granted =
+            cluster.wait("two containers more", || (wanting.metrics()? == (3, 0)).then_some(()));
         granted.unwrap_or_else(|failure| panic!("{failure}"));
         let mut known: Vec<ContainerId> = wanting.held.keys().copied().collect();
         known.retain(|id| !kept.contains(id));
@@ -179,9 +162,8 @@ async fn a_ledger_gets_what_is_wanted_and_no_more_over_changes_and_a_restart() {
     // Whoever comes back knows nothing of it, and is told everything at once.
     restart(&mut wanting).await;
     wanting.exchange().await.expect("a beat");
-    let told = cluster.wait("two containers to be awaited", || {
-        (wanting.metrics()? == (2, 2)).then_some(())
-    });
+    let told = cluster
+        .wait("two containers to be awaited", || (wanting.metrics()? == (2, 2)).then_some(()));
     told.unwrap_or_else(|failure| panic!("{failure}"));
     // Granted after the chiefs would have been.
     let chiefs = (CHIEF, only(&hosts[0], 4096));

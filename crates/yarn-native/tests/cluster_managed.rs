@@ -28,10 +28,7 @@ fn puppet(directory: &Path) -> LaunchContext {
 
 /// The file of an attempt's first container with this ending; the first container is its master.
 fn file_of(directory: &Path, attempt: AttemptId, ending: &str) -> PathBuf {
-    let AttemptId {
-        application: ApplicationId { cluster, number },
-        number: attempt,
-    } = attempt;
+    let AttemptId { application: ApplicationId { cluster, number }, number: attempt } = attempt;
     let name = format!("container_{cluster}_{number:04}_{attempt:02}_000001.{ending}");
     directory.join(name)
 }
@@ -53,12 +50,7 @@ fn token_of(cluster: &Cluster, directory: &Path, attempt: AttemptId) -> Token {
     let (identifier, password) = (field(), field());
     let kind = String::from_utf8(field()).expect("a kind");
     assert_eq!(kind, "YARN_AM_RM_TOKEN");
-    Token {
-        identifier,
-        password: password.into(),
-        kind,
-        service: String::new(),
-    }
+    Token { identifier, password: password.into(), kind, service: String::new() }
 }
 
 #[tokio::test]
@@ -74,10 +66,7 @@ async fn a_second_attempt_gets_the_containers_of_the_first_and_the_ends_it_misse
         ..Submission::new(id, "managed")
     };
     client.submit(&submission, soon()).await.expect("submitted");
-    let attempt = |number| AttemptId {
-        application: id,
-        number,
-    };
+    let attempt = |number| AttemptId { application: id, number };
     let token = token_of(&cluster, &directory, attempt(1));
     let mut first = Master::with_token(&cluster, client.clone(), id, token).await;
     let [ends, stays] = &first.obtain(2, small()).await[..] else {

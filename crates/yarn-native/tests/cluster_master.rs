@@ -85,20 +85,11 @@ async fn each_way_to_end_a_container_has_its_status() {
     let each = master.nodes.stop(&stopped.node, &stop, soon()).await;
     assert_eq!(each, Ok(vec![(stopped.id, Ok(()))]));
     let releases = vec![released.id, unused.id];
-    let request = Request {
-        releases,
-        ..Request::default()
-    };
+    let request = Request { releases, ..Request::default() };
     master.beat(request).await.expect("a beat");
     assert_eq!(master.end_of(killed.id).await.exit, ExitStatus::Exited(137));
     let end = master.end_of(stopped.id).await;
-    assert!(
-        matches!(
-            end.exit,
-            ExitStatus::KilledByMaster | ExitStatus::Exited(143)
-        ),
-        "{end:?}"
-    );
+    assert!(matches!(end.exit, ExitStatus::KilledByMaster | ExitStatus::Exited(143)), "{end:?}");
     for container in [released, unused] {
         let end = master.end_of(container.id).await;
         assert_eq!(end.exit, ExitStatus::Aborted, "{end:?}");
@@ -119,10 +110,7 @@ async fn several_containers_start_in_one_call_and_a_second_start_is_refused() {
     let second = master.obtain_on(&host).await;
     let go = scratch(cluster(), "several").join("go");
     let launch = wait_then_exit(&go, 5);
-    let starts = [&first, &second].map(|container| Start {
-        container,
-        launch: &launch,
-    });
+    let starts = [&first, &second].map(|container| Start { container, launch: &launch });
     let outcome = master.nodes.start(&first.node, &starts, soon()).await;
     let mut started = outcome.expect("an answer").started;
     started.sort();
@@ -141,10 +129,7 @@ async fn several_containers_start_in_one_call_and_a_second_start_is_refused() {
 async fn an_avoided_node_gets_no_containers_until_it_is_allowed_again() {
     let mut master = Master::new(cluster(), "blacklist").await;
     let avoided = cluster().nodes()[1].address.ip().to_string();
-    let request = Request {
-        avoid: vec![avoided.clone()],
-        ..Request::default()
-    };
+    let request = Request { avoid: vec![avoided.clone()], ..Request::default() };
     master.beat(request).await.expect("a beat");
     let containers = master.obtain(9, small()).await;
     let hosts: BTreeSet<_> = containers.iter().map(|c| c.node.host.clone()).collect();
@@ -164,15 +149,9 @@ async fn an_avoided_node_gets_no_containers_until_it_is_allowed_again() {
 async fn an_ask_that_can_never_be_met_is_refused_and_the_master_goes_on() {
     let mut master = Master::new(cluster(), "too large").await;
     let giant = Ask::anywhere(1, Resource::new(1 << 30, 1), 1);
-    let refused = master.beat(Request {
-        asks: vec![giant],
-        ..Request::default()
-    });
+    let refused = master.beat(Request { asks: vec![giant], ..Request::default() });
     let refused = refused.await;
-    assert!(
-        matches!(refused, Err(SchedulerError::Refused { .. })),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, Err(SchedulerError::Refused { .. })), "{refused:?}");
     let end = master.run(&LaunchContext::command("exit 4")).await;
     assert_eq!(end.exit, ExitStatus::Exited(4));
     master.finish().await;
@@ -188,10 +167,7 @@ async fn a_launch_context_arrives_whole() {
         path
     };
     let plain = file("plain.txt", b"plain\n");
-    let script = file(
-        "script.sh",
-        b"#!/bin/bash\ntest \"$GREETING\" = 'good day'\n",
-    );
+    let script = file("script.sh", b"#!/bin/bash\ntest \"$GREETING\" = 'good day'\n");
     let inside = file("inside.txt", b"inside\n");
     let archive = directory.join("packed.tar.gz");
     let made = std::process::Command::new("tar")
@@ -208,31 +184,16 @@ async fn a_launch_context_arrives_whole() {
     );
     let resource = |path: &Path, kind, visibility| local_resource(path, kind, visibility);
     launch.resources = BTreeMap::from([
-        (
-            "plain".to_owned(),
-            resource(&plain, LocalResourceKind::File, Visibility::Application),
-        ),
-        (
-            "script".to_owned(),
-            resource(&script, LocalResourceKind::File, Visibility::Private),
-        ),
-        (
-            "packed".to_owned(),
-            resource(&archive, LocalResourceKind::Archive, Visibility::Private),
-        ),
+        ("plain".to_owned(), resource(&plain, LocalResourceKind::File, Visibility::Application)),
+        ("script".to_owned(), resource(&script, LocalResourceKind::File, Visibility::Private)),
+        ("packed".to_owned(), resource(&archive, LocalResourceKind::Archive, Visibility::Private)),
         (
             // All may read it, and look into its directories, on every machine.
             "public".to_owned(),
-            resource(
-                Path::new("/etc/passwd"),
-                LocalResourceKind::File,
-                Visibility::Public,
-            ),
+            resource(Path::new("/etc/passwd"), LocalResourceKind::File, Visibility::Public),
         ),
     ]);
-    launch
-        .environment
-        .insert("GREETING".into(), "good day".into());
+    launch.environment.insert("GREETING".into(), "good day".into());
     // A credentials file without tokens, and with the secret `sk`.
     let credentials = [b"HDTS\0\0\x01\x02sk\x03".as_slice(), &[1, 2, 3]].concat();
     launch.credentials = Some(credentials.into());
@@ -243,10 +204,7 @@ async fn a_launch_context_arrives_whole() {
         let (node, ids) = (&container.node, [container.id]);
         let files = master.nodes.localisation(node, &ids, deadline).await;
         if version() == Version::V2_10_2 {
-            assert!(
-                matches!(files, Err(NodeError::Unsupported { .. })),
-                "{files:?}"
-            );
+            assert!(matches!(files, Err(NodeError::Unsupported { .. })), "{files:?}");
             break Vec::new();
         }
         let (_, files) = files.expect("an answer").remove(0);
@@ -256,10 +214,7 @@ async fn a_launch_context_arrives_whole() {
         }
         sleep(Duration::from_millis(20)).await;
     };
-    assert!(
-        names.iter().all(|name| launch.resources.contains_key(name)),
-        "{names:?}"
-    );
+    assert!(names.iter().all(|name| launch.resources.contains_key(name)), "{names:?}");
     let end = master.end_of(container.id).await;
     assert_eq!(end.exit, ExitStatus::Exited(42), "{}", end.diagnostics);
 
@@ -278,9 +233,7 @@ fn local_resource(path: &Path, kind: LocalResourceKind, visibility: Visibility) 
     use std::os::unix::fs::MetadataExt;
     let metadata = std::fs::metadata(path).expect("a file");
     LocalResource {
-        location: format!("file://{}", path.display())
-            .parse()
-            .expect("a path"),
+        location: format!("file://{}", path.display()).parse().expect("a path"),
         bytes: metadata.len(),
         modified: metadata.mtime() * 1000 + metadata.mtime_nsec() / 1_000_000,
         kind,
@@ -332,10 +285,7 @@ async fn a_placement_constraint_spreads_containers_one_for_each_node() {
         constraint: Some(Constraint::away(Scope::Node, ["worker"])),
         execution: ExecutionType::Guaranteed,
     };
-    let request = Request {
-        placements: vec![ask],
-        ..Request::default()
-    };
+    let request = Request { placements: vec![ask], ..Request::default() };
     master.beat(request).await.expect("a beat");
     if version() == Version::V2_10_2 {
         // It does not know the field and ignores it; what it knows still works.
@@ -347,10 +297,7 @@ async fn a_placement_constraint_spreads_containers_one_for_each_node() {
         let hosts: BTreeSet<_> = containers.iter().map(|c| &c.node.host).collect();
         assert_eq!((containers.len(), hosts.len()), (3, 3), "{hosts:?}");
         // What comes after the fourth is granted, and the fourth is not.
-        let after = Ask {
-            priority: 9,
-            ..Ask::anywhere(501, small(), 1)
-        };
+        let after = Ask { priority: 9, ..Ask::anywhere(501, small(), 1) };
         master.obtain_by(vec![after], 1).await;
         assert_eq!(master.granted, []);
         assert!(containers.iter().all(|c| c.tags == ["worker"]));
@@ -371,10 +318,7 @@ async fn a_running_container_grows() {
             kind: UpdateKind::Increase,
             resource: Some(Resource::new(256, 1)),
         };
-        let request = Request {
-            updates: vec![update],
-            ..Request::default()
-        };
+        let request = Request { updates: vec![update], ..Request::default() };
         master.answers.clear();
         master.beat(request).await.expect("a beat");
         let changed = master
@@ -407,12 +351,7 @@ async fn a_running_container_grows() {
 async fn a_master_whose_application_is_killed_is_told_that_it_is_over() {
     let mut master = Master::new(cluster(), "killed").await;
     let deadline = soon();
-    while !master
-        .client
-        .kill(master.id, deadline)
-        .await
-        .expect("killing")
-    {
+    while !master.client.kill(master.id, deadline).await.expect("killing") {
         sleep(Duration::from_millis(50)).await;
     }
     let told = loop {
@@ -428,10 +367,7 @@ async fn a_master_whose_application_is_killed_is_told_that_it_is_over() {
 
 #[tokio::test]
 async fn a_new_process_of_an_unmanaged_master_gets_its_containers_back() {
-    let submission = |id| Submission {
-        keep_containers: true,
-        ..Submission::new(id, "twice")
-    };
+    let submission = |id| Submission { keep_containers: true, ..Submission::new(id, "twice") };
     let mut master = Master::submit(cluster(), submission).await;
     let go = scratch(cluster(), "twice").join("go");
     let container = master.obtain(1, small()).await.remove(0);

@@ -30,13 +30,8 @@ async fn a_node_is_spoken_to_across_new_keys_and_a_restart_that_forgets_the_old_
         ..options()
     };
     // The master's own token is not in question here, so that it need not hurry.
-    let options = options
-        .set(
-            File::Yarn,
-            "yarn.am.liveness-monitor.expiry-interval-ms",
-            "60000",
-        )
-        .set(
+    let options =
+        options.set(File::Yarn, "yarn.am.liveness-monitor.expiry-interval-ms", "60000").set(
             File::Yarn,
             "yarn.resourcemanager.am-rm-tokens.master-key-rolling-interval-secs",
             "86400",
@@ -64,11 +59,7 @@ async fn a_node_is_spoken_to_across_new_keys_and_a_restart_that_forgets_the_old_
     let keys_seen = keys(&master);
     assert_ne!(keys_seen[0], keys_seen[1]);
     let status = master.status(&old.node, old.id).await;
-    assert_eq!(
-        status.state,
-        ContainerState::Running,
-        "known by the new token, too"
-    );
+    assert_eq!(status.state, ContainerState::Running, "known by the new token, too");
     std::fs::write(file, "").expect("a file");
     let end = master.end_of(old.id).await;
     assert_eq!(end.exit, ExitStatus::Exited(31));

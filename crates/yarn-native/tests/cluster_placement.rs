@@ -34,11 +34,7 @@ fn cluster() -> &'static Cluster {
     let options = Options {
         nodes: 4,
         gpus: vec![2],
-        labels: vec![Label {
-            name: "fast".into(),
-            nodes: vec![4],
-            exclusive: true,
-        }],
+        labels: vec![Label { name: "fast".into(), nodes: vec![4], exclusive: true }],
         ..options()
     };
     Cluster::shared(options).unwrap_or_else(|failure| panic!("{failure}"))
@@ -105,11 +101,7 @@ async fn a_master_in_a_container_does_its_work() {
         sleep(Duration::from_millis(50)).await;
     };
     let said = std::fs::read_to_string(log).unwrap_or_default();
-    assert_eq!(
-        report.state,
-        ApplicationState::Finished,
-        "{report:?} {said}"
-    );
+    assert_eq!(report.state, ApplicationState::Finished, "{report:?} {said}");
     assert_eq!(report.final_status, FinalStatus::Succeeded);
     assert_eq!(report.diagnostics, "all is well");
     assert!(!report.unmanaged);
@@ -177,10 +169,7 @@ async fn each_end_has_its_status(master: &mut Master, directory: &Path) {
     let [stopped, released, lost] = &containers[..] else {
         panic!("{containers:?}");
     };
-    let each = master
-        .nodes
-        .stop(&stopped.node, &[stopped.id], soon())
-        .await;
+    let each = master.nodes.stop(&stopped.node, &[stopped.id], soon()).await;
     assert_eq!(each, Ok(vec![(stopped.id, Ok(()))]));
     let end = master.end_of(stopped.id).await;
     let ends = [ExitStatus::KilledByMaster, ExitStatus::Exited(143)];
@@ -195,19 +184,13 @@ async fn each_end_has_its_status(master: &mut Master, directory: &Path) {
 
 async fn an_avoided_node_gets_nothing(master: &mut Master) {
     let avoided = host(2);
-    let avoid = Request {
-        avoid: vec![avoided.clone()],
-        ..Request::default()
-    };
+    let avoid = Request { avoid: vec![avoided.clone()], ..Request::default() };
     master.beat(avoid).await.expect("a beat");
     let containers = master.obtain(9, small()).await;
     let hosts: BTreeSet<_> = containers.iter().map(|c| c.node.host.clone()).collect();
     assert!(!hosts.contains(&avoided), "{hosts:?}");
     master.release(&containers).await;
-    let allow = Request {
-        allow: vec![avoided.clone()],
-        ..Request::default()
-    };
+    let allow = Request { allow: vec![avoided.clone()], ..Request::default() };
     master.beat(allow).await.expect("a beat");
     let there = master.obtain_on(&avoided).await;
     master.release(&[there]).await;
@@ -215,35 +198,18 @@ async fn an_avoided_node_gets_nothing(master: &mut Master) {
 
 async fn a_label_places(master: &mut Master) {
     let id = master.fresh_id();
-    let ask = Ask {
-        label: Some("fast".into()),
-        ..Ask::anywhere(id, small(), 2)
-    };
+    let ask = Ask { label: Some("fast".into()), ..Ask::anywhere(id, small(), 2) };
     let labelled = master.obtain_by(vec![ask], 2).await;
-    assert!(
-        labelled.iter().all(|c| c.node.host == host(4)),
-        "{labelled:?}"
-    );
+    assert!(labelled.iter().all(|c| c.node.host == host(4)), "{labelled:?}");
     let plain = master.obtain(2, small()).await;
     assert!(plain.iter().all(|c| c.node.host != host(4)), "{plain:?}");
-    master
-        .start(&labelled[0], &LaunchContext::command("exit 5"))
-        .await;
+    master.start(&labelled[0], &LaunchContext::command("exit 5")).await;
     let end = master.end_of(labelled[0].id).await;
     assert_eq!(end.exit, ExitStatus::Exited(5));
-    let unknown = Ask {
-        label: Some("slow".into()),
-        ..Ask::anywhere(99, small(), 1)
-    };
-    let unknown = Request {
-        asks: vec![unknown],
-        ..Request::default()
-    };
+    let unknown = Ask { label: Some("slow".into()), ..Ask::anywhere(99, small(), 1) };
+    let unknown = Request { asks: vec![unknown], ..Request::default() };
     let refused = master.beat(unknown).await;
-    assert!(
-        matches!(refused, Err(SchedulerError::Refused { .. })),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, Err(SchedulerError::Refused { .. })), "{refused:?}");
     master.release(&[labelled[1].clone()]).await;
     master.release(&plain).await;
 }
@@ -252,20 +218,14 @@ async fn a_device_places(master: &mut Master) {
     let mut with_gpu = small();
     with_gpu.others.insert("yarn.io/gpu".into(), 1);
     let types = &master.registered.resource_types;
-    assert!(
-        types.iter().any(|known| known.name == "yarn.io/gpu"),
-        "{types:?}"
-    );
+    assert!(types.iter().any(|known| known.name == "yarn.io/gpu"), "{types:?}");
     let containers = master.obtain(2, with_gpu.clone()).await;
     for container in &containers {
         assert_eq!(container.node.host, host(1));
         assert_eq!(container.resource, with_gpu);
     }
     // A third device there is not; what needs none is granted while that ask waits.
-    let third = Request {
-        asks: vec![Ask::anywhere(77, with_gpu, 1)],
-        ..Request::default()
-    };
+    let third = Request { asks: vec![Ask::anywhere(77, with_gpu, 1)], ..Request::default() };
     master.beat(third).await.expect("a beat");
     let plain = master.obtain(1, Resource::new(64, 1)).await;
     assert_eq!(master.granted, []);
@@ -287,10 +247,7 @@ async fn a_constraint_spreads(master: &mut Master) {
         constraint: Some(Constraint::away(Scope::Node, ["worker"])),
         execution: ExecutionType::Guaranteed,
     };
-    let request = Request {
-        placements: vec![ask],
-        ..Request::default()
-    };
+    let request = Request { placements: vec![ask], ..Request::default() };
     master.beat(request).await.expect("a beat");
     if version() == Version::V2_10_2 {
         // It does not know the field and ignores it; what it knows still works.
@@ -303,10 +260,7 @@ async fn a_constraint_spreads(master: &mut Master) {
     let hosts: BTreeSet<_> = containers.iter().map(|c| &c.node.host).collect();
     assert_eq!((containers.len(), hosts.len()), (3, 3), "{hosts:?}");
     // What comes after the fourth is granted, and the fourth is not.
-    let after = Ask {
-        priority: 9,
-        ..Ask::anywhere(501, small(), 1)
-    };
+    let after = Ask { priority: 9, ..Ask::anywhere(501, small(), 1) };
     master.obtain_by(vec![after], 1).await;
     assert_eq!(master.granted, []);
     assert!(containers.iter().all(|c| c.tags == ["worker"]));

@@ -27,15 +27,9 @@ async fn a_queue_takes_back_its_share_after_a_notice() {
     for container in &containers {
         rich.start(container, &wait_then_exit(&go, 0)).await;
     }
-    let submission = |id| Submission {
-        queue: "other".into(),
-        ..Submission::new(id, "poor")
-    };
+    let submission = |id| Submission { queue: "other".into(), ..Submission::new(id, "poor") };
     let mut poor = Master::submit(&cluster, submission).await;
-    let request = Request {
-        asks: vec![Ask::anywhere(1, size, 2)],
-        ..Request::default()
-    };
+    let request = Request { asks: vec![Ask::anywhere(1, size, 2)], ..Request::default() };
     poor.beat(request).await.expect("a beat");
     let named: BTreeSet<ContainerId> = rich
         .until("a notice", |rich| {
@@ -47,10 +41,7 @@ async fn a_queue_takes_back_its_share_after_a_notice() {
         .await;
     let ours: BTreeSet<ContainerId> = containers.iter().map(|container| container.id).collect();
     assert!(named.is_subset(&ours), "{named:?}");
-    rich.until("the end of two", |rich| {
-        (rich.ended.len() >= 2).then_some(())
-    })
-    .await;
+    rich.until("the end of two", |rich| (rich.ended.len() >= 2).then_some(())).await;
     for end in rich.ended.values() {
         assert_eq!(end.exit, ExitStatus::Preempted, "{end:?}");
     }

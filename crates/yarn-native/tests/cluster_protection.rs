@@ -8,10 +8,7 @@ use yarn_native::types::{ExitStatus, LaunchContext};
 
 async fn runs_a_container_under(protection: &str) {
     let _turn = turn().await;
-    let options = Options {
-        nodes: 1,
-        ..options()
-    };
+    let options = Options { nodes: 1, ..options() };
     let options = options.set(File::Core, "hadoop.rpc.protection", protection);
     let cluster = Cluster::start(options).unwrap_or_else(|failure| panic!("{failure}"));
     let mut master = Master::new(&cluster, protection).await;

@@ -47,11 +47,7 @@ async fn goes_on_after(master: &mut Master, cluster: &Cluster, containers: &[Con
     let [first, second, third] = containers else {
         panic!("{containers:?}");
     };
-    master
-        .until("a new registration", |master| {
-            (master.registrations > 1).then_some(())
-        })
-        .await;
+    master.until("a new registration", |master| (master.registrations > 1).then_some(())).await;
     must(cluster.wait_nodes(3));
     // One ended while nobody could be told.
     let end = master.end_of(first.id).await;
@@ -85,15 +81,10 @@ async fn a_resource_manager_that_is_killed_and_comes_back_finds_master_and_conta
     let containers = one_on_each(&mut master, &cluster).await;
     must(cluster.kill("rm"));
     let_go(&cluster, &containers[0]);
-    master
-        .until_node_says(&containers[0], ContainerState::Complete)
-        .await;
+    master.until_node_says(&containers[0], ContainerState::Complete).await;
     let deadline = Instant::now() + Duration::from_secs(2);
     let unheard = master.scheduler.allocate(Request::default, deadline).await;
-    assert!(
-        matches!(unheard, Err(SchedulerError::NoAnswer(_))),
-        "{unheard:?}"
-    );
+    assert!(matches!(unheard, Err(SchedulerError::NoAnswer(_))), "{unheard:?}");
     must(cluster.start_daemon("rm"));
     goes_on_after(&mut master, &cluster, &containers).await;
 }
@@ -101,17 +92,12 @@ async fn a_resource_manager_that_is_killed_and_comes_back_finds_master_and_conta
 #[tokio::test]
 async fn another_resource_manager_that_takes_over_finds_master_and_containers() {
     let _turn = turn().await;
-    let cluster = start(Options {
-        rm_ha: Some(Failover::Manual),
-        ..options()
-    });
+    let cluster = start(Options { rm_ha: Some(Failover::Manual), ..options() });
     let mut master = Master::new(&cluster, "failover").await;
     let containers = one_on_each(&mut master, &cluster).await;
     must(cluster.kill("rm"));
     let_go(&cluster, &containers[0]);
-    master
-        .until_node_says(&containers[0], ContainerState::Complete)
-        .await;
+    master.until_node_says(&containers[0], ContainerState::Complete).await;
     must(cluster.fail_over("rm2"));
     goes_on_after(&mut master, &cluster, &containers).await;
 }
@@ -141,11 +127,7 @@ async fn a_node_that_comes_back_still_has_its_containers() {
 #[tokio::test]
 async fn a_node_that_does_not_come_back_is_missed() {
     let _turn = turn().await;
-    let options = Options {
-        nodes: 1,
-        expiry: Duration::from_secs(10),
-        ..options()
-    };
+    let options = Options { nodes: 1, expiry: Duration::from_secs(10), ..options() };
     // Only nodes are missed that soon: the master does not beat while it waits for a process to begin.
     let patience = ("yarn.am.liveness-monitor.expiry-interval-ms", "120000");
     let cluster = start(options.set(File::Yarn, patience.0, patience.1));
@@ -170,11 +152,8 @@ async fn a_node_that_does_not_come_back_is_missed() {
 #[tokio::test]
 async fn a_master_outlives_its_token() {
     let _turn = turn().await;
-    let cluster = start(Options {
-        nodes: 1,
-        token_interval: Some(Duration::from_secs(20)),
-        ..options()
-    });
+    let cluster =
+        start(Options { nodes: 1, token_interval: Some(Duration::from_secs(20)), ..options() });
     let mut master = Master::new(&cluster, "token").await;
     let twice = |master: &mut Master| {
         let replaced = master.answers.iter().filter(|answer| answer.token_replaced);

@@ -20,19 +20,14 @@ fn let_go(directory: &Path, name: &str) {
 async fn started(master: &mut Master, file: PathBuf, code: i32) -> Container {
     let container = master.obtain(1, small()).await.remove(0);
     master.start(&container, &wait_then_exit(&file, code)).await;
-    master
-        .until_node_says(&container, ContainerState::Running)
-        .await;
+    master.until_node_says(&container, ContainerState::Running).await;
     container
 }
 
 #[tokio::test]
 async fn a_resource_manager_that_dies_is_followed_by_the_other_and_no_end_is_lost() {
-    let cluster = must(Cluster::start(Options {
-        nodes: 2,
-        rm_ha: Some(Failover::Automatic),
-        ..options()
-    }));
+    let cluster =
+        must(Cluster::start(Options { nodes: 2, rm_ha: Some(Failover::Automatic), ..options() }));
     let directory = scratch(&cluster, "go");
     let mut master = Master::new(&cluster, "zookeeper").await;
     let missed = started(&mut master, directory.join("missed"), 21).await;
@@ -43,14 +38,10 @@ async fn a_resource_manager_that_dies_is_followed_by_the_other_and_no_end_is_los
     must(cluster.kill(active));
     // This end happens while nobody is there to be told.
     let_go(&directory, "missed");
-    master
-        .until_node_says(&missed, ContainerState::Complete)
-        .await;
+    master.until_node_says(&missed, ContainerState::Complete).await;
 
     master
-        .until("a registration with the other", |master| {
-            (master.registrations >= 2).then_some(())
-        })
+        .until("a registration with the other", |master| (master.registrations >= 2).then_some(()))
         .await;
     assert_eq!(must(cluster.pid(active)), None, "it is still dead");
     must(cluster.wait_nodes(2));

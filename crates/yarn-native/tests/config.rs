@@ -76,19 +76,13 @@ fn without_files_the_defaults_apply_and_every_getter_answers() {
     assert_eq!(config.resource_manager_principal().unwrap(), None);
     let reconnect = config.resource_manager_reconnect().unwrap();
     assert_eq!(reconnect.give_up_after, Some(Duration::from_secs(900)));
-    assert_eq!(
-        config.resource_manager_retry_interval().unwrap().as_secs(),
-        30
-    );
+    assert_eq!(config.resource_manager_retry_interval().unwrap().as_secs(), 30);
     assert_eq!(config.submit_poll_interval().unwrap().as_millis(), 200);
     assert_eq!(config.submit_poll_timeout().unwrap(), None);
     assert_eq!(config.web_addresses().unwrap().1[0].port, 8088);
     assert_eq!(config.web_proxy().unwrap(), None);
     assert_eq!(config.web_proxy_hosts().unwrap(), ["0.0.0.0"]);
-    assert_eq!(
-        config.web_proxy_timeout().unwrap(),
-        Some(Duration::from_secs(60))
-    );
+    assert_eq!(config.web_proxy_timeout().unwrap(), Some(Duration::from_secs(60)));
     let node = config.node().unwrap();
     assert_eq!(node.inherited_variables.len(), 10);
     assert_eq!(node.kill_delay.as_millis(), 250);
@@ -110,20 +104,14 @@ fn without_files_the_defaults_apply_and_every_getter_answers() {
     assert_eq!(config.master_expiry().unwrap().as_secs(), 900);
     assert_eq!(config.container_start_within().unwrap().as_secs(), 600);
     assert_eq!(config.master_key_rolls_every().unwrap().as_secs(), 86400);
-    assert_eq!(
-        config.scheduling_wait_after_restart().unwrap().as_secs(),
-        10
-    );
+    assert_eq!(config.scheduling_wait_after_restart().unwrap().as_secs(), 10);
     assert!(!config.resource_manager_recovers().unwrap());
     assert!(config.recovery_keeps_containers().unwrap());
     assert_eq!(config.tokens_conf_bytes_max().unwrap(), 12800);
     assert_eq!(config.token_renew_interval().unwrap().as_secs(), 86400);
     assert_eq!(config.token_lifetime_max().unwrap().as_secs(), 604800);
     assert!(!config.resource_manager_is_proxy_user().unwrap());
-    assert_eq!(
-        config.placement_handler().unwrap(),
-        PlacementHandler::Disabled
-    );
+    assert_eq!(config.placement_handler().unwrap(), PlacementHandler::Disabled);
     assert!(!config.node_labels().unwrap());
     assert!(!config.opportunistic_containers().unwrap());
     assert!(!config.federation().unwrap());
@@ -133,10 +121,7 @@ fn without_files_the_defaults_apply_and_every_getter_answers() {
     assert_eq!(config.default_fs().unwrap(), "file:///");
     assert!(config.nameservices().unwrap().is_empty());
     assert!(config.default_namenodes().unwrap().is_empty());
-    assert_eq!(
-        config.namenode_principal().unwrap(),
-        Some(ServerPrincipal::Like("*".into()))
-    );
+    assert_eq!(config.namenode_principal().unwrap(), Some(ServerPrincipal::Like("*".into())));
     assert_eq!(config.namenode_reconnect().unwrap().attempts_max, Some(15));
     assert_eq!(config.home_directory("alice").unwrap(), "/user/alice");
     assert_eq!(config.key_provider().unwrap(), None);
@@ -167,31 +152,18 @@ fn several_resource_managers_are_tried_in_their_order() {
         .iter()
         .map(|rm| {
             let id = rm.id.as_deref().unwrap();
-            format!(
-                "{id} {} {} {} {}",
-                rm.client, rm.scheduler, rm.admin, rm.web
-            )
+            format!("{id} {} {} {} {}", rm.client, rm.scheduler, rm.admin, rm.web)
         })
         .collect();
     expect![[r#"
         rm1 one.example:8032 one.example:8030 one.example:8033 one.example:8088
         rm2 two.example:10032 two.example:8030 two.example:8033 two.example:8088"#]]
     .assert_eq(&shown.join("\n"));
-    assert_eq!(
-        config
-            .resource_manager_reconnect()
-            .unwrap()
-            .pause
-            .as_millis(),
-        100
-    );
+    assert_eq!(config.resource_manager_reconnect().unwrap().pause.as_millis(), 100);
     let (secure, addresses) = config.web_addresses().unwrap();
     assert!(secure);
     assert_eq!(addresses[1].to_string(), "two.example:8090");
-    assert_eq!(
-        config.web_proxy_hosts().unwrap(),
-        ["one.example", "two.example"]
-    );
+    assert_eq!(config.web_proxy_hosts().unwrap(), ["one.example", "two.example"]);
 }
 
 #[test]
@@ -213,10 +185,7 @@ fn managers_that_are_not_named_are_missed() {
 fn one_resource_manager_is_found_by_its_host() {
     let config = with(&[
         ("yarn.resourcemanager.hostname", "rm.example"),
-        (
-            "yarn.resourcemanager.scheduler.address",
-            "${yarn.resourcemanager.hostname}:9030",
-        ),
+        ("yarn.resourcemanager.scheduler.address", "${yarn.resourcemanager.hostname}:9030"),
     ]);
     let manager = &config.resource_managers().unwrap()[0];
     assert_eq!(manager.client.to_string(), "rm.example:8032");
@@ -226,10 +195,7 @@ fn one_resource_manager_is_found_by_its_host() {
 #[test]
 fn namenodes_are_found_behind_a_name_or_by_their_address() {
     let config = read(&[
-        (
-            "core-site.xml",
-            &site(&[("fs.default.name", "hdfs://cluster/")]),
-        ),
+        ("core-site.xml", &site(&[("fs.default.name", "hdfs://cluster/")])),
         (
             "hdfs-site.xml",
             &site(&[
@@ -283,14 +249,8 @@ fn what_is_final_stays() {
     );
     let mut config = config;
     config.set("yarn.acl.enable", "false", "the command line");
-    assert!(
-        !config.access_lists().unwrap(),
-        "the program has the last word"
-    );
-    assert_eq!(
-        config.origin("yarn.acl.enable").unwrap().to_string(),
-        "the command line"
-    );
+    assert!(!config.access_lists().unwrap(), "the program has the last word");
+    assert_eq!(config.origin("yarn.acl.enable").unwrap().to_string(), "the command line");
 }
 
 #[test]
@@ -307,30 +267,15 @@ fn properties_may_be_attributes() {
 fn where_a_value_came_from_is_known() {
     let config = with(&[("a", "1"), ("yarn.acl.enable", "maybe")]);
     let error = config.access_lists().unwrap_err().to_string();
-    assert!(
-        error.starts_with("`yarn.acl.enable` is `maybe` ("),
-        "{error}"
-    );
-    assert!(
-        error.ends_with("yarn-site.xml, line 4): neither `true` nor `false`"),
-        "{error}"
-    );
-    assert_eq!(
-        config
-            .origin("yarn.node-labels.enabled")
-            .unwrap()
-            .to_string(),
-        "Hadoop's default"
-    );
+    assert!(error.starts_with("`yarn.acl.enable` is `maybe` ("), "{error}");
+    assert!(error.ends_with("yarn-site.xml, line 4): neither `true` nor `false`"), "{error}");
+    assert_eq!(config.origin("yarn.node-labels.enabled").unwrap().to_string(), "Hadoop's default");
     assert_eq!(config.origin("nothing"), None);
 }
 
 #[test]
 fn an_emptied_key_has_its_default() {
-    let config = with(&[
-        ("yarn.scheduler.minimum-allocation-mb", ""),
-        ("yarn.acl.enable", "  "),
-    ]);
+    let config = with(&[("yarn.scheduler.minimum-allocation-mb", ""), ("yarn.acl.enable", "  ")]);
     assert_eq!(config.memory_mib_min().unwrap(), 1024);
     assert!(!config.access_lists().unwrap());
 }
@@ -340,14 +285,8 @@ fn variables_of_the_environment_are_put_in() {
     let directory = directory(&[(
         "yarn-site.xml",
         &site(&[
-            (
-                "yarn.resourcemanager.hostname",
-                "${env.RM_HOST:-fallback.example}",
-            ),
-            (
-                "yarn.nodemanager.remote-app-log-dir",
-                "${env.LOGS}/${user.name}/",
-            ),
+            ("yarn.resourcemanager.hostname", "${env.RM_HOST:-fallback.example}"),
+            ("yarn.nodemanager.remote-app-log-dir", "${env.LOGS}/${user.name}/"),
         ]),
     )]);
     let environment = Environment::default()
@@ -355,13 +294,8 @@ fn variables_of_the_environment_are_put_in() {
         .with_variable("LOGS", "/logs")
         .with_property("user.name", "bob");
     let config = Config::load(environment).unwrap();
-    assert_eq!(
-        config.resource_managers().unwrap()[0].client.host,
-        "fallback.example"
-    );
-    let directories = config
-        .log_directories("bob", "application_1700000000000_12345")
-        .unwrap();
+    assert_eq!(config.resource_managers().unwrap()[0].client.host, "fallback.example");
+    let directories = config.log_directories("bob", "application_1700000000000_12345").unwrap();
     expect![[r#"
         /logs/bob/bob/bucket-logs-tfile/2345/application_1700000000000_12345
         /logs/bob/bob/bucket-logs-indexedfile/2345/application_1700000000000_12345
@@ -388,21 +322,12 @@ fn security_is_read() {
     let wanted = vec![Quality::Privacy, Quality::Integrity];
     assert_eq!(config.protections().unwrap(), Some(wanted));
     let named = |name: &str| Some(ServerPrincipal::Named(name.into()));
-    assert_eq!(
-        config.resource_manager_principal().unwrap(),
-        named("yarn/_HOST@EXAMPLE")
-    );
+    assert_eq!(config.resource_manager_principal().unwrap(), named("yarn/_HOST@EXAMPLE"));
     // Hadoop's default pattern takes any server; a name that somebody wrote down says more.
     let key = "dfs.namenode.kerberos.principal";
     let with_name = [(key, "nn/_HOST@EXAMPLE")];
-    assert_eq!(
-        with(&with_name).namenode_principal().unwrap(),
-        named("nn/_HOST@EXAMPLE")
-    );
-    let pattern = (
-        "dfs.namenode.kerberos.principal.pattern",
-        "nn/*.example@EXAMPLE",
-    );
+    assert_eq!(with(&with_name).namenode_principal().unwrap(), named("nn/_HOST@EXAMPLE"));
+    let pattern = ("dfs.namenode.kerberos.principal.pattern", "nn/*.example@EXAMPLE");
     assert_eq!(
         with(&[with_name[0], pattern]).namenode_principal().unwrap(),
         Some(ServerPrincipal::Like("nn/*.example@EXAMPLE".into()))
@@ -411,11 +336,7 @@ fn security_is_read() {
     assert_eq!(rpc.call_timeout, None);
     assert_eq!(rpc.ping_interval, None);
     assert_eq!(rpc.request_bytes_max, 64 << 20);
-    assert!(
-        with(&[("hadoop.rpc.protection", "secrecy")])
-            .protections()
-            .is_err()
-    );
+    assert!(with(&[("hadoop.rpc.protection", "secrecy")]).protections().is_err());
 }
 
 #[test]
@@ -428,34 +349,22 @@ fn resource_types_come_from_their_own_file_too() {
     let config = read(&[("resource-types.xml", &types)]).unwrap();
     let types = config.resource_types().unwrap();
     assert_eq!(types.len(), 2);
-    assert_eq!(
-        (types[0].name.as_str(), types[0].maximum),
-        ("yarn.io/gpu", Some(8))
-    );
+    assert_eq!((types[0].name.as_str(), types[0].maximum), ("yarn.io/gpu", Some(8)));
     assert_eq!(types[1].units, "Gi");
 }
 
 #[test]
 fn the_yarn_directory_comes_first_and_home_last() {
-    let yarn = directory(&[(
-        "yarn-site.xml",
-        &site(&[("yarn.resourcemanager.hostname", "yarn")]),
-    )]);
+    let yarn = directory(&[("yarn-site.xml", &site(&[("yarn.resourcemanager.hostname", "yarn")]))]);
     let hadoop = directory(&[
-        (
-            "yarn-site.xml",
-            &site(&[("yarn.resourcemanager.hostname", "hadoop")]),
-        ),
+        ("yarn-site.xml", &site(&[("yarn.resourcemanager.hostname", "hadoop")])),
         ("core-site.xml", &site(&[("fs.defaultFS", "hdfs://x")])),
     ]);
     let home = TempDir::new().unwrap();
     let inner = home.path().join("etc/hadoop");
     std::fs::create_dir_all(&inner).unwrap();
-    std::fs::write(
-        inner.join("yarn-site.xml"),
-        site(&[("yarn.resourcemanager.hostname", "home")]),
-    )
-    .unwrap();
+    std::fs::write(inner.join("yarn-site.xml"), site(&[("yarn.resourcemanager.hostname", "home")]))
+        .unwrap();
     let text = |path: &Path| path.to_str().unwrap().to_owned();
     let environment = Environment::default().with_variable("HADOOP_HOME", text(home.path()));
     let host = |environment: &Environment| {
@@ -468,11 +377,7 @@ fn the_yarn_directory_comes_first_and_home_last() {
     let environment = environment.with_variable("YARN_CONF_DIR", text(yarn.path()));
     assert_eq!(host(&environment), "yarn");
     let config = Config::load(environment).unwrap();
-    assert_eq!(
-        config.default_fs().unwrap(),
-        "hdfs://x",
-        "what the first lacks is in the second"
-    );
+    assert_eq!(config.default_fs().unwrap(), "hdfs://x", "what the first lacks is in the second");
     assert_eq!(config.files().len(), 2);
 }
 
@@ -480,10 +385,7 @@ fn the_yarn_directory_comes_first_and_home_last() {
 fn a_directory_that_is_named_must_exist() {
     let environment = Environment::default().with_variable("HADOOP_CONF_DIR", "/nowhere/at/all");
     let error = Config::load(environment).unwrap_err().to_string();
-    assert!(
-        error.starts_with("cannot read `/nowhere/at/all`: "),
-        "{error}"
-    );
+    assert!(error.starts_with("cannot read `/nowhere/at/all`: "), "{error}");
     let missing = [PathBuf::from("/nowhere/core-site.xml")];
     assert!(Config::from_files(&missing, Environment::default()).is_err());
 }
@@ -507,10 +409,7 @@ fn a_pipe_is_not_waited_for() {
     let made = std::process::Command::new("mkfifo").arg(&path).status();
     assert!(made.unwrap().success());
     let error = Config::from_files(&[path], Environment::default()).unwrap_err();
-    assert!(
-        error.to_string().ends_with("core-site.xml`: not a file"),
-        "{error}"
-    );
+    assert!(error.to_string().ends_with("core-site.xml`: not a file"), "{error}");
 }
 
 #[test]
@@ -526,13 +425,7 @@ fn includes_are_followed() {
     assert_eq!(text("a"), "included");
     assert_eq!(text("b"), "2");
     assert_eq!(text("c"), "fallen");
-    assert!(
-        config
-            .origin("b")
-            .unwrap()
-            .to_string()
-            .ends_with("more.xml, line 4")
-    );
+    assert!(config.origin("b").unwrap().to_string().ends_with("more.xml, line 4"));
 }
 
 #[test]
@@ -569,20 +462,14 @@ fn many_includes_come_to_an_end() {
     // Not deep, and a hundred thousand in all.
     for level in 0..5 {
         let next = format!("<include href=\"{}.xml\"/>", level + 1).repeat(10);
-        files.push((
-            format!("{level}.xml"),
-            format!("<configuration>{next}</configuration>"),
-        ));
+        files.push((format!("{level}.xml"), format!("<configuration>{next}</configuration>")));
     }
     files.push(("5.xml".into(), site(&[])));
     files.push((
         "core-site.xml".into(),
         "<configuration><include href=\"0.xml\"/></configuration>".into(),
     ));
-    let files: Vec<(&str, &str)> = files
-        .iter()
-        .map(|(n, t)| (n.as_str(), t.as_str()))
-        .collect();
+    let files: Vec<(&str, &str)> = files.iter().map(|(n, t)| (n.as_str(), t.as_str())).collect();
     let error = read(&files).unwrap_err().to_string();
     assert!(error.contains("more than 128 files read"), "{error}");
 }
@@ -594,17 +481,11 @@ fn a_broken_file_is_an_error_that_says_where() {
         expect!["cannot use `DIR/core-site.xml`, line 1: the file is empty"],
     );
     check_error(
-        &[(
-            "core-site.xml",
-            "<configuration>\n<property>\n<name>a</name>\n<val",
-        )],
+        &[("core-site.xml", "<configuration>\n<property>\n<name>a</name>\n<val")],
         expect!["cannot use `DIR/core-site.xml`, line 4: the file ends too early"],
     );
     check_error(
-        &[(
-            "core-site.xml",
-            "<configuration>\n<property></configuration>",
-        )],
+        &[("core-site.xml", "<configuration>\n<property></configuration>")],
         expect![
             "cannot use `DIR/core-site.xml`, line 2: expected 'property' tag, not 'configuration' at 2:11"
         ],
@@ -621,11 +502,7 @@ fn a_broken_file_is_an_error_that_says_where() {
 fn oddities_that_hadoop_overlooks_are_noted() {
     let text = "<configuration><property><value>x</value></property>\n<property><name>a</name></property></configuration>";
     let config = read(&[("core-site.xml", text)]).unwrap();
-    let notes: Vec<String> = config
-        .notes()
-        .iter()
-        .map(|note| note.quirk.to_string())
-        .collect();
+    let notes: Vec<String> = config.notes().iter().map(|note| note.quirk.to_string()).collect();
     assert_eq!(notes, ["a property has no name", "`a` has no value"]);
 }
 
@@ -651,10 +528,7 @@ fn entities_do_no_harm() {
     let honest = "<!DOCTYPE configuration [<!ENTITY host \"rm.example\">]>\n<configuration>\
         <property><name>yarn.resourcemanager.hostname</name><value>&host;</value></property></configuration>";
     let config = read(&[("yarn-site.xml", honest)]).unwrap();
-    assert_eq!(
-        config.resource_managers().unwrap()[0].client.host,
-        "rm.example"
-    );
+    assert_eq!(config.resource_managers().unwrap()[0].client.host, "rm.example");
     let laughs = "<!DOCTYPE x [<!ENTITY a \"ha\"><!ENTITY b \"&a;&a;\">]>\n<configuration>&b;</configuration>";
     check_error(
         &[("core-site.xml", laughs)],
@@ -679,40 +553,26 @@ fn what_would_keep_the_parser_busy_for_ever_is_refused() {
         &[("core-site.xml", &many)],
         expect!["cannot use `DIR/core-site.xml`, line 2: an element has too many attributes"],
     );
-    let nested: String = (0..20_000)
-        .map(|n| format!("<a xmlns:n{n}='u{n}'>"))
-        .collect();
+    let nested: String = (0..20_000).map(|n| format!("<a xmlns:n{n}='u{n}'>")).collect();
     let nested = format!("<configuration>{nested}");
     check_error(
         &[("core-site.xml", &nested)],
         expect!["cannot use `DIR/core-site.xml`, line 1: too many name spaces"],
     );
     let rule = "=".repeat(1000);
-    let honest = format!(
-        "<configuration>\n<!-- {rule}> -->\n<?x {rule}?>\n{}</configuration>",
-        { property("a", &format!("-D{rule}\"'")) }
-    );
+    let honest = format!("<configuration>\n<!-- {rule}> -->\n<?x {rule}?>\n{}</configuration>", {
+        property("a", &format!("-D{rule}\"'"))
+    });
     assert!(read(&[("core-site.xml", &honest)]).is_ok());
 }
 
 #[test]
 fn a_large_file_is_read_in_reasonable_time() {
-    let properties: String = (0..50_000)
-        .map(|n| property(&format!("k{n}"), "v"))
-        .collect();
+    let properties: String = (0..50_000).map(|n| property(&format!("k{n}"), "v")).collect();
     let text = format!("<configuration>\n{properties}</configuration>");
     let config = read(&[("core-site.xml", &text)]).unwrap();
-    assert!(
-        config
-            .origin("k49999")
-            .unwrap()
-            .to_string()
-            .ends_with("line 50001")
-    );
-    let nested = format!(
-        "{}{}",
-        "<configuration>".repeat(100_000),
-        "</configuration>".repeat(100_000)
-    );
+    assert!(config.origin("k49999").unwrap().to_string().ends_with("line 50001"));
+    let nested =
+        format!("{}{}", "<configuration>".repeat(100_000), "</configuration>".repeat(100_000));
     assert!(read(&[("core-site.xml", &nested)]).is_ok());
 }

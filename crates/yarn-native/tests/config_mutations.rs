@@ -49,10 +49,7 @@ fn damaged_files_are_read_or_refused() {
         let files = std::slice::from_ref(&path);
         match Config::from_files(files, Environment::default()) {
             Ok(config) => ask_everything(&config),
-            Err(error) => assert!(
-                error.to_string().contains("yarn-site.xml"),
-                "{seed}: {error}"
-            ),
+            Err(error) => assert!(error.to_string().contains("yarn-site.xml"), "{seed}: {error}"),
         }
     }
 }
@@ -99,9 +96,7 @@ fn values_of_any_kind_are_answered() {
         let mut random = random::Random::new(seed);
         let mut config = Config::defaults(Environment::default());
         for key in KEYS {
-            let value: String = (0..random.below(12))
-                .map(|_| *random.pick(&PIECES))
-                .collect();
+            let value: String = (0..random.below(12)).map(|_| *random.pick(&PIECES)).collect();
             config.set(key, value, "a test");
         }
         ask_everything(&config);

@@ -11,16 +11,11 @@ use yarn_native::{Secret, Token};
 mod random;
 
 /// Written by Hadoop 3.5.0, the same credentials in both formats.
-const JAVA: [&[u8]; 2] = [
-    include_bytes!("credentials/java-writable"),
-    include_bytes!("credentials/java-protobuf"),
-];
+const JAVA: [&[u8]; 2] =
+    [include_bytes!("credentials/java-writable"), include_bytes!("credentials/java-protobuf")];
 
 fn bytes(hex: &str) -> Vec<u8> {
-    let digits: Vec<u8> = hex
-        .bytes()
-        .filter(|byte| !byte.is_ascii_whitespace())
-        .collect();
+    let digits: Vec<u8> = hex.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
     let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
     digits.chunks(2).map(byte).collect()
 }
@@ -94,12 +89,7 @@ fn what_java_wrote_is_read() {
         .tokens()
         .map(|(alias, token)| {
             let says = Identifier::of(token).unwrap();
-            format!(
-                "{alias} | {} | {} | {says} | {:?}",
-                token.kind,
-                token.service,
-                says.ends_ms()
-            )
+            format!("{alias} | {} | {} | {says} | {:?}", token.kind, token.service, says.ends_ms())
         })
         .collect();
     expect![[r#"
@@ -111,11 +101,7 @@ fn what_java_wrote_is_read() {
         rm | RM_DELEGATION_TOKEN | 10.0.0.1:8032,10.0.0.2:8032 | token 3 of alice, fetched by oozie, renewed by yarn | Some(1700604800000)"#]].assert_eq(&shown.join("\n"));
     assert_eq!(writable.secret("größe").unwrap().expose().len(), 300);
     assert_eq!(writable.secret("job"), Some(&Secret::new(vec![1, 2, 3])));
-    assert!(
-        writable
-            .tokens()
-            .all(|(_, token)| token.password.expose() == b"0123456789abcdefghij")
-    );
+    assert!(writable.tokens().all(|(_, token)| token.password.expose() == b"0123456789abcdefghij"));
 }
 
 #[test]
@@ -124,13 +110,7 @@ fn identifiers_are_read_to_the_last_field() {
     let of = |alias: &str| Identifier::of(credentials.token(alias).unwrap()).unwrap();
     let text = String::from;
     let attempt = || text("appattempt_1700000000000_0007_000002");
-    assert_eq!(
-        of(""),
-        Identifier::Master {
-            attempt: attempt(),
-            key: 42
-        }
-    );
+    assert_eq!(of(""), Identifier::Master { attempt: attempt(), key: 42 });
     let node = Identifier::Node {
         attempt: attempt(),
         node: text("node.example:45454"),
@@ -145,13 +125,7 @@ fn identifiers_are_read_to_the_last_field() {
         expires_ms: 1700000600000,
     };
     assert_eq!(of("ct"), container);
-    assert_eq!(
-        of("cl"),
-        Identifier::Client {
-            attempt: attempt(),
-            user: text("bob")
-        }
-    );
+    assert_eq!(of("cl"), Identifier::Client { attempt: attempt(), user: text("bob") });
     let delegation = Identifier::Delegation {
         owner: text("alice"),
         renewer: text("yarn"),
@@ -195,17 +169,11 @@ fn tokens_are_found_by_kind_and_service() {
     assert_eq!(credentials.of_kind("YARN_AM_RM_TOKEN").unwrap().service, "");
     let rm = credentials.for_service("RM_DELEGATION_TOKEN", "10.0.0.2:8032");
     assert_eq!(rm.unwrap().service, "10.0.0.1:8032,10.0.0.2:8032");
-    assert_eq!(
-        credentials.for_service("RM_DELEGATION_TOKEN", "10.0.0.2:803"),
-        None
-    );
+    assert_eq!(credentials.for_service("RM_DELEGATION_TOKEN", "10.0.0.2:803"), None);
     credentials.remove_kind("YARN_AM_RM_TOKEN");
     assert_eq!(credentials.of_kind("YARN_AM_RM_TOKEN"), None);
     assert_eq!(credentials.tokens().count(), 5);
-    assert_eq!(
-        credentials.take_secret("job"),
-        Some(Secret::new(vec![1, 2, 3]))
-    );
+    assert_eq!(credentials.take_secret("job"), Some(Secret::new(vec![1, 2, 3])));
     assert_eq!(credentials.secret("job"), None);
     let mut all = small();
     all.extend(credentials);
@@ -224,11 +192,7 @@ fn a_file_is_private_and_takes_the_place_of_the_one_before() {
         let mode = std::fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
     }
-    assert_eq!(
-        std::fs::read_dir(directory.path()).unwrap().count(),
-        1,
-        "nothing is left over"
-    );
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1, "nothing is left over");
     let nowhere = directory.path().join("no/such/place");
     assert!(matches!(
         small().write(&nowhere, Format::Writable),
@@ -253,10 +217,7 @@ fn a_pipe_is_not_waited_for() {
     let made = std::process::Command::new("mkfifo").arg(&path).status();
     assert!(made.unwrap().success());
     let error = Credentials::read(&path).unwrap_err();
-    assert!(
-        error.to_string().ends_with("tokens`: not a file"),
-        "{error}"
-    );
+    assert!(error.to_string().ends_with("tokens`: not a file"), "{error}");
 }
 
 #[test]
@@ -264,14 +225,8 @@ fn passwords_and_secrets_are_not_shown() {
     let mut credentials = small();
     credentials.set_secret("password", b"hunter2".to_vec());
     let shown = format!("{credentials:?} {credentials:#?}");
-    assert!(
-        !shown.contains("hunter2") && !shown.contains("0123456789abcdefghij"),
-        "{shown}"
-    );
-    assert!(
-        !shown.contains("48, 49, 50") && !shown.contains("1, 2, 3]"),
-        "{shown}"
-    );
+    assert!(!shown.contains("hunter2") && !shown.contains("0123456789abcdefghij"), "{shown}");
+    assert!(!shown.contains("48, 49, 50") && !shown.contains("1, 2, 3]"), "{shown}");
 }
 
 fn check_error(bytes: &[u8], expected: Expect) {
@@ -280,14 +235,8 @@ fn check_error(bytes: &[u8], expected: Expect) {
 
 #[test]
 fn what_is_wrong_is_said() {
-    check_error(
-        b"",
-        expect!["these are no credentials: they do not begin with `HDTS`"],
-    );
-    check_error(
-        b"HDTS",
-        expect!["these are no credentials: they end at byte 4, in the middle"],
-    );
+    check_error(b"", expect!["these are no credentials: they do not begin with `HDTS`"]);
+    check_error(b"HDTS", expect!["these are no credentials: they end at byte 4, in the middle"]);
     check_error(
         b"HDTS\x07",
         expect!["these are no credentials: their format is 7, and only 0 and 1 are known"],
@@ -313,13 +262,8 @@ fn what_is_wrong_is_said() {
         b"HDTS\0\x88\x7f\xff\xff\xff\xff\xff\xff\xff",
         expect!["these are no credentials: they end at byte 14, in the middle"],
     );
-    let error = Credentials::read(Path::new("/nowhere/tokens"))
-        .unwrap_err()
-        .to_string();
-    assert!(
-        error.starts_with("cannot read the credentials file `/nowhere/tokens`: "),
-        "{error}"
-    );
+    let error = Credentials::read(Path::new("/nowhere/tokens")).unwrap_err().to_string();
+    assert!(error.starts_with("cannot read the credentials file `/nowhere/tokens`: "), "{error}");
 }
 
 #[test]
@@ -358,11 +302,7 @@ fn arbitrary_credentials_come_back_as_they_went() {
         }
         for format in [Format::Writable, Format::Protobuf] {
             let bytes = credentials.to_bytes(format);
-            assert_eq!(
-                Credentials::from_bytes(&bytes).unwrap(),
-                credentials,
-                "seed {seed}"
-            );
+            assert_eq!(Credentials::from_bytes(&bytes).unwrap(), credentials, "seed {seed}");
         }
     }
 }

@@ -44,18 +44,11 @@ fn every_deliberate_mistake_is_found() {
 }
 
 fn key(allocation: i64) -> Key {
-    Key {
-        priority: 1,
-        allocation,
-    }
+    Key { priority: 1, allocation }
 }
 
 fn resource(memory_mib: i64) -> Resource {
-    Resource {
-        memory_mib,
-        vcores: 1,
-        others: BTreeMap::new(),
-    }
+    Resource { memory_mib, vcores: 1, others: BTreeMap::new() }
 }
 
 fn grant(container: u64, allocation: i64, host: &str) -> Grant<u64> {
@@ -72,20 +65,13 @@ fn show(request: &Request<u64>) -> String {
     let mut lines = vec![format!("#{}", request.response_id)];
     for row in &request.rows {
         let strict = if row.relax { "" } else { " strict" };
-        let label = row
-            .label
-            .as_deref()
-            .map(|label| format!(" label {label}"))
-            .unwrap_or_default();
+        let label = row.label.as_deref().map(|label| format!(" label {label}")).unwrap_or_default();
         let kind = match row.execution {
             Execution::Guaranteed => "",
             Execution::Opportunistic { .. } => " opportunistic",
         };
         let (key, memory) = (row.key.allocation, row.resource.memory_mib);
-        lines.push(format!(
-            "{key} {} {}x{memory}{strict}{label}{kind}",
-            row.name, row.count
-        ));
+        lines.push(format!("{key} {} {}x{memory}{strict}{label}{kind}", row.name, row.count));
     }
     for (what, hosts) in [("avoid", &request.avoid), ("allow", &request.allow)] {
         for host in hosts {
@@ -107,20 +93,14 @@ struct Life {
 
 impl Life {
     fn want(&mut self, wants: Vec<(i64, Want)>) {
-        let wants = wants
-            .into_iter()
-            .map(|(allocation, want)| (key(allocation), want));
+        let wants = wants.into_iter().map(|(allocation, want)| (key(allocation), want));
         self.ledger.set_wants(wants.collect(), self.ledger.beat());
     }
 
     fn beat(&mut self, granted: Vec<Grant<u64>>, completed: Vec<u64>) {
         let request = self.ledger.request();
         self.told.push(show(&request));
-        let reply = Reply {
-            response_id: request.response_id + 1,
-            granted,
-            completed,
-        };
+        let reply = Reply { response_id: request.response_id + 1, granted, completed };
         let taken = self.ledger.on_reply(reply).unwrap();
         for grant in taken.surplus {
             self.told.push(format!("surplus {}", grant.container));
@@ -138,11 +118,7 @@ fn on(hosts: &[(&str, u32)], strict: bool) -> Places {
         rack: "/r".into(),
         count: *count,
     };
-    Places {
-        nodes: hosts.iter().map(node).collect(),
-        racks: Vec::new(),
-        strict,
-    }
+    Places { nodes: hosts.iter().map(node).collect(), racks: Vec::new(), strict }
 }
 
 #[test]
@@ -196,11 +172,7 @@ fn a_release_is_said_again_when_nothing_comes_of_it() {
     for _ in 0..80 {
         life.beat(vec![], vec![]);
     }
-    let times = life
-        .told
-        .iter()
-        .filter(|told| told.contains("release 5"))
-        .count();
+    let times = life.told.iter().filter(|told| told.contains("release 5")).count();
     assert_eq!(times, 4, "and at last given up");
 }
 
@@ -232,11 +204,7 @@ fn a_lost_reply_is_asked_for_with_the_same_words() {
     let first = ledger.request();
     ledger.set_wants(want(5), Beat(0));
     assert_eq!(ledger.request(), first, "whatever is wanted meanwhile");
-    let reply = Reply {
-        response_id: 1,
-        granted: vec![],
-        completed: vec![],
-    };
+    let reply = Reply { response_id: 1, granted: vec![], completed: vec![] };
     ledger.on_reply(reply.clone()).unwrap();
     assert!(ledger.on_reply(reply).is_err(), "an answer counts once");
     assert_eq!(show(&ledger.request()), "#1; 7 * 5x1024");
@@ -285,10 +253,7 @@ fn a_grant_on_a_named_host_leaves_what_its_rack_may_have() {
     let mut life = Life::default();
     let mut want = Want::anywhere(3, resource(1024));
     want.places = on(&[("a", 1)], false);
-    want.places.racks.push(RackPlace {
-        rack: "/r".into(),
-        count: 2,
-    });
+    want.places.racks.push(RackPlace { rack: "/r".into(), count: 2 });
     life.want(vec![(7, want)]);
     life.beat(vec![], vec![]);
     life.beat(vec![grant(1, 7, "a")], vec![]);
@@ -361,22 +326,11 @@ fn what_is_wanted_by_someone_who_has_not_heard_is_lowered() {
     let want = |count| BTreeMap::from([(key(7), Want::anywhere(count, resource(1024)))]);
     ledger.set_wants(want(3), Beat(0));
     ledger.request();
-    let taken = ledger
-        .on_reply(Reply {
-            response_id: 1,
-            granted: vec![],
-            completed: vec![],
-        })
-        .unwrap();
+    let taken =
+        ledger.on_reply(Reply { response_id: 1, granted: vec![], completed: vec![] }).unwrap();
     ledger.request();
     let granted = vec![grant(1, 7, "a"), grant(2, 7, "a")];
-    ledger
-        .on_reply(Reply {
-            response_id: 2,
-            granted,
-            completed: vec![],
-        })
-        .unwrap();
+    ledger.on_reply(Reply { response_id: 2, granted, completed: vec![] }).unwrap();
     ledger.set_wants(want(3), taken.beat);
     assert_eq!(ledger.outstanding(), 1);
     assert!(!ledger.has_news());
@@ -411,11 +365,7 @@ fn a_container_of_an_earlier_attempt_is_no_new_grant() {
 #[test]
 fn the_number_of_a_reply_wraps_around() {
     let mut ledger: Ledger<u64> = Ledger::new();
-    let reply = |response_id| Reply {
-        response_id,
-        granted: vec![],
-        completed: vec![],
-    };
+    let reply = |response_id| Reply { response_id, granted: vec![], completed: vec![] };
     ledger.request();
     let error = ledger.on_reply(reply(7)).unwrap_err();
     assert_eq!(error.to_string(), "a reply has number 7, expected Some(1)");

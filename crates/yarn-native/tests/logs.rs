@@ -19,14 +19,7 @@ const INDEXED: &[u8] = include_bytes!("logs/indexed");
 const INDEXED_GZ: &[u8] = include_bytes!("logs/indexed-gz");
 const INDEXED_GZ_ROLLED: &[u8] = include_bytes!("logs/indexed-gz-rolled");
 
-const ALL: [&[u8]; 6] = [
-    TFILE,
-    TFILE_GZ,
-    TFILE_ROLLED,
-    INDEXED,
-    INDEXED_GZ,
-    INDEXED_GZ_ROLLED,
-];
+const ALL: [&[u8]; 6] = [TFILE, TFILE_GZ, TFILE_ROLLED, INDEXED, INDEXED_GZ, INDEXED_GZ_ROLLED];
 
 /// Runs something that never waits: the bytes are all in memory.
 fn now<T>(future: impl Future<Output = T>) -> T {
@@ -59,16 +52,9 @@ fn show(bytes: &[u8]) -> String {
                 length => format!("{}…{}", &text[..20], &text[length - 20..]),
             };
             let container = entry.container.split_once("_0001_").unwrap().1;
-            lines.push(format!(
-                "{container} {} {} {text}",
-                entry.file, entry.length
-            ));
+            lines.push(format!("{container} {} {} {text}", entry.file, entry.length));
         }
-        lines.push(format!(
-            "{:?} of {}",
-            file.format(),
-            file.owner().unwrap_or("?")
-        ));
+        lines.push(format!("{:?} of {}", file.format(), file.owner().unwrap_or("?")));
         lines.join("\n")
     })
 }
@@ -332,17 +318,11 @@ fn what_is_not_asked_for_is_not_read() {
     let log: Vec<u8> = (0..5_000_000u32).map(|number| number as u8).collect();
     let bytes = large_tfile(&log);
     let read = AtomicU64::new(0);
-    let source = Counted {
-        bytes: &bytes,
-        read: &read,
-    };
+    let source = Counted { bytes: &bytes, read: &read };
     now(async {
         let mut file = LogFile::open(&bytes[..]).await.unwrap();
         file.next().await.unwrap().unwrap();
-        assert!(
-            content(&mut file).await.unwrap() == log,
-            "whole, across chunks"
-        );
+        assert!(content(&mut file).await.unwrap() == log, "whole, across chunks");
         let mut file = LogFile::open(source).await.unwrap();
         let entry = file.next().await.unwrap().unwrap();
         file.skip(entry.length - 10).await.unwrap();
@@ -363,26 +343,14 @@ fn open_error(bytes: &[u8]) -> String {
 #[test]
 fn what_is_no_log_is_refused() {
     assert_eq!(open_error(b""), "the file is empty");
-    assert_eq!(
-        open_error(b"hello"),
-        "not an aggregated log, neither TFile nor indexed"
-    );
+    assert_eq!(open_error(b"hello"), "not an aggregated log, neither TFile nor indexed");
     assert_eq!(
         open_error(&[0; 200]),
         "the file is damaged at byte 164: its index ends in the middle"
     );
-    assert_eq!(
-        open_error(&TFILE[..16]),
-        "the file is damaged at byte 0: it ends in the middle"
-    );
-    assert_eq!(
-        open_error(&TFILE[..1000]),
-        "the file is damaged at byte 972: its end is missing"
-    );
-    assert_eq!(
-        open_error(&INDEXED[..1000]),
-        "not an aggregated log, neither TFile nor indexed"
-    );
+    assert_eq!(open_error(&TFILE[..16]), "the file is damaged at byte 0: it ends in the middle");
+    assert_eq!(open_error(&TFILE[..1000]), "the file is damaged at byte 972: its end is missing");
+    assert_eq!(open_error(&INDEXED[..1000]), "not an aggregated log, neither TFile nor indexed");
 }
 
 #[test]
@@ -408,10 +376,7 @@ fn an_unknown_compression_is_named() {
     };
     let expected = "the logs are compressed with `lzo1`, and only `gz` and `none` can be read";
     for bytes in [TFILE, INDEXED] {
-        assert_eq!(
-            open_error(&replace(bytes, b"\x04none", b"\x04lzo1")),
-            expected
-        );
+        assert_eq!(open_error(&replace(bytes, b"\x04none", b"\x04lzo1")), expected);
     }
 }
 
@@ -424,10 +389,7 @@ fn a_checksum_says_up_to_where_a_file_is_complete() {
     assert_eq!(checksum.file, "node");
     let mut growing = INDEXED.to_vec();
     growing.extend([7; 500]);
-    assert!(
-        now(LogFile::open(&growing[..])).is_err(),
-        "half of an upload follows"
-    );
+    assert!(now(LogFile::open(&growing[..])).is_err(), "half of an upload follows");
     assert!(now(LogFile::open_until(&growing[..], checksum.end)).is_ok());
     // A file that was cut since is read up to where it ends, whatever stands beside it.
     assert!(now(LogFile::open_until(INDEXED, u64::MAX)).is_ok());
@@ -457,9 +419,7 @@ impl Source for Failing {
 
 #[test]
 fn a_source_that_fails_is_an_error() {
-    let error = now(LogFile::open(Failing { lies: false }))
-        .unwrap_err()
-        .to_string();
+    let error = now(LogFile::open(Failing { lies: false })).unwrap_err().to_string();
     assert_eq!(error, "cannot read at byte 0: the DataNode is gone");
     assert!(now(LogFile::open(Failing { lies: true })).is_err());
 }
@@ -488,11 +448,7 @@ fn every_cut_is_noticed() {
         for end in 0..bytes.len() {
             // An indexed file that was appended to is complete at the end of each upload, too.
             let complete = now(LogFile::open(&bytes[..end])).is_ok();
-            assert!(
-                !complete || bytes == INDEXED_GZ_ROLLED,
-                "{end} of {}",
-                bytes.len()
-            );
+            assert!(!complete || bytes == INDEXED_GZ_ROLLED, "{end} of {}", bytes.len());
         }
     }
 }

@@ -62,18 +62,11 @@ fn best<T>(prepare: impl Fn() -> T, run: impl Fn(T)) -> Duration {
 }
 
 fn whole_lives(together: bool) {
-    let kind = if together {
-        "that start together"
-    } else {
-        "that start on their own"
-    };
+    let kind = if together { "that start together" } else { "that start on their own" };
     println!("the core: one job of n tasks {kind}, from its first grant to its end;");
     println!("  per task: granted, launched, ready, started, quiet, heard, exited, saved;");
     println!("  after each event the next deadline, the asks and the orders to be told are read");
-    println!(
-        "  {:>8} {:>10} {:>12} {:>10}",
-        "tasks", "events", "events/s", "ns/event"
-    );
+    println!("  {:>8} {:>10} {:>12} {:>10}", "tasks", "events", "events/s", "ns/event");
     for tasks in SIZES {
         let events = life(tasks);
         let took = best(
@@ -93,10 +86,7 @@ fn whole_lives(together: bool) {
 /// One program fails and everybody starts again.
 fn new_rounds() {
     println!("the core: one of n running tasks fails and the whole job is told to start again");
-    println!(
-        "  {:>8} {:>10} {:>12} {:>10}",
-        "tasks", "tasks", "tasks/s", "ns/task"
-    );
+    println!("  {:>8} {:>10} {:>12} {:>10}", "tasks", "tasks", "tasks/s", "ns/task");
     for tasks in SIZES {
         let took = best(
             || {
@@ -107,16 +97,9 @@ fn new_rounds() {
                 job
             },
             |mut job| {
-                let exit = Exit {
-                    code: Some(1),
-                    ..Exit::default()
-                };
+                let exit = Exit { code: Some(1), ..Exit::default() };
                 let container = ContainerId::from("c0");
-                let failed = Event::Exited {
-                    container,
-                    round: 1,
-                    exit,
-                };
+                let failed = Event::Exited { container, round: 1, exit };
                 one(&mut job, 6 * u64::from(tasks), failed);
             },
         );
@@ -145,41 +128,25 @@ fn job(tasks: u32, together: bool) -> Job {
     draft.roles[0].restart.limit = 3;
     draft.gang.together = together;
     draft.gang.hold = Span::hours(1);
-    draft.gang.backoff = Backoff {
-        first: Span(0),
-        most: Span(0),
-    };
+    draft.gang.backoff = Backoff { first: Span(0), most: Span(0) };
     Job::new(JobSpec::new(draft).expect("the job is valid"), Time(0)).0
 }
 
 /// Everything that happens to a job that goes well, kind by kind, as in a large job that starts at once.
 fn life(tasks: u32) -> Vec<Event> {
-    let ids: Vec<_> = (0..tasks)
-        .map(|at| ContainerId::from(format!("c{at}")))
-        .collect();
+    let ids: Vec<_> = (0..tasks).map(|at| ContainerId::from(format!("c{at}"))).collect();
     let mut events = Vec::new();
     let mut each = |event: &dyn Fn(usize, ContainerId) -> Event| {
-        events.extend(
-            ids.iter()
-                .cloned()
-                .enumerate()
-                .map(|(at, id)| event(at, id)),
-        );
+        events.extend(ids.iter().cloned().enumerate().map(|(at, id)| event(at, id)));
     };
     each(&|at, container| {
         let grant = Grant {
             container,
             role: RoleName::from("worker"),
             node: NodeName::from(format!("n{}", at % 100)),
-            resources: Resources {
-                memory_mib: 1024,
-                vcores: 1,
-                ..Resources::default()
-            },
+            resources: Resources { memory_mib: 1024, vcores: 1, ..Resources::default() },
         };
-        Event::Granted {
-            grants: vec![grant],
-        }
+        Event::Granted { grants: vec![grant] }
     });
     each(&|_, container| Event::Launched { container });
     each(&|at, container| Event::Ready {
@@ -190,23 +157,14 @@ fn life(tasks: u32) -> Vec<Event> {
             ports: BTreeMap::from([("main".to_string(), 20_000)]),
         },
     });
-    each(&|_, container| Event::Started {
-        container,
-        round: 1,
-    });
+    each(&|_, container| Event::Started { container, round: 1 });
     each(&|_, container| Event::Quieted { container });
     each(&|_, container| Event::Heard { container });
     each(&|_, container| Event::Exited {
         container,
         round: 1,
-        exit: Exit {
-            code: Some(0),
-            ..Exit::default()
-        },
+        exit: Exit { code: Some(0), ..Exit::default() },
     });
-    each(&|_, container| Event::Saved {
-        container,
-        error: None,
-    });
+    each(&|_, container| Event::Saved { container, error: None });
     events
 }

@@ -100,9 +100,7 @@ impl Cluster {
     pub fn place(&self, task: &TaskId) -> u32 {
         let member = self.role(task.role.as_str());
         // One that is not in the round has no number in it, and nobody asks.
-        member
-            .and_then(|member| member.place(task.index))
-            .unwrap_or(task.index)
+        member.and_then(|member| member.place(task.index)).unwrap_or(task.index)
     }
 
     /// How many processes the job has.
@@ -122,19 +120,14 @@ impl Cluster {
         let of = |member: &Member| {
             let role = member.role.clone();
             let all: Vec<_> = member.indexes().collect();
-            all.into_iter().map(move |index| TaskId {
-                role: role.clone(),
-                index,
-            })
+            all.into_iter().map(move |index| TaskId { role: role.clone(), index })
         };
         self.roles.iter().flat_map(of)
     }
 
     /// The role of that name.
     pub fn role(&self, name: &str) -> Option<&Member> {
-        self.roles
-            .iter()
-            .find(|member| member.role.as_str() == name)
+        self.roles.iter().find(|member| member.role.as_str() == name)
     }
 
     /// Where a task is reached.

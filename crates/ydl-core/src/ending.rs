@@ -144,10 +144,7 @@ impl Ending {
                 | Ending::PortTaken { .. }
                 | Ending::Outdated
                 | Ending::Silent { .. }
-                | Ending::TooLate {
-                    wait: Wait::Launch | Wait::Join,
-                    ..
-                }
+                | Ending::TooLate { wait: Wait::Launch | Wait::Join, .. }
         )
     }
 
@@ -205,25 +202,15 @@ impl fmt::Display for Ending {
             Ending::NotStarted { why } => write!(f, "could not be started: {why}"),
             Ending::Unready { why } => write!(f, "could not get ready: {why}"),
             Ending::AgentDied { status } if *status > 128 => {
-                write!(
-                    f,
-                    "lost its agent, which was killed by {}",
-                    signal_name(*status - 128)
-                )
+                write!(f, "lost its agent, which was killed by {}", signal_name(*status - 128))
             }
             Ending::AgentDied { status } => {
                 write!(f, "lost its agent, which exited with code {status}")
             }
-            Ending::MemoryLimit {
-                used_mib,
-                limit_mib,
-            } => {
+            Ending::MemoryLimit { used_mib, limit_mib } => {
                 // Figures that would look alike once rounded are told in MiB.
                 if used_mib * 10 / 1024 == limit_mib * 10 / 1024 {
-                    write!(
-                        f,
-                        "was killed: it used {used_mib} of {limit_mib} MiB memory"
-                    )
+                    write!(f, "was killed: it used {used_mib} of {limit_mib} MiB memory")
                 } else {
                     let (used, limit) = (Memory(*used_mib), Memory(*limit_mib));
                     write!(f, "was killed: it used {used} of {limit} memory")
@@ -307,13 +294,7 @@ pub enum Cause {
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Cause::Task {
-                task,
-                attempt,
-                node,
-                ending,
-                ..
-            } => {
+            Cause::Task { task, attempt, node, ending, .. } => {
                 write!(f, "{task} {ending}")?;
                 if let Some(node) = node {
                     write!(f, " on `{node}`")?;

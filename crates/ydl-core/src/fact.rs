@@ -190,22 +190,10 @@ impl fmt::Display for What {
             What::RoundStarted { round, tasks } => {
                 write!(f, "round {round} began with {}", counted(*tasks, "task"))
             }
-            What::AttemptStarted {
-                task,
-                attempt,
-                node,
-                ..
-            } => {
+            What::AttemptStarted { task, attempt, node, .. } => {
                 write!(f, "{task} runs on `{node}` (attempt {attempt})")
             }
-            What::AttemptEnded {
-                task,
-                attempt,
-                node,
-                ending,
-                next,
-                ..
-            } => {
+            What::AttemptEnded { task, attempt, node, ending, next, .. } => {
                 write!(f, "{task} {ending} on `{node}` (attempt {attempt})")?;
                 match next {
                     Next::Again { after: Span(0) } => write!(f, "; it starts again"),
@@ -221,12 +209,7 @@ impl fmt::Display for What {
             What::AttemptStopped { task, attempt } => {
                 write!(f, "{task} is stopped (attempt {attempt})")
             }
-            What::RoundBroken {
-                round,
-                because,
-                how,
-                tasks,
-            } => {
+            What::RoundBroken { round, because, how, tasks } => {
                 let tasks = counted(*tasks, "task");
                 write!(f, "round {round} gathers {tasks} because ")?;
                 match how {
@@ -238,11 +221,7 @@ impl fmt::Display for What {
             What::MembersChanged { round, tasks } => {
                 write!(f, "round {round} goes on with {}", counted(*tasks, "task"))
             }
-            What::GangGaveBack {
-                tries,
-                backoff,
-                missing,
-            } => write!(
+            What::GangGaveBack { tries, backoff, missing } => write!(
                 f,
                 "gave its containers back (try {tries}) and asks again in {backoff}: {missing}"
             ),
@@ -251,18 +230,9 @@ impl fmt::Display for What {
             }
             What::NodeForgiven { node } => write!(f, "node `{node}` is no longer avoided"),
             What::MemoryGrew { task, memory_mib } => {
-                write!(
-                    f,
-                    "{task} asks for {} from now on",
-                    crate::spec::Memory(*memory_mib)
-                )
+                write!(f, "{task} asks for {} from now on", crate::spec::Memory(*memory_mib))
             }
-            What::RoleScaled {
-                role,
-                from,
-                to,
-                because,
-            } => {
+            What::RoleScaled { role, from, to, because } => {
                 write!(f, "role `{role}` goes from {from} to {to}")?;
                 match because {
                     Some(because) => write!(f, ": {because}"),
@@ -280,9 +250,5 @@ impl fmt::Display for What {
 
 /// `1 task`, `2 tasks`.
 pub fn counted(n: u32, noun: &str) -> String {
-    if n == 1 {
-        format!("1 {noun}")
-    } else {
-        format!("{n} {noun}s")
-    }
+    if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
 }

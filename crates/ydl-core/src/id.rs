@@ -99,10 +99,7 @@ impl FromStr for TaskId {
         if role.is_empty() {
             return Err(wrong());
         }
-        Ok(TaskId {
-            role: RoleName::from(role),
-            index,
-        })
+        Ok(TaskId { role: RoleName::from(role), index })
     }
 }
 

@@ -62,13 +62,7 @@ impl Add for Span {
 /// The two largest units, as a person would say it: `1h 5m`, `12s`, `340ms`.
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let units = [
-            (86_400_000, "d"),
-            (3_600_000, "h"),
-            (60_000, "m"),
-            (1_000, "s"),
-            (1, "ms"),
-        ];
+        let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s"), (1, "ms")];
         let mut rest = self.0;
         let mut text = String::new();
         for (at, (size, unit)) in units.iter().enumerate() {

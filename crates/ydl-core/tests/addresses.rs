@@ -23,10 +23,7 @@ fn cluster(port: &str, roles: &[(&str, u16)]) -> Cluster {
             })
             .collect(),
     };
-    Cluster {
-        round: 1,
-        roles: roles.iter().enumerate().map(member).collect(),
-    }
+    Cluster { round: 1, roles: roles.iter().enumerate().map(member).collect() }
 }
 
 fn told(framework: Framework, cluster: &Cluster, task: &str, flags: bool) -> SetUp {
@@ -103,10 +100,8 @@ fn jax_s_coordinator_is_in_the_first_process() {
 
 #[test]
 fn an_address_with_colons_stands_in_brackets() {
-    let endpoint = Endpoint {
-        host: "fd00::7".to_owned(),
-        ports: BTreeMap::from([("tf".to_owned(), 4711)]),
-    };
+    let endpoint =
+        Endpoint { host: "fd00::7".to_owned(), ports: BTreeMap::from([("tf".to_owned(), 4711)]) };
     assert_eq!(endpoint.address("tf").as_deref(), Some("[fd00::7]:4711"));
     assert_eq!(endpoint.address("jax"), None);
 }
@@ -123,19 +118,11 @@ fn who_is_stopped_and_who_is_waited_for_follows_from_the_roles() {
         ("worker", &["master", "worker", "ps"], Service),
         ("ps", &["worker", "ps"], Service),
         ("chief", &["chief", "worker", "ps"], All),
-        (
-            "evaluator",
-            &["chief", "worker", "ps", "evaluator"],
-            Follows,
-        ),
+        ("evaluator", &["chief", "worker", "ps", "evaluator"], Follows),
         ("evaluator", &["evaluator", "tensorboard"], All),
         ("tensorboard", &["evaluator", "tensorboard"], Follows),
     ] {
-        assert_eq!(
-            of(role, roles).completion,
-            completion,
-            "{role} of {roles:?}"
-        );
+        assert_eq!(of(role, roles).completion, completion, "{role} of {roles:?}");
     }
     assert_eq!(of("evaluator", &[]).scope, Scope::Task);
     assert_eq!(of("ps", &[]).scope, Scope::Job);
@@ -176,10 +163,7 @@ fn a_job_of_tensorflow_has_its_roles_and_no_others() {
 
 #[test]
 fn flags_are_for_programs_of_tensorflow_with_workers_and_servers() {
-    let flagged = |roles: &[(&str, u32)]| Draft {
-        cluster_flags: true,
-        ..draft(roles)
-    };
+    let flagged = |roles: &[(&str, u32)]| Draft { cluster_flags: true, ..draft(roles) };
     assert_eq!(complaints(flagged(&[("worker", 2), ("ps", 1)])), "");
     let mut script = flagged(&[("chief", 1), ("worker", 1)]);
     script.roles[1].command = Command::Shell("python train.py".into());
@@ -187,10 +171,7 @@ fn flags_are_for_programs_of_tensorflow_with_workers_and_servers() {
         `roles.chief`: flags can name `ps` and `worker`, and no `chief`
         `roles.worker.shell`: a script gets no flags"#]]
     .assert_eq(&complaints(script));
-    let foreign = Draft {
-        framework: Framework::None,
-        ..flagged(&[("worker", 1)])
-    };
+    let foreign = Draft { framework: Framework::None, ..flagged(&[("worker", 1)]) };
     expect!["`cluster_flags`: only programs of TensorFlow have such flags"]
         .assert_eq(&complaints(foreign));
 }

@@ -46,10 +46,7 @@ fn check(task: &str, attempt: u32, expected: Expect) {
         flags: false,
     });
     assert!(set_up.arguments.is_empty());
-    let lines = set_up
-        .env
-        .iter()
-        .map(|(name, value)| format!("{name}={value}"));
+    let lines = set_up.env.iter().map(|(name, value)| format!("{name}={value}"));
     expected.assert_eq(&lines.collect::<Vec<_>>().join("\n"));
 }
 
@@ -151,10 +148,9 @@ fn complaints(draft: Draft) -> String {
 
 #[test]
 fn a_job_has_the_master_s_scheduler_or_one_of_its_own() {
-    for (roles, door) in [
-        (&["worker", "server"][..], true),
-        (&["worker", "server", "scheduler"], false),
-    ] {
+    for (roles, door) in
+        [(&["worker", "server"][..], true), (&["worker", "server", "scheduler"], false)]
+    {
         let draft = draft(roles);
         assert_eq!(Framework::Mxnet.has_door(&draft.roles), door);
         assert_eq!(complaints(draft), "");

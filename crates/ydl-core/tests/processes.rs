@@ -14,10 +14,7 @@ fn cluster() -> Cluster {
         indexes: Vec::new(),
         endpoints: vec![Endpoint::default(); instances as usize],
     };
-    Cluster {
-        round: 3,
-        roles: vec![member("chief", 1, 1), member("worker", 2, 4)],
-    }
+    Cluster { round: 3, roles: vec![member("chief", 1, 1), member("worker", 2, 4)] }
 }
 
 #[test]
@@ -25,10 +22,7 @@ fn ranks_count_processes_in_the_order_of_their_tasks() {
     let cluster = cluster();
     assert_eq!((cluster.world(), cluster.processes()), (3, 9));
     let first = |task: &str| cluster.first_process(&task.parse().unwrap());
-    assert_eq!(
-        [first("chief:0"), first("worker:0"), first("worker:1")],
-        [0, 1, 5]
-    );
+    assert_eq!([first("chief:0"), first("worker:0"), first("worker:1")], [0, 1, 5]);
 }
 
 #[test]

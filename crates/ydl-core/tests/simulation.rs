@@ -60,10 +60,7 @@ fn live(seed: u64, mutant: Mutant) -> Result<World, Wrong> {
                 .downcast_ref::<String>()
                 .cloned()
                 .or_else(|| payload.downcast_ref::<&str>().map(ToString::to_string));
-            Err(Wrong {
-                seed,
-                why: why.unwrap_or_else(|| "it panicked".into()),
-            })
+            Err(Wrong { seed, why: why.unwrap_or_else(|| "it panicked".into()) })
         }
     }
 }
@@ -87,10 +84,7 @@ fn quietly() {
 
 fn number(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
-    Some(
-        text.parse()
-            .unwrap_or_else(|_| panic!("`{name}` must be a number, not `{text}`")),
-    )
+    Some(text.parse().unwrap_or_else(|_| panic!("`{name}` must be a number, not `{text}`")))
 }
 
 /// The mistake that the environment asks for.

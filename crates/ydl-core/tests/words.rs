@@ -42,23 +42,12 @@ fn a_task_is_written_as_it_is_read() {
     assert_eq!(task.index, 3);
     assert_eq!(task.to_string(), "worker:3");
     assert_eq!(serde_json::to_string(&task).unwrap(), "\"worker:3\"");
-    assert_eq!(
-        serde_json::from_str::<TaskId>("\"worker:3\"").unwrap(),
-        task
-    );
+    assert_eq!(serde_json::from_str::<TaskId>("\"worker:3\"").unwrap(), task);
 }
 
 #[test]
 fn what_is_not_a_task_is_told_how_one_looks() {
-    for text in [
-        "worker",
-        ":3",
-        "worker:",
-        "worker:x",
-        "worker:-1",
-        "worker:4294967296",
-        "",
-    ] {
+    for text in ["worker", ":3", "worker:", "worker:x", "worker:-1", "worker:4294967296", ""] {
         let complaint = text.parse::<TaskId>().unwrap_err();
         let expected = format!("`{text}` is not a task; a task looks like `worker:3`");
         assert_eq!(complaint, expected);
@@ -77,18 +66,12 @@ fn a_size_is_told_with_the_unit_a_person_would_choose() {
         gpus: 1,
         other: BTreeMap::from([("yarn.io/fpga".into(), 3)]),
     };
-    assert_eq!(
-        resources.to_string(),
-        "2 GiB, 2 vcores, 1 GPU, 3 `yarn.io/fpga`"
-    );
+    assert_eq!(resources.to_string(), "2 GiB, 2 vcores, 1 GPU, 3 `yarn.io/fpga`");
 }
 
 #[test]
 fn a_wait_doubles_up_to_its_most_and_never_overflows() {
-    let backoff = Backoff {
-        first: Span::seconds(1),
-        most: Span::minutes(1),
-    };
+    let backoff = Backoff { first: Span::seconds(1), most: Span::minutes(1) };
     assert_eq!(backoff.after(1), Span::seconds(1));
     assert_eq!(backoff.after(4), Span::seconds(8));
     assert_eq!(backoff.after(7), Span::minutes(1));
@@ -106,10 +89,7 @@ fn a_framework_that_is_not_known_is_told_those_that_are() {
 
 #[test]
 fn ranks_have_no_holes_whoever_is_missing() {
-    let endpoint = |host: &str| Endpoint {
-        host: host.into(),
-        ..Endpoint::default()
-    };
+    let endpoint = |host: &str| Endpoint { host: host.into(), ..Endpoint::default() };
     let cluster = Cluster {
         round: 3,
         roles: vec![
@@ -134,15 +114,7 @@ fn ranks_have_no_holes_whoever_is_missing() {
         format!("{task} {} {host}", cluster.rank(&task))
     });
     let told: Vec<_> = told.collect();
-    assert_eq!(
-        told,
-        [
-            "chief:0 0 a",
-            "worker:0 1 b",
-            "worker:2 2 c",
-            "worker:3 3 d"
-        ]
-    );
+    assert_eq!(told, ["chief:0 0 a", "worker:0 1 b", "worker:2 2 c", "worker:3 3 d"]);
     assert_eq!(cluster.world(), 4);
     assert_eq!(cluster.endpoint(&"worker:1".parse().unwrap()), None);
     let text = serde_json::to_string(&cluster).unwrap();

@@ -89,9 +89,7 @@ mod tests {
         assert_eq!(read("eWQ="), Some("yd".to_owned()));
         assert_eq!(read("eWRs"), Some("ydl".to_owned()));
         assert_eq!(read("eWRsIQ=="), Some("ydl!".to_owned()));
-        for wrong in [
-            "e", "eQ", "eQ=", "e===", "====", "e!==", "eQ==eQ==", "eW\n=", "=eQ=",
-        ] {
+        for wrong in ["e", "eQ", "eQ=", "e===", "====", "e!==", "eQ==eQ==", "eW\n=", "=eQ="] {
             assert_eq!(decode(wrong.as_bytes()), None, "{wrong}");
         }
     }

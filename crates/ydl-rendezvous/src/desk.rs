@@ -385,10 +385,7 @@ impl Desk {
         }
         piece.drain(..done);
         if piece.len() > self.protocol.message_max() {
-            let why = format!(
-                "a message of more than {} bytes",
-                self.protocol.message_max()
-            );
+            let why = format!("a message of more than {} bytes", self.protocol.message_max());
             return self.refuse(link, Refusal(why), work);
         }
         if let Some(line) = self.lines.get_mut(&link) {

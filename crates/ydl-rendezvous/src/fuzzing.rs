@@ -28,17 +28,11 @@ fn numbered(number: u8) -> Link {
 
 fn peer(link: Link) -> Peer {
     let (Link::Accepted(number) | Link::Dialed(number)) = link;
-    Peer {
-        task: task(number),
-        attempt: 0,
-        host: "10.0.0.7".into(),
-    }
+    Peer { task: task(number), attempt: 0, host: "10.0.0.7".into() }
 }
 
 fn task(number: u64) -> TaskId {
-    format!("worker:{}", number % 3)
-        .parse()
-        .expect("this is a task")
+    format!("worker:{}", number % 3).parse().expect("this is a task")
 }
 
 /// Runs a protocol as a desk would, without its agents.
@@ -50,11 +44,7 @@ struct Run<P> {
 
 impl<P: Protocol> Run<P> {
     fn new(protocol: P) -> Run<P> {
-        Run {
-            protocol,
-            rest: BTreeMap::new(),
-            kept: Vec::new(),
-        }
+        Run { protocol, rest: BTreeMap::new(), kept: Vec::new() }
     }
 
     fn open(&mut self, link: Link) {
@@ -146,11 +136,7 @@ fn run<P: Protocol>(fresh: impl Fn() -> P, mut bytes: &[u8], check: impl Fn(&P))
 
 /// PyTorch's store.
 pub fn c10d(bytes: &[u8]) {
-    let limits = c10d::Limits {
-        stored_bytes: 4096,
-        awaited_bytes: 4096,
-        answer_bytes: 1024,
-    };
+    let limits = c10d::Limits { stored_bytes: 4096, awaited_bytes: 4096, answer_bytes: 1024 };
     let within = |store: &c10d::Store| {
         let (stored, awaited) = store.bytes();
         // What is waited for and what is watched are counted each for itself.
@@ -162,11 +148,7 @@ pub fn c10d(bytes: &[u8]) {
 
 /// Horovod's store; and, all bytes at once, where a worker listens and what it answers.
 pub fn gloo(bytes: &[u8]) {
-    let limits = gloo::Limits {
-        stored_bytes: 4096,
-        pair_bytes: 0,
-        asking: 4,
-    };
+    let limits = gloo::Limits { stored_bytes: 4096, pair_bytes: 0, asking: 4 };
     let members = ["a:0", "a:1", "b:0"].iter().zip(0..);
     let members = members.map(|(place, number)| gloo::Member {
         task: task(number),
@@ -184,10 +166,7 @@ pub fn gloo(bytes: &[u8]) {
     gloo::Worker::read(bytes);
     gloo::Worker::unpickled(bytes);
     let worker = gloo::Worker::new(Vec::new(), vec![7; 32]);
-    assert!(
-        !matches!(worker.answer(bytes), Ok(Some(_))),
-        "nobody guesses a digest"
-    );
+    assert!(!matches!(worker.answer(bytes), Ok(Some(_))), "nobody guesses a digest");
 }
 
 #[cfg(test)]

@@ -139,10 +139,7 @@ impl Porter {
                 // From here on it is as good as with the program: they live and die together.
                 held.settled = mark;
                 self.held -= held.drop_to(mark.taken);
-                (
-                    Some(Errand::Write(call, bytes)),
-                    Some(Up::Settled(call, mark)),
-                )
+                (Some(Errand::Write(call, bytes)), Some(Up::Settled(call, mark)))
             }
             Down::Close(call, mark) => match self.forget(call) {
                 true => (Some(Errand::Close(call)), Some(Up::Settled(call, mark))),

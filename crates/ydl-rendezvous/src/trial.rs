@@ -7,11 +7,7 @@ use ydl_core::TaskId;
 use crate::{Act, Link, Peer, Protocol, Reaction};
 
 pub(crate) fn peer(task: &str, attempt: u32) -> Peer {
-    Peer {
-        task: task.parse().unwrap(),
-        attempt,
-        host: "10.0.0.7".into(),
-    }
+    Peer { task: task.parse().unwrap(), attempt, host: "10.0.0.7".into() }
 }
 
 pub(crate) fn names(tasks: &[TaskId]) -> String {

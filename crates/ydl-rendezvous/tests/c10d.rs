@@ -16,14 +16,8 @@ fn replay(transcript: &str) {
     let mut runner = Runner::new(Store::default());
     let mut heard = String::new();
     let mut expected = String::new();
-    for line in transcript
-        .lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty())
-    {
-        let (who, said) = line
-            .split_once(['>', '<'])
-            .expect("a line is said or heard");
+    for line in transcript.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let (who, said) = line.split_once(['>', '<']).expect("a line is said or heard");
         let number: u64 = who.trim().parse().unwrap_or(1);
         if line.contains('<') {
             expected += &format!("{number} < {}\n", hex(&bytes(said)));
@@ -36,9 +30,7 @@ fn replay(transcript: &str) {
             let Act::Send(to, answer) = act else {
                 panic!("{act:?} after {line}");
             };
-            let to = (1..9)
-                .find(|number| link(*number) == to)
-                .expect("a known link");
+            let to = (1..9).find(|number| link(*number) == to).expect("a known link");
             heard += &format!("{to} < {}\n", hex(&answer));
         }
     }
@@ -49,11 +41,7 @@ fn replay(transcript: &str) {
 /// does and later, 5 and 6 as torch 2.1, 7 and 8 as torch 2.0.
 fn say(runner: &mut Runner<Store>, script: &str) -> String {
     let mut all = String::new();
-    for line in script
-        .lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty())
-    {
+    for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let (number, words) = line.split_once(' ').expect("a link and a command");
         let number: u64 = number.parse().expect("the number of a link");
         let speaks = match number {
@@ -373,9 +361,7 @@ fn a_wrong_magic_ends_the_link() {
         a key of length `3704026830` was announced, and `8192` is the most
         1 closed
     "#]]
-    .assert_eq(&told(
-        &runner.say(link(1), &bytes("00 ce f6 c6 dc 00 00 00 00")),
-    ));
+    .assert_eq(&told(&runner.say(link(1), &bytes("00 ce f6 c6 dc 00 00 00 00"))));
 }
 
 #[test]
@@ -457,10 +443,7 @@ fn set_add_append_multi_set_compare_set_and_barrier_wake() {
         "compare_set a '' 1",
         "barrier a 1",
     ] {
-        let told = say(
-            &mut Runner::new(Store::default()),
-            &format!("1 wait a\n2 {waker}"),
-        );
+        let told = say(&mut Runner::new(Store::default()), &format!("1 wait a\n2 {waker}"));
         assert!(told.contains("1 < 0\n"), "{waker}: {told}");
     }
 }

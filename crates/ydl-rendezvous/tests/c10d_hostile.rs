@@ -15,11 +15,7 @@ use ydl_rendezvous::{
     c10d::{KEY_MAX, LIST_MAX, Limits, MESSAGE_MAX, Store},
 };
 
-const SMALL: Limits = Limits {
-    stored_bytes: 4096,
-    awaited_bytes: 2048,
-    answer_bytes: 512,
-};
+const SMALL: Limits = Limits { stored_bytes: 4096, awaited_bytes: 2048, answer_bytes: 512 };
 
 /// Every link speaks one dialect: 1 to 3 the newest, 4 that of torch 2.1, 5 that of torch 2.0.
 fn speaks(number: u64) -> Speaks {
@@ -127,9 +123,7 @@ fn one(runner: &Runner<Store>, number: u64, said: &[u8]) -> Option<usize> {
         return None;
     }
     let mut store = opened(Limits::default()).protocol;
-    store
-        .take(link(number), said, &mut Reaction::default())
-        .expect("what a client says")
+    store.take(link(number), said, &mut Reaction::default()).expect("what a client says")
 }
 
 #[test]
@@ -195,11 +189,7 @@ fn no_bytes_do_harm_and_nothing_grows_beyond_its_limits() {
         for number in 1..=6 {
             runner.close(link(number));
         }
-        assert_eq!(
-            runner.protocol.bytes().1,
-            0,
-            "seed {seed}: nobody is left to wait"
-        );
+        assert_eq!(runner.protocol.bytes().1, 0, "seed {seed}: nobody is left to wait");
     }
 }
 
@@ -229,18 +219,13 @@ fn a_new_master_goes_on_where_the_old_one_stopped() {
                 waiting.push((number, said));
             }
             waiting.retain(|(of, _)| {
-                !acts
-                    .iter()
-                    .any(|act| matches!(act, Act::Send(to, _) if *to == link(*of)))
+                !acts.iter().any(|act| matches!(act, Act::Send(to, _) if *to == link(*of)))
             });
         }
         let (mut new, again) = old.replayed(Store::default());
         assert_eq!(new.kept, old.kept, "seed {seed}");
         for act in &again {
-            assert!(
-                first.contains(act) || is_hello(act),
-                "seed {seed}: {act:?} was never said"
-            );
+            assert!(first.contains(act) || is_hello(act), "seed {seed}: {act:?} was never said");
         }
         for (number, said) in &waiting {
             assert_eq!(new.say(link(*number), said), [], "seed {seed}");
@@ -321,9 +306,7 @@ fn a_barrier_is_remembered_with_those_who_wait_at_it() {
         1 < 0
         2 < 0
     "#]]
-    .assert_eq(&told(
-        &new.say(link(2), &command(Speaks::New, "barrier b 2")),
-    ));
+    .assert_eq(&told(&new.say(link(2), &command(Speaks::New, "barrier b 2"))));
 }
 
 fn announced(number: u8, lengths: &[u64]) -> Vec<u8> {
@@ -357,10 +340,7 @@ fn what_is_too_long_is_refused_when_it_is_announced() {
     ];
     for (said, why) in cases {
         let mut runner = opened(Limits::default());
-        assert_eq!(
-            told(&runner.say(link(1), &said)),
-            format!("{why}\n1 closed\n")
-        );
+        assert_eq!(told(&runner.say(link(1), &said)), format!("{why}\n1 closed\n"));
     }
 }
 
@@ -369,17 +349,11 @@ fn a_message_that_would_be_too_long_is_refused_when_that_is_clear() {
     let why = "a message of at least `1048585` bytes was announced, and `1048576` is the most";
     let list = announced(6, &[LIST_MAX as u64]);
     let mut runner = opened(Limits::default());
-    assert_eq!(
-        told(&runner.say(link(1), &list)),
-        format!("{why}\n1 closed\n")
-    );
+    assert_eq!(told(&runner.say(link(1), &list)), format!("{why}\n1 closed\n"));
     // Whether it is clear before all of it is there, or afterwards.
     let whole = [list, vec![0; LIST_MAX * 8]].concat();
     let mut runner = opened(Limits::default());
-    assert_eq!(
-        told(&runner.say(link(2), &whole)),
-        format!("{why}\n2 closed\n")
-    );
+    assert_eq!(told(&runner.say(link(2), &whole)), format!("{why}\n2 closed\n"));
 }
 
 #[test]
@@ -432,25 +406,18 @@ fn a_full_store_refuses_one_link_and_goes_on_with_the_others() {
         1 < i64 1
         1 < `1`
     "#]]
-    .assert_eq(&told(&runner.say(
-        link(1),
-        &[command(Speaks::New, "count"), command(Speaks::New, "get a")].concat(),
-    )));
+    .assert_eq(&told(
+        &runner
+            .say(link(1), &[command(Speaks::New, "count"), command(Speaks::New, "get a")].concat()),
+    ));
 }
 
 #[test]
 fn what_was_deleted_or_popped_leaves_its_room() {
     let mut runner = opened(SMALL);
     for _ in 0..100 {
-        for words in [
-            "set a 1",
-            "append a 2",
-            "push q 1",
-            "push q 2",
-            "pop q",
-            "pop q",
-            "delete a",
-        ] {
+        for words in ["set a 1", "append a 2", "push q 1", "push q 2", "pop q", "pop q", "delete a"]
+        {
             runner.say(link(1), &command(Speaks::New, words));
         }
         assert_eq!(runner.protocol.bytes(), (0, 0));
@@ -466,9 +433,7 @@ fn an_answer_that_would_be_too_long_is_refused() {
         an answer of `616` bytes was asked for, and `512` is the most
         1 closed
     "#]]
-    .assert_eq(&told(
-        &runner.say(link(1), &command(Speaks::New, "multi_get a a")),
-    ));
+    .assert_eq(&told(&runner.say(link(1), &command(Speaks::New, "multi_get a a"))));
 }
 
 #[test]
@@ -478,9 +443,7 @@ fn whoever_waits_for_too_much_is_refused() {
         what others wait for takes `0` bytes, and with `2058` more it would take more than `2048`
         1 closed
     "#]]
-    .assert_eq(&told(
-        &runner.say(link(1), &command(Speaks::New, "wait 1 2 3 4 5 6 7 890")),
-    ));
+    .assert_eq(&told(&runner.say(link(1), &command(Speaks::New, "wait 1 2 3 4 5 6 7 890"))));
 }
 
 #[test]

@@ -17,11 +17,7 @@ fn desk() -> Desk {
 }
 
 fn peer(attempt: u32) -> Peer {
-    Peer {
-        task: "worker:0".parse().expect("a task"),
-        attempt,
-        host: "10.0.0.1".into(),
-    }
+    Peer { task: "worker:0".parse().expect("a task"), attempt, host: "10.0.0.1".into() }
 }
 
 /// A greeting of torch's, and a question: does this nonce come back?
@@ -37,10 +33,7 @@ fn told(work: &Work) -> Vec<&Down> {
 }
 
 fn why(work: &Work) -> Vec<String> {
-    work.refused
-        .iter()
-        .map(|(_, why)| why.to_string())
-        .collect()
+    work.refused.iter().map(|(_, why)| why.to_string()).collect()
 }
 
 fn mark(taken: u64, index: u32) -> Mark {
@@ -70,10 +63,7 @@ fn a_gap_ends_the_link_and_nothing_else() {
     assert_eq!(told(&work), [&Down::Close(ONE, mark(0, 1))]);
     assert_eq!(why(&work), ["a part of what was said is missing"]);
     let later = desk.hear(&peer, Up::Bytes(ONE, 0, ping()));
-    assert!(
-        later.down.is_empty() && later.refused.is_empty(),
-        "{later:?}"
-    );
+    assert!(later.down.is_empty() && later.refused.is_empty(), "{later:?}");
     let other = Call::In(2);
     desk.hear(&peer, Up::Open(other));
     assert_eq!(desk.hear(&peer, Up::Bytes(other, 0, ping())).down.len(), 2);
@@ -82,11 +72,7 @@ fn a_gap_ends_the_link_and_nothing_else() {
 #[test]
 fn what_an_earlier_master_took_and_nobody_knows_ends_the_link() {
     let (mut desk, peer) = (desk(), peer(1));
-    let attached = Attached {
-        call: ONE,
-        floor: 40,
-        settled: mark(10, 1),
-    };
+    let attached = Attached { call: ONE, floor: 40, settled: mark(10, 1) };
     let work = desk.hear(&peer, Up::Attach(vec![attached]));
     assert_eq!(why(&work), ["what was taken of it is not known any more"]);
     assert_eq!(told(&work), [&Down::Close(ONE, mark(10, 2))]);
@@ -120,10 +106,7 @@ fn connections_and_dials_that_nobody_asked_for_are_sent_away() {
     };
     assert_eq!(told(&refused), [&Down::Gone(Call::In(number))]);
     assert_eq!(why(&refused), ["it has 4096 connections already"]);
-    let other = Peer {
-        task: "worker:1".parse().expect("a task"),
-        ..peer
-    };
+    let other = Peer { task: "worker:1".parse().expect("a task"), ..peer };
     assert!(desk.hear(&other, Up::Open(ONE)).refused.is_empty());
 }
 
@@ -225,10 +208,7 @@ impl Protocol for Loud {
 }
 
 fn other() -> Peer {
-    Peer {
-        task: "worker:1".parse().expect("a task"),
-        ..peer(1)
-    }
+    Peer { task: "worker:1".parse().expect("a task"), ..peer(1) }
 }
 
 #[test]
@@ -278,10 +258,7 @@ fn a_new_master_knows_what_came_over_any_number_of_links() {
 
 #[test]
 fn who_has_not_come_to_a_new_master_yet_is_not_taken_for_one_who_does_not_read() {
-    let (mut old, mut new) = (
-        Desk::new(Box::<Loud>::default()),
-        Desk::new(Box::<Loud>::default()),
-    );
+    let (mut old, mut new) = (Desk::new(Box::<Loud>::default()), Desk::new(Box::<Loud>::default()));
     let mut kept = old.hear(&peer(1), Up::Open(ONE)).keep;
     for at in 0..100 {
         let work = old.hear(&peer(1), Up::Bytes(ONE, at, vec![0]));
@@ -290,20 +267,13 @@ fn who_has_not_come_to_a_new_master_yet_is_not_taken_for_one_who_does_not_read()
         kept.extend(work.keep);
     }
     kept.into_iter().for_each(|kept| new.replay(kept));
-    let two = Peer {
-        task: "worker:2".parse().expect("a task"),
-        ..peer(1)
-    };
+    let two = Peer { task: "worker:2".parse().expect("a task"), ..peer(1) };
     for desk in [&mut old, &mut new] {
         assert!(desk.ended(&other()).refused.is_empty());
         // Somebody else comes first.
         assert!(desk.hear(&two, Up::Attach(Vec::new())).refused.is_empty());
         assert_eq!(desk.missing(), []);
-        let attached = Attached {
-            call: ONE,
-            floor: 100,
-            settled: mark(100, 1),
-        };
+        let attached = Attached { call: ONE, floor: 100, settled: mark(100, 1) };
         let work = desk.hear(&peer(1), Up::Attach(vec![attached]));
         assert!(work.refused.is_empty(), "{:?}", work.refused);
         assert_eq!(desk.missing(), []);
@@ -321,14 +291,8 @@ fn who_does_not_read_is_sent_away_where_it_can_be_written_down() {
     let work = desk.ended(&other());
     assert!(work.refused.is_empty() && work.keep.is_empty(), "{work:?}");
     let work = desk.hear(&other(), Up::Attach(Vec::new()));
-    assert!(
-        work.refused.is_empty(),
-        "an attempt that is over says nothing"
-    );
-    let later = Peer {
-        attempt: 2,
-        ..other()
-    };
+    assert!(work.refused.is_empty(), "an attempt that is over says nothing");
+    let later = Peer { attempt: 2, ..other() };
     let work = desk.hear(&later, Up::Attach(Vec::new()));
     assert_eq!(why(&work), ["it does not read what it is told"]);
     assert_eq!(work.keep, [Kept::Closed(peer(1), ONE)]);
@@ -336,47 +300,26 @@ fn who_does_not_read_is_sent_away_where_it_can_be_written_down() {
 
 #[test]
 fn what_came_over_a_link_that_has_ended_is_not_taken_again_by_a_new_master() {
-    let (mut old, mut new, peer) = (
-        Desk::new(Box::<Loud>::default()),
-        Desk::new(Box::<Loud>::default()),
-        peer(1),
-    );
-    for up in [
-        Up::Open(ONE),
-        Up::Bytes(ONE, 0, vec![0]),
-        Up::Closed(ONE, 1),
-    ] {
+    let (mut old, mut new, peer) =
+        (Desk::new(Box::<Loud>::default()), Desk::new(Box::<Loud>::default()), peer(1));
+    for up in [Up::Open(ONE), Up::Bytes(ONE, 0, vec![0]), Up::Closed(ONE, 1)] {
         let keep = old.hear(&peer, up).keep;
         keep.into_iter().for_each(|kept| new.replay(kept));
     }
     // Its agent has heard nothing of all that.
-    let attached = Attached {
-        call: ONE,
-        floor: 0,
-        settled: Mark::default(),
-    };
+    let attached = Attached { call: ONE, floor: 0, settled: Mark::default() };
     let work = new.hear(&peer, Up::Attach(vec![attached]));
     assert_eq!(work.keep, []);
-    assert!(matches!(
-        told(&work)[..],
-        [Down::Bytes(..), Down::Close(ONE, _)]
-    ));
+    assert!(matches!(told(&work)[..], [Down::Bytes(..), Down::Close(ONE, _)]));
     assert_eq!(new.hear(&peer, Up::Bytes(ONE, 0, vec![0])).keep, []);
     let work = new.hear(&peer, Up::Closed(ONE, 1));
-    assert_eq!(
-        (told(&work), &work.keep[..]),
-        (vec![&Down::Gone(ONE)], &[][..])
-    );
+    assert_eq!((told(&work), &work.keep[..]), (vec![&Down::Gone(ONE)], &[][..]));
     assert_eq!(new.missing().len(), 1, "it has ended once");
     // One that has gone on from there is told that the link is no more.
     let mut third = Desk::new(Box::<Loud>::default());
     third.replay(Kept::Message(peer.clone(), ONE, 0, vec![0]));
     third.replay(Kept::Closed(peer.clone(), ONE));
-    let attached = Attached {
-        call: ONE,
-        floor: 9,
-        settled: mark(9, 1),
-    };
+    let attached = Attached { call: ONE, floor: 9, settled: mark(9, 1) };
     let work = third.hear(&peer, Up::Attach(vec![attached]));
     assert_eq!(told(&work), [&Down::Gone(ONE)]);
     assert!(work.refused.is_empty(), "{:?}", work.refused);

@@ -30,10 +30,7 @@ struct Server {
 
 impl Server {
     fn new(world: World) -> Server {
-        Server {
-            runner: Runner::new(Store::new(world, Limits::default())),
-            connections: 0,
-        }
+        Server { runner: Runner::new(Store::new(world, Limits::default())), connections: 0 }
     }
 
     /// What a worker says on a new connection, and what comes of it.
@@ -46,16 +43,9 @@ impl Server {
     /// A line `0 PUT /scope/key value` each, from that worker.
     fn script(&mut self, script: &str) -> String {
         let mut all = String::new();
-        for line in script
-            .lines()
-            .map(str::trim)
-            .filter(|line| !line.is_empty())
-        {
+        for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
             let mut words = line.split(' ');
-            let worker: u32 = words
-                .next()
-                .and_then(|word| word.parse().ok())
-                .expect("a worker");
+            let worker: u32 = words.next().and_then(|word| word.parse().ok()).expect("a worker");
             let (verb, path) = (words.next().expect("a verb"), words.next().expect("a path"));
             let value = words.next().unwrap_or_default();
             let said = request(verb, path, value);
@@ -107,40 +97,25 @@ fn a_client_hears_the_very_bytes() {
         "HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n"
     );
     assert_eq!(
-        answered(
-            0,
-            "GET /global/1 HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\n\r\n"
-        ),
+        answered(0, "GET /global/1 HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\n\r\n"),
         "HTTP/1.0 404 Not Found\r\nContent-Length: 0\r\n\r\n"
     );
     assert_eq!(
-        answered(
-            1,
-            "GET /global/rank_0 HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\n\r\n"
-        ),
+        answered(1, "GET /global/rank_0 HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\n\r\n"),
         "HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nvm"
     );
     assert_eq!(
-        answered(
-            0,
-            "DELETE /global/0 HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\n\r\n"
-        ),
+        answered(0, "DELETE /global/0 HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\n\r\n"),
         "HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n"
     );
     let asked =
         "GET /rank_and_size/hostA:0 HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\n\r\n";
     assert_eq!(server.say(0, asked), []);
     let mut reaction = Reaction::default();
-    server
-        .runner
-        .protocol
-        .hear(News::World(three()), &mut reaction);
+    server.runner.protocol.hear(News::World(three()), &mut reaction);
     let (_, acts) = reaction.into_parts();
     let expected = "HTTP/1.0 200 OK\r\nContent-Length: 11\r\n\r\n0,3,0,1,0,3";
-    assert_eq!(
-        acts,
-        [Act::Send(link(5), expected.into()), Act::Close(link(5))]
-    );
+    assert_eq!(acts, [Act::Send(link(5), expected.into()), Act::Close(link(5))]);
 }
 
 #[test]
@@ -148,10 +123,7 @@ fn what_python_says_is_understood() {
     let said = "PUT /scope/key HTTP/1.1\r\nAccept-Encoding: identity\r\n\
         Content-Type: application/x-www-form-urlencoded\r\nContent-length: 5\r\nHost: 127.0.0.1:4242\r\n\
         User-Agent: Python-urllib/3.11\r\nConnection: close\r\n\r\nvalue";
-    assert_eq!(
-        told(&Server::new(three()).say(0, said)),
-        "200 OK ``, closed"
-    );
+    assert_eq!(told(&Server::new(three()).say(0, said)), "200 OK ``, closed");
 }
 
 #[test]
@@ -249,17 +221,13 @@ fn scopes_are_counted_each_for_itself() {
 fn a_scope_of_others_loses_one_key_at_a_time() {
     let scope = "global_process_set_hash_4a";
     let mut server = Server::new(three());
-    server.script(&format!(
-        "0 PUT /{scope}/0 a\n1 PUT /{scope}/1 b\n0 DELETE /{scope}/0"
-    ));
+    server.script(&format!("0 PUT /{scope}/0 a\n1 PUT /{scope}/1 b\n0 DELETE /{scope}/0"));
     expect![[r#"
         GET /global_process_set_hash_4a/0: 404 Not Found ``, closed
         GET /global_process_set_hash_4a/1: 200 OK `b`, closed
         DELETE /global_process_set_hash_4a/1: 200 OK ``, closed
     "#]]
-    .assert_eq(&server.script(&format!(
-        "0 GET /{scope}/0\n0 GET /{scope}/1\n1 DELETE /{scope}/1"
-    )));
+    .assert_eq(&server.script(&format!("0 GET /{scope}/0\n0 GET /{scope}/1\n1 DELETE /{scope}/1")));
     assert_eq!(server.runner.protocol.bytes(), 0);
 }
 
@@ -284,13 +252,7 @@ fn the_numbers_of_a_world_are_those_horovod_gives() {
     let numbers: Vec<String> = world
         .members()
         .iter()
-        .map(|member| {
-            format!(
-                "{} {}",
-                member.place,
-                world.slot(&member.place).expect("its slot")
-            )
-        })
+        .map(|member| format!("{} {}", member.place, world.slot(&member.place).expect("its slot")))
         .collect();
     expect![[r#"
         a:0 0,6,0,2,0,3
@@ -332,11 +294,7 @@ fn a_program_is_given_the_numbers_that_it_has_in_its_world() {
     };
     let cluster = Cluster {
         round: 1,
-        roles: vec![
-            role("first", 1, 1),
-            role("worker", 3, 2),
-            role("last", 1, 3),
-        ],
+        roles: vec![role("first", 1, 1), role("worker", 3, 2), role("last", 1, 3)],
     };
     let world = World::of(&cluster);
     for member in world.members() {
@@ -352,14 +310,7 @@ fn a_program_is_given_the_numbers_that_it_has_in_its_world() {
         let env = Framework::Horovod.set_up(&given).env;
         let of = |name: &str| env[&format!("HOROVOD_{name}")].as_str();
         assert_eq!(of("HOSTNAME"), member.place.host);
-        let numbers = [
-            "RANK",
-            "SIZE",
-            "LOCAL_RANK",
-            "LOCAL_SIZE",
-            "CROSS_RANK",
-            "CROSS_SIZE",
-        ];
+        let numbers = ["RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE"];
         let slot = world.slot(&member.place).unwrap();
         assert_eq!(numbers.map(of).join(","), slot.to_string());
     }
@@ -368,15 +319,10 @@ fn a_program_is_given_the_numbers_that_it_has_in_its_world() {
 #[test]
 fn a_world_whose_local_ranks_have_a_gap_or_a_double_is_none() {
     for places in [["a:0", "a:2"], ["a:0", "a:0"], ["a:1", "b:0"]] {
-        let members = places.map(|place| Member {
-            task: peer(0).task,
-            place: place.parse().expect("a place"),
-        });
+        let members = places
+            .map(|place| Member { task: peer(0).task, place: place.parse().expect("a place") });
         let refused = World::new(members.into()).expect_err("no world");
-        assert!(
-            refused.starts_with("the local ranks of `a` are not 0 to"),
-            "{refused}"
-        );
+        assert!(refused.starts_with("the local ranks of `a` are not 0 to"), "{refused}");
     }
 }
 
@@ -393,32 +339,15 @@ fn hear(server: &mut Server, news: News) -> (Vec<Act>, String) {
 fn whoever_asks_for_its_numbers_waits_for_the_next_world() {
     let mut server = Server::new(three());
     server.script("0 PUT /global/0 old");
-    assert_eq!(
-        server.script("0 GET /rank_and_size/hostA:0"),
-        "GET /rank_and_size/hostA:0: \n"
-    );
+    assert_eq!(server.script("0 GET /rank_and_size/hostA:0"), "GET /rank_and_size/hostA:0: \n");
     server.script("2 GET /rank_and_size/hostC:0");
-    let asking: Vec<String> = server
-        .runner
-        .protocol
-        .asking()
-        .map(Place::to_string)
-        .collect();
+    let asking: Vec<String> = server.runner.protocol.asking().map(Place::to_string).collect();
     assert_eq!(asking, ["hostA:0", "hostC:0"]);
-    assert_eq!(
-        server.runner.protocol.missing(),
-        [peer(1).task, peer(2).task]
-    );
+    assert_eq!(server.runner.protocol.missing(), [peer(1).task, peer(2).task]);
     // The second is gone, the third goes, another comes.
     let next = World::new(vec![
-        Member {
-            task: peer(0).task,
-            place: "hostA:0".parse().unwrap(),
-        },
-        Member {
-            task: peer(3).task,
-            place: "hostD:0".parse().unwrap(),
-        },
+        Member { task: peer(0).task, place: "hostA:0".parse().unwrap() },
+        Member { task: peer(3).task, place: "hostD:0".parse().unwrap() },
     ]);
     expect!["200 OK `0,2,0,1,0,2`, closed, 200 OK `-1,-1,-1,-1,-1,-1`, closed"]
         .assert_eq(&hear(&mut server, News::World(next.unwrap())).1);
@@ -446,10 +375,7 @@ fn those_who_wait_are_told_for_whom() {
     let mut server = Server::new(three());
     assert_eq!(server.runner.protocol.missing(), []);
     server.script("1 PUT /global/rank_1 host\n1 PUT /global/1 address");
-    assert_eq!(
-        server.runner.protocol.missing(),
-        [peer(0).task, peer(2).task]
-    );
+    assert_eq!(server.runner.protocol.missing(), [peer(0).task, peer(2).task]);
     server.script("0 PUT /global/0 a\n2 PUT /global/2 c");
     assert_eq!(server.runner.protocol.missing(), []);
 }
@@ -502,22 +428,15 @@ fn taken() -> Vec<u8> {
 #[test]
 fn what_a_worker_answers_is_read_if_it_is_signed() {
     let answer = taken();
-    assert_eq!(
-        worker().answer(&answer),
-        Ok(Some((Answer::Taken, answer.len())))
-    );
+    assert_eq!(worker().answer(&answer), Ok(Some((Answer::Taken, answer.len()))));
     for end in 0..answer.len() {
         assert_eq!(worker().answer(&answer[..end]), Ok(None));
     }
     for place in (0..answer.len()).filter(|place| !(32..36).contains(place)) {
         let mut other = answer.clone();
         other[place] ^= 1;
-        expect!["an answer is not signed with the worker's key"].assert_eq(
-            &worker()
-                .answer(&other)
-                .expect_err("a wrong answer")
-                .to_string(),
-        );
+        expect!["an answer is not signed with the worker's key"]
+            .assert_eq(&worker().answer(&other).expect_err("a wrong answer").to_string());
     }
 }
 
@@ -536,13 +455,7 @@ fn rank_0_is_told_that_the_hosts_change() {
         panic!("{acts:?}");
     };
     let said = server.runner.open(dialed, 0);
-    assert_eq!(
-        said,
-        [Act::Send(
-            dialed,
-            worker().changed(1_700_000_000, Change::Added)
-        )]
-    );
+    assert_eq!(said, [Act::Send(dialed, worker().changed(1_700_000_000, Change::Added))]);
     assert_eq!(server.runner.say(dialed, &taken()), [Act::Close(dialed)]);
     // The next one does not listen any more.
     let (acts, _) = hear(&mut server, News::Changed(Change::Removed, 1_700_000_001));

@@ -136,11 +136,7 @@ impl Scene {
 /// A job that begins with these, and what comes of each line.
 fn check(workers: &[u32], script: &str, expected: Expect) {
     let driver = Driver::new(&members(workers), Limits::default());
-    let mut scene = Scene {
-        runner: Runner::new(driver),
-        links: BTreeMap::new(),
-        connections: 0,
-    };
+    let mut scene = Scene { runner: Runner::new(driver), links: BTreeMap::new(), connections: 0 };
     let mut all = String::new();
     for line in script.lines().map(str::trim) {
         let acts = scene.acts(line);
@@ -148,13 +144,8 @@ fn check(workers: &[u32], script: &str, expected: Expect) {
         all += format!("{line} -> {}", told.join(", ")).trim_end();
         all.push('\n');
     }
-    let missing: Vec<String> = scene
-        .runner
-        .protocol
-        .missing()
-        .iter()
-        .map(ToString::to_string)
-        .collect();
+    let missing: Vec<String> =
+        scene.runner.protocol.missing().iter().map(ToString::to_string).collect();
     all += format!("missing: {}", missing.join(" ")).trim_end();
     let outdated = |worker: &u32| scene.runner.protocol.is_outdated(&peer(*worker).task);
     for worker in (0..8).filter(outdated) {

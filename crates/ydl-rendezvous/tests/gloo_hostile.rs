@@ -10,11 +10,7 @@ use ydl_rendezvous::{
     gloo::{BODY_MAX, Driver, HEAD_MAX, Limits, Member, Store, Worker, World},
 };
 
-const SMALL: Limits = Limits {
-    stored_bytes: 4096,
-    pair_bytes: 0,
-    asking: 3,
-};
+const SMALL: Limits = Limits { stored_bytes: 4096, pair_bytes: 0, asking: 3 };
 
 fn world() -> World {
     let members = ["a:0", "a:1", "b:0"].iter().zip(0..);
@@ -89,10 +85,7 @@ fn however_many_processes_a_world_has_they_can_meet() {
     assert_eq!(meet(&mut driver, 0..600, 600), None);
     // And no more than that: the largest that can be met in is written down in the documents.
     let largest = Limits::default().stored(1024);
-    assert!(
-        largest > 2 * 1024 * 1023 * 136 && largest < 400 << 20,
-        "{largest}"
-    );
+    assert!(largest > 2 * 1024 * 1023 * 136 && largest < 400 << 20, "{largest}");
     assert_eq!(Limits::default().stored(usize::MAX), largest);
 }
 
@@ -140,11 +133,7 @@ fn a_request_that_ends_anywhere_but_at_its_end_changes_nothing() {
         for end in 0..said.len() {
             let mut runner = Runner::new(store(SMALL));
             runner.open(link(1), worker);
-            assert_eq!(
-                runner.say(link(1), &said[..end]),
-                [],
-                "seed {seed}, {end} bytes"
-            );
+            assert_eq!(runner.say(link(1), &said[..end]), [], "seed {seed}, {end} bytes");
             assert_eq!(runner.close(link(1)), []);
             assert_eq!(runner.kept, []);
             assert_eq!(runner.protocol.bytes(), 0);
@@ -174,10 +163,7 @@ fn no_bytes_do_harm_and_nothing_grows_beyond_its_limits() {
                 }
             }
             assert!(runner.protocol.bytes() <= SMALL.stored_bytes, "seed {seed}");
-            assert!(
-                runner.protocol.asking().count() <= SMALL.asking,
-                "seed {seed}"
-            );
+            assert!(runner.protocol.asking().count() <= SMALL.asking, "seed {seed}");
         }
     }
 }
@@ -197,11 +183,7 @@ fn a_new_master_goes_on_where_the_old_one_stopped() {
         let (mut new, _) = old.replayed(store(SMALL));
         assert_eq!(new.kept, old.kept, "seed {seed}");
         assert_eq!(new.protocol.bytes(), old.protocol.bytes(), "seed {seed}");
-        assert_eq!(
-            new.protocol.missing(),
-            old.protocol.missing(),
-            "seed {seed}"
-        );
+        assert_eq!(new.protocol.missing(), old.protocol.missing(), "seed {seed}");
         for _ in 0..20 {
             let (worker, said) = any_request(&mut chance);
             number += 1;
@@ -218,46 +200,22 @@ fn what_is_not_a_request_is_refused() {
     let cases: Vec<(Vec<u8>, &str)> = vec![
         (b"\x16\x03\x01".into(), "this is not HTTP"),
         (b"get / HTTP/1.1\r\n\r\n".into(), "this is not HTTP"),
-        (
-            b"GET /a/b\r\n\r\n".into(),
-            "the first line of a request is not one of HTTP/1.1",
-        ),
-        (
-            b"GET /a/b HTTP/2\r\n\r\n".into(),
-            "the first line of a request is not one of HTTP/1.1",
-        ),
+        (b"GET /a/b\r\n\r\n".into(), "the first line of a request is not one of HTTP/1.1"),
+        (b"GET /a/b HTTP/2\r\n\r\n".into(), "the first line of a request is not one of HTTP/1.1"),
         (
             b"GET  /a/b HTTP/1.1\r\n\r\n".into(),
             "the first line of a request is not one of HTTP/1.1",
         ),
-        (
-            b"GET a HTTP/1.1\r\n\r\n".into(),
-            "the path of a request is none",
-        ),
-        (
-            b"GET /\x01 HTTP/1.1\r\n\r\n".into(),
-            "the path of a request is none",
-        ),
-        (
-            b"GeT /a/b HTTP/1.1\r\n\r\n".into(),
-            "the verb of a request is none",
-        ),
-        (
-            b"GET /\xff HTTP/1.1\r\n\r\n".into(),
-            "the head of a request is not text",
-        ),
-        (
-            b"GET /a/b HTTP/1.1\r\nno header\r\n\r\n".into(),
-            "a header of a request is none",
-        ),
+        (b"GET a HTTP/1.1\r\n\r\n".into(), "the path of a request is none"),
+        (b"GET /\x01 HTTP/1.1\r\n\r\n".into(), "the path of a request is none"),
+        (b"GeT /a/b HTTP/1.1\r\n\r\n".into(), "the verb of a request is none"),
+        (b"GET /\xff HTTP/1.1\r\n\r\n".into(), "the head of a request is not text"),
+        (b"GET /a/b HTTP/1.1\r\nno header\r\n\r\n".into(), "a header of a request is none"),
         (
             b"GET /a/b HTTP/1.1\r\nA: b\r\n folded: c\r\n\r\n".into(),
             "a header of a request is none",
         ),
-        (
-            b"GET /a/b HTTP/1.1\r\nA: b\nC: d\r\n\r\n".into(),
-            "a header of a request is none",
-        ),
+        (b"GET /a/b HTTP/1.1\r\nA: b\nC: d\r\n\r\n".into(), "a header of a request is none"),
         (
             b"PUT /a/b HTTP/1.1\r\nContent-Length: -1\r\n\r\n".into(),
             "the length of a request is none",
@@ -282,10 +240,7 @@ fn what_is_not_a_request_is_refused() {
             b"PUT /a/b HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n".into(),
             "a request has `Transfer-Encoding`, which is not understood",
         ),
-        (
-            vec![b'G'; HEAD_MAX],
-            "the head of a request has more than `8192` bytes",
-        ),
+        (vec![b'G'; HEAD_MAX], "the head of a request has more than `8192` bytes"),
         (
             format!("GET /a/b HTTP/1.1\r\n{}\r\n", "A: b\r\n".repeat(65)).into(),
             "a request has more than `64` headers",
@@ -295,11 +250,7 @@ fn what_is_not_a_request_is_refused() {
         let mut runner = Runner::new(store(SMALL));
         runner.open(link(1), 0);
         let acts = runner.say(link(1), &said);
-        assert_eq!(
-            acts,
-            [Act::Say(why.to_owned()), Act::Close(link(1))],
-            "{said:?}"
-        );
+        assert_eq!(acts, [Act::Say(why.to_owned()), Act::Close(link(1))], "{said:?}");
     }
 }
 
@@ -369,19 +320,12 @@ fn no_pickle_does_harm() {
                 pickle[place] = chance.number() as u8;
                 pickle
             }
-            _ => (0..chance.below(60))
-                .map(|_| known[chance.below(known.len())])
-                .collect(),
+            _ => (0..chance.below(60)).map(|_| known[chance.below(known.len())]).collect(),
         };
         Worker::read(support::base64(&pickle).as_bytes());
     }
     // Deeper than any stack, if it were followed.
-    let deep = [
-        b"K\x01".to_vec(),
-        b"K\x01\x86".repeat(20_000),
-        b".".to_vec(),
-    ]
-    .concat();
+    let deep = [b"K\x01".to_vec(), b"K\x01\x86".repeat(20_000), b".".to_vec()].concat();
     assert!(Worker::read(support::base64(&deep).as_bytes()).is_none());
     let lists = [b"]".repeat(20_000), b"a".repeat(19_999), b".".to_vec()].concat();
     assert!(Worker::read(support::base64(&lists).as_bytes()).is_none());

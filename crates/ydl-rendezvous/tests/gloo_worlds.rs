@@ -77,10 +77,7 @@ impl Life {
     }
 
     fn start(&mut self, worker: u32) {
-        let process = Process {
-            state: State::Loads,
-            world: self.members.clone(),
-        };
+        let process = Process { state: State::Loads, world: self.members.clone() };
         self.processes.insert(worker, process);
     }
 
@@ -280,9 +277,8 @@ fn in_the_end_all_who_are_left_train_in_one_world() {
                     life.goes_on(worker);
                 }
             }
-            let away: Vec<u32> = (0..TASKS)
-                .filter(|worker| !life.processes.contains_key(worker))
-                .collect();
+            let away: Vec<u32> =
+                (0..TASKS).filter(|worker| !life.processes.contains_key(worker)).collect();
             if !away.is_empty() {
                 life.come(&away);
                 continue;

@@ -112,10 +112,8 @@ impl Protocol for Sum {
     }
 
     fn reminder(&self) -> Option<Reminder> {
-        (self.reminded < REMINDED_MAX).then_some(Reminder {
-            number: self.reminded,
-            after: Duration::ZERO,
-        })
+        (self.reminded < REMINDED_MAX)
+            .then_some(Reminder { number: self.reminded, after: Duration::ZERO })
     }
 
     fn remind(&mut self, reaction: &mut Reaction) {
@@ -131,10 +129,8 @@ struct Chance(u64);
 
 impl Chance {
     fn below(&mut self, bound: usize) -> usize {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let spread = (self.0 >> 33).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         usize::try_from(spread >> 32).unwrap_or(0) % bound
     }
@@ -171,12 +167,7 @@ impl Side {
         let (call, _) = porter.accept();
         let words = [b"a", b"s", b"r", b"w", b"h", b"s", b"a"];
         let mut script: VecDeque<[u8; 2]> = (0..10 + chance.below(20))
-            .map(|_| {
-                [
-                    words[chance.below(words.len())][0],
-                    1 + chance.below(3) as u8,
-                ]
-            })
+            .map(|_| [words[chance.below(words.len())][0], 1 + chance.below(3) as u8])
             .collect();
         // Nobody waits for more than he and the others are sure to add.
         let mut sure = 0;
@@ -285,9 +276,7 @@ impl World {
         let mut chance = Chance(seed);
         let count = 1 + chance.below(4) as u32;
         World {
-            sides: (0..count)
-                .map(|index| Side::new(index, &mut chance))
-                .collect(),
+            sides: (0..count).map(|index| Side::new(index, &mut chance)).collect(),
             chance,
             desk: Desk::new(Box::<Sum>::default()),
             journal: Vec::new(),
@@ -403,12 +392,7 @@ fn live(seed: u64) -> (usize, u64) {
     let reminded = world.journal.iter().filter(|kept| **kept == Kept::Reminded);
     let reminded = reminded.count() as u64;
     for side in &world.sides {
-        assert!(
-            side.is_done(),
-            "seed {seed}: {} waits for {:?}",
-            side.peer.task,
-            side.awaiting
-        );
+        assert!(side.is_done(), "seed {seed}: {} waits for {:?}", side.peer.task, side.awaiting);
         let mut told = &side.back[..];
         told = told.strip_prefix(b"hello").expect("a greeting");
         let (mut expected, mut times) = (None, None);
@@ -427,20 +411,12 @@ fn live(seed: u64) -> (usize, u64) {
             }
             let (number, rest) = told.split_at(8);
             let number = u64::from_be_bytes(number.try_into().expect("eight bytes"));
-            assert!(
-                expected.is_none_or(|expected| number == expected),
-                "seed {seed}"
-            );
+            assert!(expected.is_none_or(|expected| number == expected), "seed {seed}");
             expected = Some(number + 1);
             told = rest;
         }
         assert_eq!(times, Some(reminded + 1), "seed {seed}");
-        assert_eq!(
-            expected,
-            Some(additions + 1),
-            "seed {seed}: {} missed some",
-            side.peer.task
-        );
+        assert_eq!(expected, Some(additions + 1), "seed {seed}: {} missed some", side.peer.task);
     }
     let mut last = Desk::new(Box::<Sum>::default());
     world.journal.into_iter().for_each(|kept| last.replay(kept));

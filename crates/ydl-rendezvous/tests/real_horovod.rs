@@ -20,9 +20,7 @@ use ydl_rendezvous::{
 };
 
 fn script(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/real_horovod")
-        .join(name)
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/real_horovod").join(name)
 }
 
 /// A process with that place in a world, as ydl starts it.
@@ -36,10 +34,7 @@ fn horovod(sockets: &Sockets, world: &World, member: &Member) -> Command {
         ("LOCAL_SIZE", slot.local_size),
         ("CROSS_RANK", slot.cross_rank),
         ("CROSS_SIZE", slot.cross_size),
-        (
-            "GLOO_RENDEZVOUS_PORT",
-            sockets.port(&member.task.to_string()).into(),
-        ),
+        ("GLOO_RENDEZVOUS_PORT", sockets.port(&member.task.to_string()).into()),
     ] {
         command.env(format!("HOROVOD_{name}"), number.to_string());
     }
@@ -87,10 +82,7 @@ fn meet(framework: &str, tasks: u32, processes: u32) {
         assert_eq!(lines, [line.as_str(); 3], "{place}");
     }
     let asked = sockets.ask();
-    assert!(
-        asked.refused.is_empty() && asked.said.is_empty(),
-        "{asked:?}"
-    );
+    assert!(asked.refused.is_empty() && asked.said.is_empty(), "{asked:?}");
     assert!(asked.deaths > 100, "{asked:?}");
 }
 

@@ -33,13 +33,10 @@ print("rank", kv.rank, "of", kv.num_workers, "sum", out.asnumpy().sum())
 
 /// Descending, because MXNet's own scheduler would rank by them, ascending.
 fn free_ports(count: usize) -> Vec<u16> {
-    let held: Vec<_> = (0..count)
-        .map(|_| std::net::TcpListener::bind((HOST, 0)).unwrap())
-        .collect();
-    let mut ports: Vec<u16> = held
-        .iter()
-        .map(|listener| listener.local_addr().unwrap().port())
-        .collect();
+    let held: Vec<_> =
+        (0..count).map(|_| std::net::TcpListener::bind((HOST, 0)).unwrap()).collect();
+    let mut ports: Vec<u16> =
+        held.iter().map(|listener| listener.local_addr().unwrap().port()).collect();
     ports.sort_unstable();
     ports.reverse();
     ports
@@ -92,23 +89,15 @@ fn workers_add_up_and_ranks_are_indexes_against_the_order_of_ports() {
     for (beats, dies_after) in [("0", 0), ("1", 0), ("1", 1)] {
         let sockets = sockets(dies_after);
         let mut programs = Programs::default();
-        for (task, port) in ["server:0", "worker:0", "worker:1"]
-            .into_iter()
-            .zip(free_ports(3))
-        {
+        for (task, port) in ["server:0", "worker:0", "worker:1"].into_iter().zip(free_ports(3)) {
             let mut command = program(&python, &sockets, task);
-            command
-                .env("PORT", port.to_string())
-                .env("PS_HEARTBEAT_INTERVAL", beats);
+            command.env("PORT", port.to_string()).env("PS_HEARTBEAT_INTERVAL", beats);
             programs.start(task, &mut command);
         }
         check(programs);
         let asked = sockets.ask();
         assert!(dies_after == 0 || asked.deaths > 10, "{asked:?}");
-        assert!(
-            asked.refused.is_empty() && asked.said.is_empty(),
-            "{asked:?}"
-        );
+        assert!(asked.refused.is_empty() && asked.said.is_empty(), "{asked:?}");
     }
 }
 

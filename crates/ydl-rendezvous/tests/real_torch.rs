@@ -16,9 +16,7 @@ fn sockets() -> Sockets {
 }
 
 fn script(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/real_torch")
-        .join(name)
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/real_torch").join(name)
 }
 
 fn torch() -> Command {
@@ -52,10 +50,7 @@ fn trained_together(lines: &[String]) {
             rest.unwrap_or_else(|| panic!("{lines:?}"))
         })
         .collect();
-    assert!(
-        matches!(weights[..], [one, other] if one == other),
-        "{lines:?}"
-    );
+    assert!(matches!(weights[..], [one, other] if one == other), "{lines:?}");
 }
 
 #[test]
@@ -68,10 +63,7 @@ fn every_call_is_answered_as_by_torch_itself() {
     programs.start("worker:0", &mut calls);
     assert_eq!(printed(programs), ["26 compared"]);
     let asked = sockets.ask();
-    assert_eq!(
-        asked.refused,
-        ["something was added to a value that is not a number"]
-    );
+    assert_eq!(asked.refused, ["something was added to a value that is not a number"]);
     assert!(asked.deaths > 100, "{asked:?}");
 }
 

@@ -69,10 +69,7 @@ fn workers_meet_twice_and_train_the_same_model() {
         programs.start(&format!("worker:{index}"), &mut worker(index));
     }
     let said = agree(programs);
-    assert!(
-        matches!(&said[..], [all] if all.starts_with("sum 6.0 model ")),
-        "{said:?}"
-    );
+    assert!(matches!(&said[..], [all] if all.starts_with("sum 6.0 model ")), "{said:?}");
     let asked = sockets.ask();
     assert!(asked.refused.is_empty() && asked.deaths > 30, "{asked:?}");
 }
@@ -91,11 +88,7 @@ fn a_worker_that_dies_takes_the_others_with_it_at_once() {
     for (task, status, _) in programs.outputs() {
         assert_eq!(status.code(), Some(255), "{task}");
     }
-    assert!(
-        died.elapsed() < Duration::from_secs(20),
-        "{:?}",
-        died.elapsed()
-    );
+    assert!(died.elapsed() < Duration::from_secs(20), "{:?}", died.elapsed());
 }
 
 #[test]

@@ -80,29 +80,17 @@ fn container(n: u32) -> ContainerId {
 }
 
 fn spec(agents: u32) -> JobSpec {
-    let backoff = Backoff {
-        first: Span::seconds(1),
-        most: Span::minutes(1),
-    };
+    let backoff = Backoff { first: Span::seconds(1), most: Span::minutes(1) };
     let role = RoleSpec {
         name: RoleName::from("worker"),
         instances: agents,
         processes: 1,
         elastic: None,
-        resources: Resources {
-            memory_mib: 1,
-            vcores: 1,
-            ..Resources::default()
-        },
+        resources: Resources { memory_mib: 1, vcores: 1, ..Resources::default() },
         command: Run::Program(vec!["true".to_owned()]),
         environment: None,
         env: Default::default(),
-        restart: Restart {
-            scope: RestartScope::Job,
-            limit: 0,
-            backoff,
-            window: None,
-        },
+        restart: Restart { scope: RestartScope::Job, limit: 0, backoff, window: None },
         completion: Completion::All,
         tolerate: 0,
         memory_growth: None,
@@ -138,10 +126,7 @@ fn spec(agents: u32) -> JobSpec {
 }
 
 fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("a runtime")
+    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 
 /// The master's side: prints where it is, its pin and its secret, and runs the job to its end.
@@ -155,13 +140,7 @@ fn master(agents: u32, dir: PathBuf) {
         println!("{address} {} {}", identity.pin(), secret.to_hex());
         let (letters, inbox) = inbox();
         let tls = identity.server().expect("TLS");
-        let serving = tokio::spawn(serve(
-            listener,
-            tls,
-            secret,
-            letters,
-            std::future::pending(),
-        ));
+        let serving = tokio::spawn(serve(listener, tls, secret, letters, std::future::pending()));
         let past = Past::none(spec(agents), None);
         let master = Master::new(past, JobDir::at(dir), Paper::default(), None::<Journal>);
         let outcome = master.run(inbox).await.expect("nobody deposes it");
@@ -183,18 +162,11 @@ async fn agent(client: Client, meeting: Arc<Meeting>) {
     let mut round = 0;
     let ran = &mut false;
     loop {
-        let sync = Sync {
-            reports: std::mem::take(&mut reports),
-            seen,
-            tokens: 0,
-            wished: 0,
-            usage: None,
-        };
+        let sync =
+            Sync { reports: std::mem::take(&mut reports), seen, tokens: 0, wished: 0, usage: None };
         let payload = Payload::json(&sync).expect("JSON");
         let deadline = Duration::from_secs(60);
-        let answer = client
-            .call(hyper::Method::POST, "/v1/sync", payload, deadline)
-            .await;
+        let answer = client.call(hyper::Method::POST, "/v1/sync", payload, deadline).await;
         let answer = answer.expect("an answer");
         if answer.status == hyper::StatusCode::NO_CONTENT {
             continue;
@@ -208,24 +180,15 @@ async fn agent(client: Client, meeting: Arc<Meeting>) {
                     meeting.looked.wait().await;
                 }
                 round = wanted;
-                let endpoint = Endpoint {
-                    host: "127.0.0.1".to_owned(),
-                    ports: Default::default(),
-                };
+                let endpoint = Endpoint { host: "127.0.0.1".to_owned(), ports: Default::default() };
                 reports.push(AgentReport::Ready { round, endpoint });
             }
             Order::Wait { .. } => {}
             Order::Run(run) => {
                 if !std::mem::replace(ran, true) {
-                    let exit = Exit {
-                        code: Some(0),
-                        ..Exit::default()
-                    };
+                    let exit = Exit { code: Some(0), ..Exit::default() };
                     reports.push(AgentReport::Started { round: run.round });
-                    reports.push(AgentReport::Exited {
-                        round: run.round,
-                        exit,
-                    });
+                    reports.push(AgentReport::Exited { round: run.round, exit });
                 }
             }
             Order::Stop { .. } => {
@@ -238,11 +201,7 @@ async fn agent(client: Client, meeting: Arc<Meeting>) {
                 };
                 let payload = Payload::json(&sync).expect("JSON");
                 // The last to leave may find the master gone: it has its answer.
-                drop(
-                    client
-                        .call(hyper::Method::POST, "/v1/sync", payload, deadline)
-                        .await,
-                );
+                drop(client.call(hyper::Method::POST, "/v1/sync", payload, deadline).await);
                 return;
             }
         }
@@ -252,8 +211,7 @@ async fn agent(client: Client, meeting: Arc<Meeting>) {
 fn status_kib(pid: u32, what: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find(|line| line.starts_with(what));
-    line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok())
-        .unwrap_or(0)
+    line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok()).unwrap_or(0)
 }
 
 fn measure(agents: u32) {
@@ -284,9 +242,7 @@ fn measure(agents: u32) {
         });
         let mut all = JoinSet::new();
         for n in 0..agents {
-            let token = secret
-                .token(&Scope::Agent(container(n).to_string()))
-                .expect("a token");
+            let token = secret.token(&Scope::Agent(container(n).to_string())).expect("a token");
             let client = Client::new(address.clone(), pin, &token).expect("a client");
             all.spawn(agent(client, meeting.clone()));
         }
@@ -301,9 +257,7 @@ fn measure(agents: u32) {
         (joined, go.elapsed(), waiting)
     });
     let mut last = String::new();
-    stdout
-        .read_to_string(&mut last)
-        .expect("the master's last words");
+    stdout.read_to_string(&mut last).expect("the master's last words");
     child.wait().expect("the master's end");
     drop(std::fs::remove_dir_all(&dir));
     println!(
@@ -320,10 +274,7 @@ fn measure(agents: u32) {
 fn main() {
     let words: Vec<_> = std::env::args().collect();
     if words.get(1).is_some_and(|word| word == "--master") {
-        master(
-            words[2].parse().expect("a number"),
-            PathBuf::from(&words[3]),
-        );
+        master(words[2].parse().expect("a number"), PathBuf::from(&words[3]));
         return;
     }
     for agents in [10, 100, 1000] {

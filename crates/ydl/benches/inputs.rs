@@ -32,10 +32,7 @@ fn main() {
         true => (1, 20, 20),
         false => (RUNS, LARGE_MIB, SMALL_FILES),
     };
-    let options = Options {
-        nodes: 1,
-        ..Options::new(Version::NEWEST)
-    };
+    let options = Options { nodes: 1, ..Options::new(Version::NEWEST) };
     let cluster = Cluster::start(options).unwrap_or_else(|failure| panic!("{failure}"));
     let home = tempfile::tempdir().expect("a directory");
     lay_out(&cluster, home.path(), large_mib, small_files);
@@ -68,9 +65,8 @@ fn main() {
 
 /// One large file and many small ones in HDFS, by our own calls: Hadoop's shell takes minutes for the small ones.
 fn lay_out(cluster: &Cluster, home: &Path, large_mib: u64, small_files: usize) {
-    let mut noise: Vec<u8> = (0..1 << 20)
-        .map(|n: u32| (n.wrapping_mul(2654435761) >> 13) as u8)
-        .collect();
+    let mut noise: Vec<u8> =
+        (0..1 << 20).map(|n: u32| (n.wrapping_mul(2654435761) >> 13) as u8).collect();
     let large = home.join("large");
     let mut file = fs::File::create(&large).expect("a file");
     for _ in 0..large_mib {
@@ -82,15 +78,11 @@ fn lay_out(cluster: &Cluster, home: &Path, large_mib: u64, small_files: usize) {
     let config = config.expect("its configuration");
     let identity = Identity::simple(cluster.own_user());
     let until = tokio::time::Instant::now() + LAY_OUT_MAX;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.expect("a runtime").block_on(async {
         let hdfs = Hdfs::connect(&config, None, &identity, until).await;
         let hdfs = hdfs.expect("a file system");
-        hdfs.mkdirs("/bench/small", 0o755, until)
-            .await
-            .expect("a directory");
+        hdfs.mkdirs("/bench/small", 0o755, until).await.expect("a directory");
         let put = hdfs.put_file(&large, "/bench/large", 0o644, &|_| {}, until);
         put.await.expect("a file");
         let mut left = 0..small_files;

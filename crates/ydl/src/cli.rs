@@ -39,13 +39,7 @@ pub struct Manners {
     #[arg(long, global = true)]
     pub json: bool,
     /// When to use colours
-    #[arg(
-        long,
-        global = true,
-        value_enum,
-        value_name = "WHEN",
-        default_value = "auto"
-    )]
+    #[arg(long, global = true, value_enum, value_name = "WHEN", default_value = "auto")]
     pub color: When,
     /// Where jobs run; on a cluster if a Hadoop configuration is found, else on this machine
     #[arg(long, global = true, value_enum, value_name = "CLUSTER")]
@@ -187,12 +181,7 @@ pub struct Submit {
     #[arg(long, value_name = "WHAT", help_heading = "Without a job file")]
     pub environment: Option<String>,
     /// How many tasks
-    #[arg(
-        long,
-        visible_alias = "workers",
-        value_name = "N",
-        help_heading = "Without a job file"
-    )]
+    #[arg(long, visible_alias = "workers", value_name = "N", help_heading = "Without a job file")]
     pub instances: Option<String>,
     /// How many parameter servers
     #[arg(long, value_name = "N", help_heading = "Without a job file")]
@@ -210,18 +199,10 @@ pub struct Submit {
     #[arg(long, value_name = "NAME=VALUE", help_heading = "Without a job file")]
     pub env: Vec<String>,
     /// A file or directory that every task finds where it runs
-    #[arg(
-        long = "file",
-        value_name = "PATH",
-        help_heading = "Without a job file"
-    )]
+    #[arg(long = "file", value_name = "PATH", help_heading = "Without a job file")]
     pub files: Vec<String>,
     /// What to copy out of a task's directory when it is over
-    #[arg(
-        long = "output",
-        value_name = "FROM=TO",
-        help_heading = "Without a job file"
-    )]
+    #[arg(long = "output", value_name = "FROM=TO", help_heading = "Without a job file")]
     pub outputs: Vec<String>,
     /// The program and its arguments, after `--`
     #[arg(last = true, value_name = "COMMAND", conflicts_with = "file")]
@@ -535,10 +516,7 @@ pub fn reference() -> String {
     let mut page = HEAD.to_string();
     let mut program = Cli::command().term_width(100);
     program.build();
-    for verb in program
-        .get_subcommands_mut()
-        .filter(|verb| !verb.is_hide_set())
-    {
+    for verb in program.get_subcommands_mut().filter(|verb| !verb.is_hide_set()) {
         // The doors that every verb shares are told once, at the end.
         let name = verb.get_name().to_string();
         let help = verb.clone().mut_args(|arg| {
@@ -561,8 +539,5 @@ pub fn reference() -> String {
 fn section(title: &str, mut command: clap::Command) -> String {
     let help = command.render_help().to_string();
     let lines: Vec<_> = help.lines().map(str::trim_end).collect();
-    format!(
-        "\n## `{title}`\n\n```text\n{}\n```\n",
-        lines.join("\n").trim_end()
-    )
+    format!("\n## `{title}`\n\n```text\n{}\n```\n", lines.join("\n").trim_end())
 }

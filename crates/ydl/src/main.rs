@@ -20,9 +20,7 @@ fn main() -> ExitCode {
         let what = about.payload_as_str().unwrap_or("for no stated reason");
         let place = about.location().map(|place| format!(" at {place}"));
         let place = place.unwrap_or_default();
-        show::tell(format!(
-            "error: ydl itself failed: {what}{place} (this is a bug)"
-        ));
+        show::tell(format!("error: ydl itself failed: {what}{place} (this is a bug)"));
     }));
     let begin = || doors::enter().unwrap_or_else(|| start(Cli::parse()));
     if let Ok(code) = panic::catch_unwind(panic::AssertUnwindSafe(begin)) {

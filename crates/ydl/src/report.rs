@@ -59,11 +59,7 @@ pub struct Report {
 impl Report {
     /// A failure of that kind.
     pub fn new(exit: Exit, what: impl Into<String>) -> Report {
-        Report {
-            what: what.into(),
-            hint: None,
-            exit,
-        }
+        Report { what: what.into(), hint: None, exit }
     }
 
     /// What was given is wrong.

@@ -154,12 +154,7 @@ pub struct Metric {
 impl Metric {
     /// A metric by its name.
     pub fn of(said: ReportedMetric) -> (String, Metric) {
-        let ReportedMetric {
-            name,
-            value,
-            step,
-            at,
-        } = said;
+        let ReportedMetric { name, value, step, at } = said;
         (name, Metric { value, step, at })
     }
 }

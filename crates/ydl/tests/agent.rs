@@ -25,10 +25,7 @@ async fn what_was_said_is_said_again_until_it_was_heard() {
     for lost in [true, false] {
         let asked = scene.report().await;
         let said = &asked.sync.reports;
-        assert!(
-            matches!(said[..], [AgentReport::Ready { round: 1, .. }]),
-            "{said:?}"
-        );
+        assert!(matches!(said[..], [AgentReport::Ready { round: 1, .. }]), "{said:?}");
         match lost {
             true => asked.answer(Reply::error(503, "not now", None)),
             false => asked.order(2, &run(1)),
@@ -50,10 +47,7 @@ async fn what_was_said_is_said_again_until_it_was_heard() {
     asked.order(4, &stop());
     let asked = scene.report().await;
     let said = &asked.sync.reports;
-    assert!(
-        matches!(said[..], [AgentReport::Saved { error: None }]),
-        "{said:?}"
-    );
+    assert!(matches!(said[..], [AgentReport::Saved { error: None }]), "{said:?}");
     asked.answer(Reply::empty());
     assert!(scene.left().await.success());
 }
@@ -74,11 +68,7 @@ async fn an_agent_whose_master_hangs_stops_its_program_in_time() {
     let status = scene.left().await;
     assert!(!status.success(), "its end is not its program's");
     // `silence`, `grace` and `stop`: after that its master may have given the task to another.
-    assert!(
-        began.elapsed() < Duration::from_secs(2 + 5 + 20),
-        "{:?}",
-        began.elapsed()
-    );
+    assert!(began.elapsed() < Duration::from_secs(2 + 5 + 20), "{:?}", began.elapsed());
     let log = std::fs::read_to_string(scene.log()).expect("a log");
     assert!(log.ends_with("bye\n"), "{log}");
 }
@@ -101,11 +91,7 @@ async fn a_master_without_news_is_not_asked_in_circles() {
     for _ in 0..2 {
         scene.next().await.order(u64::MAX, &wait(1));
     }
-    assert!(
-        began.elapsed() > Duration::from_secs(1),
-        "{:?}",
-        began.elapsed()
-    );
+    assert!(began.elapsed() > Duration::from_secs(1), "{:?}", began.elapsed());
 }
 
 #[tokio::test]
@@ -113,10 +99,7 @@ async fn an_agent_that_is_not_wanted_stops_its_program_and_leaves() {
     let mut scene = Scene::new("sleep 1000", "deadlines: {grace: 5s}");
     scene.next().await.order(1, &wait(1));
     scene.report().await.order(2, &run(1));
-    scene
-        .report()
-        .await
-        .answer(Reply::error(410, "the job is over", None));
+    scene.report().await.answer(Reply::error(410, "the job is over", None));
     let status = scene.left().await;
     assert!(status.success(), "{status}");
 }
@@ -204,13 +187,7 @@ fn read(id: u64, file: &str, offset: u64, wait_ms: u64) -> LogWish {
     LogWish {
         id,
         task: task(),
-        want: LogWant::Read {
-            attempt: 1,
-            file,
-            offset,
-            bytes_max: 1 << 20,
-            wait_ms,
-        },
+        want: LogWant::Read { attempt: 1, file, offset, bytes_max: 1 << 20, wait_ms },
     }
 }
 
@@ -223,15 +200,9 @@ async fn an_agent_shows_what_its_program_prints_while_it_runs_and_until_it_leave
     // A question is dropped for one that says that it runs, and what is wished in answer to the first is not heard.
     scene.report().await.answer(Reply::empty());
     scene
-        .until("line", async |scene| {
-            std::fs::metadata(scene.log()).is_ok_and(|log| log.len() == 4)
-        })
+        .until("line", async |scene| std::fs::metadata(scene.log()).is_ok_and(|log| log.len() == 4))
         .await;
-    let list = LogWish {
-        id: 7,
-        task: task(),
-        want: LogWant::List,
-    };
+    let list = LogWish { id: 7, task: task(), want: LogWant::List };
     let wishes = [
         list,
         read(8, "stdout.0", 0, 0),
@@ -246,11 +217,7 @@ async fn an_agent_shows_what_its_program_prints_while_it_runs_and_until_it_leave
             7 => {
                 let list: Vec<LogAttempt> = serde_json::from_slice(&body).expect("a list");
                 assert_eq!(list[0].attempt, 1);
-                let names: Vec<_> = list[0]
-                    .files
-                    .iter()
-                    .map(|file| file.name.as_str())
-                    .collect();
+                let names: Vec<_> = list[0].files.iter().map(|file| file.name.as_str()).collect();
                 assert_eq!(names, ["stderr.0", "stdout.0"]);
             }
             8 => assert_eq!((&body[..], query["length"].as_str()), (&b"one\n"[..], "4")),
@@ -304,11 +271,7 @@ async fn a_master_lets_people_see_what_tasks_print() {
     let piece = piece.expect("an answer").expect("an agent");
     assert_eq!(&piece.bytes[..], b"hello 1\n");
     assert!(!piece.ended);
-    for (task, file) in [
-        ("worker:1", "stdout.9"),
-        ("worker:7", "stdout.0"),
-        ("ps:0", "stdout.0"),
-    ] {
+    for (task, file) in [("worker:1", "stdout.9"), ("worker:7", "stdout.0"), ("ps:0", "stdout.0")] {
         let task = task.parse().expect("a task");
         let piece = live::read(&client, &task, 1, file, 0, Duration::ZERO).await;
         assert_eq!(piece.expect("an answer"), None, "{task} {file}");

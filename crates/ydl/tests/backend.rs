@@ -21,21 +21,9 @@ fn local(root: &Path, job: &str) -> Local {
 }
 
 fn ask(count: u32, gpus: u32) -> Asks {
-    let resources = Resources {
-        memory_mib: 256,
-        vcores: 1,
-        gpus,
-        ..Resources::default()
-    };
+    let resources = Resources { memory_mib: 256, vcores: 1, gpus, ..Resources::default() };
     let role = RoleName::from("worker");
-    Asks {
-        asks: vec![Ask {
-            role,
-            resources,
-            count,
-        }],
-        avoid: Vec::new(),
-    }
+    Asks { asks: vec![Ask { role, resources, count }], avoid: Vec::new() }
 }
 
 async fn granted(local: &mut Local) -> Vec<ContainerId> {
@@ -71,8 +59,5 @@ async fn what_is_given_back_at_the_end_is_not_granted_again() {
     local.want(ask(9, 0));
     assert_eq!(granted(&mut local).await.len(), 4);
     let closed = timeout(Duration::from_secs(5), local.close(&Outcome::Succeeded)).await;
-    assert!(
-        closed.is_ok(),
-        "it waits for containers that it granted meanwhile"
-    );
+    assert!(closed.is_ok(), "it waits for containers that it granted meanwhile");
 }

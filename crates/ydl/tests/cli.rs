@@ -15,9 +15,7 @@ struct Place {
 
 impl Place {
     fn new() -> Place {
-        Place {
-            dir: tempfile::tempdir().unwrap(),
-        }
+        Place { dir: tempfile::tempdir().unwrap() }
     }
 
     fn path(&self) -> &Path {
@@ -48,11 +46,7 @@ impl Place {
 fn told(output: &Output) -> String {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     let code = output.status.code().unwrap();
-    format!(
-        "{}{}exit {code}\n",
-        text(&output.stdout),
-        text(&output.stderr)
-    )
+    format!("{}{}exit {code}\n", text(&output.stdout), text(&output.stderr))
 }
 
 fn check(words: &[&str], expected: Expect) {
@@ -293,14 +287,7 @@ fn what_does_not_fit_on_this_machine_is_refused_before_anything_starts() {
         hint: raise `--offer`, or ask for less
         exit 2
     "#]]
-    .assert_eq(&said(&[
-        "--memory",
-        "600MiB",
-        "--instances",
-        "2",
-        "--set",
-        "gang=true",
-    ]));
+    .assert_eq(&said(&["--memory", "600MiB", "--instances", "2", "--set", "gang=true"]));
     assert!(!place.path().join("state").exists(), "nothing was touched");
     for offer in ["memory", "memory=8", "cores=1", "vcores=many", "gpus=10000"] {
         let output = place.run(&["submit", "--offer", offer, "--", "true"]);
@@ -408,11 +395,7 @@ fn a_job_is_shown_as_it_was_understood() {
     let again = place.run(&["submit", "--show", "again.yaml"]);
     assert_eq!(String::from_utf8(again.stdout).unwrap(), shown);
     let stdin = fs::File::open(place.path().join("again.yaml")).unwrap();
-    let again = place
-        .command(&["submit", "--show", "-"])
-        .stdin(stdin)
-        .output()
-        .unwrap();
+    let again = place.command(&["submit", "--show", "-"]).stdin(stdin).output().unwrap();
     assert_eq!(String::from_utf8(again.stdout).unwrap(), shown);
     let json = place.run(&["submit", "--show", "--json", "again.yaml"]);
     let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
@@ -431,11 +414,7 @@ fn a_state_directory_that_cannot_be_used_is_named() {
     "#]]
     .assert_eq(&place.said(&["submit", "--", "true"]));
     let mut homeless = place.command(&["submit", "--", "true"]);
-    let output = homeless
-        .env_remove("XDG_STATE_HOME")
-        .env_remove("HOME")
-        .output()
-        .unwrap();
+    let output = homeless.env_remove("XDG_STATE_HOME").env_remove("HOME").output().unwrap();
     expect![[r#"
         error: there is no place for jobs: neither `XDG_STATE_HOME` nor `HOME` is set
 
@@ -538,11 +517,9 @@ fn jobs_that_are_not_there_are_said_so() {
 fn half_of_a_job_directory_is_no_job() {
     let place = Place::new();
     let jobs = place.path().join("state/ydl/jobs");
-    for (name, content) in [
-        ("a-111111", None),
-        ("b-222222", Some("{\"id\":")),
-        ("c-333333", Some("")),
-    ] {
+    for (name, content) in
+        [("a-111111", None), ("b-222222", Some("{\"id\":")), ("c-333333", Some(""))]
+    {
         fs::create_dir_all(jobs.join(name)).unwrap();
         if let Some(content) = content {
             fs::write(jobs.join(name).join("job.json"), content).unwrap();

@@ -19,9 +19,7 @@ fn job(name: &str, instances: u32, script: &str, more: &str) -> String {
 
 fn objects(ran: &Ran) -> Vec<Value> {
     let lines = ran.out.lines();
-    lines
-        .map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}")))
-        .collect()
+    lines.map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"))).collect()
 }
 
 fn object(ran: &Ran) -> Value {
@@ -34,10 +32,7 @@ fn running(home: &Home, id: &str, tasks: usize) {
     home.wait_for("running tasks", |home| {
         let status = object(&home.run(&["status", "--json", id]));
         let tasks_now = status["view"]["tasks"].as_array()?;
-        let running = tasks_now
-            .iter()
-            .filter(|task| task["state"] == "running")
-            .count();
+        let running = tasks_now.iter().filter(|task| task["state"] == "running").count();
         (running == tasks).then_some(())
     });
 }
@@ -53,10 +48,7 @@ fn a_job_is_listed_looked_at_and_killed() {
     assert_eq!(list["id"], id.as_str());
     assert_eq!(list["state"], "running");
     let table = home.run(&["ls"]).out;
-    assert!(
-        table.contains("running") && table.contains("2/2"),
-        "{table}"
-    );
+    assert!(table.contains("running") && table.contains("2/2"), "{table}");
 
     let status = home.run(&["status"]);
     assert!(status.out.contains("2 tasks running"), "{status:#?}");
@@ -109,10 +101,7 @@ fn a_name_is_the_newest_job_of_that_name() {
     assert_eq!(home.run(&["logs", "x", "worker:0"]).out, "second\n");
     let ambiguous = home.run(&["status", "x-"]);
     assert_eq!(ambiguous.code, 2);
-    assert!(
-        ambiguous.err.contains("begins the ids of 2 jobs"),
-        "{ambiguous:#?}"
-    );
+    assert!(ambiguous.err.contains("begins the ids of 2 jobs"), "{ambiguous:#?}");
 }
 
 #[test]
@@ -154,10 +143,7 @@ roles:
     );
     running(&home, &id, 3);
     let status = home.run(&["status", &id]);
-    assert!(
-        status.out.contains("elastic    2 × `worker` of 1 to 3\n"),
-        "{status:#?}"
-    );
+    assert!(status.out.contains("elastic    2 × `worker` of 1 to 3\n"), "{status:#?}");
     let view = &object(&home.run(&["status", "--json", &id]))["view"];
     let range = serde_json::json!({ "min": 1, "max": 3 });
     assert_eq!(view["roles"][0]["elastic"], range, "{view:#}");
@@ -179,14 +165,8 @@ fn logs_are_chosen_by_task_stream_attempt_and_length() {
     };
     assert_eq!(logs(&["worker:0"]), "out 2\nmore\nerr\n");
     assert_eq!(logs(&["worker:0", "--stderr"]), "err\n");
-    assert_eq!(
-        logs(&["worker:1", "--attempt", "1", "--stdout"]),
-        "out 1\nmore\n"
-    );
-    assert_eq!(
-        logs(&["--stdout", "--tail", "1"]),
-        "worker:0 | more\nworker:1 | more\n"
-    );
+    assert_eq!(logs(&["worker:1", "--attempt", "1", "--stdout"]), "out 1\nmore\n");
+    assert_eq!(logs(&["--stdout", "--tail", "1"]), "worker:0 | more\nworker:1 | more\n");
     assert_eq!(logs(&["worker", "--all-attempts"]).lines().count(), 12);
     assert_eq!(logs(&["-f", "t", "worker:1", "--stderr"]), "err\n");
     let lines = objects(&home.run(&["logs", "worker:0", "--stdout", "--json"]));
@@ -196,15 +176,9 @@ fn logs_are_chosen_by_task_stream_attempt_and_length() {
         assert_eq!(home.run(&words).code, 2, "{words:?}");
     }
     let unknown = home.run(&["logs", "t", "chief"]);
-    assert!(
-        unknown.err.contains("hint: it has `worker`"),
-        "{unknown:#?}"
-    );
+    assert!(unknown.err.contains("hint: it has `worker`"), "{unknown:#?}");
     let late = home.run(&["logs", "--attempt", "9"]);
-    assert!(
-        late.err.contains("nothing has come to attempt 9"),
-        "{late:#?}"
-    );
+    assert!(late.err.contains("nothing has come to attempt 9"), "{late:#?}");
 }
 
 #[test]
@@ -213,19 +187,13 @@ fn logs_are_followed_until_the_job_is_over() {
     let script = "echo one; until test -e \"$YDL_CHECKPOINT/go\"; do sleep 0.01; done; printf two";
     let id = home.detach(&job("t", 1, script, ""));
     let mut command = home.ydl();
-    command
-        .args(["logs", "-f", "worker:0"])
-        .stdout(Stdio::piped());
+    command.args(["logs", "-f", "worker:0"]).stdout(Stdio::piped());
     let mut child = command.spawn().expect("ydl can be started");
     let mut out = BufReader::new(child.stdout.take().expect("a pipe"));
     let mut line = String::new();
     out.read_line(&mut line).expect("a line");
     assert_eq!(line, "one\n");
-    let checkpoint = home
-        .path()
-        .join("state/ydl/jobs")
-        .join(&id)
-        .join("checkpoint");
+    let checkpoint = home.path().join("state/ydl/jobs").join(&id).join("checkpoint");
     std::fs::write(checkpoint.join("go"), "").expect("a file");
     let mut rest = String::new();
     out.read_to_string(&mut rest).expect("the rest");
@@ -238,10 +206,7 @@ fn whoever_stops_reading_ends_neither_the_job_nor_its_code() {
     let home = Home::new();
     home.write("job.yaml", &job("t", 1, "yes | head -n 200000; exit 7", ""));
     let mut command = home.ydl();
-    command
-        .args(["submit", "job.yaml"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    command.args(["submit", "job.yaml"]).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("ydl can be started");
     let mut line = String::new();
     let out = child.stdout.take().expect("a pipe");
@@ -251,11 +216,7 @@ fn whoever_stops_reading_ends_neither_the_job_nor_its_code() {
     assert_eq!(ran.code, 7, "{ran:#?}");
 
     let mut command = home.ydl();
-    let mut child = command
-        .arg("logs")
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("ydl");
+    let mut child = command.arg("logs").stdout(Stdio::piped()).spawn().expect("ydl");
     drop(child.stdout.take());
     assert_eq!(child.wait().expect("its end").code(), Some(0));
 }
@@ -266,10 +227,7 @@ fn the_second_interrupt_leaves_at_once() {
     let script = "trap '' TERM; echo up; while :; do sleep 0.1; done";
     home.write("job.yaml", &job("t", 1, script, ""));
     let mut command = home.ydl();
-    command
-        .args(["submit", "job.yaml"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    command.args(["submit", "job.yaml"]).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("ydl can be started");
     let mut out = BufReader::new(child.stdout.take().expect("a pipe"));
     let mut line = String::new();
@@ -278,11 +236,7 @@ fn the_second_interrupt_leaves_at_once() {
     let mut err = BufReader::new(child.stderr.take().expect("a pipe"));
     while !line.contains("asked to stop") {
         line.clear();
-        assert_ne!(
-            err.read_line(&mut line).expect("a line"),
-            0,
-            "it ended without a word"
-        );
+        assert_ne!(err.read_line(&mut line).expect("a line"), 0, "it ended without a word");
     }
     kill(child.id(), 2);
     let mut rest = String::new();
@@ -300,23 +254,11 @@ fn a_program_can_follow_a_job_by_json() {
     let ran = home.run(&["submit", "--json", "job.yaml"]);
     assert_eq!(ran.code, 1, "{ran:#?}");
     let all = objects(&ran);
-    assert!(
-        all[0]["job"]["id"]
-            .as_str()
-            .is_some_and(|id| id.starts_with("t-")),
-        "{ran:#?}"
-    );
+    assert!(all[0]["job"]["id"].as_str().is_some_and(|id| id.starts_with("t-")), "{ran:#?}");
     assert!(all.iter().any(|o| o["output"]["line"] == "hi"), "{ran:#?}");
-    assert!(
-        all.iter()
-            .any(|o| !o["fact"]["what"]["job-finished"].is_null()),
-        "{ran:#?}"
-    );
+    assert!(all.iter().any(|o| !o["fact"]["what"]["job-finished"].is_null()), "{ran:#?}");
     let last = &all[all.len() - 1]["result"];
-    assert_eq!(
-        last["outcome"]["failed"]["task"]["task"], "worker:1",
-        "{ran:#?}"
-    );
+    assert_eq!(last["outcome"]["failed"]["task"]["task"], "worker:1", "{ran:#?}");
     let detached = object(&home.run(&["submit", "--json", "--detach", "--", "true"]));
     assert!(detached["job"]["id"].is_string());
     home.wait_until_empty();
@@ -334,38 +276,20 @@ fn the_owner_uses_the_store_from_outside() {
     assert_eq!(kv(&["put", "z", "3", "--if-revision", "2"]).code, 0);
     assert_eq!(kv(&["ls"]).out, "a/b c\t1\nz\t3\n");
     assert_eq!(kv(&["ls", "a/"]).out, "a/b c\t1\n");
-    assert_eq!(
-        kv(&["watch", "--count", "2"]).out,
-        "put\ta/b c\t1\nput\tz\t3\n"
-    );
+    assert_eq!(kv(&["watch", "--count", "2"]).out, "put\ta/b c\t1\nput\tz\t3\n");
     let missing = kv(&["get", "nothing"]);
-    assert_eq!(
-        (missing.code, missing.err.as_str()),
-        (1, "error: there is no key `nothing`\n")
-    );
+    assert_eq!((missing.code, missing.err.as_str()), (1, "error: there is no key `nothing`\n"));
     let waited = kv(&["get", "nothing", "--wait", "20ms"]);
     assert_eq!(waited.code, 1, "{waited:#?}");
-    assert!(
-        waited.err.contains("did not come within 20ms"),
-        "{waited:#?}"
-    );
+    assert!(waited.err.contains("did not come within 20ms"), "{waited:#?}");
     assert_eq!(kv(&["get", "nothing", "--wait", "soon"]).code, 2);
     assert_eq!(kv(&["rm", "z"]).code, 0);
-    assert_eq!(
-        kv(&["watch", "--after", "3", "--count", "1"]).out,
-        "deleted\tz\n"
-    );
+    assert_eq!(kv(&["watch", "--after", "3", "--count", "1"]).out, "deleted\tz\n");
     assert_eq!(kv(&["emit", "epoch", "7"]).code, 0);
     assert_eq!(kv(&["emit", "loss", "0.5"]).code, 0);
     assert_eq!(kv(&["events"]).out, "1\tepoch\t7\n2\tloss\t0.5\n");
     assert_eq!(kv(&["events", "--name", "loss"]).out, "2\tloss\t0.5\n");
-    assert_eq!(
-        kv(&["events", "--after", "1", "--json"])
-            .out
-            .lines()
-            .count(),
-        1
-    );
+    assert_eq!(kv(&["events", "--after", "1", "--json"]).out.lines().count(), 1);
     assert_eq!(kv(&["rm", "--prefix", "a"]).code, 0);
     assert_eq!(kv(&["ls"]).out, "");
     assert_eq!(home.run(&["scale", &id, "chief=2"]).code, 2);
@@ -380,11 +304,7 @@ fn files_are_those_of_the_moment_of_submit() {
     let id = home.detach(&job("t", 1, script, "files: [data.txt]"));
     home.write("data.txt", "after");
     running(&home, &id, 1);
-    let checkpoint = home
-        .path()
-        .join("state/ydl/jobs")
-        .join(&id)
-        .join("checkpoint");
+    let checkpoint = home.path().join("state/ydl/jobs").join(&id).join("checkpoint");
     std::fs::write(checkpoint.join("go"), "").expect("a file");
     home.wait_until_empty();
     assert_eq!(home.run(&["logs", "worker:0"]).out, "before");
@@ -400,24 +320,12 @@ fn links_in_a_directory_lead_neither_round_in_circles_nor_astray() {
     symlink("../real.txt", data.join("file")).expect("a link");
     symlink(".", data.join("circle")).expect("a link");
     symlink("nowhere", data.join("broken")).expect("a link");
-    let ran = home.submit(&job(
-        "t",
-        1,
-        "cat data/file data/circle/file",
-        "files: [data]",
-    ));
+    let ran = home.submit(&job("t", 1, "cat data/file data/circle/file", "files: [data]"));
     assert_eq!(ran.out, "worker:0 | realreal\n", "{ran:#?}");
     let ran = home.submit(&job("t", 1, "true", "files: [{all: .}]"));
     assert_eq!(ran.code, 2, "{ran:#?}");
-    assert!(
-        ran.err.contains("holds the directory of the job itself"),
-        "{ran:#?}"
-    );
-    assert_eq!(
-        home.run(&["ls", "--json"]).out.lines().count(),
-        1,
-        "nothing is left of it"
-    );
+    assert!(ran.err.contains("holds the directory of the job itself"), "{ran:#?}");
+    assert_eq!(home.run(&["ls", "--json"]).out.lines().count(), 1, "nothing is left of it");
 }
 
 #[test]
@@ -447,10 +355,7 @@ fn a_job_directory_is_nobody_elses() {
     use std::os::unix::fs::PermissionsExt;
     let home = Home::new();
     assert_eq!(home.run(&["submit", "--", "true"]).code, 0);
-    let mode = std::fs::metadata(home.job())
-        .expect("a directory")
-        .permissions()
-        .mode();
+    let mode = std::fs::metadata(home.job()).expect("a directory").permissions().mode();
     assert_eq!(mode & 0o777, 0o700);
 }
 
@@ -477,12 +382,7 @@ fn on_a_terminal_a_table_stands_below_the_lines_and_is_gone_at_the_end() {
     home.write("terminal.py", TERMINAL);
     let mut command = std::process::Command::new("python3");
     command
-        .args([
-            "terminal.py",
-            env!("CARGO_BIN_EXE_ydl"),
-            "submit",
-            "job.yaml",
-        ])
+        .args(["terminal.py", env!("CARGO_BIN_EXE_ydl"), "submit", "job.yaml"])
         .current_dir(home.path())
         .env("XDG_STATE_HOME", home.path().join("state"))
         .env_remove("NO_COLOR")
@@ -514,11 +414,7 @@ fn a_doctor_looks_at_this_machine_and_runs_a_job_on_it() {
     let home = Home::new();
     let said = objects(&home.run(&["doctor", "--cluster", "local", "--json"]));
     let names: Vec<_> = said.iter().filter_map(|it| it["check"].as_str()).collect();
-    assert_eq!(
-        names,
-        ["machine", "docker", "state directory", "job"],
-        "{said:#?}"
-    );
+    assert_eq!(names, ["machine", "docker", "state directory", "job"], "{said:#?}");
     let ill = |it: &&Value| it["state"] == "wrong" || it["state"] == "skipped";
     assert!(!said.iter().any(|it| ill(&it)), "{said:#?}");
     let phases = said[3]["phases"].as_object().expect("its phases");
@@ -534,11 +430,7 @@ fn a_doctor_looks_at_this_machine_and_runs_a_job_on_it() {
     assert_eq!(ran.code, 123, "{ran:#?}");
     assert!(ran.err.starts_with("error: state directory: `"), "{ran:#?}");
     assert!(ran.err.contains("hint: make it writable"), "{ran:#?}");
-    assert!(
-        ran.out
-            .contains("skipped  job              because of `state directory`"),
-        "{ran:#?}"
-    );
+    assert!(ran.out.contains("skipped  job              because of `state directory`"), "{ran:#?}");
     let ran = home.run(&["doctor", "--cluster", "local", "--queue", "q"]);
     assert_eq!(ran.code, 2, "{ran:#?}");
     assert!(ran.err.contains("`--queue` is for a cluster"), "{ran:#?}");
@@ -561,16 +453,10 @@ fn a_directory_without_a_configuration_is_said_to_be_one() {
     let first = format!("error: configuration: {named}\n\nhint: set `HADOOP_CONF_DIR`");
     assert!(ran.err.starts_with(&first), "{ran:#?}");
     assert!(ran.err.contains("`--cluster local`"), "{ran:#?}");
-    for words in [
-        vec!["submit", "--cluster", "yarn", "--", "true"],
-        vec!["nodes"],
-    ] {
+    for words in [vec!["submit", "--cluster", "yarn", "--", "true"], vec!["nodes"]] {
         let ran = run(&words);
         assert_eq!(ran.code, 2, "{ran:#?}");
-        assert!(
-            ran.err.starts_with(&format!("error: {named}\n")),
-            "{ran:#?}"
-        );
+        assert!(ran.err.starts_with(&format!("error: {named}\n")), "{ran:#?}");
     }
     // Nobody asked for a cluster: the job runs here, and it is said why.
     let ran = run(&["submit", "--memory", "64MiB", "--", "true"]);
@@ -593,10 +479,7 @@ fn a_resource_manager_that_refuses_clients_is_not_said_to_stand_by() {
     let conf = home.path().join("conf");
     fs::create_dir(&conf).expect("a directory");
     let keys = set("address", "127.0.0.1:1") + &set("admin.address", &admin.0.to_string());
-    let site = home.write(
-        "conf/yarn-site.xml",
-        &format!("<configuration>{keys}</configuration>"),
-    );
+    let site = home.write("conf/yarn-site.xml", &format!("<configuration>{keys}</configuration>"));
     let mut command = home.ydl();
     command.arg("nodes").env("HADOOP_CONF_DIR", &conf);
     let ran = Ran::from(command.output().expect("ydl can be started"));
@@ -618,18 +501,12 @@ fn a_list_without_the_cluster_s_jobs_is_not_the_whole_list() {
     fs::create_dir(home.path().join("conf")).expect("a directory");
     let address =
         "<property><name>yarn.resourcemanager.address</name><value>127.0.0.1:1</value></property>";
-    home.write(
-        "conf/yarn-site.xml",
-        &format!("<configuration>{address}</configuration>"),
-    );
+    home.write("conf/yarn-site.xml", &format!("<configuration>{address}</configuration>"));
     let mut command = home.ydl();
     let conf = home.path().join("conf");
     command.arg("ls").env("HADOOP_CONF_DIR", conf);
     let ran = Ran::from(command.output().expect("ydl can be started"));
     assert_eq!(ran.code, 122, "{ran:#?}");
     assert!(ran.out.contains("short"), "{ran:#?}");
-    assert!(
-        ran.err.contains("error: no ResourceManager can be reached"),
-        "{ran:#?}"
-    );
+    assert!(ran.err.contains("error: no ResourceManager can be reached"), "{ran:#?}");
 }

@@ -33,9 +33,7 @@ fn ten_files(home: &Home) {
 
 /// What each task printed after that word, by attempt.
 fn printed(home: &Home, index: u32, attempt: u32, word: &str) -> Vec<String> {
-    let log = home
-        .job()
-        .join(format!("logs/worker/{index}/{attempt}/stdout.0"));
+    let log = home.job().join(format!("logs/worker/{index}/{attempt}/stdout.0"));
     let text = fs::read_to_string(log).expect("a log");
     let lines = text.lines().filter_map(|line| line.strip_prefix(word));
     lines.map(str::to_owned).collect()
@@ -56,16 +54,10 @@ fn files_are_divided_over_tasks_and_a_task_that_starts_again_gets_the_same() {
     for index in 0..3 {
         all.extend(printed(&home, index, 1, "file "));
     }
-    assert_eq!(
-        printed(&home, 1, 1, "file "),
-        printed(&home, 1, 2, "file "),
-        "the same again"
-    );
+    assert_eq!(printed(&home, 1, 1, "file "), printed(&home, 1, 2, "file "), "the same again");
     let whole: BTreeSet<_> = all.iter().cloned().collect();
     assert_eq!(whole.len(), all.len(), "none is there twice: {all:?}");
-    let expected: BTreeSet<_> = (0..10)
-        .map(|n| format!("part-{n} {}", 100 * (n + 1)))
-        .collect();
+    let expected: BTreeSet<_> = (0..10).map(|n| format!("part-{n} {}", 100 * (n + 1))).collect();
     assert_eq!(whole, expected, "none is lost");
     assert!(home.processes().is_empty(), "{:?}", home.processes());
 }
@@ -132,11 +124,7 @@ fn inputs_that_make_no_sense_are_refused_before_anything_starts() {
         "hint:",
     );
     assert_refused(
-        &home.submit(&script(
-            11,
-            "true",
-            "inputs: {a: {source: data, as: split}}",
-        )),
+        &home.submit(&script(11, "true", "inputs: {a: {source: data, as: split}}")),
         "role `worker` has 11 tasks, and the input `a` has only 10 files to divide over them",
         "hint: have at most 10 instances",
     );
@@ -193,10 +181,7 @@ fn an_input_that_changed_after_submit_fails_its_task_by_name() {
         "inputs: {a: a.csv}\nrestart: {limit: 1, backoff: {first: 1ms, most: 1ms}}",
     ));
     assert_ne!(ran.code, 0, "{ran:#?}");
-    assert!(
-        ran.err.contains("a.csv` was changed after it was listed"),
-        "{ran:#?}"
-    );
+    assert!(ran.err.contains("a.csv` was changed after it was listed"), "{ran:#?}");
     assert!(ran.err.contains("hint: submit the job anew"), "{ran:#?}");
 }
 
@@ -209,11 +194,7 @@ fn two_tasks_may_not_write_one_name() {
         "take it from one task with `from: worker:0`",
     );
     assert_refused(
-        &home.submit(&script(
-            2,
-            "true",
-            "outputs: {model: {to: out, from: 'worker:7'}}",
-        )),
+        &home.submit(&script(2, "true", "outputs: {model: {to: out, from: 'worker:7'}}")),
         "the job has no task `worker:7`",
         "its tasks are `worker:0` to `worker:1`",
     );
@@ -274,9 +255,7 @@ fn what_somebody_makes_while_a_job_runs_is_neither_replaced_nor_keeps_a_numbered
          restart: {limit: 0}",
     ));
     home.wait_for_job();
-    home.wait_for("the program", |home| {
-        home.job().join("began").exists().then_some(())
-    });
+    home.wait_for("the program", |home| home.job().join("began").exists().then_some(()));
     home.write("model.bin", "theirs\n");
     home.write("other.bin", "theirs\n");
     fs::write(home.job().join("go"), "").expect("a file");
@@ -288,10 +267,7 @@ fn what_somebody_makes_while_a_job_runs_is_neither_replaced_nor_keeps_a_numbered
     assert_eq!(read("model.bin"), "theirs\n");
     assert_eq!(read("other.bin"), "theirs\n");
     assert_eq!(read("model-2.bin"), "new\n");
-    assert!(
-        ran.err.contains("model-2.bin"),
-        "the place is told: {ran:#?}"
-    );
+    assert!(ran.err.contains("model-2.bin"), "the place is told: {ran:#?}");
     let status = home.run(&["status", "t"]);
     assert!(status.out.contains("model-2.bin"), "{status:#?}");
     let ran = home.run(&["fetch", "t", "outputs/model.bin", "got"]);
@@ -331,10 +307,7 @@ fn checkpoints_arrive_while_the_program_runs_and_never_half_written() {
         "outputs: {ckpt/: {to: 'saved', every: 1s}}",
     ));
     home.wait_for_text(|home| home.path().join("saved/1"), "one\n");
-    assert!(
-        !home.path().join("saved/2").exists(),
-        "somebody still writes it"
-    );
+    assert!(!home.path().join("saved/2").exists(), "somebody still writes it");
     let number = |name: &str| {
         let about = fs::metadata(home.path().join(name)).expect("a file");
         std::os::unix::fs::MetadataExt::ino(&about)
@@ -443,9 +416,7 @@ fn what_added_tasks_leave_is_fetched_too_and_services_leave_what_they_are_asked_
     ));
     home.wait_for_job();
     let is_up = |name: &'static str| {
-        home.wait_for("a task", move |home| {
-            home.job().join(name).exists().then_some(())
-        });
+        home.wait_for("a task", move |home| home.job().join(name).exists().then_some(()));
     };
     is_up("worker-0");
     is_up("server-0");
@@ -473,9 +444,7 @@ fn files_that_were_divided_are_not_left_to_nobody() {
         "touch ../../../up; sleep 1000",
         "inputs: {train: {source: data, as: split}}",
     ));
-    home.wait_for("a task", |home| {
-        home.job().join("up").exists().then_some(())
-    });
+    home.wait_for("a task", |home| home.job().join("up").exists().then_some(()));
     for size in ["worker=3", "worker=1"] {
         assert_refused(
             &home.run(&["scale", &id, size]),
@@ -498,10 +467,8 @@ fn a_child_copies_what_it_is_told_to() {
     let Some(dir) = env::var_os(COPY).map(PathBuf::from) else {
         return;
     };
-    let outputs = [
-        ("file".to_owned(), dir.join("out/file")),
-        ("dir/".to_owned(), dir.join("out/dir")),
-    ];
+    let outputs =
+        [("file".to_owned(), dir.join("out/file")), ("dir/".to_owned(), dir.join("out/dir"))];
     outputs::copy(&dir.join("work"), &outputs).expect("a copy");
 }
 

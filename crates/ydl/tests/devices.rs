@@ -8,9 +8,7 @@ use std::{collections::BTreeSet, process::Command};
 /// The binary on a machine with these devices, whatever this one has.
 fn ydl(home: &Home, devices: &str) -> Command {
     let mut command = home.ydl();
-    command
-        .env("YDL_GPUS", devices)
-        .env_remove("CUDA_VISIBLE_DEVICES");
+    command.env("YDL_GPUS", devices).env_remove("CUDA_VISIBLE_DEVICES");
     command
 }
 
@@ -31,11 +29,7 @@ fn two_tasks_see_a_device_each_and_a_third_that_needs_none_sees_none() {
     );
     home.write("job.yaml", &yaml);
     let mut ydl = ydl(&home, &all.join(","));
-    let ran = Ran::from(
-        ydl.args(["submit", "job.yaml"])
-            .output()
-            .expect("ydl can be started"),
-    );
+    let ran = Ran::from(ydl.args(["submit", "job.yaml"]).output().expect("ydl can be started"));
     assert_eq!(ran.code, 0, "{ran:?}");
     let seen = ran.out.lines().filter_map(|line| line.split_once("sees "));
     let seen: BTreeSet<&str> = seen.map(|(_, device)| device).collect();
@@ -47,10 +41,7 @@ fn two_tasks_see_a_device_each_and_a_third_that_needs_none_sees_none() {
 fn a_job_waits_for_the_device_of_another_and_has_it_when_that_one_was_killed() {
     let (one, two) = (Home::new(), Home::new());
     let device = name("wait", 0);
-    one.write(
-        "job.yaml",
-        "name: t\nroles: {w: {gpus: 1, shell: 'echo here; exec sleep 600'}}\n",
-    );
+    one.write("job.yaml", "name: t\nroles: {w: {gpus: 1, shell: 'echo here; exec sleep 600'}}\n");
     let mut holder = ydl(&one, &device);
     let begun = holder.args(["submit", "--detach", "job.yaml"]).output();
     assert!(begun.expect("ydl can be started").status.success());

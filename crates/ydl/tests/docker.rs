@@ -40,10 +40,7 @@ fn a_machine_without_docker_says_so_and_starts_nothing() {
     let absent = "error: the job runs in the image `team/image:1`, and there is no `docker` command on this machine\n\n\
                   hint: install docker, or submit the job to a cluster that runs images\n";
     assert_eq!(said(&home, None, &submit), (2, absent.to_owned()));
-    assert_eq!(
-        said(&home, None, &["submit", "--dry-run", "job.yaml"]),
-        (2, absent.to_owned())
-    );
+    assert_eq!(said(&home, None, &["submit", "--dry-run", "job.yaml"]), (2, absent.to_owned()));
     let away = "echo 'Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?' \
                 >&2; exit 1";
     let expected = "error: the job runs in the image `team/image:1`, and no docker engine answers: Cannot connect to the \
@@ -79,14 +76,7 @@ fn an_image_that_cannot_be_had_or_cannot_run_ydl_is_told_at_submit() {
 
 /// An image of a shell, a few tools, and what they and `ydl` are linked with. There is no registry to have one from.
 fn import(docker: &Docker, place: &Path) {
-    let tools = [
-        "/bin/sh",
-        "/bin/cat",
-        "/bin/sleep",
-        "/bin/id",
-        "/bin/mkdir",
-        "/bin/tail",
-    ];
+    let tools = ["/bin/sh", "/bin/cat", "/bin/sleep", "/bin/id", "/bin/mkdir", "/bin/tail"];
     let mut files: Vec<String> = tools.map(str::to_owned).to_vec();
     for program in tools.iter().copied().chain([env!("CARGO_BIN_EXE_ydl")]) {
         let told = Command::new("ldd").arg(program).output().expect("ldd");
@@ -105,31 +95,17 @@ fn import(docker: &Docker, place: &Path) {
     fs::create_dir_all(root.join("tmp")).expect("a directory");
     fs::write(root.join("mark"), "of the image\n").expect("a file");
     let archive = place.join("image.tar");
-    let packed = Command::new("tar")
-        .arg("-C")
-        .arg(&root)
-        .arg("-cf")
-        .arg(&archive)
-        .arg(".")
-        .status();
+    let packed =
+        Command::new("tar").arg("-C").arg(&root).arg("-cf").arg(&archive).arg(".").status();
     assert!(packed.expect("tar").success());
     let change = "ENV PATH=/bin COLOUR=blue PYTHONPATH=/opt/python";
     let archive = archive.to_str().expect("a path");
-    docker
-        .run(&["import", "--change", change, archive, IMAGE])
-        .expect("an image");
+    docker.run(&["import", "--change", change, archive, IMAGE]).expect("an image");
 }
 
 /// Containers of jobs that are there, in whatever state.
 fn containers(docker: &Docker) -> String {
-    let words = [
-        "ps",
-        "--all",
-        "--filter",
-        "label=ydl.job",
-        "--format",
-        "{{.Names}} {{.Status}}",
-    ];
+    let words = ["ps", "--all", "--filter", "label=ydl.job", "--format", "{{.Names}} {{.Status}}"];
     docker.run(&words).expect("a list")
 }
 
@@ -142,9 +118,7 @@ fn wait_for_none(home: &Home, docker: &Docker) {
 fn ydl(home: &Home, docker: &Docker) -> Command {
     let mut command = home.ydl();
     let path = std::env::var("PATH").unwrap_or_default();
-    command
-        .env("PATH", format!("{}:{path}", docker.folder().display()))
-        .envs(docker.variables());
+    command.env("PATH", format!("{}:{path}", docker.folder().display())).envs(docker.variables());
     command
 }
 
@@ -190,18 +164,10 @@ fn runs_in_its_image(docker: &Docker) {
     let ran = submit(&home, docker, &yaml);
     assert_eq!(ran.code, 0, "{ran:#?}");
     let uid = rustix::process::getuid().as_raw().to_string();
-    for line in [
-        "of the image",
-        "from the host",
-        "a file of the job",
-        "blue a b 0 /",
-        "closed",
-        &uid,
-    ] {
-        assert!(
-            ran.out.lines().any(|it| it.ends_with(line)),
-            "{line}: {ran:#?}"
-        );
+    for line in
+        ["of the image", "from the host", "a file of the job", "blue a b 0 /", "closed", &uid]
+    {
+        assert!(ran.out.lines().any(|it| it.ends_with(line)), "{line}: {ran:#?}");
     }
     let path = ran.out.lines().find(|line| line.ends_with(":/opt/python"));
     assert!(path.is_some_and(|path| path.contains("/work:")), "{ran:#?}");
@@ -249,9 +215,7 @@ fn ends_as_anywhere(docker: &Docker) {
             "name: t\nenvironment: {{docker: '{IMAGE}'}}\nroles: {{w: {{shell: \"{script}\"}}}}\n"
         ),
     );
-    let ran = ydl(&home, docker)
-        .args(["submit", "--detach", "job.yaml"])
-        .output();
+    let ran = ydl(&home, docker).args(["submit", "--detach", "job.yaml"]).output();
     let id = Ran::from(ran.expect("ydl")).out.trim().to_owned();
     let log = |home: &Home| home.job().join("logs/w/0/1/stdout.0");
     home.wait_for_text(log, "here");
@@ -271,9 +235,7 @@ fn leaves_nothing_when_killed(docker: &Docker) {
          roles: {{w: {{shell: 'echo here $YDL_ATTEMPT; sleep 600'}}}}\n"
     );
     home.write("job.yaml", &yaml);
-    let begun = ydl(&home, docker)
-        .args(["submit", "--detach", "job.yaml"])
-        .output();
+    let begun = ydl(&home, docker).args(["submit", "--detach", "job.yaml"]).output();
     assert!(begun.expect("ydl").status.success());
     let attempt = |home: &Home, number: u32| {
         let log = move |home: &Home| home.job().join(format!("logs/w/0/{number}/stdout.0"));

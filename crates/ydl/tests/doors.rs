@@ -35,18 +35,10 @@ fn every_promise_of_the_older_systems_has_its_row() {
     }
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     // Everything in which a promise of tf-yarn's is tested.
-    let places = [
-        "tests",
-        "../ydl-core/tests",
-        "../ydl-core/src",
-        "../../python/tests",
-    ];
+    let places = ["tests", "../ydl-core/tests", "../ydl-core/src", "../../python/tests"];
     let everything = sources(places.map(|place| root.join(place)).to_vec());
     for row in &rows {
-        assert!(
-            row.len() >= 4 && row.iter().all(|cell| !cell.is_empty()),
-            "{row:?}"
-        );
+        assert!(row.len() >= 4 && row.iter().all(|cell| !cell.is_empty()), "{row:?}");
         if row[0] >= "004" {
             // Tests of both languages, some by the beginning of their names.
             for named in row[3].split('`').skip(1).step_by(2) {
@@ -75,9 +67,7 @@ fn every_promise_of_the_older_systems_has_its_row() {
                 };
                 alone + &parts
             };
-            let found = places
-                .iter()
-                .any(|place| text(place).contains(&format!("fn {test}(")));
+            let found = places.iter().any(|place| text(place).contains(&format!("fn {test}(")));
             assert!(found, "there is no test `{named}`");
         }
     }

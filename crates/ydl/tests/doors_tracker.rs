@@ -46,12 +46,7 @@ fn rabit_s_own_workers_meet_at_the_stand_alone_tracker_whoever_else_knocks() {
     let mut tracker = Tracker(tracker.spawn().expect("ydl can be started"));
     let variables = block(&mut tracker.0);
     let names: Vec<_> = variables.iter().map(|(name, _)| name.as_str()).collect();
-    let expected = [
-        "DMLC_NUM_WORKER",
-        "DMLC_NUM_SERVER",
-        "DMLC_TRACKER_URI",
-        "DMLC_TRACKER_PORT",
-    ];
+    let expected = ["DMLC_NUM_WORKER", "DMLC_NUM_SERVER", "DMLC_TRACKER_URI", "DMLC_TRACKER_PORT"];
     assert_eq!(names, expected);
     assert_eq!(variables[0].1, "3");
     assert_eq!(variables[1].1, "0");

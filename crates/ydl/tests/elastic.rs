@@ -24,10 +24,8 @@ fn printed(home: &Home) -> Vec<String> {
 fn pytorch_goes_on_with_two_four_one_and_two_workers() {
     let home = Home::new();
     let enough = home.path().join("enough");
-    let run = format!(
-        "python train_elastic.py --epochs 6 --until {} --pause 0.01",
-        enough.display()
-    );
+    let run =
+        format!("python train_elastic.py --epochs 6 --until {} --pause 0.01", enough.display());
     let mut words = laid_out(&home, "pytorch", ["elastic.yaml", "train_elastic.py"], &run);
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let train = root.join("examples/pytorch-digits/train.py");
@@ -43,9 +41,7 @@ fn pytorch_goes_on_with_two_four_one_and_two_workers() {
     };
     let reaches = |worlds: &[u32]| {
         home.wait_for(&format!("rounds of {worlds:?}"), |home| {
-            Training::read(&printed(home))
-                .has_reached(worlds)
-                .then_some(())
+            Training::read(&printed(home)).has_reached(worlds).then_some(())
         });
     };
     reaches(&[2]);
@@ -63,10 +59,7 @@ fn pytorch_goes_on_with_two_four_one_and_two_workers() {
     home.wait_until_empty();
     Training::read(&printed(&home)).went_well(&[2, 4, 1, 2], 10);
     let facts = home.facts();
-    assert!(
-        facts.contains("job-finished\":{\"outcome\":\"succeeded"),
-        "{facts}"
-    );
+    assert!(facts.contains("job-finished\":{\"outcome\":\"succeeded"), "{facts}");
     assert_eq!(facts.matches("\"role-scaled\"").count(), 3, "{facts}");
     assert_eq!(facts.matches("\"attempt-ended\"").count(), 2, "{facts}");
     assert!(home.path().join("result/digits.pt").exists());

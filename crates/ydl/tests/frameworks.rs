@@ -20,19 +20,12 @@ fn pytorch_s_example_learns_its_digits() {
 #[test]
 fn pytorch_goes_on_from_its_checkpoint_when_a_worker_is_killed() {
     let home = Home::new();
-    let words = example(
-        &home,
-        "pytorch",
-        &slowly("python train.py --epochs 12", 0.06),
-    );
+    let words = example(&home, "pytorch", &slowly("python train.py --epochs 12", 0.06));
     let ran = kill_and_stop(&home, words, ["epoch 3 ", "epoch 6 "], "RANK=1");
     agree(&ran, 2, 0.92, "weights");
     let first = said(&ran, 1, "rank 1 of 2, from epoch");
     let first: u32 = first.parse().expect("a number");
-    assert!(
-        first >= 6,
-        "five epochs were done, and it began with {first}"
-    );
+    assert!(first >= 6, "five epochs were done, and it began with {first}");
 }
 
 /// The last lines of that beginning of all processes, in whatever order.
@@ -62,10 +55,7 @@ fn four_processes(job: &str, epochs: u32) -> Ran {
     let weights = all_said(&ran, "weights ");
     assert_eq!(weights, [weights[0]; 4], "{ran:#?}");
     for accuracy in all_said(&ran, "test accuracy ") {
-        assert!(
-            accuracy.parse::<f64>().expect("a number") > 0.85,
-            "{ran:#?}"
-        );
+        assert!(accuracy.parse::<f64>().expect("a number") > 0.85, "{ran:#?}");
     }
     let mut ranks: Vec<_> = all_said(&ran, "rank ").iter().map(|it| &it[..6]).collect();
     ranks.sort_unstable();
@@ -94,11 +84,7 @@ fn xgboost_s_example_learns_its_digits() {
 #[test]
 fn xgboost_begins_anew_when_a_worker_is_killed() {
     let home = Home::new();
-    let words = example(
-        &home,
-        "xgboost",
-        &slowly("python train.py --rounds 10", 1.0),
-    );
+    let words = example(&home, "xgboost", &slowly("python train.py --rounds 10", 1.0));
     let ran = kill_and_stop(&home, words, ["round 2 "; 2], "DMLC_TASK_ID=1");
     agree(&ran, 3, 0.93, "gain");
 }
@@ -127,11 +113,7 @@ fn lightgbm_s_example_learns_its_digits() {
 #[test]
 fn lightgbm_begins_anew_when_a_worker_is_killed() {
     let home = Home::new();
-    let words = example(
-        &home,
-        "lightgbm",
-        &slowly("python train.py --rounds 20", 0.5),
-    );
+    let words = example(&home, "lightgbm", &slowly("python train.py --rounds 20", 0.5));
     let ran = kill_and_stop(&home, words, ["round 2"; 2], "YDL_INDEX=1");
     agree(&ran, 3, 0.93, "gain");
 }

@@ -26,10 +26,7 @@ struct Place {
 
 impl Place {
     fn new() -> Place {
-        Place {
-            dir: TempDir::new().unwrap(),
-            rotation: Rotation::default(),
-        }
+        Place { dir: TempDir::new().unwrap(), rotation: Rotation::default() }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -50,10 +47,7 @@ impl Place {
     }
 
     async fn try_start(&self, spec: ProgramSpec) -> Result<Program, StartError> {
-        let output = OutputSpec {
-            dir: self.path("logs"),
-            rotation: self.rotation,
-        };
+        let output = OutputSpec { dir: self.path("logs"), rotation: self.rotation };
         Program::start(spec, output).await
     }
 
@@ -117,9 +111,7 @@ fn until<T>(what: &str, mut fact: impl FnMut() -> Option<T>) -> T {
 }
 
 fn until_gone(process: Identity) {
-    until(&format!("the end of {process:?}"), || {
-        (!process.is_alive()).then_some(())
-    });
+    until(&format!("the end of {process:?}"), || (!process.is_alive()).then_some(()));
 }
 
 /// Runs a scene in a process of its own: this test binary again, with this one test.
@@ -127,24 +119,16 @@ fn until_gone(process: Identity) {
 fn alone(test: &str, scene: impl AsyncFnOnce(), prepare: impl FnOnce(Command) -> Command) {
     const SCENE: &str = "HANDS_SCENE";
     if std::env::var(SCENE).as_deref() == Ok(test) {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         return runtime.block_on(scene());
     }
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command
-        .args([test, "--exact", "--nocapture"])
-        .env(SCENE, test);
+    command.args([test, "--exact", "--nocapture"]).env(SCENE, test);
     let output = prepare(command).stdin(Stdio::null()).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{test}: {}\n{said}", output.status);
     let ran = String::from_utf8_lossy(&output.stdout);
-    assert!(
-        ran.contains("1 passed"),
-        "{test} is not the name of this test: {ran}"
-    );
+    assert!(ran.contains("1 passed"), "{test} is not the name of this test: {ran}");
 }
 
 /// Starts a daemon as daemons do: forked twice, in a session of its own, its parent gone.
@@ -153,9 +137,7 @@ const DAEMON: &str = "setsid sh -c 'sleep 1000 & echo $! > daemon' & wait $!";
 #[tokio::test]
 async fn exit_codes_and_signals_are_told() {
     let place = Place::new();
-    let exit = place
-        .run("echo out; echo one >&2; echo two >&2; exit 7")
-        .await;
+    let exit = place.run("echo out; echo one >&2; echo two >&2; exit 7").await;
     assert_eq!((exit.code, exit.signal), (Some(7), None));
     assert_eq!(exit.stderr_tail, "one\ntwo");
     assert_eq!(place.log("stdout"), b"out\n");
@@ -163,10 +145,7 @@ async fn exit_codes_and_signals_are_told() {
     assert!(exit.peak_memory_bytes > 100_000);
 
     let exit = place.run("kill -SEGV $$").await;
-    assert_eq!(
-        (exit.code, exit.signal, exit.keeper_lost),
-        (None, Some(11), false)
-    );
+    assert_eq!((exit.code, exit.signal, exit.keeper_lost), (None, Some(11), false));
     assert_eq!(place.run("").await.code, Some(0));
 }
 
@@ -174,10 +153,8 @@ async fn exit_codes_and_signals_are_told() {
 async fn the_program_gets_exactly_its_environment_and_nothing_on_stdin() {
     let place = Place::new();
     let mut spec = place.spec(&["/bin/sh", "-c", "pwd -P; cat; exec env", "name", "ünï"]);
-    spec.env = BTreeMap::from([
-        ("B".into(), "two words\nand lines".into()),
-        ("A".into(), "".into()),
-    ]);
+    spec.env =
+        BTreeMap::from([("B".into(), "two words\nand lines".into()), ("A".into(), "".into())]);
     let mut program = place.try_start(spec).await.unwrap();
     assert_eq!(program.wait().await.code, Some(0));
     let said = String::from_utf8(place.log("stdout")).unwrap();
@@ -185,18 +162,14 @@ async fn the_program_gets_exactly_its_environment_and_nothing_on_stdin() {
     let mut lines: Vec<&str> = said.lines().collect();
     // The shell adds this one.
     lines.retain(|line| !line.starts_with("PWD="));
-    assert_eq!(
-        lines,
-        [dir.to_str().unwrap(), "A=", "B=two words", "and lines"]
-    );
+    assert_eq!(lines, [dir.to_str().unwrap(), "A=", "B=two words", "and lines"]);
 }
 
 #[tokio::test]
 async fn the_program_is_asked_to_stop_before_it_is_killed() {
     let place = Place::new();
-    let mut program = place
-        .sh("trap 'echo bye; exit 3' TERM; sleep 1000 & echo $! > ready; wait")
-        .await;
+    let mut program =
+        place.sh("trap 'echo bye; exit 3' TERM; sleep 1000 & echo $! > ready; wait").await;
     let sleeper = place.process("ready");
     let exit = program.stop().await;
     assert_eq!((exit.code, exit.signal), (Some(3), None));
@@ -209,9 +182,7 @@ async fn the_program_is_asked_to_stop_before_it_is_killed() {
 #[tokio::test]
 async fn a_program_that_ignores_sigterm_is_killed_after_its_grace() {
     let place = Place::new();
-    let mut program = place
-        .sh("trap '' TERM; echo $$ > ready; while :; do sleep 1000; done")
-        .await;
+    let mut program = place.sh("trap '' TERM; echo $$ > ready; while :; do sleep 1000; done").await;
     let shell = place.process("ready");
     assert_eq!(shell.pid, program.pid());
     let exit = program.stop_within(Duration::from_millis(50)).await;
@@ -222,15 +193,9 @@ async fn a_program_that_ignores_sigterm_is_killed_after_its_grace() {
 #[tokio::test]
 async fn waiting_may_be_given_up_and_taken_up_again() {
     let place = Place::new();
-    let mut program = place
-        .sh("while ! test -e go; do sleep 0.01; done; exit 5")
-        .await;
+    let mut program = place.sh("while ! test -e go; do sleep 0.01; done; exit 5").await;
     for _ in 0..3 {
-        assert!(
-            tokio::time::timeout(Duration::from_millis(5), program.wait())
-                .await
-                .is_err()
-        );
+        assert!(tokio::time::timeout(Duration::from_millis(5), program.wait()).await.is_err());
     }
     std::fs::write(place.path("go"), "").unwrap();
     assert_eq!(program.wait().await.code, Some(5));
@@ -240,11 +205,8 @@ async fn waiting_may_be_given_up_and_taken_up_again() {
 #[tokio::test]
 async fn a_daemon_does_not_outlive_its_program() {
     let place = Place::new();
-    let mut program = place
-        .sh(&format!(
-            "{DAEMON}; while ! test -e go; do sleep 0.01; done; exit 4"
-        ))
-        .await;
+    let mut program =
+        place.sh(&format!("{DAEMON}; while ! test -e go; do sleep 0.01; done; exit 4")).await;
     let daemon = place.process("daemon");
     assert!(daemon.is_alive());
     std::fs::write(place.path("go"), "").unwrap();
@@ -265,9 +227,7 @@ async fn a_kill_reaches_daemons_too() {
 #[tokio::test]
 async fn a_dropped_program_is_killed_with_all_it_started() {
     let place = Place::new();
-    let program = place
-        .sh(&format!("{DAEMON}; echo $$ > shell; exec sleep 1000"))
-        .await;
+    let program = place.sh(&format!("{DAEMON}; echo $$ > shell; exec sleep 1000")).await;
     let (daemon, shell) = (place.process("daemon"), place.process("shell"));
     drop(program);
     let gone = async {
@@ -282,17 +242,13 @@ async fn a_dropped_program_is_killed_with_all_it_started() {
 fn a_killed_keeper_takes_its_program_along_and_the_agent_takes_the_rest() {
     let scene = async || {
         let place = Place::new();
-        let mut program = place
-            .sh(&format!("{DAEMON}; echo $PPID > keeper; exec sleep 1000"))
-            .await;
+        let mut program =
+            place.sh(&format!("{DAEMON}; echo $PPID > keeper; exec sleep 1000")).await;
         let (daemon, keeper) = (place.process("daemon"), place.process("keeper"));
         let shell = Identity::of(program.pid()).unwrap();
         assert!(keeper.signal(Signal::KILL).unwrap());
         let exit = program.wait().await;
-        assert_eq!(
-            (exit.code, exit.signal, exit.keeper_lost),
-            (None, Some(9), true)
-        );
+        assert_eq!((exit.code, exit.signal, exit.keeper_lost), (None, Some(9), true));
         assert!(!daemon.is_alive() && !shell.is_alive());
         // Reaped as well, not only dead.
         assert_eq!(Identity::of(daemon.pid), None);
@@ -310,10 +266,7 @@ fn a_killed_keeper_takes_its_program_along_and_the_agent_takes_the_rest() {
 fn agent_ended(test: &str, end: impl FnOnce([Identity; 3])) {
     const SCENE: &str = "HANDS_AGENT";
     if let Some(dir) = std::env::var_os(SCENE) {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let mut spec = Place::new().spec(&[
                 "sh",
@@ -321,10 +274,8 @@ fn agent_ended(test: &str, end: impl FnOnce([Identity; 3])) {
                 &format!("{DAEMON}; echo $PPID > keeper; echo $$ > shell; exec sleep 1000"),
             ]);
             spec.cwd = dir.clone().into();
-            let output = OutputSpec {
-                dir: Path::new(&dir).join("logs"),
-                rotation: Rotation::default(),
-            };
+            let output =
+                OutputSpec { dir: Path::new(&dir).join("logs"), rotation: Rotation::default() };
             let mut program = program::Program::start(spec, output).await.unwrap();
             program.wait().await;
         });
@@ -354,12 +305,9 @@ fn nothing_outlives_a_killed_agent() {
 
 #[test]
 fn nothing_outlives_an_agent_killed_with_its_whole_group() {
-    agent_ended(
-        "nothing_outlives_an_agent_killed_with_its_whole_group",
-        |[agent, ..]| {
-            assert!(ydl::os::process::kill_group(agent.pid, Signal::KILL).unwrap());
-        },
-    );
+    agent_ended("nothing_outlives_an_agent_killed_with_its_whole_group", |[agent, ..]| {
+        assert!(ydl::os::process::kill_group(agent.pid, Signal::KILL).unwrap());
+    });
 }
 
 #[test]
@@ -382,23 +330,14 @@ fn programs_leave_no_descriptor_and_no_process_behind() {
         let before = open();
         for _ in 0..10 {
             place.run("sleep 1000 & exit 0").await;
-            place
-                .try_start(place.spec(&["no-such-program"]))
-                .await
-                .unwrap_err();
+            place.try_start(place.spec(&["no-such-program"])).await.unwrap_err();
         }
         // The last capture's thread may still be closing its ends.
-        until("as few descriptors as before", || {
-            (open() <= before).then_some(())
-        });
+        until("as few descriptors as before", || (open() <= before).then_some(()));
         let tree = ydl::os::proc_tree::Tree::read().unwrap();
         assert_eq!(tree.descendants(std::process::id()), Vec::<&_>::new());
     };
-    alone(
-        "programs_leave_no_descriptor_and_no_process_behind",
-        scene,
-        |command| command,
-    );
+    alone("programs_leave_no_descriptor_and_no_process_behind", scene, |command| command);
 }
 
 #[tokio::test]
@@ -408,11 +347,8 @@ async fn why_a_program_cannot_be_executed_is_told_in_different_sentences() {
     let mut foreign = vec![0; 64];
     foreign[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
     foreign[16] = 2;
-    let (other, other_name) = if cfg!(target_arch = "x86_64") {
-        (183, "aarch64")
-    } else {
-        (62, "x86_64")
-    };
+    let (other, other_name) =
+        if cfg!(target_arch = "x86_64") { (183, "aarch64") } else { (62, "x86_64") };
     foreign[18] = other;
     let here = std::env::consts::ARCH;
     let script = |name: &str, content: &[u8], mode| place.script(name, content, mode);
@@ -445,28 +381,16 @@ async fn why_a_program_cannot_be_executed_is_told_in_different_sentences() {
             "the script `./windows` asks for the interpreter `/bin/sh\\r`, which does not exist"
                 .into(),
         ),
-        (
-            "./folder".into(),
-            "`./folder` is a directory, not a program".into(),
-        ),
-        (
-            "./absent".into(),
-            "the program `./absent` does not exist".into(),
-        ),
+        ("./folder".into(), "`./folder` is a directory, not a program".into()),
+        ("./absent".into(), "the program `./absent` does not exist".into()),
         (
             "no-such-program".into(),
             "the program `no-such-program` was not found in `PATH`, `/bin:`".into(),
         ),
         // The last part of that PATH is empty: the current directory.
-        (
-            "plain".into(),
-            "`./plain` is not executable: its mode is `0644`".into(),
-        ),
+        ("plain".into(), "`./plain` is not executable: its mode is `0644`".into()),
         ("".into(), "the program's name is empty".into()),
-        (
-            "a\0b/".into(),
-            "the arguments or the environment of `a\0b/` hold a zero byte".into(),
-        ),
+        ("a\0b/".into(), "the arguments or the environment of `a\0b/` hold a zero byte".into()),
     ];
     for (program, sentence) in cases {
         let mut spec = place.spec(&[&program]);
@@ -480,10 +404,7 @@ async fn why_a_program_cannot_be_executed_is_told_in_different_sentences() {
     nowhere.cwd = place.path("nowhere");
     let error = place.try_start(nowhere).await.unwrap_err().to_string();
     assert!(error.starts_with("cannot run in the directory"), "{error}");
-    assert!(
-        error.ends_with("/nowhere`: no such file or directory"),
-        "{error}"
-    );
+    assert!(error.ends_with("/nowhere`: no such file or directory"), "{error}");
 
     let mut huge = place.spec(&["true"]);
     huge.env.insert("HUGE".into(), "x".repeat(200_000));
@@ -505,12 +426,7 @@ async fn a_binary_without_its_loader_says_so() {
     binary[at + 1] = b'x';
     let name = place.script("strange", &binary, 0o755);
     let error = place.try_start(place.spec(&[&name])).await.unwrap_err();
-    assert!(
-        error
-            .to_string()
-            .starts_with("`./strange` needs the loader `/lib"),
-        "{error}"
-    );
+    assert!(error.to_string().starts_with("`./strange` needs the loader `/lib"), "{error}");
     assert!(error.hint().is_some());
 }
 
@@ -533,10 +449,7 @@ async fn an_agent_without_its_keeper_blames_the_node() {
     spec.keeper = place.path("no-ydl-here");
     let error = place.try_start(spec).await.unwrap_err();
     assert!(matches!(error, StartError::Keeper { .. }));
-    assert_eq!(
-        error.to_string(),
-        "cannot start the program's keeper: no such file or directory"
-    );
+    assert_eq!(error.to_string(), "cannot start the program's keeper: no such file or directory");
 }
 
 #[test]
@@ -544,19 +457,11 @@ fn two_hundred_megabytes_in_one_line_cost_no_memory() {
     // Apart from the others, whose programs would be counted, too.
     let scene = async || {
         let mut place = Place::new();
-        place.rotation = Rotation {
-            segment_bytes: 1 << 20,
-            newest: 2,
-        };
+        place.rotation = Rotation { segment_bytes: 1 << 20, newest: 2 };
         let mut meter = Meter::new(std::process::id(), None);
         let before = meter.sample().unwrap().memory_bytes;
-        let exit = place
-            .run("head -c 200000000 /dev/zero | tr '\\0' x >&2")
-            .await;
-        assert_eq!(
-            (exit.code, exit.stderr_tail.len(), exit.dropped_bytes),
-            (Some(0), 4096, 0)
-        );
+        let exit = place.run("head -c 200000000 /dev/zero | tr '\\0' x >&2").await;
+        assert_eq!((exit.code, exit.stderr_tail.len(), exit.dropped_bytes), (Some(0), 4096, 0));
         let mut reader = LogReader::new(place.path("logs"), "stderr", 0);
         assert_eq!(reader.end().unwrap(), 200_000_000);
         let kept: u64 = std::fs::read_dir(place.path("logs"))
@@ -567,19 +472,13 @@ fn two_hundred_megabytes_in_one_line_cost_no_memory() {
         let after = meter.sample().unwrap().memory_bytes;
         assert!(after < before + (100 << 20), "{before} {after}");
     };
-    alone(
-        "two_hundred_megabytes_in_one_line_cost_no_memory",
-        scene,
-        |command| command,
-    );
+    alone("two_hundred_megabytes_in_one_line_cost_no_memory", scene, |command| command);
 }
 
 #[tokio::test]
 async fn bytes_that_are_no_text_are_kept_as_they_are() {
     let place = Place::new();
-    let exit = place
-        .run(r"printf '\377\376\n\000\200'; printf 'bad \377\n' >&2")
-        .await;
+    let exit = place.run(r"printf '\377\376\n\000\200'; printf 'bad \377\n' >&2").await;
     assert_eq!(place.log("stdout"), b"\xff\xfe\n\0\x80");
     assert_eq!(exit.stderr_tail, "bad \u{fffd}");
 }
@@ -598,10 +497,7 @@ async fn memory_and_processor_time_of_the_whole_tree_are_measured() {
     assert!(usage.memory_bytes > 60_000_000, "{usage:?}");
     program.kill();
     let exit = program.wait().await;
-    assert!(
-        (30_000_000..200_000_000).contains(&exit.peak_memory_bytes),
-        "{exit:?}"
-    );
+    assert!((30_000_000..200_000_000).contains(&exit.peak_memory_bytes), "{exit:?}");
     assert!(exit.cpu_ms > 0);
     let after = meter.sample().unwrap();
     assert_eq!(after.memory_bytes, 0);
@@ -627,20 +523,13 @@ fn a_program_does_not_notice_that_its_log_cannot_be_written() {
         let script = "head -c 3000000 /dev/zero; echo done > wrote; \
             while ! test -e go; do sleep 0.01; done; echo after";
         let mut program = place.sh(script).await;
-        until("the program's own progress", || {
-            place.path("wrote").exists().then_some(())
-        });
+        until("the program's own progress", || place.path("wrote").exists().then_some(()));
         let dropped = 3_000_000 - (1 << 20);
-        until("the loss", || {
-            (program.output().dropped_bytes == dropped).then_some(())
-        });
+        until("the loss", || (program.output().dropped_bytes == dropped).then_some(()));
         assert_eq!(program.output().trouble.as_deref(), Some("file too large"));
 
         let hard = rustix::process::getrlimit(rustix::process::Resource::Fsize).maximum;
-        let limit = rustix::process::Rlimit {
-            current: hard,
-            maximum: hard,
-        };
+        let limit = rustix::process::Rlimit { current: hard, maximum: hard };
         rustix::process::setrlimit(rustix::process::Resource::Fsize, limit).unwrap();
         std::fs::write(place.path("go"), "").unwrap();
         let exit = program.wait().await;
@@ -650,11 +539,7 @@ fn a_program_does_not_notice_that_its_log_cannot_be_written() {
             format!("\nydl: {dropped} bytes of output are missing here: file too large\nafter\n");
         assert_eq!(String::from_utf8_lossy(&log[1 << 20..]), note);
     };
-    alone(
-        "a_program_does_not_notice_that_its_log_cannot_be_written",
-        scene,
-        small_files,
-    );
+    alone("a_program_does_not_notice_that_its_log_cannot_be_written", scene, small_files);
 }
 
 #[test]
@@ -672,11 +557,7 @@ fn a_log_that_ends_on_a_full_disk_says_what_it_lacks() {
         let wanted = format!("\nydl: {lacks} bytes of output are missing here: file too large\n");
         assert_eq!(note, wanted);
     };
-    alone(
-        "a_log_that_ends_on_a_full_disk_says_what_it_lacks",
-        scene,
-        small_files,
-    );
+    alone("a_log_that_ends_on_a_full_disk_says_what_it_lacks", scene, small_files);
 }
 
 #[test]
@@ -687,10 +568,7 @@ fn an_output_that_does_not_fit_is_named_and_leaves_no_half_file() {
         // A hole: long without being written.
         let long = std::fs::File::create(place.path("work/long")).unwrap();
         let hard = rustix::process::getrlimit(rustix::process::Resource::Fsize);
-        let open = rustix::process::Rlimit {
-            current: hard.maximum,
-            ..hard
-        };
+        let open = rustix::process::Rlimit { current: hard.maximum, ..hard };
         rustix::process::setrlimit(rustix::process::Resource::Fsize, open).unwrap();
         long.set_len(3 << 20).unwrap();
         rustix::process::setrlimit(rustix::process::Resource::Fsize, hard).unwrap();
@@ -700,10 +578,7 @@ fn an_output_that_does_not_fit_is_named_and_leaves_no_half_file() {
             outputs::copy(&place.path("work"), &[("*".into(), place.path("out"))]).unwrap_err();
         assert_eq!(error.failures.len(), 1);
         assert!(error.to_string().contains("work/long` to `"), "{error}");
-        assert!(
-            error.to_string().ends_with("out/long`: file too large"),
-            "{error}"
-        );
+        assert!(error.to_string().ends_with("out/long`: file too large"), "{error}");
         // A new directory is there when all of it is, or not at all.
         assert_eq!(error.copied.files, 0);
         let names: Vec<_> = std::fs::read_dir(place.path("."))
@@ -712,20 +587,13 @@ fn an_output_that_does_not_fit_is_named_and_leaves_no_half_file() {
             .collect();
         assert_eq!(names, ["work"]);
     };
-    alone(
-        "an_output_that_does_not_fit_is_named_and_leaves_no_half_file",
-        scene,
-        small_files,
-    );
+    alone("an_output_that_does_not_fit_is_named_and_leaves_no_half_file", scene, small_files);
 }
 
 /// A program that runs so many times; each of its processes is told its number.
 fn several(place: &Place, processes: usize, script: &str) -> ProgramSpec {
     let own = |local: usize| BTreeMap::from([("LOCAL".to_owned(), local.to_string())]);
-    ProgramSpec {
-        each: (0..processes).map(own).collect(),
-        ..place.spec(&["sh", "-c", script])
-    }
+    ProgramSpec { each: (0..processes).map(own).collect(), ..place.spec(&["sh", "-c", script]) }
 }
 
 #[tokio::test]
@@ -734,9 +602,7 @@ async fn a_task_of_several_processes_ends_well_when_all_of_them_have() {
     // The first is over long before the last.
     let script = "echo this is $LOCAL; echo twice >&2; test $LOCAL = 0 || until test -e go; do sleep 0.02; done; touch done.$LOCAL";
     let mut program = place.try_start(several(&place, 3, script)).await.unwrap();
-    until("the end of the first", || {
-        place.path("done.0").exists().then_some(())
-    });
+    until("the end of the first", || place.path("done.0").exists().then_some(()));
     assert!(!place.path("done.1").exists());
     std::fs::write(place.path("go"), "").unwrap();
     let exit = program.wait().await;
@@ -777,12 +643,8 @@ async fn a_process_that_saves_its_work_is_not_asked_again_when_one_beside_it_end
     place.process("pid.0");
     let other = place.process("pid.1");
     program.terminate();
-    until("the request", || {
-        place.path("saving").exists().then_some(())
-    });
-    until("its end", || {
-        (Identity::of(other.pid) != Some(other)).then_some(())
-    });
+    until("the request", || place.path("saving").exists().then_some(()));
+    until("its end", || (Identity::of(other.pid) != Some(other)).then_some(()));
     // Also when the agent has its own reasons to ask.
     program.terminate();
     std::fs::write(place.path("go"), "").unwrap();
@@ -795,10 +657,7 @@ async fn a_process_that_saves_its_work_is_not_asked_again_when_one_beside_it_end
 async fn every_process_of_a_task_is_asked_to_stop_and_killed_with_it() {
     let place = Place::new();
     let script = "trap '' TERM; echo $$ > pid.$LOCAL; while :; do sleep 0.02; done";
-    let spec = ProgramSpec {
-        grace: Duration::from_millis(50),
-        ..several(&place, 2, script)
-    };
+    let spec = ProgramSpec { grace: Duration::from_millis(50), ..several(&place, 2, script) };
     let mut program = place.try_start(spec).await.unwrap();
     let both = [place.process("pid.0"), place.process("pid.1")];
     let exit = program.stop().await;

@@ -42,19 +42,12 @@ fn processes_of_one_task_are_ranks_of_their_own() {
 #[test]
 fn a_killed_worker_starts_a_new_round_from_the_checkpoint() {
     let home = Home::new();
-    let words = example(
-        &home,
-        "horovod",
-        &slowly("python train.py --epochs 12", 0.06),
-    );
+    let words = example(&home, "horovod", &slowly("python train.py --epochs 12", 0.06));
     let ran = kill_and_stop(&home, words, ["epoch 3 ", "epoch 6 "], "HOROVOD_RANK=1");
     agree(&ran, 2, 0.92, "weights");
     let first = said(&ran, 1, "rank 1 of 2, from epoch");
     let first: u32 = first.parse().expect("a number");
-    assert!(
-        first >= 6,
-        "five epochs were done, and it began with {first}"
-    );
+    assert!(first >= 6, "five epochs were done, and it began with {first}");
 }
 
 #[test]
@@ -91,10 +84,7 @@ roles:
 }
 
 fn wait_for_world(home: &Home, worker: u32, attempt: u32, world: &str) {
-    let log = |home: &Home| {
-        home.job()
-            .join(format!("logs/worker/{worker}/{attempt}/stdout.0"))
-    };
+    let log = |home: &Home| home.job().join(format!("logs/worker/{worker}/{attempt}/stdout.0"));
     home.wait_for_text(log, &format!("world of {world}\n"));
 }
 
@@ -125,10 +115,7 @@ fn workers_come_and_go_while_the_others_run_on() {
     }
     assert_eq!(home.run(&["scale", "elastic", "worker=2"]).code, 0);
     let ran = ended_in_one_round(&home, child, 2);
-    assert!(
-        said(&ran, 0, "worlds").starts_with("[2, 3, 2] "),
-        "{ran:#?}"
-    );
+    assert!(said(&ran, 0, "worlds").starts_with("[2, 3, 2] "), "{ran:#?}");
     assert_eq!(said(&ran, 0, "worlds"), said(&ran, 1, "worlds"));
 }
 
@@ -147,10 +134,7 @@ fn a_newcomer_whom_nobody_heeds_at_first_is_let_in_all_the_same() {
     assert_eq!(home.run(&["scale", "elastic", "worker=2"]).code, 0);
     let ran = finish(child);
     assert_eq!(ran.code, 0, "{ran:#?}");
-    assert!(
-        said(&ran, 0, "worlds").starts_with("[2, 3, 2] "),
-        "{ran:#?}"
-    );
+    assert!(said(&ran, 0, "worlds").starts_with("[2, 3, 2] "), "{ran:#?}");
 }
 
 #[test]
@@ -161,10 +145,7 @@ fn a_killed_worker_comes_back_into_the_world_of_the_others() {
     for worker in 0..2 {
         wait_for_world(&home, worker, 1, &format!("2 as rank {worker}"));
     }
-    kill(
-        program_with(&home, "python elastic.py", "HOROVOD_RANK=0"),
-        9,
-    );
+    kill(program_with(&home, "python elastic.py", "HOROVOD_RANK=0"), 9);
     // One is too few to go on. Whoever was first comes back as the last, and takes the state of the other.
     wait_for_world(&home, 0, 2, "2 as rank 1");
     let ran = ended_in_one_round(&home, child, 1);

@@ -50,24 +50,15 @@ fn an_image_is_read_and_shown_as_it_was_written() {
     let Environment::Image(image) = &spec.environment else {
         panic!("{spec:?}");
     };
-    let mount = |from: &str, to: &str, writable| Mount {
-        from: from.into(),
-        to: to.into(),
-        writable,
-    };
+    let mount =
+        |from: &str, to: &str, writable| Mount { from: from.into(), to: to.into(), writable };
     let expected = Image {
-        mounts: vec![
-            mount("/data/mnist", "/data", false),
-            mount("/scratch", "/scratch", true),
-        ],
+        mounts: vec![mount("/data/mnist", "/data", false), mount("/scratch", "/scratch", true)],
         network: Some("bridge".into()),
         privileged: true,
         login: Some("hdfs:///user/a/docker.json".into()),
         keep: true,
-        ..Image::new(
-            Runtime::Docker,
-            "registry.example.com:5000/team/image:1.2-gpu",
-        )
+        ..Image::new(Runtime::Docker, "registry.example.com:5000/team/image:1.2-gpu")
     };
     assert_eq!(*image, expected);
     let shown = show(&spec);
@@ -109,10 +100,7 @@ roles:
   other: {run: sleep 1, environment: {docker: 'debian:12'}}
 ";
     let spec = read(yaml, true).unwrap();
-    let image = |role: &str| {
-        spec.image_of(&RoleName::from(role))
-            .map(|image| image.name.as_str())
-    };
+    let image = |role: &str| spec.image_of(&RoleName::from(role)).map(|image| image.name.as_str());
     assert_eq!(image("worker"), Some("python"));
     assert_eq!(image("server"), None);
     assert_eq!(image("other"), Some("debian:12"));
@@ -370,15 +358,8 @@ fn what_can_be_known_of_a_cluster_is_told_before_it_is_asked() {
         let refusals: Vec<_> = refusals.iter().filter(about).cloned().collect();
         format!("refused: {refusals:#?}\nnotes: {notes:#?}\n")
     };
-    let new = Has {
-        kinds: Some(Vec::new()),
-        constraints: Constraints::Yes,
-        ..Has::default()
-    };
-    let old = Has {
-        constraints: Constraints::TooOld,
-        ..Has::default()
-    };
+    let new = Has { kinds: Some(Vec::new()), constraints: Constraints::Yes, ..Has::default() };
+    let old = Has { constraints: Constraints::TooOld, ..Has::default() };
     let saying = |text: &str| Has {
         runtimes: Some(text.split(',').map(str::to_owned).collect()),
         ..new.clone()

@@ -10,9 +10,7 @@ fn learned(ran: &Ran) {
         let rank = said(ran, worker, "rank");
         assert!(rank.starts_with(&format!("{worker} of 2")), "{rank}");
         assert_eq!(said(ran, worker, "present"), "[0, 1]", "{ran:#?}");
-        let accuracy: f64 = said(ran, worker, "test accuracy")
-            .parse()
-            .expect("a number");
+        let accuracy: f64 = said(ran, worker, "test accuracy").parse().expect("a number");
         assert!(accuracy >= 0.92, "{accuracy}");
         for word in ["epoch 12 loss", "weights"] {
             assert_eq!(said(ran, worker, word), said(ran, 0, word), "{ran:#?}");
@@ -38,10 +36,7 @@ fn goes_on_without(victim: &str) {
     learned(&ran);
     let first = said(&ran, 1, "rank 1 of 2, from epoch");
     let first: u32 = first.parse().expect("a number");
-    assert!(
-        first >= 6,
-        "five epochs were done, and it began with {first}"
-    );
+    assert!(first >= 6, "five epochs were done, and it began with {first}");
 }
 
 #[test]

@@ -37,9 +37,7 @@ fn read_for_cluster(dir: &Path, yaml: &str) -> Result<JobSpec, String> {
     let mut source = load(&file).unwrap();
     source.for_cluster();
     let here = format!("{}/", dir.display());
-    source
-        .job()
-        .map_err(|wrongs| wrongs.to_string().replace(&here, ""))
+    source.job().map_err(|wrongs| wrongs.to_string().replace(&here, ""))
 }
 
 fn read(yaml: &str) -> Result<JobSpec, String> {
@@ -87,10 +85,7 @@ fn a_short_job_file_gets_its_defaults() {
     assert_eq!(spec.gang.hold, Span::minutes(5));
     assert_eq!(spec.files[1].name, "input");
     assert_eq!(Path::new(&spec.files[1].source), dir.path().join("data"));
-    assert_eq!(
-        spec.outputs[0].to,
-        format!("{}/out/{{index}}/", dir.path().display())
-    );
+    assert_eq!(spec.outputs[0].to, format!("{}/out/{{index}}/", dir.path().display()));
 }
 
 #[test]
@@ -100,12 +95,7 @@ fn a_job_file_without_a_name_is_called_after_its_place() {
     fs::create_dir(&folder).unwrap();
     let name = |file: &str| {
         fs::write(folder.join(file), "roles: {worker: {run: sleep 1}}").unwrap();
-        load(&folder.join(file))
-            .unwrap()
-            .job()
-            .unwrap()
-            .name
-            .clone()
+        load(&folder.join(file)).unwrap().job().unwrap().name.clone()
     };
     assert_eq!(name("job.yaml"), "my-job-");
     assert_eq!(name("train.yml"), "train");
@@ -309,10 +299,7 @@ fn overrides_are_typed_like_the_file() {
     assert_eq!(spec.name, "other");
     assert_eq!(spec.roles[0].instances, 4);
     assert_eq!(spec.roles[0].env["X"], "1");
-    assert_eq!(
-        spec.roles[0].command,
-        Command::Program(vec!["echo".into(), "hi".into()])
-    );
+    assert_eq!(spec.roles[0].command, Command::Program(vec!["echo".into(), "hi".into()]));
     assert_eq!(spec.deadlines.run, Some(Span::hours(1)));
     let yaml = b"roles: {w: {run: sleep 1}}\noutputs: {c k/: {to: out}, a: {to: there}}";
     let sets = [
@@ -328,12 +315,7 @@ fn overrides_are_typed_like_the_file() {
     assert!(of("a=b/").unwrap().to.ends_with("c=d"), "{spec:?}");
     assert_eq!(spec.roles[0].env["A.B"], "it's");
     check_bad_set(
-        &[
-            "roles.worker.instnaces=4",
-            "nonsense",
-            "roles.worker.memory=4",
-            "gang.hold=[",
-        ],
+        &["roles.worker.instnaces=4", "nonsense", "roles.worker.memory=4", "gang.hold=["],
         expect![[r#"
             error: --set gang.hold=[: this is not YAML: unclosed bracket '['
 
@@ -360,11 +342,7 @@ roles:
   c: {<<: [*base], instances: 2}
 ";
     let spec = read(yaml).unwrap();
-    let sizes: Vec<_> = spec
-        .roles
-        .iter()
-        .map(|r| (r.resources.memory_mib, r.instances))
-        .collect();
+    let sizes: Vec<_> = spec.roles.iter().map(|r| (r.resources.memory_mib, r.instances)).collect();
     assert_eq!(sizes, [(2048, 1), (3072, 1), (2048, 2)]);
     assert_eq!(spec.roles[2].command, spec.roles[0].command);
 }
@@ -642,11 +620,7 @@ roles: {w: {run: sleep 1}}
     let bad = |environment: &str, expected: Expect| {
         let yaml = format!("environment: {environment}\nroles: {{w: {{run: sleep 1}}}}");
         let wrong = read_in(dir.path(), yaml.as_bytes(), &[]).unwrap_err();
-        expected.assert_eq(
-            wrong
-                .strip_prefix("error: job.yaml:1:14: `environment`: ")
-                .unwrap(),
-        );
+        expected.assert_eq(wrong.strip_prefix("error: job.yaml:1:14: `environment`: ").unwrap());
     };
     made("data/pyproject.toml");
     bad(
@@ -673,12 +647,7 @@ roles: {w: {run: sleep 1}}
             hint: make it anew, with an interpreter that is there"#]],
     );
     made("venv/bin/python");
-    read_in(
-        dir.path(),
-        b"environment: venv\nroles: {w: {run: sleep 1}}",
-        &[],
-    )
-    .unwrap();
+    read_in(dir.path(), b"environment: venv\nroles: {w: {run: sleep 1}}", &[]).unwrap();
     check_bad(
         "environment: nowhere\nroles: {w: {run: sleep 1}}",
         expect![[r#"
@@ -794,10 +763,7 @@ fn what_is_not_a_job_file_is_called_what_it_is() {
         "name: !include other.yaml\nroles: {w: {run: sleep 1}}",
         expect!["error: job.yaml:1:16: the tag `!include` means nothing in a job file"],
     );
-    check_bad(
-        "{[a]: b}",
-        expect!["error: job.yaml:1:2: a key must be plain text"],
-    );
+    check_bad("{[a]: b}", expect!["error: job.yaml:1:2: a key must be plain text"]);
     let binary = |bytes: &[u8]| read_in(folder().path(), bytes, &[]).unwrap_err();
     expect![[r#"
         error: job.yaml: this is a binary file, not a job file

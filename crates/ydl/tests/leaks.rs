@@ -7,9 +7,7 @@ use std::fs;
 
 /// What this process has open.
 fn open() -> Vec<String> {
-    let mine = fs::read_dir("/proc/self/fd")
-        .expect("descriptors")
-        .flatten();
+    let mine = fs::read_dir("/proc/self/fd").expect("descriptors").flatten();
     let mut open: Vec<_> = mine
         .filter_map(|fd| fs::read_link(fd.path()).ok())
         .map(|target| target.to_string_lossy().into_owned())
@@ -29,11 +27,7 @@ fn two_hundred_tasks_of_true_leak_nothing() {
     );
     let log = fs::File::create(home.path().join("log")).expect("a file");
     let mut command = home.ydl();
-    let mut child = command
-        .args(["submit", "job.yaml"])
-        .stderr(log)
-        .spawn()
-        .expect("ydl");
+    let mut child = command.args(["submit", "job.yaml"]).stderr(log).spawn().expect("ydl");
     drop(command);
     // The master is watched while it works: its descriptors and children must not pile up.
     let (mut most_descriptors, mut most_processes) = (0, 0);
@@ -53,14 +47,8 @@ fn two_hundred_tasks_of_true_leak_nothing() {
     assert!(home.processes().is_empty(), "{:?}", home.processes());
     assert!(most_processes > 0, "the master was never seen");
     // Eight tasks run at a time on two cores; each has an agent, a keeper, a program and a connection or two.
-    assert!(
-        most_descriptors < 150,
-        "the master had {most_descriptors} descriptors"
-    );
+    assert!(most_descriptors < 150, "the master had {most_descriptors} descriptors");
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
-    assert!(
-        most_processes < 20 + cores * 20,
-        "there were {most_processes} processes at once"
-    );
+    assert!(most_processes < 20 + cores * 20, "there were {most_processes} processes at once");
     assert_eq!(open(), before);
 }

@@ -15,28 +15,16 @@ fn script(instances: u32, script: &str, more: &str) -> String {
 
 fn assert_failed(ran: &Ran, code: i32, sentence: &str) {
     assert_eq!(ran.code, code, "{ran:#?}");
-    assert!(
-        ran.err.contains(sentence),
-        "`{sentence}` is not in {}",
-        ran.err
-    );
+    assert!(ran.err.contains(sentence), "`{sentence}` is not in {}", ran.err);
 }
 
 #[test]
 fn a_job_of_four_tasks_prints_whole_prefixed_lines_and_leaves_nothing() {
     let home = Home::new();
-    let ran = home.submit(&script(
-        4,
-        "echo one $YDL_INDEX of $YDL_WORLD_SIZE; echo two",
-        "",
-    ));
+    let ran = home.submit(&script(4, "echo one $YDL_INDEX of $YDL_WORLD_SIZE; echo two", ""));
     assert_eq!(ran.code, 0, "{ran:#?}");
     for index in 0..4 {
-        assert!(
-            ran.out
-                .contains(&format!("worker:{index} | one {index} of 4\n")),
-            "{ran:#?}"
-        );
+        assert!(ran.out.contains(&format!("worker:{index} | one {index} of 4\n")), "{ran:#?}");
     }
     assert_eq!(ran.out.lines().count(), 8, "{ran:#?}");
     assert!(home.processes().is_empty(), "{:?}", home.processes());
@@ -71,11 +59,7 @@ fn processes_know_their_numbers_threads_and_interface_and_what_is_set_stands() {
             format!("worker:0 | [1] 1 of 2, 1 of 2, 2 threads, {lo}"),
         ]
     );
-    assert!(
-        submit(Some("7"))
-            .iter()
-            .all(|line| line.contains(", 7 threads,"))
-    );
+    assert!(submit(Some("7")).iter().all(|line| line.contains(", 7 threads,")));
 }
 
 #[test]
@@ -163,23 +147,15 @@ fn a_killed_program_starts_a_new_round_and_facts_say_why() {
         "gang: true\nrestart: {scope: job, limit: 1, backoff: {first: 10ms, most: 10ms}}",
     );
     let child = home.start(&text);
-    home.wait_for("three programs", |home| {
-        (home.find("sleep 1000").len() >= 6).then_some(())
-    });
+    home.wait_for("three programs", |home| (home.find("sleep 1000").len() >= 6).then_some(()));
     let victim = home.find("/bin/sh -c test")[0].pid;
     kill(victim, 9);
     let ran = finish(child);
     assert_eq!(ran.code, 0, "{ran:#?}");
     let facts = home.facts();
     assert!(facts.contains(r#""round-broken":{"round":2"#), "{facts}");
-    assert!(
-        facts.contains(r#""ending":{"signalled":{"signal":9}}"#),
-        "{facts}"
-    );
-    assert!(
-        facts.contains(r#""round-started":{"round":2,"tasks":3}"#),
-        "{facts}"
-    );
+    assert!(facts.contains(r#""ending":{"signalled":{"signal":9}}"#), "{facts}");
+    assert!(facts.contains(r#""round-started":{"round":2,"tasks":3}"#), "{facts}");
     assert!(home.processes().is_empty(), "{:?}", home.processes());
 }
 
@@ -188,9 +164,7 @@ fn without_restarts_a_killed_program_fails_the_job_at_once_and_by_name() {
     let home = Home::new();
     let more = "gang: true\ndeadlines: {grace: 1h}";
     let child = home.start(&script(3, "sleep 1000", more));
-    home.wait_for("three programs", |home| {
-        (home.find("sleep 1000").len() >= 6).then_some(())
-    });
+    home.wait_for("three programs", |home| (home.find("sleep 1000").len() >= 6).then_some(()));
     let victim = home.find("/bin/sh -c sleep")[0].pid;
     let began = Instant::now();
     kill(victim, 9);
@@ -208,17 +182,12 @@ fn the_masters_death_ends_everything_and_status_tells_the_truth() {
     // Long before an agent without news of its master would leave by itself.
     let more = "deadlines: {silence: 1h}";
     let id = home.detach(&script(2, "trap '' HUP; sleep 1000 & wait", more));
-    home.wait_for("the programs", |home| {
-        (home.find("sleep 1000").len() >= 4).then_some(())
-    });
+    home.wait_for("the programs", |home| (home.find("sleep 1000").len() >= 4).then_some(()));
     kill(home.find(" master ")[0].pid, 9);
     home.wait_until_empty();
     let ran = home.run(&["status", &id]);
     assert_eq!(ran.code, 0, "{ran:#?}");
-    assert!(
-        (ran.out + &ran.err).contains("master"),
-        "status does not say what happened"
-    );
+    assert!((ran.out + &ran.err).contains("master"), "status does not say what happened");
     let ran = home.run(&["ls"]);
     assert!(ran.out.contains("lost"), "{ran:#?}");
 }
@@ -232,17 +201,11 @@ fn an_agents_death_leaves_no_orphan_and_its_task_is_repaired() {
         "restart: {limit: 1, backoff: {first: 1ms, most: 1ms}}",
     );
     let child = home.start(&text);
-    home.wait_for("the programs", |home| {
-        (home.find("sleep 1000").len() >= 3).then_some(())
-    });
+    home.wait_for("the programs", |home| (home.find("sleep 1000").len() >= 3).then_some(()));
     kill(home.find(" agent ")[0].pid, 9);
     let ran = finish(child);
     assert_eq!(ran.code, 0, "{ran:#?}");
-    assert!(
-        home.facts().contains(r#""agent-died":{"status":137}"#),
-        "{}",
-        home.facts()
-    );
+    assert!(home.facts().contains(r#""agent-died":{"status":137}"#), "{}", home.facts());
     assert!(home.processes().is_empty(), "{:?}", home.processes());
 }
 
@@ -259,9 +222,7 @@ fn what_agent_and_keeper_leave_behind_when_both_are_killed_is_ended() {
     let child = home.start(&text);
     home.wait_for_job();
     home.wait_for_text(|home| home.job().join("logs/worker/0/1/stdout.0"), "up");
-    home.wait_for("the daemon", |home| {
-        (home.find("sleep 1000").len() >= 3).then_some(())
-    });
+    home.wait_for("the daemon", |home| (home.find("sleep 1000").len() >= 3).then_some(()));
     let agent = home.find(" agent ")[0].pid;
     let keepers = fs::read_to_string(format!("/proc/{agent}/task/{agent}/children"));
     let keeper = keepers.expect("a list").trim().parse().expect("one keeper");
@@ -277,11 +238,7 @@ fn what_agent_and_keeper_leave_behind_when_both_are_killed_is_ended() {
 #[test]
 fn a_program_that_daemonises_is_ended_with_its_task() {
     let home = Home::new();
-    let ran = home.submit(&script(
-        1,
-        "(setsid sh -c 'setsid sleep 1000 &' &); echo gone",
-        "",
-    ));
+    let ran = home.submit(&script(1, "(setsid sh -c 'setsid sleep 1000 &' &); echo gone", ""));
     assert_eq!(ran.code, 0, "{ran:#?}");
     assert!(home.processes().is_empty(), "{:?}", home.processes());
 }
@@ -312,42 +269,28 @@ fn memory_can_grow_after_such_a_kill() {
         "name: t\nroles:\n  worker:\n    memory: 64 MiB\n    memory_growth: {percent: 900, most: 1 GiB}\n    restart: {limit: 1, backoff: {first: 1ms, most: 1ms}}\n    run: [python3, -c, 'import os, time; x = bytearray(200 << 20); time.sleep(1000 if os.environ[\"YDL_ATTEMPT\"] == \"1\" else 3)']\n",
     );
     assert_eq!(ran.code, 0, "{ran:#?}");
-    assert!(
-        home.facts()
-            .contains(r#""memory-grew":{"task":"worker:0","memory_mib":640}"#)
-    );
+    assert!(home.facts().contains(r#""memory-grew":{"task":"worker:0","memory_mib":640}"#));
 }
 
 #[test]
 fn a_program_that_ignores_sigterm_is_killed_after_its_grace() {
     let home = Home::new();
-    let text = script(
-        1,
-        "trap '' TERM; echo up; while :; do sleep 1; done",
-        "deadlines: {grace: 300ms}",
-    );
+    let text =
+        script(1, "trap '' TERM; echo up; while :; do sleep 1; done", "deadlines: {grace: 300ms}");
     let id = home.detach(&text);
     let log = |home: &Home| home.job().join("logs/worker/0/1/stdout.0");
     home.wait_for_text(log, "up");
     let ran = home.run(&["kill", &id]);
     assert_eq!(ran.code, 0, "{ran:#?}");
     home.wait_until_empty();
-    assert!(
-        home.facts()
-            .contains(r#""job-finished":{"outcome":{"killed""#),
-        "{}",
-        home.facts()
-    );
+    assert!(home.facts().contains(r#""job-finished":{"outcome":{"killed""#), "{}", home.facts());
 }
 
 #[test]
 fn a_program_may_clean_up_within_its_grace() {
     let home = Home::new();
-    let text = script(
-        1,
-        "trap 'echo saved; exit 0' TERM; echo up; while :; do sleep 0.1; done",
-        "",
-    );
+    let text =
+        script(1, "trap 'echo saved; exit 0' TERM; echo up; while :; do sleep 0.1; done", "");
     let id = home.detach(&text);
     let log = |home: &Home| home.job().join("logs/worker/0/1/stdout.0");
     home.wait_for_text(log, "up");
@@ -381,10 +324,7 @@ fn what_cannot_be_executed_is_told_in_three_sentences() {
     let wrong = run("foreign");
     assert_failed(&wrong, 120, "could not be started");
     let sentence = |ran: &Ran| {
-        let line = ran
-            .err
-            .lines()
-            .find(|line| line.contains("could not be started"));
+        let line = ran.err.lines().find(|line| line.contains("could not be started"));
         line.expect("a sentence").to_owned()
     };
     assert_ne!(sentence(&ran), sentence(&refused));
@@ -416,15 +356,8 @@ fn a_port_is_really_free_when_the_program_binds_it() {
 fn invalid_utf8_passes_unchanged() {
     let home = Home::new();
     home.write("job.yaml", &script(1, r"printf 'a\377\376b\n'", ""));
-    let output = home
-        .ydl()
-        .args(["submit", "job.yaml"])
-        .output()
-        .expect("ydl");
-    assert!(
-        output.stdout.windows(4).any(|bytes| bytes == b"a\xff\xfeb"),
-        "{output:?}"
-    );
+    let output = home.ydl().args(["submit", "job.yaml"]).output().expect("ydl");
+    assert!(output.stdout.windows(4).any(|bytes| bytes == b"a\xff\xfeb"), "{output:?}");
 }
 
 #[test]
@@ -435,10 +368,7 @@ fn a_line_without_end_costs_neither_memory_nor_the_job() {
         "name: t\nroles: {worker: {memory: 64 MiB, shell: 'head -c 300000000 /dev/zero | tr \"\\\\0\" x; echo; echo end'}}\n",
     );
     assert_eq!(ran.code, 0, "{}", ran.err);
-    assert!(
-        ran.out.contains("end\n"),
-        "the end of the output is missing"
-    );
+    assert!(ran.out.contains("end\n"), "the end of the output is missing");
 }
 
 #[test]
@@ -450,11 +380,7 @@ fn outputs_are_copied_also_after_a_failure() {
         "outputs: {model/: 'result/{role}-{index}'}\nrestart: {limit: 0}\ngang: true",
     ));
     assert_eq!(ran.code, 3, "{ran:#?}");
-    let copied = |index: u32| {
-        home.path()
-            .join(format!("result/worker-{index}/weights"))
-            .exists()
-    };
+    let copied = |index: u32| home.path().join(format!("result/worker-{index}/weights")).exists();
     assert!(copied(0) || copied(1), "no outputs were copied");
 }
 
@@ -464,11 +390,7 @@ fn exit_codes_are_those_of_the_table() {
     assert_eq!(home.submit(&script(1, "exit 0", "")).code, 0);
     assert_eq!(home.submit(&script(1, "exit 42", "")).code, 42);
     assert_eq!(home.submit(&script(1, "kill -TERM $$", "")).code, 143);
-    assert_eq!(
-        home.submit(&script(1, "sleep 1000", "deadlines: {run: 200ms}"))
-            .code,
-        120
-    );
+    assert_eq!(home.submit(&script(1, "sleep 1000", "deadlines: {run: 200ms}")).code, 120);
     assert_eq!(home.run(&["status", "nobody"]).code, 2);
     assert_eq!(home.run(&["submit", "no-such-file.yaml"]).code, 2);
 }
@@ -480,10 +402,7 @@ fn what_can_never_fit_fails_before_anything_starts() {
     assert_failed(&ran, 2, "memory");
     let ran = home.submit("name: t\nroles: {worker: {gpus: 99, run: 'true'}}\n");
     assert_failed(&ran, 2, "99 GPUs");
-    home.write(
-        "job.yaml",
-        "name: t\ngang: true\nroles: {worker: {instances: 9, run: 'true'}}\n",
-    );
+    home.write("job.yaml", "name: t\ngang: true\nroles: {worker: {instances: 9, run: 'true'}}\n");
     let ran = home.run(&["submit", "--offer", "vcores=8", "job.yaml"]);
     assert_failed(&ran, 2, "9 vcores");
     assert!(!home.path().join("state/ydl/jobs").exists() || home.processes().is_empty());
@@ -590,16 +509,11 @@ fn a_client_that_dies_changes_nothing() {
     let go = home.path().join("go");
     let text = format!("until test -e {}; do sleep 0.1; done", go.display());
     let mut child = home.start(&script(1, &text, ""));
-    home.wait_for("the program", |home| {
-        (!home.find("/bin/sh -c until").is_empty()).then_some(())
-    });
+    home.wait_for("the program", |home| (!home.find("/bin/sh -c until").is_empty()).then_some(()));
     kill(child.id(), 9);
     child.wait().expect("a child");
     fs::write(go, "").expect("a file");
-    home.wait_for_text(
-        |home| home.facts_file(),
-        r#""job-finished":{"outcome":"succeeded"}"#,
-    );
+    home.wait_for_text(|home| home.facts_file(), r#""job-finished":{"outcome":"succeeded"}"#);
     home.wait_until_empty();
 }
 
@@ -614,9 +528,7 @@ fn an_agent_that_hangs_is_noticed_and_its_task_repaired() {
         "deadlines: {silence: 1s, run: 10m}\nrestart: {limit: 100, backoff: {first: 1ms, most: 1ms}}",
     );
     let child = home.start(&text);
-    home.wait_for("the program", |home| {
-        (home.find("sleep 1000").len() >= 2).then_some(())
-    });
+    home.wait_for("the program", |home| (home.find("sleep 1000").len() >= 2).then_some(()));
     fs::write(stopped, "").expect("a file");
     for agent in home.find(" agent ") {
         kill(agent.pid, 19);
@@ -667,10 +579,7 @@ fn programs_have_the_limits_of_whoever_submits() {
     let home = Home::new();
     home.write("job.yaml", &script(1, "ulimit -Sn", ""));
     let ydl = home.ydl();
-    let limited = format!(
-        "ulimit -Sn 300; exec {} submit job.yaml",
-        ydl.get_program().display()
-    );
+    let limited = format!("ulimit -Sn 300; exec {} submit job.yaml", ydl.get_program().display());
     let mut command = std::process::Command::new("sh");
     command.args(["-c", &limited]).current_dir(home.path());
     command.env("XDG_STATE_HOME", home.path().join("state"));
@@ -692,11 +601,7 @@ fn a_job_inside_a_job_sees_nothing_of_the_one_around_it() {
 #[test]
 fn a_signal_to_the_master_ends_the_job_in_order() {
     let home = Home::new();
-    let text = script(
-        2,
-        "trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.1; done",
-        "",
-    );
+    let text = script(2, "trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.1; done", "");
     let id = home.detach(&text);
     for index in 0..2 {
         let log = |home: &Home| home.job().join(format!("logs/worker/{index}/1/stdout.0"));
@@ -720,10 +625,7 @@ fn a_second_master_of_a_job_changes_nothing() {
     // It leads a session of its own, or it would not outlive its terminal.
     let master = home.find(" master ")[0].pid;
     let stat = fs::read_to_string(format!("/proc/{master}/stat")).expect("a process");
-    let session = stat
-        .rsplit(')')
-        .next()
-        .and_then(|rest| rest.split(' ').nth(4));
+    let session = stat.rsplit(')').next().and_then(|rest| rest.split(' ').nth(4));
     assert_eq!(session, Some(master.to_string().as_str()));
     let job = home.job();
     let ran = home.run(&["master", job.to_str().expect("a path")]);
@@ -767,14 +669,8 @@ print(urllib.request.urlopen(request, context=context, timeout=20).read().decode
     assert_eq!(ran.code, 0, "{ran:#?}");
     // Its agent, were it still there, is told to stop.
     assert!(ran.out.contains(r#""order":{"stop":"#), "{ran:#?}");
-    assert!(
-        ran.out.contains("is gone and can change nothing"),
-        "{ran:#?}"
-    );
-    assert!(
-        ran.out.contains("put 2") && ran.out.contains("| 2\n"),
-        "{ran:#?}"
-    );
+    assert!(ran.out.contains("is gone and can change nothing"), "{ran:#?}");
+    assert!(ran.out.contains("put 2") && ran.out.contains("| 2\n"), "{ran:#?}");
 }
 
 impl Home {

@@ -77,11 +77,7 @@ fn logs_of_a_task_that_does_not_exist_are_refused() {
     let home = Home::new();
     home.submit("roles: {worker: {instances: 2, run: \"true\"}}");
     let ran = home.run(&["logs", "worker:2"]);
-    assert_refused(
-        &ran,
-        "has no task `worker:2`",
-        "it has `worker:0` to `worker:1`",
-    );
+    assert_refused(&ran, "has no task `worker:2`", "it has `worker:0` to `worker:1`");
     let ran = home.run(&["logs", "worker:1"]);
     assert_eq!(ran.code, 0, "{ran:#?}");
 }

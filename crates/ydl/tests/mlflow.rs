@@ -43,25 +43,15 @@ fn a_job_is_a_run_with_its_parameters_metrics_artifacts_and_outcome() {
     // What a program has told MLflow by itself.
     assert_eq!(param("own"), "yes");
     let tag = |key: &str| boards::of(&run["data"]["tags"], key);
-    assert_eq!(
-        (tag("team").as_str(), tag("mlflow.source.name").as_str()),
-        ("vision", "tracked")
-    );
+    assert_eq!((tag("team").as_str(), tag("mlflow.source.name").as_str()), ("vision", "tracked"));
     // What it has reported to the master.
     for rank in 0..2 {
         let metric = boards::of(&run["data"]["metrics"], &format!("worker/{rank}/loss"));
         assert_eq!(metric, (0.25 + f64::from(rank)).to_string(), "{run}");
     }
     let files = server.artifacts(&id);
-    for name in [
-        "ydl/job.json",
-        "ydl/facts.jsonl",
-        "ydl/logs/worker-0/stdout.txt",
-    ] {
-        assert!(
-            files.iter().any(|(path, _)| path.ends_with(name)),
-            "{name} in {files:?}"
-        );
+    for name in ["ydl/job.json", "ydl/facts.jsonl", "ydl/logs/worker-0/stdout.txt"] {
+        assert!(files.iter().any(|(path, _)| path.ends_with(name)), "{name} in {files:?}");
     }
     let whole: String = files.iter().map(|(_, text)| text.as_str()).collect();
     assert!(whole.contains(&format!("run {id}")) && !whole.contains("hidden"));
@@ -91,10 +81,7 @@ fn without_a_server_a_job_runs_as_if_nobody_had_asked() {
          roles: {{worker: {{memory: 64 MiB, shell: 'echo at $MLFLOW_TRACKING_URI run $MLFLOW_RUN_ID.'}}}}\n"
     ));
     assert_eq!(ran.code, 0, "{ran:#?}");
-    assert!(
-        ran.out.contains(&format!("at http://{at} run .")),
-        "{ran:#?}"
-    );
+    assert!(ran.out.contains(&format!("at http://{at} run .")), "{ran:#?}");
     assert_eq!(complaint(&home), "connection refused");
 }
 
@@ -163,51 +150,24 @@ fn secrets_are_refused_where_others_would_see_them() {
             "name: open\nmlflow: {mlflow}\nenv: {env}\nroles: {{worker: {{run: 'true'}}}}\n"
         ));
         assert_eq!(ran.code, 2, "{ran:#?}");
-        assert!(
-            ran.err.contains(sentence),
-            "`{sentence}` is not in {ran:#?}"
-        );
+        assert!(ran.err.contains(sentence), "`{sentence}` is not in {ran:#?}");
     };
-    check(
-        "'http://me:word@host'",
-        "{}",
-        "an address with a password in it",
-    );
-    check(
-        "'http://host'",
-        "{MLFLOW_TRACKING_TOKEN: x}",
-        "would be seen by whoever sees the job",
-    );
-    check(
-        "sqlite:///x.db",
-        "{}",
-        "begins with neither `http://` nor `https://`",
-    );
+    check("'http://me:word@host'", "{}", "an address with a password in it");
+    check("'http://host'", "{MLFLOW_TRACKING_TOKEN: x}", "would be seen by whoever sees the job");
+    check("sqlite:///x.db", "{}", "begins with neither `http://` nor `https://`");
     let ran = home.submit(
         "name: open\nmlflow: 'http://host'\nroles: {worker: {run: 'true', env: {MLFLOW_TRACKING_PASSWORD: x}}}\n",
     );
     let sentence = "`roles.worker.env.MLFLOW_TRACKING_PASSWORD`";
     assert!(ran.code == 2 && ran.err.contains(sentence), "{ran:#?}");
-    check(
-        "'http://host/?token=hidden'",
-        "{}",
-        "what stands behind a `?` or `#`",
-    );
+    check("'http://host/?token=hidden'", "{}", "what stands behind a `?` or `#`");
     check(
         "{uri: 'http://host', user: me}",
         "{}",
         "a user proves to be who they are with a password",
     );
-    check(
-        "{uri: 'http://host', tags: {a//b: c}}",
-        "{}",
-        "MLflow takes no tag of that name",
-    );
-    check(
-        "{uri: 'http://host', token_file: nowhere}",
-        "{}",
-        "`nowhere` cannot be read",
-    );
+    check("{uri: 'http://host', tags: {a//b: c}}", "{}", "MLflow takes no tag of that name");
+    check("{uri: 'http://host', token_file: nowhere}", "{}", "`nowhere` cannot be read");
 }
 
 /// TLS before that server, for as long as the test.
@@ -219,11 +179,7 @@ struct Front {
 impl Front {
     fn start(certificate: &Path, at: &str) -> Front {
         let mut command = Command::new(boards::environment().join("bin/python"));
-        command
-            .arg(program("tls_front.py"))
-            .arg(certificate)
-            .arg(at)
-            .stdout(Stdio::piped());
+        command.arg(program("tls_front.py")).arg(certificate).arg(at).stdout(Stdio::piped());
         let mut child = command.spawn().expect("Python can be started");
         let mut line = String::new();
         let mut out = BufReader::new(child.stdout.take().expect("a pipe"));
@@ -275,11 +231,7 @@ fn a_server_is_told_over_https_by_those_who_trust_its_certificate() {
     assert_eq!(ran.code, 0, "{ran:#?}");
     let run = server.only_run("sealed");
     assert_eq!(run["info"]["status"], "FINISHED", "{run}");
-    assert_eq!(
-        boards::of(&run["data"]["metrics"], "worker/0/loss"),
-        "0.25",
-        "{run}"
-    );
+    assert_eq!(boards::of(&run["data"]["metrics"], "worker/0/loss"), "0.25", "{run}");
     let id = run["info"]["run_id"].as_str().expect("an id");
     assert!(!server.artifacts(id).is_empty());
     fs::remove_dir_all(home.job()).expect("the job that is over");
@@ -287,10 +239,7 @@ fn a_server_is_told_over_https_by_those_who_trust_its_certificate() {
     // Whoever does not trust it tells it nothing, neither a token nor anything else.
     let ran = submit("strange", None);
     let said = fs::read_to_string(home.job().join("master.log")).expect("its log");
-    assert!(
-        said.contains("it cannot be told over TLS: invalid peer certificate"),
-        "{said}"
-    );
+    assert!(said.contains("it cannot be told over TLS: invalid peer certificate"), "{said}");
     assert!(!said.contains("very-secret-word"), "{said}");
     assert!(server.runs("strange").is_empty());
     // The program, which has no run then, trusts it by a variable of its own.
@@ -379,10 +328,7 @@ fn a_token_goes_to_the_server_and_into_no_file_that_others_read() {
     let ran = finish(child);
     assert_eq!(ran.code, 0, "{ran:#?}");
     let head = asked.join().expect("what was asked");
-    assert!(
-        head.contains("authorization: Bearer very-secret-word"),
-        "{head}"
-    );
+    assert!(head.contains("authorization: Bearer very-secret-word"), "{head}");
     assert!(!ran.out.contains("very-secret-word") && !ran.err.contains("very-secret-word"));
     let kept = home.job().join("mlflow.secret");
     let mode =

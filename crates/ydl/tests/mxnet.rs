@@ -14,33 +14,15 @@ fn the_example_learns_its_digits_and_ranks_are_indexes() {
     assert_eq!(ran.code, 0, "{ran:#?}");
     for worker in 0..2 {
         let prefix = format!("worker:{worker} | ");
-        let lines: Vec<_> = ran
-            .out
-            .lines()
-            .filter_map(|line| line.strip_prefix(&prefix))
-            .collect();
-        assert!(
-            lines
-                .iter()
-                .any(|line| line.starts_with("epoch 12 accuracy")),
-            "{ran:#?}"
-        );
-        let last = lines
-            .iter()
-            .rev()
-            .find_map(|line| line.strip_prefix("test accuracy "));
+        let lines: Vec<_> = ran.out.lines().filter_map(|line| line.strip_prefix(&prefix)).collect();
+        assert!(lines.iter().any(|line| line.starts_with("epoch 12 accuracy")), "{ran:#?}");
+        let last = lines.iter().rev().find_map(|line| line.strip_prefix("test accuracy "));
         let accuracy: f64 = last.expect("a test accuracy").parse().expect("a number");
         assert!(accuracy >= 0.95, "{accuracy}");
         let rank = format!("rank {worker} of 2");
-        assert!(
-            lines.iter().any(|line| line.contains(&rank)),
-            "no `{rank}` in {lines:?}"
-        );
+        assert!(lines.iter().any(|line| line.contains(&rank)), "no `{rank}` in {lines:?}");
     }
-    assert!(
-        home.path().join("result/digits.params").exists(),
-        "the model was not copied"
-    );
+    assert!(home.path().join("result/digits.params").exists(), "the model was not copied");
     assert!(home.processes().is_empty(), "{:?}", home.processes());
 }
 
@@ -92,9 +74,7 @@ fn a_worker_of_dist_async_is_replaced_alone_and_gets_its_rank_and_the_weights_ba
     assert_eq!(facts.matches(r#""attempt-started""#).count(), 5, "{facts}");
     // It began anew, with what the servers had learned by then.
     let all: Vec<_> = ran.out.lines().collect();
-    let again = all
-        .iter()
-        .rposition(|line| line.starts_with("worker:1 | rank 1 of 2"));
+    let again = all.iter().rposition(|line| line.starts_with("worker:1 | rank 1 of 2"));
     let first = "worker:1 | epoch 1 accuracy ";
     let mut after = all[again.expect("its rank")..].iter();
     let first = after.find_map(|line| line.strip_prefix(first));
@@ -109,14 +89,8 @@ fn workers_that_are_killed_and_stopped_start_new_rounds_that_end_well() {
     let words = example(&home, "mxnet", &slowly("python train.py --epochs 8", 0.06));
     let ran = kill_and_stop(&home, words, ["epoch 1 ", "epoch 3 "], "DMLC_WORKER_ID=1");
     let facts = home.facts();
-    assert!(
-        facts.contains(r#""round-started":{"round":2,"tasks":4}"#),
-        "{facts}"
-    );
-    assert!(
-        facts.contains(r#""ending":{"signalled":{"signal":9}}"#),
-        "{facts}"
-    );
+    assert!(facts.contains(r#""round-started":{"round":2,"tasks":4}"#), "{facts}");
+    assert!(facts.contains(r#""ending":{"signalled":{"signal":9}}"#), "{facts}");
     assert!(ran.out.contains("test accuracy 0.9"), "{ran:#?}");
 }
 
@@ -127,9 +101,6 @@ fn without_restarts_a_killed_worker_fails_the_job_within_seconds() {
     let (ran, took) = kill_one(&home, words, 0, "epoch 1 ", "DMLC_WORKER_ID=1");
     assert_eq!(ran.code, 137, "{ran:#?}");
     assert!(took < Duration::from_secs(120), "it took {took:?}");
-    assert!(
-        ran.err.contains("worker:1 was killed by SIGKILL on `"),
-        "{ran:#?}"
-    );
+    assert!(ran.err.contains("worker:1 was killed by SIGKILL on `"), "{ran:#?}");
     assert!(home.processes().is_empty(), "{:?}", home.processes());
 }

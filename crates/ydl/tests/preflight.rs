@@ -33,10 +33,7 @@ fn cluster() -> Has {
         shares: shares
             .iter()
             .map(|(label, own, most)| {
-                let share = Share {
-                    own: *own,
-                    most: *most,
-                };
+                let share = Share { own: *own, most: *most };
                 (label.to_string(), share)
             })
             .collect(),
@@ -50,16 +47,10 @@ fn cluster() -> Has {
             queue("root.gpu", &["gpu"], &[("", 0.2, 1.0), ("gpu", 1.0, 1.0)]),
             queue("root.star", &["*"], &[("", 0.1, 1.0), ("gpu", 0.0, 0.0)]),
             queue("root.closed", &[], &[("", 0.1, 1.0)]),
-            Queue {
-                state: "STOPPED".into(),
-                ..queue("root.stopped", &[], &[("", 0.1, 1.0)])
-            },
+            Queue { state: "STOPPED".into(), ..queue("root.stopped", &[], &[("", 0.1, 1.0)]) },
         ],
         nodes: vec![node("a", "", 0), node("b", "", 0), node("c", "gpu", 2)],
-        labels: vec![Label {
-            name: "gpu".into(),
-            exclusive: true,
-        }],
+        labels: vec![Label { name: "gpu".into(), exclusive: true }],
         kinds: Some(vec!["yarn.io/gpu".into()]),
         constraints: Constraints::Yes,
         largest: Some(Amount {
@@ -159,10 +150,7 @@ fn what_only_the_files_of_this_machine_say_is_no_reason_to_refuse() {
     has.step_mib = None;
     expect!["note: `master.attempts` is 4, and the cluster starts a master 2 times at most: `yarn.resourcemanager.am.max-attempts`, which an administrator may raise"]
         .assert_eq(&said("roles: {w: {run: sleep 1}}", &has));
-    expect![""].assert_eq(&said(
-        "{master: {attempts: 2}, roles: {w: {run: sleep 1}}}",
-        &has,
-    ));
+    expect![""].assert_eq(&said("{master: {attempts: 2}, roles: {w: {run: sleep 1}}}", &has));
 }
 
 #[test]

@@ -22,10 +22,7 @@ fn show_in(home: &Home, yaml: &str) -> Ran {
     // For a cluster, which nobody asks anything.
     std::fs::create_dir_all(home.path().join("conf")).expect("a directory");
     let address = "<property><name>fs.defaultFS</name><value>hdfs://nn:8020</value></property>";
-    home.write(
-        "conf/core-site.xml",
-        &format!("<configuration>{address}</configuration>"),
-    );
+    home.write("conf/core-site.xml", &format!("<configuration>{address}</configuration>"));
     command.env("HADOOP_CONF_DIR", home.path().join("conf"));
     Ran::from(command.output().expect("ydl can be started"))
 }
@@ -190,10 +187,7 @@ fn an_application_is_shown_where_there_is_no_cluster() {
     home.write("env.tar.gz", "");
     for (words, told) in [
         (vec!["submit", "--show", "app.yaml"], true),
-        (
-            vec!["submit", "--show", "--cluster", "yarn", "app.yaml"],
-            false,
-        ),
+        (vec!["submit", "--show", "--cluster", "yarn", "app.yaml"], false),
     ] {
         let ran = home.run(&words);
         assert_eq!(ran.code, 0, "{ran:#?}");
@@ -210,15 +204,9 @@ fn an_application_is_shown_where_there_is_no_cluster() {
     }
     let ran = home.run(&["submit", "--show", "--cluster", "local", "app.yaml"]);
     assert_eq!(ran.code, 2, "{ran:#?}");
-    assert!(
-        ran.err.contains("archives are unpacked by a cluster"),
-        "{ran:#?}"
-    );
+    assert!(ran.err.contains("archives are unpacked by a cluster"), "{ran:#?}");
     // What is wrong with it anywhere is all that is told.
-    home.write(
-        "app.yaml",
-        &of_service("files: {env: env.tar.gz}, instances: -1"),
-    );
+    home.write("app.yaml", &of_service("files: {env: env.tar.gz}, instances: -1"));
     let ran = home.run(&["submit", "--show", "app.yaml"]);
     assert_eq!(ran.code, 2, "{ran:#?}");
     assert!(!ran.err.contains("archives are unpacked"), "{ran:#?}");

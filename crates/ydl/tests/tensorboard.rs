@@ -43,20 +43,13 @@ fn tensorboard_shows_a_job_and_is_no_part_of_it() {
     let tags: Value = serde_json::from_str(&tags).expect("JSON");
     assert!(tags["train"]["loss"].is_object(), "{tags}");
     let page = opened.read("/").expect("its page");
-    assert!(
-        page.len() > 1000 && page.contains("TensorBoard"),
-        "{} bytes",
-        page.len()
-    );
+    assert!(page.len() > 1000 && page.contains("TensorBoard"), "{} bytes", page.len());
     home.write("go", "");
     let ran = finish(submit);
     assert_eq!(ran.code, 0, "{ran:#?}");
     // Peers know nothing of it.
     for rank in 0..2 {
-        assert!(
-            ran.out.contains(&format!("world 2 rank {rank}")),
-            "{ran:#?}"
-        );
+        assert!(ran.out.contains(&format!("world 2 rank {rank}")), "{ran:#?}");
     }
     let note = format!("tensorboard:0 is reached with `ydl open {id} tensorboard:0`");
     assert!(ran.err.contains(&note), "{ran:#?}");
@@ -124,37 +117,23 @@ fn any_port_of_any_task_is_reached_by_its_user() {
         "{refused:#?}"
     );
     let refused = home.run(&["open", &id, "worker:0"]);
-    assert!(
-        refused.err.contains("the job has no task `worker:0`"),
-        "{refused:#?}"
-    );
-    assert!(
-        refused.err.contains("those with ports are `web:0`"),
-        "{refused:#?}"
-    );
+    assert!(refused.err.contains("the job has no task `worker:0`"), "{refused:#?}");
+    assert!(refused.err.contains("those with ports are `web:0`"), "{refused:#?}");
 
     let opened = Opened::start(home.ydl(), &[&id, "web:1"]);
     // The first connection waits for the program.
     assert_eq!(opened.read("/5").expect("its answer"), "xxxxx");
     let (long, body) = (5_000_000, "y".repeat(3_000_000));
-    assert_eq!(
-        opened.read(&format!("/{long}")).expect("all of it").len(),
-        long
-    );
+    assert_eq!(opened.read(&format!("/{long}")).expect("all of it").len(), long);
     let (status, came) = request(&opened.at, "POST", "/", &body).expect("its answer");
     assert_eq!((status, came.as_str()), (200, "3000000"));
     // Connections that say nothing take nothing from the others.
-    let silent: Vec<_> = (0..20)
-        .map(|_| std::net::TcpStream::connect(&opened.at))
-        .collect();
+    let silent: Vec<_> = (0..20).map(|_| std::net::TcpStream::connect(&opened.at)).collect();
     assert_eq!(opened.read("/5").expect("its answer"), "xxxxx");
     drop(silent);
 
     for (words, sentence) in [
-        (
-            &["web:0", "--name", "nothing"][..],
-            "`web:0` has no port `nothing`",
-        ),
+        (&["web:0", "--name", "nothing"][..], "`web:0` has no port `nothing`"),
         (&["plain:0"], "`plain:0` has no ports"),
         (&["web:7"], "the job has no task `web:7`"),
     ] {
@@ -170,9 +149,7 @@ fn any_port_of_any_task_is_reached_by_its_user() {
     assert_eq!(killed.code, 0, "{killed:#?}");
     // It ends with its job.
     let mut opened = opened;
-    home.wait_for("the end of `ydl open`", |_| {
-        opened.child.try_wait().expect("a child")
-    });
+    home.wait_for("the end of `ydl open`", |_| opened.child.try_wait().expect("a child"));
     drop(opened);
     home.wait_until_empty();
 }

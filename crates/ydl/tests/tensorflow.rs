@@ -30,8 +30,7 @@ fn told<'a>(ran: &'a Ran, task: &str, word: &str) -> &'a str {
 }
 
 fn number(text: &str) -> f64 {
-    text.parse()
-        .unwrap_or_else(|_| panic!("`{text}` is no number"))
+    text.parse().unwrap_or_else(|_| panic!("`{text}` is no number"))
 }
 
 /// Both workers are who they are, are good enough, and have the same network.
@@ -72,10 +71,7 @@ fn mirrored_workers_go_on_from_their_checkpoint_when_one_is_killed() {
     let ran = kill_and_stop(&home, words, ["epoch 3 ", "epoch 6 "], "YDL_INDEX=1");
     mirrored(&ran);
     let first = number(said(&ran, 1, "rank 1 of 2, from epoch"));
-    assert!(
-        first >= 6.0,
-        "five epochs were done, and it began with {first}"
-    );
+    assert!(first >= 6.0, "five epochs were done, and it began with {first}");
 }
 
 #[test]
@@ -103,10 +99,7 @@ fn a_killed_parameter_server_takes_the_chief_back_to_its_checkpoint() {
     assert!(facts.contains(r#""round-started":{"round":2,"#), "{facts}");
     assert!(number(told(&ran, "chief:0", "test accuracy")) >= 0.92);
     let first = number(told(&ran, "chief:0", "chief of 2 workers, from epoch"));
-    assert!(
-        first >= 3.0,
-        "two epochs were done, and it began with {first}"
-    );
+    assert!(first >= 3.0, "two epochs were done, and it began with {first}");
 }
 
 #[test]
@@ -115,15 +108,10 @@ fn an_estimator_s_evaluator_sees_the_last_checkpoint() {
     let ran = trains("tensorflow-estimator", run);
     // Chief and worker count one after the other: whoever is under way at the last step takes one more.
     let last = told(&ran, "evaluator:0", "step");
-    let (step, accuracy) = last
-        .split_once(" test accuracy ")
-        .expect("step and accuracy");
+    let (step, accuracy) = last.split_once(" test accuracy ").expect("step and accuracy");
     assert!((300.0..=302.0).contains(&number(step)), "{last}");
     assert!(number(accuracy) >= 0.88, "{last}");
-    for done in [
-        "chief:0 | chief 0 is done",
-        "evaluator:0 | evaluator 0 is done",
-    ] {
+    for done in ["chief:0 | chief 0 is done", "evaluator:0 | evaluator 0 is done"] {
         assert!(ran.out.contains(done), "no `{done}` in {ran:#?}");
     }
     assert!(ran.err.contains("ps:0 is stopped"), "{ran:#?}");

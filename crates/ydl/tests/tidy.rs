@@ -42,10 +42,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("show", &["agent", "logs"]),
     ("logs", &[]),
     // The master knows agents only by what they say.
-    (
-        "master",
-        &["agent", "backend", "data", "docker", "hdfs", "jobs"],
-    ),
+    ("master", &["agent", "backend", "data", "docker", "hdfs", "jobs"]),
     ("backend", &["agent", "gpus", "hdfs", "jobs"]),
     // The agent knows nobody but the master's address.
     ("agent", &["data", "docker", "gpus", "hdfs", "jobs", "logs"]),
@@ -83,10 +80,7 @@ fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
 /// The rooms that a source names by `crate::room`, with what follows.
 fn used(text: &str) -> Vec<(String, String)> {
     let mut used = Vec::new();
-    let code: String = text
-        .lines()
-        .filter(|line| !line.trim_start().starts_with("//"))
-        .collect();
+    let code: String = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
     for (at, _) in code.match_indices("crate::") {
         let rest = code[at + 7..].trim_start();
         // A braced list names several rooms; each begins at the list's own level.
@@ -113,9 +107,7 @@ fn used(text: &str) -> Vec<(String, String)> {
             let words: Vec<_> = name.split("::").map(str::trim).collect();
             let word = |n: usize| {
                 let text = words.get(n).copied().unwrap_or_default();
-                text.chars()
-                    .take_while(|c| c.is_alphanumeric() || *c == '_')
-                    .collect::<String>()
+                text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>()
             };
             used.push((word(0), word(1)));
         }
@@ -132,12 +124,7 @@ fn a_room_uses_only_the_rooms_it_may() {
     let mut wrong = Vec::new();
     for file in files {
         let inside = file.strip_prefix(&root).expect("a file below the sources");
-        let room = inside
-            .iter()
-            .next()
-            .expect("a name")
-            .to_string_lossy()
-            .replace(".rs", "");
+        let room = inside.iter().next().expect("a name").to_string_lossy().replace(".rs", "");
         let Some((_, may)) = ROOMS.iter().find(|(name, _)| *name == room) else {
             continue;
         };
@@ -153,27 +140,17 @@ fn a_room_uses_only_the_rooms_it_may() {
             }
         }
     }
-    assert!(
-        wrong.is_empty(),
-        "rooms that keep no distance:\n{}",
-        wrong.join("\n")
-    );
+    assert!(wrong.is_empty(), "rooms that keep no distance:\n{}", wrong.join("\n"));
 }
 
 #[test]
 fn the_core_keeps_its_distance() {
     let core = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ydl-core");
     let manifest = fs::read_to_string(core.join("Cargo.toml")).expect("the core's manifest");
-    let dependencies = manifest
-        .split("[dependencies]")
-        .nth(1)
-        .expect("a table of dependencies");
+    let dependencies = manifest.split("[dependencies]").nth(1).expect("a table of dependencies");
     let own = dependencies.split('[').next().unwrap_or_default();
     let names: Vec<_> = own.lines().filter(|line| line.contains('=')).collect();
     assert_eq!(names.len(), 1, "the core depends on serde alone: {names:?}");
     let tour = fs::read_to_string(core.join("src/lib.rs")).expect("the core's tour");
-    assert!(
-        tour.contains("#![no_std]"),
-        "the core has no clock and no I/O because it has no std"
-    );
+    assert!(tour.contains("#![no_std]"), "the core has no clock and no I/O because it has no std");
 }

@@ -27,22 +27,12 @@ fn a_call_is_answered_and_its_connection_used_again() {
         assert_eq!(ask(&client, "/who").await.unwrap(), "agent.c1");
         let port = ask(&client, "/port").await.unwrap();
         let body = Payload::Raw(vec![1; 64 << 10].into());
-        let answer = client
-            .call(Method::PUT, "/length", body, LONG)
-            .await
-            .unwrap();
+        let answer = client.call(Method::PUT, "/length", body, LONG).await.unwrap();
         assert_eq!(answer.json::<usize>().unwrap(), 64 << 10);
         assert_eq!(answer.header("content-type"), Some("application/json"));
-        let big = client
-            .call(Method::GET, "/big", Payload::Nothing, LONG)
-            .await
-            .unwrap();
+        let big = client.call(Method::GET, "/big", Payload::Nothing, LONG).await.unwrap();
         assert_eq!(big.body, vec![7; 1 << 20]);
-        assert_eq!(
-            ask(&client, "/port").await.unwrap(),
-            port,
-            "one connection for all"
-        );
+        assert_eq!(ask(&client, "/port").await.unwrap(), port, "one connection for all");
     });
 }
 
@@ -54,23 +44,13 @@ fn a_wrong_certificate_is_refused_before_anything_is_said() {
         let other = Identity::generate().unwrap().pin();
         let client = Client::new(place.address.to_string(), other, &token).unwrap();
         let error = ask(&client, "/who").await.unwrap_err();
-        assert_eq!(
-            error,
-            CallError::WrongCertificate {
-                address: place.address.to_string()
-            }
-        );
+        assert_eq!(error, CallError::WrongCertificate { address: place.address.to_string() });
         // The pinned certificate shown by someone without its key is of no use either.
         let shown = CertificateDer::from_pem_slice(place.identity.certificate_pem().as_bytes());
         let thief = thief(shown.unwrap()).await;
         let client = Client::new(thief.to_string(), place.identity.pin(), &token).unwrap();
         let error = ask(&client, "/who").await.unwrap_err();
-        assert_eq!(
-            error,
-            CallError::WrongCertificate {
-                address: thief.to_string()
-            }
-        );
+        assert_eq!(error, CallError::WrongCertificate { address: thief.to_string() });
         assert_eq!(ask(&place.client(), "/who").await.unwrap(), "agent.c1");
     });
 }
@@ -89,14 +69,7 @@ fn a_stranger_is_turned_away_before_the_body_is_read() {
         let token = Secret::random().unwrap().token(&Scope::Client).unwrap();
         let client = Client::new(place.address.to_string(), place.identity.pin(), &token).unwrap();
         let error = ask(&client, "/who").await.unwrap_err();
-        let CallError::Refused {
-            status: 401,
-            error,
-            hint,
-        } = error
-        else {
-            panic!("{error}")
-        };
+        let CallError::Refused { status: 401, error, hint } = error else { panic!("{error}") };
         assert_eq!(error, "the token is not one of this job");
         assert_eq!(hint.as_deref(), Some("ask again"));
     });
@@ -112,18 +85,13 @@ fn a_good_client_is_served_while_bad_ones_misbehave() {
         let mut bad: Vec<Bad> = Vec::new();
         for start in 0..8_u8 {
             // Bytes that are no TLS, in a different disorder each time.
-            let noise: Vec<u8> = (0..2000_u32)
-                .map(|n| ((n * 31) >> start) as u8 ^ start)
-                .collect();
+            let noise: Vec<u8> = (0..2000_u32).map(|n| ((n * 31) >> start) as u8 ^ start).collect();
             let mut stream = TcpStream::connect(place.address).await.unwrap();
             let _ = stream.write_all(&noise).await;
             bad.push(Box::new(stream));
             // A handshake that begins well and falls silent, then nothing at all.
             let mut stream = TcpStream::connect(place.address).await.unwrap();
-            stream
-                .write_all(&hello()[..40 + usize::from(start) * 8])
-                .await
-                .unwrap();
+            stream.write_all(&hello()[..40 + usize::from(start) * 8]).await.unwrap();
             bad.push(Box::new(stream));
             bad.push(Box::new(TcpStream::connect(place.address).await.unwrap()));
         }
@@ -134,10 +102,7 @@ fn a_good_client_is_served_while_bad_ones_misbehave() {
             format!("{put}1000\r\n\r\nnot all of it"),
             format!("{put}4294967296\r\n\r\n"),
             format!("{put}99999999999999999999\r\n\r\n"),
-            format!(
-                "GET /who HTTP/1.1\r\nhuge: {}\r\n\r\n",
-                "x".repeat(20 << 10)
-            ),
+            format!("GET /who HTTP/1.1\r\nhuge: {}\r\n\r\n", "x".repeat(20 << 10)),
             format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(20 << 10)),
             "\0\u{1}\u{2}\r\n\r\n".to_owned(),
             "GET http://[ HTTP/9.9\r\n\r\n".to_owned(),
@@ -192,17 +157,9 @@ fn a_body_that_is_too_long_is_answered_with_a_sentence() {
         let client = place.client();
         for length in [(64 << 10) + 1, 200 << 10] {
             let body = Payload::Raw(vec![1; length].into());
-            let error = client
-                .call(Method::PUT, "/length", body, LONG)
-                .await
-                .unwrap_err();
-            let CallError::Refused { status, error, .. } = error else {
-                panic!("{error}")
-            };
-            assert_eq!(
-                (status, &*error),
-                (413, "the request's body is longer than 65536 bytes")
-            );
+            let error = client.call(Method::PUT, "/length", body, LONG).await.unwrap_err();
+            let CallError::Refused { status, error, .. } = error else { panic!("{error}") };
+            assert_eq!((status, &*error), (413, "the request's body is longer than 65536 bytes"));
         }
         // A length that nobody could keep is refused before a byte of it has come.
         let mut stream = place.raw().await;
@@ -236,10 +193,8 @@ fn requests_sent_ahead_are_answered_in_their_order() {
         }
         let mut said = String::new();
         stream.read_to_string(&mut said).await.unwrap();
-        let said: Vec<_> = said
-            .split("\r\n")
-            .filter(|line| !line.starts_with("content-type"))
-            .collect();
+        let said: Vec<_> =
+            said.split("\r\n").filter(|line| !line.starts_with("content-type")).collect();
         let expected = [
             "HTTP/1.1 200 OK",
             "content-length: 6",
@@ -284,13 +239,9 @@ fn a_peer_that_sends_everything_first_still_reads_why_it_was_refused() {
 #[test]
 fn bodies_wait_for_room_and_those_who_hold_it_have_a_deadline() {
     run(async {
-        let place = place(Limits {
-            body: SHORT,
-            reply: SHORT,
-            bodies_bytes_max: 64 << 10,
-            ..limits()
-        })
-        .await;
+        let place =
+            place(Limits { body: SHORT, reply: SHORT, bodies_bytes_max: 64 << 10, ..limits() })
+                .await;
         let mut holder = place.raw().await;
         let length = "content-length: 65536\r\nexpect: 100-continue\r\n\r\n";
         let head = format!("PUT /length HTTP/1.1\r\n{}{length}", place.bearer());
@@ -299,14 +250,10 @@ fn bodies_wait_for_room_and_those_who_hold_it_have_a_deadline() {
         holder.read_exact(&mut [0; 25]).await.unwrap();
         let client = place.client();
         let body = Payload::Raw(vec![1; 1000].into());
-        let mut answer = client
-            .call(Method::PUT, "/length", body.clone(), LONG)
-            .await;
+        let mut answer = client.call(Method::PUT, "/length", body.clone(), LONG).await;
         while answer.is_err() {
             // Its own deadline ran out while it waited: the other one's has by now, or will soon.
-            answer = client
-                .call(Method::PUT, "/length", body.clone(), LONG)
-                .await;
+            answer = client.call(Method::PUT, "/length", body.clone(), LONG).await;
         }
         hung_up(Box::new(holder)).await;
     });
@@ -340,25 +287,14 @@ fn a_deadline_that_passes_is_told_apart_from_a_server_that_is_gone() {
         let client = place.client();
         // So that it is late with an answer, and not with a connection.
         assert_eq!(ask(&client, "/who").await.unwrap(), "agent.c1");
-        let late = client
-            .call(Method::GET, "/poll", Payload::Nothing, SHORT)
-            .await
-            .unwrap_err();
-        assert_eq!(
-            late,
-            CallError::TooLate {
-                address: place.address.to_string()
-            }
-        );
+        let late = client.call(Method::GET, "/poll", Payload::Nothing, SHORT).await.unwrap_err();
+        assert_eq!(late, CallError::TooLate { address: place.address.to_string() });
         assert_eq!(place.polls.recv().await, Some("poll began"));
         assert_eq!(place.polls.recv().await, Some("poll over"));
 
         place.serving.abort();
         let _ = (&mut place.serving).await;
-        let gone = client
-            .call(Method::POST, "/who", Payload::Nothing, LONG)
-            .await
-            .unwrap_err();
+        let gone = client.call(Method::POST, "/who", Payload::Nothing, LONG).await.unwrap_err();
         assert!(matches!(gone, CallError::Unreachable { .. }), "{gone}");
 
         // Somebody who accepts and says nothing is not reached either, in bounded time.
@@ -366,10 +302,7 @@ fn a_deadline_that_passes_is_told_apart_from_a_server_that_is_gone() {
         let address = mute.local_addr().unwrap().to_string();
         let token = place.secret.token(&Scope::Client).unwrap();
         let client = Client::new(address.clone(), place.identity.pin(), &token).unwrap();
-        let silent = client
-            .call(Method::GET, "/who", Payload::Nothing, SHORT)
-            .await
-            .unwrap_err();
+        let silent = client.call(Method::GET, "/who", Payload::Nothing, SHORT).await.unwrap_err();
         let why = "no connection in time".to_owned();
         assert_eq!(silent, CallError::Unreachable { address, why });
     });
@@ -387,10 +320,7 @@ fn a_client_finds_a_server_that_was_restarted() {
         let secret = Secret::from_hex(&first.secret.to_hex()).unwrap();
         let _again = place_at(listener, limits(), first.identity, secret);
         // A POST is never sent twice, so this also shows that the dead connection was noticed.
-        let answer = client
-            .call(Method::POST, "/who", Payload::Nothing, LONG)
-            .await
-            .unwrap();
+        let answer = client.call(Method::POST, "/who", Payload::Nothing, LONG).await.unwrap();
         assert_eq!(answer.body, "agent.c1");
     });
 }
@@ -419,11 +349,7 @@ fn a_stopped_server_gives_the_answers_under_way() {
 #[test]
 fn connections_beyond_the_limit_are_closed_at_once_and_room_comes_back() {
     run(async {
-        let place = place(Limits {
-            connections_max: 3,
-            ..limits()
-        })
-        .await;
+        let place = place(Limits { connections_max: 3, ..limits() }).await;
         let clients = [place.client(), place.client(), place.client()];
         for client in &clients {
             assert_eq!(ask(client, "/who").await.unwrap(), "agent.c1");
@@ -441,11 +367,7 @@ fn connections_beyond_the_limit_are_closed_at_once_and_room_comes_back() {
 #[test]
 fn a_crowd_of_strangers_pushes_out_itself() {
     run(async {
-        let place = place(Limits {
-            strangers_max: 3,
-            ..limits()
-        })
-        .await;
+        let place = place(Limits { strangers_max: 3, ..limits() }).await;
         let first = place.client();
         let port = ask(&first, "/port").await.unwrap();
         let mut crowd = VecDeque::new();
@@ -465,11 +387,7 @@ fn a_crowd_of_strangers_pushes_out_itself() {
 #[test]
 fn an_idle_connection_is_closed_and_nobody_notices() {
     run(async {
-        let place = place(Limits {
-            idle: SHORT,
-            ..limits()
-        })
-        .await;
+        let place = place(Limits { idle: SHORT, ..limits() }).await;
         let client = place.client();
         let port = ask(&client, "/port").await.unwrap();
         let mut raw = place.raw().await;
@@ -477,10 +395,7 @@ fn an_idle_connection_is_closed_and_nobody_notices() {
         raw.write_all(text.as_bytes()).await.unwrap();
         // Its end is the fact that shows that the client's older connection has ended too.
         hung_up(Box::new(raw)).await;
-        let answer = client
-            .call(Method::POST, "/port", Payload::Nothing, LONG)
-            .await
-            .unwrap();
+        let answer = client.call(Method::POST, "/port", Payload::Nothing, LONG).await.unwrap();
         assert_ne!(answer.body, port);
     });
 }
@@ -488,11 +403,7 @@ fn an_idle_connection_is_closed_and_nobody_notices() {
 #[test]
 fn a_reply_that_nobody_takes_costs_its_connection_only() {
     run(async {
-        let place = place(Limits {
-            reply: SHORT,
-            ..limits()
-        })
-        .await;
+        let place = place(Limits { reply: SHORT, ..limits() }).await;
         let mut raw = place.raw().await;
         let text = format!("GET /big HTTP/1.1\r\n{}\r\n", place.bearer());
         // Some 40 MiB of answers, which no socket's buffer holds.
@@ -513,10 +424,7 @@ fn a_reply_that_nobody_takes_costs_its_connection_only() {
 fn an_answer_that_is_too_long_or_no_http_is_a_protocol_error() {
     run(async {
         let place = place(limits()).await;
-        let small = ClientLimits {
-            body_bytes_max: 1000,
-            ..ClientLimits::default()
-        };
+        let small = ClientLimits { body_bytes_max: 1000, ..ClientLimits::default() };
         let error = ask(&place.client_with(small), "/big").await.unwrap_err();
         let what = "the answer: longer than 1000 bytes".to_owned();
         assert_eq!(error, CallError::Protocol { what });

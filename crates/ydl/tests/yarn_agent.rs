@@ -45,12 +45,7 @@ fn deadline() -> Instant {
 
 impl World {
     async fn new() -> World {
-        let start = || {
-            Cluster::shared(Options {
-                nodes: 0,
-                ..Options::new(Version::NEWEST)
-            })
-        };
+        let start = || Cluster::shared(Options { nodes: 0, ..Options::new(Version::NEWEST) });
         let cluster = tokio::task::spawn_blocking(start).await.expect("a thread");
         let cluster = cluster.expect("a cluster");
         let config = Config::from_directories(&[cluster.configuration()], Environment::default());
@@ -63,17 +58,8 @@ impl World {
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let home = hdfs.url(&format!("/user/{user}/home-{number}"));
         let dir = format!("{home}/.ydl/jobs/application_1_{number}");
-        hdfs.mkdirs(&dir, 0o700, deadline())
-            .await
-            .expect("a directory");
-        World {
-            cluster,
-            hdfs,
-            config: hdfs::pairs(&config),
-            user,
-            dir,
-            home,
-        }
+        hdfs.mkdirs(&dir, 0o700, deadline()).await.expect("a directory");
+        World { cluster, hdfs, config: hdfs::pairs(&config), user, dir, home }
     }
 
     fn store(&self) -> Store {
@@ -151,10 +137,7 @@ async fn what_a_program_prints_is_in_hdfs_while_it_runs_and_then_how_it_ended() 
     assert_eq!(record["exit"]["code"], 3);
     assert_eq!(record["container"], "container_1");
     let near = std::fs::read(scene.dir.path().join("logs/worker/0/1/exit.json"));
-    assert_eq!(
-        serde_json::from_slice::<serde_json::Value>(&near.unwrap()).unwrap(),
-        record
-    );
+    assert_eq!(serde_json::from_slice::<serde_json::Value>(&near.unwrap()).unwrap(), record);
 }
 
 #[tokio::test]
@@ -187,14 +170,10 @@ async fn the_last_words_of_a_container_are_in_hdfs_before_it_is_killed() {
     let mut scene = Scene::in_container(script, "", world.store());
     scene.start().await;
     let out = world.log("stdout.0");
-    scene
-        .until("line", async |_| world.bytes(&out).await == 3)
-        .await;
+    scene.until("line", async |_| world.bytes(&out).await == 3).await;
     // As a NodeManager does it, with more time than it gives: this machine has other things to do.
     signal("-15", scene.agent.id());
-    scene
-        .until("last words", async |_| world.bytes(&out).await == 11)
-        .await;
+    scene.until("last words", async |_| world.bytes(&out).await == 11).await;
     signal("-9", scene.agent.id());
     world.hdfs.recover(&out, deadline()).await.expect("an end");
     assert_eq!(world.read(&out).await, "up\ngoodbye\n");
@@ -208,9 +187,7 @@ async fn logs_are_whole_though_the_namenode_was_away() {
     let mut scene = Scene::in_container(script, "", world.store());
     scene.start().await;
     let out = world.log("stdout.0");
-    scene
-        .until("lines", async |_| world.bytes(&out).await > 50)
-        .await;
+    scene.until("lines", async |_| world.bytes(&out).await > 50).await;
     // One that hangs holds up nothing but the carrying.
     world.cluster.pause("nn").expect("a pause");
     let mut beats = 0;
@@ -220,9 +197,7 @@ async fn logs_are_whole_though_the_namenode_was_away() {
     }
     world.cluster.resume("nn").expect("an end of it");
     let before = world.bytes(&out).await;
-    scene
-        .until("more lines", async |_| world.bytes(&out).await > before)
-        .await;
+    scene.until("more lines", async |_| world.bytes(&out).await > before).await;
     let began = Instant::now();
     let cluster = world.cluster;
     let away = tokio::task::spawn_blocking(move || {
@@ -248,11 +223,7 @@ async fn logs_are_whole_though_the_namenode_was_away() {
     let count = lines.len() - 1;
     assert_eq!(lines[count], format!("end {count}"));
     assert!(
-        lines
-            .iter()
-            .take(count)
-            .enumerate()
-            .all(|(at, line)| *line == format!("line {}", at + 1))
+        lines.iter().take(count).enumerate().all(|(at, line)| *line == format!("line {}", at + 1))
     );
 }
 
@@ -274,11 +245,7 @@ async fn outputs_go_to_hdfs_by_the_rules_of_local_ones() {
         pair("absent", "nowhere".to_owned()),
     ];
     let merged = format!("{home}/merged");
-    world
-        .hdfs
-        .mkdirs(&merged, 0o755, deadline())
-        .await
-        .expect("a directory");
+    world.hdfs.mkdirs(&merged, 0o755, deadline()).await.expect("a directory");
     // The last is what an earlier attempt was killed at.
     let left = ".aside-t-aaaaaa-worker=0-0123456789abcdef";
     for (name, text) in [("ck-1", "old"), ("kept", "k"), (left, "half")] {
@@ -292,16 +259,9 @@ async fn outputs_go_to_hdfs_by_the_rules_of_local_ones() {
     assert_eq!((exit.code, error), (Some(0), None));
     assert_eq!(
         world.found(&format!("{home}/results")).await,
-        [
-            "worker-0/a=a\n",
-            "worker-0/deep/b=b\n",
-            "worker-0/latest/b=b\n"
-        ]
+        ["worker-0/a=a\n", "worker-0/deep/b=b\n", "worker-0/latest/b=b\n"]
     );
-    assert_eq!(
-        world.found(&merged).await,
-        ["ck-1=1\n", "ck-2=2\n", "final=f\n", "kept=k"]
-    );
+    assert_eq!(world.found(&merged).await, ["ck-1=1\n", "ck-2=2\n", "final=f\n", "kept=k"]);
     let near = std::fs::read_to_string(near.path().join("t-aaaaaa-near"));
     assert_eq!(near.expect("a file"), "n\n");
     assert_eq!(world.bytes(&format!("{home}/nowhere")).await, 0);
@@ -313,14 +273,8 @@ async fn outputs_beyond_a_quota_are_told_with_file_and_cause_and_nothing_half_is
     let world = World::new().await;
     let script = "mkdir model; echo small > model/a; head -c 3000000 /dev/zero > model/big";
     let small = format!("{}/small", world.home);
-    world
-        .hdfs
-        .mkdirs(&small, 0o755, deadline())
-        .await
-        .expect("a directory");
-    let path = small
-        .split_once("//")
-        .and_then(|(_, rest)| rest.split_once('/'));
+    world.hdfs.mkdirs(&small, 0o755, deadline()).await.expect("a directory");
+    let path = small.split_once("//").and_then(|(_, rest)| rest.split_once('/'));
     let path = format!("/{}", path.expect("a path").1);
     let cluster = world.cluster;
     let quota = tokio::task::spawn_blocking(move || {
@@ -339,10 +293,7 @@ async fn outputs_beyond_a_quota_are_told_with_file_and_cause_and_nothing_half_is
     assert!(error.contains("to `hdfs://"), "{error}");
     assert!(error.contains("quota"), "{error}");
     assert!(error.starts_with("cannot copy `"), "{error}");
-    assert_eq!(
-        world.hdfs.list(&small, deadline()).await.expect("a list"),
-        []
-    );
+    assert_eq!(world.hdfs.list(&small, deadline()).await.expect("a list"), []);
 }
 
 #[tokio::test]
@@ -362,12 +313,7 @@ async fn an_agent_finds_the_master_that_took_over_and_its_program_does_not_notic
     // The program ends while there is no master; that is told to the next one.
     let work = scene.dir.path().join("containers/container_1/work");
     std::fs::write(work.join("go"), "").expect("a file");
-    let json = Whereabouts {
-        address: moved,
-        attempt: 2,
-        pid: 1,
-        pid_started: 1,
-    };
+    let json = Whereabouts { address: moved, attempt: 2, pid: 1, pid_started: 1 };
     let json = serde_json::to_vec(&json).expect("json");
     let written = world.hdfs.write_whole(&place, json, 0o644, deadline());
     written.await.expect("a file");
@@ -385,37 +331,24 @@ async fn an_agent_that_carries_logs_stays_small() {
     let mut scene = Scene::in_container(script, "", world.store());
     scene.next().await.order(1, &wait(1));
     let asked = scene.report().await;
-    assert!(matches!(
-        asked.sync.reports[..],
-        [AgentReport::Ready { .. }]
-    ));
+    assert!(matches!(asked.sync.reports[..], [AgentReport::Ready { .. }]));
     let waiting = memory_kib(scene.agent.id());
     asked.order(2, &scene::run(1));
     scene.report().await.answer(Reply::empty());
     let last = world.log("stdout.2");
     let bytes = 40_000_000 - 2 * (16 << 20);
-    scene
-        .until("all of it", async |_| world.bytes(&last).await == bytes)
-        .await;
+    scene.until("all of it", async |_| world.bytes(&last).await == bytes).await;
     let carrying = memory_kib(scene.agent.id());
     println!("waiting {waiting} KiB, after 40 MB {carrying} KiB");
     // What a build without optimisation takes from its file is another matter.
     assert!(carrying < 10 << 10, "{carrying} KiB");
-    let kept: Vec<_> = world
-        .hdfs
-        .list(&world.log(""), deadline())
-        .await
-        .expect("a list");
+    let kept: Vec<_> = world.hdfs.list(&world.log(""), deadline()).await.expect("a list");
     assert_eq!(kept.len(), 3, "{kept:?}");
 }
 
 fn memory_kib(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("a process");
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("RssAnon:"));
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
     let number = line.and_then(|line| line.split_whitespace().next());
-    number
-        .and_then(|number| number.parse().ok())
-        .expect("a number")
+    number.and_then(|number| number.parse().ok()).expect("a number")
 }

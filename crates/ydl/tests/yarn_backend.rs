@@ -32,11 +32,7 @@ fn version() -> Version {
 }
 
 fn options() -> Options {
-    let options = Options {
-        nodes: 3,
-        hdfs: Hdfs::None,
-        ..Options::new(version())
-    };
+    let options = Options { nodes: 3, hdfs: Hdfs::None, ..Options::new(version()) };
     let node = |key: &str| format!("yarn.nodemanager.{key}");
     // Without it 3.5 leaves memory to control groups, which the test bed does not have.
     let enforced = node("resource.memory.enforced");
@@ -56,11 +52,7 @@ fn cluster() -> &'static Cluster {
     let options = Options {
         node_vcores: 200,
         gpus: vec![0, 0, 2],
-        labels: vec![Label {
-            name: "gpu".into(),
-            nodes: vec![3],
-            exclusive: true,
-        }],
+        labels: vec![Label { name: "gpu".into(), nodes: vec![3], exclusive: true }],
         attributes,
         ..options()
     };
@@ -105,11 +97,7 @@ async fn containers_are_granted_started_and_their_ends_are_told() {
     assert_eq!(job.end_of(&failed.container).await, completed(7));
     assert_eq!(job.end_of(&killed.container).await, completed(137));
     let end = job.end_of(&greedy.container).await;
-    let ContainerEnd::MemoryLimit {
-        used_mib,
-        limit_mib: 128,
-    } = end
-    else {
+    let ContainerEnd::MemoryLimit { used_mib, limit_mib: 128 } = end else {
         panic!("{end:?}");
     };
     assert!((129..2000).contains(&used_mib), "{used_mib}");
@@ -129,15 +117,11 @@ async fn containers_are_granted_started_and_their_ends_are_told() {
     let counted = Event::Counted { nodes: 3 };
     assert!(job.events.contains(&counted), "{:?}", job.events);
     let missing = "4 GPUs".to_owned();
-    let report = job
-        .close(Outcome::Failed(Cause::NoContainers { missing }))
-        .await;
+    let report = job.close(Outcome::Failed(Cause::NoContainers { missing })).await;
     assert_eq!(report.state, ApplicationState::Finished);
     assert_eq!(report.final_status, FinalStatus::Failed);
-    let words = format!(
-        "the job failed: 4 GPUs; logs are in `hdfs://nowhere/jobs/{}/logs`",
-        report.id
-    );
+    let words =
+        format!("the job failed: 4 GPUs; logs are in `hdfs://nowhere/jobs/{}/logs`", report.id);
     assert_eq!(report.diagnostics, words);
     assert_eq!((report.host.as_str(), report.rpc_port), ("127.0.0.1", 4711));
 }
@@ -198,10 +182,7 @@ async fn a_blamed_node_gets_nothing_until_it_is_forgiven() {
 #[tokio::test]
 async fn labels_and_devices_place_containers() {
     let mut plan = Plan::new("places");
-    let labelled = Placement {
-        node_label: Some("gpu".to_owned()),
-        ..Placement::default()
-    };
+    let labelled = Placement { node_label: Some("gpu".to_owned()), ..Placement::default() };
     plan.roles.push(("trainer", labelled));
     let mut job = Job::new(cluster(), plan).await;
     let with_gpu = Resources { gpus: 1, ..small() };
@@ -223,11 +204,7 @@ async fn a_grant_that_is_turned_down_is_asked_for_again() {
     let mut job = Job::new(cluster(), Plan::new("again")).await;
     let size = small();
     let asks = ydl_core::Asks {
-        asks: vec![ydl_core::Ask {
-            role: "worker".into(),
-            resources: size,
-            count: 1,
-        }],
+        asks: vec![ydl_core::Ask { role: "worker".into(), resources: size, count: 1 }],
         avoid: Vec::new(),
     };
     // A master that turns a grant down wants as many as before, and so says nothing.
@@ -251,10 +228,7 @@ async fn constraints_spread_a_role_and_choose_its_nodes() {
         return;
     }
     let mut plan = Plan::new("constraints");
-    let alone = Placement {
-        most_per_node: Some(1),
-        ..Placement::default()
-    };
+    let alone = Placement { most_per_node: Some(1), ..Placement::default() };
     let fast = Placement {
         attributes: [("disk".to_owned(), "fast".to_owned())].into(),
         ..Placement::default()
@@ -291,10 +265,8 @@ async fn constraints_spread_a_role_and_choose_its_nodes() {
 
 /// The nodes that the core was last told not to avoid.
 async fn needed(job: &mut Job, hosts: &[usize]) {
-    let mut nodes: Vec<NodeName> = hosts
-        .iter()
-        .map(|number| NodeName::from(host(cluster(), *number).as_str()))
-        .collect();
+    let mut nodes: Vec<NodeName> =
+        hosts.iter().map(|number| NodeName::from(host(cluster(), *number).as_str())).collect();
     nodes.sort();
     job.until("needed nodes", |job| {
         let told = job.events.iter().rev().find_map(|event| match event {
@@ -309,10 +281,7 @@ async fn needed(job: &mut Job, hosts: &[usize]) {
 /// Of three nodes one has an exclusive label: those without it have two to choose from, those with it none.
 #[tokio::test]
 async fn nodes_that_a_role_cannot_do_without_are_told() {
-    let labelled = Placement {
-        node_label: Some("gpu".to_owned()),
-        ..Placement::default()
-    };
+    let labelled = Placement { node_label: Some("gpu".to_owned()), ..Placement::default() };
     let mut plan = Plan::new("needed");
     plan.roles = vec![("worker", Placement::default()), ("labelled", labelled)];
     let mut job = Job::new(cluster(), plan).await;
@@ -443,10 +412,7 @@ async fn three_hundred_short_containers_come_and_go() {
             Event::Ended { containers } => {
                 ended += containers.len();
                 let fine = ContainerEnd::Completed { status: 0 };
-                assert!(
-                    containers.iter().all(|(_, end)| *end == fine),
-                    "{containers:?}"
-                );
+                assert!(containers.iter().all(|(_, end)| *end == fine), "{containers:?}");
             }
             Event::Launched { .. } | Event::Counted { .. } | Event::Needed { .. } => {}
             other => panic!("{other:?}"),
@@ -519,10 +485,7 @@ async fn a_job_goes_on_while_daemons_die_and_nodes_are_taken_away() {
     let scratch = tempfile::tempdir().expect("a directory");
     let excluded = scratch.path().join("excluded");
     std::fs::write(&excluded, "").expect("a file");
-    let options = Options {
-        expiry: Duration::from_secs(8),
-        ..options()
-    };
+    let options = Options { expiry: Duration::from_secs(8), ..options() };
     // The job's master is in this very program, which does not speak while it waits for daemons to start.
     let patience = ("yarn.am.liveness-monitor.expiry-interval-ms", "120000");
     let options = options.set(File::Yarn, patience.0, patience.1);
@@ -555,17 +518,13 @@ async fn a_job_goes_on_while_daemons_die_and_nodes_are_taken_away() {
     must(cluster.kill("nm2"));
     assert_eq!(job.end_of(second).await, ContainerEnd::NodeLost);
     job.tell(second, "exit 0");
-    job.until("count", |job| (nodes(job) == Some(2)).then_some(()))
-        .await;
+    job.until("count", |job| (nodes(job) == Some(2)).then_some(())).await;
 
     // Another is drained: first a warning, then its containers go.
     std::fs::write(&excluded, host(&cluster, 3)).expect("a file");
     must(cluster.rm_admin(&["-refreshNodes", "-g", "60", "-server"]));
-    let warned = Event::Warned {
-        container: third.clone(),
-    };
-    job.until("warning", |job| job.events.contains(&warned).then_some(()))
-        .await;
+    let warned = Event::Warned { container: third.clone() };
+    job.until("warning", |job| job.events.contains(&warned).then_some(())).await;
     assert_eq!(job.ended(third), None);
     must(cluster.rm_admin(&["-refreshNodes"]));
     assert_eq!(job.end_of(third).await, ContainerEnd::NodeLost);

@@ -12,11 +12,7 @@ use yarn_support::{Desk, job::Job, shared, version, wait_for, wait_over};
 
 /// Masters say what they have to say in logs that stay on their nodes.
 fn cluster() -> &'static Cluster {
-    shared(Options {
-        nodes: 2,
-        logs: Logs::Local,
-        ..Options::new(version())
-    })
+    shared(Options { nodes: 2, logs: Logs::Local, ..Options::new(version()) })
 }
 
 /// What every job here is: its programs find Python with both boards, which all nodes have.
@@ -98,9 +94,7 @@ fn a_job_is_one_run_and_stays_on_its_boards_whatever_becomes_of_its_master() {
         keys("stopped", &server.at)
     ));
 
-    let before = run_where(&server, "shown", "its first report", |run| {
-        has_loss(run, 0.5)
-    });
+    let before = run_where(&server, "shown", "its first report", |run| has_loss(run, 0.5));
     let opened = Opened::start(job.desk.ydl(), &[&job.id]);
     shows_scalars(&opened);
 
@@ -118,9 +112,7 @@ fn a_job_is_one_run_and_stays_on_its_boards_whatever_becomes_of_its_master() {
     // The same `ydl open` finds the new master, and the same run hears from it.
     shows_scalars(&opened);
     fs::write(job.file("again"), "").expect("a file");
-    let after = run_where(&server, "shown", "its second report", |run| {
-        has_loss(run, 0.25)
-    });
+    let after = run_where(&server, "shown", "its second report", |run| has_loss(run, 0.25));
     assert_eq!(after["info"]["run_id"], before["info"]["run_id"]);
     job.go();
     job.succeeded();
@@ -161,12 +153,7 @@ fn is_whole(server: &Tracking) {
     artifact(server, id, "ydl/job.json", "tensorboard");
     artifact(server, id, "ydl/facts.jsonl", "master-recovered");
     artifact(server, id, "ydl/facts.jsonl", "job-finished");
-    artifact(
-        server,
-        id,
-        "ydl/logs/tensorboard-0/stderr.txt",
-        "TensorBoard",
-    );
+    artifact(server, id, "ydl/logs/tensorboard-0/stderr.txt", "TensorBoard");
 }
 
 fn artifact(server: &Tracking, run: &str, name: &str, part: &str) {
@@ -183,10 +170,8 @@ fn without_a_server_a_job_runs_as_if_nobody_had_asked_and_its_master_says_so_onc
     let at = "127.0.0.1:1";
     let desk = Desk::at(cluster);
     let script = "shell: 'echo at $MLFLOW_TRACKING_URI run $MLFLOW_RUN_ID.'";
-    let ran = desk.submit(&format!(
-        "{}roles: {{worker: {{memory: 64 MiB, {script}}}}}\n",
-        keys("alone", at)
-    ));
+    let ran = desk
+        .submit(&format!("{}roles: {{worker: {{memory: 64 MiB, {script}}}}}\n", keys("alone", at)));
     assert_eq!(ran.code, 0, "{ran:#?}");
     let line = format!("at http://{at} run .");
     assert!(ran.out.contains(&line), "{ran:#?}");
@@ -251,9 +236,7 @@ fn what_is_brought_for_tensorboard_follows_what_is_in_hdfs() {
 fn of_masters(cluster: &Cluster, id: &str) -> String {
     let mut all = String::new();
     for node in 1..=cluster.nodes().len() {
-        let place = cluster
-            .directory()
-            .join(format!("nm{node}/containers/{id}"));
+        let place = cluster.directory().join(format!("nm{node}/containers/{id}"));
         for container in fs::read_dir(place).into_iter().flatten().flatten() {
             let log = container.path().join("master.stderr");
             all += &fs::read_to_string(log).unwrap_or_default();

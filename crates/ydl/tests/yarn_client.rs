@@ -23,17 +23,10 @@ fn cluster() -> &'static Cluster {
         node_memory_mib: 4096,
         node_vcores: 8,
         gpus: vec![0, 0, 2],
-        labels: vec![Label {
-            name: "gpu".into(),
-            nodes: vec![3],
-            exclusive: true,
-        }],
+        labels: vec![Label { name: "gpu".into(), nodes: vec![3], exclusive: true }],
         queues: vec![
             Queue::new("default", 60),
-            Queue {
-                labels: vec!["gpu".into()],
-                ..Queue::new("gpu", 40)
-            },
+            Queue { labels: vec!["gpu".into()], ..Queue::new("gpu", 40) },
         ],
         users: vec!["ghost".into()],
         ..Options::new(version())
@@ -123,11 +116,7 @@ fn a_dry_run_leaves_no_trace() {
     );
     let ran = run(&["submit", "--dry-run", "job.yaml"]);
     assert_eq!(ran.code, 0, "{ran:?}");
-    assert!(
-        ran.err
-            .contains("the job could run: 2 tasks and its master"),
-        "{ran:?}"
-    );
+    assert!(ran.err.contains("the job could run: 2 tasks and its master"), "{ran:?}");
     let json = run(&["submit", "--dry-run", "--json", "job.yaml"]);
     let told: serde_json::Value = serde_json::from_str(&json.out).expect("an object");
     assert_eq!(told["refusals"], serde_json::json!([]), "{told}");
@@ -155,21 +144,15 @@ fn nodes_and_queues_are_shown() {
     let labelled = lines.iter().filter(|line| line.contains(" gpu "));
     assert_eq!(labelled.count(), 2, "the head and one node: {}", nodes.out);
     let objects = desk.run(&["nodes", "--json"]).out;
-    let objects: Vec<serde_json::Value> = objects
-        .lines()
-        .map(|line| serde_json::from_str(line).expect("an object"))
-        .collect();
+    let objects: Vec<serde_json::Value> =
+        objects.lines().map(|line| serde_json::from_str(line).expect("an object")).collect();
     assert_eq!(objects.len(), 3);
     assert!(objects.iter().all(|node| node["all"]["memory_mib"] == 4096));
     assert_eq!(objects[2]["all"]["other"]["yarn.io/gpu"], 2);
 
     let queues = desk.run(&["queues"]);
     assert_eq!(queues.code, 0, "{queues:?}");
-    assert!(
-        queues.out.contains("root.default  running  yes"),
-        "{}",
-        queues.out
-    );
+    assert!(queues.out.contains("root.default  running  yes"), "{}", queues.out);
     let objects = desk.run(&["queues", "--json"]).out;
     let gpu = objects.lines().find(|line| line.contains("root.gpu"));
     let gpu: serde_json::Value = serde_json::from_str(gpu.expect("the queue")).expect("an object");
@@ -229,10 +212,7 @@ fn a_job_is_submitted_followed_and_found_again() {
         .lines()
         .find_map(|line| line.strip_suffix(" submitted to queue `default`"))
         .unwrap_or_else(|| panic!("{ran:?}"));
-    assert!(
-        ran.err.contains(&format!("{id} succeeded after ")),
-        "{ran:?}"
-    );
+    assert!(ran.err.contains(&format!("{id} succeeded after ")), "{ran:?}");
     // Each phase has its line, and the end says where everything is and what it has cost.
     let home = format!("{}/user/{}", cluster.default_fs(), cluster.own_user());
     let mut rest = ran.err.as_str();
@@ -261,30 +241,18 @@ fn a_job_is_submitted_followed_and_found_again() {
     let status = other.run(&["status", "--json", id]);
     let status: serde_json::Value = serde_json::from_str(&status.out).expect("an object");
     assert_eq!(status["state"], "succeeded", "{status}");
-    assert_eq!(
-        status["application"]["final_status"], "SUCCEEDED",
-        "{status}"
-    );
+    assert_eq!(status["application"]["final_status"], "SUCCEEDED", "{status}");
     let logs = other.run(&["logs", id, "worker:1", "--stdout"]);
     assert_eq!(logs.out, "hello from 1\n", "{logs:?}");
     let logs = other.run(&["logs", "short", "worker", "--stderr"]);
     assert!(logs.out.contains("worker:0 | oops"), "{logs:?}");
     let listed = other.run(&["ls"]);
     let row = listed.out.lines().find(|line| line.starts_with(id));
-    assert!(
-        row.is_some_and(|row| row.contains("succeeded")),
-        "{listed:?}"
-    );
+    assert!(row.is_some_and(|row| row.contains("succeeded")), "{listed:?}");
     let killed = other.run(&["kill", id]);
-    assert!(
-        killed.err.contains("was over already: succeeded"),
-        "{killed:?}"
-    );
+    assert!(killed.err.contains("was over already: succeeded"), "{killed:?}");
     let home = format!("/user/{}/left/worker-1/note", cluster.own_user());
-    assert_eq!(
-        cluster.fs(&["-cat", &home]).expect("the output"),
-        "a note\n"
-    );
+    assert_eq!(cluster.fs(&["-cat", &home]).expect("the output"), "a note\n");
 
     // What has been sent is not sent again.
     let again = desk.submit(SHORT);
@@ -313,22 +281,13 @@ fn the_last_lines_of_a_long_log_are_fetched_alone() {
         let Opened::Whole(known, mirror) = opened else {
             panic!("{opened:?}");
         };
-        let wanted = Wanted {
-            tail: Some(3),
-            ..Wanted::default()
-        };
+        let wanted = Wanted { tail: Some(3), ..Wanted::default() };
         assert_eq!(mirror.bring_logs(&wanted, None).await, Vec::<String>::new());
         let task = "worker:0".parse().expect("a task");
         let copy = known.dir.attempt_logs(&task, 1).join("stdout.0");
         let about = std::fs::metadata(copy).expect("a copy");
-        assert!(
-            about.len() > 4_000_000,
-            "as long as the original: {about:?}"
-        );
-        assert!(
-            about.blocks() * 512 < 1_000_000,
-            "and mostly a hole: {about:?}"
-        );
+        assert!(about.len() > 4_000_000, "as long as the original: {about:?}");
+        assert!(about.blocks() * 512 < 1_000_000, "and mostly a hole: {about:?}");
     });
 }
 
@@ -371,10 +330,7 @@ fn a_running_job_is_shown_scaled_and_ended_from_elsewhere() {
     assert_eq!(line, "begun\n");
     let killed = other.run(&["kill", &id]);
     assert_eq!(killed.code, 0, "{killed:?}");
-    assert!(
-        killed.err.contains(&format!("{id} is over: killed")),
-        "{killed:?}"
-    );
+    assert!(killed.err.contains(&format!("{id} is over: killed")), "{killed:?}");
     assert_eq!(finish_quietly(follower), Some(0));
     assert_eq!(status()["state"], "killed");
 }
@@ -447,10 +403,7 @@ fn finish_quietly(mut child: std::process::Child) -> Option<i32> {
 fn interrupted_while_it_waits_a_job_is_ended() {
     let cluster = cluster();
     let desk = Desk::at(cluster);
-    desk.write(
-        "job.yaml",
-        "{name: stopped, roles: {worker: {memory: 256 MiB, run: sleep 600}}}",
-    );
+    desk.write("job.yaml", "{name: stopped, roles: {worker: {memory: 256 MiB, run: sleep 600}}}");
     let mut child = desk.start(&["submit", "job.yaml"]);
     let mut said = BufReader::new(child.stderr.take().expect("a pipe")).lines();
     let mut next = || said.next().expect("a line").expect("text");
@@ -486,15 +439,10 @@ fn what_failed_before_any_agent_lived_is_in_the_logs_that_yarn_collected() {
     let home = format!("/user/{}/.ydl/jobs/{id}", cluster.own_user());
     let killed = desk.run(&["kill", "--now", &id]);
     assert_eq!(killed.code, 0, "{killed:?}");
-    cluster
-        .fs(&["-rm", "-r", &home])
-        .expect("it can be removed");
+    cluster.fs(&["-rm", "-r", &home]).expect("it can be removed");
     let status = desk.run(&["status", &id]);
     assert_eq!(status.code, 0, "{status:?}");
-    assert!(
-        status.out.contains("files      cannot be had"),
-        "{status:?}"
-    );
+    assert!(status.out.contains("files      cannot be had"), "{status:?}");
     assert!(status.out.contains("state      killed"), "{status:?}");
     // A busy node may take longer to collect them than a client waits.
     wait_for("what YARN collected", || {

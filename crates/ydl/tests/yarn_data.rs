@@ -31,12 +31,8 @@ fn alone() -> Alone {
 
 /// Two nodes with room for four small containers each.
 fn cluster() -> &'static Cluster {
-    let options = Options {
-        nodes: 2,
-        node_memory_mib: 2048,
-        node_vcores: 8,
-        ..Options::new(version())
-    };
+    let options =
+        Options { nodes: 2, node_memory_mib: 2048, node_vcores: 8, ..Options::new(version()) };
     shared(options.set(File::Hdfs, "dfs.datanode.hostname", HOLDER))
 }
 

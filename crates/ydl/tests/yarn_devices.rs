@@ -18,11 +18,7 @@ fn devices() -> [String; 2] {
 
 /// One node with two devices, which its administrator names.
 fn cluster() -> &'static Cluster {
-    let options = Options {
-        nodes: 1,
-        gpus: vec![2],
-        ..Options::new(version())
-    };
+    let options = Options { nodes: 1, gpus: vec![2], ..Options::new(version()) };
     let name = "yarn.nodemanager.admin-env.YDL_GPUS";
     shared(options.set(File::Yarn, name, &devices().join(",")))
 }
@@ -108,10 +104,7 @@ fn tasks_on_one_node_have_different_devices_and_those_of_a_dead_agent_are_free()
     let pid = Pid::from_raw(agent(&first[0].1)).expect("a process");
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("killed");
     let all = seen(&place, 3);
-    let again = all
-        .iter()
-        .find(|one| !first.contains(one))
-        .expect("a second attempt");
+    let again = all.iter().find(|one| !first.contains(one)).expect("a second attempt");
     assert_eq!(again.0, first[0].0, "the device that was freed");
     finish(&uncounted, &id);
 }

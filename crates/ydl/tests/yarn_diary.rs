@@ -32,10 +32,7 @@ struct Scene {
 
 impl Scene {
     async fn new() -> Scene {
-        let cluster = shared(Options {
-            nodes: 0,
-            ..Options::new(version())
-        });
+        let cluster = shared(Options { nodes: 0, ..Options::new(version()) });
         let identity = Identity::simple(cluster.own_user());
         let hdfs = Hdfs::connect(&config(cluster), None, &identity, soon()).await;
         let hdfs = hdfs.expect("a file system");
@@ -44,11 +41,7 @@ impl Scene {
         let place = JobPlace::at(hdfs.url(&format!("/diary/{number}")));
         let made = hdfs.mkdirs(place.dir(), 0o700, soon()).await;
         made.expect("a directory");
-        Scene {
-            cluster,
-            hdfs,
-            place,
-        }
+        Scene { cluster, hdfs, place }
     }
 
     /// A master takes over; how many entries it has read.
@@ -142,9 +135,7 @@ fn a_diary_outlives_its_servers() {
             cluster.kill("dn").expect("it can be killed");
             cluster.kill("nn").expect("it can be killed");
         };
-        tokio::task::spawn_blocking(kill)
-            .await
-            .expect("both are dead");
+        tokio::task::spawn_blocking(kill).await.expect("both are dead");
         first.note(&entry(1));
         let waits = timeout(Duration::from_secs(5), first.flush()).await;
         assert!(waits.is_err(), "there is nobody to write it down");

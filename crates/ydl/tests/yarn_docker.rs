@@ -8,25 +8,15 @@ use std::{collections::BTreeMap, fs, path::Path};
 use testbed::{Cluster, File, Options};
 use yarn_support::{Desk, shared, version};
 
-const HELPER: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/tests/yarn_docker/container-executor"
-);
+const HELPER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/yarn_docker/container-executor");
 
 /// What tags of images for runc mean.
-const TAGS: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/tests/yarn_docker/image-tag-to-hash"
-);
+const TAGS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/yarn_docker/image-tag-to-hash");
 const PLUGIN: &str = "runtime.linux.runc.image-tag-to-manifest-plugin";
 
 /// One node that runs images.
 fn cluster() -> &'static Cluster {
-    let options = Options {
-        nodes: 1,
-        node_vcores: 60,
-        ..Options::new(version())
-    };
+    let options = Options { nodes: 1, node_vcores: 60, ..Options::new(version()) };
     let class = "org.apache.hadoop.yarn.server.nodemanager.LinuxContainerExecutor";
     let keys = [
         ("container-executor.class", class),
@@ -34,10 +24,7 @@ fn cluster() -> &'static Cluster {
         ("linux-container-executor.group", "root"),
         ("runtime.linux.allowed-runtimes", "default,docker,runc"),
         // HDFS may not be there yet when the node reads it.
-        (
-            &format!("{PLUGIN}.hdfs-hash-file"),
-            &format!("file://{TAGS}"),
-        ),
+        (&format!("{PLUGIN}.hdfs-hash-file"), &format!("file://{TAGS}")),
     ];
     shared(keys.iter().fold(options, |options, (key, value)| {
         options.set(File::Yarn, &format!("yarn.nodemanager.{key}"), value)
@@ -60,17 +47,10 @@ fn commands(cluster: &Cluster) -> BTreeMap<String, BTreeMap<String, String>> {
     let read = |path: &Path| {
         let text = fs::read_to_string(path).expect("a command");
         let pairs = text.lines().filter_map(|line| line.trim().split_once('='));
-        pairs
-            .map(|(key, value)| (key.to_owned(), value.to_owned()))
-            .collect()
+        pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
     };
     files
-        .map(|file| {
-            (
-                file.file_name().to_string_lossy().into_owned(),
-                read(&file.path()),
-            )
-        })
+        .map(|file| (file.file_name().to_string_lossy().into_owned(), read(&file.path())))
         .collect()
 }
 
@@ -106,17 +86,11 @@ roles:
     };
     assert_eq!(of(&inside, "docker-command"), "run");
     assert_eq!(of(&inside, "name"), inside);
-    assert_eq!(
-        of(&inside, "image"),
-        "registry.example.com:5000/ydl-test/ran:1.2"
-    );
+    assert_eq!(of(&inside, "image"), "registry.example.com:5000/ydl-test/ran:1.2");
     assert_eq!(of(&inside, "net"), "bridge");
     assert_eq!(of(&inside, "privileged"), "");
     let mounts = of(&inside, "mounts");
-    assert!(
-        mounts.ends_with("/data/mnist:/data:ro,/scratch:/tmp/scratch:rw"),
-        "{mounts}"
-    );
+    assert!(mounts.ends_with("/data/mnist:/data:ro,/scratch:/tmp/scratch:rw"), "{mounts}");
     // The agent's program lies in a place that the NodeManager itself has docker see.
     let work = of(&inside, "workdir");
     let above = |mount: &str| work.starts_with(mount.split(':').next().unwrap_or("none"));
@@ -146,10 +120,7 @@ fn runc_image(cluster: &Cluster) {
     let root = dir.path().join("runc-root");
     let files = [
         (format!("manifests/{hash}"), manifest.to_string()),
-        (
-            format!("config/{config}"),
-            r#"{"config": {"Env": ["COLOUR=blue"]}}"#.to_owned(),
-        ),
+        (format!("config/{config}"), r#"{"config": {"Env": ["COLOUR=blue"]}}"#.to_owned()),
         (format!("layers/{layer}.sqsh"), "no layer".to_owned()),
     ];
     for (name, text) in files {
@@ -176,9 +147,8 @@ fn a_node_manager_makes_of_an_image_for_runc_what_was_asked_for() {
     let texts = seen.flatten().map(|file| file.path());
     let texts = texts.filter(|path| path.extension().is_none());
     let texts = texts.filter_map(|path| fs::read_to_string(path).ok());
-    let all: Vec<serde_json::Value> = texts
-        .filter_map(|text| serde_json::from_str(&text).ok())
-        .collect();
+    let all: Vec<serde_json::Value> =
+        texts.filter_map(|text| serde_json::from_str(&text).ok()).collect();
     let [config] = all.as_slice() else {
         panic!("{all:#?}");
     };
@@ -186,22 +156,12 @@ fn a_node_manager_makes_of_an_image_for_runc_what_was_asked_for() {
     let mounts = mounts.unwrap_or_else(|| panic!("{config:#}"));
     let ours: Vec<_> = mounts
         .iter()
-        .filter(|mount| {
-            mount["destination"]
-                .as_str()
-                .is_some_and(|to| to.starts_with("/data/"))
-        })
+        .filter(|mount| mount["destination"].as_str().is_some_and(|to| to.starts_with("/data/")))
         .map(|mount| {
-            format!(
-                "{} {} {}",
-                mount["source"], mount["destination"], mount["options"][0]
-            )
+            format!("{} {} {}", mount["source"], mount["destination"], mount["options"][0])
         })
         .collect();
-    let expected = [
-        r#""/etc/hostname" "/data/a" "ro""#,
-        r#""/var/log" "/data/b" "rw""#,
-    ];
+    let expected = [r#""/etc/hostname" "/data/a" "ro""#, r#""/var/log" "/data/b" "rw""#];
     assert_eq!(ours, expected, "{config:#}");
     let layer = config["layers"][0]["path"].as_str().unwrap_or_default();
     assert!(layer.ends_with(".sqsh"), "{config:#}");

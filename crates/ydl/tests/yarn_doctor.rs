@@ -37,16 +37,9 @@ fn state_of<'a>(lines: &'a [(String, String)], name: &str) -> &'a (String, Strin
 /// The first thing that stderr calls an error is this, with a hint; and that check alone is wrong.
 fn blames(ran: &Ran, name: &str, code: i32, what: &str, hint: &str) {
     assert_eq!(ran.code, code, "{ran:#?}");
-    let errors: Vec<_> = ran
-        .err
-        .lines()
-        .filter(|it| it.starts_with("error: "))
-        .collect();
+    let errors: Vec<_> = ran.err.lines().filter(|it| it.starts_with("error: ")).collect();
     assert_eq!(errors.len(), 1, "{ran:#?}");
-    assert!(
-        errors[0].starts_with(&format!("error: {name}: ")),
-        "{ran:#?}"
-    );
+    assert!(errors[0].starts_with(&format!("error: {name}: ")), "{ran:#?}");
     assert!(errors[0].contains(what), "`{what}` is not in {ran:#?}");
     assert!(ran.err.contains("\n\nhint: "), "{ran:#?}");
     assert!(ran.err.contains(hint), "`{hint}` is not in {ran:#?}");
@@ -57,10 +50,7 @@ fn is_skipped(ran: &Ran, name: &str, because: &str) {
     let lines = lines(ran);
     let (state, rest) = state_of(&lines, name);
     assert_eq!(state, "skipped", "{ran:#?}");
-    assert!(
-        rest.ends_with(&format!("because of `{because}`")),
-        "{ran:#?}"
-    );
+    assert!(rest.ends_with(&format!("because of `{because}`")), "{ran:#?}");
 }
 
 /// One cluster, well at first; then one thing after the other is taken away, and brought back.
@@ -95,46 +85,26 @@ fn a_good_cluster(alice: &Desk) {
     ];
     for (name, (state, rest)) in names.iter().zip(&lines) {
         assert!(rest.starts_with(name), "{ran:#?}");
-        assert!(
-            state == "ok" || (*name == "NameNode" && state == "warning"),
-            "{ran:#?}"
-        );
+        assert!(state == "ok" || (*name == "NameNode" && state == "warning"), "{ran:#?}");
     }
     assert_eq!(lines.len(), names.len(), "{ran:#?}");
     let (_, job) = state_of(&lines, "job");
-    for phase in [
-        ": submit ",
-        ", master ",
-        ", container ",
-        ", program ",
-        ", end ",
-    ] {
+    for phase in [": submit ", ", master ", ", container ", ", program ", ", end "] {
         assert!(job.contains(phase), "{job}");
     }
-    assert!(
-        ran.err.contains("everything a job needs is there"),
-        "{ran:#?}"
-    );
+    assert!(ran.err.contains("everything a job needs is there"), "{ran:#?}");
     let left = hdfs_files(alice.cluster, "/user/alice/.ydl");
     assert!(!left.iter().any(|path| path.contains("probe-")), "{left:?}");
 
     let before = applications(alice.cluster).len();
     let ran = alice.run(&["doctor", "--no-job", "--queue", "other", "--json"]);
     assert_eq!(ran.code, 0, "{ran:#?}");
-    let said = ran
-        .out
-        .lines()
-        .map(|line| serde_json::from_str(line).expect("JSON"));
+    let said = ran.out.lines().map(|line| serde_json::from_str(line).expect("JSON"));
     let said: Vec<Value> = said.collect();
     let states = said.iter().filter_map(|check| check["state"].as_str());
     assert_eq!(states.collect::<Vec<_>>(), ["ok"; 7], "{ran:#?}");
     assert_eq!(said[7]["result"]["ok"], true, "{ran:#?}");
-    assert!(
-        said[4]["found"]
-            .as_str()
-            .is_some_and(|it| it.contains("`other`")),
-        "{ran:#?}"
-    );
+    assert!(said[4]["found"].as_str().is_some_and(|it| it.contains("`other`")), "{ran:#?}");
     assert_eq!(applications(alice.cluster).len(), before, "no job was run");
 }
 
@@ -146,25 +116,13 @@ fn a_queue_that_is_not_there(alice: &Desk) {
     assert_eq!(last["result"]["culprit"], "queue", "{ran:#?}");
     let ran = alice.run(&["doctor", "--queue", "reserch"]);
     let what = "there is no queue `reserch` among the 2 of the cluster";
-    blames(
-        &ran,
-        "queue",
-        2,
-        what,
-        "set `--queue` to one of `default`, `other`",
-    );
+    blames(&ran, "queue", 2, what, "set `--queue` to one of `default`, `other`");
     is_skipped(&ran, "job", "queue");
     assert_eq!(state_of(&lines(&ran), "staging").0, "ok", "{ran:#?}");
 
     let ran = alice.run(&["doctor", "--label", "gpu"]);
     let what = "asks for nodes with label `gpu`, which the cluster does not have";
-    blames(
-        &ran,
-        "label",
-        2,
-        what,
-        "leave `--label` out: the cluster has no labels",
-    );
+    blames(&ran, "label", 2, what, "leave `--label` out: the cluster has no labels");
     is_skipped(&ran, "job", "label");
 }
 
@@ -173,13 +131,7 @@ fn staging_that_cannot_be_written(cluster: &Cluster, alice: &Desk) {
     must(cluster.fs(&["-chmod", "700", "/shut"]));
     let ran = alice.run(&["doctor", "--staging", "/shut/alice"]);
     let what = "user `alice` has no ";
-    blames(
-        &ran,
-        "staging",
-        123,
-        what,
-        "name another directory with `staging:`",
-    );
+    blames(&ran, "staging", 123, what, "name another directory with `staging:`");
     is_skipped(&ran, "job", "staging");
 
     // It is no place in HDFS, which is nobody's fault but its own.
@@ -199,13 +151,7 @@ fn a_home_that_cannot_be_reached(cluster: &Cluster, alice: &Desk) {
     let elsewhere = alice.run(&["doctor", "--no-job", "--staging", "/open/alice"]);
     must(cluster.fs(&["-chmod", "755", "/user"]));
     let what = "user `alice` has no ";
-    blames(
-        &ran,
-        "staging",
-        123,
-        what,
-        "name another directory with `staging:`",
-    );
+    blames(&ran, "staging", 123, what, "name another directory with `staging:`");
     assert_eq!(state_of(&lines(&ran), "NameNode").0, "ok", "{ran:#?}");
     assert_eq!(elsewhere.code, 0, "{elsewhere:#?}");
 }
@@ -224,14 +170,7 @@ fn a_configuration_that_leads_nowhere(alice: &Desk) {
         "there is no Hadoop configuration in `",
         "set `HADOOP_CONF_DIR`",
     );
-    for name in [
-        "ticket",
-        "ResourceManager",
-        "queue",
-        "NameNode",
-        "staging",
-        "job",
-    ] {
+    for name in ["ticket", "ResourceManager", "queue", "NameNode", "staging", "job"] {
         is_skipped(&ran, name, "configuration");
     }
 }

@@ -86,14 +86,8 @@ fn dmlc_yarn_trains_mxnet_although_a_container_fails_and_avoids_its_node() {
     ];
     let ran = ran(&desk, &words);
     assert!(ran.err.contains("note: `-hip` changes nothing"), "{ran:#?}");
-    assert!(
-        ran.out.contains("worker:1 | worker 1 0 yarn 2 1024"),
-        "{ran:#?}"
-    );
-    assert!(
-        ran.out.contains("worker:1 | worker 1 1 yarn 2 1024"),
-        "{ran:#?}"
-    );
+    assert!(ran.out.contains("worker:1 | worker 1 0 yarn 2 1024"), "{ran:#?}");
+    assert!(ran.out.contains("worker:1 | worker 1 1 yarn 2 1024"), "{ran:#?}");
     assert!(accuracies(&ran, 2).iter().all(|it| *it >= 0.95), "{ran:#?}");
     let id = example::id(&ran);
     let job = Job::of(desk, id);
@@ -123,23 +117,14 @@ fn ydl_mx_trains_with_as_many_servers_and_brings_results_and_logs() {
     let line = "ydl-mx --n 2 --jobname MXNetOnYarn --jar ydl-mx.jar --files train.py --env OMP_NUM_THREADS=1 --results model/ \
                 --download got train_mnist.py --kv-store sync --data-dir .";
     let mut command = desk.ydl();
-    command
-        .args(line.split_whitespace())
-        .env("VIRTUAL_ENV", environment());
+    command.args(line.split_whitespace()).env("VIRTUAL_ENV", environment());
     let ran = Ran::from(command.output().expect("ydl can be started"));
     assert_eq!(ran.code, 0, "{ran:#?}");
     assert!(accuracies(&ran, 2).iter().all(|it| *it >= 0.95), "{ran:#?}");
     let id = example::id(&ran);
-    let found = Command::new("find")
-        .arg("got")
-        .current_dir(desk.path())
-        .output();
+    let found = Command::new("find").arg("got").current_dir(desk.path()).output();
     let got = Ran::from(found.expect("find can be started")).out;
-    for name in [
-        "logs/worker/0/1/stdout.0",
-        "logs/worker/1/1/stdout.0",
-        "/metrics.json",
-    ] {
+    for name in ["logs/worker/0/1/stdout.0", "logs/worker/1/1/stdout.0", "/metrics.json"] {
         assert!(got.lines().any(|path| path.ends_with(name)), "{got}");
     }
     let there = yarn_support::hdfs_files(desk.cluster, &format!("results/{id}"));
@@ -182,10 +167,7 @@ fn yarn_tf(environment: &Path, program: &str, name: &str) {
          sys.modules['tensorflow'] = tf\nrunpy.run_path('train.py', run_name='__main__')\n",
     );
     let files = ["-cf", "code.tar", "train.py", "past.py"];
-    let packed = Command::new("tar")
-        .args(files)
-        .current_dir(desk.path())
-        .status();
+    let packed = Command::new("tar").args(files).current_dir(desk.path()).status();
     assert!(packed.expect("tar can be started").success());
     let command = format!("{} {program} --steps 200", python(environment));
     let to = format!("model:yarn-tf/{name}");

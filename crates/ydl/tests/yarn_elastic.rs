@@ -57,10 +57,7 @@ fn submit<'a>(instances: &str, settle: &str) -> Job<'a> {
 
 fn training(job: &Job) -> Training {
     let mut all = Vec::new();
-    for entry in fs::read_dir(job.desk.path())
-        .expect("a directory")
-        .flatten()
-    {
+    for entry in fs::read_dir(job.desk.path()).expect("a directory").flatten() {
         if entry.file_name().to_string_lossy().starts_with("worker.") {
             all.push(fs::read_to_string(entry.path()).unwrap_or_default());
         }

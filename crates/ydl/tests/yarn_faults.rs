@@ -133,10 +133,7 @@ fn a_node_where_programs_die_is_avoided_and_later_forgiven() {
     job.go();
     job.succeeded_last();
     let facts = job.facts();
-    let blamed: Vec<_> = facts
-        .iter()
-        .filter_map(|(_, what)| what.get("node-blamed"))
-        .collect();
+    let blamed: Vec<_> = facts.iter().filter_map(|(_, what)| what.get("node-blamed")).collect();
     let [blamed] = &blamed[..] else {
         panic!("{facts:#?}");
     };
@@ -153,20 +150,10 @@ fn a_node_where_programs_die_is_avoided_and_later_forgiven() {
     };
     assert!(*at >= until && *node == **bad, "{forgiven:?}, {blamed}");
     for start in &all[6..] {
-        assert!(
-            start.node == *bad && start.at >= until,
-            "{start:?}, {blamed}"
-        );
+        assert!(start.node == *bad && start.at >= until, "{start:?}, {blamed}");
     }
-    for ended in job
-        .ended()
-        .iter()
-        .filter(|it| it.next.get("again").is_some())
-    {
-        assert_eq!(
-            (&ended.node, &ended.ending),
-            (bad, &json!({"signalled": {"signal": 9}}))
-        );
+    for ended in job.ended().iter().filter(|it| it.next.get("again").is_some()) {
+        assert_eq!((&ended.node, &ended.ending), (bad, &json!({"signalled": {"signal": 9}})));
     }
 }
 
@@ -312,9 +299,7 @@ fn a_checkpoint_outlives_its_node_and_everybody_goes_on_from_it_elsewhere() {
     let job = Job::submit(cluster, 2, script, role, more);
     let started = job.all_started(2);
     let saved = || job.names_in(&job.place.checkpoint());
-    wait_for("both checkpoints", || {
-        (saved() == ["steps.0", "steps.1"]).then_some(())
-    });
+    wait_for("both checkpoints", || (saved() == ["steps.0", "steps.1"]).then_some(()));
     // The whole node goes, with nobody left who could save anything.
     let (_, masters) = masters_node(&job);
     let victim = started.iter().find(|it| it.node != masters);
@@ -368,9 +353,7 @@ fn a_master_whose_node_is_taken_out_of_service_is_followed_and_no_attempt_is_use
     must(cluster.rm_admin(&["-refreshNodes"]));
     job.led_by(2);
     // The cluster does not wait for its end, which is the node's affair.
-    wait_for("the end of the first master", || {
-        (!lives(master)).then_some(())
-    });
+    wait_for("the end of the first master", || (!lives(master)).then_some(()));
     let gone: Vec<_> = started.iter().filter(|it| it.node == host).collect();
     job.all_started(4 + gone.len());
     fs::write(excluded(), "").expect("a file");
@@ -395,9 +378,7 @@ fn a_master_whose_node_is_taken_out_of_service_is_followed_and_no_attempt_is_use
     };
     assert_eq!(stayed(&before), stayed(&after));
     // A NodeManager that is told to go ends by itself.
-    wait_for("the end of the node's daemon", || {
-        must(cluster.pid(&daemon)).is_none().then_some(())
-    });
+    wait_for("the end of the node's daemon", || must(cluster.pid(&daemon)).is_none().then_some(()));
 }
 
 #[test]

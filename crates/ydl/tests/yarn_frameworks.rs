@@ -13,21 +13,14 @@ use yarn_support::{
 };
 
 fn cluster() -> &'static Cluster {
-    let options = Options {
-        nodes: 2,
-        ..Options::new(version())
-    };
+    let options = Options { nodes: 2, ..Options::new(version()) };
     // Masters die often here.
     let attempts = "yarn.resourcemanager.am.max-attempts";
     shared(options.set(File::Yarn, attempts, "100"))
 }
 
 fn submit(framework: &str, arguments: &str, instances: u32) -> Job<'static> {
-    let more = More {
-        worker: &format!("instances: {instances}"),
-        waits: true,
-        ..More::default()
-    };
+    let more = More { worker: &format!("instances: {instances}"), waits: true, ..More::default() };
     train(cluster(), framework, arguments, more)
 }
 

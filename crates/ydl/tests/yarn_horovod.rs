@@ -8,10 +8,7 @@ use yarn_native::types::FinalStatus;
 use yarn_support::{Desk, environment_of, example, job::Job, shared, version, wait_for, wait_over};
 
 fn cluster() -> &'static Cluster {
-    let options = Options {
-        nodes: 2,
-        ..Options::new(version())
-    };
+    let options = Options { nodes: 2, ..Options::new(version()) };
     let attempts = "yarn.resourcemanager.am.max-attempts";
     shared(options.set(File::Yarn, attempts, "100"))
 }
@@ -55,9 +52,7 @@ fn workers_come_and_go_while_masters_die() {
     job.kill_master(1);
     job.led_by(2);
     scale(&job, "worker=3");
-    wait_for("the third worker", || {
-        (job.count("attempt-started") == 3).then_some(())
-    });
+    wait_for("the third worker", || (job.count("attempt-started") == 3).then_some(()));
     let started = job.started();
     job.heard_of(started.iter().map(|it| &it.container));
     // The newcomer loads, or waits for the others: who comes next must know of it.
@@ -71,9 +66,7 @@ fn workers_come_and_go_while_masters_die() {
     assert_eq!(job.count("round-started"), 1, "{:#?}", job.kept());
     assert_eq!(job.count("members-changed"), 2, "{:#?}", job.kept());
     assert_eq!(job.count("attempt-started"), 3, "{:#?}", job.kept());
-    let ends: Vec<_> = (0..2)
-        .map(|worker| job.lines(&format!("worker.{worker}")).pop())
-        .collect();
+    let ends: Vec<_> = (0..2).map(|worker| job.lines(&format!("worker.{worker}")).pop()).collect();
     let end = ends[0].as_deref().unwrap_or_default();
     assert!(end.starts_with("worlds [2, 3, 2] batch "), "{end}");
     assert_eq!(ends[0], ends[1]);

@@ -29,17 +29,10 @@ fn cluster() -> &'static Cluster {
         node_memory_mib: 16384,
         node_vcores: 120,
         gpus: vec![0, 0, 0, 2],
-        labels: vec![Label {
-            name: "gpu".into(),
-            nodes: vec![4],
-            exclusive: true,
-        }],
+        labels: vec![Label { name: "gpu".into(), nodes: vec![4], exclusive: true }],
         queues: vec![
             Queue::new("default", 80),
-            Queue {
-                labels: vec!["gpu".into()],
-                ..Queue::new("gpu", 10)
-            },
+            Queue { labels: vec!["gpu".into()], ..Queue::new("gpu", 10) },
             Queue::new("narrow", 10),
         ],
         users: vec!["alice".into(), "bob".into()],
@@ -121,11 +114,7 @@ fn the_example_learns_its_digits_on_three_nodes_and_leaves_nothing() {
         let task = format!("{role}:{index}");
         let said = other.run(&["logs", &id, &task, "--stdout"]);
         assert_eq!((said.code, &said.out), (0, &text), "{task}: {}", said.err);
-        assert_eq!(
-            text.contains("test accuracy 0.9"),
-            role == "worker",
-            "{task}: {text}"
-        );
+        assert_eq!(text.contains("test accuracy 0.9"), role == "worker", "{task}: {text}");
     }
     wait_gone(cluster, &id);
 }
@@ -168,10 +157,9 @@ fn what_an_old_hadoop_lacks_is_said_before_anything_is_submitted() {
         assert!(by_attribute.err.contains(what), "{by_attribute:#?}");
         return;
     }
-    for (ran, what) in [
-        (spread, "at most 1 tasks on a node"),
-        (by_attribute, "nodes by their attributes"),
-    ] {
+    for (ran, what) in
+        [(spread, "at most 1 tasks on a node"), (by_attribute, "nodes by their attributes")]
+    {
         assert_eq!(ran.code, 2, "{ran:#?}");
         let said = format!(
             "error: role `worker` asks for {what}, which this Hadoop is too old for: that came with 3.1 and 3.2\n\n\
@@ -186,10 +174,8 @@ fn three_hundred_tasks_end_well() {
     let cluster = cluster();
     let desk = Desk::at(cluster);
     let began = Instant::now();
-    let (child, id) = Attached::submit(
-        &desk,
-        "roles: {worker: {instances: 300, memory: 64 MiB, run: 'true'}}",
-    );
+    let (child, id) =
+        Attached::submit(&desk, "roles: {worker: {instances: 300, memory: 64 MiB, run: 'true'}}");
     let client = std::thread::spawn(|| child.finish());
     // The master's largest size, as the kernel has it, until the master is gone.
     let mut peak_kib = 0;
@@ -206,10 +192,7 @@ fn three_hundred_tasks_end_well() {
     }
     let ran = client.join().expect("the client's end");
     let took = began.elapsed().as_secs_f64();
-    println!(
-        "300 tasks took {took:.1} s; the master had {} MiB at most",
-        peak_kib >> 10
-    );
+    println!("300 tasks took {took:.1} s; the master had {} MiB at most", peak_kib >> 10);
     assert_eq!(ran.code, 0, "{ran:#?}");
     let facts = facts(cluster, &id);
     assert_eq!(facts.matches("attempt-started").count(), 300);
@@ -227,10 +210,7 @@ fn a_task_over_its_memory_is_told_with_both_figures() {
     );
     assert_eq!(ran.code, 137, "{ran:#?}");
     assert!(ran.err.contains(" of 128 MiB"), "{ran:#?}");
-    assert!(
-        ran.err.contains("hint: raise `memory` of role `worker`"),
-        "{ran:#?}"
-    );
+    assert!(ran.err.contains("hint: raise `memory` of role `worker`"), "{ran:#?}");
     wait_gone(cluster, &id(&ran));
 }
 
@@ -244,11 +224,8 @@ fn what_cannot_be_brought_to_a_node_is_named_and_tried_elsewhere() {
     let far = format!("{home}/gone-soon.txt");
     cluster.fs(&["-put", &local, &far]).expect("a file in HDFS");
     // The first worker's node has the file; nodes that others come to cannot have it any more.
-    let yaml = waiting(
-        &desk,
-        1,
-        &format!("files: [{{data.txt: \"{far}\"}}]\nrestart: {{limit: 0}}"),
-    );
+    let yaml =
+        waiting(&desk, 1, &format!("files: [{{data.txt: \"{far}\"}}]\nrestart: {{limit: 0}}"));
     let job = desk.detach(&yaml);
     wait_began(&desk, 1);
     cluster.fs(&["-rm", "-skipTrash", &far]).expect("it goes");
@@ -277,13 +254,9 @@ fn a_job_that_an_administrator_has_ended_says_so() {
     let yaml = waiting(&desk, 2, "");
     let (child, job) = Attached::submit(&desk, &yaml);
     wait_began(&desk, 2);
-    let mut yarn = cluster
-        .hadoop("org.apache.hadoop.yarn.client.cli.ApplicationCLI")
-        .expect("a command");
-    let killed = yarn
-        .args(["application", "-kill", &job])
-        .output()
-        .expect("it runs");
+    let mut yarn =
+        cluster.hadoop("org.apache.hadoop.yarn.client.cli.ApplicationCLI").expect("a command");
+    let killed = yarn.args(["application", "-kill", &job]).output().expect("it runs");
     assert!(killed.status.success(), "{killed:?}");
     let ran = child.finish();
     assert_eq!(ran.code, 121, "{ran:#?}");
@@ -310,15 +283,11 @@ fn a_full_queue_is_waited_for_until_the_deadline() {
     let (child, waits) = Attached::submit(&other, &format!("{{queue: narrow, {workers}}}"));
     let told =
         "0 of 1 containers allocated; 0 tasks running; waiting: 1 × `worker` for a container\n";
-    wait_for("that it says what it waits for", || {
-        child.said().contains(told).then_some(())
-    });
+    wait_for("that it says what it waits for", || child.said().contains(told).then_some(()));
     child.signal("-INT");
     assert_eq!(child.finish().code, 121);
     wait_gone(cluster, &waits);
-    let ran = other.submit(&format!(
-        "{{queue: narrow, deadlines: {{allocation: 5s}}, {workers}}}"
-    ));
+    let ran = other.submit(&format!("{{queue: narrow, deadlines: {{allocation: 5s}}, {workers}}}"));
     assert_eq!(ran.code, 120, "{ran:#?}");
     assert!(
         ran.err.contains(
@@ -333,10 +302,7 @@ fn a_full_queue_is_waited_for_until_the_deadline() {
     );
     assert_eq!(ran.code, 120, "{ran:#?}");
     assert!(ran.err.contains("waiting: "), "{ran:#?}");
-    assert!(
-        ran.err.contains("had no container for its master after 5s"),
-        "{ran:#?}"
-    );
+    assert!(ran.err.contains("had no container for its master after 5s"), "{ran:#?}");
     wait_gone(cluster, &id(&ran));
 
     go(&desk);
@@ -356,10 +322,7 @@ fn a_client_that_dies_changes_nothing_and_one_that_is_asked_ends_its_job() {
     go(&desk);
     let report = wait_over(cluster, &job);
     assert_eq!(report.final_status, FinalStatus::Succeeded, "{report:?}");
-    assert!(
-        !facts(cluster, &job).contains("kill"),
-        "nobody was asked to stop"
-    );
+    assert!(!facts(cluster, &job).contains("kill"), "nobody was asked to stop");
 
     let desk = Desk::at(cluster);
     let yaml = waiting(&desk, 2, "");

@@ -22,9 +22,7 @@ fn cluster() -> &'static Cluster {
         nodes: 3,
         kerberos: Some(Protection::Privacy),
         hdfs: Hdfs::Two,
-        users: ["alice", "bob", "carol", "dave", "proxy"]
-            .map(String::from)
-            .into(),
+        users: ["alice", "bob", "carol", "dave", "proxy"].map(String::from).into(),
         ..Options::new(version())
     };
     // Nodes without the native library take minutes for this environment with the older ciphers.
@@ -102,9 +100,7 @@ fn the_example_runs_for_an_ordinary_user_with_two_file_systems() {
 /// Hadoop's own view of files, for that user.
 fn fs_as(cluster: &Cluster, user: &str, words: &[&str]) -> Ran {
     let ticket = cluster.kerberos().expect("a realm").kinit(user, None);
-    let mut shell = cluster
-        .hadoop("org.apache.hadoop.fs.FsShell")
-        .expect("FsShell");
+    let mut shell = cluster.hadoop("org.apache.hadoop.fs.FsShell").expect("FsShell");
     shell.env("KRB5CCNAME", ticket.expect("a ticket"));
     Ran::from(shell.args(words).output().expect("it runs"))
 }
@@ -127,9 +123,7 @@ fn those_who_may_see_and_end_a_job_do_and_no_others() {
     let open = desk.detach(
         "acls: {view: \"*\"}\nroles: {worker: {memory: 64 MiB, shell: 'echo for everybody'}}\n",
     );
-    wait_for("the program", || {
-        desk.path().join("began").exists().then_some(())
-    });
+    wait_for("the program", || desk.path().join("began").exists().then_some(()));
     let bob = Desk::of(cluster, "bob");
     // The program is up a moment before its master hears so.
     wait_for("that it is seen to run", || {
@@ -143,10 +137,7 @@ fn those_who_may_see_and_end_a_job_do_and_no_others() {
     let only_looks = "you may look at this job, and not change it";
     refused(&bob.run(&["kill", &job]), only_looks);
     refused(&bob.run(&["scale", &job, "worker=2"]), only_looks);
-    refused(
-        &bob.run(&["kv", "--job", &job, "put", "key", "value"]),
-        only_looks,
-    );
+    refused(&bob.run(&["kv", "--job", &job, "put", "key", "value"]), only_looks);
     refused(&bob.run(&["kv", "--job", &job, "get", "key"]), only_looks);
     // Behind the master's back there is nothing to be had either.
     let place = format!("/user/alice/.ydl/jobs/{job}");
@@ -198,9 +189,7 @@ fn a_job_outlives_the_ticket_it_was_submitted_with() {
     ));
     desk.forget();
     // What is waited for is time itself: the tokens have been renewed by then, or have ended.
-    wait_for("the first renewal", || {
-        (began.elapsed() > UNRENEWED + UNRENEWED / 3).then_some(())
-    });
+    wait_for("the first renewal", || (began.elapsed() > UNRENEWED + UNRENEWED / 3).then_some(()));
     fs::write(&go, "").expect("a file");
     let alice = Desk::of(cluster, "alice");
     wait_for("the end of the job", || {
@@ -269,9 +258,7 @@ fn a_service_submits_for_others_where_the_cluster_lets_it() {
     let mut files = listed.lines().filter(|line| line.contains(&id)).peekable();
     assert!(files.peek().is_some(), "{listed}");
     assert!(files.all(|line| line.contains(" alice ")), "{listed}");
-    let output = cluster
-        .fs(&["-ls", "/user/alice/out-by-proxy"])
-        .expect("it");
+    let output = cluster.fs(&["-ls", "/user/alice/out-by-proxy"]).expect("it");
     assert!(output.contains(" alice "), "{output}");
     // It is alice's in YARN: she sees it among hers.
     let hers = Desk::of(cluster, "alice").run(&["ls", "--all"]);
@@ -282,10 +269,7 @@ fn a_service_submits_for_others_where_the_cluster_lets_it() {
     bob.write("job.yaml", "roles: {worker: {shell: 'true'}}\n");
     let ran = for_alice(&bob, &["submit", "job.yaml"]);
     refused(&ran, "not allowed to impersonate alice");
-    assert!(
-        ran.err.contains("hint: `HADOOP_PROXY_USER` is set"),
-        "{ran:?}"
-    );
+    assert!(ran.err.contains("hint: `HADOOP_PROXY_USER` is set"), "{ran:?}");
 }
 
 #[test]
@@ -300,12 +284,6 @@ fn a_keytab_that_is_of_no_use_is_refused_before_anything_is_submitted() {
         ))
     };
     let bobs = kerberos.keytab("bob").display().to_string();
-    refused(
-        &submit("bob", &bobs),
-        "is for `bob`, and the job would be `alice`'s",
-    );
-    refused(
-        &submit("alice", &bobs),
-        "gets no tokens for `alice@TESTBED.LOCAL`",
-    );
+    refused(&submit("bob", &bobs), "is for `bob`, and the job would be `alice`'s");
+    refused(&submit("alice", &bobs), "gets no tokens for `alice@TESTBED.LOCAL`");
 }

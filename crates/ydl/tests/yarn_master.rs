@@ -23,10 +23,7 @@ use yarn_support::{
 const SMALL: &str = "memory: 128 MiB";
 
 fn cluster() -> &'static Cluster {
-    let options = Options {
-        nodes: 2,
-        ..Options::new(version())
-    };
+    let options = Options { nodes: 2, ..Options::new(version()) };
     // Masters die often here.
     let attempts = "yarn.resourcemanager.am.max-attempts";
     shared(options.set(File::Yarn, attempts, "100"))
@@ -68,10 +65,7 @@ fn a_job_runs_to_its_end() {
     let result = job.read(&job.place.result()).expect("a result");
     assert!(result.contains("succeeded"), "{result}");
     let logs = job.place.logs();
-    assert_eq!(
-        report.diagnostics,
-        format!("the job succeeded; logs are in `{logs}`")
-    );
+    assert_eq!(report.diagnostics, format!("the job succeeded; logs are in `{logs}`"));
 }
 
 #[test]
@@ -213,9 +207,7 @@ fn a_master_that_dies_while_there_is_no_file_system_is_followed_by_another() {
     job.cluster.wait_hdfs().expect("files can be written");
     let what = format!("another master of {}", job.words());
     // While the files are away one or the other may give up.
-    wait_for(&what, || {
-        (2..10).any(|it| job.is_registered(it)).then_some(())
-    });
+    wait_for(&what, || (2..10).any(|it| job.is_registered(it)).then_some(()));
     all_as_before(&job, &before);
     job.go();
     job.succeeded();

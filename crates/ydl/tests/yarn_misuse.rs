@@ -42,9 +42,7 @@ fn cluster() -> &'static Cluster {
             Queue::new("loan", 10),
         ],
         preemption: Some(Duration::from_secs(1)),
-        users: ["alice", "foreign", "poor", "careless"]
-            .map(str::to_owned)
-            .into(),
+        users: ["alice", "foreign", "poor", "careless"].map(str::to_owned).into(),
         rm_ha: Some(Failover::Manual),
         expiry: Duration::from_secs(120),
         ..Options::new(version())
@@ -79,9 +77,7 @@ fn cluster() -> &'static Cluster {
         let key = format!("yarn.scheduler.capacity.root.{key}");
         options.set(File::Queues, &key, value)
     });
-    shared(yarn.iter().fold(options, |options, (key, value)| {
-        options.set(File::Yarn, key, value)
-    }))
+    shared(yarn.iter().fold(options, |options, (key, value)| options.set(File::Yarn, key, value)))
 }
 
 fn must<T>(outcome: Result<T, testbed::Failure>) -> T {

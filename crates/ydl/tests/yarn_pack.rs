@@ -11,12 +11,7 @@ use testbed::{Cluster, Options};
 use yarn_support::{Desk, Ran, environment, example, kinds, shared, version};
 
 fn cluster() -> &'static Cluster {
-    shared(Options {
-        nodes: 2,
-        node_memory_mib: 8192,
-        node_vcores: 60,
-        ..Options::new(version())
-    })
+    shared(Options { nodes: 2, node_memory_mib: 8192, node_vcores: 60, ..Options::new(version()) })
 }
 
 /// A desk with the example, a cache of its own, and an environment called so. The program also says where MXNet came from.
@@ -24,17 +19,12 @@ fn desk(environment: &str) -> Desk<'static> {
     let desk = Desk::at(cluster());
     let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/mxnet-digits");
     let train = fs::read_to_string(from.join("train.py")).expect("the example");
-    let (first, rest) = train
-        .split_once("import mxnet as mx\n")
-        .expect("what it imports first");
+    let (first, rest) = train.split_once("import mxnet as mx\n").expect("what it imports first");
     let asks =
         "import mxnet as mx, sys\nprint('mxnet from', mx.__file__, sys.prefix, flush=True)\n";
     desk.write("train.py", &format!("{first}{asks}{rest}"));
     let job = fs::read_to_string(from.join("job.yaml")).expect("the example");
-    let job = job.replace(
-        "environment: ./venv ",
-        &format!("environment: {environment} "),
-    );
+    let job = job.replace("environment: ./venv ", &format!("environment: {environment} "));
     assert!(job.contains(environment), "{job}");
     desk.write("job.yaml", &job);
     desk
@@ -79,12 +69,7 @@ fn add_own_package(desk: &Desk, venv: &Path) -> PathBuf {
     fs::create_dir_all(own.join("mine")).expect("a directory");
     fs::write(own.join("mine/__init__.py"), "word = 1\n").expect("a file");
     let site = venv.join("lib");
-    let site = fs::read_dir(site)
-        .expect("a list")
-        .next()
-        .expect("one")
-        .expect("one")
-        .path();
+    let site = fs::read_dir(site).expect("a list").next().expect("one").expect("one").path();
     let path = site.join("site-packages/mine.pth");
     fs::write(path, format!("{}\n", own.display())).expect("a file");
     own.join("mine/__init__.py")
@@ -102,9 +87,7 @@ fn copied(desk: &Desk, from: &Path, name: &str) -> PathBuf {
 fn the_nodes_have_no_mxnet() {
     let desk = Desk::at(cluster());
     let shell = "if python3 -c 'import mxnet'; then exit 9; fi";
-    let ran = desk.submit(&format!(
-        "roles: {{worker: {{memory: 128 MiB, shell: \"{shell}\"}}}}\n"
-    ));
+    let ran = desk.submit(&format!("roles: {{worker: {{memory: 128 MiB, shell: \"{shell}\"}}}}\n"));
     assert_eq!(ran.code, 0, "{ran:#?}");
 }
 
@@ -146,10 +129,7 @@ fn a_virtual_environment_carries_the_digits_job_and_is_sent_once() {
     fs::write(own, "word = 2\n").expect("a file");
     let third = again();
     assert_eq!(third.code, 0, "{third:#?}");
-    assert!(
-        third.out.contains("word 2 with ") && shared(&third),
-        "{third:#?}"
-    );
+    assert!(third.out.contains("word 2 with ") && shared(&third), "{third:#?}");
     let said = sent(&third);
     let small = said.contains(" B in ") || said.contains(" KiB in ");
     assert!(small, "one changed line sends kilobytes: {said}");

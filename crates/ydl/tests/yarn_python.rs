@@ -11,10 +11,7 @@ use testbed::{Cluster, File, Options};
 use yarn_support::{Desk, Ran, environment_from, job::Job, shared, version};
 
 fn cluster() -> &'static Cluster {
-    let options = Options {
-        nodes: 2,
-        ..Options::new(version())
-    };
+    let options = Options { nodes: 2, ..Options::new(version()) };
     let attempts = "yarn.resourcemanager.am.max-attempts";
     shared(options.set(File::Yarn, attempts, "100"))
 }

@@ -6,11 +6,7 @@ use testbed::{Cluster, Options};
 use yarn_support::{Desk, application, example, shared, version, wait_over};
 
 fn cluster() -> &'static Cluster {
-    shared(Options {
-        nodes: 2,
-        users: vec!["alice".into()],
-        ..Options::new(version())
-    })
+    shared(Options { nodes: 2, users: vec!["alice".into()], ..Options::new(version()) })
 }
 
 /// Two services, one of which depends on the other: it finds its address in the key-value store, which is what people did

@@ -45,9 +45,11 @@ fn version() -> Version {
 
 fn cluster() -> &'static Cluster {
     // Small blocks, so that small files have several.
-    let options = Options::new(version())
-        .set(File::Hdfs, "dfs.blocksize", "1048576")
-        .set(File::Hdfs, "dfs.namenode.acls.enabled", "true");
+    let options = Options::new(version()).set(File::Hdfs, "dfs.blocksize", "1048576").set(
+        File::Hdfs,
+        "dfs.namenode.acls.enabled",
+        "true",
+    );
     Cluster::shared(options).expect("a cluster")
 }
 
@@ -95,12 +97,8 @@ async fn playground(name: &str) -> (String, RwLockReadGuard<'static, ()>) {
     let quiet = QUIET.read().await;
     let path = format!("/test/{name}");
     let root = hdfs(&cluster().own_user()).await;
-    root.mkdirs(&path, 0o777, soon())
-        .await
-        .expect("a directory");
-    root.set_permission(&path, 0o777, soon())
-        .await
-        .expect("its permission");
+    root.mkdirs(&path, 0o777, soon()).await.expect("a directory");
+    root.set_permission(&path, 0o777, soon()).await.expect("its permission");
     (path, quiet)
 }
 
@@ -116,11 +114,7 @@ impl Submitter {
         let identity = Identity::simple(user);
         let place = Place::find(&config(), &identity, Some(staging), soon()).await;
         let folder = tempfile::tempdir().expect("a folder");
-        let submitter = Submitter {
-            folder,
-            place: place.expect("a place"),
-            identity,
-        };
+        let submitter = Submitter { folder, place: place.expect("a place"), identity };
         submitter.write("ydl", &[7; 3 << 20]);
         submitter.write("train.py", b"print(1)");
         submitter.write("code/model.py", b"layers = 3");
@@ -146,10 +140,7 @@ impl Submitter {
         self.write("job.yaml", text.as_bytes());
         let mut source = jobfile::load(&self.path("job.yaml")).expect("a job file");
         source.for_cluster();
-        source
-            .job()
-            .map_err(|wrongs| wrongs.to_string())
-            .expect("a job")
+        source.job().map_err(|wrongs| wrongs.to_string()).expect("a job")
     }
 
     async fn submit(&self, id: &str, spec: &JobSpec) -> Result<Upload, Report> {

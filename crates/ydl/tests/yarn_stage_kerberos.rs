@@ -98,58 +98,35 @@ fn proof_is_a_ticket_a_keytab_or_a_token() {
 
 async fn writes_and_reads(hdfs: &Hdfs, file: &str) {
     let bytes = vec![5; 3 << 20];
-    hdfs.write_whole(file, bytes.clone(), 0o600, soon())
-        .await
-        .expect("written");
-    assert_eq!(
-        hdfs.read_whole(file, 4 << 20, soon()).await.expect("read"),
-        bytes
-    );
-    let entry = hdfs
-        .stat(file, soon())
-        .await
-        .expect("an answer")
-        .expect("a file");
+    hdfs.write_whole(file, bytes.clone(), 0o600, soon()).await.expect("written");
+    assert_eq!(hdfs.read_whole(file, 4 << 20, soon()).await.expect("read"), bytes);
+    let entry = hdfs.stat(file, soon()).await.expect("an answer").expect("a file");
     assert_eq!(entry.owner, "alice");
 }
 
 async fn with_a_ticket() {
     let config = config();
     let identity = Identity::from_config(&config).expect("an identity");
-    let place = Place::find(&config, &identity, None, soon())
-        .await
-        .expect("a place");
+    let place = Place::find(&config, &identity, None, soon()).await.expect("a place");
     assert_eq!(place.home, format!("{}/user/alice", systems()[0]));
-    assert_eq!(
-        place.layout.root(),
-        format!("{}/user/alice/.ydl", systems()[0])
-    );
+    assert_eq!(place.layout.root(), format!("{}/user/alice/.ydl", systems()[0]));
     writes_and_reads(&place.hdfs, "/user/alice/by-ticket").await;
     let other = Hdfs::connect(&config, Some(&systems()[1]), &identity, soon()).await;
     let other = other.expect("a file system");
     let refused = other.write_whole("/by-ticket", "x", 0o600, soon()).await;
-    assert_eq!(
-        refused.expect_err("the root is not hers").kind,
-        Kind::Denied
-    );
+    assert_eq!(refused.expect_err("the root is not hers").kind, Kind::Denied);
     let tokens = fetch_tokens(&config, &systems(), &identity, "alice", soon()).await;
     let tokens = tokens.expect("tokens");
     assert_eq!(tokens.tokens().count(), 2);
     let file = PathBuf::from(variable(TOKENS));
-    tokens
-        .write(&file, Format::Writable)
-        .expect("a file of tokens");
+    tokens.write(&file, Format::Writable).expect("a file of tokens");
 }
 
 async fn with_a_keytab() {
-    let tickets = Tickets::Keytab {
-        path: variable(KEYTAB).into(),
-        principal: "alice@TESTBED.LOCAL".into(),
-    };
+    let tickets =
+        Tickets::Keytab { path: variable(KEYTAB).into(), principal: "alice@TESTBED.LOCAL".into() };
     let identity = Identity::kerberos(tickets);
-    let hdfs = Hdfs::connect(&config(), None, &identity, soon())
-        .await
-        .expect("a file system");
+    let hdfs = Hdfs::connect(&config(), None, &identity, soon()).await.expect("a file system");
     assert_eq!(hdfs.user(soon()).await.expect("a user"), "alice");
     writes_and_reads(&hdfs, "/user/alice/by-keytab").await;
 }
@@ -176,9 +153,7 @@ async fn with_tokens_alone() {
 async fn with_nothing() {
     let config = config();
     let identity = Identity::from_config(&config).expect("an identity");
-    let hdfs = Hdfs::connect(&config, None, &identity, soon())
-        .await
-        .expect("nothing was asked");
+    let hdfs = Hdfs::connect(&config, None, &identity, soon()).await.expect("nothing was asked");
     let error = hdfs.list("/", soon()).await.expect_err("no proof");
     println!("{error}");
     assert_eq!(error.kind, Kind::NoProof, "{error}");

@@ -17,15 +17,8 @@ use yarn_support::{
 
 /// Two nodes for everybody, and one that is labelled, with a queue of its own.
 fn cluster() -> &'static Cluster {
-    let gpu = Label {
-        name: "gpu".to_owned(),
-        nodes: vec![3],
-        exclusive: true,
-    };
-    let labelled = Queue {
-        labels: vec!["gpu".to_owned()],
-        ..Queue::new("ml-gpu", 20)
-    };
+    let gpu = Label { name: "gpu".to_owned(), nodes: vec![3], exclusive: true };
+    let labelled = Queue { labels: vec!["gpu".to_owned()], ..Queue::new("ml-gpu", 20) };
     shared(Options {
         nodes: 3,
         node_memory_mib: 16384,
@@ -84,9 +77,7 @@ fn ended_well(desk: &Desk, ran: &Ran) -> String {
     assert_eq!(ran.code, 0, "{ran:#?}");
     let words = ran.err.lines();
     let mut submitted = words.filter_map(|line| line.strip_suffix(" is submitted"));
-    let line = submitted
-        .next()
-        .unwrap_or_else(|| panic!("no id in {ran:#?}"));
+    let line = submitted.next().unwrap_or_else(|| panic!("no id in {ran:#?}"));
     let id = line.rsplit(' ').next().expect("a word").to_owned();
     let report = application(desk.cluster, &id);
     assert_eq!(report.final_status, FinalStatus::Succeeded, "{report:?}");
@@ -97,11 +88,8 @@ fn ended_well(desk: &Desk, ran: &Ran) -> String {
 /// What tasks printed after these words, each number once.
 fn printed(desk: &Desk, id: &str, word: &str) -> Vec<String> {
     let ran = desk.run(&["logs", id, "--stdout"]);
-    let mut found: Vec<_> = ran
-        .out
-        .lines()
-        .filter_map(|line| Some(line.split_once(word)?.1.to_owned()))
-        .collect();
+    let mut found: Vec<_> =
+        ran.out.lines().filter_map(|line| Some(line.split_once(word)?.1.to_owned())).collect();
     assert!(!found.is_empty(), "no `{word}` in {ran:#?}");
     found.sort();
     found.dedup();
@@ -148,10 +136,8 @@ impl Mlflow {
 
     /// The only file with that name, wherever the server keeps it.
     fn file(&self, name: &str) -> String {
-        let listed = Command::new("find")
-            .arg(&self.place)
-            .args(["-type", "f", "-name", name])
-            .output();
+        let listed =
+            Command::new("find").arg(&self.place).args(["-type", "f", "-name", name]).output();
         let listed = String::from_utf8(listed.expect("a list").stdout).expect("paths");
         let path = listed.lines().next();
         let path = path.unwrap_or_else(|| panic!("MLflow has no `{name}`"));
@@ -203,30 +189,18 @@ fn the_linear_classifier_is_trained_evaluated_shown_and_logged() {
     }
     assert_ne!(durations["training"], "None", "{ran:#?}");
     // TensorBoard announces itself when it has answered, and the evaluator what it does.
-    let announced = ran
-        .err
-        .contains("Tensorboard listening on http://127.0.0.1");
+    let announced = ran.err.contains("Tensorboard listening on http://127.0.0.1");
     assert!(announced, "{ran:#?}");
     let told = "Training step of last checkpoint: 200";
     assert!(ran.err.contains(told), "{ran:#?}");
     // The same is in MLflow, and what every task printed.
-    assert!(
-        mlflow
-            .file("tensorboard_0_url_0")
-            .starts_with("http://127.0.0.1")
-    );
-    for metric in [
-        "steps_per_sec_0",
-        "evaluator_0_nb_eval_steps_0",
-        "evaluator_0_last_training_step_0",
-    ] {
+    assert!(mlflow.file("tensorboard_0_url_0").starts_with("http://127.0.0.1"));
+    for metric in
+        ["steps_per_sec_0", "evaluator_0_nb_eval_steps_0", "evaluator_0_last_training_step_0"]
+    {
         assert!(!mlflow.file(metric).is_empty());
     }
-    assert!(
-        mlflow
-            .file("tf_yarn_duration_stats")
-            .contains("container_duration_chief_0_0: ")
-    );
+    assert!(mlflow.file("tf_yarn_duration_stats").contains("container_duration_chief_0_0: "));
     for log in ["chief_0_SUCCEEDED_0", "tensorboard_0_SUCCEEDED_0"] {
         assert!(!mlflow.file(log).is_empty());
     }
@@ -268,9 +242,7 @@ fn pytorch_s_processes_learn_the_same() {
     assert_eq!(ranks.len(), 4, "{ranks:?}");
     assert!(ranks.iter().all(|line| line[1..].starts_with(" of 4 loss")));
     assert_eq!(printed(&desk, &id, "weights ").len(), 1);
-    let accuracy: f64 = printed(&desk, &id, "accuracy ")[0]
-        .parse()
-        .expect("a number");
+    let accuracy: f64 = printed(&desk, &id, "accuracy ")[0].parse().expect("a number");
     assert!(accuracy >= 0.8, "{accuracy}");
     assert!(desk.path().join("model/model_20.pt").exists());
 }
@@ -283,9 +255,7 @@ fn horovod_s_ranks_meet_over_gloo_and_learn_the_same() {
     let id = example::id(&ran);
     assert_eq!(printed(&desk, &id, " | rank ").len(), 2);
     assert_eq!(printed(&desk, &id, " of 2 weights ").len(), 1);
-    let accuracy: f64 = printed(&desk, &id, "accuracy ")[0]
-        .parse()
-        .expect("a number");
+    let accuracy: f64 = printed(&desk, &id, "accuracy ")[0].parse().expect("a number");
     assert!(accuracy >= 0.8, "{accuracy}");
 }
 
@@ -339,11 +309,7 @@ fn a_packed_environment_travels_to_nodes_with_a_label_and_the_check_says_ok() {
         .current_dir(desk.path())
         .status();
     assert!(made.expect("Python can be started").success());
-    for (name, text) in [
-        ("where.py", WHERE),
-        ("send.py", SENDS),
-        ("here.txt", "data"),
-    ] {
+    for (name, text) in [("where.py", WHERE), ("send.py", SENDS), ("here.txt", "data")] {
         desk.write(name, text);
     }
     let own = desk.path().join("own");
@@ -352,15 +318,10 @@ fn a_packed_environment_travels_to_nodes_with_a_label_and_the_check_says_ok() {
 
     // What somebody has made and put into HDFS is used as it is.
     let pex = desk.path().join("made.pex");
-    let made = Command::new(kinds().join("tools/pex"))
-        .arg("-o")
-        .arg(&pex)
-        .output();
+    let made = Command::new(kinds().join("tools/pex")).arg("-o").arg(&pex).output();
     let made = Ran::from(made.expect("pex can be started"));
     assert_eq!(made.code, 0, "{made:#?}");
-    let put = desk
-        .cluster
-        .fs(&["-put", &pex.display().to_string(), "/made.pex"]);
+    let put = desk.cluster.fs(&["-put", &pex.display().to_string(), "/made.pex"]);
     put.expect("a file in HDFS");
     sent(&desk, &own, &["hdfs:///made.pex"]);
 

@@ -113,9 +113,7 @@ impl<'a> Job<'a> {
             let ran = desk.run(&["status", &self.id]);
             let state = ran.out.lines().find(|line| line.starts_with("state "))?;
             let over = ["succeeded", "failed", "killed"];
-            over.into_iter()
-                .any(|end| state.contains(end))
-                .then_some(ran)
+            over.into_iter().any(|end| state.contains(end)).then_some(ran)
         })
     }
 
@@ -258,10 +256,8 @@ fn a_job_with_a_keytab_outlives_its_tokens_and_one_without_says_why_it_did_not()
     let cluster = cluster();
     let other = other_system(cluster);
     let keytab = cluster.kerberos().expect("a realm").keytab("alice");
-    let keytab_key = format!(
-        "keytab: {{principal: alice@TESTBED.LOCAL, path: {}}}",
-        keytab.display()
-    );
+    let keytab_key =
+        format!("keytab: {{principal: alice@TESTBED.LOCAL, path: {}}}", keytab.display());
     let long = Job::submit(cluster, &other, &keytab_key);
     let cut_off = Job::submit(cluster, &other, "");
     let beheaded = Job::submit(cluster, &other, "");
@@ -274,9 +270,7 @@ fn a_job_with_a_keytab_outlives_its_tokens_and_one_without_says_why_it_did_not()
 
     // What is waited for is time itself: that the last tokens of all three have ended.
     let ends = beheaded.submitted + LIFE + Duration::from_secs(10);
-    wait_for("the end of the first tokens", || {
-        (Instant::now() > ends).then_some(())
-    });
+    wait_for("the end of the first tokens", || (Instant::now() > ends).then_some(()));
     let now = issued(&long.token_file(0));
     assert!(now.is_disjoint(&first), "{now:?} after {first:?}");
     assert_eq!(issued(&cut_off.token_file(0)).len(), 2);

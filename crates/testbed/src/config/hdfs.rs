@@ -41,25 +41,16 @@ pub(super) fn common(plan: &Plan<'_>, site: &mut Site) {
         Hdfs::HighlyAvailable => {
             site.hdfs("dfs.nameservices", NAME);
             site.hdfs(format!("dfs.ha.namenodes.{NAME}"), "nn1,nn2");
-            let doors = [
-                ("nn1", Door::NnRpc, Door::NnWeb),
-                ("nn2", Door::Nn2Rpc, Door::Nn2Web),
-            ];
+            let doors = [("nn1", Door::NnRpc, Door::NnWeb), ("nn2", Door::Nn2Rpc, Door::Nn2Web)];
             for (id, door, web) in doors {
                 site.hdfs(format!("dfs.namenode.rpc-address.{NAME}.{id}"), rpc(door));
                 site.hdfs(format!("dfs.namenode.http-address.{NAME}.{id}"), rpc(web));
             }
             let provider =
                 "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider";
-            site.hdfs(
-                format!("dfs.client.failover.proxy.provider.{NAME}"),
-                provider,
-            );
+            site.hdfs(format!("dfs.client.failover.proxy.provider.{NAME}"), provider);
             // Both NameNodes see the same disk: no journal nodes are needed, and nobody to fence.
-            site.hdfs(
-                "dfs.namenode.shared.edits.dir",
-                format!("file://{}", plan.path("edits")),
-            );
+            site.hdfs("dfs.namenode.shared.edits.dir", format!("file://{}", plan.path("edits")));
             site.hdfs("dfs.ha.fencing.methods", "shell(/bin/true)");
             site.hdfs("dfs.ha.tail-edits.period", 1);
             // Edits go to the other NameNode when a segment ends, two minutes later by default.
@@ -71,10 +62,7 @@ pub(super) fn common(plan: &Plan<'_>, site: &mut Site) {
     site.hdfs("dfs.datanode.address", rpc(Door::DnData));
     site.hdfs("dfs.datanode.http.address", rpc(Door::DnWeb));
     site.hdfs("dfs.datanode.ipc.address", rpc(Door::DnIpc));
-    site.hdfs(
-        "dfs.namenode.datanode.registration.ip-hostname-check",
-        false,
-    );
+    site.hdfs("dfs.namenode.datanode.registration.ip-hostname-check", false);
     site.hdfs("dfs.namenode.safemode.extension", 0);
     site.hdfs("dfs.heartbeat.interval", 1);
     // A DataNode starts before its NameNode and must not wait long between tries.

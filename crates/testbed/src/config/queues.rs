@@ -21,11 +21,7 @@ pub(super) fn common(plan: &Plan<'_>, site: &mut Site) {
         Scheduling::Continuous => site.queues("schedule-asynchronously.enable", true),
     }
 
-    let names: Vec<_> = options
-        .queues
-        .iter()
-        .map(|queue| queue.name.as_str())
-        .collect();
+    let names: Vec<_> = options.queues.iter().map(|queue| queue.name.as_str()).collect();
     site.queues("root.queues", names.join(","));
     for queue in &options.queues {
         let key = |name: &str| format!("root.{}.{name}", queue.name);
@@ -42,24 +38,15 @@ fn labels(plan: &Plan<'_>, site: &mut Site) {
     let options = plan.options;
     for queue in options.queues.iter().filter(|_| !options.labels.is_empty()) {
         let mine = options.labels.iter().map(|label| label.name.as_str());
-        let mine: Vec<_> = mine
-            .filter(|label| sharers(plan, label).contains(&queue))
-            .collect();
+        let mine: Vec<_> = mine.filter(|label| sharers(plan, label).contains(&queue)).collect();
         // One blank means none; without the key a queue would inherit its parent's, and an ask for
         // a label would wait for ever instead of being refused.
-        let mine = if mine.is_empty() {
-            " ".to_owned()
-        } else {
-            mine.join(",")
-        };
+        let mine = if mine.is_empty() { " ".to_owned() } else { mine.join(",") };
         site.queues(&format!("root.{}.accessible-node-labels", queue.name), mine);
     }
     for label in options.labels.iter().map(|label| label.name.as_str()) {
         site.queues("root.accessible-node-labels", "*");
-        site.queues(
-            &format!("root.accessible-node-labels.{label}.capacity"),
-            100,
-        );
+        site.queues(&format!("root.accessible-node-labels.{label}.capacity"), 100);
         let sharers = sharers(plan, label);
         for (index, queue) in sharers.iter().enumerate() {
             let key = format!("root.{}.accessible-node-labels.{label}", queue.name);
@@ -74,13 +61,6 @@ fn labels(plan: &Plan<'_>, site: &mut Site) {
 
 fn sharers<'a>(plan: &Plan<'a>, label: &str) -> Vec<&'a Queue> {
     let queues = &plan.options.queues;
-    let named: Vec<_> = queues
-        .iter()
-        .filter(|q| q.labels.iter().any(|l| l == label))
-        .collect();
-    if named.is_empty() {
-        queues.iter().collect()
-    } else {
-        named
-    }
+    let named: Vec<_> = queues.iter().filter(|q| q.labels.iter().any(|l| l == label)).collect();
+    if named.is_empty() { queues.iter().collect() } else { named }
 }

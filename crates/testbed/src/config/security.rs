@@ -24,17 +24,9 @@ pub(super) fn common(plan: &Plan<'_>, site: &mut Site) {
 fn kerberos(plan: &Plan<'_>, protection: Protection, site: &mut Site) {
     site.core("hadoop.security.authentication", "kerberos");
     site.core("hadoop.security.authorization", true);
-    site.core(
-        "hadoop.security.auth_to_local",
-        "RULE:[1:$1]\nRULE:[2:$1]\nDEFAULT",
-    );
+    site.core("hadoop.security.auth_to_local", "RULE:[1:$1]\nRULE:[2:$1]\nDEFAULT");
     site.core("hadoop.rpc.protection", protection.name());
-    let of = |service: &str| {
-        (
-            format!("{service}@{REALM}"),
-            keytab(plan.directory, service),
-        )
-    };
+    let of = |service: &str| (format!("{service}@{REALM}"), keytab(plan.directory, service));
     let (hdfs, hdfs_keytab) = of(HDFS);
     let (yarn, yarn_keytab) = of(YARN);
     let (http, http_keytab) = of(HTTP);
@@ -44,10 +36,7 @@ fn kerberos(plan: &Plan<'_>, protection: Protection, site: &mut Site) {
         site.hdfs(format!("dfs.{daemon}.keytab.file"), hdfs_keytab.display());
     }
     site.hdfs("dfs.web.authentication.kerberos.principal", &http);
-    site.hdfs(
-        "dfs.web.authentication.kerberos.keytab",
-        http_keytab.display(),
-    );
+    site.hdfs("dfs.web.authentication.kerberos.keytab", http_keytab.display());
     site.hdfs("dfs.namenode.kerberos.internal.spnego.principal", &http);
     site.hdfs("dfs.block.access.token.enable", true);
     site.hdfs("dfs.data.transfer.protection", protection.name());
@@ -75,7 +64,5 @@ pub(crate) fn own_user() -> String {
         (fields.nth(1)? == uid).then(|| name.to_owned())
     });
     // A user of a directory service is in no file, but usually in the environment.
-    found
-        .or_else(|| std::env::var("USER").ok())
-        .unwrap_or_else(|| "root".to_owned())
+    found.or_else(|| std::env::var("USER").ok()).unwrap_or_else(|| "root".to_owned())
 }

@@ -38,14 +38,8 @@ pub(super) fn common(plan: &Plan<'_>, site: &mut Site) {
 
     let rm = |key: &str| format!("yarn.resourcemanager.{key}");
     site.yarn("yarn.scheduler.minimum-allocation-mb", 64);
-    site.yarn(
-        "yarn.scheduler.maximum-allocation-mb",
-        options.node_memory_mib,
-    );
-    site.yarn(
-        "yarn.scheduler.maximum-allocation-vcores",
-        options.node_vcores,
-    );
+    site.yarn("yarn.scheduler.maximum-allocation-mb", options.node_memory_mib);
+    site.yarn("yarn.scheduler.maximum-allocation-vcores", options.node_vcores);
     let beat = options.heartbeat.as_millis();
     site.yarn(rm("nodemanagers.heartbeat-interval-ms"), beat);
     // 3.x slows the beats of nodes busier than others, which makes waits in tests unequal.
@@ -106,10 +100,7 @@ fn resource_managers(plan: &Plan<'_>, site: &mut Site) {
         }
     }
     let automatic = failover == Failover::Automatic;
-    site.yarn(
-        "yarn.resourcemanager.ha.automatic-failover.enabled",
-        automatic,
-    );
+    site.yarn("yarn.resourcemanager.ha.automatic-failover.enabled", automatic);
     if automatic {
         let zookeeper = plan.ports.at(Door::Zookeeper);
         // The first is where 3.x looks, the second where 2.x does.
@@ -128,38 +119,20 @@ fn recovery(plan: &Plan<'_>, site: &mut Site) {
         site.yarn("yarn.resourcemanager.store.class", class);
         let store = format!("file://{}", plan.path("state/applications"));
         site.yarn("yarn.resourcemanager.fs.state-store.uri", store);
-        site.yarn(
-            "yarn.resourcemanager.work-preserving-recovery.enabled",
-            true,
-        );
+        site.yarn("yarn.resourcemanager.work-preserving-recovery.enabled", true);
         // How long the scheduler waits for nodes to come back after a restart before it hands out
         // containers: ten seconds by default.
         let wait = "yarn.resourcemanager.work-preserving-recovery.scheduling-wait-ms";
         site.yarn(wait, 1000);
     }
-    site.yarn(
-        "yarn.nodemanager.recovery.enabled",
-        plan.options.nm_recovery,
-    );
-    site.yarn(
-        "yarn.nodemanager.recovery.supervised",
-        plan.options.nm_recovery,
-    );
+    site.yarn("yarn.nodemanager.recovery.enabled", plan.options.nm_recovery);
+    site.yarn("yarn.nodemanager.recovery.supervised", plan.options.nm_recovery);
 }
 
 fn tokens(plan: &Plan<'_>, site: &mut Site) {
-    let expiry = plan
-        .options
-        .token_interval
-        .map_or(plan.options.expiry, |interval| interval / 4);
-    site.yarn(
-        "yarn.am.liveness-monitor.expiry-interval-ms",
-        expiry.as_millis(),
-    );
-    site.yarn(
-        "yarn.nm.liveness-monitor.expiry-interval-ms",
-        expiry.as_millis(),
-    );
+    let expiry = plan.options.token_interval.map_or(plan.options.expiry, |interval| interval / 4);
+    site.yarn("yarn.am.liveness-monitor.expiry-interval-ms", expiry.as_millis());
+    site.yarn("yarn.nm.liveness-monitor.expiry-interval-ms", expiry.as_millis());
     let Some(interval) = plan.options.token_interval else {
         return;
     };
@@ -190,10 +163,7 @@ fn logs(plan: &Plan<'_>, site: &mut Site) {
         site.yarn("yarn.log-aggregation.file-formats", "IndexedFile,TFile");
         let class = "org.apache.hadoop.yarn.logaggregation.filecontroller.ifile.\
                      LogAggregationIndexedFileController";
-        site.yarn(
-            "yarn.log-aggregation.file-controller.IndexedFile.class",
-            class,
-        );
+        site.yarn("yarn.log-aggregation.file-controller.IndexedFile.class", class);
     }
 }
 
@@ -214,14 +184,8 @@ pub(crate) fn of_node(plan: &Plan<'_>, index: usize, site: &mut Site) {
     set("hostname", node_host(index).to_string());
     set("bind-host", node_host(index).to_string());
     set("address", ports.on_node(index, Door::NmRpc).to_string());
-    set(
-        "localizer.address",
-        ports.on_node(index, Door::NmLocalizer).to_string(),
-    );
-    set(
-        "webapp.address",
-        ports.on_node(index, Door::NmWeb).to_string(),
-    );
+    set("localizer.address", ports.on_node(index, Door::NmLocalizer).to_string());
+    set("webapp.address", ports.on_node(index, Door::NmWeb).to_string());
     set("local-dirs", path("local"));
     set("log-dirs", path("containers"));
     set("recovery.dir", path("recovery"));
@@ -229,14 +193,8 @@ pub(crate) fn of_node(plan: &Plan<'_>, index: usize, site: &mut Site) {
     set("resource.cpu-vcores", options.node_vcores.to_string());
     set("vmem-check-enabled", false.to_string());
     // On a fuller disk every node would be unhealthy and every ask would wait for ever.
-    set(
-        "disk-health-checker.max-disk-utilization-per-disk-percentage",
-        "99.9".to_owned(),
-    );
-    set(
-        "disk-health-checker.min-free-space-per-disk-mb",
-        "0".to_owned(),
-    );
+    set("disk-health-checker.max-disk-utilization-per-disk-percentage", "99.9".to_owned());
+    set("disk-health-checker.min-free-space-per-disk-mb", "0".to_owned());
     // The mark by which the watcher finds containers whose NodeManager is gone.
     let mut variables = format!("MALLOC_ARENA_MAX=4,{MARK}={}", plan.mark);
     for (name, value) in &plan.variables {
@@ -246,18 +204,10 @@ pub(crate) fn of_node(plan: &Plan<'_>, index: usize, site: &mut Site) {
     if let Some(gpus) = options.gpus.get(index).filter(|gpus| **gpus > 0) {
         set("resource-type.yarn.io/gpu", gpus.to_string());
     }
-    let mine = options
-        .attributes
-        .iter()
-        .filter(|(node, _, _)| *node == index + 1);
-    let mine: Vec<_> = mine
-        .map(|(_, name, value)| format!("{name},STRING,{value}"))
-        .collect();
+    let mine = options.attributes.iter().filter(|(node, _, _)| *node == index + 1);
+    let mine: Vec<_> = mine.map(|(_, name, value)| format!("{name},STRING,{value}")).collect();
     if !mine.is_empty() {
         set("node-attributes.provider", "config".to_owned());
-        set(
-            "node-attributes.provider.configured-node-attributes",
-            mine.join(":"),
-        );
+        set("node-attributes.provider.configured-node-attributes", mine.join(":"));
     }
 }

@@ -20,34 +20,17 @@ pub async fn per_second(cluster: &Cluster) {
     let mut figures = [const { Vec::new() }; 4];
     for _ in 0..ROUNDS {
         let [one, many] = hadoops(cluster);
-        let rates = [
-            one,
-            ours(cluster, 1).await,
-            many,
-            ours(cluster, IN_FLIGHT).await,
-        ];
+        let rates = [one, ours(cluster, 1).await, many, ours(cluster, IN_FLIGHT).await];
         for (all, rate) in figures.iter_mut().zip(rates) {
             all.push(rate);
         }
     }
     let [java_one, ours_one, java_many, ours_many] = figures;
-    let java = line(
-        "calls one after the other, Hadoop's client",
-        "calls/s",
-        java_one,
-    );
+    let java = line("calls one after the other, Hadoop's client", "calls/s", java_one);
     let one = line("calls one after the other, ours", "calls/s", ours_one);
     println!("{:<58} {:>9.1} times as many", "", one / java);
-    let java = line(
-        "calls, 64 in flight, Hadoop's client (64 threads)",
-        "calls/s",
-        java_many,
-    );
-    let many = line(
-        "calls, 64 in flight, ours (one thread)",
-        "calls/s",
-        ours_many,
-    );
+    let java = line("calls, 64 in flight, Hadoop's client (64 threads)", "calls/s", java_many);
+    let many = line("calls, 64 in flight, ours (one thread)", "calls/s", ours_many);
     println!("{:<58} {:>9.1} times as many", "", many / java);
 }
 

@@ -36,10 +36,7 @@ pub async fn of_ten_thousand(cluster: &Cluster) {
     }
     tap.heard.lock().expect("a heap").clear();
     let began = Instant::now();
-    let answer = scheduler
-        .allocate(Request::default, soon())
-        .await
-        .expect("an answer");
+    let answer = scheduler.allocate(Request::default, soon()).await.expect("an answer");
     let took = began.elapsed().as_secs_f64() * 1e3;
     let granted = answer.granted.len();
     let answer = last_message(&tap.heard.lock().expect("a heap"));
@@ -59,27 +56,18 @@ async fn replayed(answer: Vec<u8>) {
     let channel = Channel::over(dial, protocol, vec![address], identity, options);
     let mut scheduler = Scheduler::on(channel.expect("a channel"));
     let registration = Registration::new("localhost");
-    scheduler
-        .register(&registration, soon())
-        .await
-        .expect("registered");
+    scheduler.register(&registration, soon()).await.expect("registered");
     let own = std::process::id();
     let (mut times, mut peaks) = (Vec::new(), Vec::new());
     for _ in 0..REPEATS {
         forget_peak();
         let before = status_mib(own, "VmRSS");
         let began = Instant::now();
-        let answer = scheduler
-            .allocate(Request::default, soon())
-            .await
-            .expect("an answer");
+        let answer = scheduler.allocate(Request::default, soon()).await.expect("an answer");
         times.push(began.elapsed().as_secs_f64() * 1e3);
         peaks.push(status_mib(own, "VmHWM") - before);
         assert!(!answer.granted.is_empty());
     }
     line("the same answer from memory, frame to types", "ms", times);
-    println!(
-        "{:<58} {:>9.1} MiB more at most, the first time",
-        "", peaks[0]
-    );
+    println!("{:<58} {:>9.1} MiB more at most, the first time", "", peaks[0]);
 }

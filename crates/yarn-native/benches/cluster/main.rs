@@ -58,10 +58,7 @@ fn client(cluster: &Cluster) -> Client {
 async fn master(cluster: &Cluster, dial: Arc<dyn Dial>) -> Scheduler {
     let client = client(cluster);
     let id = client.new_application(soon()).await.expect("an id").id;
-    let submission = Submission {
-        unmanaged: true,
-        ..Submission::new(id, "bench")
-    };
+    let submission = Submission { unmanaged: true, ..Submission::new(id, "bench") };
     client.submit(&submission, soon()).await.expect("submitted");
     let deadline = soon();
     let token = loop {
@@ -77,9 +74,6 @@ async fn master(cluster: &Cluster, dial: Arc<dyn Dial>) -> Scheduler {
     let channel = Channel::over(dial, protocol, vec![address], identity, options);
     let mut scheduler = Scheduler::on(channel.expect("a channel"));
     let registration = Registration::new("localhost");
-    scheduler
-        .register(&registration, soon())
-        .await
-        .expect("registered");
+    scheduler.register(&registration, soon()).await.expect("registered");
     scheduler
 }

@@ -16,11 +16,7 @@ const CONTAINERS: &str = "8";
 fn example(cluster: &Cluster, name: &str) -> Command {
     let own = std::env::current_exe().expect("a program has a path");
     let path: PathBuf = own.with_file_name("..").join("examples").join(name);
-    assert!(
-        path.exists(),
-        "{} is not built: bench/run does it",
-        path.display()
-    );
+    assert!(path.exists(), "{} is not built: bench/run does it", path.display());
     let mut command = Command::new(path);
     command
         .env_clear()
@@ -35,10 +31,7 @@ fn listed(command: &mut Command) -> f64 {
     let out = command.stderr(Stdio::null()).output().expect("a program");
     let took = began.elapsed().as_secs_f64() * 1e3;
     let text = String::from_utf8_lossy(&out.stdout);
-    assert!(
-        out.status.success() && text.contains("application_"),
-        "{text}"
-    );
+    assert!(out.status.success() && text.contains("application_"), "{text}");
     took
 }
 
@@ -60,16 +53,8 @@ pub fn listing(cluster: &Cluster) {
             ours.push(listed(&mut example(cluster, "applications")));
         }
     }
-    let hadoops = line(
-        "applications listed by Hadoop's ApplicationCLI",
-        "ms",
-        hadoops,
-    );
-    let ours = line(
-        "applications listed by the example `applications`",
-        "ms",
-        ours,
-    );
+    let hadoops = line("applications listed by Hadoop's ApplicationCLI", "ms", hadoops);
+    let ours = line("applications listed by the example `applications`", "ms", ours);
     println!("{:<58} {:>9.0} times as soon", "", hadoops / ours);
 }
 
@@ -96,10 +81,6 @@ pub async fn memory_of_run(cluster: &Cluster) {
         sleep(Duration::from_millis(100)).await;
     };
     assert!(status.success(), "{status}");
-    line(
-        "resident memory of the example `run`, 8 containers",
-        "MiB",
-        resident,
-    );
+    line("resident memory of the example `run`, 8 containers", "MiB", resident);
     println!("{:<58} {peak:>9.1} MiB at most, {own:.1} of it its own", "");
 }

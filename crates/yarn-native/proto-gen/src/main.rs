@@ -125,11 +125,7 @@ mod tests {
         assert_eq!(names(&committed)?, names(fresh.path())?, "run `make proto`");
         for name in names(&committed)? {
             let same = fs::read(committed.join(&name))? == fs::read(fresh.path().join(&name))?;
-            assert!(
-                same,
-                "{} is not up to date: run `make proto`",
-                name.display()
-            );
+            assert!(same, "{} is not up to date: run `make proto`", name.display());
         }
         Ok(())
     }
@@ -138,13 +134,7 @@ mod tests {
     fn constants_are_spelled_as_rust_spells_them() {
         assert_eq!(constant_name("getNewApplication"), "GET_NEW_APPLICATION");
         assert_eq!(constant_name("getHAServiceState"), "GET_HA_SERVICE_STATE");
-        assert_eq!(
-            constant_name("reInitializeContainer"),
-            "RE_INITIALIZE_CONTAINER"
-        );
-        assert_eq!(
-            module_name("ClientNamenodeProtocol"),
-            "client_namenode_protocol"
-        );
+        assert_eq!(constant_name("reInitializeContainer"), "RE_INITIALIZE_CONTAINER");
+        assert_eq!(module_name("ClientNamenodeProtocol"), "client_namenode_protocol");
     }
 }

@@ -146,9 +146,7 @@ impl Client {
         id: ApplicationId,
         deadline: Instant,
     ) -> Result<ApplicationReportProto, RpcError> {
-        let request = GetApplicationReportRequestProto {
-            application_id: Some(id.proto()),
-        };
+        let request = GetApplicationReportRequestProto { application_id: Some(id.proto()) };
         let call = &method::GET_APPLICATION_REPORT;
         let answer = self.ask(call, &request, deadline).await?;
         let report = answer.application_report;
@@ -218,9 +216,7 @@ impl Client {
     ) -> Result<i32, RpcError> {
         let request = UpdateApplicationPriorityRequestProto {
             application_id: id.proto(),
-            application_priority: PriorityProto {
-                priority: Some(priority),
-            },
+            application_priority: PriorityProto { priority: Some(priority) },
         };
         let call = &method::UPDATE_APPLICATION_PRIORITY;
         let answer = self.ask(call, &request, deadline).await?;
@@ -249,9 +245,7 @@ impl Client {
             .application_timeouts
             .iter()
             .find(|entry| entry.application_timeout_type() == lifetime);
-        Ok(now
-            .and_then(|entry| moment::parse(entry.expire_time()))
-            .unwrap_or(end))
+        Ok(now.and_then(|entry| moment::parse(entry.expire_time())).unwrap_or(end))
     }
 }
 

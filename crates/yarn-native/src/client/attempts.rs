@@ -21,9 +21,7 @@ impl Client {
         id: ApplicationId,
         deadline: Instant,
     ) -> Result<Vec<AttemptReport>, RpcError> {
-        let request = GetApplicationAttemptsRequestProto {
-            application_id: Some(id.proto()),
-        };
+        let request = GetApplicationAttemptsRequestProto { application_id: Some(id.proto()) };
         let call = &method::GET_APPLICATION_ATTEMPTS;
         let answer = self.ask(call, &request, deadline).await?;
         let reports = answer.application_attempts.iter().map(AttemptReport::of);
@@ -38,17 +36,13 @@ impl Client {
         id: AttemptId,
         deadline: Instant,
     ) -> Result<AttemptReport, RpcError> {
-        let request = GetApplicationAttemptReportRequestProto {
-            application_attempt_id: Some(id.proto()),
-        };
+        let request =
+            GetApplicationAttemptReportRequestProto { application_attempt_id: Some(id.proto()) };
         let call = &method::GET_APPLICATION_ATTEMPT_REPORT;
         let answer = self.ask(call, &request, deadline).await?;
         let report = answer.application_attempt_report;
         let report = report.ok_or(Unfit("the report"));
-        self.read(
-            call.name,
-            report.and_then(|report| AttemptReport::of(&report)),
-        )
+        self.read(call.name, report.and_then(|report| AttemptReport::of(&report)))
     }
 
     /// The containers of an attempt that the ResourceManager still knows: those that live.
@@ -57,9 +51,7 @@ impl Client {
         id: AttemptId,
         deadline: Instant,
     ) -> Result<Vec<ContainerReport>, RpcError> {
-        let request = GetContainersRequestProto {
-            application_attempt_id: Some(id.proto()),
-        };
+        let request = GetContainersRequestProto { application_attempt_id: Some(id.proto()) };
         let call = &method::GET_CONTAINERS;
         let answer = self.ask(call, &request, deadline).await?;
         let reports = answer.containers.iter().map(ContainerReport::of);
@@ -74,16 +66,11 @@ impl Client {
         id: ContainerId,
         deadline: Instant,
     ) -> Result<ContainerReport, RpcError> {
-        let request = GetContainerReportRequestProto {
-            container_id: Some(id.proto()),
-        };
+        let request = GetContainerReportRequestProto { container_id: Some(id.proto()) };
         let call = &method::GET_CONTAINER_REPORT;
         let answer = self.ask(call, &request, deadline).await?;
         let report = answer.container_report.ok_or(Unfit("the report"));
-        self.read(
-            call.name,
-            report.and_then(|report| ContainerReport::of(&report)),
-        )
+        self.read(call.name, report.and_then(|report| ContainerReport::of(&report)))
     }
 
     /// Tells a container something, through its node's next beat. It must be running: NodeManagers
@@ -105,9 +92,8 @@ impl Client {
 
     /// Ends an attempt as if its master had failed: the next one begins, if there may be one.
     pub async fn fail_attempt(&self, id: AttemptId, deadline: Instant) -> Result<(), RpcError> {
-        let request = FailApplicationAttemptRequestProto {
-            application_attempt_id: Some(id.proto()),
-        };
+        let request =
+            FailApplicationAttemptRequestProto { application_attempt_id: Some(id.proto()) };
         let (call, safety) = (&method::FAIL_APPLICATION_ATTEMPT, Safety::Once);
         self.channel.call(call, &request, deadline, safety).await?;
         Ok(())

@@ -83,15 +83,9 @@ impl Client {
 
     /// All queues, each with those below it, from the root.
     pub async fn queues(&self, deadline: Instant) -> Result<Queue, RpcError> {
-        let detail = QueueDetail {
-            children: true,
-            ..QueueDetail::default()
-        };
+        let detail = QueueDetail { children: true, ..QueueDetail::default() };
         let root = self.queue("root", detail, deadline).await?;
-        self.read(
-            method::GET_QUEUE_INFO.name,
-            root.ok_or(Unfit("the root queue")),
-        )
+        self.read(method::GET_QUEUE_INFO.name, root.ok_or(Unfit("the root queue")))
     }
 
     /// What the caller may do in each queue.
@@ -137,9 +131,7 @@ impl Client {
         deadline: Instant,
     ) -> Result<BTreeMap<String, Vec<NodeId>>, RpcError> {
         let call = &method::GET_LABELS_TO_NODES;
-        let request = GetLabelsToNodesRequestProto {
-            node_labels: labels.to_vec(),
-        };
+        let request = GetLabelsToNodesRequestProto { node_labels: labels.to_vec() };
         let answer = self.ask(call, &request, deadline).await?;
         let entries = answer.labels_to_nodes.iter().map(|entry| {
             let nodes = entry.node_id.iter().map(|id| NodeId::of(Some(id)));
@@ -166,9 +158,7 @@ impl Client {
         deadline: Instant,
     ) -> Result<BTreeMap<String, Vec<Attribute>>, RpcError> {
         let call = &method::GET_NODES_TO_ATTRIBUTES;
-        let request = GetNodesToAttributesRequestProto {
-            hostnames: hosts.to_vec(),
-        };
+        let request = GetNodesToAttributesRequestProto { hostnames: hosts.to_vec() };
         let answer = self.ask(call, &request, deadline).await?;
         let entries = answer.nodes_to_attributes.iter().map(|entry| {
             let attributes = entry.node_attributes.iter().map(Attribute::of);

@@ -54,18 +54,12 @@ impl Client {
         let addresses = managers.map(|manager| manager.client).collect();
         let options = config.resource_manager_options()?;
         let services_by_ip = config.token_services_use_ip()?;
-        Ok(Self {
-            services_by_ip,
-            ..Self::new(addresses, identity, options)?
-        })
+        Ok(Self { services_by_ip, ..Self::new(addresses, identity, options)? })
     }
 
     /// A client on a channel that speaks [`Protocol::APPLICATION_CLIENT`].
     pub fn on(channel: Channel) -> Self {
-        Self {
-            channel,
-            services_by_ip: true,
-        }
+        Self { channel, services_by_ip: true }
     }
 
     /// Calls what does no harm when it is carried out twice.

@@ -140,9 +140,7 @@ impl Submission {
             application_id: Some(self.id.proto()),
             application_name: Some(self.name.clone()),
             queue: Some(self.queue.clone()),
-            priority: self.priority.map(|priority| PriorityProto {
-                priority: Some(priority),
-            }),
+            priority: self.priority.map(|priority| PriorityProto { priority: Some(priority) }),
             am_container_spec: Some(self.launch.proto()),
             cancel_tokens_when_complete: Some(self.cancel_tokens),
             unmanaged_am: Some(self.unmanaged),
@@ -201,8 +199,7 @@ impl Client {
         let request = SubmitApplicationRequestProto {
             application_submission_context: Some(submission.proto()),
         };
-        self.ask(&method::SUBMIT_APPLICATION, &request, deadline)
-            .await?;
+        self.ask(&method::SUBMIT_APPLICATION, &request, deadline).await?;
         Ok(())
     }
 

@@ -77,9 +77,7 @@ async fn an_application_is_asked_to_end_until_it_has_or_the_deadline_passes() {
     let mut calls = 0;
     let obedient = client(move |_, _| {
         calls += 1;
-        Reply::message(&KillApplicationResponseProto {
-            is_kill_completed: Some(calls == 3),
-        })
+        Reply::message(&KillApplicationResponseProto { is_kill_completed: Some(calls == 3) })
     });
     assert_eq!(obedient.end(id(1), "enough", soon()).await, Ok(true));
     let stubborn = client(|_, _| Reply::message(&KillApplicationResponseProto::default()));
@@ -121,8 +119,5 @@ async fn an_application_that_was_forgotten_is_submitted_again() {
 async fn an_answer_without_what_was_asked_for_is_the_servers_fault() {
     let client = client(|_, _| Reply::message(&GetApplicationReportResponseProto::default()));
     let missing = client.application(id(1), soon()).await;
-    assert!(
-        matches!(missing, Err(RpcError::Protocol { .. })),
-        "{missing:?}"
-    );
+    assert!(matches!(missing, Err(RpcError::Protocol { .. })), "{missing:?}");
 }

@@ -22,9 +22,7 @@ impl Client {
         renewer: &str,
         deadline: Instant,
     ) -> Result<Token, RpcError> {
-        let request = GetDelegationTokenRequestProto {
-            renewer: renewer.to_owned(),
-        };
+        let request = GetDelegationTokenRequestProto { renewer: renewer.to_owned() };
         let call = &method::GET_DELEGATION_TOKEN;
         let answer = self.ask(call, &request, deadline).await?;
         let token = self.read(call.name, answer.token.ok_or(Unfit("the token")))?;
@@ -41,9 +39,7 @@ impl Client {
         token: &Token,
         deadline: Instant,
     ) -> Result<SystemTime, RpcError> {
-        let request = RenewDelegationTokenRequestProto {
-            token: token.proto(),
-        };
+        let request = RenewDelegationTokenRequestProto { token: token.proto() };
         let call = &method::RENEW_DELEGATION_TOKEN;
         let answer = self.ask(call, &request, deadline).await?;
         Ok(moment::of_millis(answer.new_expiry_time))
@@ -51,9 +47,7 @@ impl Client {
 
     /// Makes a token worthless. The caller must be its owner or its renewer.
     pub async fn cancel_token(&self, token: &Token, deadline: Instant) -> Result<(), RpcError> {
-        let request = CancelDelegationTokenRequestProto {
-            token: token.proto(),
-        };
+        let request = CancelDelegationTokenRequestProto { token: token.proto() };
         let call = &method::CANCEL_DELEGATION_TOKEN;
         self.ask(call, &request, deadline).await?;
         Ok(())

@@ -111,9 +111,7 @@ impl Config {
         let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
         // With a count of tries and no time, the time is what so many tries take.
         let tries = |count: u32| reconnect.pause_max.saturating_mul(count);
-        let patience = reconnect
-            .give_up_after
-            .or(reconnect.attempts_max.map(tries));
+        let patience = reconnect.give_up_after.or(reconnect.attempts_max.map(tries));
         Ok(Options {
             security: self.policy(server)?,
             connect_timeout: rpc.connect_timeout.unwrap_or(default.connect_timeout),

@@ -7,10 +7,7 @@
 pub(super) const DEFAULTS: &[(&str, &str)] = &[
     // core-default.xml
     ("fs.defaultFS", "file:///"),
-    (
-        "hadoop.http.authentication.simple.anonymous.allowed",
-        "true",
-    ),
+    ("hadoop.http.authentication.simple.anonymous.allowed", "true"),
     ("hadoop.http.authentication.type", "simple"),
     ("hadoop.rpc.protection", "authentication"),
     ("hadoop.security.auth_to_local.mechanism", "hadoop"),
@@ -44,96 +41,45 @@ pub(super) const DEFAULTS: &[(&str, &str)] = &[
     ("dfs.user.home.dir.prefix", "/user"),
     // yarn-default.xml: who is where
     ("yarn.http.policy", "HTTP_ONLY"),
-    (
-        "yarn.resourcemanager.address",
-        "${yarn.resourcemanager.hostname}:8032",
-    ),
-    (
-        "yarn.resourcemanager.admin.address",
-        "${yarn.resourcemanager.hostname}:8033",
-    ),
+    ("yarn.resourcemanager.address", "${yarn.resourcemanager.hostname}:8032"),
+    ("yarn.resourcemanager.admin.address", "${yarn.resourcemanager.hostname}:8033"),
     ("yarn.resourcemanager.ha.enabled", "false"),
     ("yarn.resourcemanager.hostname", "0.0.0.0"),
-    (
-        "yarn.resourcemanager.resource-tracker.address",
-        "${yarn.resourcemanager.hostname}:8031",
-    ),
-    (
-        "yarn.resourcemanager.scheduler.address",
-        "${yarn.resourcemanager.hostname}:8030",
-    ),
-    (
-        "yarn.resourcemanager.webapp.address",
-        "${yarn.resourcemanager.hostname}:8088",
-    ),
-    (
-        "yarn.resourcemanager.webapp.https.address",
-        "${yarn.resourcemanager.hostname}:8090",
-    ),
+    ("yarn.resourcemanager.resource-tracker.address", "${yarn.resourcemanager.hostname}:8031"),
+    ("yarn.resourcemanager.scheduler.address", "${yarn.resourcemanager.hostname}:8030"),
+    ("yarn.resourcemanager.webapp.address", "${yarn.resourcemanager.hostname}:8088"),
+    ("yarn.resourcemanager.webapp.https.address", "${yarn.resourcemanager.hostname}:8090"),
     ("yarn.nodemanager.amrmproxy.address", "0.0.0.0:8049"),
     ("yarn.nodemanager.amrmproxy.enabled", "false"),
-    (
-        "yarn.timeline-service.address",
-        "${yarn.timeline-service.hostname}:10200",
-    ),
+    ("yarn.timeline-service.address", "${yarn.timeline-service.hostname}:10200"),
     ("yarn.timeline-service.enabled", "false"),
     ("yarn.timeline-service.hostname", "0.0.0.0"),
     ("yarn.timeline-service.version", "1.0f"),
-    (
-        "yarn.timeline-service.webapp.address",
-        "${yarn.timeline-service.hostname}:8188",
-    ),
+    ("yarn.timeline-service.webapp.address", "${yarn.timeline-service.hostname}:8188"),
     // yarn-default.xml: how long
     ("yarn.am.liveness-monitor.expiry-interval-ms", "900000"),
-    (
-        "yarn.client.application-client-protocol.poll-interval-ms",
-        "200",
-    ),
-    (
-        "yarn.client.application-client-protocol.poll-timeout-ms",
-        "-1",
-    ),
+    ("yarn.client.application-client-protocol.poll-interval-ms", "200"),
+    ("yarn.client.application-client-protocol.poll-timeout-ms", "-1"),
     ("yarn.client.nodemanager-connect.max-wait-ms", "180000"),
     ("yarn.client.nodemanager-connect.retry-interval-ms", "10000"),
     ("yarn.nm.liveness-monitor.expiry-interval-ms", "600000"),
     ("yarn.nodemanager.sleep-delay-before-sigkill.ms", "250"),
-    (
-        "yarn.resourcemanager.am-rm-tokens.master-key-rolling-interval-secs",
-        "86400",
-    ),
+    ("yarn.resourcemanager.am-rm-tokens.master-key-rolling-interval-secs", "86400"),
     ("yarn.resourcemanager.connect.max-wait.ms", "900000"),
     ("yarn.resourcemanager.connect.retry-interval.ms", "30000"),
-    (
-        "yarn.resourcemanager.delegation.token.max-lifetime",
-        "604800000",
-    ),
-    (
-        "yarn.resourcemanager.delegation.token.renew-interval",
-        "86400000",
-    ),
-    (
-        "yarn.resourcemanager.nodemanagers.heartbeat-interval-ms",
-        "1000",
-    ),
+    ("yarn.resourcemanager.delegation.token.max-lifetime", "604800000"),
+    ("yarn.resourcemanager.delegation.token.renew-interval", "86400000"),
+    ("yarn.resourcemanager.nodemanagers.heartbeat-interval-ms", "1000"),
     ("yarn.resourcemanager.proxy.connection.timeout", "60000"),
     ("yarn.resourcemanager.proxy.timeout.enabled", "true"),
-    (
-        "yarn.resourcemanager.rm.container-allocation.expiry-interval-ms",
-        "600000",
-    ),
-    (
-        "yarn.resourcemanager.work-preserving-recovery.scheduling-wait-ms",
-        "10000",
-    ),
+    ("yarn.resourcemanager.rm.container-allocation.expiry-interval-ms", "600000"),
+    ("yarn.resourcemanager.work-preserving-recovery.scheduling-wait-ms", "10000"),
     // yarn-default.xml: how much
     ("yarn.cluster.max-application-priority", "0"),
     ("yarn.resourcemanager.am.max-attempts", "2"),
     ("yarn.resourcemanager.application.max-tag.length", "100"),
     ("yarn.resourcemanager.application.max-tags", "10"),
-    (
-        "yarn.resourcemanager.delegation-token.max-conf-size-bytes",
-        "12800",
-    ),
+    ("yarn.resourcemanager.delegation-token.max-conf-size-bytes", "12800"),
     ("yarn.scheduler.maximum-allocation-mb", "8192"),
     ("yarn.scheduler.maximum-allocation-vcores", "4"),
     ("yarn.scheduler.minimum-allocation-mb", "1024"),
@@ -144,23 +90,11 @@ pub(super) const DEFAULTS: &[(&str, &str)] = &[
     ("yarn.federation.enabled", "false"),
     ("yarn.node-labels.enabled", "false"),
     ("yarn.resourcemanager.application-https.policy", "NONE"),
-    (
-        "yarn.resourcemanager.opportunistic-container-allocation.enabled",
-        "false",
-    ),
-    (
-        "yarn.resourcemanager.placement-constraints.handler",
-        "disabled",
-    ),
-    (
-        "yarn.resourcemanager.proxy-user-privileges.enabled",
-        "false",
-    ),
+    ("yarn.resourcemanager.opportunistic-container-allocation.enabled", "false"),
+    ("yarn.resourcemanager.placement-constraints.handler", "disabled"),
+    ("yarn.resourcemanager.proxy-user-privileges.enabled", "false"),
     ("yarn.resourcemanager.recovery.enabled", "false"),
-    (
-        "yarn.resourcemanager.work-preserving-recovery.enabled",
-        "true",
-    ),
+    ("yarn.resourcemanager.work-preserving-recovery.enabled", "true"),
     // yarn-default.xml: nodes and their containers
     (
         "yarn.nodemanager.env-whitelist",
@@ -178,10 +112,7 @@ pub(super) const DEFAULTS: &[(&str, &str)] = &[
     ("yarn.log-aggregation.file-formats", "TFile"),
     ("yarn.log-aggregation.retain-seconds", "-1"),
     ("yarn.nodemanager.log-aggregation.compression-type", "none"),
-    (
-        "yarn.nodemanager.log-aggregation.roll-monitoring-interval-seconds",
-        "-1",
-    ),
+    ("yarn.nodemanager.log-aggregation.roll-monitoring-interval-seconds", "-1"),
     ("yarn.nodemanager.remote-app-log-dir", "/tmp/logs"),
     ("yarn.nodemanager.remote-app-log-dir-include-older", "true"),
     ("yarn.nodemanager.remote-app-log-dir-suffix", "logs"),

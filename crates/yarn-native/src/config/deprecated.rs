@@ -3,10 +3,7 @@
 /// Former name, today's name.
 const RENAMED: &[(&str, &str)] = &[
     ("dfs.df.interval", "fs.df.interval"),
-    (
-        "dfs.encryption.key.provider.uri",
-        "hadoop.security.key.provider.path",
-    ),
+    ("dfs.encryption.key.provider.uri", "hadoop.security.key.provider.path"),
     ("dfs.federation.nameservice.id", "dfs.nameservice.id"),
     ("dfs.federation.nameservices", "dfs.nameservices"),
     ("dfs.http.address", "dfs.namenode.http-address"),
@@ -18,37 +15,22 @@ const RENAMED: &[(&str, &str)] = &[
         "yarn.client.app-submission.poll-interval",
         "yarn.client.application-client-protocol.poll-interval-ms",
     ),
-    (
-        "yarn.client.max-nodemanagers-proxies",
-        "yarn.client.max-cached-nodemanagers-proxies",
-    ),
-    (
-        "yarn.resourcemanager.display.per-user-apps",
-        "yarn.webapp.filter-entity-list-by-user",
-    ),
+    ("yarn.client.max-nodemanagers-proxies", "yarn.client.max-cached-nodemanagers-proxies"),
+    ("yarn.resourcemanager.display.per-user-apps", "yarn.webapp.filter-entity-list-by-user"),
     (
         "yarn.resourcemanager.system-metrics-publisher.enabled",
         "yarn.system-metrics-publisher.enabled",
     ),
     ("yarn.resourcemanager.zk-acl", "hadoop.zk.acl"),
     ("yarn.resourcemanager.zk-auth", "hadoop.zk.auth"),
-    (
-        "yarn.resourcemanager.zk-num-retries",
-        "hadoop.zk.num-retries",
-    ),
-    (
-        "yarn.resourcemanager.zk-retry-interval-ms",
-        "hadoop.zk.retry-interval-ms",
-    ),
+    ("yarn.resourcemanager.zk-num-retries", "hadoop.zk.num-retries"),
+    ("yarn.resourcemanager.zk-retry-interval-ms", "hadoop.zk.retry-interval-ms"),
     ("yarn.resourcemanager.zk-timeout-ms", "hadoop.zk.timeout-ms"),
 ];
 
 /// Today's name of a former one.
 pub(super) fn renamed(key: &str) -> Option<&'static str> {
-    RENAMED
-        .iter()
-        .find(|(old, _)| *old == key)
-        .map(|(_, new)| *new)
+    RENAMED.iter().find(|(old, _)| *old == key).map(|(_, new)| *new)
 }
 
 /// Today's name of any key.

@@ -21,10 +21,7 @@ impl Environment {
         let variables = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
             .collect();
-        let mut environment = Self {
-            variables,
-            properties: BTreeMap::new(),
-        };
+        let mut environment = Self { variables, properties: BTreeMap::new() };
         if environment.property("user.name").is_none()
             && let Some(name) = name_of_own_user()
         {
@@ -83,8 +80,7 @@ impl Environment {
     }
 
     fn in_home(&self, folder: &str) -> Option<String> {
-        self.stated("HADOOP_HOME")
-            .map(|home| format!("{home}/{folder}"))
+        self.stated("HADOOP_HOME").map(|home| format!("{home}/{folder}"))
     }
 }
 

@@ -36,16 +36,11 @@ pub(super) fn expand<'a>(
         }
         text.replace_range(start..=end, &found);
         if text.len() > VALUE_BYTES_MAX {
-            let why = format!(
-                "its variables make it longer than {} MiB",
-                VALUE_BYTES_MAX >> 20
-            );
+            let why = format!("its variables make it longer than {} MiB", VALUE_BYTES_MAX >> 20);
             return Err(why);
         }
     }
-    Err(format!(
-        "{REPLACEMENTS_MAX} or more variables are replaced in it"
-    ))
+    Err(format!("{REPLACEMENTS_MAX} or more variables are replaced in it"))
 }
 
 /// The first `${name}` whose name holds neither a blank nor another `$`: where it starts, and where its
@@ -72,12 +67,7 @@ fn from_environment(text: &str, environment: &Environment) -> Option<String> {
     let default = &text[dash + 1..];
     match text[..dash].strip_suffix(':') {
         Some(name) => Some(environment.stated(name).unwrap_or(default).to_owned()),
-        None => Some(
-            environment
-                .variable(&text[..dash])
-                .unwrap_or(default)
-                .to_owned(),
-        ),
+        None => Some(environment.variable(&text[..dash]).unwrap_or(default).to_owned()),
     }
 }
 
@@ -96,11 +86,7 @@ mod tests {
             "greeting" => Some("hello ${user.name}"),
             _ => None,
         };
-        assert_eq!(
-            expand(value, &environment, keys).unwrap(),
-            expected,
-            "{value}"
-        );
+        assert_eq!(expand(value, &environment, keys).unwrap(), expected, "{value}");
     }
 
     #[test]
@@ -110,10 +96,7 @@ mod tests {
         check("${env.DIR}/x", "/d/x");
         check("${greeting}!", "hello alice!");
         check("${${which}}", "rm.example");
-        check(
-            "no variables $ {host} $host }",
-            "no variables $ {host} $host }",
-        );
+        check("no variables $ {host} $host }", "no variables $ {host} $host }");
     }
 
     #[test]
@@ -151,10 +134,7 @@ mod tests {
         assert_eq!(expand("${one}${self}"), Ok("${one}${self}".into()));
         assert!(expand("${here}").is_err());
         assert_eq!(expand(&"${one}".repeat(19)), Ok("1".repeat(19)));
-        assert!(
-            expand(&"${one}".repeat(20)).is_err(),
-            "Hadoop's limit, to the letter"
-        );
+        assert!(expand(&"${one}".repeat(20)).is_err(), "Hadoop's limit, to the letter");
         assert_eq!(expand("${long}").map(|value| value.len()), Ok(600_000));
         let why = "its variables make it longer than 1 MiB";
         assert_eq!(expand("${long}${long}"), Err(why.into()));

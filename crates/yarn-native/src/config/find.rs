@@ -7,12 +7,7 @@ use super::table::{Config, ConfigError};
 use super::xml;
 
 /// In the order in which Hadoop reads them: of two files that set a key the later one wins.
-const FILES: [&str; 4] = [
-    "core-site.xml",
-    "yarn-site.xml",
-    "hdfs-site.xml",
-    "resource-types.xml",
-];
+const FILES: [&str; 4] = ["core-site.xml", "yarn-site.xml", "hdfs-site.xml", "resource-types.xml"];
 
 impl Config {
     /// Reads the configuration that the environment names.
@@ -50,10 +45,8 @@ impl Config {
         environment: Environment,
     ) -> Result<Self, ConfigError> {
         for directory in directories {
-            std::fs::read_dir(directory).map_err(|source| ConfigError::Unreadable {
-                path: directory.clone(),
-                source,
-            })?;
+            std::fs::read_dir(directory)
+                .map_err(|source| ConfigError::Unreadable { path: directory.clone(), source })?;
         }
         let mut files = Vec::new();
         for name in FILES {

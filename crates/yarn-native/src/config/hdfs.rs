@@ -59,12 +59,10 @@ impl Config {
         if !ids.is_empty() {
             let one = |id: String| {
                 let key = format!("dfs.namenode.rpc-address.{authority}.{id}");
-                let rpc = self
-                    .parsed(&key, parse)?
-                    .ok_or_else(|| ConfigError::Missing {
-                        key,
-                        why: format!("`dfs.ha.namenodes.{authority}` names it"),
-                    })?;
+                let rpc = self.parsed(&key, parse)?.ok_or_else(|| ConfigError::Missing {
+                    key,
+                    why: format!("`dfs.ha.namenodes.{authority}` names it"),
+                })?;
                 Ok(NameNode { id: Some(id), rpc })
             };
             return ids.into_iter().map(one).collect();

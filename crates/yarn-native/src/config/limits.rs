@@ -87,12 +87,7 @@ impl Config {
             };
             let (minimum, maximum) = (bound("minimum")?, bound("maximum")?);
             let units = self.text(&format!("{key}.{name}.units"))?;
-            Ok(ResourceType {
-                units: units.unwrap_or_default(),
-                name,
-                minimum,
-                maximum,
-            })
+            Ok(ResourceType { units: units.unwrap_or_default(), name, minimum, maximum })
         };
         names.into_iter().map(one).collect()
     }
@@ -210,15 +205,14 @@ impl Config {
 
     /// Whether a master's page must be served by https.
     pub fn https_policy(&self) -> Result<HttpsPolicy, ConfigError> {
-        self.required(
-            "yarn.resourcemanager.application-https.policy",
-            |text| match text.to_ascii_uppercase().as_str() {
+        self.required("yarn.resourcemanager.application-https.policy", |text| {
+            match text.to_ascii_uppercase().as_str() {
                 "NONE" => Ok(HttpsPolicy::None),
                 "LENIENT" => Ok(HttpsPolicy::Lenient),
                 "STRICT" => Ok(HttpsPolicy::Strict),
                 _ => Err("expected `NONE`, `LENIENT` or `STRICT`".into()),
-            },
-        )
+            }
+        })
     }
 
     /// The timeline service, where there is one.
@@ -227,9 +221,7 @@ impl Config {
             return Ok(None);
         }
         let at = |key: &str, port| {
-            self.required(key, |text| {
-                Address::parse(text, port).map_err(|error| error.to_string())
-            })
+            self.required(key, |text| Address::parse(text, port).map_err(|error| error.to_string()))
         };
         let version = self.required("yarn.timeline-service.version", |text| {
             Ok(text.trim_end_matches(['f', 'F']).to_owned())

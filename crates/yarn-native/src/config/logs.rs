@@ -26,16 +26,12 @@ impl Config {
     }
 
     fn log_format_names(&self) -> Result<Vec<String>, ConfigError> {
-        self.required("yarn.log-aggregation.file-formats", |text| {
-            Ok(value::list(text))
-        })
+        self.required("yarn.log-aggregation.file-formats", |text| Ok(value::list(text)))
     }
 
     /// How long collected logs are kept; `None` is for ever.
     pub fn logs_kept_for(&self) -> Result<Option<Duration>, ConfigError> {
-        self.required("yarn.log-aggregation.retain-seconds", |text| {
-            value::endless(text, "s")
-        })
+        self.required("yarn.log-aggregation.retain-seconds", |text| value::endless(text, "s"))
     }
 
     /// How often the logs of a running application are collected; `None` is only at its end.
@@ -58,17 +54,12 @@ impl Config {
         user: &str,
         application: &str,
     ) -> Result<Vec<String>, ConfigError> {
-        let number: u64 = application
-            .rsplit('_')
-            .next()
-            .and_then(|digits| digits.parse().ok())
-            .unwrap_or(0);
+        let number: u64 =
+            application.rsplit('_').next().and_then(|digits| digits.parse().ok()).unwrap_or(0);
         let bucket = format!("{:04}", number % 10000);
         let general_root = self.required("yarn.nodemanager.remote-app-log-dir", path)?;
         let general_suffix = self
-            .required("yarn.nodemanager.remote-app-log-dir-suffix", |text| {
-                Ok(text.to_owned())
-            })?;
+            .required("yarn.nodemanager.remote-app-log-dir-suffix", |text| Ok(text.to_owned()))?;
 
         let mut names = self.log_format_names()?;
         for known in ["TFile", "IndexedFile", "IFile"] {
@@ -92,9 +83,8 @@ impl Config {
         let bucketed = places
             .iter()
             .map(|(root, suffix)| format!("{root}/{user}/bucket-{suffix}/{bucket}/{application}"));
-        let flat = places
-            .iter()
-            .map(|(root, suffix)| format!("{root}/{user}/{suffix}/{application}"));
+        let flat =
+            places.iter().map(|(root, suffix)| format!("{root}/{user}/{suffix}/{application}"));
         for directory in bucketed.chain(flat) {
             if !found.contains(&directory) && found.len() < DIRECTORIES_MAX {
                 found.push(directory);

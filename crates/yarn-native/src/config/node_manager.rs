@@ -72,8 +72,7 @@ impl Config {
             return Ok(None);
         }
         let parse = |text: &str| Address::parse(text, 8049).map_err(|error| error.to_string());
-        self.required("yarn.nodemanager.amrmproxy.address", parse)
-            .map(Some)
+        self.required("yarn.nodemanager.amrmproxy.address", parse).map(Some)
     }
 
     /// How often a node reports; up to Hadoop 3.4 nothing is granted in between.

@@ -68,9 +68,7 @@ impl Config {
                 why: "with `yarn.resourcemanager.ha.enabled` it names the managers".into(),
             });
         }
-        ids.iter()
-            .map(|id| self.resource_manager(Some(id)))
-            .collect()
+        ids.iter().map(|id| self.resource_manager(Some(id))).collect()
     }
 
     fn resource_manager(&self, id: Option<&str>) -> Result<ResourceManager, ConfigError> {
@@ -151,12 +149,10 @@ impl Config {
 
     /// Whether web pages are served by https.
     pub fn web_is_secure(&self) -> Result<bool, ConfigError> {
-        self.required("yarn.http.policy", |text| {
-            match text.to_ascii_uppercase().as_str() {
-                "HTTP_ONLY" => Ok(false),
-                "HTTPS_ONLY" => Ok(true),
-                _ => Err("expected `HTTP_ONLY` or `HTTPS_ONLY`".into()),
-            }
+        self.required("yarn.http.policy", |text| match text.to_ascii_uppercase().as_str() {
+            "HTTP_ONLY" => Ok(false),
+            "HTTPS_ONLY" => Ok(true),
+            _ => Err("expected `HTTP_ONLY` or `HTTPS_ONLY`".into()),
         })
     }
 
@@ -190,9 +186,7 @@ impl Config {
     /// How long the proxy waits for a master's page; `None` is without end.
     pub fn web_proxy_timeout(&self) -> Result<Option<Duration>, ConfigError> {
         match self.flag("yarn.resourcemanager.proxy.timeout.enabled")? {
-            true => Ok(Some(
-                self.millis("yarn.resourcemanager.proxy.connection.timeout")?,
-            )),
+            true => Ok(Some(self.millis("yarn.resourcemanager.proxy.connection.timeout")?)),
             false => Ok(None),
         }
     }

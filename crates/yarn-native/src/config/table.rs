@@ -202,13 +202,9 @@ impl Config {
 
     /// Sets a key, whatever the files say; `why` is shown as its origin.
     pub fn set(&mut self, key: &str, value: impl Into<String>, why: impl Into<String>) {
-        let entry = Entry {
-            value: value.into(),
-            origin: Origin::Program(why.into()),
-            locked: true,
-        };
-        self.entries
-            .insert(deprecated::today(key).to_owned(), entry);
+        let entry =
+            Entry { value: value.into(), origin: Origin::Program(why.into()), locked: true };
+        self.entries.insert(deprecated::today(key).to_owned(), entry);
     }
 
     /// A value by its key, today's or a former name; `None` when not set, or set to nothing.
@@ -216,26 +212,20 @@ impl Config {
         let Some(entry) = self.entries.get(deprecated::today(key)) else {
             return Ok(None);
         };
-        let text = self
-            .expand(&entry.value)
-            .map_err(|why| ConfigError::Invalid {
-                key: key.to_owned(),
-                value: entry.value.clone(),
-                origin: entry.origin.clone(),
-                why,
-            })?;
-        let text = text.trim();
-        Ok((!text.is_empty()).then(|| Value {
-            text: text.to_owned(),
+        let text = self.expand(&entry.value).map_err(|why| ConfigError::Invalid {
+            key: key.to_owned(),
+            value: entry.value.clone(),
             origin: entry.origin.clone(),
-        }))
+            why,
+        })?;
+        let text = text.trim();
+        Ok((!text.is_empty())
+            .then(|| Value { text: text.to_owned(), origin: entry.origin.clone() }))
     }
 
     /// Where a key was set; `None` when nobody set it and Hadoop assumes nothing.
     pub fn origin(&self, key: &str) -> Option<&Origin> {
-        self.entries
-            .get(deprecated::today(key))
-            .map(|entry| &entry.origin)
+        self.entries.get(deprecated::today(key)).map(|entry| &entry.origin)
     }
 
     /// Keys that begin with `prefix`, in order.
@@ -259,12 +249,7 @@ impl Config {
 
     /// Takes in a property of a file.
     pub(super) fn insert(&mut self, property: Property) {
-        let Property {
-            name,
-            value,
-            locked,
-            origin,
-        } = property;
+        let Property { name, value, locked, origin } = property;
         let Some(name) = name else {
             return self.note(origin, Quirk::Nameless);
         };
@@ -287,14 +272,7 @@ impl Config {
             }
             return;
         }
-        self.entries.insert(
-            key,
-            Entry {
-                value,
-                origin,
-                locked,
-            },
-        );
+        self.entries.insert(key, Entry { value, origin, locked });
     }
 
     fn note(&mut self, origin: Origin, quirk: Quirk) {
@@ -321,12 +299,7 @@ impl Config {
         };
         match parse(&text) {
             Ok(value) => Ok(Some(value)),
-            Err(why) => Err(ConfigError::Invalid {
-                key: key.to_owned(),
-                value: text,
-                origin,
-                why,
-            }),
+            Err(why) => Err(ConfigError::Invalid { key: key.to_owned(), value: text, origin, why }),
         }
     }
 
@@ -342,12 +315,10 @@ impl Config {
         }
         let default = DEFAULTS.iter().find(|(name, _)| *name == key);
         let assumed = default.and_then(|(_, value)| self.expand(value).ok());
-        assumed
-            .and_then(|value| parse(&value).ok())
-            .ok_or_else(|| ConfigError::Missing {
-                key: key.to_owned(),
-                why: "it has no default".into(),
-            })
+        assumed.and_then(|value| parse(&value).ok()).ok_or_else(|| ConfigError::Missing {
+            key: key.to_owned(),
+            why: "it has no default".into(),
+        })
     }
 
     pub(super) fn flag(&self, key: &str) -> Result<bool, ConfigError> {

@@ -17,9 +17,7 @@ pub(super) fn integer(text: &str) -> Result<i64, String> {
         Some(digits) => (true, digits),
         None => (false, text),
     };
-    let hexadecimal = digits
-        .strip_prefix("0x")
-        .or_else(|| digits.strip_prefix("0X"));
+    let hexadecimal = digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X"));
     let (digits, radix) = hexadecimal.map_or((digits, 10), |digits| (digits, 16));
     if !digits.starts_with(|first: char| first.is_ascii_hexdigit()) {
         return Err("not a whole number".into());
@@ -98,10 +96,7 @@ pub(super) fn endless(text: &str, unit: &str) -> Result<Option<Duration>, String
     let nanos = u128::from(number) * nanos_per_unit;
     // What does not fit is some centuries: as good as without end, and no overflow for the caller.
     let seconds = u64::try_from(nanos / 1_000_000_000).unwrap_or(u64::MAX);
-    Ok(Some(Duration::new(
-        seconds.min(u64::from(u32::MAX)),
-        (nanos % 1_000_000_000) as u32,
-    )))
+    Ok(Some(Duration::new(seconds.min(u64::from(u32::MAX)), (nanos % 1_000_000_000) as u32)))
 }
 
 /// A comma list; blanks around and nothing between commas are left out.
@@ -121,17 +116,7 @@ mod tests {
     fn numbers_are_decimal_or_hexadecimal() {
         assert_eq!(integer("42"), Ok(42));
         assert_eq!(integer("-0x10"), Ok(-16));
-        for bad in [
-            "",
-            "-",
-            "0x",
-            "--1",
-            "-+1",
-            "+1",
-            "1.5",
-            "99999999999999999999",
-            "ten",
-        ] {
+        for bad in ["", "-", "0x", "--1", "-+1", "+1", "1.5", "99999999999999999999", "ten"] {
             assert!(integer(bad).is_err(), "{bad}");
         }
     }

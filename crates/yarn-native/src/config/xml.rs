@@ -47,11 +47,7 @@ pub(super) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     pub fn new(directories: &'a [PathBuf]) -> Self {
-        Self {
-            directories,
-            read: 0,
-            open: Vec::new(),
-        }
+        Self { directories, read: 0, open: Vec::new() }
     }
 
     pub fn read(&mut self, path: &Path) -> Result<Vec<Property>, ConfigError> {
@@ -89,11 +85,8 @@ impl<'a> Reader<'a> {
         }
         let checked = check_entities(text).and_then(|()| check_elements(text));
         checked.map_err(|(at, why)| place.malformed(at, why))?;
-        let options = ParsingOptions {
-            allow_dtd: true,
-            nodes_limit: NODES_MAX,
-            ..ParsingOptions::default()
-        };
+        let options =
+            ParsingOptions { allow_dtd: true, nodes_limit: NODES_MAX, ..ParsingOptions::default() };
         let document = match Document::parse_with_options(text, options) {
             Ok(document) => document,
             Err(Error::UnclosedRootNode | Error::UnexpectedEndOfStream) => {
@@ -178,10 +171,10 @@ impl<'a> Reader<'a> {
         let Some(path) = self.locate(&place.path, &target) else {
             return match fallback {
                 Some(_) => Ok(fallback),
-                None => Err(place.malformed(
-                    at,
-                    format!("cannot include `{shown}`: there is no such file"),
-                )),
+                None => {
+                    Err(place
+                        .malformed(at, format!("cannot include `{shown}`: there is no such file")))
+                }
             };
         };
         let real = path.canonicalize().unwrap_or_else(|_| path.clone());
@@ -204,10 +197,7 @@ impl<'a> Reader<'a> {
         if beside.exists() {
             return Some(beside);
         }
-        self.directories
-            .iter()
-            .map(|directory| directory.join(target))
-            .find(|path| path.exists())
+        self.directories.iter().map(|directory| directory.join(target)).find(|path| path.exists())
     }
 }
 
@@ -241,10 +231,7 @@ fn is_true(text: &str) -> bool {
 
 /// The text directly in an element; comments may split it.
 fn text_in(node: Node) -> String {
-    node.children()
-        .filter(Node::is_text)
-        .filter_map(|text| text.text())
-        .collect()
+    node.children().filter(Node::is_text).filter_map(|text| text.text()).collect()
 }
 
 /// Where in a file something is. Offsets are asked for in ascending order, or nearly: lines are counted
@@ -259,13 +246,7 @@ struct Place<'t> {
 
 impl<'t> Place<'t> {
     fn new(path: &Path, text: &'t str) -> Self {
-        Self {
-            path: path.to_owned(),
-            shared: path.into(),
-            text: text.as_bytes(),
-            at: 0,
-            line: 1,
-        }
+        Self { path: path.to_owned(), shared: path.into(), text: text.as_bytes(), at: 0, line: 1 }
     }
 
     fn line(&mut self, offset: usize) -> u32 {
@@ -280,37 +261,24 @@ impl<'t> Place<'t> {
     }
 
     fn malformed(&mut self, offset: usize, why: impl Into<String>) -> ConfigError {
-        ConfigError::Malformed {
-            path: self.path.clone(),
-            line: self.line(offset),
-            why: why.into(),
-        }
+        ConfigError::Malformed { path: self.path.clone(), line: self.line(offset), why: why.into() }
     }
 }
 
 fn text_of(path: &Path) -> Result<String, ConfigError> {
-    let unreadable = |source| ConfigError::Unreadable {
-        path: path.to_owned(),
-        source,
-    };
+    let unreadable = |source| ConfigError::Unreadable { path: path.to_owned(), source };
     // Looked at first: opening a pipe waits for somebody to write into it.
     if !path.metadata().map_err(unreadable)?.is_file() {
         return Err(unreadable(io::Error::other("not a file")));
     }
     let file = File::open(path).map_err(unreadable)?;
     let mut bytes = Vec::new();
-    file.take(FILE_BYTES_MAX + 1)
-        .read_to_end(&mut bytes)
-        .map_err(unreadable)?;
+    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
         let why = format!("larger than {} MiB", FILE_BYTES_MAX >> 20);
         return Err(unreadable(io::Error::other(why)));
     }
-    let start = if bytes.starts_with(b"\xef\xbb\xbf") {
-        3
-    } else {
-        0
-    };
+    let start = if bytes.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
     let text = String::from_utf8(bytes.split_off(start)).map_err(|error| {
         let good = error.utf8_error().valid_up_to();
         let lines = error.as_bytes()[..good].iter();
@@ -330,9 +298,7 @@ fn check_entities(text: &str) -> Result<(), (usize, String)> {
         return Ok(());
     };
     // What stands in quotes may itself hold brackets, so the last possible end of the declarations counts.
-    let end = text[first..]
-        .rfind("]>")
-        .map_or(text.len(), |length| first + length);
+    let end = text[first..].rfind("]>").map_or(text.len(), |length| first + length);
     let declared = &text[first..end];
     if declared.contains('&') {
         return Err((first, "an entity refers to another entity".into()));

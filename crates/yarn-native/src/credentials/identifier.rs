@@ -102,10 +102,7 @@ impl Identifier {
             | "kms-dt" => old_delegation(bytes),
             _ => Ok(Self::Other),
         };
-        result.map_err(|why| UnreadableIdentifier {
-            kind: token.kind.clone(),
-            why,
-        })
+        result.map_err(|why| UnreadableIdentifier { kind: token.kind.clone(), why })
     }
 
     /// When the token ends, if it says so.
@@ -123,17 +120,9 @@ impl fmt::Display for Identifier {
         match self {
             Self::Master { attempt, .. } => write!(f, "master of {attempt}"),
             Self::Node { attempt, node, .. } => write!(f, "master of {attempt} on node {node}"),
-            Self::Container {
-                container, node, ..
-            } => write!(f, "{container} on node {node}"),
+            Self::Container { container, node, .. } => write!(f, "{container} on node {node}"),
             Self::Client { attempt, user } => write!(f, "client {user} of {attempt}"),
-            Self::Delegation {
-                owner,
-                renewer,
-                real_user,
-                number,
-                ..
-            } => {
+            Self::Delegation { owner, renewer, real_user, number, .. } => {
                 write!(f, "token {number} of {owner}")?;
                 if !real_user.is_empty() {
                     write!(f, ", fetched by {real_user}")?;
@@ -217,9 +206,7 @@ fn container_text(bytes: &[u8]) -> Result<String, Malformed> {
         0 => String::new(),
         epoch => format!("e{epoch:02}_"),
     };
-    Ok(format!(
-        "container_{epoch}{cluster}_{id:04}_{attempt:02}_{number:06}"
-    ))
+    Ok(format!("container_{epoch}{cluster}_{id:04}_{attempt:02}_{number:06}"))
 }
 
 fn node_text(bytes: &[u8]) -> Result<String, Malformed> {
@@ -261,12 +248,7 @@ fn node(bytes: &[u8]) -> Result<Identifier, Malformed> {
         }
         Ok(())
     })?;
-    Ok(Identifier::Node {
-        attempt,
-        node,
-        user,
-        key,
-    })
+    Ok(Identifier::Node { attempt, node, user, key })
 }
 
 fn container(bytes: &[u8]) -> Result<Identifier, Malformed> {
@@ -281,12 +263,7 @@ fn container(bytes: &[u8]) -> Result<Identifier, Malformed> {
         }
         Ok(())
     })?;
-    Ok(Identifier::Container {
-        container,
-        node,
-        user,
-        expires_ms,
-    })
+    Ok(Identifier::Container { container, node, user, expires_ms })
 }
 
 fn client(bytes: &[u8]) -> Result<Identifier, Malformed> {
@@ -319,15 +296,7 @@ fn delegation(bytes: &[u8]) -> Result<Identifier, Malformed> {
         }
         Ok(())
     })?;
-    Ok(Identifier::Delegation {
-        owner,
-        renewer,
-        real_user,
-        issued_ms,
-        ends_ms,
-        number,
-        key,
-    })
+    Ok(Identifier::Delegation { owner, renewer, real_user, issued_ms, ends_ms, number, key })
 }
 
 /// The Writable form: a version, names, times, numbers.

@@ -163,13 +163,9 @@ fn token(bytes: &[u8], at: usize) -> Result<Token, Malformed> {
 pub(super) fn write(credentials: &Credentials, out: &mut Vec<u8>) {
     let tokens = credentials.tokens.iter();
     let secrets = credentials.secrets.iter();
-    let lengths = tokens
-        .clone()
-        .map(|(alias, token)| token_item_length(alias, token));
+    let lengths = tokens.clone().map(|(alias, token)| token_item_length(alias, token));
     let tokens_length: usize = lengths.map(field_length).sum();
-    let lengths = secrets
-        .clone()
-        .map(|(alias, secret)| secret_item_length(alias, secret));
+    let lengths = secrets.clone().map(|(alias, secret)| secret_item_length(alias, secret));
     let secrets_length: usize = lengths.map(field_length).sum();
     put_number((tokens_length + secrets_length) as u64, out);
     for (alias, token) in tokens {

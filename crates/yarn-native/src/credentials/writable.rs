@@ -70,12 +70,7 @@ pub(super) fn parse(bytes: &[u8], at: usize) -> Result<Credentials, Malformed> {
         let alias = reader.text()?;
         let identifier = reader.block()?.to_vec();
         let password = Secret::new(reader.block()?.to_vec());
-        let token = Token {
-            identifier,
-            password,
-            kind: reader.text()?,
-            service: reader.text()?,
-        };
+        let token = Token { identifier, password, kind: reader.text()?, service: reader.text()? };
         credentials.add(alias, token);
     }
     for _ in 0..reader.length()? {

@@ -20,15 +20,10 @@ pub fn answers(bytes: &[u8]) {
         return;
     };
     match pick % 12 {
-        0 => read(rest, |answer: yarn::AllocateResponseProto| {
-            shown(Answer::of(answer))
+        0 => read(rest, |answer: yarn::AllocateResponseProto| shown(Answer::of(answer))),
+        1 => read(rest, |answer: yarn::RegisterApplicationMasterResponseProto| {
+            shown(Registered::of(answer));
         }),
-        1 => read(
-            rest,
-            |answer: yarn::RegisterApplicationMasterResponseProto| {
-                shown(Registered::of(answer));
-            },
-        ),
         2 => read(rest, |answer: yarn::GetApplicationsResponseProto| {
             each(&answer.applications, ApplicationReport::of);
         }),
@@ -55,20 +50,13 @@ pub fn answers(bytes: &[u8]) {
         }),
         9 => read(rest, |answer: yarn::GetContainerStatusesResponseProto| {
             each(&answer.failed_requests, Refusal::of);
-            answer
-                .status
-                .into_iter()
-                .map(ContainerStatus::of)
-                .for_each(shown);
+            answer.status.into_iter().map(ContainerStatus::of).for_each(shown);
         }),
-        10 => read(
-            rest,
-            |answer: yarn::GetLocalizationStatusesResponseProto| {
-                for told in &answer.cntn_localization_statuses {
-                    each(&told.localization_statuses, Localisation::of);
-                }
-            },
-        ),
+        10 => read(rest, |answer: yarn::GetLocalizationStatusesResponseProto| {
+            for told in &answer.cntn_localization_statuses {
+                each(&told.localization_statuses, Localisation::of);
+            }
+        }),
         _ => cluster(rest),
     }
 }
@@ -94,12 +82,9 @@ fn cluster(bytes: &[u8]) {
             shown(AttributeName::of(&entry.node_attribute));
         }
     });
-    read(
-        bytes,
-        |answer: yarn::GetAllResourceTypeInfoResponseProto| {
-            each(&answer.resource_type_info, ResourceKind::of);
-        },
-    );
+    read(bytes, |answer: yarn::GetAllResourceTypeInfoResponseProto| {
+        each(&answer.resource_type_info, ResourceKind::of);
+    });
 }
 
 fn read<M: Message + Default>(bytes: &[u8], then: impl FnOnce(M)) {

@@ -40,19 +40,16 @@ pub fn names(bytes: &[u8]) {
         let written = moment::format(time);
         assert_eq!(moment::parse(&written), Some(time), "`{written}`");
     }
-    let (pattern, name) = text
-        .split_once('\n')
-        .unwrap_or((text, "yarn/rm.example.com"));
+    let (pattern, name) = text.split_once('\n').unwrap_or((text, "yarn/rm.example.com"));
     let _ = is_like(pattern, name);
     let _ = replace_host(pattern, name).map_err(|error| error.to_string());
     let (primary, host) = name.split_once('/').unwrap_or((name, ""));
     let Ok(claim) = Claim::new(primary, host) else {
         return;
     };
-    for expected in [
-        ServerPrincipal::Named(pattern.to_owned()),
-        ServerPrincipal::Like(pattern.to_owned()),
-    ] {
+    for expected in
+        [ServerPrincipal::Named(pattern.to_owned()), ServerPrincipal::Like(pattern.to_owned())]
+    {
         let _ = expected.needs_lookup(&claim, "rm.example.com");
         let target = expected.target(&claim, "rm.example.com", false);
         let _ = target.map_err(|error| error.to_string());

@@ -7,9 +7,8 @@ pub fn config(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
     };
-    let environment = Environment::default()
-        .with_variable("X", "x")
-        .with_property("user.name", "alice");
+    let environment =
+        Environment::default().with_variable("X", "x").with_property("user.name", "alice");
     let config = match Config::from_text(text, environment) {
         Ok(config) => config,
         Err(error) => return drop(error.to_string()),

@@ -93,18 +93,10 @@ pub fn handshake(bytes: &[u8]) {
         0 => digest(&parts),
         1 => kerberos(&parts),
         2 => talk(Proof::Token(token()), &parts),
-        3 => talk(
-            Proof::Simple {
-                user: "alice".into(),
-            },
-            &parts,
-        ),
+        3 => talk(Proof::Simple { user: "alice".into() }, &parts),
         // The library is never found: what a server says is judged before it is needed.
         _ => talk(
-            Proof::Kerberos(Kerberos {
-                library: Some("/nowhere".into()),
-                ..Kerberos::default()
-            }),
+            Proof::Kerberos(Kerberos { library: Some("/nowhere".into()), ..Kerberos::default() }),
             &parts,
         ),
     }
@@ -121,9 +113,7 @@ fn token() -> Token {
 
 fn talk(proof: Proof, parts: &[&[u8]]) {
     let policy = Policy {
-        server: Some(ServerPrincipal::Like(
-            "yarn/*.example.com@EXAMPLE.COM".into(),
-        )),
+        server: Some(ServerPrincipal::Like("yarn/*.example.com@EXAMPLE.COM".into())),
         ..Policy::default()
     };
     let mut handshake = Handshake::new(proof, policy, "rm.example.com".into());
@@ -131,10 +121,7 @@ fn talk(proof: Proof, parts: &[&[u8]]) {
         let Ok(message) = RpcSaslProto::decode(*part) else {
             return;
         };
-        let _ = (
-            handshake.may_block(&message),
-            handshake.host_to_look_up(&message),
-        );
+        let _ = (handshake.may_block(&message), handshake.host_to_look_up(&message));
         match handshake.on_message(message, true) {
             Ok(Step::Send(answer)) => drop(answer.encode_to_vec()),
             Ok(Step::Done(..)) => return,
@@ -176,10 +163,7 @@ impl Context for Credulous {
     }
 
     fn unwrap(&mut self, token: &[u8]) -> Result<(Vec<u8>, bool), SecurityError> {
-        Ok((
-            token.to_vec(),
-            token.first().is_some_and(|first| first % 2 == 0),
-        ))
+        Ok((token.to_vec(), token.first().is_some_and(|first| first % 2 == 0)))
     }
 
     fn plain_max(&mut self, _: bool, size: usize) -> Result<usize, SecurityError> {
@@ -224,9 +208,6 @@ pub fn layers(bytes: &[u8]) {
         let (mut client, _) = DigestLayer::both_sides(cipher);
         let touched = usize::from(pick) % sealed.len();
         sealed[touched] ^= 1 + pick / 8;
-        assert!(
-            client.unwrap(&sealed).is_err(),
-            "byte {touched} was touched"
-        );
+        assert!(client.unwrap(&sealed).is_err(), "byte {touched} was touched");
     }
 }

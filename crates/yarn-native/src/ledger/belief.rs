@@ -98,9 +98,7 @@ impl Belief {
                 Execution::Opportunistic { .. } => Some(row.resource.clone()),
             },
         };
-        let belief = beliefs
-            .entry(lane.clone())
-            .or_insert_with(|| Belief::new(row));
+        let belief = beliefs.entry(lane.clone()).or_insert_with(|| Belief::new(row));
         belief.silence = 0;
         if row.count > 0 {
             belief.resource = row.resource.clone();
@@ -112,10 +110,7 @@ impl Belief {
         if row.count == 0 {
             belief.lines.remove(&row.name);
         } else {
-            let line = Line {
-                count: Some(row.count),
-                relax: row.relax,
-            };
+            let line = Line { count: Some(row.count), relax: row.relax };
             belief.lines.insert(row.name.clone(), line);
         }
         if belief.lines.is_empty() {
@@ -146,10 +141,7 @@ impl Belief {
             Some(rack) => down(rack),
             // Without knowing the rack every rack's line may have gone down.
             None => {
-                let racks = self
-                    .lines
-                    .iter_mut()
-                    .filter(|(name, _)| name.starts_with('/'));
+                let racks = self.lines.iter_mut().filter(|(name, _)| name.starts_with('/'));
                 racks.for_each(|(_, line)| line.count = None);
             }
         }
@@ -221,10 +213,7 @@ fn correct(key: Key, want: &Want, belief: Option<&Belief>, mutant: Mutant, rows:
         kind != (&want.resource, &want.label, want.execution)
     });
     let names = belief.iter().flat_map(|belief| belief.lines.keys());
-    let names: BTreeSet<&str> = names
-        .map(String::as_str)
-        .chain(lines.keys().copied())
-        .collect();
+    let names: BTreeSet<&str> = names.map(String::as_str).chain(lines.keys().copied()).collect();
     for name in names {
         let (count, relax) = lines.get(name).copied().unwrap_or((0, true));
         let line = belief.and_then(|belief| belief.lines.get(name));
@@ -232,10 +221,7 @@ fn correct(key: Key, want: &Want, belief: Option<&Belief>, mutant: Mutant, rows:
             None => count == 0,
             Some(Line { count: None, .. }) => false,
             // What a line says beyond the number for `*` has no effect, so it need not be set right.
-            Some(Line {
-                count: Some(believed),
-                relax: believed_relax,
-            }) => {
+            Some(Line { count: Some(believed), relax: believed_relax }) => {
                 let effective = match name {
                     ANYWHERE => *believed,
                     _ => (*believed).min(want.count),

@@ -48,11 +48,7 @@ pub struct LogFile<S> {
 
 enum Reading {
     TFile(Box<TFile>),
-    Indexed {
-        index: Indexed,
-        next: usize,
-        current: Option<Box<Plain>>,
-    },
+    Indexed { index: Indexed, next: usize, current: Option<Box<Plain>> },
 }
 
 impl<S: Source> LogFile<S> {
@@ -72,11 +68,7 @@ impl<S: Source> LogFile<S> {
         let reading = if head == tfile::MAGIC {
             Reading::TFile(Box::new(TFile::open(&source).await?))
         } else if indexed::is_indexed(&source, end).await? {
-            Reading::Indexed {
-                index: Indexed::open(&source, end).await?,
-                next: 0,
-                current: None,
-            }
+            Reading::Indexed { index: Indexed::open(&source, end).await?, next: 0, current: None }
         } else if head.starts_with(b"%2F") {
             // The index of an archive: paths, each written as in a URL.
             return Err(LogError::Archive);
@@ -115,11 +107,7 @@ impl<S: Source> LogFile<S> {
                     uploaded_ms: None,
                 }))
             }
-            Reading::Indexed {
-                index,
-                next,
-                current,
-            } => {
+            Reading::Indexed { index, next, current } => {
                 let Some(log) = index.logs.get(*next) else {
                     *current = None;
                     return Ok(None);
@@ -170,9 +158,7 @@ impl<S> std::fmt::Debug for LogFile<S> {
             Reading::TFile(_) => LogFormat::TFile,
             Reading::Indexed { .. } => LogFormat::Indexed,
         };
-        f.debug_struct("LogFile")
-            .field("format", &format)
-            .finish_non_exhaustive()
+        f.debug_struct("LogFile").field("format", &format).finish_non_exhaustive()
     }
 }
 

@@ -45,15 +45,10 @@ impl Indexed {
     /// Reads the index of a file that ends at `end`.
     pub async fn open(source: &impl Source, end: u64) -> Result<Self, LogError> {
         let tail_at = end - TAIL_BYTES;
-        let damaged = |why| LogError::Damaged {
-            offset: tail_at,
-            why,
-        };
+        let damaged = |why| LogError::Damaged { offset: tail_at, why };
         let tail = read(source, tail_at, 4).await?;
         let length = u64::from(u32::from_be_bytes([tail[0], tail[1], tail[2], tail[3]]));
-        let start = tail_at
-            .checked_sub(length)
-            .filter(|start| *start >= ID_BYTES as u64);
+        let start = tail_at.checked_sub(length).filter(|start| *start >= ID_BYTES as u64);
         let start = start.ok_or(damaged("its index would lie outside of it"))?;
         if length > INDEX_BYTES_MAX {
             return Err(damaged("its index is too large"));
@@ -147,21 +142,14 @@ mod tests {
     }
 
     fn list(items: &[Vec<u8>]) -> Vec<u8> {
-        let mut bytes = vec![
-            0x73, 0x72, 0, 1, b'l', 0, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0x78, 0x70,
-        ];
+        let mut bytes = vec![0x73, 0x72, 0, 1, b'l', 0, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0x78, 0x70];
         items.iter().for_each(|item| bytes.extend(item));
         bytes.push(0x78);
         bytes
     }
 
     fn text(text: &str) -> Vec<u8> {
-        [
-            &[0x74],
-            &(text.len() as u16).to_be_bytes()[..],
-            text.as_bytes(),
-        ]
-        .concat()
+        [&[0x74], &(text.len() as u16).to_be_bytes()[..], text.as_bytes()].concat()
     }
 
     /// A file with one log of so many bytes that is listed so many times, in a container with a name of

@@ -137,9 +137,7 @@ impl<'a> Reader<'a> {
 
     fn number(&mut self, length: usize) -> Result<u64, Broken> {
         let bytes = self.take(length)?;
-        Ok(bytes
-            .iter()
-            .fold(0, |value, byte| (value << 8) | u64::from(*byte)))
+        Ok(bytes.iter().fold(0, |value, byte| (value << 8) | u64::from(*byte)))
     }
 
     fn text(&mut self, length: u64) -> Result<String, Broken> {
@@ -232,9 +230,7 @@ impl<'a> Reader<'a> {
         let number = self.number(4)? as u32;
         let at = number.checked_sub(FIRST_HANDLE);
         let handle = at.and_then(|at| self.handles.get(at as usize));
-        handle
-            .copied()
-            .ok_or(Broken("a reference in its index leads nowhere"))
+        handle.copied().ok_or(Broken("a reference in its index leads nowhere"))
     }
 
     fn reference(&mut self) -> Result<Value, Broken> {
@@ -263,10 +259,7 @@ impl<'a> Reader<'a> {
         }
         let name = self.short_text()?;
         self.take(8)?;
-        self.classes.push(Class {
-            name,
-            ..Class::default()
-        });
+        self.classes.push(Class { name, ..Class::default() });
         let at = self.classes.len() - 1;
         self.handles.push(Handle::Class(at));
         let flags = self.number(1)? as u8;
@@ -308,10 +301,7 @@ impl<'a> Reader<'a> {
 
     fn object(&mut self, depth: usize) -> Result<usize, Broken> {
         let class = self.class(depth + 1)?;
-        let node = self.add(Node::Object {
-            fields: BTreeMap::new(),
-            extra: Vec::new(),
-        })?;
+        let node = self.add(Node::Object { fields: BTreeMap::new(), extra: Vec::new() })?;
         // From the oldest ancestor down; more than a few are a circle.
         let mut line = Vec::new();
         let mut next = class;
@@ -334,9 +324,7 @@ impl<'a> Reader<'a> {
         let (serializable, externalizable) = (flags & 2 != 0, flags & 4 != 0);
         let (writes, in_blocks) = (flags & 1 != 0, flags & 8 != 0);
         if externalizable && !in_blocks {
-            return Err(Broken(
-                "an object in its index cannot be read without its class",
-            ));
+            return Err(Broken("an object in its index cannot be read without its class"));
         }
         if serializable {
             for field in 0..self.classes[class].fields.len() {
@@ -409,10 +397,7 @@ mod tests {
         for _ in 0..100_000 {
             bytes.extend([0x76, 0x72, 0, 1, b'a', 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0]);
         }
-        assert_eq!(
-            Graph::read(&bytes).unwrap_err(),
-            Broken("its index is nested too deeply")
-        );
+        assert_eq!(Graph::read(&bytes).unwrap_err(), Broken("its index is nested too deeply"));
     }
 
     #[test]
@@ -458,26 +443,19 @@ mod tests {
         bytes.extend([0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0x78, 0x70]);
         bytes.extend((VALUES_MAX as u32).to_be_bytes());
         bytes.resize(bytes.len() + VALUES_MAX, 0x70);
-        assert_eq!(
-            Graph::read(&bytes).unwrap_err(),
-            Broken("its index is too large")
-        );
+        assert_eq!(Graph::read(&bytes).unwrap_err(), Broken("its index is too large"));
     }
 
     #[test]
     fn promises_of_size_are_not_believed() {
         let header = [0xac, 0xed, 0, 5];
         let long_text = [0x7c, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff];
-        let mut array = vec![
-            0x75, 0x72, 0, 2, b'[', b'J', 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0x78, 0x70,
-        ];
+        let mut array =
+            vec![0x75, 0x72, 0, 2, b'[', b'J', 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0x78, 0x70];
         array.extend([0x7f, 0xff, 0xff, 0xff]);
         for body in [&long_text[..], &array, &[0x7a, 0xff, 0xff, 0xff, 0xff]] {
             let bytes = [&header[..], body].concat();
-            assert_eq!(
-                Graph::read(&bytes).unwrap_err(),
-                Broken("its index ends in the middle")
-            );
+            assert_eq!(Graph::read(&bytes).unwrap_err(), Broken("its index ends in the middle"));
         }
     }
 }

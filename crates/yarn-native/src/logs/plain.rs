@@ -20,9 +20,7 @@ impl Compression {
         match name {
             "none" | "" => Ok(Self::None),
             "gz" => Ok(Self::Zlib),
-            _ => Err(LogError::Compression {
-                name: name.chars().take(40).collect(),
-            }),
+            _ => Err(LogError::Compression { name: name.chars().take(40).collect() }),
         }
     }
 }
@@ -41,10 +39,7 @@ impl Run {
     /// The run, if it lies between the bytes that belong to the file itself.
     pub fn within(self, start: u64, end: u64) -> Result<Self, LogError> {
         let fits = self.offset >= start
-            && self
-                .offset
-                .checked_add(self.stored)
-                .is_some_and(|last| last <= end);
+            && self.offset.checked_add(self.stored).is_some_and(|last| last <= end);
         match fits {
             true => Ok(self),
             false => Err(LogError::Damaged {
@@ -62,10 +57,7 @@ pub(super) fn check_total(runs: impl Iterator<Item = Run>, length: u64) -> Resul
     for run in runs {
         total = total.saturating_add(run.stored);
         if total > length {
-            return Err(LogError::Damaged {
-                offset: run.offset,
-                why: "parts of it overlap",
-            });
+            return Err(LogError::Damaged { offset: run.offset, why: "parts of it overlap" });
         }
     }
     Ok(())
@@ -111,10 +103,7 @@ impl Plain {
     }
 
     pub fn damaged(&self, why: &'static str) -> LogError {
-        LogError::Damaged {
-            offset: self.start,
-            why,
-        }
+        LogError::Damaged { offset: self.start, why }
     }
 
     /// Bytes of the run that have not been handed out.
@@ -230,11 +219,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_was_not_compressed_is_no_longer_than_it_is_stored() {
-        let run = Run {
-            offset: 1,
-            stored: 3,
-            length: u64::MAX,
-        };
+        let run = Run { offset: 1, stored: 3, length: u64::MAX };
         let source = &b"abcdef"[..];
         let mut plain = Plain::new(run, Compression::None);
         let bytes = plain.some(&source, u64::MAX).await;

@@ -21,10 +21,7 @@ impl Source for &[u8] {
     fn read(&self, offset: u64, length: usize) -> impl Future<Output = io::Result<Vec<u8>>> + Send {
         let start = usize::try_from(offset).ok();
         let part = start.and_then(|start| self.get(start..start.checked_add(length)?));
-        ready(
-            part.map(<[u8]>::to_vec)
-                .ok_or_else(|| io::ErrorKind::UnexpectedEof.into()),
-        )
+        ready(part.map(<[u8]>::to_vec).ok_or_else(|| io::ErrorKind::UnexpectedEof.into()))
     }
 }
 
@@ -77,10 +74,7 @@ pub(super) async fn read(
     let bytes = source.read(offset, length).await;
     let bytes = bytes.map_err(|source| LogError::Source { offset, source })?;
     if bytes.len() != length {
-        return Err(LogError::Source {
-            offset,
-            source: io::ErrorKind::UnexpectedEof.into(),
-        });
+        return Err(LogError::Source { offset, source: io::ErrorKind::UnexpectedEof.into() });
     }
     Ok(bytes)
 }

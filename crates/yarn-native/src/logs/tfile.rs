@@ -46,10 +46,7 @@ struct Value {
 impl TFile {
     pub async fn open(source: &impl Source) -> Result<Self, LogError> {
         let length = source.length();
-        let damaged = |why| LogError::Damaged {
-            offset: length.saturating_sub(TAIL_BYTES),
-            why,
-        };
+        let damaged = |why| LogError::Damaged { offset: length.saturating_sub(TAIL_BYTES), why };
         if length < MAGIC.len() as u64 + TAIL_BYTES {
             return Err(damaged("it ends in the middle"));
         }
@@ -63,16 +60,8 @@ impl TFile {
         let offset = u64::from_be_bytes(head);
         let size = end.checked_sub(offset);
         let size = size.ok_or(damaged("its index would lie outside of it"))?;
-        let index = whole(
-            source,
-            Run {
-                offset,
-                stored: size,
-                length: size,
-            },
-            Compression::None,
-        )
-        .await?;
+        let index =
+            whole(source, Run { offset, stored: size, length: size }, Compression::None).await?;
         let start = MAGIC.len() as u64;
         let (name, run) = data_index(&mut Cursor::new(&index, offset))?;
         let run = run.within(start, end)?;
@@ -86,13 +75,7 @@ impl TFile {
         }
         check_total(blocks.iter().copied(), length)?;
         blocks.reverse();
-        Ok(Self {
-            compression,
-            blocks,
-            block: None,
-            value: None,
-            owner: None,
-        })
+        Ok(Self { compression, blocks, block: None, value: None, owner: None })
     }
 
     pub fn owner(&self) -> Option<&str> {
@@ -165,12 +148,8 @@ impl TFile {
         let key = block.exact(source, length as usize).await?;
         // The key is a text with its own length in front.
         let text = String::from_utf8_lossy(&key[2..]).into_owned();
-        self.value = Some(Value {
-            container: text.clone(),
-            chunk_left: 0,
-            more: true,
-            file_left: 0,
-        });
+        self.value =
+            Some(Value { container: text.clone(), chunk_left: 0, more: true, file_left: 0 });
         match text.as_str() {
             "APPLICATION_OWNER" => {
                 let owner = self.text(source).await?;
@@ -197,11 +176,7 @@ impl TFile {
             return Err(self.damaged("a file belongs to no container"));
         };
         value.file_left = length;
-        Ok(Found {
-            container: value.container.clone(),
-            file,
-            length,
-        })
+        Ok(Found { container: value.container.clone(), file, length })
     }
 
     /// Whether the value is over. Moves on to the next chunk where there is one.
@@ -286,9 +261,7 @@ fn number_length(first: i8) -> usize {
 
 fn number(first: i8, rest: &[u8]) -> i64 {
     let first = i64::from(first);
-    let unsigned = rest
-        .iter()
-        .fold(0i64, |value, byte| (value << 8) | i64::from(*byte));
+    let unsigned = rest.iter().fold(0i64, |value, byte| (value << 8) | i64::from(*byte));
     match rest.len() {
         0 => first,
         1 if first >= -72 => ((first + 52) << 8) | unsigned,
@@ -344,10 +317,7 @@ impl<'a> Cursor<'a> {
     }
 
     fn damaged(&self, why: &'static str) -> LogError {
-        LogError::Damaged {
-            offset: self.start,
-            why,
-        }
+        LogError::Damaged { offset: self.start, why }
     }
 
     fn take(&mut self, length: usize) -> Result<&'a [u8], LogError> {
@@ -373,11 +343,7 @@ impl<'a> Cursor<'a> {
     }
 
     fn run(&mut self) -> Result<Run, LogError> {
-        Ok(Run {
-            offset: self.count()?,
-            stored: self.count()?,
-            length: self.count()?,
-        })
+        Ok(Run { offset: self.count()?, stored: self.count()?, length: self.count()? })
     }
 }
 
@@ -387,11 +353,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_index_that_promises_too_much_is_not_read() {
-        let run = Run {
-            offset: 0,
-            stored: 0,
-            length: INDEX_BYTES_MAX + 1,
-        };
+        let run = Run { offset: 0, stored: 0, length: INDEX_BYTES_MAX + 1 };
         let read = whole(&&b""[..], run, Compression::Zlib).await;
         let error = read.expect_err("seventeen megabytes").to_string();
         assert!(error.ends_with("its index is too large"), "{error}");

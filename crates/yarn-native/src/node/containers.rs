@@ -140,8 +140,7 @@ impl Nodes {
             command: signal.proto().into(),
         };
         let call = &method::SIGNAL_TO_CONTAINER;
-        self.call(node, call, &request, deadline, Safety::Once)
-            .await?;
+        self.call(node, call, &request, deadline, Safety::Once).await?;
         Ok(())
     }
 
@@ -165,12 +164,7 @@ impl Nodes {
                 let id = ContainerId::of(told.container_id.as_ref())?;
                 Ok((id, files.collect::<Result<_, _>>()?))
             });
-            each(
-                containers,
-                files,
-                &answer.failed_requests,
-                || Ok(Vec::new()),
-            )
+            each(containers, files, &answer.failed_requests, || Ok(Vec::new()))
         };
         self.read(node, call.name, told())
     }
@@ -192,8 +186,7 @@ impl Nodes {
             local_resources: files.into_iter().map(one).collect(),
         };
         let call = &method::LOCALIZE;
-        self.call(node, call, &request, deadline, Safety::Once)
-            .await?;
+        self.call(node, call, &request, deadline, Safety::Once).await?;
         Ok(())
     }
 
@@ -213,8 +206,7 @@ impl Nodes {
             auto_commit: Some(commit),
         };
         let call = &method::RE_INITIALIZE_CONTAINER;
-        self.call(node, call, &request, deadline, Safety::Once)
-            .await?;
+        self.call(node, call, &request, deadline, Safety::Once).await?;
         Ok(())
     }
 
@@ -226,8 +218,7 @@ impl Nodes {
         deadline: Instant,
     ) -> Result<(), NodeError> {
         let (call, request) = (&method::RESTART_CONTAINER, container.proto());
-        self.call(node, call, &request, deadline, Safety::Once)
-            .await?;
+        self.call(node, call, &request, deadline, Safety::Once).await?;
         Ok(())
     }
 
@@ -239,8 +230,7 @@ impl Nodes {
         deadline: Instant,
     ) -> Result<(), NodeError> {
         let (call, request) = (&method::ROLLBACK_LAST_RE_INITIALIZATION, container.proto());
-        self.call(node, call, &request, deadline, Safety::Once)
-            .await?;
+        self.call(node, call, &request, deadline, Safety::Once).await?;
         Ok(())
     }
 
@@ -252,8 +242,7 @@ impl Nodes {
         deadline: Instant,
     ) -> Result<(), NodeError> {
         let (call, request) = (&method::COMMIT_LAST_RE_INITIALIZATION, container.proto());
-        self.call(node, call, &request, deadline, Safety::Once)
-            .await?;
+        self.call(node, call, &request, deadline, Safety::Once).await?;
         Ok(())
     }
 }

@@ -73,10 +73,7 @@ impl NodeError {
             | RpcError::Protocol { .. } => Self::Unanswered { node, source },
             RpcError::Unsupported { .. } => Self::Unsupported { node, source },
             RpcError::Denied { exception, .. } | RpcError::Rejected { exception, .. } => {
-                Self::Refused {
-                    node,
-                    refusal: Refusal::new(exception),
-                }
+                Self::Refused { node, refusal: Refusal::new(exception) }
             }
         }
     }
@@ -103,15 +100,6 @@ impl NodeError {
 
     /// Whether the same call is worth trying a little later.
     pub(crate) fn is_not_ready(&self) -> bool {
-        matches!(
-            self,
-            Self::Refused {
-                refusal: Refusal {
-                    kind: RefusalKind::NotReady,
-                    ..
-                },
-                ..
-            }
-        )
+        matches!(self, Self::Refused { refusal: Refusal { kind: RefusalKind::NotReady, .. }, .. })
     }
 }

@@ -87,11 +87,7 @@ impl Nodes {
 
     /// The same, over streams that something else opens.
     pub fn over(dial: Arc<dyn Dial>, options: NodeOptions) -> Self {
-        let NodeOptions {
-            rpc,
-            channels_max,
-            calls_max,
-        } = options;
+        let NodeOptions { rpc, channels_max, calls_max } = options;
         let calls = calls_max.clamp(1, Semaphore::MAX_PERMITS);
         let making = Making { dial, options: rpc };
         Self {
@@ -116,10 +112,7 @@ impl Nodes {
     }
 
     fn pool(&self) -> MutexGuard<'_, Pool> {
-        self.inner
-            .pool
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.inner.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Calls a node; one that is not ready is called again until the deadline.

@@ -44,8 +44,7 @@ impl Pool {
                 continue;
             }
             if let Some(kept) = self.channels.get(&node) {
-                kept.channel
-                    .replace_identity(Identity::token(token.clone()));
+                kept.channel.replace_identity(Identity::token(token.clone()));
             }
             self.tokens.insert(node, token);
         }
@@ -79,10 +78,7 @@ impl Pool {
             };
             self.channels.remove(&oldest);
         }
-        let kept = Kept {
-            channel: channel.clone(),
-            used: self.uses,
-        };
+        let kept = Kept { channel: channel.clone(), used: self.uses };
         self.channels.insert(node.clone(), kept);
         Ok(channel)
     }
@@ -104,10 +100,7 @@ mod tests {
     use crate::rpc::Tcp;
 
     fn node(number: u16) -> NodeId {
-        NodeId {
-            host: "n".into(),
-            port: number,
-        }
+        NodeId { host: "n".into(), port: number }
     }
 
     fn token(number: u16, key: u8) -> NodeToken {
@@ -130,10 +123,7 @@ mod tests {
 
     #[test]
     fn the_channel_not_used_for_longest_goes_first_and_its_token_stays() {
-        let making = Making {
-            dial: Arc::new(Tcp),
-            options: Options::default(),
-        };
+        let making = Making { dial: Arc::new(Tcp), options: Options::default() };
         let mut pool = Pool::default();
         pool.learn((1..=4).map(|number| token(number, 0)));
         for number in [1, 2, 1, 3, 4] {

@@ -75,10 +75,7 @@ impl std::error::Error for Refusal {}
 /// The exception, or the first of its causes that says something where it says nothing itself.
 fn exception_of(proto: &SerializedExceptionProto) -> Exception {
     let causes = std::iter::successors(Some(proto), |one| one.cause.as_deref());
-    let telling = causes
-        .take(CAUSES_MAX)
-        .find(|one| !one.message().is_empty())
-        .unwrap_or(proto);
+    let telling = causes.take(CAUSES_MAX).find(|one| !one.message().is_empty()).unwrap_or(proto);
     Exception::new(telling.class_name(), telling.message(), None)
 }
 
@@ -102,10 +99,8 @@ fn kind_of(exception: &Exception) -> RefusalKind {
         RefusalKind::NotFound
     } else if exception.short_class() == "InvalidAuxServiceException" || says("auxService:") {
         RefusalKind::NoSuchService
-    } else if matches!(
-        exception.kind(),
-        ExceptionKind::InvalidToken | ExceptionKind::AccessControl
-    ) || says("Unauthorized request")
+    } else if matches!(exception.kind(), ExceptionKind::InvalidToken | ExceptionKind::AccessControl)
+        || says("Unauthorized request")
         || says("non-application container")
         || says("not authorized to perform")
     {

@@ -23,10 +23,7 @@ fn soon() -> Instant {
 }
 
 fn node(number: u16) -> NodeId {
-    NodeId {
-        host: "node".into(),
-        port: number,
-    }
+    NodeId { host: "node".into(), port: number }
 }
 
 fn token(number: u16, key: u8) -> NodeToken {
@@ -75,10 +72,7 @@ fn refusal(id: ContainerId, message: &str) -> ContainerExceptionMapProto {
 }
 
 fn nodes(fake: &Fake, count: u16) -> Nodes {
-    let options = NodeOptions {
-        rpc: Fake::options(),
-        ..NodeOptions::default()
-    };
+    let options = NodeOptions { rpc: Fake::options(), ..NodeOptions::default() };
     let nodes = Nodes::over(Arc::new(fake.clone()), options);
     nodes.learn((1..=count).map(|number| token(number, 1)));
     nodes
@@ -112,18 +106,11 @@ async fn some_of_several_containers_can_be_refused() {
     let fake = Fake::new(|_, body| Reply::message(&starting(body, &mut vec![9])));
     let containers = [1, 9, 13, 14].map(container);
     let launch = LaunchContext::command("true");
-    let starts = containers.each_ref().map(|container| Start {
-        container,
-        launch: &launch,
-    });
+    let starts = containers.each_ref().map(|container| Start { container, launch: &launch });
     let outcome = nodes(&fake, 1).start(&node(1), &starts, soon()).await;
     let outcome = outcome.expect("an answer");
     assert_eq!(outcome.started, [id(1)]);
-    let refused: Vec<_> = outcome
-        .refused
-        .iter()
-        .map(|(id, r)| (*id, r.kind))
-        .collect();
+    let refused: Vec<_> = outcome.refused.iter().map(|(id, r)| (*id, r.kind)).collect();
     assert_eq!(
         refused,
         [
@@ -160,10 +147,7 @@ async fn a_start_whose_answer_is_lost_is_known_to_have_happened() {
     });
     let containers = [1, 2].map(container);
     let launch = LaunchContext::command("true");
-    let starts = containers.each_ref().map(|container| Start {
-        container,
-        launch: &launch,
-    });
+    let starts = containers.each_ref().map(|container| Start { container, launch: &launch });
     let outcome = nodes(&fake, 1).start(&node(1), &starts, soon()).await;
     assert_eq!(outcome.expect("an answer").started, [id(1), id(2)]);
     assert_eq!(*running.lock().unwrap(), [1, 2]);
@@ -172,28 +156,16 @@ async fn a_start_whose_answer_is_lost_is_known_to_have_happened() {
 #[tokio::test(start_paused = true)]
 async fn of_a_start_whose_answer_was_lost_with_its_node_nobody_says_that_it_was_nothing() {
     let options = NodeOptions {
-        rpc: crate::rpc::Options {
-            patience: Duration::ZERO,
-            ..Fake::options()
-        },
+        rpc: crate::rpc::Options { patience: Duration::ZERO, ..Fake::options() },
         ..NodeOptions::default()
     };
-    let vanishing = Vanishing {
-        fake: Fake::new(|_, _| Reply::Cut),
-        dialled: AtomicU32::new(0),
-    };
+    let vanishing = Vanishing { fake: Fake::new(|_, _| Reply::Cut), dialled: AtomicU32::new(0) };
     let nodes = Nodes::over(Arc::new(vanishing), options);
     nodes.learn([token(1, 1)]);
     let (container, launch) = (container(1), LaunchContext::command("true"));
-    let start = [Start {
-        container: &container,
-        launch: &launch,
-    }];
+    let start = [Start { container: &container, launch: &launch }];
     let outcome = nodes.start(&node(1), &start, soon()).await;
-    assert!(
-        matches!(outcome, Err(NodeError::Unanswered { .. })),
-        "{outcome:?}"
-    );
+    assert!(matches!(outcome, Err(NodeError::Unanswered { .. })), "{outcome:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -202,21 +174,14 @@ async fn a_node_that_is_not_ready_holds_up_nobody_else() {
         "startContainers" => Reply::Exception("NMNotYetReadyException", "no".into()),
         _ => Reply::message(&GetContainerStatusesResponseProto::default()),
     });
-    let options = NodeOptions {
-        rpc: Fake::options(),
-        calls_max: 1,
-        ..NodeOptions::default()
-    };
+    let options = NodeOptions { rpc: Fake::options(), calls_max: 1, ..NodeOptions::default() };
     let nodes = Nodes::over(Arc::new(fake.clone()), options);
     nodes.learn([token(1, 1), token(2, 1)]);
     let waiting = tokio::spawn({
         let nodes = nodes.clone();
         async move {
             let (container, launch) = (container(1), LaunchContext::command("true"));
-            let start = [Start {
-                container: &container,
-                launch: &launch,
-            }];
+            let start = [Start { container: &container, launch: &launch }];
             nodes.start(&node(1), &start, soon()).await
         }
     });
@@ -228,10 +193,7 @@ async fn a_node_that_is_not_ready_holds_up_nobody_else() {
     let status = nodes.status(&node(2), &[], at_once).await;
     status.expect("its turn comes while the other node is waited for");
     let waited = waiting.await.expect("no panic");
-    assert!(
-        matches!(waited, Err(NodeError::Refused { .. })),
-        "{waited:?}"
-    );
+    assert!(matches!(waited, Err(NodeError::Refused { .. })), "{waited:?}");
 }
 
 #[tokio::test]
@@ -245,10 +207,7 @@ async fn a_node_that_is_not_ready_is_called_again() {
         }
     });
     let (container, launch) = (container(1), LaunchContext::command("true"));
-    let start = [Start {
-        container: &container,
-        launch: &launch,
-    }];
+    let start = [Start { container: &container, launch: &launch }];
     let outcome = nodes(&fake, 1).start(&node(1), &start, soon()).await;
     assert_eq!(outcome.expect("an answer").started, [id(1)]);
     let hasty = Instant::now() + Duration::from_millis(50);
@@ -265,10 +224,7 @@ async fn every_container_asked_about_is_answered_for() {
     let fake = Fake::new(|method, _| match method {
         "stopContainers" => Reply::message(&StopContainersResponseProto {
             succeeded_requests: vec![id(1).proto(), id(99).proto()],
-            failed_requests: vec![refusal(
-                id(2),
-                "Container x is not handled by this NodeManager",
-            )],
+            failed_requests: vec![refusal(id(2), "Container x is not handled by this NodeManager")],
         }),
         _ => Reply::message(&GetContainerStatusesResponseProto::default()),
     });
@@ -281,19 +237,12 @@ async fn every_container_asked_about_is_answered_for() {
     };
     assert_eq!(
         kinds(stopped.expect("an answer")),
-        [
-            (id(1), Ok(())),
-            (id(2), Err(RefusalKind::NotFound)),
-            (id(3), Err(RefusalKind::Other)),
-        ]
+        [(id(1), Ok(())), (id(2), Err(RefusalKind::NotFound)), (id(3), Err(RefusalKind::Other)),]
     );
     let status = nodes.status(&node(1), &[id(1)], soon()).await;
     let status = status.expect("an answer");
     let told = status[0].1.as_ref().map_err(|refusal| refusal.to_string());
-    assert_eq!(
-        told,
-        Err("the node's answer does not mention the container".into())
-    );
+    assert_eq!(told, Err("the node's answer does not mention the container".into()));
 }
 
 #[tokio::test]
@@ -314,11 +263,7 @@ async fn a_newer_token_is_used_from_the_next_call_on_and_other_nodes_are_left_al
     let login = |node: &str, user: &str| (node.to_owned(), Some(user.to_owned()));
     assert_eq!(
         fake.seen(),
-        [
-            login("node:1", "AQEB"),
-            login("node:2", "AQEB"),
-            login("node:1", "AgIC")
-        ]
+        [login("node:1", "AQEB"), login("node:2", "AQEB"), login("node:1", "AgIC")]
     );
     let unknown = nodes.status(&node(3), &[], soon()).await;
     assert_eq!(unknown, Err(NodeError::NoToken { node: node(3) }));
@@ -327,11 +272,7 @@ async fn a_newer_token_is_used_from_the_next_call_on_and_other_nodes_are_left_al
 
 #[tokio::test(start_paused = true)]
 async fn calls_beyond_the_limit_wait_and_their_deadline_counts() {
-    let options = NodeOptions {
-        rpc: Fake::options(),
-        calls_max: 1,
-        ..NodeOptions::default()
-    };
+    let options = NodeOptions { rpc: Fake::options(), calls_max: 1, ..NodeOptions::default() };
     // The first call is never answered, as nothing is at the other end.
     let nodes = Nodes::over(Arc::new(Silence), options);
     nodes.learn([token(1, 1), token(2, 1)]);
@@ -345,10 +286,7 @@ async fn calls_beyond_the_limit_wait_and_their_deadline_counts() {
     let Err(NodeError::Unreached { source, .. }) = refused else {
         panic!("{refused:?}");
     };
-    assert!(
-        source.to_string().contains("too many other calls"),
-        "{source}"
-    );
+    assert!(source.to_string().contains("too many other calls"), "{source}");
     let held = held.await.expect("no panic");
     assert!(matches!(held, Err(NodeError::Unreached { .. })), "{held:?}");
 }

@@ -69,23 +69,13 @@ impl Channel {
             source: SecurityError::NoRandomness,
         })?;
         let inner = Inner {
-            caller: Caller {
-                protocol,
-                client,
-                options,
-                dial,
-            },
+            caller: Caller { protocol, client, options, dial },
             active: Active::new(addresses.len()),
             links: addresses.into_iter().map(Link::new).collect(),
-            badge: RwLock::new(Badge {
-                identity: Arc::new(identity),
-                edition: 0,
-            }),
+            badge: RwLock::new(Badge { identity: Arc::new(identity), edition: 0 }),
             next_call: AtomicU32::new(0),
         };
-        Ok(Self {
-            inner: Arc::new(inner),
-        })
+        Ok(Self { inner: Arc::new(inner) })
     }
 
     /// Where it calls.
@@ -96,15 +86,8 @@ impl Channel {
     /// Calls as somebody else from now on, over new connections. Calls under way stay where they
     /// are. A master needs this when its token is rolled over.
     pub fn replace_identity(&self, identity: Identity) {
-        let mut badge = self
-            .inner
-            .badge
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
-        *badge = Badge {
-            identity: Arc::new(identity),
-            edition: badge.edition + 1,
-        };
+        let mut badge = self.inner.badge.write().unwrap_or_else(PoisonError::into_inner);
+        *badge = Badge { identity: Arc::new(identity), edition: badge.edition + 1 };
     }
 
     /// Calls a method with messages that are already, and stay, in their form on the wire: for
@@ -129,10 +112,7 @@ impl Channel {
     ) -> Result<Resp, RpcError> {
         // It may hold credentials.
         let body = Zeroizing::new(request.encode_to_vec());
-        let answer = self
-            .inner
-            .call(method.name, &body, deadline, safety)
-            .await?;
+        let answer = self.inner.call(method.name, &body, deadline, safety).await?;
         Resp::decode(answer).map_err(|error| self.unfit(method.name, &error.to_string()))
     }
 
@@ -156,11 +136,7 @@ impl Inner {
     ) -> Result<Bytes, RpcError> {
         let limit = self.caller.options.request_bytes_max.min(i32::MAX as usize);
         if body.len() > limit {
-            return Err(RpcError::TooLong {
-                method,
-                bytes: body.len(),
-                bytes_max: limit,
-            });
+            return Err(RpcError::TooLong { method, bytes: body.len(), bytes_max: limit });
         }
         if self.links.is_empty() {
             let (addresses, reason) = ("no address".into(), "none is configured".into());
@@ -214,19 +190,11 @@ impl Inner {
         body: &[u8],
         sent: &AtomicBool,
     ) -> Result<Bytes, Failure> {
-        let Caller {
-            protocol, client, ..
-        } = &self.caller;
+        let Caller { protocol, client, .. } = &self.caller;
         let frame = frame::request(client, id, retry, *protocol, method, body);
-        let badge = self
-            .badge
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let badge = self.badge.read().unwrap_or_else(PoisonError::into_inner).clone();
         let told = || sent.store(true, Ordering::Relaxed);
-        self.links[server]
-            .call(&self.caller, &badge, id, frame, told)
-            .await
+        self.links[server].call(&self.caller, &badge, id, frame, told).await
     }
 
     fn too_late(
@@ -267,16 +235,11 @@ impl Inner {
             }
             Failure::NotSent(broken) => {
                 let addresses = self.addresses();
-                RpcError::Unreachable {
-                    addresses,
-                    reason: broken.to_string(),
-                }
+                RpcError::Unreachable { addresses, reason: broken.to_string() }
             }
-            Failure::Unanswered(broken) => RpcError::Unanswered {
-                method,
-                address,
-                reason: broken.to_string(),
-            },
+            Failure::Unanswered(broken) => {
+                RpcError::Unanswered { method, address, reason: broken.to_string() }
+            }
         }
     }
 
@@ -284,37 +247,20 @@ impl Inner {
         match exception.kind() {
             ExceptionKind::Standby => {
                 let addresses = self.addresses();
-                RpcError::NoneActive {
-                    addresses,
-                    reason: exception.to_string(),
-                }
+                RpcError::NoneActive { addresses, reason: exception.to_string() }
             }
             ExceptionKind::NoSuchMethod
             | ExceptionKind::NoSuchProtocol
-            | ExceptionKind::VersionMismatch => RpcError::Unsupported {
-                method,
-                address,
-                exception,
-            },
-            ExceptionKind::AccessControl => RpcError::Denied {
-                method,
-                address,
-                exception,
-            },
-            _ => RpcError::Rejected {
-                method,
-                address,
-                exception,
-            },
+            | ExceptionKind::VersionMismatch => {
+                RpcError::Unsupported { method, address, exception }
+            }
+            ExceptionKind::AccessControl => RpcError::Denied { method, address, exception },
+            _ => RpcError::Rejected { method, address, exception },
         }
     }
 
     fn addresses(&self) -> String {
-        let all: Vec<String> = self
-            .links
-            .iter()
-            .map(|link| link.address.to_string())
-            .collect();
+        let all: Vec<String> = self.links.iter().map(|link| link.address.to_string()).collect();
         all.join(", ")
     }
 }

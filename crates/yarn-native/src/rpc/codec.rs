@@ -31,11 +31,7 @@ struct Protection {
 impl Codec {
     pub(crate) fn new(frame_max: usize) -> Self {
         let received = Deframer::new(frame_max.saturating_add(PROTECTION_BYTES_MAX));
-        Self {
-            received,
-            protection: None,
-            frame_max,
-        }
+        Self { received, protection: None, frame_max }
     }
 
     /// From here on everything is protected, in both directions.
@@ -63,11 +59,7 @@ impl Codec {
         for piece in whole.chunks(layer.plain_max()) {
             let token = Some(layer.wrap(piece).map_err(Broken::Security)?);
             let state = SaslState::Wrap.into();
-            let message = RpcSaslProto {
-                state,
-                token,
-                ..RpcSaslProto::default()
-            };
+            let message = RpcSaslProto { state, token, ..RpcSaslProto::default() };
             out.extend_from_slice(&frame::sasl(&message));
         }
         Ok(())

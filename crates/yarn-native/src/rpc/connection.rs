@@ -155,9 +155,7 @@ impl Connection {
         sent();
         place.send(Request { call, frame, reply });
         // A task that ends answers all it was sent; one that was cut off cannot say how far it got.
-        answer
-            .await
-            .unwrap_or_else(|_| Err(Failure::Unanswered(Broken::Closed { amid: false })))
+        answer.await.unwrap_or_else(|_| Err(Failure::Unanswered(Broken::Closed { amid: false })))
     }
 }
 
@@ -259,9 +257,7 @@ impl<S: AsyncRead + AsyncWrite> Task<S> {
 
     fn on_read(&mut self, bytes: usize) -> Result<(), Broken> {
         if bytes == 0 {
-            return Err(Broken::Closed {
-                amid: self.codec.is_amid(),
-            });
+            return Err(Broken::Closed { amid: self.codec.is_amid() });
         }
         self.heard = Instant::now();
         while let Some(frame) = self.codec.decode()? {
@@ -280,16 +276,13 @@ impl<S: AsyncRead + AsyncWrite> Task<S> {
             }
             Ok(RpcStatusProto::Fatal) => {
                 let exception = Exception::of_header(&response.header);
-                self.calls
-                    .answer(call, Err(Failure::Exception(exception.clone())));
+                self.calls.answer(call, Err(Failure::Exception(exception.clone())));
                 return Err(Broken::Fatal(exception));
             }
             Err(_) => return Err(Broken::protocol("an answer has an unknown status")),
         };
         if !self.calls.answer(call, outcome) {
-            return Err(Broken::Protocol(format!(
-                "it answered call {call}, which was not made"
-            )));
+            return Err(Broken::Protocol(format!("it answered call {call}, which was not made")));
         }
         self.answered = true;
         if self.calls.is_empty() {

@@ -32,9 +32,7 @@ pub struct Dialed {
 
 impl fmt::Debug for Dialed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Dialed")
-            .field("peer", &self.peer)
-            .finish_non_exhaustive()
+        f.debug_struct("Dialed").field("peer", &self.peer).finish_non_exhaustive()
     }
 }
 
@@ -61,9 +59,8 @@ impl Dial for Tcp {
 }
 
 async fn connect(address: &Address) -> io::Result<Dialed> {
-    let mut candidates: Vec<SocketAddr> = lookup_host((address.host.as_str(), address.port))
-        .await?
-        .collect();
+    let mut candidates: Vec<SocketAddr> =
+        lookup_host((address.host.as_str(), address.port)).await?.collect();
     // Hadoop listens on IPv4 unless it is told otherwise.
     candidates.sort_by_key(SocketAddr::is_ipv6);
     let mut failure = None;
@@ -72,10 +69,7 @@ async fn connect(address: &Address) -> io::Result<Dialed> {
             Ok(stream) => {
                 prepare(&stream)?;
                 let peer = Some(candidate.ip().to_canonical());
-                return Ok(Dialed {
-                    stream: Box::new(stream),
-                    peer,
-                });
+                return Ok(Dialed { stream: Box::new(stream), peer });
             }
             Err(error) => failure = Some(error),
         }
@@ -85,9 +79,7 @@ async fn connect(address: &Address) -> io::Result<Dialed> {
 
 fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    let keepalive = TcpKeepalive::new()
-        .with_time(KEEPALIVE_AFTER)
-        .with_interval(KEEPALIVE_EVERY);
+    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE_AFTER).with_interval(KEEPALIVE_EVERY);
     SockRef::from(stream).set_tcp_keepalive(&keepalive)
 }
 

@@ -106,10 +106,7 @@ pub enum RpcError {
 }
 
 fn because(reason: &Option<String>) -> String {
-    reason
-        .as_ref()
-        .map(|reason| format!(": {reason}"))
-        .unwrap_or_default()
+    reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default()
 }
 
 /// Hadoop's own default addresses are of no use from anywhere but the server's machine.

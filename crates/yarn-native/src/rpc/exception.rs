@@ -74,18 +74,12 @@ impl Exception {
         // Java appends its stack to the message; the frames begin with a tab.
         let said = message.split("\n\tat ").next().unwrap_or_default().trim();
         let kind = kind_of(wrapped(&class, said), detail);
-        Self {
-            class,
-            message: cut(said, MESSAGE_BYTES_MAX).to_owned(),
-            kind,
-        }
+        Self { class, message: cut(said, MESSAGE_BYTES_MAX).to_owned(), kind }
     }
 
     pub(crate) fn of_header(header: &RpcResponseHeaderProto) -> Self {
         // The field's getter would give the first value for a missing one.
-        let detail = header
-            .error_detail
-            .and_then(|code| RpcErrorCodeProto::try_from(code).ok());
+        let detail = header.error_detail.and_then(|code| RpcErrorCodeProto::try_from(code).ok());
         Self::new(header.exception_class_name(), header.error_msg(), detail)
     }
 
@@ -181,10 +175,7 @@ mod tests {
         let expected = "Application with id 'application_1_0001' doesn't exist in RM.\nReally. \
                         (`ApplicationNotFoundException`)";
         assert_eq!(exception.to_string(), expected);
-        let nested = check(
-            "org.apache.hadoop.security.token.SecretManager$InvalidToken",
-            "",
-        );
+        let nested = check("org.apache.hadoop.security.token.SecretManager$InvalidToken", "");
         assert_eq!(nested.kind(), ExceptionKind::InvalidToken);
         assert_eq!(nested.to_string(), "`InvalidToken`");
     }
@@ -194,10 +185,7 @@ mod tests {
         let inside = |message: &str| check(WRAPPER, message).kind();
         let denied = "org.apache.hadoop.security.AccessControlException: User bob may not";
         assert_eq!(inside(denied), ExceptionKind::AccessControl);
-        assert_eq!(
-            inside("no: org.apache.hadoop.security"),
-            ExceptionKind::Other
-        );
+        assert_eq!(inside("no: org.apache.hadoop.security"), ExceptionKind::Other);
         assert_eq!(inside("org.apache.hadoop. says: no"), ExceptionKind::Other);
         let other = check("x.Unknown", denied).kind();
         assert_eq!(other, ExceptionKind::Other);

@@ -36,11 +36,7 @@ pub(crate) fn judge(failure: &Failure, safety: Safety) -> Verdict {
         | Failure::Unanswered(Broken::Security(error)) => {
             // Nothing was carried out in either case that this can be said of: it is said in the
             // handshake.
-            if error.is_replay() {
-                Verdict::Scattered
-            } else {
-                Verdict::GiveUp
-            }
+            if error.is_replay() { Verdict::Scattered } else { Verdict::GiveUp }
         }
         // What does not speak the protocol will not have learnt it the next time.
         Failure::NotSent(Broken::Protocol(_)) | Failure::Unanswered(Broken::Protocol(_)) => {
@@ -74,10 +70,7 @@ pub(crate) struct Active {
 
 impl Active {
     pub(crate) fn new(servers: usize) -> Self {
-        Self {
-            index: AtomicUsize::new(0),
-            servers: servers.max(1),
-        }
+        Self { index: AtomicUsize::new(0), servers: servers.max(1) }
     }
 
     pub(crate) fn index(&self) -> usize {
@@ -88,9 +81,7 @@ impl Active {
     pub(crate) fn leave(&self, failed: usize) {
         let next = (failed + 1) % self.servers;
         // Losing the race means that somebody else has moved it.
-        let _ = self
-            .index
-            .compare_exchange(failed, next, Ordering::Relaxed, Ordering::Relaxed);
+        let _ = self.index.compare_exchange(failed, next, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
 
@@ -108,13 +99,7 @@ impl Pauses {
         let max = max.clamp(PAUSE_MIN, PAUSE_MAX);
         // Ten tries in quick succession are as many as a slow network needs to show itself.
         let next = (max / 10).max(PAUSE_MIN);
-        Self {
-            max,
-            next,
-            servers: servers.max(1),
-            moves: 0,
-            reopened: false,
-        }
+        Self { max, next, servers: servers.max(1), moves: 0, reopened: false }
     }
 
     /// How long to wait; `random` is from 0 to 1.
@@ -159,11 +144,7 @@ mod tests {
     use crate::security::SecurityError;
 
     fn exception(class: &str) -> Failure {
-        Failure::Exception(Exception::new(
-            &format!("org.apache.hadoop.{class}"),
-            "",
-            None,
-        ))
+        Failure::Exception(Exception::new(&format!("org.apache.hadoop.{class}"), "", None))
     }
 
     #[test]
@@ -197,9 +178,8 @@ mod tests {
     #[test]
     fn every_server_is_tried_before_anyone_waits() {
         let mut pauses = Pauses::new(Duration::from_secs(1), 3);
-        let pause: Vec<u128> = (0..9)
-            .map(|_| pauses.after(Verdict::Elsewhere, 1.0).as_millis())
-            .collect();
+        let pause: Vec<u128> =
+            (0..9).map(|_| pauses.after(Verdict::Elsewhere, 1.0).as_millis()).collect();
         assert_eq!(pause, [0, 0, 100, 0, 0, 200, 0, 0, 400]);
         assert_eq!(pauses.after(Verdict::Later, 0.0).as_millis(), 400);
         assert_eq!(pauses.after(Verdict::Later, 1.0).as_millis(), 1000);

@@ -105,9 +105,7 @@ fn frame(header: &RpcRequestHeaderProto, rest: &[u8]) -> Vec<u8> {
 }
 
 fn put(buffer: &mut Vec<u8>, message: &impl Message) {
-    message
-        .encode_length_delimited(buffer)
-        .expect("a vector grows");
+    message.encode_length_delimited(buffer).expect("a vector grows");
 }
 
 /// A response: its header, and what follows it.
@@ -155,19 +153,12 @@ pub(crate) struct Deframer {
 
 impl Deframer {
     pub(crate) fn new(frame_max: usize) -> Self {
-        Self {
-            buffer: BytesMut::new(),
-            frame_max,
-            first: true,
-        }
+        Self { buffer: BytesMut::new(), frame_max, first: true }
     }
 
     /// Where to put what is read next.
     pub(crate) fn room(&mut self) -> &mut BytesMut {
-        let announced = self
-            .buffer
-            .first_chunk()
-            .map_or(0, |&prefix| u32::from_be_bytes(prefix));
+        let announced = self.buffer.first_chunk().map_or(0, |&prefix| u32::from_be_bytes(prefix));
         let missing = (announced as usize).saturating_sub(self.buffer.len());
         self.buffer.reserve(missing.clamp(READ_MIN, READ_MAX));
         &mut self.buffer
@@ -196,9 +187,7 @@ impl Deframer {
             .filter(|&length| length <= self.frame_max)
             .ok_or_else(|| {
                 let limit = self.frame_max;
-                Unreadable::new(format!(
-                    "it announces {length} bytes, and {limit} are the limit"
-                ))
+                Unreadable::new(format!("it announces {length} bytes, and {limit} are the limit"))
             })?;
         if self.buffer.len() - 4 < length {
             return Ok(None);
@@ -232,12 +221,10 @@ impl Drop for Erased {
 /// Says what a peer is that answers with something else than a frame.
 fn recognise(prefix: [u8; 4]) -> Result<(), Unreadable> {
     match &prefix {
-        b"HTTP" => Err(Unreadable::new(
-            "it speaks HTTP; this is a web port, not an RPC port",
-        )),
-        [0xff, 0xff, 0xff, 0xff] => Err(Unreadable::new(
-            "it speaks an older version of Hadoop RPC than 9",
-        )),
+        b"HTTP" => Err(Unreadable::new("it speaks HTTP; this is a web port, not an RPC port")),
+        [0xff, 0xff, 0xff, 0xff] => {
+            Err(Unreadable::new("it speaks an older version of Hadoop RPC than 9"))
+        }
         // A TLS alert.
         [0x15, 0x03, ..] => Err(Unreadable::new("it speaks TLS; this is not an RPC port")),
         _ => Ok(()),

@@ -36,10 +36,7 @@ pub(crate) struct Link {
 
 impl Link {
     pub(crate) fn new(address: Address) -> Self {
-        Self {
-            address,
-            current: Mutex::new(None),
-        }
+        Self { address, current: Mutex::new(None) }
     }
 
     pub(crate) async fn call(
@@ -50,10 +47,7 @@ impl Link {
         frame: Zeroizing<Vec<u8>>,
         sent: impl FnOnce(),
     ) -> Result<Bytes, Failure> {
-        let connection = self
-            .connection(caller, badge)
-            .await
-            .map_err(Failure::NotSent)?;
+        let connection = self.connection(caller, badge).await.map_err(Failure::NotSent)?;
         connection.call(call, frame, sent).await
     }
 

@@ -47,9 +47,6 @@ pub(crate) struct Method<Req, Resp> {
 
 impl<Req, Resp> Method<Req, Resp> {
     pub(crate) const fn new(name: &'static str) -> Self {
-        Self {
-            name,
-            types: PhantomData,
-        }
+        Self { name, types: PhantomData }
     }
 }

@@ -101,14 +101,10 @@ impl Opening<'_> {
         let acting_for = self.identity.acting_for.clone();
         let user_info = match method {
             Method::Simple { user } => Some(match acting_for {
-                Some(effective) => UserInformationProto {
-                    effective_user: Some(effective),
-                    real_user: Some(user),
-                },
-                None => UserInformationProto {
-                    effective_user: Some(user),
-                    real_user: None,
-                },
+                Some(effective) => {
+                    UserInformationProto { effective_user: Some(effective), real_user: Some(user) }
+                }
+                None => UserInformationProto { effective_user: Some(user), real_user: None },
             }),
             // The ticket says who calls; a name, even the caller's own short one, would be a
             // request to act for somebody.
@@ -120,10 +116,7 @@ impl Opening<'_> {
             Method::Token => None,
         };
         let protocol = Some(self.protocol.name().to_owned());
-        IpcConnectionContextProto {
-            user_info,
-            protocol,
-        }
+        IpcConnectionContextProto { user_info, protocol }
     }
 }
 
@@ -135,16 +128,12 @@ async fn read(stream: &mut Box<dyn Stream>, received: &mut Codec) -> Result<RpcS
                 return Err(refusal(Exception::of_header(&response.header)));
             }
             if response.header.call_id != SASL_ANSWER {
-                return Err(Broken::protocol(
-                    "it answers a call in the middle of the handshake",
-                ));
+                return Err(Broken::protocol("it answers a call in the middle of the handshake"));
             }
             return Ok(response.sasl()?);
         }
         if stream.read_buf(received.room()).await? == 0 {
-            return Err(Broken::Closed {
-                amid: received.is_amid(),
-            });
+            return Err(Broken::Closed { amid: received.is_amid() });
         }
     }
 }
@@ -171,14 +160,10 @@ async fn advance(
         return Ok((handshake, step));
     }
     let (done, outcome) = oneshot::channel();
-    std::thread::Builder::new()
-        .name("kerberos".into())
-        .spawn(move || {
-            let step = handshake.on_message(message, is_peer);
-            // Nobody waits any more when the connection was given up meanwhile.
-            let _ = done.send((handshake, step));
-        })?;
-    outcome
-        .await
-        .map_err(|_| Broken::protocol("the Kerberos library failed"))
+    std::thread::Builder::new().name("kerberos".into()).spawn(move || {
+        let step = handshake.on_message(message, is_peer);
+        // Nobody waits any more when the connection was given up meanwhile.
+        let _ = done.send((handshake, step));
+    })?;
+    outcome.await.map_err(|_| Broken::protocol("the Kerberos library failed"))
 }

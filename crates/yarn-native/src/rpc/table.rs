@@ -35,18 +35,8 @@ impl CallTable {
     }
 
     pub(crate) fn insert(&mut self, call: u32, reply: Reply, end: u64) {
-        let earlier = self
-            .calls
-            .remove(&call)
-            .map_or(0, |waiting| waiting.answers);
-        self.calls.insert(
-            call,
-            Waiting {
-                reply,
-                answers: earlier + 1,
-                end,
-            },
-        );
+        let earlier = self.calls.remove(&call).map_or(0, |waiting| waiting.answers);
+        self.calls.insert(call, Waiting { reply, answers: earlier + 1, end });
     }
 
     /// Hands an answer over. Whether such a call was made at all.

@@ -115,20 +115,12 @@ impl Answer {
             kept: all(proto.containers_from_previous_attempts, Container::kept)?,
             node_tokens: all(proto.nm_tokens, NodeToken::of)?,
             // A state that a later version has invented is no reason to lose the containers above.
-            nodes: proto
-                .updated_nodes
-                .iter()
-                .flat_map(NodeReport::of)
-                .collect(),
+            nodes: proto.updated_nodes.iter().flat_map(NodeReport::of).collect(),
             preemption: proto.preempt.as_ref().map(Preemption::of).transpose()?,
             updated: all(proto.updated_containers, UpdatedContainer::of)?,
             update_errors: all(proto.update_errors, UpdateError::of)?,
             rejected: all(proto.rejected_scheduling_requests, Rejection::of)?,
-            headroom: proto
-                .limit
-                .as_ref()
-                .map(|r| Resource::of(Some(r)))
-                .transpose()?,
+            headroom: proto.limit.as_ref().map(|r| Resource::of(Some(r))).transpose()?,
             cluster_nodes: proto.num_cluster_nodes.unwrap_or(0),
             priority: proto.application_priority.as_ref().map(|p| p.priority()),
             collector: proto.collector_info.map(|info| Collector {
@@ -155,9 +147,7 @@ pub(crate) fn all<P, T>(
 impl Preemption {
     fn of(proto: &PreemptionMessageProto) -> Result<Self, Unfit> {
         let ids = |containers: &[PreemptionContainerProto]| {
-            let ids = containers
-                .iter()
-                .map(|one| ContainerId::of(one.id.as_ref()));
+            let ids = containers.iter().map(|one| ContainerId::of(one.id.as_ref()));
             ids.collect::<Result<_, _>>()
         };
         let mut preemption = Self::default();

@@ -131,9 +131,7 @@ impl Ask {
 }
 
 pub(crate) fn priority(number: i32) -> PriorityProto {
-    PriorityProto {
-        priority: Some(number),
-    }
+    PriorityProto { priority: Some(number) }
 }
 
 pub(crate) fn count(number: u32) -> i32 {
@@ -195,11 +193,7 @@ impl Update {
             container: ContainerId::of(Some(&proto.container_id))?,
             version: proto.container_version,
             kind: UpdateKind::of(proto.update_type)?,
-            resource: proto
-                .capability
-                .as_ref()
-                .map(|r| Resource::of(Some(r)))
-                .transpose()?,
+            resource: proto.capability.as_ref().map(|r| Resource::of(Some(r))).transpose()?,
         })
     }
 }
@@ -235,11 +229,7 @@ impl Request {
             }
         });
         // The ResourceManager counts what is no number as 0, and what is above 1 as 1.
-        let progress = if self.progress.is_finite() {
-            self.progress.clamp(0.0, 1.0)
-        } else {
-            0.0
-        };
+        let progress = if self.progress.is_finite() { self.progress.clamp(0.0, 1.0) } else { 0.0 };
         AllocateRequestProto {
             ask: self.asks.iter().map(Ask::proto).collect(),
             release: self.releases.iter().map(ContainerId::proto).collect(),
@@ -290,17 +280,11 @@ mod tests {
 
     #[test]
     fn an_empty_request_is_a_beat_and_progress_is_a_share() {
-        let request = Request {
-            progress: f32::NAN,
-            ..Request::default()
-        };
+        let request = Request { progress: f32::NAN, ..Request::default() };
         let proto = request.proto(7);
         assert_eq!((proto.response_id(), proto.progress()), (7, 0.0));
         assert_eq!(proto.blacklist_request, None);
-        let over = Request {
-            progress: 3.0,
-            ..Request::default()
-        };
+        let over = Request { progress: 3.0, ..Request::default() };
         assert_eq!(over.proto(0).progress(), 1.0);
     }
 }

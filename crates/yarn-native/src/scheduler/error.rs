@@ -79,12 +79,10 @@ impl SchedulerError {
 impl From<RpcError> for SchedulerError {
     fn from(error: RpcError) -> Self {
         match error {
-            RpcError::Security { source, .. } if is_over(&source) => Self::Over {
-                reason: source.to_string(),
-            },
-            RpcError::TooLong {
-                bytes, bytes_max, ..
-            } => Self::TooLong { bytes, bytes_max },
+            RpcError::Security { source, .. } if is_over(&source) => {
+                Self::Over { reason: source.to_string() }
+            }
+            RpcError::TooLong { bytes, bytes_max, .. } => Self::TooLong { bytes, bytes_max },
             RpcError::Denied { exception, .. }
             | RpcError::Unsupported { exception, .. }
             | RpcError::Rejected { exception, .. } => refusal(exception),
@@ -106,23 +104,17 @@ fn refusal(exception: Exception) -> SchedulerError {
     match exception.kind() {
         ExceptionKind::MasterNotRegistered => SchedulerError::NotRegistered,
         ExceptionKind::AttemptNotFound | ExceptionKind::ApplicationNotFound => {
-            SchedulerError::Over {
-                reason: exception.to_string(),
-            }
+            SchedulerError::Over { reason: exception.to_string() }
         }
         ExceptionKind::InvalidToken if says("not found in AMRMTokenSecretManager") => {
-            SchedulerError::Over {
-                reason: exception.to_string(),
-            }
+            SchedulerError::Over { reason: exception.to_string() }
         }
         ExceptionKind::InvalidMasterRequest if says("already registered") => {
             SchedulerError::AlreadyRegistered { exception }
         }
         // An attempt that has ended is not in the cache that registrations are looked up in.
         ExceptionKind::InvalidMasterRequest if says("doesn't exist in cache") => {
-            SchedulerError::Over {
-                reason: exception.to_string(),
-            }
+            SchedulerError::Over { reason: exception.to_string() }
         }
         ExceptionKind::InvalidMasterRequest => SchedulerError::OutOfStep { exception },
         _ if says("cannot handle placement constraints") => {
@@ -148,10 +140,8 @@ mod tests {
     #[test]
     fn exceptions_are_told_apart_by_what_a_master_can_do() {
         use SchedulerError as E;
-        let not_registered = said(
-            "ApplicationMasterNotRegisteredException",
-            "AM should re-register.",
-        );
+        let not_registered =
+            said("ApplicationMasterNotRegisteredException", "AM should re-register.");
         assert_eq!(not_registered, E::NotRegistered);
         let gone = said("ApplicationAttemptNotFoundException", "doesn't exist");
         assert!(matches!(gone, E::Over { .. }), "{gone:?}");
@@ -183,9 +173,6 @@ mod tests {
         };
         let over = refused("appattempt_1_0001_000001 not found in AMRMTokenSecretManager.");
         assert!(matches!(over, SchedulerError::Over { .. }));
-        assert!(matches!(
-            refused("Invalid AMRMToken"),
-            SchedulerError::NoAnswer(_)
-        ));
+        assert!(matches!(refused("Invalid AMRMToken"), SchedulerError::NoAnswer(_)));
     }
 }

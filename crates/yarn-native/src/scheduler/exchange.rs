@@ -117,10 +117,7 @@ impl From<&Container> for Grant<ContainerId> {
     fn from(container: &Container) -> Self {
         Self {
             container: container.id,
-            key: Key {
-                priority: container.priority,
-                allocation: container.request_id,
-            },
+            key: Key { priority: container.priority, allocation: container.request_id },
             host: container.node.host.clone(),
             resource: container.resource.clone(),
             opportunistic: container.execution == ExecutionType::Opportunistic,
@@ -148,10 +145,7 @@ mod tests {
     #[test]
     fn a_line_says_as_an_ask_all_that_it_means() {
         let row = Row {
-            key: Key {
-                priority: 3,
-                allocation: 7,
-            },
+            key: Key { priority: 3, allocation: 7 },
             name: "/rack".into(),
             count: 2,
             resource: Resource::new(64, 1),

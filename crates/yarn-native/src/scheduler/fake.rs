@@ -62,10 +62,7 @@ impl std::fmt::Debug for Fake {
 
 impl Fake {
     pub(crate) fn new(script: impl FnMut(&str, &[u8]) -> Reply + Send + 'static) -> Self {
-        Self {
-            script: Arc::new(Mutex::new(Box::new(script))),
-            seen: Arc::default(),
-        }
+        Self { script: Arc::new(Mutex::new(Box::new(script))), seen: Arc::default() }
     }
 
     pub(crate) fn seen(&self) -> Vec<Login> {
@@ -78,23 +75,14 @@ impl Fake {
     }
 
     pub(crate) fn options() -> Options {
-        Options {
-            patience: Duration::from_secs(5),
-            ..Options::default()
-        }
+        Options { patience: Duration::from_secs(5), ..Options::default() }
     }
 
     pub(crate) fn channel(&self, protocol: Protocol) -> Channel {
         let address = vec![Address::new("fake", 1)];
         let identity = Identity::simple("tester");
-        Channel::over(
-            Arc::new(self.clone()),
-            protocol,
-            address,
-            identity,
-            Self::options(),
-        )
-        .expect("randomness")
+        Channel::over(Arc::new(self.clone()), protocol, address, identity, Self::options())
+            .expect("randomness")
     }
 
     async fn serve(self, address: Address, mut stream: DuplexStream) -> io::Result<()> {
@@ -165,10 +153,7 @@ fn login(response: &str) -> (String, RpcSaslProto) {
     };
     let (user, cnonce) = (value("username"), value("cnonce"));
     let secret = Md5::digest(format!("{user}:default:{PASSWORD_BASE64}"));
-    let session = Md5::new()
-        .chain_update(secret)
-        .chain_update(format!(":n:{cnonce}"))
-        .finalize();
+    let session = Md5::new().chain_update(secret).chain_update(format!(":n:{cnonce}")).finalize();
     let uri = hex(&Md5::digest(":/default"));
     let proof = format!("{}:n:00000001:{cnonce}:auth:{uri}", hex(&session));
     let proof = hex(&Md5::digest(proof));
@@ -218,10 +203,7 @@ impl Dial for Fake {
     ) -> Pin<Box<dyn Future<Output = io::Result<Dialed>> + Send + 'a>> {
         let (near, far) = tokio::io::duplex(1 << 16);
         tokio::spawn(self.clone().serve(address.clone(), far));
-        let dialed = Dialed {
-            stream: Box::new(near),
-            peer: None,
-        };
+        let dialed = Dialed { stream: Box::new(near), peer: None };
         Box::pin(async { Ok(dialed) })
     }
 }

@@ -52,12 +52,7 @@ impl Scheduler {
 
     /// A line on a channel that speaks [`Protocol::APPLICATION_MASTER`].
     pub fn on(channel: Channel) -> Self {
-        Self {
-            channel,
-            session: Session::Outside,
-            registration: None,
-            finishing: false,
-        }
+        Self { channel, session: Session::Outside, registration: None, finishing: false }
     }
 
     /// Whether the master is registered, as far as it knows.
@@ -115,9 +110,7 @@ impl Scheduler {
         let call = &method::ALLOCATE;
         let request = self.session.say(fresh)?;
         // Repeated with its number it does no harm.
-        let answer = self
-            .channel
-            .call(call, request, deadline, Safety::Idempotent);
+        let answer = self.channel.call(call, request, deadline, Safety::Idempotent);
         let heard = match answer.await {
             Ok(answer) => self.hear(answer),
             Err(error) => Err(error.into()),

@@ -158,13 +158,7 @@ impl Constraint {
         };
         let children = |all: &[Self]| all.iter().map(Self::proto).collect();
         let (kind, child_constraints, timed_child_constraints) = match self {
-            Self::Count {
-                scope,
-                whose,
-                tags,
-                min,
-                max,
-            } => {
+            Self::Count { scope, whose, tags, min, max } => {
                 let target = target(TargetType::AllocationTag, whose.to_string(), tags);
                 let max = max.map_or(i32::MAX, count);
                 return simple(counted(*scope, target, count(*min), max));
@@ -364,20 +358,14 @@ mod tests {
     fn constraints_have_the_shapes_that_hadoop_gives_them() {
         let away = simple(&Constraint::away(Scope::Node, ["w"]));
         assert_eq!((away.min_cardinality(), away.max_cardinality()), (0, 0));
-        assert_eq!(
-            (away.scope.as_str(), away.attribute_op_code),
-            ("node", None)
-        );
+        assert_eq!((away.scope.as_str(), away.attribute_op_code), ("node", None));
         let target = &away.target_expressions[0];
         assert_eq!(
             (target.target_key(), &target.target_values[..]),
             ("self", &["w".to_owned()][..])
         );
         let near = simple(&Constraint::near(Scope::Rack, ["w"]));
-        assert_eq!(
-            (near.min_cardinality(), near.max_cardinality()),
-            (1, i32::MAX)
-        );
+        assert_eq!((near.min_cardinality(), near.max_cardinality()), (1, i32::MAX));
         let attribute = simple(&Constraint::Attribute {
             name: "rm.yarn.io/zone".into(),
             value: "a".into(),
@@ -414,12 +402,6 @@ mod tests {
             .iter()
             .map(|child| (child.scheduling_delay, child.delay_unit()))
             .collect();
-        assert_eq!(
-            delays,
-            [
-                (2000, DelayUnit::Milliseconds),
-                (3, DelayUnit::Opportunities)
-            ]
-        );
+        assert_eq!(delays, [(2000, DelayUnit::Milliseconds), (3, DelayUnit::Opportunities)]);
     }
 }

@@ -27,12 +27,7 @@ pub struct Registration {
 impl Registration {
     /// A master without port and page.
     pub fn new(host: impl Into<String>) -> Self {
-        Self {
-            host: host.into(),
-            port: None,
-            tracking_url: String::new(),
-            constraints: Vec::new(),
-        }
+        Self { host: host.into(), port: None, tracking_url: String::new(), constraints: Vec::new() }
     }
 
     pub(crate) fn proto(&self) -> RegisterApplicationMasterRequestProto {
@@ -85,10 +80,10 @@ impl Registered {
             let access = Access::of(entry.access_type?).ok()?;
             Some((access, entry.acl().to_owned()))
         });
-        let types = proto.resource_types.into_iter().map(|known| ResourceType {
-            name: known.name,
-            unit: known.units.unwrap_or_default(),
-        });
+        let types = proto
+            .resource_types
+            .into_iter()
+            .map(|known| ResourceType { name: known.name, unit: known.units.unwrap_or_default() });
         let key = proto.client_to_am_token_master_key;
         Ok(Self {
             capability_max: Resource::of(proto.maximum_capability.as_ref())?,
@@ -117,11 +112,7 @@ pub struct Finish {
 impl Finish {
     /// An end with nothing to say about it.
     pub fn new(status: FinalStatus) -> Self {
-        Self {
-            status,
-            diagnostics: String::new(),
-            tracking_url: String::new(),
-        }
+        Self { status, diagnostics: String::new(), tracking_url: String::new() }
     }
 
     pub(crate) fn proto(&self) -> FinishApplicationMasterRequestProto {

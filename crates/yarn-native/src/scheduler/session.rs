@@ -65,9 +65,7 @@ impl Session {
             (SchedulerError::NoAnswer(_) | SchedulerError::Unfinished, _) => {}
             // A refused request has not advanced the number.
             (_, Self::Open { request }) => {
-                *self = Self::Settled {
-                    last: request.response_id(),
-                };
+                *self = Self::Settled { last: request.response_id() };
             }
             (_, Self::Outside | Self::Settled { .. }) => {}
         }
@@ -80,10 +78,7 @@ mod tests {
     use crate::rpc::{Exception, RpcError};
 
     fn progress(progress: f32) -> impl FnOnce() -> Request {
-        move || Request {
-            progress,
-            ..Request::default()
-        }
+        move || Request { progress, ..Request::default() }
     }
 
     fn lost() -> SchedulerError {
@@ -95,9 +90,7 @@ mod tests {
     }
 
     fn refused() -> SchedulerError {
-        SchedulerError::Refused {
-            exception: Exception::new("x", "", None),
-        }
+        SchedulerError::Refused { exception: Exception::new("x", "", None) }
     }
 
     fn check(session: &mut Session, fresh: f32, id: i32, sent: f32) {
@@ -108,10 +101,7 @@ mod tests {
     #[test]
     fn what_is_unanswered_is_said_again_as_it_was() {
         let mut session = Session::Outside;
-        assert_eq!(
-            session.say(progress(0.1)),
-            Err(SchedulerError::NotRegistered)
-        );
+        assert_eq!(session.say(progress(0.1)), Err(SchedulerError::NotRegistered));
         session.on_registered();
         check(&mut session, 0.1, 0, 0.1);
         session.on_error(&lost());

@@ -36,10 +36,7 @@ fn registered() -> Reply {
 }
 
 fn beat(id: i32) -> AllocateResponseProto {
-    AllocateResponseProto {
-        response_id: Some(id),
-        ..AllocateResponseProto::default()
-    }
+    AllocateResponseProto { response_id: Some(id), ..AllocateResponseProto::default() }
 }
 
 /// A ResourceManager that counts as the real one does: it repeats the last answer when asked with
@@ -95,10 +92,7 @@ async fn a_request_whose_answer_is_lost_is_applied_once() {
     });
     let mut scheduler = register(&fake).await;
     for id in 1..=5 {
-        scheduler
-            .allocate(ask(id), soon())
-            .await
-            .expect("an answer");
+        scheduler.allocate(ask(id), soon()).await.expect("an answer");
     }
     let rm = rm.lock().unwrap();
     let applied: Vec<i64> = rm
@@ -153,11 +147,7 @@ async fn a_refused_request_is_dropped_and_the_next_one_counts_on() {
     let fake = Fake::new(move |method, body| match method {
         "allocate" => {
             let request = AllocateRequestProto::decode(body).expect("a request");
-            if request
-                .ask
-                .iter()
-                .any(|ask| ask.allocation_request_id() == 1)
-            {
+            if request.ask.iter().any(|ask| ask.allocation_request_id() == 1) {
                 return Reply::Exception("InvalidResourceRequestException", "too large".into());
             }
             script.lock().unwrap().allocate(body, |_| false)
@@ -166,10 +156,7 @@ async fn a_refused_request_is_dropped_and_the_next_one_counts_on() {
     });
     let mut scheduler = register(&fake).await;
     let refused = scheduler.allocate(ask(1), soon()).await;
-    assert!(
-        matches!(refused, Err(SchedulerError::Refused { .. })),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, Err(SchedulerError::Refused { .. })), "{refused:?}");
     scheduler.allocate(ask(2), soon()).await.expect("an answer");
     assert_eq!(rm.lock().unwrap().applied.len(), 1);
 }
@@ -198,14 +185,9 @@ async fn a_master_that_was_forgotten_registers_again_and_counts_from_the_start()
     let forgotten = scheduler.allocate(ask(2), soon()).await;
     assert_eq!(forgotten, Err(SchedulerError::NotRegistered));
     assert!(!scheduler.is_registered());
-    let silent = scheduler
-        .allocate(|| unreachable!("not asked"), soon())
-        .await;
+    let silent = scheduler.allocate(|| unreachable!("not asked"), soon()).await;
     assert_eq!(silent, Err(SchedulerError::NotRegistered));
-    scheduler
-        .register(&Registration::new("host"), soon())
-        .await
-        .expect("registered");
+    scheduler.register(&Registration::new("host"), soon()).await.expect("registered");
     scheduler.allocate(ask(2), soon()).await.expect("an answer");
     assert_eq!(state.lock().unwrap().1.applied[0].response_id(), 0);
 }
@@ -227,10 +209,7 @@ async fn an_answer_to_something_else_is_no_answer() {
 
 fn two() -> Ledger<ContainerId> {
     let mut ledger = Ledger::new();
-    let key = Key {
-        priority: 1,
-        allocation: 7,
-    };
+    let key = Key { priority: 1, allocation: 7 };
     let want = Want::anywhere(2, Resource::new(64, 1));
     ledger.set_wants([(key, want)].into(), ledger.beat());
     ledger
@@ -238,9 +217,7 @@ fn two() -> Ledger<ContainerId> {
 
 /// A container of the ask that [`two`] makes.
 fn granted(number: u64) -> ContainerProto {
-    let id: ContainerId = format!("container_e01_1_0001_01_{number:06}")
-        .parse()
-        .expect("an id");
+    let id: ContainerId = format!("container_e01_1_0001_01_{number:06}").parse().expect("an id");
     let node: NodeId = "n:1".parse().expect("an id");
     ContainerProto {
         id: Some(id.proto()),
@@ -285,10 +262,8 @@ async fn a_ledger_says_its_ask_once_and_gives_back_what_it_did_not_want() {
     };
     let mut counts = Vec::new();
     for _ in 0..3 {
-        let (answer, taken) = scheduler
-            .exchange(&mut ledger, rest, soon())
-            .await
-            .expect("an answer");
+        let (answer, taken) =
+            scheduler.exchange(&mut ledger, rest, soon()).await.expect("an answer");
         counts.push((answer.granted.len(), taken.surplus.len()));
     }
     assert_eq!(counts, [(0, 0), (2, 1), (0, 0)]);
@@ -368,10 +343,7 @@ async fn a_ledger_says_all_again_to_whoever_forgot_it_and_nothing_twice_to_whoev
 
 #[tokio::test]
 async fn commands_in_an_answer_are_heard() {
-    for (command, over) in [
-        (AmCommandProto::AmResync, false),
-        (AmCommandProto::AmShutdown, true),
-    ] {
+    for (command, over) in [(AmCommandProto::AmResync, false), (AmCommandProto::AmShutdown, true)] {
         let fake = Fake::new(move |method, _| match method {
             "allocate" => Reply::message(&AllocateResponseProto {
                 a_m_command: Some(command.into()),
@@ -436,14 +408,8 @@ async fn a_registration_whose_answer_is_lost_is_known_to_have_been_made() {
     });
     let mut scheduler = Scheduler::on(fake.channel(Protocol::APPLICATION_MASTER));
     let again = scheduler.register(&Registration::new("host"), soon()).await;
-    assert!(
-        matches!(again, Err(SchedulerError::AlreadyRegistered { .. })),
-        "{again:?}"
-    );
-    scheduler
-        .allocate(Request::default, soon())
-        .await
-        .expect("the master can go on");
+    assert!(matches!(again, Err(SchedulerError::AlreadyRegistered { .. })), "{again:?}");
+    scheduler.allocate(Request::default, soon()).await.expect("the master can go on");
 }
 
 #[tokio::test]
@@ -468,10 +434,7 @@ async fn an_end_is_said_until_it_is_complete_and_survives_a_restart() {
     let finish = Finish::new(FinalStatus::Succeeded);
     scheduler.finish(&finish, soon()).await.expect("the end");
     let (register, finish) = ("registerApplicationMaster", "finishApplicationMaster");
-    assert_eq!(
-        *told.lock().unwrap(),
-        [register, finish, register, finish, finish, finish]
-    );
+    assert_eq!(*told.lock().unwrap(), [register, finish, register, finish, finish, finish]);
     assert!(!scheduler.is_registered());
 }
 
@@ -516,11 +479,7 @@ fn full_answer(id: ContainerId, node: &NodeId) -> AllocateResponseProto {
         diagnostics: Some("Container preempted by scheduler".into()),
         ..ContainerStatusProto::default()
     };
-    let preempted = || {
-        vec![PreemptionContainerProto {
-            id: Some(id.proto()),
-        }]
-    };
+    let preempted = || vec![PreemptionContainerProto { id: Some(id.proto()) }];
     AllocateResponseProto {
         allocated_containers: vec![ContainerProto {
             id: Some(id.proto()),
@@ -542,9 +501,7 @@ fn full_answer(id: ContainerId, node: &NodeId) -> AllocateResponseProto {
             ..NodeReportProto::default()
         }],
         preempt: Some(PreemptionMessageProto {
-            strict_contract: Some(StrictPreemptionContractProto {
-                container: preempted(),
-            }),
+            strict_contract: Some(StrictPreemptionContractProto { container: preempted() }),
             contract: Some(PreemptionContractProto {
                 resource: Vec::new(),
                 container: preempted(),
@@ -570,15 +527,10 @@ fn an_answer_is_read_to_its_last_field() {
     assert_eq!(answer.node_tokens[0].node, node);
     assert_eq!(answer.nodes, []);
     let preemption = answer.preemption.expect("a notice");
-    assert_eq!(
-        (preemption.certain, preemption.negotiable),
-        (vec![id], vec![id])
-    );
+    assert_eq!((preemption.certain, preemption.negotiable), (vec![id], vec![id]));
     assert_eq!(answer.cluster_nodes, 3);
-    let nameless = AllocateResponseProto {
-        allocated_containers: vec![ContainerProto::default()],
-        ..beat(1)
-    };
+    let nameless =
+        AllocateResponseProto { allocated_containers: vec![ContainerProto::default()], ..beat(1) };
     assert!(Answer::of(nameless).is_err());
 }
 

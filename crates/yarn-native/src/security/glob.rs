@@ -20,19 +20,13 @@ fn alternatives(pattern: &str) -> Option<Vec<String>> {
     let mut open = vec![pattern.to_owned()];
     while let Some(pattern) = open.pop() {
         // The innermost pair: the first closing brace, and the last opening one before it.
-        let pair = pattern
-            .find('}')
-            .and_then(|close| Some((pattern[..close].rfind('{')?, close)));
+        let pair = pattern.find('}').and_then(|close| Some((pattern[..close].rfind('{')?, close)));
         let Some((start, end)) = pair else {
             done.push(pattern);
             continue;
         };
         for middle in pattern[start + 1..end].split(',') {
-            open.push(format!(
-                "{}{middle}{}",
-                &pattern[..start],
-                &pattern[end + 1..]
-            ));
+            open.push(format!("{}{middle}{}", &pattern[..start], &pattern[end + 1..]));
         }
         if open.len() + done.len() > ALTERNATIVES_MAX {
             return None;

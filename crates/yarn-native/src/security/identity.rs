@@ -88,10 +88,7 @@ impl Identity {
 
     /// The holder of a Kerberos ticket.
     pub fn kerberos(tickets: Tickets) -> Self {
-        Self::new(Proof::Kerberos(Kerberos {
-            tickets,
-            library: None,
-        }))
+        Self::new(Proof::Kerberos(Kerberos { tickets, library: None }))
     }
 
     /// The same caller, on behalf of `user`.
@@ -101,9 +98,6 @@ impl Identity {
     }
 
     fn new(proof: Proof) -> Self {
-        Self {
-            proof,
-            acting_for: None,
-        }
+        Self { proof, acting_for: None }
     }
 }

@@ -50,19 +50,8 @@ impl KerberosClient {
         wanted: &[Quality],
     ) -> Result<(Self, Vec<u8>), SecurityError> {
         let Progress { token, complete } = context.step(None)?;
-        let state = if complete {
-            State::Offer
-        } else {
-            State::Establishing
-        };
-        Ok((
-            Self {
-                context,
-                wanted: wanted.to_vec(),
-                state,
-            },
-            token,
-        ))
+        let state = if complete { State::Offer } else { State::Establishing };
+        Ok((Self { context, wanted: wanted.to_vec(), state }, token))
     }
 
     /// Answers a challenge.
@@ -77,9 +66,9 @@ impl KerberosClient {
                 Ok(token)
             }
             State::Offer => self.agree(challenge),
-            State::Agreed { .. } => Err(SecurityError::broken(
-                "it challenges after protection was agreed",
-            )),
+            State::Agreed { .. } => {
+                Err(SecurityError::broken("it challenges after protection was agreed"))
+            }
         }
     }
 
@@ -98,9 +87,7 @@ impl KerberosClient {
         if quality != Quality::Authentication {
             answer[1..].copy_from_slice(&SIZE_MAX);
         }
-        let size = size
-            .iter()
-            .fold(0, |size, &byte| size << 8 | usize::from(byte));
+        let size = size.iter().fold(0, |size, &byte| size << 8 | usize::from(byte));
         self.state = State::Agreed { quality, size };
         self.context.wrap(&answer, false)
     }
@@ -108,9 +95,7 @@ impl KerberosClient {
     /// Takes the server's success, which counts only once both sides have agreed.
     pub(crate) fn finish(mut self) -> Result<Option<GssapiLayer>, SecurityError> {
         let State::Agreed { quality, size } = self.state else {
-            return Err(SecurityError::broken(
-                "it reports success before it has proven itself",
-            ));
+            return Err(SecurityError::broken("it reports success before it has proven itself"));
         };
         let sealed = match quality {
             Quality::Authentication => return Ok(None),
@@ -121,11 +106,7 @@ impl KerberosClient {
         if plain_max == 0 {
             return Err(SecurityError::broken("it takes no message of any size"));
         }
-        Ok(Some(GssapiLayer {
-            context: self.context,
-            sealed,
-            plain_max,
-        }))
+        Ok(Some(GssapiLayer { context: self.context, sealed, plain_max }))
     }
 }
 
@@ -148,9 +129,7 @@ impl GssapiLayer {
     pub(crate) fn unwrap(&mut self, token: &[u8]) -> Result<Vec<u8>, SecurityError> {
         let (plain, sealed) = self.context.unwrap(token)?;
         if self.sealed && !sealed {
-            return Err(SecurityError::Tampered {
-                what: "it is not sealed",
-            });
+            return Err(SecurityError::Tampered { what: "it is not sealed" });
         }
         Ok(plain)
     }
@@ -167,14 +146,8 @@ pub(crate) mod tests {
     impl Context for Pretended {
         fn step(&mut self, token: Option<&[u8]>) -> Result<Progress, SecurityError> {
             Ok(match token {
-                None => Progress {
-                    token: b"first".to_vec(),
-                    complete: false,
-                },
-                Some(_) => Progress {
-                    token: Vec::new(),
-                    complete: true,
-                },
+                None => Progress { token: b"first".to_vec(), complete: false },
+                Some(_) => Progress { token: Vec::new(), complete: true },
             })
         }
         fn wrap(&mut self, plain: &[u8], sealed: bool) -> Result<Vec<u8>, SecurityError> {
@@ -184,9 +157,7 @@ pub(crate) mod tests {
             match token.split_first() {
                 Some((b'c', plain)) => Ok((plain.to_vec(), true)),
                 Some((b'i', plain)) => Ok((plain.to_vec(), false)),
-                _ => Err(SecurityError::Tampered {
-                    what: "it is not ours",
-                }),
+                _ => Err(SecurityError::Tampered { what: "it is not ours" }),
             }
         }
         fn plain_max(&mut self, _: bool, size: usize) -> Result<usize, SecurityError> {
@@ -205,10 +176,7 @@ pub(crate) mod tests {
     #[test]
     fn the_strongest_protection_offered_is_agreed() {
         let mut client = established(&[]);
-        assert_eq!(
-            client.respond(b"i\x07\x01\x00\x00").expect("an answer"),
-            b"i\x04\xff\xff\xff"
-        );
+        assert_eq!(client.respond(b"i\x07\x01\x00\x00").expect("an answer"), b"i\x04\xff\xff\xff");
         let mut layer = client.finish().expect("success").expect("a layer");
         assert_eq!(layer.plain_max(), 65535);
         assert_eq!(layer.wrap(b"x").expect("wrapped"), b"cx");
@@ -227,10 +195,7 @@ pub(crate) mod tests {
     #[test]
     fn authentication_alone_leaves_no_layer() {
         let mut client = established(&[Quality::Authentication]);
-        assert_eq!(
-            client.respond(b"i\x07\x01\x00\x00").expect("an answer"),
-            b"i\x01\x00\x00\x00"
-        );
+        assert_eq!(client.respond(b"i\x07\x01\x00\x00").expect("an answer"), b"i\x01\x00\x00\x00");
         assert!(client.finish().expect("success").is_none());
     }
 
@@ -243,20 +208,11 @@ pub(crate) mod tests {
 
     #[test]
     fn a_bad_offer_is_refused() {
-        for offer in [
-            &b""[..],
-            b"i",
-            b"i\x04\x01\x00",
-            b"i\x04\x01\x00\x00\x00",
-            b"i\0\0\0\0",
-        ] {
+        for offer in [&b""[..], b"i", b"i\x04\x01\x00", b"i\x04\x01\x00\x00\x00", b"i\0\0\0\0"] {
             assert!(established(&[]).respond(offer).is_err(), "{offer:?}");
         }
         let refused = established(&[Quality::Privacy]).respond(b"i\x03\x01\x00\x00");
-        assert!(matches!(
-            refused,
-            Err(SecurityError::NoCommonQuality { .. })
-        ));
+        assert!(matches!(refused, Err(SecurityError::NoCommonQuality { .. })));
         let mut client = established(&[]);
         client.respond(b"i\x04\x00\x00\x00").expect("an answer");
         assert!(client.finish().is_err(), "no message fits");

@@ -67,14 +67,9 @@ impl Claim {
             (1..=255).contains(&part.len()) && part.bytes().all(letter)
         };
         if !plain(primary) || !plain(host) {
-            return Err(SecurityError::broken(
-                "it calls itself by something that is no name",
-            ));
+            return Err(SecurityError::broken("it calls itself by something that is no name"));
         }
-        Ok(Self {
-            primary: primary.to_owned(),
-            host: host.to_owned(),
-        })
+        Ok(Self { primary: primary.to_owned(), host: host.to_owned() })
     }
 
     pub(crate) fn host(&self) -> &str {
@@ -114,10 +109,7 @@ impl ServerPrincipal {
                     None => (pattern.as_str(), None),
                 };
                 let fits = is_like(name, &claim.to_string());
-                (
-                    fits,
-                    realm.filter(|realm| !realm.contains(['*', '?', '[', '{'])),
-                )
+                (fits, realm.filter(|realm| !realm.contains(['*', '?', '[', '{'])))
             }
         };
         if !fits {
@@ -165,67 +157,34 @@ mod tests {
     fn check(expected: ServerPrincipal, claim: &str, is_peer: bool) -> Result<Target, ()> {
         let (primary, host) = claim.split_once('/').expect("a claim has two halves");
         let claim = Claim::new(primary, host).expect("a plain claim");
-        expected
-            .target(&claim, "rm.example.com", is_peer)
-            .map_err(|_| ())
+        expected.target(&claim, "rm.example.com", is_peer).map_err(|_| ())
     }
 
     #[test]
     fn the_host_that_was_called_may_answer_and_no_other() {
         let named = |text: &str| ServerPrincipal::Named(text.into());
         let rm = Ok(Target::Principal("yarn/rm.example.com@EXAMPLE.COM".into()));
+        assert_eq!(check(named("yarn/_HOST@EXAMPLE.COM"), "yarn/rm.example.com", false), rm);
+        assert_eq!(check(named("yarn/_HOST@EXAMPLE.COM"), "yarn/evil.example.com", false), Err(()));
+        assert_eq!(check(named("yarn/_HOST@EXAMPLE.COM"), "evil/rm.example.com", true), Err(()));
         assert_eq!(
-            check(
-                named("yarn/_HOST@EXAMPLE.COM"),
-                "yarn/rm.example.com",
-                false
-            ),
+            check(named("yarn/rm.example.com@EXAMPLE.COM"), "yarn/rm.example.com", false),
             rm
         );
-        assert_eq!(
-            check(
-                named("yarn/_HOST@EXAMPLE.COM"),
-                "yarn/evil.example.com",
-                false
-            ),
-            Err(())
-        );
-        assert_eq!(
-            check(named("yarn/_HOST@EXAMPLE.COM"), "evil/rm.example.com", true),
-            Err(())
-        );
-        assert_eq!(
-            check(
-                named("yarn/rm.example.com@EXAMPLE.COM"),
-                "yarn/rm.example.com",
-                false
-            ),
-            rm
-        );
-        assert_eq!(
-            check(named("yarn/rm@EXAMPLE.COM"), "yarn/rm.example.com", true),
-            Err(())
-        );
+        assert_eq!(check(named("yarn/rm@EXAMPLE.COM"), "yarn/rm.example.com", true), Err(()));
         assert_eq!(check(named("yarn"), "yarn/rm.example.com", true), Err(()));
     }
 
     #[test]
     fn another_name_of_the_same_machine_is_believed() {
-        let alias = check(
-            ServerPrincipal::Named("yarn/_HOST@A".into()),
-            "yarn/alias",
-            true,
-        );
+        let alias = check(ServerPrincipal::Named("yarn/_HOST@A".into()), "yarn/alias", true);
         assert_eq!(alias, Ok(Target::Principal("yarn/alias@A".into())));
     }
 
     #[test]
     fn without_a_realm_the_library_finds_it() {
-        let target = check(
-            ServerPrincipal::Named("yarn/_HOST".into()),
-            "yarn/rm.example.com",
-            false,
-        );
+        let target =
+            check(ServerPrincipal::Named("yarn/_HOST".into()), "yarn/rm.example.com", false);
         assert_eq!(target, Ok(Target::HostBased("yarn@rm.example.com".into())));
     }
 
@@ -233,31 +192,16 @@ mod tests {
     fn patterns_take_what_fits() {
         let like = |text: &str| ServerPrincipal::Like(text.into());
         let rm = Target::Principal("yarn/rm.example.com@A".into());
-        assert_eq!(
-            check(like("yarn/*.example.com@A"), "yarn/rm.example.com", false),
-            Ok(rm)
-        );
-        assert_eq!(
-            check(like("yarn/*.example.org@A"), "yarn/rm.example.com", false),
-            Err(())
-        );
+        assert_eq!(check(like("yarn/*.example.com@A"), "yarn/rm.example.com", false), Ok(rm));
+        assert_eq!(check(like("yarn/*.example.org@A"), "yarn/rm.example.com", false), Err(()));
         let found = Target::HostBased("yarn@rm.example.com".into());
-        assert_eq!(
-            check(like("*/r?.*"), "yarn/rm.example.com", false),
-            Ok(found.clone())
-        );
+        assert_eq!(check(like("*/r?.*"), "yarn/rm.example.com", false), Ok(found.clone()));
         assert_eq!(check(like("*@*"), "yarn/rm.example.com", false), Ok(found));
     }
 
     #[test]
     fn a_claim_with_odd_letters_is_refused() {
-        for (primary, host) in [
-            ("", "a"),
-            ("a", ""),
-            ("a/b", "c"),
-            ("a", "b@C"),
-            ("a", "b\nc"),
-        ] {
+        for (primary, host) in [("", "a"), ("a", ""), ("a/b", "c"), ("a", "b@C"), ("a", "b\nc")] {
             assert!(Claim::new(primary, host).is_err(), "{primary} {host}");
         }
         assert!(Claim::new("a", &"b".repeat(300)).is_err());
@@ -267,10 +211,7 @@ mod tests {
     fn the_host_is_put_in() {
         let put =
             |principal, host| replace_host(principal, host).map_err(|error| error.to_string());
-        assert_eq!(
-            put("rm/_HOST@R", "RM1.Example."),
-            Ok("rm/rm1.example@R".into())
-        );
+        assert_eq!(put("rm/_HOST@R", "RM1.Example."), Ok("rm/rm1.example@R".into()));
         assert_eq!(put("rm/fixed@R", "other"), Ok("rm/fixed@R".into()));
         assert_eq!(put("alice@R", "other"), Ok("alice@R".into()));
         assert_eq!(put("_HOST/x@R", "other"), Ok("_HOST/x@R".into()));

@@ -20,15 +20,8 @@ impl Quality {
 
     /// The first that is wanted and offered; with nothing wanted, the strongest offered.
     pub(crate) fn choose(wanted: &[Self], offered: &[Self]) -> Option<Self> {
-        let order = if wanted.is_empty() {
-            &Self::STRONGEST_FIRST
-        } else {
-            wanted
-        };
-        order
-            .iter()
-            .copied()
-            .find(|quality| offered.contains(quality))
+        let order = if wanted.is_empty() { &Self::STRONGEST_FIRST } else { wanted };
+        order.iter().copied().find(|quality| offered.contains(quality))
     }
 
     /// As DIGEST-MD5 spells it.
@@ -41,9 +34,7 @@ impl Quality {
     }
 
     pub(crate) fn from_digest_name(name: &str) -> Option<Self> {
-        Self::STRONGEST_FIRST
-            .into_iter()
-            .find(|quality| quality.digest_name() == name)
+        Self::STRONGEST_FIRST.into_iter().find(|quality| quality.digest_name() == name)
     }
 
     /// As the layer mask of SASL's GSSAPI spells it.
@@ -101,14 +92,8 @@ mod tests {
     fn the_clients_order_decides_and_without_one_strength_does() {
         let all = [Authentication, Integrity, Privacy];
         assert_eq!(Quality::choose(&[], &all), Some(Privacy));
-        assert_eq!(
-            Quality::choose(&[Authentication, Privacy], &all),
-            Some(Authentication)
-        );
-        assert_eq!(
-            Quality::choose(&[Integrity, Privacy], &[Privacy]),
-            Some(Privacy)
-        );
+        assert_eq!(Quality::choose(&[Authentication, Privacy], &all), Some(Authentication));
+        assert_eq!(Quality::choose(&[Integrity, Privacy], &[Privacy]), Some(Privacy));
         assert_eq!(Quality::choose(&[Privacy], &[Authentication]), None);
     }
 

@@ -58,13 +58,7 @@ pub(crate) enum Method {
 
 impl Handshake {
     pub(crate) fn new(proof: Proof, policy: Policy, called: String) -> Self {
-        Self {
-            proof,
-            policy,
-            called,
-            state: State::Asked,
-            rounds: 0,
-        }
+        Self { proof, policy, called, state: State::Asked, rounds: 0 }
     }
 
     /// What the client says first.
@@ -90,9 +84,7 @@ impl Handshake {
         };
         let auth = offer.auths.iter().find(|auth| auth.method == "KERBEROS")?;
         let claim = Claim::new(auth.protocol(), auth.server_id()).ok()?;
-        principal
-            .needs_lookup(&claim, &self.called)
-            .then(|| claim.host().to_owned())
+        principal.needs_lookup(&claim, &self.called).then(|| claim.host().to_owned())
     }
 
     /// Takes the server's message. `is_peer` says that the host it claims to be, as far as
@@ -109,20 +101,14 @@ impl Handshake {
         let state = SaslState::try_from(message.state)
             .map_err(|_| SecurityError::broken("its message has an unknown state"))?;
         match (std::mem::replace(&mut self.state, State::Over), state) {
-            (State::Asked, SaslState::Success) => self
-                .simple("no authentication")
-                .map(|agreed| Step::Done(None, agreed)),
+            (State::Asked, SaslState::Success) => {
+                self.simple("no authentication").map(|agreed| Step::Done(None, agreed))
+            }
             (State::Asked, SaslState::Negotiate) => self.choose(message.auths, is_peer),
             (State::Token(client), SaslState::Success) => {
                 let answer = message.token.unwrap_or_default();
                 let layer = client.finish(&answer)?.map(Layer::Digest);
-                Ok(Step::Done(
-                    None,
-                    Agreed {
-                        method: Method::Token,
-                        layer,
-                    },
-                ))
+                Ok(Step::Done(None, Agreed { method: Method::Token, layer }))
             }
             (State::Kerberos(mut client), SaslState::Challenge) => {
                 let token = client.respond(&message.token.unwrap_or_default())?;
@@ -131,13 +117,7 @@ impl Handshake {
             }
             (State::Kerberos(client), SaslState::Success) => {
                 let layer = client.finish()?.map(Layer::Gssapi);
-                Ok(Step::Done(
-                    None,
-                    Agreed {
-                        method: Method::Kerberos,
-                        layer,
-                    },
-                ))
+                Ok(Step::Done(None, Agreed { method: Method::Kerberos, layer }))
             }
             (_, state) => Err(SecurityError::broken(format!(
                 "it says `{}` where that has no meaning",
@@ -188,10 +168,7 @@ impl Handshake {
             // A token names its user, and a server that cannot read it would have to guess.
             (Proof::Token(_), _) => return Err(self.nothing_in_common(offered)),
         };
-        Ok(Agreed {
-            method: Method::Simple { user: user.clone() },
-            layer: None,
-        })
+        Ok(Agreed { method: Method::Simple { user: user.clone() }, layer: None })
     }
 
     fn nothing_in_common(&self, offered: &str) -> SecurityError {
@@ -200,10 +177,7 @@ impl Handshake {
             Proof::Token(_) => "a token",
             Proof::Kerberos(_) => "a Kerberos ticket",
         };
-        SecurityError::NoCommonMethod {
-            offered: offered.to_owned(),
-            have,
-        }
+        SecurityError::NoCommonMethod { offered: offered.to_owned(), have }
     }
 }
 
@@ -226,14 +200,9 @@ fn start_token(
         .challenge
         .as_deref()
         .ok_or_else(|| SecurityError::broken("it offers TOKEN without a challenge"))?;
-    let name = |part: &str| {
-        part.bytes()
-            .all(|b| b.is_ascii_graphic() && b != b'"' && b != b'\\')
-    };
+    let name = |part: &str| part.bytes().all(|b| b.is_ascii_graphic() && b != b'"' && b != b'\\');
     if !name(offer.protocol()) || !name(offer.server_id()) {
-        return Err(SecurityError::broken(
-            "it calls itself by something that is no name",
-        ));
+        return Err(SecurityError::broken("it calls itself by something that is no name"));
     }
     let uri = format!("{}/{}", offer.protocol(), offer.server_id());
     DigestClient::answer(challenge, token, &uri, &policy.protection)
@@ -248,10 +217,8 @@ fn start_kerberos(
 ) -> Result<(KerberosClient, Vec<u8>), SecurityError> {
     demand_mechanism(offer, "KERBEROS", "GSSAPI")?;
     let claim = Claim::new(offer.protocol(), offer.server_id())?;
-    let principal: &ServerPrincipal = policy
-        .server
-        .as_ref()
-        .ok_or(SecurityError::NoServerPrincipal)?;
+    let principal: &ServerPrincipal =
+        policy.server.as_ref().ok_or(SecurityError::NoServerPrincipal)?;
     let target = principal.target(&claim, called, is_peer)?;
     let context = gssapi::Context::new(kerberos, &target)?;
     KerberosClient::start(Box::new(context), &policy.protection)
@@ -272,23 +239,12 @@ fn demand_mechanism(
 /// The server compares the entry with its own, fields that are present and empty included: it goes
 /// back as it came, without the challenge.
 fn initiate(offer: SaslAuth, token: Option<Vec<u8>>) -> RpcSaslProto {
-    let chosen = SaslAuth {
-        challenge: None,
-        ..offer
-    };
-    RpcSaslProto {
-        auths: vec![chosen],
-        ..message(SaslState::Initiate, token)
-    }
+    let chosen = SaslAuth { challenge: None, ..offer };
+    RpcSaslProto { auths: vec![chosen], ..message(SaslState::Initiate, token) }
 }
 
 fn message(state: SaslState, token: Option<Vec<u8>>) -> RpcSaslProto {
-    RpcSaslProto {
-        version: None,
-        state: state.into(),
-        token,
-        auths: Vec::new(),
-    }
+    RpcSaslProto { version: None, state: state.into(), token, auths: Vec::new() }
 }
 
 #[cfg(test)]

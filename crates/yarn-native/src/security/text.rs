@@ -12,11 +12,7 @@ pub(crate) fn base64(bytes: &[u8]) -> Zeroizing<String> {
         let group = byte(0) << 16 | byte(1) << 8 | byte(2);
         for place in 0..4 {
             let sextet = (group >> (18 - 6 * place)) & 63;
-            let letter = if place <= chunk.len() {
-                BASE64[sextet as usize]
-            } else {
-                b'='
-            };
+            let letter = if place <= chunk.len() { BASE64[sextet as usize] } else { b'=' };
             text.push(char::from(letter));
         }
     }
@@ -42,10 +38,7 @@ pub(crate) fn from_hex(text: &str) -> Vec<u8> {
         .filter(|c| !c.is_whitespace())
         .map(|c| u8::try_from(c.to_digit(16).expect("a vector is hexadecimal")).expect("a digit"))
         .collect();
-    digits
-        .chunks(2)
-        .map(|pair| pair[0] << 4 | pair[1])
-        .collect()
+    digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
 }
 
 #[cfg(test)]
@@ -54,9 +47,7 @@ mod tests {
 
     #[test]
     fn base64_is_padded_and_hexadecimal_is_lower_case() {
-        let encoded: Vec<_> = ["", "f", "fo", "foo", "foob"]
-            .map(|t| base64(t.as_bytes()))
-            .into();
+        let encoded: Vec<_> = ["", "f", "fo", "foo", "foob"].map(|t| base64(t.as_bytes())).into();
         let plain: Vec<&str> = encoded.iter().map(|t| t.as_str()).collect();
         assert_eq!(plain, ["", "Zg==", "Zm8=", "Zm9v", "Zm9vYg=="]);
         assert_eq!(base64(&[0xfb, 0xff]).as_str(), "+/8=");

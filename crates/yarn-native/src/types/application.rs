@@ -105,10 +105,7 @@ impl Lifetime {
     fn of(proto: &ApplicationTimeoutProto) -> Self {
         // Without a limit the moment is a word and the rest is negative.
         let left = u64::try_from(proto.remaining_time.unwrap_or(-1)).ok();
-        Self {
-            ends: moment::parse(proto.expire_time()),
-            left: left.map(Duration::from_secs),
-        }
+        Self { ends: moment::parse(proto.expire_time()), left: left.map(Duration::from_secs) }
     }
 }
 
@@ -196,9 +193,7 @@ impl ApplicationReport {
         };
         Ok(Self {
             id: ApplicationId::of(proto.application_id.as_ref())?,
-            attempt: attempt
-                .map(|attempt| AttemptId::of(Some(attempt)))
-                .transpose()?,
+            attempt: attempt.map(|attempt| AttemptId::of(Some(attempt))).transpose()?,
             user: proto.user().to_owned(),
             name: proto.name().to_owned(),
             kind: proto.application_type().to_owned(),
@@ -214,19 +209,14 @@ impl ApplicationReport {
             diagnostics: proto.diagnostics().to_owned(),
             start_time: proto.start_time(),
             finish_time: proto.finish_time(),
-            priority: proto
-                .priority
-                .as_ref()
-                .map_or(0, |priority| priority.priority()),
+            priority: proto.priority.as_ref().map_or(0, |priority| priority.priority()),
             unmanaged: proto.unmanaged_application(),
             usage,
             launch_time: proto.launch_time(),
             label: label(proto.app_node_label_expression()),
             master_label: label(proto.am_node_label_expression()),
             lifetime: lifetime.map(Lifetime::of).unwrap_or_default(),
-            logs: proto
-                .log_aggregation_status
-                .and_then(|n| LogState::of(n).ok()),
+            logs: proto.log_aggregation_status.and_then(|n| LogState::of(n).ok()),
         })
     }
 }

@@ -133,21 +133,12 @@ impl ContainerStatus {
             id: ContainerId::of(proto.container_id.as_ref())?,
             state: ContainerState::of(state)?,
             // A new stage between the known ones is no reason to refuse the rest.
-            sub_state: proto
-                .container_sub_state
-                .and_then(|n| ContainerSubState::of(n).ok()),
+            sub_state: proto.container_sub_state.and_then(|n| ContainerSubState::of(n).ok()),
             exit: proto.exit_status().into(),
             diagnostics: proto.diagnostics().to_owned(),
-            resource: proto
-                .capability
-                .as_ref()
-                .and_then(|r| Resource::of(Some(r)).ok()),
+            resource: proto.capability.as_ref().and_then(|r| Resource::of(Some(r)).ok()),
             execution: execution(proto.execution_type),
-            attributes: proto
-                .container_attributes
-                .into_iter()
-                .map(attribute)
-                .collect(),
+            attributes: proto.container_attributes.into_iter().map(attribute).collect(),
         })
     }
 }
@@ -186,10 +177,7 @@ mod tests {
 
     impl NodeId {
         pub(crate) fn proto(&self) -> NodeIdProto {
-            NodeIdProto {
-                host: Some(self.host.clone()),
-                port: Some(self.port.into()),
-            }
+            NodeIdProto { host: Some(self.host.clone()), port: Some(self.port.into()) }
         }
     }
 
@@ -197,10 +185,7 @@ mod tests {
         let id: ContainerId = "container_1_0001_01_000002".parse().expect("an id");
         ContainerProto {
             id: Some(id.proto()),
-            node_id: Some(NodeIdProto {
-                host: Some("n".into()),
-                port: Some(1),
-            }),
+            node_id: Some(NodeIdProto { host: Some("n".into()), port: Some(1) }),
             resource: Some(Resource::new(64, 1).proto()),
             container_token: Some(TokenProto::default()),
             ..ContainerProto::default()
@@ -209,10 +194,7 @@ mod tests {
 
     #[test]
     fn a_kept_container_may_be_without_a_token_and_a_new_one_may_not() {
-        let proto = ContainerProto {
-            container_token: None,
-            ..container()
-        };
+        let proto = ContainerProto { container_token: None, ..container() };
         assert!(Container::of(proto.clone()).is_err());
         let kept = Container::kept(proto).expect("a container");
         assert_eq!(kept.id.to_string(), "container_1_0001_01_000002");
@@ -225,25 +207,16 @@ mod tests {
             (read.request_id, read.version, read.execution),
             (-1, 0, ExecutionType::Guaranteed)
         );
-        let strange = ContainerProto {
-            execution_type: Some(77),
-            ..container()
-        };
+        let strange = ContainerProto { execution_type: Some(77), ..container() };
         let strange = Container::of(strange).expect("a container");
         assert_eq!(strange.execution, ExecutionType::Opportunistic);
     }
 
     #[test]
     fn a_container_without_its_token_or_node_is_refused() {
-        let without_token = ContainerProto {
-            container_token: None,
-            ..container()
-        };
+        let without_token = ContainerProto { container_token: None, ..container() };
         assert!(Container::of(without_token).is_err());
-        let without_node = ContainerProto {
-            node_id: None,
-            ..container()
-        };
+        let without_node = ContainerProto { node_id: None, ..container() };
         assert!(Container::of(without_node).is_err());
         assert!(ContainerStatus::of(ContainerStatusProto::default()).is_err());
     }
@@ -251,12 +224,7 @@ mod tests {
     #[test]
     fn names_are_read_as_they_are_printed() {
         for text in ["GUARANTEED", "OPPORTUNISTIC"] {
-            assert_eq!(
-                text.parse::<ExecutionType>()
-                    .map(|e| e.to_string())
-                    .as_deref(),
-                Ok(text)
-            );
+            assert_eq!(text.parse::<ExecutionType>().map(|e| e.to_string()).as_deref(), Ok(text));
         }
         let bad = "SOMETIMES".parse::<ExecutionType>().expect_err("no name");
         assert_eq!(

@@ -43,33 +43,13 @@ const NAMES: [(ExitStatus, i32, &str); 11] = [
     (ExitStatus::Aborted, -100, "ABORTED"),
     (ExitStatus::DisksFailed, -101, "DISKS_FAILED"),
     (ExitStatus::Preempted, -102, "PREEMPTED"),
-    (
-        ExitStatus::VirtualMemoryExceeded,
-        -103,
-        "KILLED_EXCEEDED_VMEM",
-    ),
+    (ExitStatus::VirtualMemoryExceeded, -103, "KILLED_EXCEEDED_VMEM"),
     (ExitStatus::MemoryExceeded, -104, "KILLED_EXCEEDED_PMEM"),
     (ExitStatus::KilledByMaster, -105, "KILLED_BY_APPMASTER"),
-    (
-        ExitStatus::KilledByResourceManager,
-        -106,
-        "KILLED_BY_RESOURCEMANAGER",
-    ),
-    (
-        ExitStatus::KilledAfterApplication,
-        -107,
-        "KILLED_AFTER_APP_COMPLETION",
-    ),
-    (
-        ExitStatus::KilledByContainerScheduler,
-        -108,
-        "KILLED_BY_CONTAINER_SCHEDULER",
-    ),
-    (
-        ExitStatus::KilledForExcessLogs,
-        -109,
-        "KILLED_FOR_EXCESS_LOGS",
-    ),
+    (ExitStatus::KilledByResourceManager, -106, "KILLED_BY_RESOURCEMANAGER"),
+    (ExitStatus::KilledAfterApplication, -107, "KILLED_AFTER_APP_COMPLETION"),
+    (ExitStatus::KilledByContainerScheduler, -108, "KILLED_BY_CONTAINER_SCHEDULER"),
+    (ExitStatus::KilledForExcessLogs, -109, "KILLED_FOR_EXCESS_LOGS"),
 ];
 
 impl ExitStatus {

@@ -22,10 +22,7 @@ pub struct BadId {
 
 impl BadId {
     fn new(text: &str, form: &'static str) -> Self {
-        Self {
-            text: text.chars().take(200).collect(),
-            form,
-        }
+        Self { text: text.chars().take(200).collect(), form }
     }
 }
 
@@ -82,10 +79,8 @@ impl fmt::Display for AttemptId {
 
 impl fmt::Display for ContainerId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let AttemptId {
-            application: ApplicationId { cluster, number },
-            number: attempt,
-        } = self.attempt;
+        let AttemptId { application: ApplicationId { cluster, number }, number: attempt } =
+            self.attempt;
         f.write_str("container_")?;
         if self.epoch != 0 {
             write!(f, "e{:02}_", self.epoch)?;
@@ -120,10 +115,7 @@ impl FromStr for ApplicationId {
     fn from_str(text: &str) -> Result<Self, BadId> {
         let parse = || {
             let [cluster, number] = numbers(text.strip_prefix("application_")?)?;
-            Some(Self {
-                cluster,
-                number: number.try_into().ok()?,
-            })
+            Some(Self { cluster, number: number.try_into().ok()? })
         };
         parse().ok_or_else(|| BadId::new(text, "application_TIME_NUMBER"))
     }
@@ -135,14 +127,8 @@ impl FromStr for AttemptId {
     fn from_str(text: &str) -> Result<Self, BadId> {
         let parse = || {
             let [cluster, number, attempt] = numbers(text.strip_prefix("appattempt_")?)?;
-            let application = ApplicationId {
-                cluster,
-                number: number.try_into().ok()?,
-            };
-            Some(Self {
-                application,
-                number: attempt.try_into().ok()?,
-            })
+            let application = ApplicationId { cluster, number: number.try_into().ok()? };
+            Some(Self { application, number: attempt.try_into().ok()? })
         };
         parse().ok_or_else(|| BadId::new(text, "appattempt_TIME_NUMBER_ATTEMPT"))
     }
@@ -163,20 +149,10 @@ impl FromStr for ContainerId {
                 None => (0, rest),
             };
             let [cluster, number, attempt, container] = numbers(rest)?;
-            let application = ApplicationId {
-                cluster,
-                number: number.try_into().ok()?,
-            };
-            let attempt = AttemptId {
-                application,
-                number: attempt.try_into().ok()?,
-            };
+            let application = ApplicationId { cluster, number: number.try_into().ok()? };
+            let attempt = AttemptId { application, number: attempt.try_into().ok()? };
             let fits = epoch <= i64::MAX >> EPOCH_SHIFT && container <= SEQUENCE_MASK;
-            fits.then_some(Self {
-                attempt,
-                epoch,
-                number: container,
-            })
+            fits.then_some(Self { attempt, epoch, number: container })
         };
         parse().ok_or_else(|| BadId::new(text, "container_[eEPOCH_]TIME_NUMBER_ATTEMPT_CONTAINER"))
     }
@@ -198,17 +174,11 @@ impl FromStr for NodeId {
 impl ApplicationId {
     pub(crate) fn of(proto: Option<&ApplicationIdProto>) -> Result<Self, Unfit> {
         let proto = proto.ok_or(Unfit("an application's id"))?;
-        Ok(Self {
-            cluster: proto.cluster_timestamp(),
-            number: proto.id(),
-        })
+        Ok(Self { cluster: proto.cluster_timestamp(), number: proto.id() })
     }
 
     pub(crate) fn proto(&self) -> ApplicationIdProto {
-        ApplicationIdProto {
-            id: Some(self.number),
-            cluster_timestamp: Some(self.cluster),
-        }
+        ApplicationIdProto { id: Some(self.number), cluster_timestamp: Some(self.cluster) }
     }
 }
 
@@ -216,10 +186,7 @@ impl AttemptId {
     pub(crate) fn of(proto: Option<&ApplicationAttemptIdProto>) -> Result<Self, Unfit> {
         let proto = proto.ok_or(Unfit("an attempt's id"))?;
         let application = ApplicationId::of(proto.application_id.as_ref())?;
-        Ok(Self {
-            application,
-            number: proto.attempt_id(),
-        })
+        Ok(Self { application, number: proto.attempt_id() })
     }
 
     pub(crate) fn proto(&self) -> ApplicationAttemptIdProto {
@@ -235,11 +202,7 @@ impl ContainerId {
         let proto = proto.ok_or(Unfit("a container's id"))?;
         let attempt = AttemptId::of(proto.app_attempt_id.as_ref())?;
         let (epoch, number) = (proto.id() >> EPOCH_SHIFT, proto.id() & SEQUENCE_MASK);
-        Ok(Self {
-            attempt,
-            epoch,
-            number,
-        })
+        Ok(Self { attempt, epoch, number })
     }
 
     pub(crate) fn proto(&self) -> ContainerIdProto {
@@ -255,10 +218,7 @@ impl NodeId {
     pub(crate) fn of(proto: Option<&NodeIdProto>) -> Result<Self, Unfit> {
         let proto = proto.ok_or(Unfit("a node's id"))?;
         let port = u16::try_from(proto.port()).map_err(|_| Unfit("a node's port"))?;
-        Ok(Self {
-            host: proto.host().to_owned(),
-            port,
-        })
+        Ok(Self { host: proto.host().to_owned(), port })
     }
 }
 
@@ -267,9 +227,7 @@ mod tests {
     use super::*;
 
     fn round_trip<T: FromStr<Err = BadId> + fmt::Display>(text: &str) {
-        let id: T = text
-            .parse()
-            .unwrap_or_else(|error| panic!("{text}: {error}"));
+        let id: T = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
         assert_eq!(id.to_string(), text);
     }
 
@@ -298,11 +256,7 @@ mod tests {
         ] {
             assert!(bad.parse::<ApplicationId>().is_err(), "{bad}");
         }
-        for bad in [
-            "container_e_1_2_3_4",
-            "container_1_2_3",
-            "container_1_2_3_2199023255552",
-        ] {
+        for bad in ["container_e_1_2_3_4", "container_1_2_3", "container_1_2_3_2199023255552"] {
             assert!(bad.parse::<ContainerId>().is_err(), "{bad}");
         }
         assert!(":1".parse::<NodeId>().is_err());

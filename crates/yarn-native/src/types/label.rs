@@ -22,10 +22,7 @@ pub struct NodeLabel {
 
 impl NodeLabel {
     pub(crate) fn of(proto: &NodeLabelProto) -> Self {
-        Self {
-            name: proto.name().to_owned(),
-            exclusive: proto.is_exclusive(),
-        }
+        Self { name: proto.name().to_owned(), exclusive: proto.is_exclusive() }
     }
 }
 
@@ -68,10 +65,7 @@ impl fmt::Display for AttributeName {
 
 impl AttributeName {
     pub(crate) fn of(proto: &NodeAttributeKeyProto) -> Self {
-        Self {
-            prefix: proto.attribute_prefix().to_owned(),
-            name: proto.attribute_name.clone(),
-        }
+        Self { prefix: proto.attribute_prefix().to_owned(), name: proto.attribute_name.clone() }
     }
 
     pub(crate) fn proto(&self) -> NodeAttributeKeyProto {
@@ -118,10 +112,7 @@ pub struct ResourceKind {
 
 impl ResourceKind {
     pub(crate) fn of(proto: &ResourceTypeInfoProto) -> Self {
-        Self {
-            name: proto.name.clone(),
-            units: proto.units().to_owned(),
-        }
+        Self { name: proto.name.clone(), units: proto.units().to_owned() }
     }
 }
 

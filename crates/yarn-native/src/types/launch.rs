@@ -92,10 +92,7 @@ impl fmt::Debug for LaunchContext {
 impl LaunchContext {
     /// A context that runs one command.
     pub fn command(command: impl Into<String>) -> Self {
-        Self {
-            commands: vec![command.into()],
-            ..Self::default()
-        }
+        Self { commands: vec![command.into()], ..Self::default() }
     }
 
     pub(crate) fn proto(&self) -> ContainerLaunchContextProto {
@@ -132,18 +129,13 @@ impl Retry {
     fn proto(&self) -> ContainerRetryContextProto {
         let (policy, error_codes) = match &self.after {
             RetryAfter::AnyError => (ContainerRetryPolicyProto::RetryOnAllErrors, Vec::new()),
-            RetryAfter::Codes(codes) => (
-                ContainerRetryPolicyProto::RetryOnSpecificErrorCodes,
-                codes.clone(),
-            ),
+            RetryAfter::Codes(codes) => {
+                (ContainerRetryPolicyProto::RetryOnSpecificErrorCodes, codes.clone())
+            }
         };
-        let times = self
-            .times_max
-            .map_or(-1, |n| n.try_into().unwrap_or(i32::MAX));
+        let times = self.times_max.map_or(-1, |n| n.try_into().unwrap_or(i32::MAX));
         let pause = self.pause.as_millis().try_into().unwrap_or(i32::MAX);
-        let window = self
-            .window
-            .map(|w| w.as_millis().try_into().unwrap_or(i64::MAX));
+        let window = self.window.map(|w| w.as_millis().try_into().unwrap_or(i64::MAX));
         ContainerRetryContextProto {
             retry_policy: Some(policy.into()),
             error_codes,
@@ -162,16 +154,11 @@ mod tests {
     fn values_and_credentials_are_not_shown() {
         let mut launch = LaunchContext::command("true");
         launch.environment.insert("KEY".into(), "hunter2".into());
-        launch
-            .service_data
-            .insert("shuffle".into(), b"hunter2".to_vec());
+        launch.service_data.insert("shuffle".into(), b"hunter2".to_vec());
         launch.credentials = Some(b"hunter2".to_vec().into());
         let shown = format!("{launch:?} {:?}", launch.proto());
         assert!(shown.contains("KEY") && shown.contains("shuffle"));
-        assert!(
-            !shown.contains("hunter2") && !shown.contains("104, 117"),
-            "{shown}"
-        );
+        assert!(!shown.contains("hunter2") && !shown.contains("104, 117"), "{shown}");
     }
 
     #[test]

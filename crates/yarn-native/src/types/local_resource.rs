@@ -190,15 +190,9 @@ mod tests {
         }
         let short: Location = "file:/tmp/x".parse().expect("Hadoop's short form");
         assert_eq!(short.to_string(), "file:///tmp/x");
-        for bad in [
-            "",
-            "x",
-            "hdfs://",
-            "hdfs://host",
-            "hdfs://host:x/y",
-            "hdfs://h:70000/y",
-            "/a\0b",
-        ] {
+        for bad in
+            ["", "x", "hdfs://", "hdfs://host", "hdfs://host:x/y", "hdfs://h:70000/y", "/a\0b"]
+        {
             assert!(bad.parse::<Location>().is_err(), "{bad}");
         }
     }

@@ -35,18 +35,8 @@ pub(crate) fn parse(text: &str) -> Option<SystemTime> {
         let plain = digits.bytes().all(|digit| digit.is_ascii_digit());
         plain.then(|| digits.parse::<i64>().ok())?
     };
-    let marks = [
-        (4, "-"),
-        (7, "-"),
-        (10, "T"),
-        (13, ":"),
-        (16, ":"),
-        (19, "."),
-    ];
-    if !marks
-        .iter()
-        .all(|&(at, mark)| text.get(at..at + 1) == Some(mark))
-    {
+    let marks = [(4, "-"), (7, "-"), (10, "T"), (13, ":"), (16, ":"), (19, ".")];
+    if !marks.iter().all(|&(at, mark)| text.get(at..at + 1) == Some(mark)) {
         return None;
     }
     let (month, day) = (number(5, 2)?, number(8, 2)?);
@@ -81,11 +71,7 @@ fn date(days: i64) -> (i64, i64, i64) {
     let day = day - (365 * year + year / 4 - year / 100);
     let month = (5 * day + 2) / 153;
     let day = day - (153 * month + 2) / 5 + 1;
-    let (month, late) = if month < 10 {
-        (month + 3, 0)
-    } else {
-        (month - 9, 1)
-    };
+    let (month, late) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
     (cycle * 400 + year + late, month, day)
 }
 

@@ -11,11 +11,7 @@ pub struct BadName {
 
 impl BadName {
     pub(crate) fn new(text: &str, what: &'static str, names: &[&str]) -> Self {
-        Self {
-            text: text.chars().take(200).collect(),
-            what,
-            names: names.join(", "),
-        }
+        Self { text: text.chars().take(200).collect(), what, names: names.join(", ") }
     }
 }
 

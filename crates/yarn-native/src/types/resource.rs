@@ -24,11 +24,7 @@ pub struct Resource {
 impl Resource {
     /// Memory and cores.
     pub fn new(memory_mib: i64, vcores: i32) -> Self {
-        Self {
-            memory_mib,
-            vcores,
-            others: BTreeMap::new(),
-        }
+        Self { memory_mib, vcores, others: BTreeMap::new() }
     }
 
     pub(crate) fn of(proto: Option<&ResourceProto>) -> Result<Self, Unfit> {
@@ -39,11 +35,7 @@ impl Resource {
             .filter(|entry| entry.key != MEMORY && entry.key != VCORES)
             .map(|entry| (entry.key.clone(), entry.value()))
             .collect();
-        Ok(Self {
-            memory_mib: proto.memory(),
-            vcores: proto.virtual_cores(),
-            others,
-        })
+        Ok(Self { memory_mib: proto.memory(), vcores: proto.virtual_cores(), others })
     }
 
     /// For asks and submissions.

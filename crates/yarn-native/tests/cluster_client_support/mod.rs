@@ -61,11 +61,7 @@ pub fn idle() -> LaunchContext {
 pub async fn submission(client: &Client, name: &str) -> Submission {
     let new = client.new_application(soon()).await.expect("an id");
     assert!(new.capability_max.memory_mib >= 1024, "{new:?}");
-    Submission {
-        attempts_max: Some(1),
-        launch: idle(),
-        ..Submission::new(new.id, name)
-    }
+    Submission { attempts_max: Some(1), launch: idle(), ..Submission::new(new.id, name) }
 }
 
 /// The last part of a queue's name: reports have the whole path where the version does.
@@ -122,22 +118,14 @@ pub async fn an_application_lives(client: &Client) {
     let found = client.applications(&filter, soon()).await.unwrap();
     let ids: Vec<ApplicationId> = found.iter().map(|report| report.id).collect();
     assert_eq!(ids, [id]);
-    let nobody = ApplicationFilter {
-        users: vec!["nobody-at-all".into()],
-        ..filter
-    };
+    let nobody = ApplicationFilter { users: vec!["nobody-at-all".into()], ..filter };
     assert_eq!(client.applications(&nobody, soon()).await.unwrap(), []);
 
     client.move_to_queue(id, "other", soon()).await.unwrap();
-    let moved = until(client, id, "the other queue", |report| {
-        leaf(&report.queue) == "other"
-    });
+    let moved = until(client, id, "the other queue", |report| leaf(&report.queue) == "other");
     assert_eq!(moved.await.state, ApplicationState::Accepted);
     let nowhere = client.move_to_queue(id, "nowhere", soon()).await;
-    assert!(
-        matches!(nowhere, Err(RpcError::Rejected { .. })),
-        "{nowhere:?}"
-    );
+    assert!(matches!(nowhere, Err(RpcError::Rejected { .. })), "{nowhere:?}");
     assert_eq!(client.set_priority(id, 5, soon()).await.unwrap(), 5);
     until(client, id, "its priority", |report| report.priority == 5).await;
     // To the millisecond, which is what the ResourceManager keeps.
@@ -191,22 +179,11 @@ pub async fn a_cluster_is_described(client: &Client, count: usize) {
     let metrics = client.cluster_metrics(soon()).await.unwrap();
     assert_eq!(metrics.active, count as i32);
     let root = client.queues(soon()).await.unwrap();
-    let names: Vec<&str> = root
-        .children
-        .iter()
-        .map(|queue| queue.name.as_str())
-        .collect();
-    assert!(
-        names.contains(&"default") && names.contains(&"other"),
-        "{names:?}"
-    );
+    let names: Vec<&str> = root.children.iter().map(|queue| queue.name.as_str()).collect();
+    assert!(names.contains(&"default") && names.contains(&"other"), "{names:?}");
     assert!(root.children.iter().all(|queue| queue.capacity == 0.5));
     let permissions = client.queue_permissions(soon()).await.unwrap();
-    assert!(
-        permissions
-            .iter()
-            .any(|queue| !queue.permissions.is_empty())
-    );
+    assert!(permissions.iter().any(|queue| !queue.permissions.is_empty()));
 }
 
 /// A delegation token of the ResourceManager: got, used, renewed, cancelled.
@@ -230,13 +207,7 @@ pub async fn a_token_lives(config: &Config, client: &Client, renewer: &str) {
     assert_rejected(again, ExceptionKind::InvalidToken);
     let refused = holder().cluster_metrics(soon()).await;
     assert!(
-        matches!(
-            refused,
-            Err(RpcError::Security {
-                source: SecurityError::Refused { .. },
-                ..
-            })
-        ),
+        matches!(refused, Err(RpcError::Security { source: SecurityError::Refused { .. }, .. })),
         "{refused:?}"
     );
 }

@@ -41,10 +41,7 @@ async fn an_application_is_seen_and_ended_by_those_it_names() {
     };
     let report = alice.submit_and_see(&submission, soon()).await;
     assert_eq!(report.expect("a report").state, ApplicationState::Accepted);
-    let attempt = AttemptId {
-        application: id,
-        number: 1,
-    };
+    let attempt = AttemptId { application: id, number: 1 };
     for client in [&alice, &bob] {
         client.attempt(attempt, soon()).await.expect("a report");
     }
@@ -58,8 +55,5 @@ async fn an_application_is_seen_and_ended_by_those_it_names() {
     assert!(ended.expect("an answer"));
     let report = end_of(&alice, id).await;
     assert_eq!(report.state, ApplicationState::Killed);
-    assert!(
-        report.diagnostics.contains("carol has had enough"),
-        "{report:?}"
-    );
+    assert!(report.diagnostics.contains("carol has had enough"), "{report:?}");
 }

@@ -21,18 +21,11 @@ fn ask(request_id: i64, tag: &str, count: u32, constraint: Constraint) -> Placem
 }
 
 fn colour(value: &str, equal: bool) -> Constraint {
-    Constraint::Attribute {
-        name: "nm.yarn.io/colour".into(),
-        value: value.into(),
-        equal,
-    }
+    Constraint::Attribute { name: "nm.yarn.io/colour".into(), value: value.into(), equal }
 }
 
 async fn say(master: &mut Master, asks: Vec<PlacementAsk>) {
-    let request = Request {
-        placements: asks,
-        ..Request::default()
-    };
+    let request = Request { placements: asks, ..Request::default() };
     master.beat(request).await.expect("a beat");
 }
 
@@ -47,11 +40,8 @@ async fn constraints_are_heeded_together_and_what_cannot_be_placed_is_rejected()
         assert_eq!(master.granted, []);
         return master.finish().await;
     }
-    let hosts: Vec<String> = cluster()
-        .nodes()
-        .iter()
-        .map(|node| node.address.ip().to_string())
-        .collect();
+    let hosts: Vec<String> =
+        cluster().nodes().iter().map(|node| node.address.ip().to_string()).collect();
     let away = |tag: &str| Constraint::away(Scope::Node, [tag]);
     let both = Constraint::All(vec![colour("blue", true), away("spread")]);
     let either = Constraint::Any(vec![colour("green", true), colour("red", true)]);
@@ -60,21 +50,14 @@ async fn constraints_are_heeded_together_and_what_cannot_be_placed_is_rejected()
         (ask(2, "other", 2, colour("red", false)), &hosts[1..], 1),
         (ask(3, "spread", 2, both.clone()), &hosts[1..], 2),
         (ask(4, "either", 2, either), &hosts[..1], 1),
-        (
-            ask(5, "near", 2, Constraint::near(Scope::Node, ["red"])),
-            &hosts[..1],
-            1,
-        ),
+        (ask(5, "near", 2, Constraint::near(Scope::Node, ["red"])), &hosts[..1], 1),
     ];
     for (asked, allowed, distinct_min) in cases {
         let id = asked.request_id;
         say(&mut master, vec![asked]).await;
         let granted = master.of_request(id, 2).await;
         let found: BTreeSet<&String> = granted.iter().map(|one| &one.node.host).collect();
-        assert!(
-            found.iter().all(|host| allowed.contains(host)),
-            "{id}: {found:?}"
-        );
+        assert!(found.iter().all(|host| allowed.contains(host)), "{id}: {found:?}");
         assert!(found.len() >= distinct_min, "{id}: {found:?}");
     }
 

@@ -82,9 +82,7 @@ async fn archives_are_unpacked_whole_or_by_a_pattern() {
     for path in &archives {
         let resource = local_resource(path, LocalResourceKind::Archive, Visibility::Private);
         let name = path.file_name().and_then(|name| name.to_str());
-        launch
-            .resources
-            .insert(name.expect("a name").into(), resource);
+        launch.resources.insert(name.expect("a name").into(), resource);
     }
     let pattern = LocalResourceKind::Pattern("keep/.*".into());
     let some = written("some.jar", two);
@@ -113,18 +111,9 @@ async fn a_file_is_kept_for_whom_it_may_serve() {
     let file = LocalResourceKind::File;
     launch.resources = BTreeMap::from([
         // All may read it, and look into its directories, on every machine.
-        (
-            "all".into(),
-            local_resource(Path::new("/etc/passwd"), file.clone(), Visibility::Public),
-        ),
-        (
-            "user".into(),
-            local_resource(&own, file.clone(), Visibility::Private),
-        ),
-        (
-            "application".into(),
-            local_resource(&other, file.clone(), Visibility::Application),
-        ),
+        ("all".into(), local_resource(Path::new("/etc/passwd"), file.clone(), Visibility::Public)),
+        ("user".into(), local_resource(&own, file.clone(), Visibility::Private)),
+        ("application".into(), local_resource(&other, file.clone(), Visibility::Application)),
     ]);
     let end = master.run(&launch).await;
     assert_eq!(end.exit, ExitStatus::Exited(41), "{}", end.diagnostics);
@@ -133,10 +122,7 @@ async fn a_file_is_kept_for_whom_it_may_serve() {
         panic!("{found}");
     };
     let cache = format!("/usercache/{}/", cluster().own_user());
-    assert!(
-        !all.contains("/usercache/") && all.contains("/filecache/"),
-        "{all}"
-    );
+    assert!(!all.contains("/usercache/") && all.contains("/filecache/"), "{all}");
     assert!(user.contains(&format!("{cache}filecache/")), "{user}");
     let own_cache = format!("{cache}appcache/{}/filecache/", master.id);
     assert!(application.contains(&own_cache), "{application}");
@@ -147,10 +133,7 @@ async fn a_file_is_kept_for_whom_it_may_serve() {
     launch.resources = BTreeMap::from([("all".into(), secret)]);
     let end = master.run(&launch).await;
     assert!(!end.exit.is_success(), "{end:?}");
-    assert!(
-        end.diagnostics.contains("not publicly accessible"),
-        "{end:?}"
-    );
+    assert!(end.diagnostics.contains("not publicly accessible"), "{end:?}");
     master.finish().await;
 }
 

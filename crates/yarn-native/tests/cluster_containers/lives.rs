@@ -38,9 +38,7 @@ async fn a_container_gets_files_and_is_begun_anew_taken_back_and_confirmed() {
     let directory = scratch(cluster(), "anew");
     let container = master.obtain(1, small()).await.remove(0);
     let (node, id) = (container.node.clone(), container.id);
-    master
-        .start(&container, &stays("first", &directory, 1))
-        .await;
+    master.start(&container, &stays("first", &directory, 1)).await;
     until_marks(&directory, &["first"]).await;
     master.until_running(&container).await;
     let nodes = master.nodes.clone();
@@ -106,17 +104,11 @@ async fn a_container_on_what_others_leave_is_promoted() {
         kind: UpdateKind::Promote,
         resource: None,
     };
-    let request = Request {
-        updates: vec![update],
-        ..Request::default()
-    };
+    let request = Request { updates: vec![update], ..Request::default() };
     master.beat(request).await.expect("a beat");
     let promoted = master
         .until("the promotion", |master| {
-            let refused = master
-                .answers
-                .iter()
-                .flat_map(|answer| &answer.update_errors);
+            let refused = master.answers.iter().flat_map(|answer| &answer.update_errors);
             assert_eq!(refused.collect::<Vec<_>>(), Vec::<&_>::new());
             let mut updated = master.answers.iter().flat_map(|answer| &answer.updated);
             updated.next().cloned()
@@ -126,10 +118,7 @@ async fn a_container_on_what_others_leave_is_promoted() {
     let promoted = promoted.container;
     assert_eq!(promoted.execution, ExecutionType::Guaranteed);
     assert_eq!(promoted.version, container.version + 1);
-    let told = master
-        .nodes
-        .update(&promoted.node, &[&promoted], soon())
-        .await;
+    let told = master.nodes.update(&promoted.node, &[&promoted], soon()).await;
     told.expect("an answer")[0].1.as_ref().expect("taken");
     let deadline = soon();
     while master.status(&promoted.node, promoted.id).await.execution != ExecutionType::Guaranteed {

@@ -111,10 +111,7 @@ pub fn client(config: &Config, tickets: Tickets) -> Client {
 }
 
 pub fn with_keytab() -> Tickets {
-    Tickets::Keytab {
-        path: variable(KEYTAB),
-        principal: ALICE.to_owned(),
-    }
+    Tickets::Keytab { path: variable(KEYTAB), principal: ALICE.to_owned() }
 }
 
 /// The report of an application once it is over.

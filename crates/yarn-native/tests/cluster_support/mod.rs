@@ -26,9 +26,7 @@ use yarn_native::types::{
 /// The Hadoop to test with: all tests pass on every one the test bed has.
 pub fn version() -> Version {
     match std::env::var("HADOOP_VERSION") {
-        Ok(name) => name
-            .parse()
-            .unwrap_or_else(|failure| panic!("HADOOP_VERSION: {failure}")),
+        Ok(name) => name.parse().unwrap_or_else(|failure| panic!("HADOOP_VERSION: {failure}")),
         Err(_) => Version::NEWEST,
     }
 }
@@ -41,11 +39,7 @@ pub async fn turn() -> MutexGuard<'static, ()> {
 
 /// Three nodes and no HDFS.
 pub fn options() -> Options {
-    Options {
-        nodes: 3,
-        hdfs: Hdfs::None,
-        ..Options::new(version())
-    }
+    Options { nodes: 3, hdfs: Hdfs::None, ..Options::new(version()) }
 }
 
 pub fn small() -> Resource {
@@ -121,10 +115,7 @@ impl Master {
     ) -> Self {
         let client = client(cluster);
         let id = client.new_application(soon()).await.expect("an id").id;
-        let submission = Submission {
-            unmanaged: true,
-            ..submission(id)
-        };
+        let submission = Submission { unmanaged: true, ..submission(id) };
         client.submit(&submission, soon()).await.expect("submitted");
         let deadline = soon();
         let token = loop {
@@ -191,9 +182,7 @@ impl Master {
         self.granted.append(&mut answer.granted);
         for status in &answer.completed {
             // After a restart of the ResourceManager an end may be told twice.
-            self.ended
-                .entry(status.id)
-                .or_insert_with(|| status.clone());
+            self.ended.entry(status.id).or_insert_with(|| status.clone());
         }
         self.answers.push(answer);
         Ok(())
@@ -221,8 +210,7 @@ impl Master {
     /// Containers anywhere.
     pub async fn obtain(&mut self, count: u32, resource: Resource) -> Vec<Container> {
         let id = self.fresh_id();
-        self.obtain_by(vec![Ask::anywhere(id, resource, count)], count)
-            .await
+        self.obtain_by(vec![Ask::anywhere(id, resource, count)], count).await
     }
 
     /// A container on a certain host, and nowhere else.
@@ -233,21 +221,14 @@ impl Master {
             relax_locality,
             ..Ask::anywhere(id, small(), 1)
         };
-        let rows = vec![
-            row(host, true),
-            row("/default-rack", false),
-            row("*", false),
-        ];
+        let rows = vec![row(host, true), row("/default-rack", false), row("*", false)];
         self.obtain_by(rows, 1).await.remove(0)
     }
 
     /// As many containers as the asks, all of one request id, want.
     pub async fn obtain_by(&mut self, asks: Vec<Ask>, count: u32) -> Vec<Container> {
         let id = asks[0].request_id;
-        let request = Request {
-            asks,
-            ..Request::default()
-        };
+        let request = Request { asks, ..Request::default() };
         self.beat(request).await.expect("a beat");
         self.of_request(id, count as usize).await
     }
@@ -279,10 +260,7 @@ impl Master {
 
     /// How a container ended, once it has.
     pub async fn end_of(&mut self, id: ContainerId) -> ContainerStatus {
-        self.until(&format!("the end of {id}"), |master| {
-            master.ended.get(&id).cloned()
-        })
-        .await
+        self.until(&format!("the end of {id}"), |master| master.ended.get(&id).cloned()).await
     }
 
     /// Starts a command in a container of its own; how it ended.
@@ -294,8 +272,7 @@ impl Master {
 
     /// Until a node says that a container runs: its process will, or does.
     pub async fn until_running(&self, container: &Container) {
-        self.until_node_says(container, ContainerState::Running)
-            .await;
+        self.until_node_says(container, ContainerState::Running).await;
     }
 
     /// Until a container's node says so: without an active ResourceManager nobody else can.
@@ -336,14 +313,9 @@ impl Master {
     }
 
     pub async fn finish(&mut self) {
-        let finish = Finish {
-            diagnostics: "all is well".into(),
-            ..Finish::new(FinalStatus::Succeeded)
-        };
-        self.scheduler
-            .finish(&finish, soon())
-            .await
-            .expect("the end");
+        let finish =
+            Finish { diagnostics: "all is well".into(), ..Finish::new(FinalStatus::Succeeded) };
+        self.scheduler.finish(&finish, soon()).await.expect("the end");
     }
 }
 

@@ -63,17 +63,11 @@ impl Session {
         let who = Md5::digest(format!("{user}:{realm}:{}", base64(password)));
         let nonces = format!(":{NONCE}:{cnonce}");
         let secret: [u8; 16] = Md5::digest([&who[..], nonces.as_bytes()].concat()).into();
-        let zeros = if quality == "auth" {
-            String::new()
-        } else {
-            format!(":{:032}", 0)
-        };
+        let zeros = if quality == "auth" { String::new() } else { format!(":{:032}", 0) };
         let proof = |role: &str| {
             let what = hex(&Md5::digest(format!("{role}:{uri}{zeros}")));
             let secret = hex(&secret);
-            hex(&Md5::digest(format!(
-                "{secret}:{NONCE}:00000001:{cnonce}:{quality}:{what}"
-            )))
+            hex(&Md5::digest(format!("{secret}:{NONCE}:00000001:{cnonce}:{quality}:{what}")))
         };
         if said("response")? != proof("AUTHENTICATE") {
             return None;
@@ -115,11 +109,7 @@ impl Session {
 
     pub fn unwrap(&mut self, token: &[u8]) -> Vec<u8> {
         let (body, trailer) = token.split_at(token.len() - 6);
-        assert_eq!(
-            trailer[2..],
-            self.received.to_be_bytes(),
-            "messages come in order"
-        );
+        assert_eq!(trailer[2..], self.received.to_be_bytes(), "messages come in order");
         let mut body = body.to_vec();
         if self.quality == "auth-conf" {
             self.open.apply_keystream(&mut body);
@@ -144,11 +134,7 @@ fn base64(bytes: &[u8]) -> String {
         let bits = u32::from_be_bytes([0, group[0], group[1], group[2]]);
         for i in 0..4 {
             let letter = LETTERS[(bits >> (18 - 6 * i)) as usize & 63];
-            text.push(if i <= chunk.len() {
-                letter as char
-            } else {
-                '='
-            });
+            text.push(if i <= chunk.len() { letter as char } else { '=' });
         }
     }
     text

@@ -19,16 +19,11 @@ pub fn soon() -> Instant {
 
 /// No second chance, so that the first failure is seen.
 pub fn impatient() -> Options {
-    Options {
-        patience: Duration::ZERO,
-        ..Options::default()
-    }
+    Options { patience: Duration::ZERO, ..Options::default() }
 }
 
 pub async fn call(channel: &Channel, body: &[u8]) -> Result<Vec<u8>, RpcError> {
-    let answer = channel
-        .call_raw("aMethod", body, soon(), Safety::Once)
-        .await;
+    let answer = channel.call_raw("aMethod", body, soon(), Safety::Once).await;
     answer.map(|answer| answer.to_vec())
 }
 
@@ -88,9 +83,7 @@ async fn a_truncated_answer_is_no_answer() {
             }
         });
         let error = call(&simple(&fake), b"").await.expect_err("it was cut off");
-        let RpcError::Unanswered { reason, .. } = error else {
-            panic!("{end}: {error}")
-        };
+        let RpcError::Unanswered { reason, .. } = error else { panic!("{end}: {error}") };
         assert_eq!(reason.contains("in the middle"), end > 0, "{end}: {reason}");
     }
 }
@@ -104,14 +97,9 @@ async fn a_huge_length_is_refused_at_once() {
         pending().await
     });
     let began = Instant::now();
-    let error = call(&simple(&fake), b"")
-        .await
-        .expect_err("nothing is that long");
+    let error = call(&simple(&fake), b"").await.expect_err("nothing is that long");
     assert!(matches!(&error, RpcError::Protocol { .. }), "{error}");
-    assert!(
-        error.to_string().contains("it announces 2147483647 bytes"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("it announces 2147483647 bytes"), "{error}");
     assert_eq!(Instant::now(), began);
 }
 
@@ -123,15 +111,8 @@ async fn an_answer_to_a_call_nobody_made_ends_the_connection() {
         peer.reply(call.id + 7, b"").await;
         pending().await
     });
-    let error = call(&simple(&fake), b"")
-        .await
-        .expect_err("it was another call");
-    assert!(
-        error
-            .to_string()
-            .contains("it answered call 7, which was not made"),
-        "{error}"
-    );
+    let error = call(&simple(&fake), b"").await.expect_err("it was another call");
+    assert!(error.to_string().contains("it answered call 7, which was not made"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -146,14 +127,9 @@ async fn an_answer_after_the_deadline_disturbs_nobody() {
     });
     let channel = simple(&fake);
     let deadline = Instant::now() + Duration::from_secs(1);
-    let late = channel
-        .call_raw("aMethod", b"", deadline, Safety::Once)
-        .await;
+    let late = channel.call_raw("aMethod", b"", deadline, Safety::Once).await;
     let error = late.expect_err("nobody answered in time");
-    assert!(
-        matches!(error, RpcError::DeadlinePassed { sent: true, .. }),
-        "{error}"
-    );
+    assert!(matches!(error, RpcError::DeadlinePassed { sent: true, .. }), "{error}");
     assert_eq!(call(&channel, b"").await, Ok(b"in time".to_vec()));
     assert_eq!(fake.dialled(), 1);
 }
@@ -164,10 +140,7 @@ async fn a_server_that_never_says_anything_is_given_up() {
         let mut peer = accepted(peer).await;
         while peer.call().await.is_some() {}
     });
-    let options = Options {
-        silence_max: Duration::from_secs(5),
-        ..impatient()
-    };
+    let options = Options { silence_max: Duration::from_secs(5), ..impatient() };
     let channel = fake.channel(&["rm"], Identity::simple("alice"), options);
     let began = Instant::now();
     let error = call(&channel, b"").await.expect_err("nobody answers");
@@ -188,9 +161,7 @@ async fn a_server_that_takes_nothing_does_not_hold_a_caller_beyond_its_deadline(
         .map(|_| {
             let (channel, large) = (channel.clone(), large[..200 << 10].to_vec());
             tokio::spawn(async move {
-                channel
-                    .call_raw("aMethod", &large, deadline, Safety::Once)
-                    .await
+                channel.call_raw("aMethod", &large, deadline, Safety::Once).await
             })
         })
         .collect();
@@ -213,11 +184,9 @@ async fn what_a_server_does_not_take_is_not_heaped_up_for_it() {
         .map(|_| {
             let channel = channel.clone();
             let body = [0; 64 << 10];
-            tokio::spawn(async move {
-                channel
-                    .call_raw("aMethod", &body, deadline, Safety::Once)
-                    .await
-            })
+            tokio::spawn(
+                async move { channel.call_raw("aMethod", &body, deadline, Safety::Once).await },
+            )
         })
         .collect();
     let mut kept_back = 0;
@@ -240,10 +209,7 @@ async fn pings_are_sent_while_a_call_waits() {
         peer.reply(call.id, &[u8::from(pinged)]).await;
         pending().await
     });
-    let options = Options {
-        ping_interval: Duration::from_secs(2),
-        ..impatient()
-    };
+    let options = Options { ping_interval: Duration::from_secs(2), ..impatient() };
     let channel = fake.channel(&["rm"], Identity::simple("alice"), options);
     let began = Instant::now();
     assert_eq!(call(&channel, b"").await, Ok(vec![1]));
@@ -274,8 +240,7 @@ async fn an_exception_fails_its_call_and_no_other() {
     let fake = Fake::new(async |peer| {
         let mut peer = accepted(peer).await;
         let first = peer.call().await.expect("a first call");
-        peer.fail(first.id, "yarn.exceptions.ApplicationNotFoundException")
-            .await;
+        peer.fail(first.id, "yarn.exceptions.ApplicationNotFoundException").await;
         peer.echo().await;
     });
     let channel = simple(&fake);
@@ -297,21 +262,11 @@ async fn what_may_not_be_done_and_what_is_unknown_are_told_apart() {
             "security.AccessControlException",
             (|error| matches!(error, RpcError::Denied { .. })) as fn(&RpcError) -> bool,
         ),
-        ("security.authorize.AuthorizationException", |e| {
-            matches!(e, RpcError::Denied { .. })
-        }),
-        ("ipc.RpcNoSuchMethodException", |e| {
-            matches!(e, RpcError::Unsupported { .. })
-        }),
-        ("ipc.RpcNoSuchProtocolException", |e| {
-            matches!(e, RpcError::Unsupported { .. })
-        }),
-        ("ipc.StandbyException", |e| {
-            matches!(e, RpcError::NoneActive { .. })
-        }),
-        ("yarn.exceptions.YarnException", |e| {
-            matches!(e, RpcError::Rejected { .. })
-        }),
+        ("security.authorize.AuthorizationException", |e| matches!(e, RpcError::Denied { .. })),
+        ("ipc.RpcNoSuchMethodException", |e| matches!(e, RpcError::Unsupported { .. })),
+        ("ipc.RpcNoSuchProtocolException", |e| matches!(e, RpcError::Unsupported { .. })),
+        ("ipc.StandbyException", |e| matches!(e, RpcError::NoneActive { .. })),
+        ("yarn.exceptions.YarnException", |e| matches!(e, RpcError::Rejected { .. })),
     ] {
         let fake = Fake::new(move |peer| async move {
             let mut peer = accepted(peer).await;
@@ -329,27 +284,15 @@ async fn a_refused_connection_says_why_although_the_pipe_is_broken() {
     let fake = Fake::new(async |mut peer| {
         peer.greeting().await;
         let class = "org.apache.hadoop.security.AccessControlException";
-        let said = wire::exception(
-            u32::MAX - 2,
-            2,
-            class,
-            "SIMPLE authentication is not enabled.",
-        );
+        let said = wire::exception(u32::MAX - 2, 2, class, "SIMPLE authentication is not enabled.");
         peer.write(&said).await;
         // Dropped with the client's bytes unread.
     });
     let channel = simple(&fake);
     // More than the pipe takes: the write must fail.
-    let error = call(&channel, &vec![0; 1 << 20])
-        .await
-        .expect_err("refused");
+    let error = call(&channel, &vec![0; 1 << 20]).await.expect_err("refused");
     assert!(matches!(error, RpcError::Denied { .. }), "{error}");
-    assert!(
-        error
-            .to_string()
-            .contains("SIMPLE authentication is not enabled."),
-        "{error}"
-    );
+    assert!(error.to_string().contains("SIMPLE authentication is not enabled."), "{error}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -361,8 +304,7 @@ async fn a_fatal_answer_ends_all_calls_of_its_connection() {
             peer.reply(first.id, b"").await;
             let second = peer.call().await.expect("a second call");
             peer.call().await.expect("a third call");
-            peer.write(&wire::exception(second.id, 2, "x.Y", "no more"))
-                .await;
+            peer.write(&wire::exception(second.id, 2, "x.Y", "no more")).await;
         }
         peer.echo().await;
     });
@@ -371,25 +313,15 @@ async fn a_fatal_answer_ends_all_calls_of_its_connection() {
     let (second, third) = tokio::join!(call(&channel, b"2"), call(&channel, b"3"));
     let mut errors = [second, third].map(|outcome| outcome.expect_err("fatal").to_string());
     errors.sort();
-    assert_eq!(
-        errors[0],
-        "rm:8032 may or may not have carried out `aMethod`: no more (`Y`)"
-    );
+    assert_eq!(errors[0], "rm:8032 may or may not have carried out `aMethod`: no more (`Y`)");
     assert_eq!(errors[1], "rm:8032 refused `aMethod`: no more (`Y`)");
-    assert_eq!(
-        call(&channel, b"4").await,
-        Ok(b"4".to_vec()),
-        "over a new connection"
-    );
+    assert_eq!(call(&channel, b"4").await, Ok(b"4".to_vec()), "over a new connection");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_web_port_is_recognised() {
     let fake = Fake::new(async |mut peer| {
-        let _ = peer
-            .stream
-            .write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-            .await;
+        let _ = peer.stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
         pending().await
     });
     let error = call(&simple(&fake), b"").await.expect_err("not Hadoop");
@@ -403,16 +335,10 @@ async fn a_web_port_is_recognised() {
 #[tokio::test(start_paused = true)]
 async fn a_request_that_is_too_long_is_not_sent() {
     let fake = Fake::new(async |peer| accepted(peer).await.echo().await);
-    let options = Options {
-        request_bytes_max: 10,
-        ..impatient()
-    };
+    let options = Options { request_bytes_max: 10, ..impatient() };
     let channel = fake.channel(&["rm"], Identity::simple("alice"), options);
     let error = call(&channel, &[0; 11]).await.expect_err("too long");
-    assert_eq!(
-        error.to_string(),
-        "`aMethod` is 11 bytes long, and servers accept 10"
-    );
+    assert_eq!(error.to_string(), "`aMethod` is 11 bytes long, and servers accept 10");
     assert_eq!(fake.dialled(), 0);
 }
 
@@ -440,10 +366,7 @@ async fn callers_beyond_the_limit_wait_for_their_turn() {
             }
         }
     });
-    let options = Options {
-        calls_max: 3,
-        ..impatient()
-    };
+    let options = Options { calls_max: 3, ..impatient() };
     let channel = fake.channel(&["rm"], Identity::simple("alice"), options);
     let calls: Vec<_> = (0..20u8)
         .map(|i| {

@@ -37,11 +37,7 @@ async fn a_token_is_proven_with_each_quality_and_large_messages_pass() {
         let channel = by_token(&fake);
         for size in [0, 1, 1000, 65_500, 65_536, 300_000] {
             let body: Vec<u8> = (0..size).map(|i| (i % 251) as u8).collect();
-            assert_eq!(
-                call(&channel, &body).await.expect(quality),
-                body,
-                "{quality} {size}"
-            );
+            assert_eq!(call(&channel, &body).await.expect(quality), body, "{quality} {size}");
         }
         assert_eq!(fake.dialled(), 1);
     }
@@ -50,11 +46,7 @@ async fn a_token_is_proven_with_each_quality_and_large_messages_pass() {
 #[tokio::test(start_paused = true)]
 async fn the_configured_quality_is_taken_and_a_missing_one_refused() {
     let serve = |mut peer: Peer| async move {
-        let offer = digest::offer(
-            "TOKEN",
-            "DIGEST-MD5",
-            Some(&digest::challenge("auth,auth-int")),
-        );
+        let offer = digest::offer("TOKEN", "DIGEST-MD5", Some(&digest::challenge("auth,auth-int")));
         peer.negotiate(&offer).await;
         let Some(answer) = peer.answer().await else {
             return;
@@ -74,17 +66,9 @@ async fn the_configured_quality_is_taken_and_a_missing_one_refused() {
         (vec![Quality::Privacy, Quality::Integrity], "auth-int"),
     ] {
         let error = refused(&fake, Identity::token(token()), with(wanted)).await;
-        assert!(
-            error.to_string().contains(&format!(": {taken} (")),
-            "{error}"
-        );
+        assert!(error.to_string().contains(&format!(": {taken} (")), "{error}");
     }
-    let error = refused(
-        &fake,
-        Identity::token(token()),
-        with(vec![Quality::Privacy]),
-    )
-    .await;
+    let error = refused(&fake, Identity::token(token()), with(vec![Quality::Privacy])).await;
     let expected = "the server offers protection authentication, integrity, and privacy is wanted";
     assert_eq!(error.to_string(), expected);
 }
@@ -104,15 +88,10 @@ async fn a_wrong_password_is_refused_by_the_server_and_not_tried_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_proves_nothing_is_not_believed() {
-    for proof in [
-        None,
-        Some(""),
-        Some("rspauth=0123456789abcdef0123456789abcdef"),
-    ] {
+    for proof in [None, Some(""), Some("rspauth=0123456789abcdef0123456789abcdef")] {
         let fake = Fake::new(move |mut peer: Peer| async move {
             let challenge = digest::challenge("auth");
-            peer.negotiate(&digest::offer("TOKEN", "DIGEST-MD5", Some(&challenge)))
-                .await;
+            peer.negotiate(&digest::offer("TOKEN", "DIGEST-MD5", Some(&challenge))).await;
             peer.answer().await;
             let proof = proof.map(|proof| wire::bytes(3, proof)).unwrap_or_default();
             peer.write(&digest::message(0, &proof)).await;
@@ -127,10 +106,9 @@ async fn a_server_that_proves_nothing_is_not_believed() {
 async fn nothing_is_taken_beside_the_protection_that_was_agreed() {
     let plain = wire::success(0, b"answered");
     let success = digest::message(0, &wire::bytes(3, b"once more"));
-    for (said, why) in [
-        (plain, "it sent something unprotected"),
-        (success, "it went back to the handshake"),
-    ] {
+    for (said, why) in
+        [(plain, "it sent something unprotected"), (success, "it went back to the handshake")]
+    {
         let fake = Fake::new(move |mut peer: Peer| {
             let said = said.clone();
             async move {
@@ -152,8 +130,7 @@ async fn nothing_is_taken_beside_the_protection_that_was_agreed() {
 async fn a_server_that_says_more_than_its_handshake_is_not_understood() {
     let fake = Fake::new(async |mut peer: Peer| {
         let challenge = digest::challenge("auth");
-        peer.negotiate(&digest::offer("TOKEN", "DIGEST-MD5", Some(&challenge)))
-            .await;
+        peer.negotiate(&digest::offer("TOKEN", "DIGEST-MD5", Some(&challenge))).await;
         let answer = peer.answer().await.expect("an answer");
         let session = digest::Session::new(&answer, IDENTIFIER, PASSWORD).expect("a sound answer");
         let success = digest::message(0, &wire::bytes(3, &session.rspauth));
@@ -172,22 +149,10 @@ async fn a_server_that_says_more_than_its_handshake_is_not_understood() {
 #[tokio::test(start_paused = true)]
 async fn bad_realms_and_challenges_are_refused() {
     for (challenge, why) in [
-        (
-            digest::challenge("auth").replace("realm", "realm=\"a\",realm"),
-            "twice",
-        ),
-        (
-            digest::challenge("auth").replace("default", "dé"),
-            "odd characters",
-        ),
-        (
-            digest::challenge("auth").replace("md5-sess", "md5"),
-            "algorithm",
-        ),
-        (
-            digest::challenge("auth").replace("nonce", "once"),
-            "no nonce",
-        ),
+        (digest::challenge("auth").replace("realm", "realm=\"a\",realm"), "twice"),
+        (digest::challenge("auth").replace("default", "dé"), "odd characters"),
+        (digest::challenge("auth").replace("md5-sess", "md5"), "algorithm"),
+        (digest::challenge("auth").replace("nonce", "once"), "no nonce"),
         (String::new(), "algorithm"),
     ] {
         let fake = Fake::new(move |mut peer: Peer| {
@@ -197,16 +162,13 @@ async fn bad_realms_and_challenges_are_refused() {
                 pending().await
             }
         });
-        let error = refused(&fake, Identity::token(token()), impatient())
-            .await
-            .to_string();
+        let error = refused(&fake, Identity::token(token()), impatient()).await.to_string();
         assert!(error.contains(why), "{why}: {error}");
     }
     // A realm the server does not mean: its own check fails.
     let fake = Fake::new(async |mut peer: Peer| {
         let challenge = digest::challenge("auth").replace("default", "elsewhere");
-        peer.negotiate(&digest::offer("TOKEN", "DIGEST-MD5", Some(&challenge)))
-            .await;
+        peer.negotiate(&digest::offer("TOKEN", "DIGEST-MD5", Some(&challenge))).await;
         let answer = peer.answer().await.expect("an answer");
         assert!(digest::Session::new(&answer, IDENTIFIER, PASSWORD).is_none());
         peer.refuse("realm").await;
@@ -220,26 +182,11 @@ async fn wrong_lists_of_mechanisms_are_refused() {
     let challenge = digest::challenge("auth");
     for (offers, why) in [
         (vec![], "accepts nothing"),
-        (
-            digest::offer("KERBEROS", "GSSAPI", None),
-            "accepts KERBEROS, and the caller has a token",
-        ),
-        (
-            digest::offer("SIMPLE", "", None),
-            "accepts SIMPLE, and the caller has a token",
-        ),
-        (
-            digest::offer("TOKEN", "SCRAM-SHA-512", Some(&challenge)),
-            "`SCRAM-SHA-512`",
-        ),
-        (
-            digest::offer("TOKEN", "DIGEST-MD5", None),
-            "without a challenge",
-        ),
-        (
-            digest::offer("SIMPLE", "", None).repeat(100),
-            "too many methods",
-        ),
+        (digest::offer("KERBEROS", "GSSAPI", None), "accepts KERBEROS, and the caller has a token"),
+        (digest::offer("SIMPLE", "", None), "accepts SIMPLE, and the caller has a token"),
+        (digest::offer("TOKEN", "SCRAM-SHA-512", Some(&challenge)), "`SCRAM-SHA-512`"),
+        (digest::offer("TOKEN", "DIGEST-MD5", None), "without a challenge"),
+        (digest::offer("SIMPLE", "", None).repeat(100), "too many methods"),
     ] {
         let fake = Fake::new(move |mut peer: Peer| {
             let offers = offers.clone();
@@ -248,9 +195,7 @@ async fn wrong_lists_of_mechanisms_are_refused() {
                 pending().await
             }
         });
-        let error = refused(&fake, Identity::token(token()), impatient())
-            .await
-            .to_string();
+        let error = refused(&fake, Identity::token(token()), impatient()).await.to_string();
         assert!(error.contains(why), "{why}: {error}");
     }
 }
@@ -337,18 +282,13 @@ async fn a_standby_found_out_in_the_handshake_is_left_for_the_active_one() {
             peer.greeting().await;
             peer.sasl().await;
             let class = "org.apache.hadoop.ipc.StandbyException";
-            peer.write(&wire::exception(digest::SASL, 2, class, "standby"))
-                .await;
+            peer.write(&wire::exception(digest::SASL, 2, class, "standby")).await;
         } else {
             peer.accept_token("auth-int").await;
             peer.echo().await;
         }
     });
-    let channel = fake.channel(
-        &["rm1", "rm2"],
-        Identity::token(token()),
-        Options::default(),
-    );
+    let channel = fake.channel(&["rm1", "rm2"], Identity::token(token()), Options::default());
     assert_eq!(call(&channel, b"x").await, Ok(b"x".to_vec()));
 }
 
@@ -358,8 +298,7 @@ async fn a_crowd_of_tickets_is_scattered() {
         if peer.number < 3 {
             peer.greeting().await;
             peer.sasl().await;
-            peer.refuse("GSS initiate failed: Request is a replay (34)")
-                .await;
+            peer.refuse("GSS initiate failed: Request is a replay (34)").await;
         } else {
             peer.accept_token("auth").await;
             peer.echo().await;

@@ -31,11 +31,7 @@ async fn a_server_that_refuses_connections_is_passed_over() {
     let channel = fake.channel(&["rm1", "rm2"], alice(), Options::default());
     assert_eq!(call(&channel, b"1").await, Ok(b"1".to_vec()));
     assert_eq!(call(&channel, b"2").await, Ok(b"2".to_vec()));
-    assert_eq!(
-        fake.seen(),
-        ["rm1", "rm2"],
-        "the second call begins where the first ended"
-    );
+    assert_eq!(fake.seen(), ["rm1", "rm2"], "the second call begins where the first ended");
 }
 
 #[tokio::test(start_paused = true)]
@@ -80,9 +76,7 @@ async fn servers_that_flap_are_followed_until_one_is_active() {
     });
     let channel = fake.channel(&["rm1", "rm2"], alice(), Options::default());
     // Even what must not be done twice is tried again: a server that stands by has done nothing.
-    let answer = call(&channel, b"")
-        .await
-        .expect("the tenth try is answered");
+    let answer = call(&channel, b"").await.expect("the tenth try is answered");
     assert_eq!(answer, 9i64.to_be_bytes(), "each try says which it is");
     assert_eq!(fake.dialled(), 2, "both connections are kept");
 }
@@ -95,20 +89,13 @@ async fn servers_that_flap_for_ever_are_given_up_in_time() {
             peer.fail(call.id, "ipc.StandbyException").await;
         }
     });
-    let options = Options {
-        patience: Duration::from_secs(20),
-        ..Options::default()
-    };
+    let options = Options { patience: Duration::from_secs(20), ..Options::default() };
     let channel = fake.channel(&["rm1", "rm2"], alice(), options);
     let began = Instant::now();
     let error = call(&channel, b"").await.expect_err("none is active");
     let expected = "no server at rm1:8032, rm2:8032 is active: so it said (`StandbyException`)";
     assert_eq!(error.to_string(), expected);
-    assert!(
-        (18..=20).contains(&began.elapsed().as_secs()),
-        "{:?}",
-        began.elapsed()
-    );
+    assert!((18..=20).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
@@ -126,28 +113,14 @@ async fn a_lost_answer_is_asked_for_again_only_where_that_is_safe() {
     };
     let fake = make();
     let channel = fake.channel(&["rm"], alice(), Options::default());
-    let answer = channel
-        .call_raw("allocate", b"x", soon(), Safety::Idempotent)
-        .await;
+    let answer = channel.call_raw("allocate", b"x", soon(), Safety::Idempotent).await;
     assert_eq!(answer.as_deref(), Ok(&b"x"[..]));
     assert_eq!(fake.dialled(), 2);
 
     let fake = make();
     let channel = fake.channel(&["rm"], alice(), Options::default());
-    let error = channel
-        .call_raw("start", b"x", soon(), Safety::Once)
-        .await
-        .expect_err("lost");
-    assert!(
-        matches!(
-            error,
-            RpcError::Unanswered {
-                method: "start",
-                ..
-            }
-        ),
-        "{error}"
-    );
+    let error = channel.call_raw("start", b"x", soon(), Safety::Once).await.expect_err("lost");
+    assert!(matches!(error, RpcError::Unanswered { method: "start", .. }), "{error}");
     assert_eq!(fake.dialled(), 1);
 }
 
@@ -169,9 +142,7 @@ async fn a_retried_call_keeps_its_id_and_counts_its_tries() {
         }
     });
     let channel = fake.channel(&["rm"], alice(), Options::default());
-    let answer = channel
-        .call_raw("allocate", b"", soon(), Safety::Idempotent)
-        .await;
+    let answer = channel.call_raw("allocate", b"", soon(), Safety::Idempotent).await;
     answer.expect("the third try is answered");
     assert_eq!(*ids.lock().expect("no panic"), [(0, 0), (0, 1), (0, 2)]);
 }
@@ -190,43 +161,26 @@ async fn a_server_that_asks_for_patience_is_asked_again_later() {
     let began = Instant::now();
     assert_eq!(call(&channel, b"x").await, Ok(b"x".to_vec()));
     assert_eq!(fake.seen(), ["rm1"]);
-    assert!(
-        began.elapsed() >= Duration::from_millis(350),
-        "{:?}",
-        began.elapsed()
-    );
+    assert!(began.elapsed() >= Duration::from_millis(350), "{:?}", began.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_cannot_be_reached_is_tried_until_patience_or_the_deadline_ends() {
     let fake = Fake::picky(|_| None);
-    let options = Options {
-        patience: Duration::from_secs(5),
-        ..Options::default()
-    };
+    let options = Options { patience: Duration::from_secs(5), ..Options::default() };
     let channel = fake.channel(&["rm"], alice(), options);
     let began = Instant::now();
     let error = call(&channel, b"").await.expect_err("nobody is there");
     let expected = "no server could be reached at rm:8032: connection refused";
     assert_eq!(error.to_string(), expected);
-    assert!(
-        (4..=5).contains(&began.elapsed().as_secs()),
-        "{:?}",
-        began.elapsed()
-    );
+    assert!((4..=5).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
 
     let channel = fake.channel(&["rm"], alice(), Options::default());
     let deadline = Instant::now() + Duration::from_secs(2);
-    let error = channel
-        .call_raw("aMethod", b"", deadline, Safety::Once)
-        .await;
+    let error = channel.call_raw("aMethod", b"", deadline, Safety::Once).await;
     assert_eq!(error.expect_err("nobody is there").to_string(), expected);
     assert!(Instant::now() <= deadline);
-    assert!(
-        fake.dialled() < 40,
-        "it does not hammer: {}",
-        fake.dialled()
-    );
+    assert!(fake.dialled() < 40, "it does not hammer: {}", fake.dialled());
 }
 
 #[tokio::test(start_paused = true)]
@@ -276,11 +230,7 @@ async fn a_server_that_accepts_and_says_nothing_is_left_for_another() {
             peer.echo().await;
         }
     });
-    let channel = fake.channel(
-        &["rm1", "rm2"],
-        Identity::token(token()),
-        Options::default(),
-    );
+    let channel = fake.channel(&["rm1", "rm2"], Identity::token(token()), Options::default());
     assert_eq!(call(&channel, b"x").await, Ok(b"x".to_vec()));
     assert_eq!(fake.seen(), ["rm1", "rm2"]);
 }
@@ -296,9 +246,7 @@ async fn after_a_deadline_in_silence_the_next_call_goes_to_the_other_server() {
     });
     let channel = fake.channel(&["rm1", "rm2"], alice(), impatient());
     let deadline = Instant::now() + Duration::from_secs(1);
-    let error = channel
-        .call_raw("aMethod", b"", deadline, Safety::Once)
-        .await;
+    let error = channel.call_raw("aMethod", b"", deadline, Safety::Once).await;
     assert!(matches!(error, Err(RpcError::DeadlinePassed { .. })));
     assert_eq!(call(&channel, b"x").await, Ok(b"x".to_vec()));
 }
@@ -318,9 +266,7 @@ async fn a_call_that_left_once_may_have_been_carried_out_although_it_did_not_lea
     let identity = Identity::token(token());
     let channel = fake.channel(&["rm"], identity, Options::default());
     let deadline = Instant::now() + Duration::from_secs(5);
-    let outcome = channel
-        .call_raw("aMethod", b"", deadline, Safety::Idempotent)
-        .await;
+    let outcome = channel.call_raw("aMethod", b"", deadline, Safety::Idempotent).await;
     let Err(RpcError::DeadlinePassed { sent, reason, .. }) = outcome else {
         panic!("{outcome:?}");
     };

@@ -47,16 +47,11 @@ async fn survives(identity: Identity, said: Vec<u8>) {
             let _ = tokio::io::copy(&mut peer.stream, &mut tokio::io::sink()).await;
         }
     });
-    let options = Options {
-        patience: Duration::ZERO,
-        ..Options::default()
-    };
+    let options = Options { patience: Duration::ZERO, ..Options::default() };
     let channel = fake.channel(&["rm"], identity, options);
     let deadline = Instant::now() + Duration::from_secs(10);
     // Any outcome will do, if there is one in time.
-    let _ = channel
-        .call_raw("aMethod", b"", deadline, Safety::Once)
-        .await;
+    let _ = channel.call_raw("aMethod", b"", deadline, Safety::Once).await;
     assert!(Instant::now() <= deadline + Duration::from_millis(5));
 }
 
@@ -81,11 +76,7 @@ async fn handshakes_of_any_bytes_are_survived() {
     let offer = digest::offer("TOKEN", "DIGEST-MD5", Some(&challenge));
     let sound = [
         digest::message(1, &offer),
-        [
-            digest::message(1, &offer),
-            digest::message(0, &wire::bytes(3, "rspauth=00")),
-        ]
-        .concat(),
+        [digest::message(1, &offer), digest::message(0, &wire::bytes(3, "rspauth=00"))].concat(),
         digest::message(0, &[]),
     ];
     for round in 0..600 {

@@ -43,11 +43,7 @@ impl Fake {
     /// A server that may refuse a connection.
     pub fn picky(script: impl Fn(Peer) -> Option<Serving> + Send + Sync + 'static) -> Arc<Self> {
         let (script, dialled) = (Box::new(script), AtomicUsize::new(0));
-        Arc::new(Self {
-            script,
-            dialled,
-            seen: Mutex::new(Vec::new()),
-        })
+        Arc::new(Self { script, dialled, seen: Mutex::new(Vec::new()) })
     }
 
     pub fn dialled(&self) -> usize {
@@ -66,14 +62,8 @@ impl Fake {
         options: Options,
     ) -> Channel {
         let addresses = hosts.iter().map(|host| Address::new(*host, 8032)).collect();
-        Channel::over(
-            self.clone(),
-            Protocol::APPLICATION_CLIENT,
-            addresses,
-            identity,
-            options,
-        )
-        .expect("a channel")
+        Channel::over(self.clone(), Protocol::APPLICATION_CLIENT, addresses, identity, options)
+            .expect("a channel")
     }
 }
 
@@ -84,22 +74,12 @@ impl Dial for Fake {
     ) -> Pin<Box<dyn Future<Output = io::Result<Dialed>> + Send + 'a>> {
         Box::pin(async move {
             let number = self.dialled.fetch_add(1, Ordering::SeqCst);
-            self.seen
-                .lock()
-                .expect("no test panics with it")
-                .push(address.host.clone());
+            self.seen.lock().expect("no test panics with it").push(address.host.clone());
             let (ours, theirs) = duplex(64 << 10);
-            let peer = Peer {
-                number,
-                host: address.host.clone(),
-                ..Peer::on(theirs)
-            };
+            let peer = Peer { number, host: address.host.clone(), ..Peer::on(theirs) };
             let refused = || io::Error::new(io::ErrorKind::ConnectionRefused, "connection refused");
             tokio::spawn((self.script)(peer).ok_or_else(refused)?);
-            Ok(Dialed {
-                stream: Box::new(ours),
-                peer: None,
-            })
+            Ok(Dialed { stream: Box::new(ours), peer: None })
         })
     }
 }
@@ -137,13 +117,7 @@ pub fn token() -> Token {
 
 impl Peer {
     pub fn on(stream: DuplexStream) -> Self {
-        Self {
-            stream,
-            number: 0,
-            host: String::new(),
-            session: None,
-            plain: Vec::new(),
-        }
+        Self { stream, number: 0, host: String::new(), session: None, plain: Vec::new() }
     }
 
     pub async fn greeting(&mut self) -> Option<[u8; 7]> {
@@ -168,16 +142,11 @@ impl Peer {
 
     /// Goes through the whole handshake of a token, with these qualities.
     pub async fn accept_token(&mut self, qualities: &str) -> Option<Fields> {
-        self.negotiate(&digest::offer(
-            "TOKEN",
-            "DIGEST-MD5",
-            Some(&digest::challenge(qualities)),
-        ))
-        .await?;
+        self.negotiate(&digest::offer("TOKEN", "DIGEST-MD5", Some(&digest::challenge(qualities))))
+            .await?;
         let answer = self.answer().await?;
         let Some(session) = Session::new(&answer, IDENTIFIER, PASSWORD) else {
-            self.refuse("DIGEST-MD5: digest response format violation. Mismatched response.")
-                .await;
+            self.refuse("DIGEST-MD5: digest response format violation. Mismatched response.").await;
             return None;
         };
         let proof = wire::bytes(3, &session.rspauth);
@@ -206,8 +175,7 @@ impl Peer {
 
     pub async fn refuse(&mut self, message: &str) {
         let class = "javax.security.sasl.SaslException";
-        self.write(&wire::exception(digest::SASL, 2, class, message))
-            .await;
+        self.write(&wire::exception(digest::SASL, 2, class, message)).await;
     }
 
     pub async fn sasl(&mut self) -> Option<Fields> {
@@ -283,13 +251,7 @@ impl Peer {
 
     pub async fn fail(&mut self, call: u32, class: &str) {
         let class = format!("org.apache.hadoop.{class}");
-        self.write(&wire::exception(
-            call,
-            1,
-            &class,
-            "so it said\n\tat a.b.C(D.java:1)",
-        ))
-        .await;
+        self.write(&wire::exception(call, 1, &class, "so it said\n\tat a.b.C(D.java:1)")).await;
     }
 
     /// Answers every call with its own body.

@@ -50,30 +50,20 @@ impl Fields {
     }
 
     pub fn number(&self, field: u64) -> Option<u64> {
-        self.0
-            .iter()
-            .rev()
-            .find(|(f, ..)| *f == field)
-            .map(|(_, number, _)| *number)
+        self.0.iter().rev().find(|(f, ..)| *f == field).map(|(_, number, _)| *number)
     }
 
     pub fn bytes(&self, field: u64) -> Option<&[u8]> {
-        self.0
-            .iter()
-            .rev()
-            .find(|(f, ..)| *f == field)
-            .map(|(_, _, bytes)| &bytes[..])
+        self.0.iter().rev().find(|(f, ..)| *f == field).map(|(_, _, bytes)| &bytes[..])
     }
 
     pub fn text(&self, field: u64) -> Option<String> {
-        self.bytes(field)
-            .map(|bytes| String::from_utf8(bytes.to_vec()).expect("a text"))
+        self.bytes(field).map(|bytes| String::from_utf8(bytes.to_vec()).expect("a text"))
     }
 
     /// Numbers with the sign in their last bit.
     pub fn signed(&self, field: u64) -> Option<i64> {
-        self.number(field)
-            .map(|n| (n >> 1) as i64 ^ -((n & 1) as i64))
+        self.number(field).map(|n| (n >> 1) as i64 ^ -((n & 1) as i64))
     }
 }
 

@@ -8,14 +8,8 @@ use yarn_native::types::Resource;
 
 use crate::random::Random;
 
-pub const HOSTS: [(&str, &str); 6] = [
-    ("a", "/one"),
-    ("b", "/one"),
-    ("c", "/one"),
-    ("d", "/two"),
-    ("e", "/two"),
-    ("f", "/two"),
-];
+pub const HOSTS: [(&str, &str); 6] =
+    [("a", "/one"), ("b", "/one"), ("c", "/one"), ("d", "/two"), ("e", "/two"), ("f", "/two")];
 
 /// Why a request was refused.
 #[derive(Debug, PartialEq, Eq)]
@@ -132,11 +126,8 @@ impl Model {
             })
             .collect();
         self.response_id = following;
-        let reply = Reply {
-            response_id: following,
-            granted,
-            completed: std::mem::take(&mut self.ended),
-        };
+        let reply =
+            Reply { response_id: following, granted, completed: std::mem::take(&mut self.ended) };
         self.last = Some(reply.clone());
         Ok(reply)
     }
@@ -149,10 +140,10 @@ impl Model {
             }
             return;
         }
-        let asked = self.guaranteed.entry(row.key).or_insert_with(|| Asked {
-            resource: row.resource.clone(),
-            lines: BTreeMap::new(),
-        });
+        let asked = self
+            .guaranteed
+            .entry(row.key)
+            .or_insert_with(|| Asked { resource: row.resource.clone(), lines: BTreeMap::new() });
         if row.count == 0 {
             asked.lines.remove(&row.name);
         } else {
@@ -182,11 +173,7 @@ impl Model {
         let lanes: Vec<(Key, Resource)> = self.opportunistic.keys().cloned().collect();
         for lane in lanes {
             let (host, _) = *random.pick(&HOSTS);
-            let Some(count) = self
-                .opportunistic
-                .get_mut(&lane)
-                .filter(|count| **count > 0)
-            else {
+            let Some(count) = self.opportunistic.get_mut(&lane).filter(|count| **count > 0) else {
                 continue;
             };
             if !self.avoided.contains(host) {
@@ -262,13 +249,10 @@ impl Model {
             *self.opportunistic.entry(lane).or_insert(0) += 1;
             return;
         }
-        let asked = self
-            .guaranteed
-            .entry(container.key)
-            .or_insert_with(|| Asked {
-                resource: container.resource.clone(),
-                lines: BTreeMap::new(),
-            });
+        let asked = self.guaranteed.entry(container.key).or_insert_with(|| Asked {
+            resource: container.resource.clone(),
+            lines: BTreeMap::new(),
+        });
         for name in container.lines {
             asked.lines.entry(name).or_insert((0, true)).0 += 1;
         }
@@ -302,10 +286,7 @@ impl Model {
 
     /// How many under one key it would still grant, or has granted without telling.
     pub fn owes(&self, key: Key) -> u32 {
-        let lines = self
-            .guaranteed
-            .get(&key)
-            .and_then(|asked| asked.lines.get("*"));
+        let lines = self.guaranteed.get(&key).and_then(|asked| asked.lines.get("*"));
         let guaranteed = lines.map_or(0, |(count, _)| *count);
         let lanes = self.opportunistic.iter().filter(|((of, _), _)| *of == key);
         let opportunistic: u32 = lanes.map(|(_, count)| count).sum();
@@ -315,10 +296,7 @@ impl Model {
 
     /// How many it would still grant.
     pub fn outstanding(&self) -> u32 {
-        let lines = self
-            .guaranteed
-            .values()
-            .filter_map(|asked| asked.lines.get("*"));
+        let lines = self.guaranteed.values().filter_map(|asked| asked.lines.get("*"));
         lines.map(|(count, _)| count).sum::<u32>() + self.opportunistic.values().sum::<u32>()
     }
 }

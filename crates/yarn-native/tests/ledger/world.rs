@@ -80,10 +80,7 @@ pub fn run(seed: u64, mutant: Mutant) -> Result<(), String> {
     let mut random = Random::new(seed);
     let faults = match seed % 4 {
         // Nothing goes wrong, at most the decider hears late: then nothing may be wasted.
-        0 => Faults {
-            lag: random.one_in(2),
-            ..Faults::default()
-        },
+        0 => Faults { lag: random.one_in(2), ..Faults::default() },
         _ => Faults::some(&mut random),
     };
     let model = Model::new(&mut random);
@@ -113,19 +110,12 @@ pub fn run(seed: u64, mutant: Mutant) -> Result<(), String> {
     }
     world.decide();
     for step in 0..60 {
-        world
-            .step()
-            .map_err(|why| format!("seed {seed}, step {step}: {why}"))?;
+        world.step().map_err(|why| format!("seed {seed}, step {step}: {why}"))?;
     }
     if seed.is_multiple_of(4) && world.surplus > 0 {
-        return Err(format!(
-            "seed {seed}: {} wasted with nothing wrong",
-            world.surplus
-        ));
+        return Err(format!("seed {seed}: {} wasted with nothing wrong", world.surplus));
     }
-    world
-        .calm()
-        .map_err(|why| format!("seed {seed}, calm: {why}"))
+    world.calm().map_err(|why| format!("seed {seed}, calm: {why}"))
 }
 
 impl World {
@@ -149,24 +139,14 @@ impl World {
                 }
             }
             if random.one_in(3) {
-                places.racks.push(RackPlace {
-                    rack: "/two".into(),
-                    count: target,
-                });
+                places.racks.push(RackPlace { rack: "/two".into(), count: target });
             }
             places.strict = random.one_in(2);
         }
         Role {
-            key: Key {
-                priority: 1 + (number % 2) as i32,
-                allocation: number,
-            },
+            key: Key { priority: 1 + (number % 2) as i32, allocation: number },
             target,
-            resource: Resource {
-                memory_mib,
-                vcores: 1,
-                others: BTreeMap::new(),
-            },
+            resource: Resource { memory_mib, vcores: 1, others: BTreeMap::new() },
             places,
             label: random.one_in(4).then(|| "gpu".to_owned()),
             execution,
@@ -316,10 +296,7 @@ impl World {
                     self.silence.insert(key, 0);
                 }
                 self.silence.values_mut().for_each(|replies| *replies += 1);
-                let taken = self
-                    .ledger
-                    .on_reply(reply)
-                    .map_err(|error| error.to_string())?;
+                let taken = self.ledger.on_reply(reply).map_err(|error| error.to_string())?;
                 self.check_kinds(&request, &taken)?;
                 self.surplus += taken.surplus.len();
                 self.unanswered = None;
@@ -430,10 +407,7 @@ impl World {
             return Err(format!("{} still asked for", self.model.outstanding()));
         }
         if self.model.avoided != self.avoid {
-            return Err(format!(
-                "avoids {:?}, should {:?}",
-                self.model.avoided, self.avoid
-            ));
+            return Err(format!("avoids {:?}, should {:?}", self.model.avoided, self.avoid));
         }
         let before = self.model.granted;
         for beat in 0..80 {

@@ -52,14 +52,7 @@ impl Needs for Horovod {
     }
 
     fn set_up(&self, given: &Given<'_>) -> SetUp {
-        let Given {
-            cluster,
-            task,
-            local,
-            elastic,
-            door,
-            ..
-        } = given;
+        let Given { cluster, task, local, elastic, door, .. } = given;
         let role = cluster.role(task.role.as_str());
         let each = role.map_or(1, |member| member.processes);
         // The processes with this local number, one of each task that has so many.
@@ -91,9 +84,6 @@ impl Needs for Horovod {
             set("GLOO_RENDEZVOUS_ADDR", "127.0.0.1".to_owned());
             set("GLOO_RENDEZVOUS_PORT", port.to_string());
         }
-        SetUp {
-            env,
-            arguments: Vec::new(),
-        }
+        SetUp { env, arguments: Vec::new() }
     }
 }

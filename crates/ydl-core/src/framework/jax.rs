@@ -39,12 +39,7 @@ impl Needs for Jax {
     }
 
     fn set_up(&self, given: &Given<'_>) -> SetUp {
-        let Given {
-            cluster,
-            task,
-            local,
-            ..
-        } = given;
+        let Given { cluster, task, local, .. } = given;
         let mut env = BTreeMap::new();
         let mut set = |name: &str, value: String| {
             env.insert(name.to_owned(), value);
@@ -61,9 +56,6 @@ impl Needs for Jax {
             }
             set("JAX_COORDINATOR_ADDRESS", address);
         }
-        SetUp {
-            env,
-            arguments: Vec::new(),
-        }
+        SetUp { env, arguments: Vec::new() }
     }
 }

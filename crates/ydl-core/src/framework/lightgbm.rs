@@ -35,9 +35,8 @@ impl Needs for Lightgbm {
         let Given { cluster, task, .. } = given;
         let port = |endpoint: &Endpoint| endpoint.ports.get(PORT).copied().unwrap_or(0);
         let all = cluster.roles.iter().flat_map(|member| &member.endpoints);
-        let machines: Vec<_> = all
-            .map(|endpoint| format!("{}:{}", endpoint.host, port(endpoint)))
-            .collect();
+        let machines: Vec<_> =
+            all.map(|endpoint| format!("{}:{}", endpoint.host, port(endpoint))).collect();
         let own = cluster.endpoint(task).map_or(0, port);
         // As its parameters are called: a program hands them over.
         let env = [

@@ -107,10 +107,7 @@ pub struct RoleDefaults {
 }
 
 /// Roles of processes that work together as equals: when one dies the others can do nothing, and all begin anew.
-const PEERS: RoleDefaults = RoleDefaults {
-    completion: Completion::All,
-    scope: Scope::Job,
-};
+const PEERS: RoleDefaults = RoleDefaults { completion: Completion::All, scope: Scope::Job };
 
 /// What a framework needs, where it differs from equal processes that start together and are told nothing.
 trait Needs {
@@ -297,15 +294,10 @@ impl fmt::Display for Framework {
 impl FromStr for Framework {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        let found = Framework::ALL
-            .iter()
-            .find(|framework| framework.name() == text);
+        let found = Framework::ALL.iter().find(|framework| framework.name() == text);
         found.copied().ok_or_else(|| {
             let known: Vec<_> = Framework::ALL.iter().map(|f| format!("`{f}`")).collect();
-            format!(
-                "`{text}` is not a framework that ydl knows; it knows {}",
-                known.join(", ")
-            )
+            format!("`{text}` is not a framework that ydl knows; it knows {}", known.join(", "))
         })
     }
 }

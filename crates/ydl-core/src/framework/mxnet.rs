@@ -43,10 +43,7 @@ impl Needs for Mxnet {
             SCHEDULER | SERVER => Completion::Service,
             _ => Completion::All,
         };
-        RoleDefaults {
-            completion,
-            scope: Scope::Job,
-        }
+        RoleDefaults { completion, scope: Scope::Job }
     }
 
     fn commands_of(&self, role: &str) -> &'static [&'static str] {
@@ -71,45 +68,25 @@ impl Needs for Mxnet {
                 .map_or(0, |role| role.instances)
         };
         let mut add = |key: &str, what: String, hint: &str| {
-            all.push(Complaint {
-                key: key.to_owned(),
-                what,
-                hint: Some(hint.to_owned()),
-            });
+            all.push(Complaint { key: key.to_owned(), what, hint: Some(hint.to_owned()) });
         };
         if count(WORKER) == 0 {
             let what = "an MXNet job needs the role `worker`".to_string();
-            add(
-                "roles",
-                what,
-                "roles: {worker: {instances: 2, run: …}, server: {instances: 2}}",
-            );
+            add("roles", what, "roles: {worker: {instances: 2, run: …}, server: {instances: 2}}");
         }
         if count(SERVER) == 0 {
             let what = "an MXNet job needs the role `server`".to_string();
-            add(
-                "roles",
-                what,
-                "add `server: {instances: 1}`; it runs the worker's command",
-            );
+            add("roles", what, "add `server: {instances: 1}`; it runs the worker's command");
         }
         if count(SCHEDULER) > 1 {
             let what = format!("an MXNet job has one scheduler, not {}", count(SCHEDULER));
-            add(
-                "roles.scheduler.instances",
-                what,
-                "leave the role out: ydl is the scheduler",
-            );
+            add("roles.scheduler.instances", what, "leave the role out: ydl is the scheduler");
         }
         for role in &draft.roles {
             let known = [WORKER, SERVER, SCHEDULER].contains(&role.name.as_str());
             if !known {
                 let what = format!("MXNet knows no role `{}`", role.name);
-                add(
-                    &format!("roles.{}", role.name),
-                    what,
-                    "its roles are `worker` and `server`",
-                );
+                add(&format!("roles.{}", role.name), what, "its roles are `worker` and `server`");
             }
             let key = format!("roles.{}.restart.scope", role.name);
             match (role.restart.scope, role.name.as_str()) {
@@ -142,13 +119,7 @@ impl Needs for Mxnet {
     }
 
     fn set_up(&self, given: &Given<'_>) -> SetUp {
-        let Given {
-            cluster,
-            task,
-            attempt,
-            door,
-            ..
-        } = given;
+        let Given { cluster, task, attempt, door, .. } = given;
         let port = |endpoint: &Endpoint| endpoint.ports.get(PORT).copied().unwrap_or(0).to_string();
         let mut env = BTreeMap::new();
         let mut set = |name: &str, value: String| {
@@ -161,9 +132,7 @@ impl Needs for Mxnet {
         set("DMLC_JOB_CLUSTER", "ydl".to_owned());
         // Of its role: there is a worker 0 and a server 0.
         set("DMLC_TASK_ID", task.index.to_string());
-        let root = cluster
-            .role(SCHEDULER)
-            .and_then(|member| member.endpoints.first());
+        let root = cluster.role(SCHEDULER).and_then(|member| member.endpoints.first());
         if let Some(root) = root {
             set("DMLC_PS_ROOT_URI", root.host.clone());
             set("DMLC_PS_ROOT_PORT", port(root));
@@ -182,10 +151,7 @@ impl Needs for Mxnet {
             WORKER => set("DMLC_WORKER_ID", task.index.to_string()),
             _ => {}
         }
-        SetUp {
-            env,
-            arguments: Vec::new(),
-        }
+        SetUp { env, arguments: Vec::new() }
     }
 
     fn ports_ascend(&self) -> bool {
@@ -194,8 +160,5 @@ impl Needs for Mxnet {
 }
 
 fn instances(cluster: &Cluster, role: &str) -> String {
-    cluster
-        .role(role)
-        .map_or(0, |member| member.instances)
-        .to_string()
+    cluster.role(role).map_or(0, |member| member.instances).to_string()
 }

@@ -38,9 +38,6 @@ impl Needs for None {
     }
 
     fn role_defaults(&self, _role: &str, _roles: &[&str]) -> RoleDefaults {
-        RoleDefaults {
-            completion: Completion::All,
-            scope: Scope::Task,
-        }
+        RoleDefaults { completion: Completion::All, scope: Scope::Task }
     }
 }

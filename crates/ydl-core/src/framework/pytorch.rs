@@ -20,14 +20,7 @@ impl Needs for Pytorch {
     }
 
     fn also_called(&self) -> &'static [&'static str] {
-        &[
-            "torch",
-            "torchrun",
-            "ddp",
-            "fsdp",
-            "lightning",
-            "pytorch-lightning",
-        ]
+        &["torch", "torchrun", "ddp", "fsdp", "lightning", "pytorch-lightning"]
     }
 
     fn has_processes(&self) -> bool {
@@ -35,11 +28,7 @@ impl Needs for Pytorch {
     }
 
     fn interfaces(&self) -> &'static [&'static str] {
-        &[
-            "GLOO_SOCKET_IFNAME",
-            "NCCL_SOCKET_IFNAME",
-            "TP_SOCKET_IFNAME",
-        ]
+        &["GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME"]
     }
 
     fn on_change(&self) -> Option<Reform> {
@@ -51,13 +40,7 @@ impl Needs for Pytorch {
     }
 
     fn set_up(&self, given: &Given<'_>) -> SetUp {
-        let Given {
-            cluster,
-            task,
-            local,
-            door,
-            ..
-        } = given;
+        let Given { cluster, task, local, door, .. } = given;
         let (first, group) = (cluster.first_process(task), cluster.rank(task));
         let role = cluster.role(task.role.as_str());
         let (instances, each) = role.map_or((0, 1), |member| (member.instances, member.processes));
@@ -73,10 +56,7 @@ impl Needs for Pytorch {
         set("GROUP_RANK", group.to_string());
         set("GROUP_WORLD_SIZE", cluster.world().to_string());
         set("ROLE_NAME", task.role.to_string());
-        set(
-            "ROLE_RANK",
-            (cluster.place(task) * each + local).to_string(),
-        );
+        set("ROLE_RANK", (cluster.place(task) * each + local).to_string());
         set("ROLE_WORLD_SIZE", (instances * each).to_string());
         if let Some(port) = door {
             set("MASTER_ADDR", "127.0.0.1".to_owned());
@@ -87,9 +67,6 @@ impl Needs for Pytorch {
         // Older versions want it, and the same from everybody: it is a part of their keys.
         let round = cluster.round.saturating_sub(1);
         set("TORCHELASTIC_RESTART_COUNT", round.to_string());
-        SetUp {
-            env,
-            arguments: Vec::new(),
-        }
+        SetUp { env, arguments: Vec::new() }
     }
 }

@@ -82,16 +82,9 @@ impl Needs for Tensorflow {
             role.map_or(0, |role| role.instances)
         };
         let mut add = |key: &str, what: String, hint: &str| {
-            all.push(Complaint {
-                key: key.to_owned(),
-                what,
-                hint: Some(hint.to_owned()),
-            });
+            all.push(Complaint { key: key.to_owned(), what, hint: Some(hint.to_owned()) });
         };
-        if [WORKER, CHIEF, MASTER, EVALUATOR]
-            .into_iter()
-            .all(|name| count(name) == 0)
-        {
+        if [WORKER, CHIEF, MASTER, EVALUATOR].into_iter().all(|name| count(name) == 0) {
             let what =
                 "a TensorFlow job needs the role `worker`, `chief` or `evaluator`".to_owned();
             add("roles", what, "roles: {worker: {instances: 2, run: …}}");
@@ -120,11 +113,7 @@ impl Needs for Tensorflow {
                 add(&key, what, hint);
             } else if flagged && ![PS, WORKER].contains(&name) {
                 let what = format!("flags can name `ps` and `worker`, and no `{name}`");
-                add(
-                    &key,
-                    what,
-                    "leave `cluster_flags` out: `TF_CONFIG` names everybody",
-                );
+                add(&key, what, "leave `cluster_flags` out: `TF_CONFIG` names everybody");
             }
             if flagged && matches!(role.command, Command::Shell(_)) {
                 let what = "a script gets no flags".to_owned();
@@ -161,29 +150,22 @@ impl Needs for Tensorflow {
             task.role,
             task.index,
         );
-        SetUp {
-            env: BTreeMap::from([("TF_CONFIG".to_owned(), config)]),
-            arguments,
-        }
+        SetUp { env: BTreeMap::from([("TF_CONFIG".to_owned(), config)]), arguments }
     }
 }
 
 /// Where everybody of a role is.
 fn addresses(member: &Member) -> Vec<String> {
     let endpoints = member.endpoints.iter();
-    endpoints
-        .map(|endpoint| endpoint.address(PORT).unwrap_or_default())
-        .collect()
+    endpoints.map(|endpoint| endpoint.address(PORT).unwrap_or_default()).collect()
 }
 
 /// Every role as JSON. Evaluator and TensorBoard are not among them: TensorFlow refuses a cluster that they are in.
 fn members(cluster: &Cluster) -> Vec<String> {
     let inside = |member: &&Member| ![EVALUATOR, TENSORBOARD].contains(&member.role.as_str());
     let one = |member: &Member| {
-        let addresses: Vec<_> = addresses(member)
-            .iter()
-            .map(|address| format!(r#""{address}""#))
-            .collect();
+        let addresses: Vec<_> =
+            addresses(member).iter().map(|address| format!(r#""{address}""#)).collect();
         format!(r#""{}": [{}]"#, member.role, addresses.join(", "))
     };
     cluster.roles.iter().filter(inside).map(one).collect()

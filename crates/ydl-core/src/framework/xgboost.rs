@@ -28,13 +28,7 @@ impl Needs for Xgboost {
     }
 
     fn set_up(&self, given: &Given<'_>) -> SetUp {
-        let Given {
-            cluster,
-            task,
-            attempt,
-            door,
-            ..
-        } = given;
+        let Given { cluster, task, attempt, door, .. } = given;
         let mut env = BTreeMap::new();
         let mut set = |name: &str, value: String| {
             env.insert(name.to_owned(), value);
@@ -62,9 +56,6 @@ impl Needs for Xgboost {
         if let Some(own) = cluster.endpoint(task) {
             set("DMLC_NODE_HOST", own.host.clone());
         }
-        SetUp {
-            env,
-            arguments: Vec::new(),
-        }
+        SetUp { env, arguments: Vec::new() }
     }
 }

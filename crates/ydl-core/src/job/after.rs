@@ -51,9 +51,7 @@ impl Job {
         let beside = [Completion::Service, Completion::Follows, Completion::Beside];
         let ends = |spec: &RoleSpec| !beside.contains(&spec.completion);
         let needed = |at: usize, spec: &RoleSpec| ends(spec) || self.holds_back_others(at);
-        let mut relevant = roles()
-            .filter(|(at, (spec, _))| needed(*at, spec))
-            .peekable();
+        let mut relevant = roles().filter(|(at, (spec, _))| needed(*at, spec)).peekable();
         let asks = |role: &RoleState| !role.asked.is_empty();
         if relevant.peek().is_none() {
             // What stands beside them is no hope for those who have nothing, and need not be had.

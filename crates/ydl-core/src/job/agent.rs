@@ -25,10 +25,7 @@ impl Job {
         match &task.place {
             Place::Launching { .. } | Place::Joining { .. } | Place::Rewinding { .. } => {
                 self.task_mut(key).endpoint = Some(endpoint);
-                let place = Place::Ready {
-                    on: container.clone(),
-                    since: self.now,
-                };
+                let place = Place::Ready { on: container.clone(), since: self.now };
                 self.set_place(key, place);
                 if self.task(key).gathering.is_none() {
                     self.start_alone(key, out);
@@ -100,10 +97,7 @@ impl Job {
             container: on.clone(),
             node: self.held[on].node.clone(),
         };
-        let place = Place::Running {
-            on: on.clone(),
-            since: self.now,
-        };
+        let place = Place::Running { on: on.clone(), since: self.now };
         self.set_place(key, place);
         self.record(what, out);
     }
@@ -129,17 +123,11 @@ impl Job {
             self.bring_back(acquitted, out);
             return;
         }
-        if let Place::Rewinding {
-            on, ended: false, ..
-        } = &task.place
+        if let Place::Rewinding { on, ended: false, .. } = &task.place
             && round < task.round
             && self.fetches(key)
         {
-            let place = Place::Rewinding {
-                on: on.clone(),
-                since: self.now,
-                ended: true,
-            };
+            let place = Place::Rewinding { on: on.clone(), since: self.now, ended: true };
             self.set_place(key, place);
             return;
         }
@@ -196,9 +184,7 @@ impl Job {
         match self.task(key).place.clone() {
             Place::Stopping { then, .. } => self.on_stopped(key, then, Gone::Left, error, out),
             // How the container ends is still to be learned.
-            Place::Leaving {
-                then: Then::Judge, ..
-            } => {}
+            Place::Leaving { then: Then::Judge, .. } => {}
             Place::Leaving { then, .. } => self.go_on(key, then, out),
             Place::Launching { .. }
             | Place::Joining { .. }

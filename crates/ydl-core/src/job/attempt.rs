@@ -31,9 +31,9 @@ impl Ending {
         }
         match (exit.code, exit.signal) {
             (Some(0), _) => Ending::Succeeded,
-            _ if exit.port_taken.is_some() => Ending::PortTaken {
-                port: exit.port_taken.unwrap_or_default(),
-            },
+            _ if exit.port_taken.is_some() => {
+                Ending::PortTaken { port: exit.port_taken.unwrap_or_default() }
+            }
             _ if exit.outdated => Ending::Outdated,
             (Some(code), _) => Ending::Exited { code },
             (None, Some(signal)) => Ending::Signalled { signal },
@@ -45,13 +45,9 @@ impl Ending {
     pub(super) fn from_container(end: ContainerEnd) -> Ending {
         match end {
             ContainerEnd::Completed { status } => Ending::AgentDied { status },
-            ContainerEnd::MemoryLimit {
-                used_mib,
-                limit_mib,
-            } => Ending::MemoryLimit {
-                used_mib,
-                limit_mib,
-            },
+            ContainerEnd::MemoryLimit { used_mib, limit_mib } => {
+                Ending::MemoryLimit { used_mib, limit_mib }
+            }
             ContainerEnd::Preempted => Ending::Preempted,
             ContainerEnd::NodeLost | ContainerEnd::Released => Ending::Lost,
             ContainerEnd::NodeFault { why } => Ending::NodeFault { why },
@@ -116,10 +112,7 @@ impl Job {
         };
         let won = matches!(
             self.task(key).place,
-            Place::Stopping {
-                then: Then::Over(TaskResult::Succeeded),
-                ..
-            }
+            Place::Stopping { then: Then::Over(TaskResult::Succeeded), .. }
         );
         let verdict = match self.verdict(key, &ending) {
             Verdict::JobFails if self.is_doubtful(key, &ending) => Verdict::Doubted,
@@ -246,11 +239,7 @@ impl Job {
         if recent <= restart.limit || self.mutant.is(Mutant::IgnoresTheLimit) {
             return Verdict::Again(restart.backoff.after(recent), true);
         }
-        if role.lost < self.tolerated(key.role) {
-            Verdict::Tolerated
-        } else {
-            Verdict::JobFails
-        }
+        if role.lost < self.tolerated(key.role) { Verdict::Tolerated } else { Verdict::JobFails }
     }
 
     pub(super) fn tolerated(&self, role: usize) -> u32 {
@@ -329,13 +318,7 @@ impl Job {
         let memory_mib = grown.min(growth.most_mib);
         if memory_mib > task.memory_mib {
             task.memory_mib = memory_mib;
-            self.record(
-                What::MemoryGrew {
-                    task: self.id(key),
-                    memory_mib,
-                },
-                out,
-            );
+            self.record(What::MemoryGrew { task: self.id(key), memory_mib }, out);
         }
     }
 
@@ -360,9 +343,7 @@ impl Job {
             ending: ending.clone(),
             next,
             peak_memory_mib: exit.map_or(0, |exit| exit.peak_memory_mib),
-            stderr_tail: exit
-                .map(|exit| exit.stderr_tail.clone())
-                .unwrap_or_default(),
+            stderr_tail: exit.map(|exit| exit.stderr_tail.clone()).unwrap_or_default(),
         };
         self.record(what, out);
     }
@@ -375,11 +356,7 @@ impl Job {
             node: task.node.clone(),
             container: task.place.container().cloned(),
             ending,
-            stderr_tail: task
-                .exit
-                .as_ref()
-                .map(|e| e.stderr_tail.clone())
-                .unwrap_or_default(),
+            stderr_tail: task.exit.as_ref().map(|e| e.stderr_tail.clone()).unwrap_or_default(),
         }
     }
 }

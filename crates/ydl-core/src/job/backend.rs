@@ -24,31 +24,13 @@ impl Job {
             }
             return;
         };
-        let Grant {
-            container,
-            node,
-            resources,
-            ..
-        } = grant;
-        let held = Held {
-            task: key,
-            node: node.clone(),
-            quiet: None,
-            orphan: false,
-            heard: false,
-        };
+        let Grant { container, node, resources, .. } = grant;
+        let held = Held { task: key, node: node.clone(), quiet: None, orphan: false, heard: false };
         self.held.insert(container.clone(), held);
         self.task_mut(key).node = Some(node);
-        let place = Place::Launching {
-            on: container.clone(),
-            since: self.now,
-        };
+        let place = Place::Launching { on: container.clone(), since: self.now };
         self.set_place(key, place);
-        out.push(Action::Launch {
-            container,
-            task: self.id(key),
-            resources,
-        });
+        out.push(Action::Launch { container, task: self.id(key), resources });
     }
 
     fn holds(&self, container: &ContainerId) -> bool {
@@ -78,10 +60,7 @@ impl Job {
             return;
         };
         if let Place::Launching { on, .. } = &self.task(key).place {
-            let place = Place::Joining {
-                on: on.clone(),
-                since: self.now,
-            };
+            let place = Place::Joining { on: on.clone(), since: self.now };
             self.set_place(key, place);
         }
     }
@@ -123,18 +102,16 @@ impl Job {
                 self.on_fault(key, Ending::from_container(end), gone, out);
             }
             // What keeps the outputs from being saved is nobody's fault either.
-            Place::Stopping {
-                then: Then::Over(TaskResult::Succeeded),
-                ..
-            } if !self.spec.outputs.is_empty() && !Ending::from_container(end.clone()).counts() => {
+            Place::Stopping { then: Then::Over(TaskResult::Succeeded), .. }
+                if !self.spec.outputs.is_empty()
+                    && !Ending::from_container(end.clone()).counts() =>
+            {
                 self.on_fault(key, Ending::from_container(end), gone, out);
             }
             // The agent was told to stop and will say when it has.
             Place::Stopping { .. } if gone == Gone::AgentAlive => {}
             Place::Stopping { then, .. } => self.on_stopped(key, then, gone, None, out),
-            Place::Leaving {
-                then: Then::Judge, ..
-            } => {
+            Place::Leaving { then: Then::Judge, .. } => {
                 let ending = self.judge(key, Some(end));
                 self.on_fault(key, ending, Gone::Ended, out);
             }
@@ -153,14 +130,8 @@ impl Job {
             return Gone::Ended;
         }
         let on = self.task(key).place.container();
-        let heard = on
-            .and_then(|on| self.held.get(on))
-            .is_some_and(|held| held.quiet.is_none());
-        if heard {
-            Gone::AgentAlive
-        } else {
-            Gone::Unsure
-        }
+        let heard = on.and_then(|on| self.held.get(on)).is_some_and(|held| held.quiet.is_none());
+        if heard { Gone::AgentAlive } else { Gone::Unsure }
     }
 
     pub(super) fn on_warned(&mut self, container: &ContainerId, out: &mut Vec<Action>) {
@@ -189,9 +160,7 @@ impl Job {
     /// After the journal was replayed: what the backend says is alive decides, and nobody has been heard yet.
     /// Whatever the old master had still to do, it may not have done.
     pub(super) fn on_recovered(&mut self, live: Vec<ContainerId>, out: &mut Vec<Action>) {
-        let what = What::MasterRecovered {
-            live: live.len() as u32,
-        };
+        let what = What::MasterRecovered { live: live.len() as u32 };
         self.record(what, out);
         let live: BTreeSet<_> = live.into_iter().collect();
         let nobodys: Vec<_> = live.iter().filter(|it| !self.holds(it)).cloned().collect();

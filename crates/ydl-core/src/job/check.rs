@@ -7,15 +7,8 @@ impl Job {
     /// Cheap enough for every event, also in a product build.
     pub(super) fn check(&self) {
         for role in &self.roles {
-            assert_eq!(
-                role.counted(),
-                role.want,
-                "every task of a role is in exactly one state"
-            );
-            assert!(
-                role.tasks.len() >= role.want as usize,
-                "every task that is wanted exists"
-            );
+            assert_eq!(role.counted(), role.want, "every task of a role is in exactly one state");
+            assert!(role.tasks.len() >= role.want as usize, "every task that is wanted exists");
         }
         if matches!(self.stage, Stage::Finished(_)) {
             assert!(self.held.is_empty(), "a finished job holds nothing");
@@ -31,26 +24,16 @@ impl Job {
         for (at, role) in self.roles.iter().enumerate() {
             let mut lost = 0;
             for (index, task) in role.tasks.iter().enumerate() {
-                let key = TaskKey {
-                    role: at,
-                    index: index as u32,
-                };
+                let key = TaskKey { role: at, index: index as u32 };
                 held += usize::from(task.place.container().is_some());
                 lost += u32::from(task.place.failed_for_good() && !task.dropped);
                 self.check_task(key, task);
             }
             if self.stage == Stage::Active {
-                assert_eq!(
-                    role.lost, lost,
-                    "every task that failed for good is counted"
-                );
+                assert_eq!(role.lost, lost, "every task that failed for good is counted");
             }
         }
-        assert_eq!(
-            held,
-            self.held.len(),
-            "every container that is held belongs to a task"
-        );
+        assert_eq!(held, self.held.len(), "every container that is held belongs to a task");
         self.check_gatherings();
         if self.stage == Stage::Active {
             let running = |role: &super::RoleState| role.count(TaskState::Running) > 0;
@@ -72,10 +55,7 @@ impl Job {
         assert_eq!(asks, listed, "the asks are the tasks that ask");
         if self.spec.roles[key.role].elastic.is_none() {
             let beyond = key.index >= self.roles[key.role].want;
-            assert_eq!(
-                task.dropped, beyond,
-                "tasks beyond the role's size are on their way out"
-            );
+            assert_eq!(task.dropped, beyond, "tasks beyond the role's size are on their way out");
         }
         if let Some(round) = task.gathering {
             let gathering = self.gatherings.get(&round);
@@ -86,10 +66,7 @@ impl Job {
         // An armed deadline may be early, when a beat has moved it since; it may not be late or missing.
         let armed = self.timers.of(super::Timer::Task(key));
         if let Some(due) = self.deadline(key) {
-            assert!(
-                armed.is_some_and(|at| at <= due),
-                "a task that waits is woken in time"
-            );
+            assert!(armed.is_some_and(|at| at <= due), "a task that waits is woken in time");
         }
     }
 

@@ -44,9 +44,7 @@ impl Job {
             Place::Starting { .. } if self.mutant.is(Mutant::NoStartDeadline) => None,
             Place::Starting { since, .. } => Some(*since + d.start),
             // What its program has changed of its data comes anew.
-            Place::Rewinding {
-                since, ended: true, ..
-            } => Some(*since + (d.join + d.fetch)),
+            Place::Rewinding { since, ended: true, .. } => Some(*since + (d.join + d.fetch)),
             Place::Rewinding { since, .. } => Some(*since + (d.grace + d.stop)),
             Place::Stopping { since, save, .. } => {
                 let saving = *save && !self.spec.outputs.is_empty();
@@ -146,16 +144,15 @@ impl Job {
             }
             Place::Rewinding { ended: true, .. } => self.on_late(key, Wait::Join, out),
             Place::Rewinding { .. } => self.on_late(key, Wait::Stop, out),
-            Place::Stopping {
-                then: Then::Over(TaskResult::Succeeded),
-                ..
-            } if self.cannot_save(key) => self.on_late(key, Wait::Stop, out),
+            Place::Stopping { then: Then::Over(TaskResult::Succeeded), .. }
+                if self.cannot_save(key) =>
+            {
+                self.on_late(key, Wait::Stop, out)
+            }
             Place::Stopping { then, .. } => {
                 self.on_stopped(key, then.clone(), Gone::Unsure, None, out);
             }
-            Place::Leaving {
-                then: Then::Judge, ..
-            } => {
+            Place::Leaving { then: Then::Judge, .. } => {
                 let ending = self.judge(key, None);
                 self.on_fault(key, ending, Gone::Unsure, out);
             }
@@ -176,13 +173,8 @@ impl Job {
     /// may be on a node that is off: it is not called stubborn.
     fn on_late(&mut self, key: TaskKey, wait: Wait, out: &mut Vec<Action>) {
         let ending = match self.quiet_since(key) {
-            Some(since) => Ending::Silent {
-                quiet: self.now - since,
-            },
-            None => Ending::TooLate {
-                wait,
-                after: self.now - self.task(key).place.since(),
-            },
+            Some(since) => Ending::Silent { quiet: self.now - since },
+            None => Ending::TooLate { wait, after: self.now - self.task(key).place.since() },
         };
         self.on_fault(key, ending, Gone::Unsure, out);
     }

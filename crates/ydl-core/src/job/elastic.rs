@@ -221,9 +221,7 @@ impl Job {
         };
         if ready >= needs {
             let settle = self.spec.gang.settle;
-            return Some(format!(
-                "`{name}` begins with {ready} unless more come within {settle}"
-            ));
+            return Some(format!("`{name}` begins with {ready} unless more come within {settle}"));
         }
         let members = gathering.members.iter().filter(|key| key.role == role);
         let missing = members.filter(|key| !matches!(self.task(**key).place, Place::Ready { .. }));

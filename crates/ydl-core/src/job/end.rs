@@ -136,9 +136,7 @@ impl Job {
 
     /// The outcome is decided; what still runs is stopped and saved.
     pub(super) fn begin_ending(&mut self, outcome: Outcome, out: &mut Vec<Action>) {
-        let what = What::JobEnding {
-            outcome: outcome.clone(),
-        };
+        let what = What::JobEnding { outcome: outcome.clone() };
         self.record(what, out);
         self.stage = Stage::Ending(outcome);
         self.timers.clear();
@@ -171,28 +169,18 @@ impl Job {
                 self.record_stopped(key, out);
                 self.part(key, stopped, Gone::AgentAlive, true, out);
             }
-            Place::Stopping {
-                on,
-                since,
-                save,
-                then,
-            } => {
+            Place::Stopping { on, since, save, then } => {
                 let then = match then {
                     Then::Over(result) => Then::Over(result),
                     Then::Again { .. } | Then::Judge => stopped,
                 };
-                let place = Place::Stopping {
-                    on,
-                    since,
-                    save,
-                    then,
-                };
+                let place = Place::Stopping { on, since, save, then };
                 self.set_place(key, place);
             }
             // Nobody has given it back yet.
-            Place::Leaving {
-                then: Then::Judge, ..
-            } => self.part(key, stopped, Gone::Unsure, false, out),
+            Place::Leaving { then: Then::Judge, .. } => {
+                self.part(key, stopped, Gone::Unsure, false, out)
+            }
             // It was given back already; nothing follows that it could disturb.
             Place::Leaving { then, .. } => {
                 let then = match then {
@@ -206,10 +194,7 @@ impl Job {
     }
 
     pub(super) fn record_stopped(&self, key: TaskKey, out: &mut Vec<Action>) {
-        let what = What::AttemptStopped {
-            task: self.id(key),
-            attempt: self.task(key).attempt,
-        };
+        let what = What::AttemptStopped { task: self.id(key), attempt: self.task(key).attempt };
         self.record(what, out);
     }
 
@@ -227,9 +212,7 @@ impl Job {
         let Stage::Ending(outcome) = self.stage.clone() else {
             return;
         };
-        let what = What::JobFinished {
-            outcome: outcome.clone(),
-        };
+        let what = What::JobFinished { outcome: outcome.clone() };
         self.record(what, out);
         self.say_over(out);
         self.stage = Stage::Finished(outcome.clone());

@@ -188,14 +188,12 @@ impl Job {
     fn absent(&self) -> u32 {
         let gatherings = self.gatherings.values();
         let newcomers = gatherings.filter(|gathering| gathering.newcomers.is_some());
-        let apart: u32 = newcomers
-            .map(|gathering| gathering.members.len() as u32 - gathering.share.ready)
-            .sum();
+        let apart: u32 =
+            newcomers.map(|gathering| gathering.members.len() as u32 - gathering.share.ready).sum();
         let roles = self.spec.roles.iter().zip(&self.roles);
         let known = roles.filter(|(spec, _)| !spec.is_beside());
-        let (wanted, there) = known.fold((0, 0), |(wanted, there), (_, role)| {
-            (wanted + role.want, there + role.there())
-        });
+        let (wanted, there) = known
+            .fold((0, 0), |(wanted, there), (_, role)| (wanted + role.want, there + role.there()));
         (wanted - there).saturating_sub(apart)
     }
 
@@ -256,10 +254,7 @@ impl Job {
         };
         let on = on.clone();
         self.task_mut(key).cluster = Some(cluster);
-        let place = Place::Starting {
-            on: on.clone(),
-            since: self.now,
-        };
+        let place = Place::Starting { on: on.clone(), since: self.now };
         self.set_place(key, place);
         let run = self.run(key);
         self.task_mut(key).speaks = Some(run);
@@ -295,10 +290,7 @@ impl Job {
                 endpoints: here.iter().map(endpoint).collect(),
             }
         });
-        Cluster {
-            round,
-            roles: members.collect(),
-        }
+        Cluster { round, roles: members.collect() }
     }
 
     /// The tasks of a role without its newcomers.
@@ -325,10 +317,7 @@ impl Job {
             indexes: Vec::new(),
             endpoints: Vec::new(),
         });
-        self.bare = Arc::new(Cluster {
-            round: self.round,
-            roles: members.collect(),
-        });
+        self.bare = Arc::new(Cluster { round: self.round, roles: members.collect() });
     }
 
     /// The share of the port range that is this task's. Where a framework sorts its peers by port, ports must

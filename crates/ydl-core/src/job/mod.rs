@@ -211,22 +211,14 @@ impl Job {
             }
             Event::Warned { container } => self.on_warned(&container, out),
             Event::Impossible { why } => self.fail(Cause::NoContainers { missing: why }, out),
-            Event::Ready {
-                container,
-                round,
-                endpoint,
-            } => self.on_ready(&container, round, endpoint, out),
-            Event::Unready {
-                container,
-                why,
-                node,
-            } => self.on_unready(&container, why, node, out),
+            Event::Ready { container, round, endpoint } => {
+                self.on_ready(&container, round, endpoint, out)
+            }
+            Event::Unready { container, why, node } => self.on_unready(&container, why, node, out),
             Event::Started { container, round } => self.on_started(&container, round, out),
-            Event::Exited {
-                container,
-                round,
-                exit,
-            } => self.on_exited(&container, round, exit, out),
+            Event::Exited { container, round, exit } => {
+                self.on_exited(&container, round, exit, out)
+            }
             Event::Saved { container, error } => self.on_saved(&container, error, out),
             Event::Quieted { container } => self.on_quieted(&container),
             Event::Heard { container } => {
@@ -272,10 +264,7 @@ impl Job {
     }
 
     fn id(&self, key: TaskKey) -> TaskId {
-        TaskId {
-            role: self.spec.roles[key.role].name.clone(),
-            index: key.index,
-        }
+        TaskId { role: self.spec.roles[key.role].name.clone(), index: key.index }
     }
 
     fn task(&self, key: TaskKey) -> &Task {

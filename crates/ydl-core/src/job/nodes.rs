@@ -118,25 +118,15 @@ impl Job {
         let full = self.nodes.avoided.len() >= self.most_avoided();
         let spared = full || self.nodes.needed.contains(node) || self.nodes.avoids(node);
         let Some(because) = guilty.filter(|_| !spared) else {
-            return Some(Mark {
-                node: node.clone(),
-                until: None,
-            });
+            return Some(Mark { node: node.clone(), until: None });
         };
         let until = self.now + self.spec.blame.forgive_after;
         self.nodes.failures.remove(node);
         self.nodes.avoided.insert(node.clone(), until);
         self.timers.arm(Timer::Forgive, self.nodes.next_forgiven());
-        let what = What::NodeBlamed {
-            node: node.clone(),
-            until,
-            because,
-        };
+        let what = What::NodeBlamed { node: node.clone(), until, because };
         self.record(what, out);
-        Some(Mark {
-            node: node.clone(),
-            until: Some(until),
-        })
+        Some(Mark { node: node.clone(), until: Some(until) })
     }
 
     /// A program's failure was held against a node, and it was not the node's fault.

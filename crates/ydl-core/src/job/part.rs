@@ -76,12 +76,7 @@ impl Job {
         };
         match gone {
             Gone::AgentAlive => {
-                let place = Place::Stopping {
-                    on: on.clone(),
-                    since: self.now,
-                    save,
-                    then,
-                };
+                let place = Place::Stopping { on: on.clone(), since: self.now, save, then };
                 self.set_place(key, place);
                 out.push(Action::Tell(on));
             }
@@ -97,12 +92,8 @@ impl Job {
                     && self.may_run(key)
                     && !self.mutant.is(Mutant::ReplacesTheLiving);
                 if wait {
-                    let place = Place::Leaving {
-                        since: self.now,
-                        until: self.surely_gone(&on),
-                        on,
-                        then,
-                    };
+                    let place =
+                        Place::Leaving { since: self.now, until: self.surely_gone(&on), on, then };
                     self.set_place(key, place);
                 } else {
                     self.go_on(key, then, out);
@@ -117,11 +108,7 @@ impl Job {
         let d = &self.spec.deadlines;
         let quiet = self.held.get(container).and_then(|held| held.quiet);
         let heard = quiet.map_or(self.now, |since| since.min(self.now));
-        let silence = if self.mutant.is(Mutant::ForgetsTheCutOff) {
-            Span(0)
-        } else {
-            d.silence
-        };
+        let silence = if self.mutant.is(Mutant::ForgetsTheCutOff) { Span(0) } else { d.silence };
         heard + (silence + d.grace + d.stop)
     }
 

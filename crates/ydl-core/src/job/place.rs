@@ -135,20 +135,10 @@ pub(super) enum Place {
         ended: bool,
     },
     /// Its agent was told to stop the program, to copy the outputs if they are wanted, and to leave.
-    Stopping {
-        on: ContainerId,
-        since: Time,
-        save: bool,
-        then: Then,
-    },
+    Stopping { on: ContainerId, since: Time, save: bool, then: Then },
     /// Its container was given back or is being ended; nothing may run in its stead until it is gone, or until
     /// its agent, were it cut off from us, would have stopped by itself.
-    Leaving {
-        on: ContainerId,
-        since: Time,
-        until: Time,
-        then: Then,
-    },
+    Leaving { on: ContainerId, since: Time, until: Time, then: Then },
     /// It is over.
     Over { since: Time, result: TaskResult },
 }
@@ -169,14 +159,10 @@ impl Place {
     pub(super) fn failed_for_good(&self) -> bool {
         match self {
             Place::Over { result, .. }
-            | Place::Stopping {
-                then: Then::Over(result),
-                ..
+            | Place::Stopping { then: Then::Over(result), .. }
+            | Place::Leaving { then: Then::Over(result), .. } => {
+                matches!(result, TaskResult::Failed(_))
             }
-            | Place::Leaving {
-                then: Then::Over(result),
-                ..
-            } => matches!(result, TaskResult::Failed(_)),
             _ => false,
         }
     }
@@ -198,11 +184,9 @@ impl Place {
     /// Whether its program has succeeded, and nothing has come between.
     pub(super) fn has_won(&self) -> bool {
         match self {
-            Place::Over { result, .. }
-            | Place::Stopping {
-                then: Then::Over(result),
-                ..
-            } => *result == TaskResult::Succeeded,
+            Place::Over { result, .. } | Place::Stopping { then: Then::Over(result), .. } => {
+                *result == TaskResult::Succeeded
+            }
             _ => false,
         }
     }
@@ -285,10 +269,7 @@ impl Job {
             }
         }
         if let Place::Asked { .. } = new {
-            role.asked
-                .entry(task.memory_mib)
-                .or_default()
-                .insert(key.index);
+            role.asked.entry(task.memory_mib).or_default().insert(key.index);
         }
         if let Some(gone) = old.container()
             && new.container() != Some(gone)
@@ -297,10 +278,8 @@ impl Job {
         }
         let won = old.has_won() != new.has_won();
         // Who is told to stop may need its peers for that, until its program has ended.
-        let speaks = matches!(
-            new,
-            Place::Starting { .. } | Place::Running { .. } | Place::Stopping { .. }
-        );
+        let speaks =
+            matches!(new, Place::Starting { .. } | Place::Running { .. } | Place::Stopping { .. });
         if let Some(round) = task.gathering {
             let share = new.share();
             self.recount(round, key.role, old.share(), share);

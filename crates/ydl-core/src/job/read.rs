@@ -18,10 +18,7 @@ use alloc::{
 impl Job {
     /// What the backend should still grant.
     pub fn asks(&self) -> Asks {
-        let mut asks = Asks {
-            asks: Vec::new(),
-            avoid: self.nodes.avoided(),
-        };
+        let mut asks = Asks { asks: Vec::new(), avoid: self.nodes.avoided() };
         if self.stage != Stage::Active {
             return Asks::default();
         }
@@ -32,10 +29,7 @@ impl Job {
                 continue;
             }
             for (memory_mib, tasks) in &role.asked {
-                let resources = Resources {
-                    memory_mib: *memory_mib,
-                    ..spec.resources.clone()
-                };
+                let resources = Resources { memory_mib: *memory_mib, ..spec.resources.clone() };
                 asks.asks.push(Ask {
                     role: spec.name.clone(),
                     resources,
@@ -128,13 +122,8 @@ impl Job {
         let gone = task.dropped && task.place.container().is_none();
         let over = matches!(
             task.place,
-            Place::Stopping {
-                then: Then::Again { .. },
-                ..
-            } | Place::Leaving {
-                then: Then::Again { .. },
-                ..
-            }
+            Place::Stopping { then: Then::Again { .. }, .. }
+                | Place::Leaving { then: Then::Again { .. }, .. }
         );
         (!gone && !over).then_some(task.attempt)
     }
@@ -169,10 +158,7 @@ impl Job {
             let here =
                 |(_, task): &(usize, &Task)| !task.dropped || task.place.container().is_some();
             for (at, task) in role.tasks.iter().enumerate().filter(here) {
-                let key = TaskKey {
-                    role: index,
-                    index: at as u32,
-                };
+                let key = TaskKey { role: index, index: at as u32 };
                 let container = task.place.container().cloned();
                 tasks.push(TaskView {
                     task: self.id(key),
@@ -210,21 +196,16 @@ impl Job {
 
     /// Every role in numbers.
     pub fn role_views(&self) -> Vec<RoleView> {
-        let each = self
-            .spec
-            .roles
-            .iter()
-            .zip(&self.roles)
-            .map(|(spec, role)| RoleView {
-                role: spec.name.clone(),
-                instances: role.want,
-                elastic: spec.elastic,
-                waiting: role.count(TaskState::Asked) + role.count(TaskState::BackingOff),
-                preparing: role.count(TaskState::Launching) + role.count(TaskState::Rewinding),
-                running: role.count(TaskState::Running) + role.count(TaskState::Starting),
-                succeeded: role.count(TaskState::Succeeded),
-                failed: role.count(TaskState::Failed),
-            });
+        let each = self.spec.roles.iter().zip(&self.roles).map(|(spec, role)| RoleView {
+            role: spec.name.clone(),
+            instances: role.want,
+            elastic: spec.elastic,
+            waiting: role.count(TaskState::Asked) + role.count(TaskState::BackingOff),
+            preparing: role.count(TaskState::Launching) + role.count(TaskState::Rewinding),
+            running: role.count(TaskState::Running) + role.count(TaskState::Starting),
+            succeeded: role.count(TaskState::Succeeded),
+            failed: role.count(TaskState::Failed),
+        });
         each.collect()
     }
     /// One sentence that says what the job waits for.
@@ -272,9 +253,7 @@ impl Job {
         said.extend(self.said_of_programs());
         if let Some(doubt) = &self.doubt {
             let cause = &doubt.cause;
-            said.push(format!(
-                "{cause}, and the job fails unless a peer was taken from it"
-            ));
+            said.push(format!("{cause}, and the job fails unless a peer was taken from it"));
         }
         if !waits.is_empty() {
             said.push(format!("waiting: {}", waits.join(", ")));
@@ -320,9 +299,7 @@ impl Job {
             1 => ("has", self.named(&to_come)),
             _ => ("have", self.named(&to_come)),
         };
-        Some(format!(
-            "programs may wait for {named}, which {has} not started"
-        ))
+        Some(format!("programs may wait for {named}, which {has} not started"))
     }
 
     /// The first few of these by name, and how many more there are.

@@ -26,12 +26,8 @@ impl Job {
         self.newest = round;
         let mut keys = self.keys(role);
         keys.retain(|key| role.is_some() || !self.spec.roles[key.role].is_beside());
-        let what = What::RoundBroken {
-            round,
-            because: self.id(because),
-            how,
-            tasks: keys.len() as u32,
-        };
+        let what =
+            What::RoundBroken { round, because: self.id(because), how, tasks: keys.len() as u32 };
         self.record(what, out);
         for key in keys {
             self.rewind(key, round, out);
@@ -45,24 +41,14 @@ impl Job {
         let keep_success = self.mutant.is(Mutant::KeepsOldSuccesses);
         let now = self.now;
         match self.task(key).place.clone() {
-            Place::Over {
-                result: TaskResult::Succeeded,
-                ..
-            } if !keep_success => {
+            Place::Over { result: TaskResult::Succeeded, .. } if !keep_success => {
                 self.join_round(key, round);
                 self.go_on(key, Then::Again { at: now }, out);
             }
             Place::Over { .. } => {}
-            Place::Stopping {
-                then: Then::Over(TaskResult::Succeeded),
-                ..
-            } if keep_success => {}
+            Place::Stopping { then: Then::Over(TaskResult::Succeeded), .. } if keep_success => {}
             // What it was saving is not wanted any more.
-            Place::Stopping {
-                on,
-                then: Then::Over(TaskResult::Succeeded),
-                ..
-            } => {
+            Place::Stopping { on, then: Then::Over(TaskResult::Succeeded), .. } => {
                 self.join_round(key, round);
                 let place = Place::Stopping {
                     on: on.clone(),
@@ -73,23 +59,13 @@ impl Job {
                 self.set_place(key, place);
                 out.push(Action::Tell(on));
             }
-            Place::Stopping {
-                then: Then::Over(_),
-                ..
-            }
-            | Place::Leaving {
-                then: Then::Over(_),
-                ..
-            } => {}
+            Place::Stopping { then: Then::Over(_), .. }
+            | Place::Leaving { then: Then::Over(_), .. } => {}
             Place::Starting { on, .. } | Place::Running { on, .. } => {
                 self.join_round(key, round);
                 self.record_stopped(key, out);
                 self.task_mut(key).attempt += 1;
-                let place = Place::Rewinding {
-                    on: on.clone(),
-                    since: now,
-                    ended: false,
-                };
+                let place = Place::Rewinding { on: on.clone(), since: now, ended: false };
                 self.set_place(key, place);
                 out.push(Action::Tell(on));
             }
@@ -102,14 +78,8 @@ impl Job {
             }
             Place::Idle { .. }
             | Place::Asked { .. }
-            | Place::Stopping {
-                then: Then::Again { .. } | Then::Judge,
-                ..
-            }
-            | Place::Leaving {
-                then: Then::Again { .. } | Then::Judge,
-                ..
-            } => {
+            | Place::Stopping { then: Then::Again { .. } | Then::Judge, .. }
+            | Place::Leaving { then: Then::Again { .. } | Then::Judge, .. } => {
                 self.join_round(key, round);
             }
         }

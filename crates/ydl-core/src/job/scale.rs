@@ -98,12 +98,7 @@ impl Job {
         if from == to {
             return;
         }
-        let what = What::RoleScaled {
-            role: self.spec.roles[role].name.clone(),
-            from,
-            to,
-            because,
-        };
+        let what = What::RoleScaled { role: self.spec.roles[role].name.clone(), from, to, because };
         self.record(what, out);
         if to > from {
             self.grow(role, to);
@@ -200,9 +195,9 @@ impl Job {
                     self.part(key, stopped.clone(), Gone::AgentAlive, true, out);
                 }
                 // How it ended matters to nobody any more, but it must be given back.
-                Place::Leaving {
-                    then: Then::Judge, ..
-                } => self.part(key, stopped.clone(), Gone::Unsure, false, out),
+                Place::Leaving { then: Then::Judge, .. } => {
+                    self.part(key, stopped.clone(), Gone::Unsure, false, out)
+                }
                 Place::Stopping { then, .. } | Place::Leaving { then, .. } => {
                     *then = stopped.clone()
                 }
@@ -264,14 +259,8 @@ impl Job {
         for key in self.keys(Some(role)) {
             let failed = match &self.task(key).place {
                 Place::Over { result, .. }
-                | Place::Stopping {
-                    then: Then::Over(result),
-                    ..
-                }
-                | Place::Leaving {
-                    then: Then::Over(result),
-                    ..
-                } => Some(result.clone()),
+                | Place::Stopping { then: Then::Over(result), .. }
+                | Place::Leaving { then: Then::Over(result), .. } => Some(result.clone()),
                 _ => None,
             };
             if let Some(TaskResult::Failed(ending)) = failed {
@@ -287,14 +276,7 @@ impl Job {
         let tasks = self.roles[role].tasks.iter();
         let mut wanted = tasks.filter(|task| !task.dropped);
         wanted.all(|task| {
-            matches!(
-                task.place,
-                Place::Over { .. }
-                    | Place::Stopping {
-                        then: Then::Over(_),
-                        ..
-                    }
-            )
+            matches!(task.place, Place::Over { .. } | Place::Stopping { then: Then::Over(_), .. })
         })
     }
 }

@@ -90,11 +90,7 @@ impl Job {
     /// Half a gang keeps others from theirs: it gives back what it holds and asks again later.
     fn give_back(&mut self, round: u32, tries: u32, missing: String, out: &mut Vec<Action>) {
         let backoff = self.spec.gang.backoff.after(tries);
-        let what = What::GangGaveBack {
-            tries,
-            backoff,
-            missing,
-        };
+        let what = What::GangGaveBack { tries, backoff, missing };
         self.record(what, out);
         let now = self.now;
         let until = now + backoff;
@@ -125,16 +121,11 @@ impl Job {
         let roles = self.spec.roles.iter().zip(&self.roles).enumerate();
         for (_, (spec, role)) in roles.filter(|(at, _)| !self.is_held_back(*at)) {
             for (memory_mib, tasks) in &role.asked {
-                let size = Resources {
-                    memory_mib: *memory_mib,
-                    ..spec.resources.clone()
-                };
+                let size = Resources { memory_mib: *memory_mib, ..spec.resources.clone() };
                 missing.push(format!("{} × `{}` ({size})", tasks.len(), spec.name));
             }
         }
-        let waited = since
-            .map(|since| format!(" after {}", self.now - since))
-            .unwrap_or_default();
+        let waited = since.map(|since| format!(" after {}", self.now - since)).unwrap_or_default();
         let mut text = format!(
             "{} of {} containers were there{waited}; missing: {}",
             self.held.len(),

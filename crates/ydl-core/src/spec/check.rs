@@ -44,11 +44,7 @@ pub(super) struct Complaints(Vec<Complaint>);
 impl Complaints {
     pub(super) fn add(&mut self, key: &str, what: String, hint: &str) {
         let hint = (!hint.is_empty()).then(|| hint.to_owned());
-        self.0.push(Complaint {
-            key: key.to_owned(),
-            what,
-            hint,
-        });
+        self.0.push(Complaint { key: key.to_owned(), what, hint });
     }
 }
 
@@ -56,11 +52,7 @@ pub(super) fn complaints(draft: &Draft) -> Vec<Complaint> {
     let mut all = Complaints(Vec::new());
     name(&mut all, "name", &draft.name);
     if draft.roles.is_empty() {
-        all.add(
-            "roles",
-            "the job has no roles".to_owned(),
-            "name at least one, such as `worker`",
-        );
+        all.add("roles", "the job has no roles".to_owned(), "name at least one, such as `worker`");
     }
     let mut names = BTreeSet::new();
     for spec in &draft.roles {
@@ -85,10 +77,7 @@ pub(super) fn complaints(draft: &Draft) -> Vec<Complaint> {
     deadlines(&mut all, draft);
     backoff(&mut all, "gang.backoff", draft.gang.backoff);
     if draft.ports.first == 0 || draft.ports.first > draft.ports.last {
-        let what = format!(
-            "`{}-{}` is not a range of ports",
-            draft.ports.first, draft.ports.last
-        );
+        let what = format!("`{}-{}` is not a range of ports", draft.ports.first, draft.ports.last);
         all.add("ports", what, "write it as `20000-32767`");
     }
     all.0.extend(draft.framework.complaints(draft));
@@ -100,24 +89,13 @@ fn name(all: &mut Complaints, key: &str, name: &str) {
     if name.is_empty() {
         all.add(key, "the name is empty".to_owned(), "");
     } else if name.len() > LONGEST_NAME {
-        let what = format!(
-            "the name has {} characters; {LONGEST_NAME} is the most",
-            name.len()
-        );
+        let what = format!("the name has {} characters; {LONGEST_NAME} is the most", name.len());
         all.add(key, what, "");
     } else if let Some(odd) = name.chars().find(|c| !fits(*c)) {
         let what = format!("`{odd}` cannot be part of a name");
-        all.add(
-            key,
-            what,
-            "use letters from a to z, digits, `-`, `_` and `.`",
-        );
+        all.add(key, what, "use letters from a to z, digits, `-`, `_` and `.`");
     } else if !name.starts_with(|c: char| c.is_ascii_alphanumeric()) {
-        all.add(
-            key,
-            format!("`{name}` does not begin with a letter or digit"),
-            "",
-        );
+        all.add(key, format!("`{name}` does not begin with a letter or digit"), "");
     }
 }
 
@@ -132,25 +110,13 @@ fn role(all: &mut Complaints, key: &str, role: &RoleSpec) {
     }
     if role.instances == 0 {
         let hint = "leave the role out, or give it at least one instance";
-        all.add(
-            &format!("{key}.instances"),
-            "a role of 0 instances does nothing".to_owned(),
-            hint,
-        );
+        all.add(&format!("{key}.instances"), "a role of 0 instances does nothing".to_owned(), hint);
     }
     if role.resources.memory_mib == 0 {
-        all.add(
-            &format!("{key}.memory"),
-            "a task needs memory".to_owned(),
-            "such as `1 GiB`",
-        );
+        all.add(&format!("{key}.memory"), "a task needs memory".to_owned(), "such as `1 GiB`");
     }
     if role.resources.vcores == 0 {
-        all.add(
-            &format!("{key}.vcores"),
-            "a task needs at least 1 vcore".to_owned(),
-            "",
-        );
+        all.add(&format!("{key}.vcores"), "a task needs at least 1 vcore".to_owned(), "");
     }
     let empty = match &role.command {
         Command::Program(words) => words.first().is_none_or(|word| word.is_empty()),
@@ -158,25 +124,14 @@ fn role(all: &mut Complaints, key: &str, role: &RoleSpec) {
     };
     if empty {
         let hint = "say what it runs: `run: python train.py`";
-        all.add(
-            &format!("{key}.run"),
-            format!("role `{}` has no command", role.name),
-            hint,
-        );
+        all.add(&format!("{key}.run"), format!("role `{}` has no command", role.name), hint);
     }
     environment(all, &format!("{key}.env"), role.env.keys());
     backoff(all, &format!("{key}.restart.backoff"), role.restart.backoff);
     let slip = role.tolerate >= role.instances.max(1) && role.tolerate != RoleSpec::ALL_MAY_FAIL;
     if slip && !role.serves() {
-        let what = format!(
-            "all {} tasks may fail and the job would still succeed",
-            role.instances
-        );
-        all.add(
-            &format!("{key}.tolerate"),
-            what,
-            "lower `tolerate`, or make the role a service",
-        );
+        let what = format!("all {} tasks may fail and the job would still succeed", role.instances);
+        all.add(&format!("{key}.tolerate"), what, "lower `tolerate`, or make the role a service");
     }
     if let Some(growth) = role.memory_growth {
         let key = format!("{key}.memory_growth");
@@ -184,11 +139,7 @@ fn role(all: &mut Complaints, key: &str, role: &RoleSpec) {
             all.add(&key, "growing by 0 percent changes nothing".to_owned(), "");
         }
         if growth.most_mib < role.resources.memory_mib {
-            all.add(
-                &key,
-                "the largest size is smaller than the first".to_owned(),
-                "",
-            );
+            all.add(&key, "the largest size is smaller than the first".to_owned(), "");
         }
     }
     let mut ports = BTreeSet::new();
@@ -196,18 +147,10 @@ fn role(all: &mut Complaints, key: &str, role: &RoleSpec) {
         let fits = |c: char| c.is_ascii_alphanumeric() || c == '_';
         if port.is_empty() || !port.chars().all(fits) {
             let what = format!("`{port}` cannot name a port");
-            all.add(
-                &format!("{key}.ports"),
-                what,
-                "use letters from a to z, digits and `_`",
-            );
+            all.add(&format!("{key}.ports"), what, "use letters from a to z, digits and `_`");
         }
         if !ports.insert(port) {
-            all.add(
-                &format!("{key}.ports"),
-                format!("the port `{port}` is there twice"),
-                "",
-            );
+            all.add(&format!("{key}.ports"), format!("the port `{port}` is there twice"), "");
         }
     }
 }
@@ -226,15 +169,8 @@ fn files(all: &mut Complaints, draft: &Draft) {
     let mut names = BTreeSet::new();
     for file in &draft.files {
         if !names.insert(&file.name) {
-            let what = format!(
-                "two files would be called `{}` in a task's directory",
-                file.name
-            );
-            all.add(
-                "files",
-                what,
-                "rename one: `files: [{model.py: other/model.py}]`",
-            );
+            let what = format!("two files would be called `{}` in a task's directory", file.name);
+            all.add("files", what, "rename one: `files: [{model.py: other/model.py}]`");
         }
         if file.name.is_empty() || file.name == "." || file.name == ".." || file.name.contains('/')
         {
@@ -249,10 +185,7 @@ fn inputs(all: &mut Complaints, draft: &Draft) {
     for input in &draft.inputs {
         let key = format!("inputs.{}", input.name);
         if !names.insert(&input.name) {
-            let what = format!(
-                "something else is called `{}` in a task's directory",
-                input.name
-            );
+            let what = format!("something else is called `{}` in a task's directory", input.name);
             all.add(&key, what, "give one of them another name");
         } else if !variables.insert(input.variable()) {
             let what = format!("another input has the variable `{}`", input.variable());
@@ -294,10 +227,7 @@ fn outputs(all: &mut Complaints, draft: &Draft) {
             all.add("outputs", format!("`{}` goes nowhere", output.from), "");
         }
         let from = output.from.trim_end_matches('/');
-        if from
-            .rsplit_once('/')
-            .is_some_and(|(dir, _)| dir.contains('*'))
-        {
+        if from.rsplit_once('/').is_some_and(|(dir, _)| dir.contains('*')) {
             let what = format!("`{}` has a `*` before its last part", output.from);
             let hint =
                 "only the last part may hold one; name the directory above it to send all of it";
@@ -327,10 +257,7 @@ fn outputs(all: &mut Complaints, draft: &Draft) {
             let hint = format!(
                 "put `{{role}}` and `{{index}}` into `{}`, or take it from one task with `from: {}:0`; a directory whose files have different names ends in `/`",
                 output.to,
-                draft
-                    .roles
-                    .first()
-                    .map_or("worker", |role| role.name.as_str()),
+                draft.roles.first().map_or("worker", |role| role.name.as_str()),
             );
             all.add(&key, what, &hint);
         }
@@ -339,13 +266,8 @@ fn outputs(all: &mut Complaints, draft: &Draft) {
 
 /// Which tasks there are.
 fn known(draft: &Draft) -> String {
-    let each = |role: &RoleSpec| {
-        format!(
-            "`{}:0` to `{0}:{}`",
-            role.name,
-            role.most().saturating_sub(1)
-        )
-    };
+    let each =
+        |role: &RoleSpec| format!("`{}:0` to `{0}:{}`", role.name, role.most().saturating_sub(1));
     let roles: Vec<_> = draft.roles.iter().map(each).collect();
     format!("its tasks are {}", roles.join(", "))
 }
@@ -382,11 +304,7 @@ fn one_name(draft: &Draft, output: &Output) -> Option<String> {
 fn environment<'a>(all: &mut Complaints, key: &str, names: impl Iterator<Item = &'a String>) {
     for name in names {
         if name.is_empty() || name.contains(['=', '\0']) {
-            all.add(
-                key,
-                format!("`{name}` cannot be the name of a variable"),
-                "",
-            );
+            all.add(key, format!("`{name}` cannot be the name of a variable"), "");
         } else if name.starts_with("YDL_") {
             let what = format!("`{name}`: names beginning with YDL_ are ydl's own");
             all.add(key, what, "choose another name");
@@ -413,11 +331,7 @@ fn deadlines(all: &mut Complaints, draft: &Draft) {
         }
     }
     if d.run.is_some_and(|span| span.0 == 0) {
-        all.add(
-            "deadlines.run",
-            "a job of 0 seconds can never run".to_string(),
-            "",
-        );
+        all.add("deadlines.run", "a job of 0 seconds can never run".to_string(), "");
     }
     if d.silence.0 < SHORTEST_SILENCE_MS {
         let what = "a healthy agent may be quiet for up to a second".to_string();

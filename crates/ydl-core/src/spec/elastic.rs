@@ -22,10 +22,7 @@ fn of_role(all: &mut Complaints, draft: &Draft, role: &RoleSpec) {
         all.add(&size, what, "`min: 1` is the least");
     }
     if range.min > range.max {
-        let what = format!(
-            "the least ({}) is more than the most ({})",
-            range.min, range.max
-        );
+        let what = format!("the least ({}) is more than the most ({})", range.min, range.max);
         all.add(&size, what, "");
     } else if !(range.min..=range.max).contains(&role.instances) {
         let what = format!(
@@ -36,10 +33,7 @@ fn of_role(all: &mut Complaints, draft: &Draft, role: &RoleSpec) {
     }
     // Where a framework's programs must start together it has said so already.
     if !draft.gang.together && !draft.framework.together() {
-        let what = format!(
-            "role `{}` is elastic, and its tasks do not start together",
-            role.name
-        );
+        let what = format!("role `{}` is elastic, and its tasks do not start together", role.name);
         let hint = "set `gang: true`; tasks that start on their own need no range, `ydl scale` changes their number";
         all.add("gang", what, hint);
     }
@@ -63,19 +57,14 @@ fn of_role(all: &mut Complaints, draft: &Draft, role: &RoleSpec) {
     match role.completion {
         Completion::All | Completion::Decides => {}
         Completion::Any | Completion::Service | Completion::Follows | Completion::Beside => {
-            let what = format!(
-                "the elastic role `{}` is done when everybody in its round is",
-                role.name
-            );
+            let what =
+                format!("the elastic role `{}` is done when everybody in its round is", role.name);
             let hint = "set it to `all` or `decides`";
             all.add(&format!("{key}.completion"), what, hint);
         }
     }
     if role.tolerate > 0 {
-        let what = format!(
-            "the elastic role `{}` does without tasks by its `min`",
-            role.name
-        );
+        let what = format!("the elastic role `{}` does without tasks by its `min`", role.name);
         let hint = "leave `tolerate` out, and lower `min`";
         all.add(&format!("{key}.tolerate"), what, hint);
     }

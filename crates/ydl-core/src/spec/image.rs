@@ -120,11 +120,7 @@ impl Mount {
                 return wrong(what, "");
             }
         };
-        Ok(Mount {
-            from: from.to_owned(),
-            to: to.to_owned(),
-            writable,
-        })
+        Ok(Mount { from: from.to_owned(), to: to.to_owned(), writable })
     }
 
     fn complaint(&self, runtime: Runtime) -> Option<(String, &'static str)> {
@@ -164,9 +160,7 @@ fn path(text: &str, place: &str) -> Option<String> {
         Some(format!("`{shown}` is not a whole path {place}"))
     } else if text.split('/').any(|part| part == "..") {
         Some(format!("`{shown}` holds `..`"))
-    } else if let Some(odd) = text
-        .chars()
-        .find(|c| ":,;\"\\$`<>{}".contains(*c) || c.is_control())
+    } else if let Some(odd) = text.chars().find(|c| ":,;\"\\$`<>{}".contains(*c) || c.is_control())
     {
         let odd = odd.escape_default();
         Some(format!("`{shown}` holds `{odd}`, which no mount can have"))
@@ -192,9 +186,7 @@ impl Draft {
 
     /// The roles that run in images, each with its own.
     pub fn images(&self) -> impl Iterator<Item = (&RoleSpec, &Image)> {
-        self.roles
-            .iter()
-            .filter_map(|role| Some((role, self.image_of(&role.name)?)))
+        self.roles.iter().filter_map(|role| Some((role, self.image_of(&role.name)?)))
     }
 }
 
@@ -261,11 +253,7 @@ fn of_image(all: &mut Complaints, key: &str, image: &Image) {
     };
     if runtime == Runtime::Runc {
         if image.network.is_some() {
-            unknown(
-                all,
-                "network",
-                "a runc container has the network that its node gives it",
-            );
+            unknown(all, "network", "a runc container has the network that its node gives it");
         }
         if image.privileged {
             unknown(all, "privileged", "YARN runs no privileged runc containers");
@@ -281,10 +269,7 @@ fn of_image(all: &mut Complaints, key: &str, image: &Image) {
         let fits = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
         let begins = network.starts_with(|c: char| c.is_ascii_alphanumeric());
         if !begins || network.len() > LONGEST_NETWORK || !network.chars().all(fits) {
-            let what = format!(
-                "`{}` cannot be the name of a network",
-                network.escape_debug()
-            );
+            let what = format!("`{}` cannot be the name of a network", network.escape_debug());
             let hint = "such as `host`, `bridge`, or one that `docker network ls` shows";
             all.add(&format!("{key}.network"), what, hint);
         }
@@ -310,10 +295,7 @@ fn reference(text: &str) -> Option<(String, &'static str)> {
     };
     let is_digest = |digest: &str| {
         let hex = digest.strip_prefix("sha256:").unwrap_or_default();
-        hex.len() == 64
-            && hex
-                .bytes()
-                .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+        hex.len() == 64 && hex.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
     };
     if digest.is_some_and(|digest| !is_digest(digest)) {
         // Before an `@` there may be somebody's password, which is not repeated.

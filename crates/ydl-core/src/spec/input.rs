@@ -134,8 +134,7 @@ impl Output {
             None => self.to.clone(),
         };
         let index = alloc::format!("{}", task.index);
-        to.replace("{role}", task.role.as_str())
-            .replace("{index}", &index)
+        to.replace("{role}", task.role.as_str()).replace("{index}", &index)
     }
 }
 
@@ -171,15 +170,7 @@ mod tests {
 
     #[test]
     fn files_are_divided_evenly_by_size_each_to_one_task() {
-        let files = [
-            ("a", 10),
-            ("b", 1),
-            ("c", 9),
-            ("d", 8),
-            ("e", 3),
-            ("f", 0),
-            ("g", 0),
-        ];
+        let files = [("a", 10), ("b", 1), ("c", 9), ("d", 8), ("e", 3), ("f", 0), ("g", 0)];
         let shares = split(&files, 3);
         let mut all: Vec<usize> = shares.iter().flatten().copied().collect();
         all.sort_unstable();
@@ -195,9 +186,7 @@ mod tests {
         for tasks in 1..9 {
             let mut files: Vec<(String, u64)> = Vec::new();
             for n in 0..40 {
-                state = state
-                    .wrapping_mul(6364136223846793005)
-                    .wrapping_add(1442695040888963407);
+                state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
                 files.push((alloc::format!("part-{n:03}"), (state >> 33) % 50));
             }
             let names = |files: &[(String, u64)]| -> Vec<Vec<String>> {
@@ -205,9 +194,7 @@ mod tests {
                     files.iter().map(|(name, n)| (name.as_str(), *n)).collect();
                 let name = |at: usize| files[at].0.clone();
                 let shares = split(&listed, tasks).into_iter();
-                shares
-                    .map(|share| share.into_iter().map(name).collect())
-                    .collect()
+                shares.map(|share| share.into_iter().map(name).collect()).collect()
             };
             let first = names(&files);
             files.reverse();

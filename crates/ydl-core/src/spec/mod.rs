@@ -130,10 +130,7 @@ impl Default for PortRange {
     /// Below the ports that Linux hands to outgoing connections (32768 and up): nothing takes a port from under
     /// a task between the moment it was promised and the moment the program binds it.
     fn default() -> Self {
-        PortRange {
-            first: 20_000,
-            last: 32_767,
-        }
+        PortRange { first: 20_000, last: 32_767 }
     }
 }
 
@@ -146,11 +143,7 @@ impl JobSpec {
     /// Checks a draft; every complaint is returned, not only the first.
     pub fn new(draft: Draft) -> Result<JobSpec, Vec<Complaint>> {
         let complaints = check::complaints(&draft);
-        if complaints.is_empty() {
-            Ok(JobSpec(draft))
-        } else {
-            Err(complaints)
-        }
+        if complaints.is_empty() { Ok(JobSpec(draft)) } else { Err(complaints) }
     }
 
     /// The role of that name.
@@ -160,12 +153,10 @@ impl JobSpec {
 
     /// What the tasks of a role get, in the order of the job file.
     pub fn inputs_of<'a>(&'a self, role: &'a RoleSpec) -> impl Iterator<Item = &'a Input> {
-        self.inputs
-            .iter()
-            .filter(move |input| match input.roles.is_empty() {
-                true => !role.serves(),
-                false => input.roles.contains(&role.name),
-            })
+        self.inputs.iter().filter(move |input| match input.roles.is_empty() {
+            true => !role.serves(),
+            false => input.roles.contains(&role.name),
+        })
     }
 
     /// Whether other tasks send something to the place where this one's output goes, or the task itself another output.
@@ -176,10 +167,7 @@ impl JobSpec {
         };
         let own = place(output, task);
         let is_other = |other: &Output, role: &RoleSpec, index: u32| {
-            let one = TaskId {
-                role: role.name.clone(),
-                index,
-            };
+            let one = TaskId { role: role.name.clone(), index };
             let itself = one == *task && other.from == output.from;
             !itself && other.is_of(role, index) && place(other, &one) == own
         };
@@ -192,10 +180,7 @@ impl JobSpec {
 
     /// How many tasks the job starts with.
     pub fn tasks(&self) -> u64 {
-        self.roles
-            .iter()
-            .map(|role| u64::from(role.instances))
-            .sum()
+        self.roles.iter().map(|role| u64::from(role.instances)).sum()
     }
 }
 

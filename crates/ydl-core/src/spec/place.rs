@@ -93,12 +93,7 @@ pub struct MasterSpec {
 impl Default for MasterSpec {
     /// It needs a tenth of this memory; clusters round up anyway.
     fn default() -> Self {
-        MasterSpec {
-            memory_mib: 256,
-            vcores: 1,
-            node_label: None,
-            attempts: 4,
-        }
+        MasterSpec { memory_mib: 256, vcores: 1, node_label: None, attempts: 4 }
     }
 }
 

@@ -41,10 +41,7 @@ pub struct Backoff {
 impl Backoff {
     /// The wait after the `n`th failure, counted from 1.
     pub fn after(&self, n: u32) -> Span {
-        let doubled = self
-            .first
-            .0
-            .saturating_mul(1 << n.saturating_sub(1).min(32));
+        let doubled = self.first.0.saturating_mul(1 << n.saturating_sub(1).min(32));
         Span(doubled.min(self.most.0))
     }
 }
@@ -168,11 +165,7 @@ pub struct Blame {
 
 impl Default for Blame {
     fn default() -> Self {
-        Blame {
-            failures: 3,
-            forgive_after: Span::minutes(30),
-            at_most: 10,
-        }
+        Blame { failures: 3, forgive_after: Span::minutes(30), at_most: 10 }
     }
 }
 

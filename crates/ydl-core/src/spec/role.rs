@@ -71,8 +71,7 @@ impl RoleSpec {
 
     /// The most tasks it ever has unless somebody scales it.
     pub fn most(&self) -> u32 {
-        self.elastic
-            .map_or(self.instances, |range| range.max.max(self.instances))
+        self.elastic.map_or(self.instances, |range| range.max.max(self.instances))
     }
 }
 
@@ -125,11 +124,7 @@ impl fmt::Display for Resources {
             text.push('s');
         }
         if self.gpus > 0 {
-            text += &format!(
-                ", {} GPU{}",
-                self.gpus,
-                if self.gpus == 1 { "" } else { "s" }
-            );
+            text += &format!(", {} GPU{}", self.gpus, if self.gpus == 1 { "" } else { "s" });
         }
         for (name, count) in &self.other {
             text += &format!(", {count} `{name}`");

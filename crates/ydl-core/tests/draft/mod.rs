@@ -19,21 +19,14 @@ pub fn draft(framework: Framework, roles: &[(&str, u32)]) -> Draft {
             instances: *instances,
             processes: 1,
             elastic: None,
-            resources: Resources {
-                memory_mib: 1024,
-                vcores: 1,
-                ..Resources::default()
-            },
+            resources: Resources { memory_mib: 1024, vcores: 1, ..Resources::default() },
             command: Command::Program(vec!["true".into()]),
             environment: None,
             env: BTreeMap::new(),
             restart: Restart {
                 scope: defaults.scope,
                 limit: 0,
-                backoff: Backoff {
-                    first: Span(0),
-                    most: Span(0),
-                },
+                backoff: Backoff { first: Span(0), most: Span(0) },
                 window: None,
             },
             completion: defaults.completion,
@@ -59,10 +52,7 @@ pub fn draft(framework: Framework, roles: &[(&str, u32)]) -> Draft {
             together: framework.together(),
             hold: Span::seconds(30),
             retries: 1,
-            backoff: Backoff {
-                first: Span::seconds(5),
-                most: Span::seconds(60),
-            },
+            backoff: Backoff { first: Span::seconds(5), most: Span::seconds(60) },
             settle: Span::seconds(2),
             reform: Default::default(),
         },

@@ -84,9 +84,7 @@ impl Life {
             }
             "states" => {
                 let tasks = self.job().view().tasks;
-                let states = tasks
-                    .iter()
-                    .map(|it| format!("{} {}", it.task, it.state.word()));
+                let states = tasks.iter().map(|it| format!("{} {}", it.task, it.state.word()));
                 let text = states.collect::<Vec<_>>().join(", ");
                 self.say(&text);
             }
@@ -126,9 +124,7 @@ impl Life {
     fn done(&mut self, actions: Vec<Action>) {
         for action in actions {
             let text = match action {
-                Action::Launch {
-                    container, task, ..
-                } => format!("launch {container} {task}"),
+                Action::Launch { container, task, .. } => format!("launch {container} {task}"),
                 Action::Release(container) => format!("release {container}"),
                 Action::Tell(container) => {
                     let order = self.job().order(&container);
@@ -182,11 +178,7 @@ impl Life {
         let of = job.attempt_of(&task.parse().unwrap());
         let inside = job.attempt_in(&ContainerId::from(container));
         let said = |it: Option<u32>| it.map_or("none".to_owned(), |it| it.to_string());
-        let text = format!(
-            "{task} is at {}, {container} has {}",
-            said(of),
-            said(inside)
-        );
+        let text = format!("{task} is at {}, {container} has {}", said(of), said(inside));
         self.say(&text);
     }
 
@@ -223,18 +215,12 @@ impl Life {
             }
             _ => {
                 let pairs = words.chunks(2);
-                pairs
-                    .map(|it| (it[0].into(), it[1].parse().unwrap()))
-                    .collect()
+                pairs.map(|it| (it[0].into(), it[1].parse().unwrap())).collect()
             }
         };
-        let tasks = roles
-            .iter()
-            .flat_map(|(role, n)| (0..*n).map(move |_| role));
-        let containers: Vec<_> = tasks
-            .enumerate()
-            .map(|(n, role)| (format!("c{}", n + 1), role.as_str()))
-            .collect();
+        let tasks = roles.iter().flat_map(|(role, n)| (0..*n).map(move |_| role));
+        let containers: Vec<_> =
+            tasks.enumerate().map(|(n, role)| (format!("c{}", n + 1), role.as_str())).collect();
         let before = self.said.len();
         for (container, role) in &containers {
             self.up(&[container, role]);

@@ -123,10 +123,7 @@ fn attempts_that_end_through_their_nodes_are_counted_in_a_row() {
         exited C 1
         saved C";
     let mut script = String::from("deadlines silence=10s\nrole worker 1 limit=1");
-    for (n, life) in [silent, silent, silent, fails, silent, silent, silent]
-        .iter()
-        .enumerate()
-    {
+    for (n, life) in [silent, silent, silent, fails, silent, silent, silent].iter().enumerate() {
         script += &life.replace('C', &format!("c{n}"));
     }
     check(

@@ -114,20 +114,12 @@ impl World {
         let faults = self.faults();
         if self.struck(faults.requests_late, 12) && self.reaches_master(at) {
             let wait = self.random.from(200, 12_000);
-            let hears = Happening::MasterHearsAgent {
-                at,
-                reports: reports.clone(),
-                late: true,
-            };
+            let hears = Happening::MasterHearsAgent { at, reports: reports.clone(), late: true };
             self.after(wait, hears);
         }
         if self.reaches_master(at) && !self.struck(faults.requests_lost, 20) {
             let wait = self.random.from(2, 60);
-            let hears = Happening::MasterHearsAgent {
-                at,
-                reports,
-                late: false,
-            };
+            let hears = Happening::MasterHearsAgent { at, reports, late: false };
             self.after(wait, hears);
         }
     }
@@ -254,9 +246,7 @@ impl World {
         }
         agent.ready = round;
         let report = if unready {
-            Report::Unready {
-                node: at.is_multiple_of(2),
-            }
+            Report::Unready { node: at.is_multiple_of(2) }
         } else {
             Report::Ready { round }
         };

@@ -35,10 +35,7 @@ impl World {
             }
             5 if faults.memory => self.strike_agent(|world, at| {
                 let limit_mib = world.containers[at].memory_mib;
-                let end = ContainerEnd::MemoryLimit {
-                    used_mib: limit_mib + 100,
-                    limit_mib,
-                };
+                let end = ContainerEnd::MemoryLimit { used_mib: limit_mib + 100, limit_mib };
                 world.signal_container(at, end);
             }),
             6 if faults.preempts => self.preempt_many(),
@@ -84,9 +81,7 @@ impl World {
         let roles = &self.plan.spec.roles;
         let at = self.random.below(roles.len() as u64) as usize;
         let role = roles[at].name.clone();
-        let most = roles[at]
-            .elastic
-            .map_or(roles[at].instances + 2, |it| it.max);
+        let most = roles[at].elastic.map_or(roles[at].instances + 2, |it| it.max);
         let instances = self.random.from(1, u64::from(most)) as u32;
         self.handle(Event::Scaled { role, instances });
     }

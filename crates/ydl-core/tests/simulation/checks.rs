@@ -137,9 +137,7 @@ impl Checks {
         self.happened(event);
         for action in actions {
             match action {
-                Action::Launch {
-                    container, task, ..
-                } => {
+                Action::Launch { container, task, .. } => {
                     assert!(self.outcome.is_none(), "launched after the end");
                     self.comes_after_others(task);
                     assert!(
@@ -196,9 +194,7 @@ impl Checks {
             | Event::Unready { container, .. }
             | Event::Started { container, .. }
             | Event::Heard { container } => self.heard(container),
-            Event::Exited {
-                container, exit, ..
-            } => {
+            Event::Exited { container, exit, .. } => {
                 self.heard(container);
                 if exit.container_signalled {
                     self.failures.excuse();
@@ -258,15 +254,7 @@ impl Checks {
             What::AttemptStarted { task, .. } => {
                 self.dropped.remove(task);
             }
-            What::AttemptEnded {
-                task,
-                attempt,
-                round,
-                container,
-                ending,
-                next,
-                ..
-            } => {
+            What::AttemptEnded { task, attempt, round, container, ending, next, .. } => {
                 if let Event::Exited { round: exited, .. } = event {
                     assert_eq!(exited, round, "an exit of another round ended an attempt");
                 }

@@ -112,13 +112,8 @@ impl World {
         let fits = |(at, node): &(usize, &Node)| {
             !node.lost && used[*at] < node.slots && !avoid.contains(&node.name)
         };
-        let free: Vec<usize> = self
-            .nodes
-            .iter()
-            .enumerate()
-            .filter(fits)
-            .map(|(at, _)| at)
-            .collect();
+        let free: Vec<usize> =
+            self.nodes.iter().enumerate().filter(fits).map(|(at, _)| at).collect();
         (!free.is_empty()).then(|| *self.random.pick(&free))
     }
 
@@ -200,7 +195,5 @@ impl World {
 
 /// The container of that name: `c17` is the seventeenth.
 pub fn index(id: &ContainerId) -> usize {
-    id.as_str()[1..]
-        .parse()
-        .expect("every container of the world is a `c` and its number")
+    id.as_str()[1..].parse().expect("every container of the world is a `c` and its number")
 }

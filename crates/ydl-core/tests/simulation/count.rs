@@ -67,20 +67,14 @@ impl Failures {
                 | Ending::PortTaken { .. }
                 | Ending::Outdated
                 | Ending::Silent { .. }
-                | Ending::TooLate {
-                    wait: Wait::Launch | Wait::Join,
-                    ..
-                }
+                | Ending::TooLate { wait: Wait::Launch | Wait::Join, .. }
         )
     }
 
     pub fn scaled(&mut self, role: &RoleName, to: u32) {
         let from = self.wants.insert(role.clone(), to).unwrap_or(to);
         for index in to..from {
-            let task = TaskId {
-                role: role.clone(),
-                index,
-            };
+            let task = TaskId { role: role.clone(), index };
             self.lost.remove(&task);
         }
     }
@@ -104,10 +98,7 @@ impl Failures {
         }
         if !counted {
             self.excuses += 1;
-            assert!(
-                matches!(next, Next::Again { .. }),
-                "{ending} is nobody's fault"
-            );
+            assert!(matches!(next, Next::Again { .. }), "{ending} is nobody's fault");
             return;
         }
         self.counted(now, task, ending, next);
@@ -125,10 +116,7 @@ impl Failures {
         }
         if failures.len() as u32 <= role.restart.limit {
             let again = matches!(next, Next::Again { .. });
-            assert!(
-                again,
-                "{task} {ending} within its limit and does not start again"
-            );
+            assert!(again, "{task} {ending} within its limit and does not start again");
             return;
         }
         if *next == Next::Doubted {
@@ -150,11 +138,7 @@ impl Failures {
             }
         };
         let lost = self.lost.iter().filter(|it| it.role == task.role).count() as u32;
-        let expected = if lost < tolerated {
-            Next::Tolerated
-        } else {
-            Next::JobFails
-        };
+        let expected = if lost < tolerated { Next::Tolerated } else { Next::JobFails };
         assert_eq!(*next, expected, "{task} {ending} beyond its limit");
         self.lost.insert(task.clone());
     }

@@ -25,9 +25,9 @@ impl Checks {
     /// done, as the event may just have said, and the others are about to be.
     pub fn sizes_are_right(&self, event: Option<&Event>, cluster: &Cluster) {
         let just = match event {
-            Some(Event::Exited {
-                container, exit, ..
-            }) => (exit.code == Some(0)).then_some(container),
+            Some(Event::Exited { container, exit, .. }) => {
+                (exit.code == Some(0)).then_some(container)
+            }
             _ => None,
         };
         let done = self.done.iter().map(|(id, _)| id).chain(just);
@@ -84,13 +84,7 @@ impl Checks {
                     let role = self.spec.role(&because.role);
                     let signalled = matches!(
                         event,
-                        Event::Exited {
-                            exit: Exit {
-                                container_signalled: true,
-                                ..
-                            },
-                            ..
-                        }
+                        Event::Exited { exit: Exit { container_signalled: true, .. }, .. }
                     );
                     self.causes += u64::from(signalled);
                     if role.is_some_and(|it| it.elastic.is_some()) && !lost && !signalled {
@@ -107,17 +101,10 @@ impl Checks {
             "{} new rounds or changes, and {causes} causes",
             self.broken
         );
-        if let Event::Ready {
-            container, round, ..
-        } = event
-        {
+        if let Event::Ready { container, round, .. } = event {
             self.ready.insert((container.clone(), *round));
         }
-        if let Event::Exited {
-            container,
-            round,
-            exit,
-        } = event
+        if let Event::Exited { container, round, exit } = event
             && exit.code == Some(0)
         {
             self.done.insert((container.clone(), *round));
@@ -136,10 +123,7 @@ impl Checks {
             });
             assert!(done.is_none(), "those who are done start again: {done:?}");
         }
-        let Event::Ready {
-            container, round, ..
-        } = event
-        else {
+        let Event::Ready { container, round, .. } = event else {
             return;
         };
         if self.ready.contains(&(container.clone(), *round)) {
@@ -147,15 +131,9 @@ impl Checks {
         }
         let mut tasks = view.tasks.iter().filter(theirs);
         let missing = tasks.find(|task| {
-            matches!(
-                task.state,
-                TaskState::Asked | TaskState::BackingOff | TaskState::Launching
-            )
+            matches!(task.state, TaskState::Asked | TaskState::BackingOff | TaskState::Launching)
         });
-        assert!(
-            missing.is_none(),
-            "interrupted for one while others may come: {missing:?}"
-        );
+        assert!(missing.is_none(), "interrupted for one while others may come: {missing:?}");
     }
 }
 

@@ -160,11 +160,7 @@ impl Plan {
         let spec = elastic(spec(random, calm), bereaved, apart);
         let changes = spec.roles.iter().any(|role| role.elastic.is_some());
         let tasks = spec.tasks();
-        let mut faults = if calm {
-            Faults::default()
-        } else {
-            Faults::some(random)
-        };
+        let mut faults = if calm { Faults::default() } else { Faults::some(random) };
         let told = changes && spec.gang.reform == Reform::Told;
         if told && !calm && apart.percent(50) {
             // Those who are told lose each other more often: they have more to get wrong.
@@ -182,21 +178,13 @@ impl Plan {
         }
         let nodes = random.from(1, 5);
         // Sometimes there is not room for everybody, and sometimes never will be.
-        let room = if calm || random.percent(75) {
-            tasks + 8
-        } else {
-            random.from(1, tasks)
-        };
+        let room = if calm || random.percent(75) { tasks + 8 } else { random.from(1, tasks) };
         let slots = room.div_ceil(nodes);
         Plan {
             spec: beside(ordered(spec, apart), third),
             faults,
             nodes: (0..nodes).map(|_| slots as u32).collect(),
-            hostile: if calm {
-                0
-            } else {
-                random.from(10, 120) * 1_000
-            },
+            hostile: if calm { 0 } else { random.from(10, 120) * 1_000 },
             expiry: random.from(4, 25) * 1_000,
             patient,
             lasting: apart.percent(50),

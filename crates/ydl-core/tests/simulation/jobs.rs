@@ -67,10 +67,7 @@ pub fn spec(random: &mut Random, calm: bool) -> JobSpec {
             together,
             hold: seconds(random, 8, 20),
             retries: random.below(3) as u32,
-            backoff: Backoff {
-                first: Span::seconds(2),
-                most: Span::seconds(10),
-            },
+            backoff: Backoff { first: Span::seconds(2), most: Span::seconds(10) },
             settle: Span::seconds(2),
             reform: Default::default(),
         },
@@ -117,10 +114,7 @@ pub fn beside(spec: JobSpec, random: &mut Random) -> JobSpec {
         };
         let instances = random.from(1, 2) as u32;
         let board = role(random, "board", instances, scope, Completion::Beside);
-        draft.roles.push(RoleSpec {
-            tolerate: 0,
-            ..board
-        });
+        draft.roles.push(RoleSpec { tolerate: 0, ..board });
     }
     JobSpec::new(draft).expect("a simulated job is valid")
 }
@@ -194,22 +188,12 @@ fn role(
         restart: Restart {
             scope,
             limit: random.below(5) as u32,
-            backoff: Backoff {
-                first: Span(random.below(3) * 500),
-                most: Span::seconds(4),
-            },
+            backoff: Backoff { first: Span(random.below(3) * 500), most: Span::seconds(4) },
             window: random.percent(30).then(|| seconds(random, 10, 40)),
         },
         completion,
-        tolerate: if tolerates {
-            random.below(u64::from(instances)) as u32
-        } else {
-            0
-        },
-        memory_growth: random.percent(30).then_some(MemoryGrowth {
-            percent: 50,
-            most_mib: 4_000,
-        }),
+        tolerate: if tolerates { random.below(u64::from(instances)) as u32 } else { 0 },
+        memory_growth: random.percent(30).then_some(MemoryGrowth { percent: 50, most_mib: 4_000 }),
         ..roles.remove(0)
     }
 }

@@ -58,9 +58,7 @@ impl Checks {
 
     fn late_fact(&mut self, what: &What, event: &Event, lost: bool) {
         match what {
-            What::AttemptEnded {
-                task, next, ending, ..
-            } => match next {
+            What::AttemptEnded { task, next, ending, .. } => match next {
                 Next::Done => {
                     self.late.won.insert(task.clone());
                 }
@@ -116,10 +114,7 @@ impl Checks {
 
     /// The master has heard that a program succeeded, and wants its outputs.
     fn success_is_heard(&mut self, event: &Event, actions: &[Action]) {
-        let Event::Exited {
-            container, exit, ..
-        } = event
-        else {
+        let Event::Exited { container, exit, .. } = event else {
             return;
         };
         let told = actions.iter().any(|action| match action {
@@ -135,13 +130,7 @@ impl Checks {
     /// Where tasks begin anew together, they do when one has succeeded and what it has made is lost: the others may be
     /// about to end without it.
     fn nothing_is_lost(&self, what: &What, anew: bool) {
-        let What::AttemptEnded {
-            task,
-            container,
-            next: Next::Again { .. },
-            ..
-        } = what
-        else {
+        let What::AttemptEnded { task, container, next: Next::Again { .. }, .. } = what else {
             return;
         };
         let role = self.spec.role(&task.role).expect("a role of the job");
@@ -152,12 +141,9 @@ impl Checks {
 
     /// Whether all of these are done.
     pub fn have_won(&self, role: &RoleSpec, indexes: &[u32]) -> bool {
-        indexes.iter().all(|index| {
-            self.late.won.contains(&TaskId {
-                role: role.name.clone(),
-                index: *index,
-            })
-        })
+        indexes
+            .iter()
+            .all(|index| self.late.won.contains(&TaskId { role: role.name.clone(), index: *index }))
     }
 
     /// Where an elastic role is made smaller, those who run are the last to go.
@@ -169,9 +155,7 @@ impl Checks {
         let Some(role) = scaled.and_then(|role| self.spec.role(role)) else {
             return;
         };
-        let after = records
-            .iter()
-            .skip_while(|what| !matches!(what, What::RoleScaled { .. }));
+        let after = records.iter().skip_while(|what| !matches!(what, What::RoleScaled { .. }));
         let mut first = after.take_while(|what| !matches!(what, What::RoundBroken { .. }));
         let ran = first.any(|what| matches!(what, What::AttemptStopped { .. }));
         if role.elastic.is_none() || !ran {

@@ -27,24 +27,15 @@ impl Report {
         match self {
             // Its address is its container's name, so that everybody can see who counts on whom.
             Report::Ready { round } => Event::Ready {
-                endpoint: Endpoint {
-                    host: container.to_string(),
-                    ports: BTreeMap::new(),
-                },
+                endpoint: Endpoint { host: container.to_string(), ports: BTreeMap::new() },
                 container,
                 round,
             },
-            Report::Unready { node } => Event::Unready {
-                container,
-                why: "no port is free".into(),
-                node,
-            },
+            Report::Unready { node } => {
+                Event::Unready { container, why: "no port is free".into(), node }
+            }
             Report::Started { round } => Event::Started { container, round },
-            Report::Exited { round, exit } => Event::Exited {
-                container,
-                round,
-                exit,
-            },
+            Report::Exited { round, exit } => Event::Exited { container, round, exit },
             Report::Saved { error } => Event::Saved { container, error },
         }
     }

@@ -71,10 +71,7 @@ impl Shell {
 
     pub fn check_replay(&self) {
         if let Some(job) = &self.job {
-            assert!(
-                self.replayed() == *job,
-                "a replayed job is not the same job"
-            );
+            assert!(self.replayed() == *job, "a replayed job is not the same job");
         }
     }
 
@@ -86,11 +83,8 @@ impl Shell {
 
 impl World {
     pub fn start_shell(&mut self) {
-        let (job, actions) = Job::with_mutant(
-            self.plan.spec.clone(),
-            self.shell.started,
-            self.shell.mutant,
-        );
+        let (job, actions) =
+            Job::with_mutant(self.plan.spec.clone(), self.shell.started, self.shell.mutant);
         self.shell.job = Some(job);
         self.apply(actions);
         self.begin_beats();
@@ -135,8 +129,7 @@ impl World {
             });
             trace.extend(done);
         }
-        self.checks
-            .handled(now, job, &event, &actions, &before, &self.containers);
+        self.checks.handled(now, job, &event, &actions, &before, &self.containers);
         self.shell.journal.push((Time(now), event));
         let dies = self.faults().master_dies;
         if self.struck(dies, 1) && self.random.percent(20) {
@@ -159,11 +152,7 @@ impl World {
             return;
         };
         let due = due.0.max(self.now + 1);
-        if self
-            .shell
-            .wake_at
-            .is_none_or(|at| at > due || at <= self.now)
-        {
+        if self.shell.wake_at.is_none_or(|at| at > due || at <= self.now) {
             self.shell.wake_at = Some(due);
             self.after(due - self.now, Happening::Wake { due });
         }

@@ -19,12 +19,7 @@ impl Checks {
         let before = self.speak.remove(&run.task).map(|(_, before)| before);
         let other = before.is_some_and(|before| before.attempt != run.attempt);
         let new = self.silent.insert((run.task.clone(), run.attempt));
-        assert!(
-            new && !other,
-            "{} (attempt {}) is over, and was before",
-            run.task,
-            run.attempt
-        );
+        assert!(new && !other, "{} (attempt {}) is over, and was before", run.task, run.attempt);
     }
 
     /// Those who go on are told of nobody who is gone or done.
@@ -39,10 +34,7 @@ impl Checks {
             let found = tasks.find(|it: &&TaskView| it.task == task);
             // One that is warned, or stopped at the end, in this very event was there when they were told.
             let done = found.is_none_or(|it| {
-                matches!(
-                    it.state,
-                    TaskState::Succeeded | TaskState::Failed | TaskState::Stopped
-                )
+                matches!(it.state, TaskState::Succeeded | TaskState::Failed | TaskState::Stopped)
             });
             let spoke = self.speak.contains_key(&task);
             let starts = found.is_some_and(|it| it.state == TaskState::Starting);

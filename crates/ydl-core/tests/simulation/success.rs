@@ -19,10 +19,7 @@ impl Checks {
             let mut own = roles.iter().filter(|role| !self.stands_beside(&role.name));
             return own.all(|role| self.role_done(role));
         }
-        let decided = roles
-            .iter()
-            .filter(decides)
-            .any(|role| self.role_done(role));
+        let decided = roles.iter().filter(decides).any(|role| self.role_done(role));
         decided || roles.iter().filter(needed).all(|role| self.role_done(role))
     }
 
@@ -35,10 +32,7 @@ impl Checks {
             }
             _ => (0..self.failures.want(&role.name)).collect(),
         };
-        let tasks = indexes.into_iter().map(|index| TaskId {
-            role: role.name.clone(),
-            index,
-        });
+        let tasks = indexes.into_iter().map(|index| TaskId { role: role.name.clone(), index });
         let tasks = tasks.filter(|task| role.elastic.is_none() || !self.dropped.contains(task));
         let (won, rest): (Vec<_>, Vec<_>) = tasks.partition(|task| {
             // What became of a program after it was given up is nobody's business.

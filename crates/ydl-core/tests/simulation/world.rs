@@ -42,97 +42,34 @@ pub struct World {
 #[derive(Clone, Debug)]
 pub enum Happening {
     // Between master and cluster.
-    Beat {
-        number: u64,
-    },
-    ClusterHears {
-        number: u64,
-    },
-    MasterHearsCluster {
-        items: Vec<(u64, Item)>,
-        number: u64,
-    },
-    LaunchArrives {
-        at: usize,
-    },
-    LaunchAnswered {
-        at: usize,
-        why: Option<String>,
-    },
-    KillArrives {
-        at: usize,
-        end: ContainerEnd,
-    },
-    EndReported {
-        at: usize,
-        end: ContainerEnd,
-    },
-    Wake {
-        due: u64,
-    },
-    Watch {
-        life: u64,
-    },
+    Beat { number: u64 },
+    ClusterHears { number: u64 },
+    MasterHearsCluster { items: Vec<(u64, Item)>, number: u64 },
+    LaunchArrives { at: usize },
+    LaunchAnswered { at: usize, why: Option<String> },
+    KillArrives { at: usize, end: ContainerEnd },
+    EndReported { at: usize, end: ContainerEnd },
+    Wake { due: u64 },
+    Watch { life: u64 },
     // Agents and programs; a number tells one plan of an agent from the next.
-    AgentTurn {
-        at: usize,
-        turn: u64,
-    },
-    MasterHearsAgent {
-        at: usize,
-        reports: Vec<(u64, Report)>,
-        late: bool,
-    },
-    AgentHears {
-        at: usize,
-        order: Order,
-        stamp: u64,
-        acked: u64,
-    },
-    ProgramStarts {
-        at: usize,
-        round: u32,
-    },
-    ProgramEnds {
-        at: usize,
-        round: u32,
-        fate: Fate,
-        plan: u64,
-    },
-    GetsReady {
-        at: usize,
-        round: u32,
-    },
-    SaveEnds {
-        at: usize,
-    },
-    AgentLeaves {
-        at: usize,
-        status: i32,
-    },
-    ContainerSignalled {
-        at: usize,
-        end: ContainerEnd,
-    },
+    AgentTurn { at: usize, turn: u64 },
+    MasterHearsAgent { at: usize, reports: Vec<(u64, Report)>, late: bool },
+    AgentHears { at: usize, order: Order, stamp: u64, acked: u64 },
+    ProgramStarts { at: usize, round: u32 },
+    ProgramEnds { at: usize, round: u32, fate: Fate, plan: u64 },
+    GetsReady { at: usize, round: u32 },
+    SaveEnds { at: usize },
+    AgentLeaves { at: usize, status: i32 },
+    ContainerSignalled { at: usize, end: ContainerEnd },
     // Chaos.
     Strike,
-    NodeExpires {
-        node: usize,
-        cut: Option<u64>,
-    },
-    NodeReturns {
-        node: usize,
-    },
-    PartitionHeals {
-        node: usize,
-        cut: u64,
-    },
+    NodeExpires { node: usize, cut: Option<u64> },
+    NodeReturns { node: usize },
+    PartitionHeals { node: usize, cut: u64 },
     MasterReturns,
     Calm,
     Whole,
-    ClientKills {
-        now: bool,
-    },
+    ClientKills { now: bool },
 }
 
 impl World {
@@ -197,11 +134,7 @@ impl World {
     fn over(&mut self) -> bool {
         let Some(ended) = self.checks.finished_at else {
             let last = self.plan.hostile + PATIENCE;
-            assert!(
-                self.now < last,
-                "the job does not end: {}",
-                self.shell.why()
-            );
+            assert!(self.now < last, "the job does not end: {}", self.shell.why());
             return false;
         };
         let rest = self.containers.iter().find(|it| it.allocated || !it.dead);
@@ -236,11 +169,7 @@ impl World {
     }
 
     pub fn faults(&self) -> Faults {
-        if self.calm {
-            Faults::default()
-        } else {
-            self.plan.faults
-        }
+        if self.calm { Faults::default() } else { self.plan.faults }
     }
 
     /// Whether a message is struck by a fault that there is.
@@ -263,19 +192,13 @@ impl World {
             Happening::MasterHearsAgent { at, reports, late } => {
                 self.hear_agent(at, reports, late);
             }
-            Happening::AgentHears {
-                at,
-                order,
-                stamp,
-                acked,
-            } => self.agent_hears(at, order, stamp, acked),
+            Happening::AgentHears { at, order, stamp, acked } => {
+                self.agent_hears(at, order, stamp, acked)
+            }
             Happening::ProgramStarts { at, round } => self.program_starts(at, round),
-            Happening::ProgramEnds {
-                at,
-                round,
-                fate,
-                plan,
-            } => self.program_ends(at, round, fate, plan),
+            Happening::ProgramEnds { at, round, fate, plan } => {
+                self.program_ends(at, round, fate, plan)
+            }
             Happening::GetsReady { at, round } => self.gets_ready(at, round),
             Happening::SaveEnds { at } => self.save_ends(at),
             Happening::AgentLeaves { at, status } => {

@@ -121,10 +121,7 @@ fn a_role_has_memory_and_vcores() {
     );
     check(
         |draft| {
-            draft.roles[0].memory_growth = Some(MemoryGrowth {
-                percent: 0,
-                most_mib: 512,
-            });
+            draft.roles[0].memory_growth = Some(MemoryGrowth { percent: 0, most_mib: 512 });
         },
         expect![[r#"
             `roles.worker.memory_growth`: growing by 0 percent changes nothing
@@ -180,10 +177,7 @@ fn roles_begin_after_others_that_there_are_and_in_no_circle() {
         ],
     );
     // Who says so may lose everybody.
-    check(
-        |draft| draft.roles[0].tolerate = RoleSpec::ALL_MAY_FAIL,
-        expect!["fine"],
-    );
+    check(|draft| draft.roles[0].tolerate = RoleSpec::ALL_MAY_FAIL, expect!["fine"]);
 }
 
 #[test]
@@ -251,11 +245,7 @@ fn ports_are_a_range_and_have_names() {
 
 #[test]
 fn files_and_outputs_stay_in_the_tasks_directory() {
-    let file = |name: &str| File {
-        name: name.into(),
-        source: "/tmp/x".into(),
-        unpack: false,
-    };
+    let file = |name: &str| File { name: name.into(), source: "/tmp/x".into(), unpack: false };
     check(
         |draft| draft.files = vec![file("a"), file("a"), file("..")],
         expect![[r#"
@@ -278,11 +268,7 @@ fn files_and_outputs_stay_in_the_tasks_directory() {
     );
     check(
         |draft| {
-            draft.outputs = vec![
-                output("a", "/out"),
-                output("b", "/out"),
-                output("c/", "/out"),
-            ]
+            draft.outputs = vec![output("a", "/out"), output("b", "/out"), output("c/", "/out")]
         },
         expect![[r#"
             `outputs.a`: 2 tasks would write their `a` to the one name `/out`; hint: put `{role}` and `{index}` into `/out`, or take it from one task with `from: worker:0`; a directory whose files have different names ends in `/`
@@ -304,10 +290,7 @@ fn variables_have_names_that_are_not_ydls() {
         |draft| draft.roles[0].env = set("a=b"),
         expect!["`roles.worker.env`: `a=b` cannot be the name of a variable"],
     );
-    check(
-        |draft| draft.env = set(""),
-        expect!["`env`: `` cannot be the name of a variable"],
-    );
+    check(|draft| draft.env = set(""), expect!["`env`: `` cannot be the name of a variable"]);
 }
 
 #[test]
@@ -315,11 +298,6 @@ fn a_specification_that_is_read_is_checked() {
     let good = serde_json::to_string(&JobSpec::new(draft()).unwrap()).unwrap();
     assert!(serde_json::from_str::<JobSpec>(&good).is_ok());
     let bad = good.replace("\"instances\":2", "\"instances\":0");
-    let error = serde_json::from_str::<JobSpec>(&bad)
-        .unwrap_err()
-        .to_string();
-    assert_eq!(
-        error,
-        "`roles.worker.instances`: a role of 0 instances does nothing"
-    );
+    let error = serde_json::from_str::<JobSpec>(&bad).unwrap_err().to_string();
+    assert_eq!(error, "`roles.worker.instances`: a role of 0 instances does nothing");
 }

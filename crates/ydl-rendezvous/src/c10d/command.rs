@@ -20,11 +20,7 @@ pub(super) enum Dialect {
 pub(super) enum Command<'a> {
     Validate,
     Set(&'a [u8], &'a [u8]),
-    CompareSet {
-        key: &'a [u8],
-        expected: &'a [u8],
-        desired: &'a [u8],
-    },
+    CompareSet { key: &'a [u8], expected: &'a [u8], desired: &'a [u8] },
     Get(&'a [u8]),
     Add(&'a [u8], i64),
     Check(Vec<&'a [u8]>),
@@ -109,11 +105,7 @@ pub(super) fn read(dialect: Option<Dialect>, bytes: &[u8]) -> Result<Read<'_>, S
         // The old watch speaks on a link of its own, on which nothing else is said.
         None => old(Dialect::Old, bytes, Verb::Watch)?,
     };
-    Ok(Read {
-        command: arguments(verb, &mut reader)?,
-        dialect,
-        length: reader.at(),
-    })
+    Ok(Read { command: arguments(verb, &mut reader)?, dialect, length: reader.at() })
 }
 
 fn after_one(stop: Stop) -> Stop {

@@ -24,12 +24,7 @@ pub(super) struct Keys {
 
 impl Keys {
     pub(super) fn new(bytes_max: usize) -> Keys {
-        Keys {
-            values: BTreeMap::new(),
-            queues: BTreeMap::new(),
-            bytes: 0,
-            bytes_max,
-        }
+        Keys { values: BTreeMap::new(), queues: BTreeMap::new(), bytes: 0, bytes_max }
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -116,8 +111,7 @@ impl Keys {
         match self.queues.get_mut(key) {
             Some(queue) => queue.push_back(value.to_vec()),
             None => {
-                self.queues
-                    .insert(key.into(), VecDeque::from([value.to_vec()]));
+                self.queues.insert(key.into(), VecDeque::from([value.to_vec()]));
             }
         }
         Ok(())
@@ -158,17 +152,12 @@ pub(super) fn sum(text: &[u8], delta: i64) -> Option<i64> {
         [b'+', rest @ ..] => (false, rest),
         rest => (false, rest),
     };
-    let end = digits
-        .iter()
-        .position(|byte| !byte.is_ascii_digit())
-        .unwrap_or(digits.len());
+    let end = digits.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(digits.len());
     let mut number: i64 = 0;
     for digit in digits.get(..end).filter(|digits| !digits.is_empty())? {
         let digit = i64::from(digit - b'0');
         // Below zero there is one number more than above.
-        number = number
-            .checked_mul(10)?
-            .checked_add(if minus { -digit } else { digit })?;
+        number = number.checked_mul(10)?.checked_add(if minus { -digit } else { digit })?;
     }
     Some(number.wrapping_add(delta))
 }

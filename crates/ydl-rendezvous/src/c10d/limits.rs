@@ -13,10 +13,6 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits {
-            stored_bytes: 256 << 20,
-            awaited_bytes: 64 << 20,
-            answer_bytes: 32 << 20,
-        }
+        Limits { stored_bytes: 256 << 20, awaited_bytes: 64 << 20, answer_bytes: 32 << 20 }
     }
 }

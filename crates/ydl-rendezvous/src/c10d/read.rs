@@ -43,11 +43,7 @@ pub(super) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Reader<'a> {
-        Reader {
-            bytes,
-            at: 0,
-            behind: 0,
-        }
+        Reader { bytes, at: 0, behind: 0 }
     }
 
     /// How many bytes were read.

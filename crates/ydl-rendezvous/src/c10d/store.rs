@@ -80,11 +80,7 @@ impl Store {
         match command {
             Command::Validate => {}
             Command::Set(key, value) => self.set(key, value, reaction)?,
-            Command::CompareSet {
-                key,
-                expected,
-                desired,
-            } => {
+            Command::CompareSet { key, expected, desired } => {
                 let now = self.compare_set(key, expected, desired, reaction)?;
                 reaction.send(link, framed(&now));
             }
@@ -119,10 +115,7 @@ impl Store {
                 self.changed(key, before, reaction);
             }
             Command::GetMany(keys) => {
-                let values = || {
-                    keys.iter()
-                        .map(|key| self.keys.value(key).unwrap_or_default())
-                };
+                let values = || keys.iter().map(|key| self.keys.value(key).unwrap_or_default());
                 self.fits(values().map(|value| FRAME + value.len()).sum())?;
                 reaction.send(link, values().flat_map(framed).collect::<Vec<_>>());
             }
@@ -306,11 +299,7 @@ impl Protocol for Store {
         if bytes.len() < talk.least {
             return Ok(None);
         }
-        let Read {
-            command,
-            dialect,
-            length,
-        } = match command::read(talk.dialect, bytes) {
+        let Read { command, dialect, length } = match command::read(talk.dialect, bytes) {
             Ok(read) if read.length <= MESSAGE_MAX => read,
             Err(Stop::Short(least)) if least <= MESSAGE_MAX => {
                 talk.least = least;

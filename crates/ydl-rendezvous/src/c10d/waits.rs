@@ -125,10 +125,7 @@ impl Waits {
     /// A key has come: who need not wait any longer.
     pub(super) fn came(&mut self, key: &[u8]) -> Vec<Link> {
         let turns = self.keys.remove(key).unwrap_or_default();
-        turns
-            .into_values()
-            .filter(|link| self.met(*link, key))
-            .collect()
+        turns.into_values().filter(|link| self.met(*link, key)).collect()
     }
 
     /// Something for one of those who wait for that key: who need not wait any longer.
@@ -159,11 +156,7 @@ impl Waits {
 
     /// One key less for a link, which is in nobody's queue for it any more: whether it was the last.
     fn met(&mut self, link: Link, key: &[u8]) -> bool {
-        let Some(Wait {
-            until: Until::Keys(keys),
-            ..
-        }) = self.of.get_mut(&link)
-        else {
+        let Some(Wait { until: Until::Keys(keys), .. }) = self.of.get_mut(&link) else {
             return false;
         };
         if keys.remove(key) {
@@ -189,9 +182,6 @@ fn leave(index: &mut BTreeMap<Key, BTreeMap<u64, Link>>, key: &[u8], turn: u64) 
 
 impl fmt::Debug for Waits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Waits")
-            .field("links", &self.of.len())
-            .field("bytes", &self.bytes)
-            .finish()
+        f.debug_struct("Waits").field("links", &self.of.len()).field("bytes", &self.bytes).finish()
     }
 }

@@ -24,11 +24,7 @@ pub(super) struct Watches {
 
 impl Watches {
     pub(super) fn new(bytes_max: usize) -> Watches {
-        Watches {
-            of: BTreeMap::new(),
-            bytes: 0,
-            bytes_max,
-        }
+        Watches { of: BTreeMap::new(), bytes: 0, bytes_max }
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -101,9 +97,6 @@ impl Watches {
 
 impl fmt::Debug for Watches {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watches")
-            .field("keys", &self.of.len())
-            .field("bytes", &self.bytes)
-            .finish()
+        f.debug_struct("Watches").field("keys", &self.of.len()).field("bytes", &self.bytes).finish()
     }
 }

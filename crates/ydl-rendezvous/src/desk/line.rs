@@ -58,14 +58,8 @@ impl Line {
     /// Something that is said until it is settled.
     pub(super) fn say(&mut self, said: Said) -> Down {
         self.last = match self.last {
-            last if last.taken == self.taken => Mark {
-                index: last.index + 1,
-                ..last
-            },
-            _ => Mark {
-                taken: self.taken,
-                index: 1,
-            },
+            last if last.taken == self.taken => Mark { index: last.index + 1, ..last },
+            _ => Mark { taken: self.taken, index: 1 },
         };
         if let Said::Bytes(bytes) = &said {
             self.unsettled_bytes += bytes.len();
@@ -85,11 +79,7 @@ impl Line {
     /// How many bytes need not be said again.
     pub(super) fn settle(&mut self, mark: Mark) -> usize {
         let before = self.unsettled_bytes;
-        while self
-            .unsettled
-            .front()
-            .is_some_and(|(first, _)| *first <= mark)
-        {
+        while self.unsettled.front().is_some_and(|(first, _)| *first <= mark) {
             if let Some((_, Said::Bytes(bytes))) = self.unsettled.pop_front() {
                 self.unsettled_bytes -= bytes.len();
             }

@@ -93,10 +93,7 @@ impl Bytes for Mark {
     }
 
     fn read(from: &mut &[u8]) -> Result<Self, Malformed> {
-        Ok(Mark {
-            taken: u64::read(from)?,
-            index: u32::read(from)?,
-        })
+        Ok(Mark { taken: u64::read(from)?, index: u32::read(from)? })
     }
 }
 
@@ -230,24 +227,11 @@ mod tests {
     #[test]
     fn frames_come_back_as_they_were_or_not_at_all() {
         let (call, back) = (Call::In(7), Call::Out(u64::MAX));
-        let mark = Mark {
-            taken: 1 << 40,
-            index: 3,
-        };
-        let attached = Attached {
-            call,
-            floor: 12,
-            settled: mark,
-        };
+        let mark = Mark { taken: 1 << 40, index: 3 };
+        let attached = Attached { call, floor: 12, settled: mark };
         check(&[
             Up::Attach(vec![]),
-            Up::Attach(vec![
-                attached,
-                Attached {
-                    call: back,
-                    ..attached
-                },
-            ]),
+            Up::Attach(vec![attached, Attached { call: back, ..attached }]),
             Up::Open(call),
             Up::Bytes(call, 9, vec![]),
             Up::Bytes(back, 9, vec![0, 1, 255]),

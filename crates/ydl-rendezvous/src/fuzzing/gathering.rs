@@ -76,12 +76,7 @@ impl<P: Protocol> Play<P> {
 }
 
 fn play<P: Protocol>(fresh: impl Fn() -> P, tasks: Tasks, mut bytes: &[u8]) {
-    let mut play = Play {
-        trial: Trial::of(fresh()),
-        tasks,
-        attempts: [1; 5],
-        links: [None; 5],
-    };
+    let mut play = Play { trial: Trial::of(fresh()), tasks, attempts: [1; 5], links: [None; 5] };
     while let Some(([number, length @ ..], rest)) = bytes.split_first_chunk::<3>() {
         let length = usize::from(u16::from_be_bytes(*length)).min(rest.len());
         let (piece, rest) = rest.split_at(length);
@@ -109,12 +104,7 @@ pub fn pslite(bytes: &[u8]) {
 /// XGBoost's trackers. One of the tasks does not belong to them.
 pub fn tracker(bytes: &[u8]) {
     let tasks = ["worker:0", "worker:1", "worker:2", "server:0", "worker:0"];
-    let ranks: Vec<TaskId> = (0..3)
-        .map(|index| TaskId {
-            role: "worker".into(),
-            index,
-        })
-        .collect();
+    let ranks: Vec<TaskId> = (0..3).map(|index| TaskId { role: "worker".into(), index }).collect();
     play(|| Tracker::new(ranks.clone()), tasks, bytes);
 }
 

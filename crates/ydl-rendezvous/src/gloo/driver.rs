@@ -216,9 +216,7 @@ impl Driver {
         reaction: &mut Reaction,
     ) -> Result<Option<usize>, Refusal> {
         if self.held.contains_key(&link) {
-            return Err(Refusal::new(
-                "a second request came before the first was answered",
-            ));
+            return Err(Refusal::new("a second request came before the first was answered"));
         }
         let length = match http::read(bytes) {
             Ok(request) => request.length,
@@ -333,11 +331,8 @@ impl Protocol for Driver {
         let mut missing = self.store.missing();
         missing.retain(|task| self.lives(task));
         if let (Some(plan), Some(_)) = (self.plans.front(), self.store.asking().next()) {
-            let held: BTreeSet<&TaskId> = self
-                .held
-                .keys()
-                .filter_map(|link| self.links.get(link))
-                .collect();
+            let held: BTreeSet<&TaskId> =
+                self.held.keys().filter_map(|link| self.links.get(link)).collect();
             let tasks = plan.world.tasks().keys();
             let newcomers = tasks.filter(|task| !self.lives(task) && !held.contains(task));
             missing.extend(newcomers.cloned());

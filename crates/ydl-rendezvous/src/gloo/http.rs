@@ -46,19 +46,14 @@ pub(super) struct Request<'a> {
 
 /// The first request of these bytes.
 pub(super) fn read(bytes: &[u8]) -> Result<Request<'_>, Stop> {
-    if bytes
-        .first()
-        .is_some_and(|first| !first.is_ascii_uppercase())
-    {
+    if bytes.first().is_some_and(|first| !first.is_ascii_uppercase()) {
         return Err(wrong("this is not HTTP"));
     }
     let within = &bytes[..bytes.len().min(HEAD_MAX)];
     let Some(end) = within.windows(END.len()).position(|four| four == END) else {
         return Err(match bytes.len() < HEAD_MAX {
             true => Stop::Short(bytes.len() + 1),
-            false => wrong(format!(
-                "the head of a request has more than `{HEAD_MAX}` bytes"
-            )),
+            false => wrong(format!("the head of a request has more than `{HEAD_MAX}` bytes")),
         });
     };
     let body = end + END.len();
@@ -71,12 +66,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Request<'_>, Stop> {
     let length = content_length(lines)?;
     let end = body + length;
     match bytes.get(body..end) {
-        Some(body) => Ok(Request {
-            verb,
-            path,
-            body,
-            length: end,
-        }),
+        Some(body) => Ok(Request { verb, path, body, length: end }),
         None => Err(Stop::Short(end)),
     }
 }
@@ -109,20 +99,14 @@ fn content_length<'a>(lines: impl Iterator<Item = &'a str>) -> Result<usize, Sto
         let header = line.split_once(':').filter(|(name, value)| {
             !name.is_empty()
                 && name.bytes().all(token)
-                && value
-                    .bytes()
-                    .all(|byte| byte == b'\t' || !byte.is_ascii_control())
+                && value.bytes().all(|byte| byte == b'\t' || !byte.is_ascii_control())
         });
         let (name, value) = header.ok_or_else(|| wrong("a header of a request is none"))?;
         if count >= HEADERS_MAX {
-            return Err(wrong(format!(
-                "a request has more than `{HEADERS_MAX}` headers"
-            )));
+            return Err(wrong(format!("a request has more than `{HEADERS_MAX}` headers")));
         }
         if name.eq_ignore_ascii_case("transfer-encoding") || name.eq_ignore_ascii_case("expect") {
-            return Err(wrong(format!(
-                "a request has `{name}`, which is not understood"
-            )));
+            return Err(wrong(format!("a request has `{name}`, which is not understood")));
         }
         if name.eq_ignore_ascii_case("content-length") {
             let value = value.trim_matches([' ', '\t']);
@@ -156,9 +140,6 @@ pub(super) fn answer(status: Status, body: &[u8]) -> Vec<u8> {
         Status::NotFound => "404 Not Found",
         Status::NotImplemented => "501 Not Implemented",
     };
-    let head = format!(
-        "HTTP/1.0 {status}\r\nContent-Length: {}\r\n\r\n",
-        body.len()
-    );
+    let head = format!("HTTP/1.0 {status}\r\nContent-Length: {}\r\n\r\n", body.len());
     [head.as_bytes(), body].concat()
 }

@@ -41,9 +41,7 @@ pub struct Worker {
 /// Without the key.
 impl fmt::Debug for Worker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Worker")
-            .field("addresses", &self.addresses)
-            .finish_non_exhaustive()
+        f.debug_struct("Worker").field("addresses", &self.addresses).finish_non_exhaustive()
     }
 }
 

@@ -91,10 +91,7 @@ impl Stack {
     fn gather(&mut self, count: usize) -> Option<()> {
         let items = self.items.split_off(self.items.len().checked_sub(count)?);
         let mut into = self.pop()?;
-        into.depth = items
-            .iter()
-            .map(|item| item.depth + 1)
-            .fold(into.depth, usize::max);
+        into.depth = items.iter().map(|item| item.depth + 1).fold(into.depth, usize::max);
         let mut items = items.into_iter().map(|item| item.value);
         match &mut into.value {
             Value::List(list) => list.extend(items),

@@ -39,11 +39,7 @@ fn cost(scope: &str, key: &str, value: usize) -> usize {
 
 impl Scopes {
     pub(super) fn new(bytes_max: usize) -> Scopes {
-        Scopes {
-            scopes: BTreeMap::new(),
-            bytes: 0,
-            bytes_max,
-        }
+        Scopes { scopes: BTreeMap::new(), bytes: 0, bytes_max }
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -92,9 +88,7 @@ impl Scopes {
         };
         if meeting > 0 && scope.done.len() == meeting {
             let values = std::mem::take(scope).values.into_iter();
-            self.bytes -= values
-                .map(|(key, value)| cost(name, &key, value.len()))
-                .sum::<usize>();
+            self.bytes -= values.map(|(key, value)| cost(name, &key, value.len())).sum::<usize>();
         }
         if scope.is_empty() {
             self.scopes.remove(name);

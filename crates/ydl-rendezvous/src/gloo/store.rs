@@ -90,8 +90,7 @@ impl Store {
         self.world = world;
         self.scopes = Scopes::new(self.limits.stored(self.world.members().len()));
         let world = &self.world;
-        self.workers
-            .retain(|place, _| world.member(place).is_some());
+        self.workers.retain(|place, _| world.member(place).is_some());
         let slots = self.world.slots();
         let numbers = |(link, place): (Link, Place)| match slots.get(&place) {
             Some(slot) => (link, slot.to_string()),
@@ -117,8 +116,7 @@ impl Store {
             return;
         };
         let message = worker.changed(time, change);
-        self.tellings
-            .begin((worker, port), &first.task, message, reaction);
+        self.tellings.begin((worker, port), &first.task, message, reaction);
     }
 
     /// The answer to a request, and the end of its link: that is how Horovod's own server does it.
@@ -260,14 +258,10 @@ impl Protocol for Store {
             return Ok(None);
         }
         if self.asking.contains_key(&link) {
-            return Err(Refusal::new(
-                "a second request came before the first was answered",
-            ));
+            return Err(Refusal::new("a second request came before the first was answered"));
         }
-        let talk = self
-            .links
-            .get_mut(&link)
-            .ok_or_else(|| Refusal::new("it was answered already"))?;
+        let talk =
+            self.links.get_mut(&link).ok_or_else(|| Refusal::new("it was answered already"))?;
         if bytes.len() < talk.least {
             return Ok(None);
         }
@@ -300,11 +294,8 @@ impl Protocol for Store {
     fn ended(&mut self, peer: &Peer, _reaction: &mut Reaction) {
         self.tellings.ended(&peer.task);
         let world = &self.world;
-        self.workers.retain(|place, _| {
-            world
-                .member(place)
-                .is_some_and(|member| member.task != peer.task)
-        });
+        self.workers
+            .retain(|place, _| world.member(place).is_some_and(|member| member.task != peer.task));
     }
 
     fn missing(&self) -> Vec<TaskId> {

@@ -32,11 +32,7 @@ impl Tellings {
         self.dialed += 1;
         let link = Link::Dialed(self.dialed);
         reaction.dial(link, task.clone(), port);
-        let telling = Telling {
-            worker: worker.clone(),
-            task: task.clone(),
-            message,
-        };
+        let telling = Telling { worker: worker.clone(), task: task.clone(), message };
         self.of.insert(link, telling);
     }
 

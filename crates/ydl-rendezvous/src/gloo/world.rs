@@ -34,10 +34,7 @@ impl FromStr for Place {
                 host.len()
             ));
         }
-        Ok(Place {
-            host: host.to_owned(),
-            local_rank: number(local_rank).ok_or_else(wrong)?,
-        })
+        Ok(Place { host: host.to_owned(), local_rank: number(local_rank).ok_or_else(wrong)? })
     }
 }
 
@@ -75,18 +72,8 @@ pub struct Slot {
 
 impl fmt::Display for Slot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Slot {
-            rank,
-            size,
-            local_rank,
-            local_size,
-            cross_rank,
-            cross_size,
-        } = self;
-        write!(
-            f,
-            "{rank},{size},{local_rank},{local_size},{cross_rank},{cross_size}"
-        )
+        let Slot { rank, size, local_rank, local_size, cross_rank, cross_size } = self;
+        write!(f, "{rank},{size},{local_rank},{local_size},{cross_rank},{cross_size}")
     }
 }
 
@@ -136,10 +123,7 @@ impl World {
     pub fn of_tasks(tasks: impl IntoIterator<Item = TaskId>, processes: u32) -> World {
         let members = tasks.into_iter().flat_map(|task| {
             (0..processes).map(move |local_rank| Member {
-                place: Place {
-                    host: World::host(&task),
-                    local_rank,
-                },
+                place: Place { host: World::host(&task), local_rank },
                 task: task.clone(),
             })
         });

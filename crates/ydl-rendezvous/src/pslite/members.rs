@@ -102,9 +102,7 @@ impl Members {
     pub fn holds(&self, host: &str, port: u16, but: &TaskId) -> Option<&TaskId> {
         let same = |member: &Member| member.host == host && member.port == port;
         let mut others = self.here.iter().filter(|(task, _)| *task != but);
-        others
-            .find(|(_, member)| same(member))
-            .map(|(task, _)| task)
+        others.find(|(_, member)| same(member)).map(|(task, _)| task)
     }
 
     pub fn join(&mut self, task: TaskId, mut member: Member, reaction: &mut Reaction) {
@@ -156,11 +154,7 @@ impl Members {
         let everybody = self.list(|_| true);
         let new = self.list(|member| !member.told);
         let [everybody, new] = [everybody, new].map(|nodes| {
-            let control = Control {
-                command: Command::AddNode,
-                nodes,
-                group: 0,
-            };
+            let control = Control { command: Command::AddNode, nodes, group: 0 };
             self.message(control, None, EMPTY)
         });
         let tasks: Vec<TaskId> = self.here.keys().cloned().collect();
@@ -214,10 +208,7 @@ impl Members {
             member.queue.push(message.to_vec());
         } else {
             reaction.close(member.line);
-            reaction.say(format!(
-                "{task} does not answer on its port {}",
-                member.port
-            ));
+            reaction.say(format!("{task} does not answer on its port {}", member.port));
             self.leave(task);
         }
     }
@@ -274,11 +265,7 @@ impl Members {
         }
         self.barriers.remove(&group);
         self.started |= group == EVERYBODY;
-        let control = Control {
-            command: Command::Barrier,
-            nodes: Vec::new(),
-            group: group.into(),
-        };
+        let control = Control { command: Command::Barrier, nodes: Vec::new(), group: group.into() };
         let message = self.message(control, app, customer);
         for task in self.of(group) {
             self.tell(&task, &message, reaction);
@@ -291,10 +278,7 @@ impl Members {
         let roles = roles.map(|(role, count)| (RoleName::from(role), count));
         let members = roles.into_iter().filter(|(role, _)| belongs(role, group));
         let tasks = members.flat_map(|(role, count)| {
-            (0..count).map(move |index| TaskId {
-                role: role.clone(),
-                index,
-            })
+            (0..count).map(move |index| TaskId { role: role.clone(), index })
         });
         tasks.collect()
     }
@@ -309,9 +293,7 @@ impl Members {
     /// themselves.
     pub fn missing(&self) -> Vec<TaskId> {
         let everybody = self.of(EVERYBODY).into_iter();
-        let unknown: Vec<TaskId> = everybody
-            .filter(|task| !self.here.contains_key(task))
-            .collect();
+        let unknown: Vec<TaskId> = everybody.filter(|task| !self.here.contains_key(task)).collect();
         if !unknown.is_empty() {
             return unknown;
         }

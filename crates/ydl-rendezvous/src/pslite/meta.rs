@@ -19,13 +19,8 @@ pub enum Command {
 }
 
 impl Command {
-    const ALL: [Command; 5] = [
-        Command::Terminate,
-        Command::AddNode,
-        Command::Barrier,
-        Command::Ack,
-        Command::Heartbeat,
-    ];
+    const ALL: [Command; 5] =
+        [Command::Terminate, Command::AddNode, Command::Barrier, Command::Ack, Command::Heartbeat];
 
     fn number(self) -> i32 {
         match self {
@@ -92,13 +87,8 @@ pub struct Meta {
 impl Meta {
     /// Fields that are not known are passed over, as protocol buffers ask.
     pub fn read(bytes: &[u8]) -> Result<Meta, Refusal> {
-        let mut meta = Meta {
-            control: None,
-            request: false,
-            app: None,
-            timestamp: None,
-            customer: EMPTY,
-        };
+        let mut meta =
+            Meta { control: None, request: false, app: None, timestamp: None, customer: EMPTY };
         let mut fields = Fields(bytes);
         while let Some((field, value)) = fields.next()? {
             match field {
@@ -156,11 +146,7 @@ fn read_control(bytes: &[u8]) -> Result<Option<Control>, Refusal> {
         .into_iter()
         .find(|command| command.number() == number)
         .ok_or_else(|| Refusal::new(format!("ps-lite has no command {number}")))?;
-    Ok(Some(Control {
-        command,
-        nodes,
-        group,
-    }))
+    Ok(Some(Control { command, nodes, group }))
 }
 
 fn read_node(bytes: &[u8]) -> Result<Node, Refusal> {
@@ -182,14 +168,7 @@ fn read_node(bytes: &[u8]) -> Result<Node, Refusal> {
         .into_iter()
         .find(|known| Some(known.number()) == role)
         .ok_or_else(|| Refusal::new("a ps-lite node has no role that is known"))?;
-    Ok(Node {
-        role,
-        id,
-        host,
-        port,
-        is_recovery,
-        customer,
-    })
+    Ok(Node { role, id, host, port, is_recovery, customer })
 }
 
 fn write_control(control: &Control) -> Vec<u8> {
@@ -258,11 +237,7 @@ mod tests {
         check(
             "08ffffffff07 1a04 0803 1807 2001 2800 3000 3800 4001 5000 6000 6800",
             Meta {
-                control: Some(Control {
-                    command: Command::Barrier,
-                    nodes: vec![],
-                    group: 7,
-                }),
+                control: Some(Control { command: Command::Barrier, nodes: vec![], group: 7 }),
                 request: true,
                 app: Some(0),
                 timestamp: Some(1),

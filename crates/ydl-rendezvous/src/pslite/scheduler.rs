@@ -58,11 +58,7 @@ impl Scheduler {
             let what = format!("{task} is neither a server nor a worker of this round");
             return Err(Refusal::new(what));
         }
-        if self
-            .current
-            .get(task)
-            .is_some_and(|current| peer.attempt < *current)
-        {
+        if self.current.get(task).is_some_and(|current| peer.attempt < *current) {
             let what = format!("attempt {} of {task} is over", peer.attempt);
             return Err(Refusal::new(what));
         }
@@ -143,11 +139,7 @@ impl Scheduler {
         let Some(port) = u16::try_from(node.port).ok().filter(|port| *port > 0) else {
             return refused(format!("{task} announces the port `{}`", node.port));
         };
-        if let Some(known) = self
-            .members
-            .get(task)
-            .filter(|known| known.attempt == peer.attempt)
-        {
+        if let Some(known) = self.members.get(task).filter(|known| known.attempt == peer.attempt) {
             // Another customer in the same process shares its number, and has nothing to be told.
             if known.port == port {
                 return Ok(());
@@ -173,10 +165,7 @@ impl Scheduler {
         let current = self.current.entry(task.clone()).or_default();
         *current = attempt.max(*current);
         let current = *current;
-        let old = self
-            .members
-            .get(task)
-            .filter(|member| member.attempt < current);
+        let old = self.members.get(task).filter(|member| member.attempt < current);
         if let Some(line) = old.map(|member| member.line) {
             self.members.leave(task);
             if self.lines.remove(&line).is_some() {
@@ -184,8 +173,7 @@ impl Scheduler {
             }
         }
         let past = |peer: &Peer| peer.task == *task && peer.attempt < current;
-        self.lines
-            .retain(|_, line| !line.peer.as_ref().is_some_and(past));
+        self.lines.retain(|_, line| !line.peer.as_ref().is_some_and(past));
     }
 }
 
@@ -239,9 +227,7 @@ impl Protocol for Scheduler {
         self.lines.remove(&link);
         if let Some((task, port)) = self.members.unreachable(link) {
             reaction.keep();
-            reaction.say(format!(
-                "{task} announced port {port}, but nothing answers there"
-            ));
+            reaction.say(format!("{task} announced port {port}, but nothing answers there"));
         }
     }
 

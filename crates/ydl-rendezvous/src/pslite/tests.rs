@@ -35,20 +35,12 @@ fn announcement(peer: &Peer, port: u16) -> Vec<u8> {
         is_recovery: false,
         customer: 0,
     };
-    let control = Control {
-        command: Command::AddNode,
-        nodes: vec![node],
-        group: 0,
-    };
+    let control = Control { command: Command::AddNode, nodes: vec![node], group: 0 };
     meta(control, false)
 }
 
 fn barrier(group: i32) -> Vec<u8> {
-    let control = Control {
-        command: Command::Barrier,
-        nodes: vec![],
-        group,
-    };
+    let control = Control { command: Command::Barrier, nodes: vec![], group };
     meta(control, true)
 }
 
@@ -61,11 +53,7 @@ fn heartbeat(peer: &Peer, id: i32) -> Vec<u8> {
         is_recovery: false,
         customer: 0,
     };
-    let control = Control {
-        command: Command::Heartbeat,
-        nodes: vec![node],
-        group: 0,
-    };
+    let control = Control { command: Command::Heartbeat, nodes: vec![node], group: 0 };
     meta(control, false)
 }
 
@@ -73,19 +61,12 @@ fn connect(trial: &mut Trial<Scheduler>, peer: &Peer) -> Client {
     let link = trial.accept(peer);
     assert!(trial.give(link, &zmtp::opening(Socket::Dealer, b"")));
     assert_eq!(trial.heard(link), zmtp::opening(Socket::Router, b""));
-    Client {
-        peer: peer.clone(),
-        link,
-    }
+    Client { peer: peer.clone(), link }
 }
 
 /// The node's port is the attempt and index, so that nobody's is another's.
 fn port(peer: &Peer) -> u16 {
-    let role = if peer.task.role.as_str() == "server" {
-        1
-    } else {
-        2
-    };
+    let role = if peer.task.role.as_str() == "server" { 1 } else { 2 };
     (peer.attempt * 10_000 + role * 1000 + peer.task.index) as u16
 }
 
@@ -119,9 +100,7 @@ fn told(bytes: &[u8]) -> String {
     while at < bytes.len() {
         let (length, heard) = session.take(&bytes[at..], 1 << 20).unwrap().unwrap();
         at += length;
-        let Heard::Message(frames) = heard else {
-            panic!("{heard:?}")
-        };
+        let Heard::Message(frames) = heard else { panic!("{heard:?}") };
         let meta = Meta::read(frames[0]).unwrap();
         assert!(!meta.request);
         let control = meta.control.unwrap();
@@ -165,9 +144,8 @@ fn gathered(workers: u32, servers: u32) -> (Trial<Scheduler>, Vec<Client>, Vec<(
 fn a_job_from_its_first_word_to_its_last() {
     let mut trial = Trial::of(Scheduler::new(2, 1));
     assert_eq!(trial.missing(), "server:0 worker:0 worker:1");
-    let clients: Vec<Client> = ["worker:1", "server:0", "worker:0"]
-        .map(|task| connect(&mut trial, &peer(task, 1)))
-        .into();
+    let clients: Vec<Client> =
+        ["worker:1", "server:0", "worker:0"].map(|task| connect(&mut trial, &peer(task, 1))).into();
     for client in &clients {
         assert!(announce(&mut trial, client));
     }
@@ -191,12 +169,7 @@ fn a_job_from_its_first_word_to_its_last() {
         }
         for (line, task) in &lines {
             let heard = told(&trial.heard(*line));
-            write!(
-                words,
-                "{task} {}",
-                if heard.is_empty() { "-\n" } else { &heard }
-            )
-            .unwrap();
+            write!(words, "{task} {}", if heard.is_empty() { "-\n" } else { &heard }).unwrap();
         }
     }
     expect![[r#"
@@ -244,26 +217,18 @@ fn a_replacement_is_told_of_all_and_the_others_of_it() {
     let (mut trial, clients, lines) = gathered(2, 1);
     trial.ended(&clients[1].peer);
     assert_eq!(trial.missing(), "worker:1");
-    assert!(
-        !announce(&mut trial, &clients[1]),
-        "its links ended with it"
-    );
+    assert!(!announce(&mut trial, &clients[1]), "its links ended with it");
 
     let second = connect(&mut trial, &peer("worker:1", 2));
     assert!(announce(&mut trial, &second));
-    let [(line, _)] = &answer_dials(&mut trial)[..] else {
-        panic!("one is dialed")
-    };
+    let [(line, _)] = &answer_dials(&mut trial)[..] else { panic!("one is dialed") };
     expect![[r#"
         AddNode [8 10.0.0.7:11000] [9 10.0.0.7:12000] [11 10.0.0.7:22001 again]
     "#]]
     .assert_eq(&told(&trial.heard(*line)));
     let alive = lines.iter().filter(|(_, task)| task != "worker:1");
     for (line, _) in alive {
-        assert_eq!(
-            told(&trial.heard(*line)),
-            "AddNode [11 10.0.0.7:22001 again]\n"
-        );
+        assert_eq!(told(&trial.heard(*line)), "AddNode [11 10.0.0.7:22001 again]\n");
     }
     assert!(trial.give(clients[0].link, &barrier(4)));
     assert!(trial.give(second.link, &barrier(4)));
@@ -273,10 +238,8 @@ fn a_replacement_is_told_of_all_and_the_others_of_it() {
 #[test]
 fn who_is_replaced_before_the_first_barrier_is_no_replacement() {
     let mut trial = Trial::of(Scheduler::new(2, 1));
-    let clients: Vec<Client> = everybody(2, 1)
-        .iter()
-        .map(|peer| connect(&mut trial, peer))
-        .collect();
+    let clients: Vec<Client> =
+        everybody(2, 1).iter().map(|peer| connect(&mut trial, peer)).collect();
     for client in &clients {
         announce(&mut trial, client);
     }
@@ -289,11 +252,7 @@ fn who_is_replaced_before_the_first_barrier_is_no_replacement() {
     let lines = answer_dials(&mut trial);
     assert!(!told(&trial.heard(lines[0].0)).contains("again"));
     assert!(trial.give(clients[2].link, &barrier(7)));
-    assert_eq!(
-        trial.missing(),
-        "worker:1",
-        "the first attempt's barrier is not the second's"
-    );
+    assert_eq!(trial.missing(), "worker:1", "the first attempt's barrier is not the second's");
     assert!(trial.give(second.link, &barrier(7)));
     assert_eq!(told(&trial.heard(lines[0].0)), "Barrier 7\n");
 }
@@ -339,17 +298,10 @@ fn strangers_end_their_own_link_and_nobody_else_notices() {
     refused(&mut trial, &worker, &announcement(&server, 11_000));
     refused(&mut trial, &worker, &announcement(&worker, 4));
     refused(&mut trial, &worker, &announcement(&worker, 0));
-    let elsewhere = Peer {
-        host: "10.0.0.8".into(),
-        ..worker.clone()
-    };
+    let elsewhere = Peer { host: "10.0.0.8".into(), ..worker.clone() };
     refused(&mut trial, &worker, &announcement(&elsewhere, 12_001));
     let taken = port(&clients[0].peer);
-    refused(
-        &mut trial,
-        &peer("worker:1", 2),
-        &announcement(&worker, taken),
-    );
+    refused(&mut trial, &peer("worker:1", 2), &announcement(&worker, taken));
     refused(&mut trial, &worker, &heartbeat(&worker, 9));
     refused(&mut trial, &worker, &barrier(2));
     refused(&mut trial, &worker, &barrier(8 + 4));
@@ -378,15 +330,8 @@ fn strangers_end_their_own_link_and_nobody_else_notices() {
     assert_eq!(told(&trial.heard(lines[0].0)), "Barrier 4\n");
     let third = connect(&mut trial, &peer("worker:1", 3));
     assert!(announce(&mut trial, &third));
-    refused(
-        &mut trial,
-        &peer("worker:1", 2),
-        &announcement(&worker, 12_001),
-    );
-    assert_eq!(
-        trial.refused.last().unwrap(),
-        "attempt 2 of worker:1 is over"
-    );
+    refused(&mut trial, &peer("worker:1", 2), &announcement(&worker, 12_001));
+    assert_eq!(trial.refused.last().unwrap(), "attempt 2 of worker:1 is over");
 }
 
 #[test]
@@ -396,10 +341,7 @@ fn a_node_that_does_not_listen_is_named() {
     announce(&mut trial, &worker);
     let (link, ..) = trial.dials.remove(0);
     trial.close(link);
-    assert_eq!(
-        trial.said,
-        ["worker:0 announced port 12000, but nothing answers there"]
-    );
+    assert_eq!(trial.said, ["worker:0 announced port 12000, but nothing answers there"]);
     assert_eq!(trial.missing(), "server:0 worker:0");
 }
 
@@ -426,21 +368,13 @@ fn script(workers: u32, servers: u32) -> Vec<(usize, Vec<u8>)> {
 fn played(mut chance: Option<Chance>, deaths: usize) -> Vec<Vec<u8>> {
     let (workers, servers) = (3, 2);
     let mut trial = Trial::of(Scheduler::new(workers, servers));
-    let links: Vec<Link> = everybody(workers, servers)
-        .iter()
-        .map(|peer| trial.accept(peer))
-        .collect();
+    let links: Vec<Link> =
+        everybody(workers, servers).iter().map(|peer| trial.accept(peer)).collect();
     for (who, bytes) in script(workers, servers) {
-        let pieces = chance
-            .as_mut()
-            .map_or(vec![&bytes[..]], |chance| chance.cut(&bytes));
+        let pieces = chance.as_mut().map_or(vec![&bytes[..]], |chance| chance.cut(&bytes));
         for piece in pieces {
             assert!(trial.give(links[who], piece), "{:?}", trial.refused);
-            if deaths > 0
-                && chance
-                    .as_mut()
-                    .is_some_and(|chance| chance.below(deaths) == 0)
-            {
+            if deaths > 0 && chance.as_mut().is_some_and(|chance| chance.below(deaths) == 0) {
                 trial.moved_to(Scheduler::new(workers, servers));
             }
         }
@@ -450,11 +384,7 @@ fn played(mut chance: Option<Chance>, deaths: usize) -> Vec<Vec<u8>> {
         }
     }
     let dialed = (0..u64::from(workers + servers)).map(Link::Dialed);
-    links
-        .into_iter()
-        .chain(dialed)
-        .map(|link| trial.heard(link))
-        .collect()
+    links.into_iter().chain(dialed).map(|link| trial.heard(link)).collect()
 }
 
 #[test]

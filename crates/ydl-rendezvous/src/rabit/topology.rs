@@ -24,10 +24,8 @@ impl Topology {
         let mut parents = vec![None; order.len()];
         let mut children = vec![Vec::new(); order.len()];
         for number in 1..workers {
-            let (rank, parent) = (
-                places[number as usize],
-                places[(number as usize).div_ceil(2) - 1],
-            );
+            let (rank, parent) =
+                (places[number as usize], places[(number as usize).div_ceil(2) - 1]);
             parents[rank as usize] = Some(parent);
             children[parent as usize].push(rank);
         }
@@ -49,10 +47,7 @@ impl Topology {
     /// Above and below in the tree.
     pub fn tree(&self, rank: u32) -> Vec<u32> {
         let children = self.children.get(rank as usize).into_iter().flatten();
-        self.parent(rank)
-            .into_iter()
-            .chain(children.copied())
-            .collect()
+        self.parent(rank).into_iter().chain(children.copied()).collect()
     }
 
     /// Before and after in the ring; who is alone has neither.
@@ -64,10 +59,7 @@ impl Topology {
     /// All of them.
     pub fn neighbours(&self, rank: u32) -> BTreeSet<u32> {
         let ring = self.ring(rank).map(|(before, after)| [before, after]);
-        self.tree(rank)
-            .into_iter()
-            .chain(ring.into_iter().flatten())
-            .collect()
+        self.tree(rank).into_iter().chain(ring.into_iter().flatten()).collect()
     }
 }
 
@@ -102,9 +94,7 @@ mod tests {
     fn trees_are_those_of_the_python_tracker() {
         let parents = |workers: u32| -> Vec<i64> {
             let topology = Topology::new(workers);
-            (0..workers)
-                .map(|rank| topology.parent(rank).map_or(-1, i64::from))
-                .collect()
+            (0..workers).map(|rank| topology.parent(rank).map_or(-1, i64::from)).collect()
         };
         for expected in [
             &[-1][..],

@@ -72,11 +72,7 @@ impl Tracker {
     }
 
     pub fn open(&mut self, link: Link, rank: u32) {
-        let line = Line {
-            rank,
-            stage: Stage::Header,
-            tries: 0,
-        };
+        let line = Line { rank, stage: Stage::Header, tries: 0 };
         self.lines.insert(link, line);
     }
 
@@ -176,17 +172,12 @@ impl Tracker {
         }
         let workers = i64::from(self.turns.topology.workers());
         if header.world > 0 && i64::from(header.world) != workers {
-            let what = format!(
-                "a worker expects {} and not {workers} of them",
-                header.world
-            );
+            let what = format!("a worker expects {} and not {workers} of them", header.world);
             return Err(Refusal::new(what));
         }
         let busy = |line: &Line| line.rank == rank && line.stage != Stage::Header;
         if self.lines.values().any(busy) {
-            return Err(Refusal::new(format!(
-                "rank {rank} is claimed a second time"
-            )));
+            return Err(Refusal::new(format!("rank {rank} is claimed a second time")));
         }
         reaction.keep();
         // It listens elsewhere now, or not yet.
@@ -195,21 +186,12 @@ impl Tracker {
         if let Some(line) = self.lines.get_mut(&link) {
             line.stage = Stage::Waiting;
         }
-        let others = self
-            .places
-            .iter()
-            .filter(|place| **place != Place::Waiting(link));
+        let others = self.places.iter().filter(|place| **place != Place::Waiting(link));
         let working = others.clone().any(|place| *place == Place::Here)
-            && others
-                .clone()
-                .all(|place| matches!(place, Place::Here | Place::Away));
+            && others.clone().all(|place| matches!(place, Place::Here | Place::Away));
         if working {
             self.tell(link, reaction);
-        } else if self
-            .places
-            .iter()
-            .all(|place| matches!(place, Place::Waiting(_)))
-        {
+        } else if self.places.iter().all(|place| matches!(place, Place::Waiting(_))) {
             for place in self.places.clone() {
                 if let Place::Waiting(link) = place {
                     self.tell(link, reaction);

@@ -63,9 +63,7 @@ impl Turns {
                 continue;
             }
             let bad: Vec<u32> = neighbours.difference(&good).copied().collect();
-            let known = bad
-                .iter()
-                .filter_map(|rank| Some((*rank, self.listening.get(rank)?)));
+            let known = bad.iter().filter_map(|rank| Some((*rank, self.listening.get(rank)?)));
             let known: Vec<_> = known.collect();
             let accepts = bad.len() - known.len();
             let mut out = Vec::new();
@@ -97,11 +95,7 @@ impl Turns {
             }
         }
         if turn.accepts > 0 {
-            let listening = Listening {
-                host: host.clone(),
-                port,
-                accepts: turn.accepts,
-            };
+            let listening = Listening { host: host.clone(), port, accepts: turn.accepts };
             self.listening.insert(rank, listening);
         }
     }
@@ -109,9 +103,7 @@ impl Turns {
     /// Gives its turn back, or its place in the queue. Whom it was told to connect to.
     pub fn give_up(&mut self, rank: u32) -> Vec<u32> {
         self.queue.retain(|(queued, _)| *queued != rank);
-        self.now
-            .remove(&rank)
-            .map_or(Vec::new(), |turn| turn.connects)
+        self.now.remove(&rank).map_or(Vec::new(), |turn| turn.connects)
     }
 
     /// It does not listen any more, or nobody reaches it.

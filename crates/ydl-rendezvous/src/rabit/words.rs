@@ -56,9 +56,7 @@ impl<'a> Words<'a> {
         let length = match usize::try_from(length) {
             Ok(length) if length <= max => length,
             _ => {
-                return Err(Refusal::new(format!(
-                    "a text of {length} bytes was announced"
-                )));
+                return Err(Refusal::new(format!("a text of {length} bytes was announced")));
             }
         };
         let text = self.bytes.get(self.at..self.at + length);
@@ -85,11 +83,7 @@ impl<'a> Words<'a> {
             },
             Some(_) => return Err(Refusal::new("a tracker's command is not known")),
         };
-        Ok(Some(Header {
-            rank,
-            world,
-            command,
-        }))
+        Ok(Some(Header { rank, world, command }))
     }
 
     /// Ranks with their number before them, none above `workers`.
@@ -131,11 +125,7 @@ mod tests {
     fn a_header_is_read_when_it_is_whole() {
         let bytes = b"\xff\xff\xff\xff\xff\xff\xff\xff\x04\0\0\0NULL\x05\0\0\0startmore";
         let mut words = Words::of(bytes);
-        let header = Header {
-            rank: -1,
-            world: -1,
-            command: Command::Start,
-        };
+        let header = Header { rank: -1, world: -1, command: Command::Start };
         assert_eq!(words.header(), Ok(Some(header)));
         assert_eq!(words.taken(), bytes.len() - 4);
         for cut in 0..bytes.len() - 4 {

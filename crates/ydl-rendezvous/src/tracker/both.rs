@@ -78,8 +78,7 @@ impl Tracker {
         }
         *current = attempt;
         let task = self.tasks[rank as usize].clone();
-        self.lines
-            .retain(|_, line| line.peer.task != task || line.peer.attempt >= attempt);
+        self.lines.retain(|_, line| line.peer.task != task || line.peer.attempt >= attempt);
         self.rabit.ended(rank, reaction);
         let broken = self.xgboost.ended(rank, reaction);
         self.tell(rank, broken, reaction);
@@ -173,10 +172,7 @@ impl Protocol for Tracker {
     fn open(&mut self, link: Link, peer: &Peer, reaction: &mut Reaction) {
         match link {
             Link::Accepted(_) => {
-                let line = Line {
-                    peer: peer.clone(),
-                    stage: Stage::Magic,
-                };
+                let line = Line { peer: peer.clone(), stage: Stage::Magic };
                 self.lines.insert(link, line);
             }
             // The only thing that is ever dialed, and once is enough.
@@ -222,9 +218,6 @@ impl Protocol for Tracker {
         ranks.extend(self.xgboost.missing());
         ranks.sort_unstable();
         ranks.dedup();
-        ranks
-            .iter()
-            .map(|rank| self.tasks[*rank as usize].clone())
-            .collect()
+        ranks.iter().map(|rank| self.tasks[*rank as usize].clone()).collect()
     }
 }

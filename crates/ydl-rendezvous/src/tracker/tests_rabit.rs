@@ -25,12 +25,7 @@ fn text(text: &str) -> Vec<u8> {
 }
 
 fn header(rank: i32, world: i32, command: &str) -> Vec<u8> {
-    let parts = [
-        int(rank).to_vec(),
-        int(world).to_vec(),
-        text("NULL"),
-        text(command),
-    ];
+    let parts = [int(rank).to_vec(), int(world).to_vec(), text("NULL"), text(command)];
     parts.concat()
 }
 
@@ -65,11 +60,7 @@ impl Worker {
         trial.give(link, &[0x99, 0xff, 0, 0]);
         assert_eq!(trial.heard(link), [0x99, 0xff, 0, 0]);
         let own = if command == "start" { -1 } else { rank as i32 };
-        assert!(
-            trial.give(link, &header(own, -1, command)),
-            "{:?}",
-            trial.refused
-        );
+        assert!(trial.give(link, &header(own, -1, command)), "{:?}", trial.refused);
         Worker {
             link,
             rank,
@@ -111,9 +102,7 @@ impl Worker {
                 for _ in 0..head[0] {
                     let host = text("10.0.0.7");
                     rest = rest.strip_prefix(&host[..]).unwrap();
-                    let [port, rank] = ints(&rest[..8])[..] else {
-                        panic!()
-                    };
+                    let [port, rank] = ints(&rest[..8])[..] else { panic!() };
                     assert_eq!(port, 9000 + rank);
                     self.connected.push(rank as u32);
                     rest = &rest[8..];
@@ -139,11 +128,7 @@ fn link_up(
     let mut idle = 0;
     while idle < 20 * workers.len() {
         let who = chance.below(workers.len());
-        idle = if workers[who].step(trial, topology) {
-            0
-        } else {
-            idle + 1
-        };
+        idle = if workers[who].step(trial, topology) { 0 } else { idle + 1 };
     }
     let mut accepted: BTreeMap<u32, i32> = BTreeMap::new();
     for worker in &*workers {
@@ -163,9 +148,7 @@ fn link_up(
 }
 
 fn peers(workers: u32) -> Vec<Peer> {
-    (0..workers)
-        .map(|rank| peer(&format!("worker:{rank}"), 1))
-        .collect()
+    (0..workers).map(|rank| peer(&format!("worker:{rank}"), 1)).collect()
 }
 
 /// All start, in some order, and are linked up.
@@ -199,10 +182,7 @@ fn groups_of_every_size_link_up_in_any_order() {
 #[test]
 fn two_workers_say_and_hear_these_bytes() {
     let mut trial = Trial::of(tracker(2));
-    let links = peers(2)
-        .iter()
-        .map(|peer| trial.accept(peer))
-        .collect::<Vec<Link>>();
+    let links = peers(2).iter().map(|peer| trial.accept(peer)).collect::<Vec<Link>>();
     for link in &links {
         trial.give(
             *link,
@@ -248,10 +228,7 @@ fn a_worker_that_comes_again_has_its_rank_and_its_neighbours_recover() {
                 all.push(if rank == dead {
                     Worker::start(&mut trial, &peer(&name, 2), "start", &[])
                 } else {
-                    let good = topology
-                        .neighbours(rank)
-                        .into_iter()
-                        .filter(|rank| *rank != dead);
+                    let good = topology.neighbours(rank).into_iter().filter(|rank| *rank != dead);
                     let good: Vec<u32> = good.collect();
                     Worker::start(&mut trial, &peer(&name, 1), "recover", &good)
                 });
@@ -265,40 +242,23 @@ fn a_worker_that_comes_again_has_its_rank_and_its_neighbours_recover() {
 #[test]
 fn who_dies_while_all_wait_is_waited_for_and_counted_once() {
     let mut trial = Trial::of(tracker(3));
-    let mut all = vec![Worker::start(
-        &mut trial,
-        &peer("worker:0", 1),
-        "start",
-        &[],
-    )];
+    let mut all = vec![Worker::start(&mut trial, &peer("worker:0", 1), "start", &[])];
     let dead = Worker::start(&mut trial, &peer("worker:1", 1), "start", &[]);
     trial.close(dead.link);
     assert_eq!(trial.missing(), "worker:1 worker:2");
     trial.ended(&peer("worker:1", 1));
-    all.push(Worker::start(
-        &mut trial,
-        &peer("worker:2", 1),
-        "start",
-        &[],
-    ));
+    all.push(Worker::start(&mut trial, &peer("worker:2", 1), "start", &[]));
     assert_eq!(trial.missing(), "worker:1");
     assert_eq!(trial.heard(all[0].link), b"");
-    all.push(Worker::start(
-        &mut trial,
-        &peer("worker:1", 2),
-        "start",
-        &[],
-    ));
+    all.push(Worker::start(&mut trial, &peer("worker:1", 2), "start", &[]));
     link_up(&mut trial, &mut all, &Topology::new(3), &mut Chance(1));
 }
 
 #[test]
 fn who_dies_in_its_turn_gives_it_back() {
     let mut trial = Trial::of(tracker(2));
-    let mut all: Vec<Worker> = peers(2)
-        .iter()
-        .map(|peer| Worker::start(&mut trial, peer, "start", &[]))
-        .collect();
+    let mut all: Vec<Worker> =
+        peers(2).iter().map(|peer| Worker::start(&mut trial, peer, "start", &[])).collect();
     for worker in &mut all {
         worker.step(&mut trial, &Topology::new(2));
     }
@@ -315,25 +275,11 @@ fn all_shut_down_and_may_begin_anew() {
         let worker = peer(&format!("worker:{rank}"), 1);
         say(&mut trial, &worker, &header(rank, 3, "shutdown"));
     }
-    let mut all = vec![Worker::start(
-        &mut trial,
-        &peer("worker:2", 1),
-        "start",
-        &[],
-    )];
-    assert_eq!(
-        trial.heard(all[0].link),
-        b"",
-        "the group it was in still works"
-    );
+    let mut all = vec![Worker::start(&mut trial, &peer("worker:2", 1), "start", &[])];
+    assert_eq!(trial.heard(all[0].link), b"", "the group it was in still works");
     say(&mut trial, &peer("worker:1", 1), &header(1, 3, "shutdown"));
     for rank in [0, 1] {
-        all.push(Worker::start(
-            &mut trial,
-            &peer(&format!("worker:{rank}"), 1),
-            "start",
-            &[],
-        ));
+        all.push(Worker::start(&mut trial, &peer(&format!("worker:{rank}"), 1), "start", &[]));
     }
     link_up(&mut trial, &mut all, &Topology::new(3), &mut Chance(1));
 }
@@ -341,20 +287,10 @@ fn all_shut_down_and_may_begin_anew() {
 #[test]
 fn what_is_printed_is_said_line_by_line() {
     let mut trial = Trial::of(tracker(2));
-    let printed = [
-        header(-1, -1, "print"),
-        text("[0]\ttrain-rmse:1.5\nmore\x1b[2J\n\n"),
-    ]
-    .concat();
-    assert!(
-        !say(&mut trial, &peer("worker:1", 1), &printed),
-        "no more is heard"
-    );
+    let printed = [header(-1, -1, "print"), text("[0]\ttrain-rmse:1.5\nmore\x1b[2J\n\n")].concat();
+    assert!(!say(&mut trial, &peer("worker:1", 1), &printed), "no more is heard");
     assert!(trial.refused.is_empty());
-    assert_eq!(
-        trial.said,
-        ["worker:1: [0] train-rmse:1.5", "worker:1: more [2J"]
-    );
+    assert_eq!(trial.said, ["worker:1: [0] train-rmse:1.5", "worker:1: more [2J"]);
 }
 
 #[test]
@@ -386,10 +322,7 @@ fn strangers_are_refused() {
     .assert_eq(&trial.refused.join("\n"));
     trial.ended(&worker);
     assert!(!say(&mut trial, &worker, &header(-1, -1, "start")));
-    assert_eq!(
-        trial.refused.last().unwrap(),
-        "attempt 1 of worker:1 is over"
-    );
+    assert_eq!(trial.refused.last().unwrap(), "attempt 1 of worker:1 is over");
 
     let mut trial = Trial::of(tracker(2));
     assert!(say(&mut trial, &worker, &header(-1, -1, "start")));
@@ -400,10 +333,8 @@ fn strangers_are_refused() {
 #[test]
 fn who_cannot_connect_for_ever_is_ended_and_others_get_on() {
     let mut trial = Trial::of(tracker(2));
-    let mut all: Vec<Worker> = peers(2)
-        .iter()
-        .map(|peer| Worker::start(&mut trial, peer, "start", &[]))
-        .collect();
+    let mut all: Vec<Worker> =
+        peers(2).iter().map(|peer| Worker::start(&mut trial, peer, "start", &[])).collect();
     let topology = Topology::new(2);
     assert!(all[0].step(&mut trial, &topology) && all[0].step(&mut trial, &topology));
     all[1].step(&mut trial, &topology);
@@ -412,11 +343,7 @@ fn who_cannot_connect_for_ever_is_ended_and_others_get_on() {
         assert_eq!(told(&mut trial), [1, 0]);
         assert!(trial.give(all[1].link, &[int(1), int(0)].concat()));
     }
-    assert_eq!(
-        told(&mut trial),
-        [0, 1],
-        "who could not be reached must come again"
-    );
+    assert_eq!(told(&mut trial), [0, 1], "who could not be reached must come again");
     while trial.give(all[1].link, &[int(1), int(0)].concat()) {}
     assert_eq!(trial.refused, ["rank 1 cannot connect to its neighbours"]);
 }
@@ -430,9 +357,7 @@ fn played(mut chance: Option<Chance>) -> Vec<Vec<u8>> {
     script.extend((0..3).map(|who| (who, int(0).to_vec())));
     script.extend((0..3).map(|who| (who, [int(0), int(9000 + who as i32)].concat())));
     for (who, bytes) in script {
-        let pieces = chance
-            .as_mut()
-            .map_or(vec![&bytes[..]], |chance| chance.cut(&bytes));
+        let pieces = chance.as_mut().map_or(vec![&bytes[..]], |chance| chance.cut(&bytes));
         for piece in pieces {
             trial.give(links[who], piece);
             if chance.as_mut().is_some_and(|chance| chance.below(4) == 0) {
@@ -461,12 +386,7 @@ fn spoiled_bytes_harm_nobody() {
         for _ in 0..20 {
             let link = trial.accept(&peer("worker:1", 1));
             let command = ["print", "recover", "shutdown", "start"][chance.below(4)];
-            let bytes = [
-                int(0xff99).to_vec(),
-                header(-1, -1, command),
-                text("x"),
-                vec![0; 8],
-            ];
+            let bytes = [int(0xff99).to_vec(), header(-1, -1, command), text("x"), vec![0; 8]];
             let bytes = chance.spoil(&bytes.concat());
             for piece in chance.cut(&bytes) {
                 trial.give(link, piece);

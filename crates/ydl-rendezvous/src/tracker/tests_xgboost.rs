@@ -24,11 +24,7 @@ fn words(rank: i32, world: i32, command: &str) -> Vec<u8> {
 
 fn start(rank: u32) -> Vec<u8> {
     let (port, error) = (9000 + rank, 9500 + rank);
-    words(
-        0,
-        -1,
-        &format!(r#"{{"cmd":1,"error_port":{error},"port":{port}}}"#),
-    )
+    words(0, -1, &format!(r#"{{"cmd":1,"error_port":{error},"port":{port}}}"#))
 }
 
 fn say(trial: &mut Trial<Tracker>, peer: &Peer, bytes: &[u8]) -> Link {
@@ -54,9 +50,7 @@ fn running(workers: u32) -> Trial<Tracker> {
         let expected = [
             vec![0x99, 0xff, 0, 0],
             text(&format!(r#"{{"world_size":{workers}}}"#)),
-            text(&format!(
-                r#"{{"host":"10.0.0.7","port":{port},"rank":{next}}}"#
-            )),
+            text(&format!(r#"{{"host":"10.0.0.7","port":{port},"rank":{next}}}"#)),
         ];
         assert_eq!(trial.heard(link), expected.concat());
     }
@@ -122,11 +116,7 @@ fn a_death_is_told_to_all_who_have_not_shut_down() {
     // All come again.
     for rank in 0..4 {
         trial.ended(&worker(rank));
-        say(
-            &mut trial,
-            &peer(&format!("worker:{rank}"), 2),
-            &start(rank),
-        );
+        say(&mut trial, &peer(&format!("worker:{rank}"), 2), &start(rank));
     }
     assert_eq!(trial.missing(), "");
     assert!(trial.refused.is_empty(), "{:?}", trial.refused);
@@ -144,11 +134,7 @@ fn who_starts_while_its_group_works_has_left_it() {
 fn all_shut_down_and_may_begin_anew() {
     let mut trial = running(2);
     for rank in 0..2 {
-        say(
-            &mut trial,
-            &worker(rank),
-            &words(rank as i32, 2, r#"{"cmd":2}"#),
-        );
+        say(&mut trial, &worker(rank), &words(rank as i32, 2, r#"{"cmd":2}"#));
     }
     for rank in 0..2 {
         say(&mut trial, &worker(rank), &start(rank));
@@ -163,11 +149,7 @@ fn strangers_are_refused() {
     let shut = |rank| words(rank, 2, r#"{"cmd":2}"#);
     say(&mut trial, &worker(2), &start(2));
     say(&mut trial, &worker(1), &shut(0));
-    say(
-        &mut trial,
-        &worker(1),
-        &words(1, 2, r#"{"cmd":1,"port":1,"error_port":1}"#),
-    );
+    say(&mut trial, &worker(1), &words(1, 2, r#"{"cmd":1,"port":1,"error_port":1}"#));
     say(&mut trial, &worker(1), &words(1, 2, r#"{"cmd":9}"#));
     say(&mut trial, &worker(1), &words(1, 2, "nonsense"));
     expect![[r#"
@@ -196,9 +178,7 @@ fn played(mut chance: Option<Chance>) -> (Vec<Vec<u8>>, String) {
     for (rank, bytes) in script {
         let link = trial.accept(&worker(rank));
         links.push(link);
-        let pieces = chance
-            .as_mut()
-            .map_or(vec![&bytes[..]], |chance| chance.cut(&bytes));
+        let pieces = chance.as_mut().map_or(vec![&bytes[..]], |chance| chance.cut(&bytes));
         for piece in pieces {
             trial.give(link, piece);
             if chance.as_mut().is_some_and(|chance| chance.below(4) == 0) {
@@ -234,11 +214,7 @@ fn spoiled_bytes_harm_nobody() {
         }
         trial.ended(&worker(1));
         for rank in 0..3 {
-            say(
-                &mut trial,
-                &peer(&format!("worker:{rank}"), 2),
-                &start(rank),
-            );
+            say(&mut trial, &peer(&format!("worker:{rank}"), 2), &start(rank));
         }
         assert_eq!(trial.missing(), "", "{seed}");
     }

@@ -52,10 +52,7 @@ pub(crate) struct Heard {
 
 impl Tracker {
     pub fn new(workers: u32) -> Tracker {
-        Tracker {
-            places: (0..workers).map(|_| Place::Away).collect(),
-            lines: BTreeMap::new(),
-        }
+        Tracker { places: (0..workers).map(|_| Place::Away).collect(), lines: BTreeMap::new() }
     }
 
     pub fn open(&mut self, link: Link, rank: u32) {
@@ -88,21 +85,14 @@ impl Tracker {
             let what = format!("rank {rank} says that it is rank {}", hello.rank);
             return Err(Refusal::new(what));
         }
-        let mut heard = Heard {
-            length,
-            ..Heard::default()
-        };
+        let mut heard = Heard { length, ..Heard::default() };
         match command {
             Command::Start { port, error_port } => {
                 if hello.world_size > 0 {
                     return Err(Refusal::new("a worker starts that has started already"));
                 }
                 let host = host.clone();
-                let worker = Worker {
-                    host,
-                    port,
-                    error_port,
-                };
+                let worker = Worker { host, port, error_port };
                 heard.broken = self.on_started(link, rank, worker, reaction)?;
                 return Ok(Some(heard));
             }
@@ -131,9 +121,7 @@ impl Tracker {
     ) -> Result<Vec<(u32, u16)>, Refusal> {
         let broken = match &self.places[rank as usize] {
             Place::Waiting(..) => {
-                return Err(Refusal::new(format!(
-                    "rank {rank} is claimed a second time"
-                )));
+                return Err(Refusal::new(format!("rank {rank} is claimed a second time")));
             }
             // It has left the group without a word.
             Place::Here(_) => self.broken_by(rank),
@@ -159,21 +147,14 @@ impl Tracker {
         for (rank, (link, _)) in all.iter().enumerate() {
             let next = (rank + 1) % all.len();
             let (_, worker) = &all[next];
-            let next = Next {
-                host: &worker.host,
-                port: worker.port,
-                rank: next,
-            };
+            let next = Next { host: &worker.host, port: worker.port, rank: next };
             // Numbers and text: it cannot fail.
             let next = serde_json::to_string(&next).unwrap_or_default();
             reaction.send(*link, framed(&next));
             reaction.close(*link);
             self.lines.remove(link);
         }
-        self.places = all
-            .into_iter()
-            .map(|(_, worker)| Place::Here(worker))
-            .collect();
+        self.places = all.into_iter().map(|(_, worker)| Place::Here(worker)).collect();
     }
 
     fn on_shut_down(&mut self, rank: u32) {

@@ -42,9 +42,7 @@ fn text(bytes: &[u8]) -> Result<Option<&[u8]>, Refusal> {
     let length = i32::from_le_bytes(*length);
     match usize::try_from(length) {
         Ok(length) if length <= TEXT_MAX => Ok(rest.get(..length)),
-        _ => Err(Refusal::new(format!(
-            "a text of {length} bytes was announced"
-        ))),
+        _ => Err(Refusal::new(format!("a text of {length} bytes was announced"))),
     }
 }
 
@@ -65,11 +63,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Option<(usize, Hello, Command)>, Refu
 }
 
 fn command(fields: Fields) -> Result<Command, Refusal> {
-    let lacks = |what| {
-        Refusal::new(format!(
-            "a tracker's command has no {what} that it can have"
-        ))
-    };
+    let lacks = |what| Refusal::new(format!("a tracker's command has no {what} that it can have"));
     let message = fields.msg.ok_or_else(|| lacks("message"));
     match fields.cmd {
         1 => {
@@ -81,10 +75,7 @@ fn command(fields: Fields) -> Result<Command, Refusal> {
             })
         }
         2 => Ok(Command::Shutdown),
-        3 => Ok(Command::Error {
-            message: message?,
-            code: fields.code.unwrap_or(-1),
-        }),
+        3 => Ok(Command::Error { message: message?, code: fields.code.unwrap_or(-1) }),
         4 => Ok(Command::Print { message: message? }),
         other => Err(Refusal::new(format!("a tracker's command is `{other}`"))),
     }
@@ -113,10 +104,7 @@ mod tests {
         );
         let (length, hello, command) = read(&bytes).unwrap().unwrap();
         assert_eq!((length, hello.rank, hello.world_size), (bytes.len(), 0, -1));
-        let start = Command::Start {
-            port: 41_000,
-            error_port: 41_001,
-        };
+        let start = Command::Start { port: 41_000, error_port: 41_001 };
         assert_eq!(command, start);
         for cut in 0..bytes.len() {
             assert_eq!(read(&bytes[..cut]), Ok(None), "{cut}");

@@ -26,9 +26,7 @@ impl Frame<'_> {
             return Ok(None);
         };
         if flags & !(MORE | LONG | COMMAND) != 0 || flags & COMMAND != 0 && flags & MORE != 0 {
-            return Err(Refusal::new(format!(
-                "a ZMTP frame has the flags `{flags:#04x}`"
-            )));
+            return Err(Refusal::new(format!("a ZMTP frame has the flags `{flags:#04x}`")));
         }
         let (size, head) = if flags & LONG == 0 {
             let Some(&size) = rest.first() else {

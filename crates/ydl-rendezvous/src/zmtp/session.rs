@@ -31,10 +31,7 @@ pub fn opening(socket: Socket, identity: &[u8]) -> Vec<u8> {
     out.extend(MECHANISM);
     out.resize(GREETING, 0);
     let mut ready = b"\x05READY".to_vec();
-    for (name, value) in [
-        ("Socket-Type", socket.name().as_bytes()),
-        ("Identity", identity),
-    ] {
+    for (name, value) in [("Socket-Type", socket.name().as_bytes()), ("Identity", identity)] {
         ready.push(name.len() as u8);
         ready.extend(name.as_bytes());
         ready.extend((value.len() as u32).to_be_bytes());
@@ -75,10 +72,7 @@ pub struct Session {
 impl Session {
     /// A link whose other end is that kind of socket.
     pub fn with(theirs: Socket) -> Session {
-        Session {
-            theirs,
-            stage: Stage::Greeting,
-        }
+        Session { theirs, stage: Stage::Greeting }
     }
 
     /// The first whole thing of these bytes, and how long it was. Frames and whole messages are at most `max` long.
@@ -167,9 +161,7 @@ fn whole_message(bytes: &[u8], max: usize) -> Result<Option<(usize, Heard<'_>)>,
         length += frame.length;
         if frame.command {
             if !frames.is_empty() {
-                return Err(Refusal::new(
-                    "a ZMTP command came in the middle of a message",
-                ));
+                return Err(Refusal::new("a ZMTP command came in the middle of a message"));
             }
             return Ok(Some((length, Heard::Aside)));
         }

@@ -29,10 +29,8 @@ fn list(words: &[&str]) -> Vec<u8> {
 
 /// A command in words: `set key value`. `''` is nothing.
 pub fn command(speaks: Speaks, words: &str) -> Vec<u8> {
-    let words: Vec<&str> = words
-        .split_whitespace()
-        .map(|word| if word == "''" { "" } else { word })
-        .collect();
+    let words: Vec<&str> =
+        words.split_whitespace().map(|word| if word == "''" { "" } else { word }).collect();
     let (verb, words) = words.split_first().expect("a command has a verb");
     let number = |place: usize| -> i64 { words[place].parse().expect("a number stands here") };
     let (new, arguments) = match *verb {
@@ -40,10 +38,7 @@ pub fn command(speaks: Speaks, words: &str) -> Vec<u8> {
         "set" => (1, [text(words[0]), text(words[1])].concat()),
         "compare_set" => (2, [text(words[0]), text(words[1]), text(words[2])].concat()),
         "get" => (3, text(words[0])),
-        "add" => (
-            4,
-            [text(words[0]), number(1).to_le_bytes().to_vec()].concat(),
-        ),
+        "add" => (4, [text(words[0]), number(1).to_le_bytes().to_vec()].concat()),
         "check" => (5, list(words)),
         "wait" => (6, list(words)),
         "count" => (7, Vec::new()),
@@ -52,10 +47,7 @@ pub fn command(speaks: Speaks, words: &str) -> Vec<u8> {
         "multi_get" => (10, list(words)),
         "multi_set" => {
             let pairs = (words.len() as u64 / 2).to_le_bytes().to_vec();
-            (
-                11,
-                [pairs, words.iter().flat_map(|word| text(word)).collect()].concat(),
-            )
+            (11, [pairs, words.iter().flat_map(|word| text(word)).collect()].concat())
         }
         "cancel" => (12, Vec::new()),
         "ping" => (13, (number(0) as u32).to_le_bytes().to_vec()),
@@ -63,10 +55,7 @@ pub fn command(speaks: Speaks, words: &str) -> Vec<u8> {
         "pop" => (15, text(words[0])),
         "length" => (16, text(words[0])),
         "list" => (17, Vec::new()),
-        "barrier" => (
-            18,
-            [text(words[0]), number(1).to_le_bytes().to_vec()].concat(),
-        ),
+        "barrier" => (18, [text(words[0]), number(1).to_le_bytes().to_vec()].concat()),
         "watch" => (255, text(words[0])),
         other => panic!("`{other}` is no command"),
     };
@@ -84,10 +73,7 @@ pub fn shown(bytes: &[u8]) -> String {
     match bytes {
         [byte] => format!("{byte}"),
         number if number.len() == 8 => {
-            format!(
-                "i64 {}",
-                i64::from_le_bytes(number.try_into().expect("eight"))
-            )
+            format!("i64 {}", i64::from_le_bytes(number.try_into().expect("eight")))
         }
         [length, _, _, _, _, _, _, _, rest @ ..] if usize::from(*length) == rest.len() => {
             format!("`{}`", String::from_utf8_lossy(rest))

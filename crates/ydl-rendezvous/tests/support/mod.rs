@@ -43,12 +43,7 @@ pub fn peer(index: u32) -> Peer {
 
 impl<P: Protocol> Runner<P> {
     pub fn new(protocol: P) -> Runner<P> {
-        Runner {
-            protocol,
-            rest: BTreeMap::new(),
-            opened: BTreeMap::new(),
-            kept: Vec::new(),
-        }
+        Runner { protocol, rest: BTreeMap::new(), opened: BTreeMap::new(), kept: Vec::new() }
     }
 
     pub fn open(&mut self, link: Link, worker: u32) -> Vec<Act> {
@@ -78,9 +73,9 @@ impl<P: Protocol> Runner<P> {
                     assert!(0 < length && length <= rest.len(), "{length} bytes taken");
                     assert!(length <= self.protocol.message_max());
                     self.rest.insert(link, rest[length..].to_vec());
-                    all.extend(self.done(reaction, |_| {
-                        Some(Kept::Message(link, rest[..length].to_vec()))
-                    }));
+                    all.extend(
+                        self.done(reaction, |_| Some(Kept::Message(link, rest[..length].to_vec()))),
+                    );
                 }
                 Ok(None) => {
                     let (keep, acts) = reaction.into_parts();
@@ -138,12 +133,8 @@ impl<P: Protocol> Runner<P> {
             });
         }
         // Links that ended since, without anything that had to be written down.
-        let ended: BTreeSet<Link> = runner
-            .rest
-            .keys()
-            .filter(|link| !self.rest.contains_key(link))
-            .copied()
-            .collect();
+        let ended: BTreeSet<Link> =
+            runner.rest.keys().filter(|link| !self.rest.contains_key(link)).copied().collect();
         for link in ended {
             acts.extend(runner.close(link));
         }
@@ -159,10 +150,7 @@ pub fn bytes(hex: &str) -> Vec<u8> {
         .map(|letter| letter.to_digit(16).expect("hex digits only") as u8)
         .collect();
     assert!(digits.len().is_multiple_of(2));
-    digits
-        .chunks(2)
-        .map(|pair| pair[0] << 4 | pair[1])
-        .collect()
+    digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
 }
 
 pub fn hex(bytes: &[u8]) -> String {
@@ -181,11 +169,7 @@ pub fn base64(bytes: &[u8]) -> String {
         let bits = u32::from_be_bytes(three);
         for place in 0..4 {
             let digit = DIGITS[(bits >> (18 - 6 * place)) as usize & 63];
-            text.push(if place <= group.len() {
-                char::from(digit)
-            } else {
-                '='
-            });
+            text.push(if place <= group.len() { char::from(digit) } else { '=' });
         }
     }
     text
@@ -217,9 +201,7 @@ impl Chance {
     }
 
     pub fn bytes(&mut self, most: usize) -> Vec<u8> {
-        (0..self.below(most + 1))
-            .map(|_| self.number() as u8)
-            .collect()
+        (0..self.below(most + 1)).map(|_| self.number() as u8).collect()
     }
 
     /// The same bytes in pieces.

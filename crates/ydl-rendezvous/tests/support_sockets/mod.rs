@@ -72,11 +72,8 @@ impl Sockets {
             });
         }
         let agents = peers.iter().map(|peer| {
-            let agent = Agent {
-                peer: peer.clone(),
-                porter: Porter::default(),
-                streams: HashMap::new(),
-            };
+            let agent =
+                Agent { peer: peer.clone(), porter: Porter::default(), streams: HashMap::new() };
             (peer.task.clone(), agent)
         });
         let master = Master {
@@ -88,11 +85,7 @@ impl Sockets {
             events: events.clone(),
         };
         let master = thread::spawn(move || run(master, &inbox, dies_after));
-        Sockets {
-            ports,
-            events,
-            master: Some(master),
-        }
+        Sockets { ports, events, master: Some(master) }
     }
 
     /// The port at which a task finds the protocol.
@@ -244,9 +237,7 @@ impl Master {
     }
 
     fn agent(&mut self, peer: &Peer) -> Option<&mut Agent> {
-        self.agents
-            .get_mut(&peer.task)
-            .filter(|agent| agent.peer == *peer)
+        self.agents.get_mut(&peer.task).filter(|agent| agent.peer == *peer)
     }
 
     fn connected(&mut self, peer: &Peer, call: Call, stream: TcpStream, up: Up) {
@@ -327,10 +318,8 @@ impl Master {
                 Entry::Told(members) => _ = self.desk.told(members),
             }
         }
-        let attached = self
-            .agents
-            .values()
-            .map(|agent| (agent.peer.clone(), agent.porter.attach()));
+        let attached =
+            self.agents.values().map(|agent| (agent.peer.clone(), agent.porter.attach()));
         for (peer, ups) in attached.collect::<Vec<_>>() {
             for up in ups {
                 self.hear(&peer, up);
@@ -341,13 +330,7 @@ impl Master {
 
 /// The first attempts of so many tasks of a role, on this machine.
 pub fn peers(role: &str, count: u32) -> Vec<Peer> {
-    let peer = |index| Peer {
-        task: TaskId {
-            role: role.into(),
-            index,
-        },
-        attempt: 1,
-        host: HOST.into(),
-    };
+    let peer =
+        |index| Peer { task: TaskId { role: role.into(), index }, attempt: 1, host: HOST.into() };
     (0..count).map(peer).collect()
 }

@@ -47,13 +47,11 @@ impl Programs {
     pub fn outputs(mut self) -> Vec<(String, ExitStatus, String)> {
         self.0.iter_mut().for_each(wait);
         self.0.sort_by(|(one, _), (other, _)| one.cmp(other));
-        let ended = std::mem::take(&mut self.0)
-            .into_iter()
-            .map(|(task, child)| {
-                let output = child.wait_with_output().unwrap();
-                let said = String::from_utf8(output.stdout).unwrap();
-                (task, output.status, said.trim().to_owned())
-            });
+        let ended = std::mem::take(&mut self.0).into_iter().map(|(task, child)| {
+            let output = child.wait_with_output().unwrap();
+            let said = String::from_utf8(output.stdout).unwrap();
+            (task, output.status, said.trim().to_owned())
+        });
         ended.collect()
     }
 }

@@ -47,19 +47,13 @@ impl Bench {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let made = |script: &str, words: &[&str]| {
             let mut command = Command::new(root.join(script));
-            command
-                .args(words)
-                .current_dir(&root)
-                .stderr(Stdio::inherit());
+            command.args(words).current_dir(&root).stderr(Stdio::inherit());
             let output = command.output().expect("a script of the project");
             assert!(output.status.success(), "`{script}` failed");
             PathBuf::from(String::from_utf8_lossy(&output.stdout).trim())
         };
         Bench {
-            environment: made(
-                "scripts/python-env",
-                &["examples/mxnet-digits/requirements.txt"],
-            ),
+            environment: made("scripts/python-env", &["examples/mxnet-digits/requirements.txt"]),
             kinds: made("scripts/python-kinds", &[]),
             once,
             dir: tempfile::tempdir().expect("a directory"),
@@ -101,9 +95,7 @@ impl Bench {
         let mut command = self.tool("pex");
         let wheels = self.kinds.join("wheels");
         command.env("PEX_ROOT", self.path(root));
-        command
-            .arg("--python")
-            .arg(self.environment.join("bin/python"));
+        command.arg("--python").arg(self.environment.join("bin/python"));
         command.arg("--no-pypi").arg("--find-links").arg(wheels);
         command.arg("-r").arg(self.kinds.join("requirements.txt"));
         command.arg("-o").arg(self.path("job.pex"));
@@ -119,19 +111,13 @@ impl Bench {
         let all = fs::read_dir(self.path(cache).join("ydl/packed"));
         let all = all.into_iter().flatten().flatten();
         let archives = all.filter(|entry| entry.path().extension().is_some_and(|it| it == "gz"));
-        archives
-            .filter_map(|entry| Some(entry.metadata().ok()?.len()))
-            .sum()
+        archives.filter_map(|entry| Some(entry.metadata().ok()?.len())).sum()
     }
 
     /// Packing by itself. Everything was read before, so that no disk is measured.
     fn pack(&self) {
         let (files, bytes) = size(&self.environment);
-        println!(
-            "-- packing {files} files of {} MB, load {}",
-            bytes / 1_000_000,
-            load()
-        );
+        println!("-- packing {files} files of {} MB, load {}", bytes / 1_000_000, load());
         timed(&mut self.ydl("first", "auto"));
         timed(&mut self.venv_pack());
         timed(&mut self.pex("first-pex"));
@@ -145,11 +131,7 @@ impl Bench {
             self.forget("cold-pex");
             pexes.push(timed(&mut self.pex("cold-pex")));
         }
-        let ours = line(
-            "cold: ydl, interpreter left out as by the others",
-            "s",
-            &ours,
-        );
+        let ours = line("cold: ydl, interpreter left out as by the others", "s", &ours);
         line("cold: ydl, interpreter included", "s", &whole);
         let venv_pack = line("cold: venv-pack", "s", &venv_packs);
         let pex = line("cold: pex, from wheels", "s", &pexes);
@@ -173,10 +155,7 @@ impl Bench {
         let ours = line("nothing changed: ydl, all of it", "s", &ours);
         let pex = line("nothing changed: pex, its wheels built before", "s", &pexes);
         let venv_pack = median(&venv_packs);
-        println!(
-            "{:<62} {venv_pack:>8.3} s",
-            "nothing changed: venv-pack, which packs again"
-        );
+        println!("{:<62} {venv_pack:>8.3} s", "nothing changed: venv-pack, which packs again");
         ratio("as soon as venv-pack", venv_pack, ours);
         ratio("as soon as pex", pex, ours);
         println!("load {}\n", load());
@@ -193,10 +172,7 @@ fn timed(command: &mut Command) -> f64 {
     // What the one before has written would be measured with it, while it is on its way to the disk.
     rustix::fs::sync();
     let began = now_ns();
-    let output = command
-        .stdin(Stdio::null())
-        .output()
-        .expect("it can be started");
+    let output = command.stdin(Stdio::null()).output().expect("it can be started");
     let took = seconds(began, now_ns());
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{command:?}: {told}");

@@ -92,26 +92,18 @@ impl Site<'_> {
     /// The environment with a package of the user's, archives of the others, and a program.
     fn lay_out(&self) {
         let venv = self.bench.path("venv");
-        let copied = Command::new("cp")
-            .arg("-al")
-            .arg(&self.bench.environment)
-            .arg(&venv)
-            .status();
+        let copied = Command::new("cp").arg("-al").arg(&self.bench.environment).arg(&venv).status();
         assert!(copied.expect("cp is there").success());
-        let lib = fs::read_dir(venv.join("lib"))
-            .expect("a list")
-            .flatten()
-            .next();
+        let lib = fs::read_dir(venv.join("lib")).expect("a list").flatten().next();
         let site = lib.expect("a version").path().join("site-packages");
         let own = self.bench.path("own");
         fs::create_dir_all(own.join("mine")).expect("a directory");
         fs::write(own.join("mine/__init__.py"), "word = 0\n").expect("a file");
         fs::write(site.join("mine.pth"), format!("{}\n", own.display())).expect("a file");
         fs::write(self.bench.path("program.py"), PROGRAM).expect("a file");
-        for (name, mut command) in [
-            ("venv.tar.gz", self.bench.venv_pack()),
-            ("job.pex", self.bench.pex("first-pex")),
-        ] {
+        for (name, mut command) in
+            [("venv.tar.gz", self.bench.venv_pack()), ("job.pex", self.bench.pex("first-pex"))]
+        {
             if !self.bench.path(name).is_file() {
                 crate::timed(&mut command);
             }
@@ -135,12 +127,7 @@ impl Site<'_> {
         vec![
             // With its interpreter, which the others leave to the node.
             way("ydl", "./venv", "program.py", "python program.py"),
-            way(
-                "venv-pack's archive",
-                "venv.tar.gz",
-                "program.py",
-                "python program.py",
-            ),
+            way("venv-pack's archive", "venv.tar.gz", "program.py", "python program.py"),
             way("a pex", "system", "program.py, job.pex", &by_pex),
         ]
     }
@@ -157,11 +144,7 @@ impl Site<'_> {
             .env("XDG_CACHE_HOME", self.bench.path("cache"))
             .env("HADOOP_CONF_DIR", self.cluster.configuration())
             .env("HADOOP_USER_NAME", self.cluster.own_user())
-            .args([
-                "submit",
-                "--set",
-                &format!("env.PEX_ROOT={}", self.pex_root().display()),
-            ])
+            .args(["submit", "--set", &format!("env.PEX_ROOT={}", self.pex_root().display())])
             .arg("job.yaml")
             .stdin(Stdio::null());
         command
@@ -183,11 +166,7 @@ impl Site<'_> {
             }
             self.run(yaml);
             let after = self.stored();
-            println!(
-                "{:<62} {:>12} bytes",
-                format!("{what} sends"),
-                after - before
-            );
+            println!("{:<62} {:>12} bytes", format!("{what} sends"), after - before);
             before = after;
         }
     }
@@ -241,15 +220,12 @@ impl Site<'_> {
     fn started(&self, container: &str) -> i64 {
         let log = self.cluster.directory().join("logs/nm1.log");
         let log = fs::read_to_string(log).expect("the node's log");
-        let line = log
-            .lines()
-            .find(|line| line.contains("Start request for") && line.contains(container));
+        let line =
+            log.lines().find(|line| line.contains("Start request for") && line.contains(container));
         let line = line.unwrap_or_else(|| panic!("{container} was not started"));
         let clock = line.get(11..23).expect("a time");
         let (hms, ms) = clock.split_once(',').expect("milliseconds");
-        let parts = hms
-            .split(':')
-            .map(|part| part.parse::<i64>().expect("a number"));
+        let parts = hms.split(':').map(|part| part.parse::<i64>().expect("a number"));
         let seconds = parts.fold(0, |sum, part| sum * 60 + part);
         let zone = Command::new("date").arg("+%z").output().expect("a clock");
         let zone = String::from_utf8_lossy(&zone.stdout).trim().to_owned();

@@ -8,10 +8,7 @@ use std::{
 use tempfile::TempDir;
 
 /// Ends when it is dropped; every task has had its last turn then.
-pub struct Ours(
-    Child,
-    #[expect(dead_code, reason = "removed with it")] TempDir,
-);
+pub struct Ours(Child, #[expect(dead_code, reason = "removed with it")] TempDir);
 
 impl Drop for Ours {
     fn drop(&mut self) {
@@ -37,10 +34,7 @@ pub fn start(kind: Kind, count: usize, starter: &Starter) -> Ours {
         Kind::Pslite => {
             let workers = count - 1;
             let server = "server: {instances: 1, memory: 32 MiB}";
-            (
-                "mxnet",
-                format!("worker: {{instances: {workers}, {run}}}, {server}"),
-            )
+            ("mxnet", format!("worker: {{instances: {workers}, {run}}}, {server}"))
         }
     };
     let job = home.path().join("job.yaml");

@@ -89,14 +89,7 @@ pub fn start(kind: Kind, count: usize, starter: &Starter) -> Theirs {
             .args(["client", kind.name(), &starter.address().to_string()])
             .env("PORT_OF_SERVER", &port)
             .env("YDL_RANK", rank.to_string())
-            .env(
-                "YDL_ROLE",
-                if rank + 1 == count {
-                    "server"
-                } else {
-                    "worker"
-                },
-            )
+            .env("YDL_ROLE", if rank + 1 == count { "server" } else { "worker" })
             .env("YDL_WORLD_SIZE", count.to_string());
         all.0.push(client.spawn().expect("a client"));
     }
@@ -111,9 +104,7 @@ fn free_port() -> u16 {
 fn python(framework: &str) -> PathBuf {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
     let made = Command::new(format!("{root}/scripts/python-env"))
-        .arg(format!(
-            "{root}/examples/{framework}-digits/requirements.txt"
-        ))
+        .arg(format!("{root}/examples/{framework}-digits/requirements.txt"))
         .stderr(Stdio::inherit())
         .output()
         .expect("scripts/python-env");

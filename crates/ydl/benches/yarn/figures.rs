@@ -46,10 +46,7 @@ pub fn pause() {
 /// One minute's load.
 pub fn load() -> String {
     let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    text.split_whitespace()
-        .next()
-        .unwrap_or_default()
-        .to_owned()
+    text.split_whitespace().next().unwrap_or_default().to_owned()
 }
 
 /// A process as `/proc` shows it.
@@ -98,9 +95,7 @@ impl Process {
 
     /// Ends it in the worst way.
     pub fn kill(self) {
-        let pid = i32::try_from(self.0)
-            .ok()
-            .and_then(rustix::process::Pid::from_raw);
+        let pid = i32::try_from(self.0).ok().and_then(rustix::process::Pid::from_raw);
         let signal = rustix::process::Signal::KILL;
         rustix::process::kill_process(pid.expect("a number"), signal).expect("it is there");
     }

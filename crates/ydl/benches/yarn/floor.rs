@@ -15,10 +15,7 @@ use yarn_native::{
 };
 
 const BEAT: Duration = Duration::from_millis(100);
-const KEY: Key = Key {
-    priority: 0,
-    allocation: 1,
-};
+const KEY: Key = Key { priority: 0, allocation: 1 };
 /// The word by which this program knows that it is the master.
 pub const VERB: &str = "floor-master";
 
@@ -39,32 +36,20 @@ pub fn submit(scene: &Scene, tasks: usize, script: &str) -> String {
     );
     let mut launch = LaunchContext::command(command);
     let variables = [
-        (
-            "HADOOP_CONF_DIR",
-            scene.cluster.configuration().display().to_string(),
-        ),
+        ("HADOOP_CONF_DIR", scene.cluster.configuration().display().to_string()),
         ("HADOOP_USER_NAME", scene.cluster.own_user()),
     ];
     let variables = variables.map(|(name, value)| (name.to_owned(), value));
     launch.environment.extend(variables);
     scene.block_on(async {
-        let id = scene
-            .client
-            .new_application(soon())
-            .await
-            .expect("an id")
-            .id;
+        let id = scene.client.new_application(soon()).await.expect("an id").id;
         let submission = Submission {
             launch,
             resource: Resource::new(256, 1),
             attempts_max: Some(1),
             ..Submission::new(id, "floor")
         };
-        scene
-            .client
-            .submit(&submission, soon())
-            .await
-            .expect("submitted");
+        scene.client.submit(&submission, soon()).await.expect("submitted");
         id.to_string()
     })
 }
@@ -76,9 +61,7 @@ pub fn lead(words: &[String]) {
     };
     let script = &fs::read_to_string(file).expect("a script");
     let tasks = tasks.parse().expect("a number");
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.expect("a runtime").block_on(beat(tasks, script));
 }
 
@@ -89,10 +72,7 @@ async fn beat(tasks: u32, script: &str) {
     let token = credentials.of_kind("YARN_AM_RM_TOKEN").expect("a token");
     let mut scheduler = Scheduler::from_config(&config, token.clone()).expect("a scheduler");
     let registration = Registration::new("localhost");
-    scheduler
-        .register(&registration, soon())
-        .await
-        .expect("registered");
+    scheduler.register(&registration, soon()).await.expect("registered");
     let nodes = Nodes::new(NodeOptions::from_config(&config).expect("options"));
     let launch = LaunchContext::command(format!("{script} 1><LOG_DIR>/stdout 2><LOG_DIR>/stderr"));
     let mut ledger = Ledger::new();
@@ -126,13 +106,8 @@ fn start(nodes: &Nodes, granted: &[Container], launch: &LaunchContext) {
         let here: Vec<Container> = here.cloned().collect();
         let (nodes, node, launch) = (nodes.clone(), node.clone(), launch.clone());
         tokio::spawn(async move {
-            let starts: Vec<_> = here
-                .iter()
-                .map(|container| Start {
-                    container,
-                    launch: &launch,
-                })
-                .collect();
+            let starts: Vec<_> =
+                here.iter().map(|container| Start { container, launch: &launch }).collect();
             nodes.start(&node, &starts, soon()).await.expect("started");
         });
     }

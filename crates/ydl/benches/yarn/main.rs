@@ -41,21 +41,13 @@ fn main() {
         false => versions,
     };
     let parts = ["start", "replace", "first", "upload"];
-    let named = parts
-        .iter()
-        .any(|part| words.iter().any(|word| word == part));
+    let named = parts.iter().any(|part| words.iter().any(|word| word == part));
     let wanted = |part: &str| !named || words.iter().any(|word| word == part);
     for version in versions {
         let scene = Scene::set(version, Scheduling::AsShipped);
-        println!(
-            "-- Hadoop {version}, 3 NodeManagers that beat once a second, load {}",
-            load()
-        );
+        println!("-- Hadoop {version}, 3 NodeManagers that beat once a second, load {}", load());
         let mut skein = Skein::start(&scene);
-        println!(
-            "skein's driver was there after {:.1} s",
-            skein.driver_seconds
-        );
+        println!("skein's driver was there after {:.1} s", skein.driver_seconds);
         for _ in 0..WARM_UPS {
             start(&scene, &mut skein, 4, 1);
         }
@@ -99,11 +91,7 @@ struct Starts {
 impl Starts {
     fn print(&self, tasks: usize) {
         let ours = line("submit returns: ydl (process)", "s", &self.our_submit);
-        let skeins = line(
-            "submit returns: skein (call, driver running)",
-            "s",
-            &self.skeins_submit,
-        );
+        let skeins = line("submit returns: skein (call, driver running)", "s", &self.skeins_submit);
         ratio("as soon", skeins, ours);
         let in_user_code = |who: &str| format!("submit → all {tasks} tasks in user code: {who}");
         let floor = line(&in_user_code("the floor"), "s", &self.floor);
@@ -112,11 +100,7 @@ impl Starts {
         ratio("the floor's time", ours, floor);
         ratio("as soon as skein", skeins, ours);
         let ours = line("the master's resident memory: ydl", "MiB", &self.our_master);
-        let skeins = line(
-            "the master's resident memory: skein",
-            "MiB",
-            &self.skeins_master,
-        );
+        let skeins = line("the master's resident memory: skein", "MiB", &self.skeins_master);
         ratio("as little", skeins, ours);
         spans::print(&self.floor_spans, &self.our_spans);
     }
@@ -179,9 +163,7 @@ fn start(scene: &Scene, skein: &mut Skein, tasks: usize, runs: usize) -> Starts 
         let (id, took) = skein.submit(tasks, &script);
         starts.skeins_submit.push(took);
         starts.skeins.push(scene.wait_arrivals(tasks, began));
-        starts
-            .skeins_master
-            .push(master(&id, "skein.ApplicationMaster"));
+        starts.skeins_master.push(master(&id, "skein.ApplicationMaster"));
         scene.end(&id);
     }
     starts
@@ -210,32 +192,12 @@ fn replace(scene: &Scene, skein: &mut Skein) {
     let skeins = replacements(scene, REPLACEMENTS, itself);
     scene.end(&id);
 
-    let floor = line(
-        "container killed → replacement in user code: the floor",
-        "s",
-        &floor,
-    );
-    let ours = line(
-        "container killed → replacement in user code: ydl",
-        "s",
-        &containers,
-    );
-    let skeins = line(
-        "container killed → replacement in user code: skein",
-        "s",
-        &skeins,
-    );
+    let floor = line("container killed → replacement in user code: the floor", "s", &floor);
+    let ours = line("container killed → replacement in user code: ydl", "s", &containers);
+    let skeins = line("container killed → replacement in user code: skein", "s", &skeins);
     println!("{:<62} {:>8.3} s", "beyond the floor: ydl", ours - floor);
-    println!(
-        "{:<62} {:>8.3} s",
-        "beyond the floor: skein",
-        skeins - floor
-    );
-    line(
-        "program killed → its replacement in user code: ydl",
-        "s",
-        &programs,
-    );
+    println!("{:<62} {:>8.3} s", "beyond the floor: skein", skeins - floor);
+    line("program killed → its replacement in user code: ydl", "s", &programs);
 }
 
 /// The agent above a program.
@@ -275,10 +237,7 @@ fn first(scene: &Scene) {
 fn new_binary(scene: &Scene) -> PathBuf {
     let path = scene.path("ydl-of-today");
     fs::copy(YDL, &path).expect("a copy");
-    let mut file = fs::OpenOptions::new()
-        .append(true)
-        .open(&path)
-        .expect("the copy");
+    let mut file = fs::OpenOptions::new().append(true).open(&path).expect("the copy");
     file.write_all(&now_ns().to_be_bytes()).expect("its end");
     path
 }

@@ -49,11 +49,8 @@ impl Scene {
             scheduling,
             ..Options::new(version)
         };
-        let options = options.set(
-            File::Queues,
-            "yarn.scheduler.capacity.maximum-am-resource-percent",
-            "0.9",
-        );
+        let options =
+            options.set(File::Queues, "yarn.scheduler.capacity.maximum-am-resource-percent", "0.9");
         let cluster = Cluster::start(options).unwrap_or_else(|failure| panic!("{failure}"));
         let environment = Environment::of_process();
         let environment = environment.with_variable("HADOOP_USER_NAME", cluster.own_user());
@@ -61,9 +58,7 @@ impl Scene {
         let config = config.expect("its configuration");
         let identity = Identity::from_config(&config).expect("an identity");
         let client = Client::from_config(&config, identity).expect("a client");
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         Scene {
             cluster,
             config,
@@ -101,10 +96,7 @@ impl Scene {
         let file = self.path("arrivals");
         // The one before is gone, and so is its file.
         let _ = fs::remove_file(&file);
-        format!(
-            "echo $(date +%s%N) $$ >> {}; exec sleep 1000",
-            file.display()
-        )
+        format!("echo $(date +%s%N) $$ >> {}; exec sleep 1000", file.display())
     }
 
     /// Who is in user code.

@@ -33,10 +33,7 @@ fn python() -> PathBuf {
         .stderr(Stdio::inherit())
         .output()
         .expect("scripts/python-env can be started");
-    assert!(
-        output.status.success(),
-        "skein's environment cannot be made"
-    );
+    assert!(output.status.success(), "skein's environment cannot be made");
     let path = String::from_utf8(output.stdout).expect("a path");
     Path::new(path.trim()).join("bin/python")
 }
@@ -55,10 +52,7 @@ impl Skein {
         // It asks a program `yarn` for the class path.
         let java = scene.cluster.hadoop("none").expect("a command");
         let words: Vec<_> = java.get_args().collect();
-        let at = words
-            .iter()
-            .position(|word| *word == "-cp")
-            .expect("a class path");
+        let at = words.iter().position(|word| *word == "-cp").expect("a class path");
         let class_path = words[at + 1].to_string_lossy();
         // Its master finds the cluster by a configuration on the class path of its containers.
         let configuration = scene.path("skein-conf");
@@ -89,12 +83,7 @@ impl Skein {
             .expect("Python can be started");
         let words = child.stdin.take();
         let answers = BufReader::new(child.stdout.take().expect("a pipe"));
-        let mut skein = Skein {
-            child,
-            words,
-            answers,
-            driver_seconds: 0.0,
-        };
+        let mut skein = Skein { child, words, answers, driver_seconds: 0.0 };
         skein.driver_seconds = skein.answer()["driver_seconds"].as_f64().expect("seconds");
         skein
     }

@@ -68,10 +68,7 @@ pub fn print(floor: &[Spans], ours: &[Spans]) {
         1e3 * median(&each)
     };
     let end = ("the last task is in user code", "shell; agent");
-    println!(
-        "{:<42} {:<18} {:>9} {:>9}",
-        "until", "whose time", "floor, ms", "ydl, ms"
-    );
+    println!("{:<42} {:<18} {:>9} {:>9}", "until", "whose time", "floor, ms", "ydl, ms");
     for (at, (until, whose)) in MOMENTS.into_iter().chain([end]).enumerate() {
         let (floor, ours) = (middle(floor, at), middle(ours, at));
         println!("{until:<42} {whose:<18} {floor:>9.0} {ours:>9.0}");

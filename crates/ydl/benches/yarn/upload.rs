@@ -51,10 +51,7 @@ pub fn measure(scene: &Scene, binary: &Path, runs: usize) {
     std::fs::write(scene.path("large.yaml"), yaml).expect("a job file");
     for run in 0..runs {
         shell.push(timed(scene, |path| {
-            let mut put = scene
-                .cluster
-                .hadoop("org.apache.hadoop.fs.FsShell")
-                .expect("a command");
+            let mut put = scene.cluster.hadoop("org.apache.hadoop.fs.FsShell").expect("a command");
             put.arg("-put").arg(path).arg(format!("/put-{run}"));
             assert!(put.status().expect("it runs").success());
         }));
@@ -78,14 +75,7 @@ pub fn measure(scene: &Scene, binary: &Path, runs: usize) {
         scene.end(&id);
         scene
             .cluster
-            .fs(&[
-                "-rm",
-                "-r",
-                "-skipTrash",
-                "/put-*",
-                "/call-*",
-                "/user/*/.ydl/content/*",
-            ])
+            .fs(&["-rm", "-r", "-skipTrash", "/put-*", "/call-*", "/user/*/.ydl/content/*"])
             .expect("room in HDFS");
     }
     let shell = line("500 MB by `FsShell -put`", "s", &shell);

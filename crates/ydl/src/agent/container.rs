@@ -120,11 +120,7 @@ mod tests {
         assert_eq!(setting.host, "127.0.0.9");
         assert_eq!(dir, place.path().join("containers/container_7"));
         assert!(dir.join("work").is_dir());
-        for name in [
-            setting::AGENT_TOKEN,
-            setting::PROGRAM_TOKEN,
-            setting::PROGRAM_CREDENTIALS,
-        ] {
+        for name in [setting::AGENT_TOKEN, setting::PROGRAM_TOKEN, setting::PROGRAM_CREDENTIALS] {
             let mode = dir.join(name).metadata().unwrap().permissions().mode();
             assert_eq!(mode & 0o777, 0o600, "{name}");
         }

@@ -25,10 +25,9 @@ impl Devices {
     pub(super) async fn find(wanted: Option<FindGpus>) -> Devices {
         match wanted {
             None => Devices::default(),
-            Some(FindGpus {
-                count,
-                counted: false,
-            }) => Devices::among(gpus::devices(), count, PATIENCE).await,
+            Some(FindGpus { count, counted: false }) => {
+                Devices::among(gpus::devices(), count, PATIENCE).await
+            }
             Some(FindGpus { count, .. }) => {
                 let set = |name| std::env::var_os(name).is_some();
                 if count == 0 || set(gpus::VISIBLE) || set("NVIDIA_VISIBLE_DEVICES") {
@@ -46,10 +45,7 @@ impl Devices {
 
     async fn among(all: Vec<Device>, count: u32, patience: Duration) -> Devices {
         let end = Instant::now() + patience;
-        let mut devices = Devices {
-            pool: Pool::new(all),
-            ..Devices::default()
-        };
+        let mut devices = Devices { pool: Pool::new(all), ..Devices::default() };
         let names = loop {
             match devices.pool.take(count) {
                 Ok(names) => break names,

@@ -45,10 +45,7 @@ pub struct Activation {
 impl Activation {
     /// Of an environment that is there as it is.
     pub fn of(prefix: PathBuf) -> Activation {
-        Activation {
-            prefix,
-            ..Activation::default()
-        }
+        Activation { prefix, ..Activation::default() }
     }
 
     /// What a person gets by activating it.
@@ -74,8 +71,7 @@ impl Activation {
         let certificates = self.prefix.join("ssl/cacert.pem");
         if certificates.is_file() {
             let certificates = certificates.display().to_string();
-            env.entry("SSL_CERT_FILE".to_owned())
-                .or_insert(certificates);
+            env.entry("SSL_CERT_FILE".to_owned()).or_insert(certificates);
         }
     }
 }
@@ -149,14 +145,8 @@ pub fn compose(layers: &Path, prefix: &Path) -> Result<Activation, String> {
         true => dir.join("lib64"),
         false => dir.join("lib"),
     };
-    let libraries = own
-        .map(|dir| dir.join("lib"))
-        .into_iter()
-        .chain(beside.map(libraries));
-    Ok(Activation {
-        prefix: prefix.to_path_buf(),
-        libraries: libraries.collect(),
-    })
+    let libraries = own.map(|dir| dir.join("lib")).into_iter().chain(beside.map(libraries));
+    Ok(Activation { prefix: prefix.to_path_buf(), libraries: libraries.collect() })
 }
 
 fn manifest(path: &Path) -> Result<Manifest, String> {
@@ -206,18 +196,14 @@ fn glibc() -> Option<(u32, u32)> {
     let at = bytes.windows(mark.len()).position(|part| part == mark)?;
     let said = String::from_utf8_lossy(bytes.get(at..at + 200)?).into_owned();
     let version = said.split("release version ").nth(1)?;
-    let version = version
-        .split(|c: char| !c.is_ascii_digit() && c != '.')
-        .next()?;
+    let version = version.split(|c: char| !c.is_ascii_digit() && c != '.').next()?;
     let mut parts = version.split('.');
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
 /// The interpreter that came along.
 fn carried(dir: &Path, python: &Python) -> Result<PathBuf, String> {
-    let name = Path::new(&python.executable)
-        .file_name()
-        .unwrap_or_default();
+    let name = Path::new(&python.executable).file_name().unwrap_or_default();
     let path = dir.join("bin").join(name);
     match path.is_file() {
         true => Ok(path),

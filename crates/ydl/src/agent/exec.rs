@@ -29,26 +29,15 @@ pub struct Refusal {
 impl Refusal {
     /// A refusal that has nothing to do with the system: something around the program is not as it should be.
     pub fn of(sentence: String) -> Refusal {
-        Refusal {
-            errno: 0,
-            sentence,
-            hint: None,
-        }
+        Refusal { errno: 0, sentence, hint: None }
     }
 
     fn new(errno: Errno, sentence: String) -> Refusal {
-        Refusal {
-            errno: errno.raw_os_error(),
-            sentence,
-            hint: None,
-        }
+        Refusal { errno: errno.raw_os_error(), sentence, hint: None }
     }
 
     fn hint(self, hint: impl Into<String>) -> Refusal {
-        Refusal {
-            hint: Some(hint.into()),
-            ..self
-        }
+        Refusal { hint: Some(hint.into()), ..self }
     }
 }
 
@@ -62,10 +51,7 @@ impl fmt::Display for Refusal {
 pub fn enter(cwd: &str) -> Result<(), Refusal> {
     std::env::set_current_dir(cwd).map_err(|error| {
         let errno = Errno::from_io_error(&error).unwrap_or(Errno::INVAL);
-        Refusal::new(
-            errno,
-            format!("cannot run in the directory `{cwd}`: {}", reason(&error)),
-        )
+        Refusal::new(errno, format!("cannot run in the directory `{cwd}`: {}", reason(&error)))
     })
 }
 
@@ -144,10 +130,7 @@ pub fn explain(path: &str, errno: Errno) -> Refusal {
             errno,
             format!("the arguments and the environment of `{path}` are too long together"),
         )),
-        Errno::TXTBSY => Some(Refusal::new(
-            errno,
-            format!("`{path}` is still being written"),
-        )),
+        Errno::TXTBSY => Some(Refusal::new(errno, format!("`{path}` is still being written"))),
         _ => None,
     };
     known.unwrap_or_else(|| {
@@ -184,9 +167,7 @@ fn missing_interpreter(path: &str) -> Option<Refusal> {
         return Some(if shown == interpreter {
             refusal
         } else {
-            refusal.hint(format!(
-                "its lines end as on Windows; try `sed -i 's/\\r$//' {path}`"
-            ))
+            refusal.hint(format!("its lines end as on Windows; try `sed -i 's/\\r$//' {path}`"))
         });
     }
     let loader = elf_loader(path).ok().flatten()?;
@@ -215,15 +196,8 @@ fn wrong_format(path: &str) -> Refusal {
 fn shebang(path: &str) -> Option<String> {
     let mut first = Vec::new();
     // The kernel looks no further either.
-    File::open(path)
-        .ok()?
-        .take(256)
-        .read_to_end(&mut first)
-        .ok()?;
-    let line = first
-        .strip_prefix(b"#!")?
-        .split(|&byte| byte == b'\n')
-        .next()?;
+    File::open(path).ok()?.take(256).read_to_end(&mut first).ok()?;
+    let line = first.strip_prefix(b"#!")?.split(|&byte| byte == b'\n').next()?;
     let words = line.split(|&byte| byte == b' ' || byte == b'\t');
     let interpreter = words.into_iter().find(|word| !word.is_empty())?;
     Some(String::from_utf8_lossy(interpreter).into_owned())
@@ -255,10 +229,7 @@ fn elf_loader(path: &str) -> io::Result<Option<String>> {
         return Ok(None);
     };
     let word = |bytes: &[u8], at: usize| {
-        bytes[at..at + 8]
-            .iter()
-            .rev()
-            .fold(0_u64, |word, byte| word << 8 | u64::from(*byte))
+        bytes[at..at + 8].iter().rev().fold(0_u64, |word, byte| word << 8 | u64::from(*byte))
     };
     let (table, count) = (word(&head, 32), u16::from_le_bytes([head[56], head[57]]));
     file.seek(SeekFrom::Start(table))?;
@@ -268,13 +239,8 @@ fn elf_loader(path: &str) -> io::Result<Option<String>> {
         if u32::from_le_bytes([entry[0], entry[1], entry[2], entry[3]]) == INTERP {
             let mut name = Vec::new();
             file.seek(SeekFrom::Start(word(&entry, 8)))?;
-            file.take(word(&entry, 32).min(4096))
-                .read_to_end(&mut name)?;
-            name.truncate(
-                name.iter()
-                    .position(|&byte| byte == 0)
-                    .unwrap_or(name.len()),
-            );
+            file.take(word(&entry, 32).min(4096)).read_to_end(&mut name)?;
+            name.truncate(name.iter().position(|&byte| byte == 0).unwrap_or(name.len()));
             return Ok(Some(String::from_utf8_lossy(&name).into_owned()));
         }
     }

@@ -75,17 +75,11 @@ impl Plan {
         let listing =
             Listing::read(&file).map_err(|e| format!("cannot read `{}`: {e}", file.display()))?;
         if listing.inputs.len() != submitted.spec.inputs.len() {
-            return Err(format!(
-                "`{}` does not hold the job's inputs",
-                file.display()
-            ));
+            return Err(format!("`{}` does not hold the job's inputs", file.display()));
         }
         for (input, listed, files) in listing.of_task(&submitted.spec, task) {
             if files.is_empty() && !input.allow_empty {
-                return Err(format!(
-                    "there is no file of the input `{}` left for it",
-                    input.name
-                ));
+                return Err(format!("there is no file of the input `{}` left for it", input.name));
             }
             let place = match input.form {
                 InputForm::Copy | InputForm::Split => {
@@ -149,8 +143,7 @@ impl Plan {
                 return 0;
             }
             // What has come of it already has its room.
-            item.bytes
-                .saturating_sub(length(&item.part()).unwrap_or_default())
+            item.bytes.saturating_sub(length(&item.part()).unwrap_or_default())
         };
         self.items.iter().map(missing).sum()
     }
@@ -170,11 +163,7 @@ impl Plan {
         }
         let text = |bytes: u64| Memory(bytes.div_ceil(1 << 20));
         let what = match limit {
-            true => format!(
-                "its inputs need {}, and `disk` allows {}",
-                text(needed),
-                text(room)
-            ),
+            true => format!("its inputs need {}, and `disk` allows {}", text(needed), text(room)),
             false => format!(
                 "its inputs need {}, and `{}` has {} free",
                 text(needed),
@@ -233,12 +222,7 @@ impl Fetch {
                 let _ = done.send(brought);
             }
         })?;
-        Ok(Fetch {
-            task,
-            progress,
-            done: told,
-            _held: held,
-        })
+        Ok(Fetch { task, progress, done: told, _held: held })
     }
 
     /// Waits until all of it is there, or cannot be had. May be dropped and asked again until it has answered.
@@ -301,10 +285,7 @@ mod tests {
         let room = |bytes, limit| plan(bytes).check_room(dir.path(), limit);
         assert_eq!(room(2 << 20, Some(2)), Ok(()));
         let trouble = room(3 << 20, Some(2)).unwrap_err();
-        assert_eq!(
-            trouble.what,
-            "its inputs need 3 MiB, and `disk` allows 2 MiB"
-        );
+        assert_eq!(trouble.what, "its inputs need 3 MiB, and `disk` allows 2 MiB");
         assert!(trouble.of_node);
         let trouble = room(1 << 60, None).unwrap_err();
         assert!(trouble.what.starts_with("its inputs need "), "{trouble:?}");

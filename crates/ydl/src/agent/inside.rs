@@ -52,14 +52,8 @@ pub(super) async fn start(
         Ok(called) => {
             let (socket, _) = called.map_err(broken("talk to"))?;
             let pid = socket.peer_cred().ok().and_then(|peer| peer.pid());
-            let pid = pid
-                .and_then(|pid| u32::try_from(pid).ok())
-                .filter(|pid| *pid > 0);
-            let inside = Inside {
-                socket,
-                command: child,
-                pid,
-            };
+            let pid = pid.and_then(|pid| u32::try_from(pid).ok()).filter(|pid| *pid > 0);
+            let inside = Inside { socket, command: child, pid };
             Ok((inside, capture))
         }
         Err(ended) => {

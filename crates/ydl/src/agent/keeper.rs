@@ -60,11 +60,7 @@ pub fn run(socket: Option<&Path>) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // Nobody may be there to read it.
-            let _ = writeln!(
-                io::stderr(),
-                "error: the keeper cannot go on: {}",
-                reason(&error)
-            );
+            let _ = writeln!(io::stderr(), "error: the keeper cannot go on: {}", reason(&error));
             ExitCode::from(70)
         }
     }
@@ -152,10 +148,7 @@ fn inherit(env: &mut BTreeMap<String, String>) {
 
 /// Whether the kernel has ended a process here because the container had no memory left.
 fn memory_was_short() -> bool {
-    let files = [
-        "/sys/fs/cgroup/memory.events",
-        "/sys/fs/cgroup/memory/memory.oom_control",
-    ];
+    let files = ["/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"];
     files.iter().any(|file| {
         let text = std::fs::read_to_string(file).unwrap_or_default();
         let kills = text.lines().find_map(|line| line.strip_prefix("oom_kill "));
@@ -188,8 +181,7 @@ fn launch_one(
     let image = spawn::Image::new(
         path,
         argv.iter().map(String::as_str),
-        env.iter()
-            .map(|(name, value)| (name.as_str(), value.as_str())),
+        env.iter().map(|(name, value)| (name.as_str(), value.as_str())),
     )
     .map_err(|_| Refusal {
         errno: Errno::INVAL.raw_os_error(),
@@ -208,10 +200,7 @@ fn launch_one(
     match command.spawn() {
         // The handle is given up: this process reaps every child alike.
         Ok(child) => Ok(child.id()),
-        Err(error) => Err(exec::explain(
-            path,
-            Errno::from_io_error(&error).unwrap_or(Errno::IO),
-        )),
+        Err(error) => Err(exec::explain(path, Errno::from_io_error(&error).unwrap_or(Errno::IO))),
     }
 }
 

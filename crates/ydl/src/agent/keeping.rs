@@ -116,10 +116,7 @@ mod tests {
 
     #[test]
     fn a_frame_comes_back_as_it_went() {
-        let exited = Report::Exited(Exited {
-            code: Some(3),
-            ..Exited::default()
-        });
+        let exited = Report::Exited(Exited { code: Some(3), ..Exited::default() });
         let bytes = frame(&exited, WORD_BYTES_MAX).unwrap();
         let back: Report = read(&mut &bytes[..], WORD_BYTES_MAX).unwrap();
         assert_eq!(back, exited);

@@ -157,10 +157,7 @@ impl Agent {
         let mut left = Left::Done;
         loop {
             match self.wake(&mut term, not_before, heard + patience).await {
-                Woken::Answered {
-                    asked,
-                    answer: Ok(told),
-                } => {
+                Woken::Answered { asked, answer: Ok(told) } => {
                     // The master counts from when it heard the question, which was after it left and perhaps long
                     // before its answer came.
                     heard = asked;
@@ -178,10 +175,7 @@ impl Agent {
                         false => asked + self.beat().min(RETRY.1),
                     };
                 }
-                Woken::Answered {
-                    asked,
-                    answer: Err(error),
-                } => {
+                Woken::Answered { asked, answer: Err(error) } => {
                     match &error {
                         CallError::Refused { status, error, .. } if *status < 500 => {
                             tracing::warn!("the master does not want this agent: {error}");
@@ -284,10 +278,7 @@ impl Agent {
         let last = self.sync();
         if let Some(last) = last.filter(|_| !self.reports.is_empty()) {
             let path = "/v1/sync?wait_ms=0";
-            let call = self
-                .reach
-                .client
-                .call(Method::POST, path, last, CALL_MAX / 10);
+            let call = self.reach.client.call(Method::POST, path, last, CALL_MAX / 10);
             if let Err(error) = call.await {
                 tracing::debug!("nobody hears the last words: {error}");
             }
@@ -368,11 +359,7 @@ impl Agent {
         };
         let waits = matches!(self.order, Some(Order::Wait { .. }));
         let saving = waits && !self.keeping.is_saved();
-        let lost = |_| {
-            Err(StartError::Program(Refusal::of(
-                "starting it failed".into(),
-            )))
-        };
+        let lost = |_| Err(StartError::Program(Refusal::of("starting it failed".into())));
         tokio::select! {
             started = start => Woken::Started(started.unwrap_or_else(lost)),
             exit = exit => Woken::Exited(exit),
@@ -427,12 +414,7 @@ impl Agent {
         self.reports.clear();
         match told {
             Told::Nothing => false,
-            Told::Order(Synced {
-                number,
-                order,
-                tokens,
-                env,
-            }) => {
+            Told::Order(Synced { number, order, tokens, env }) => {
                 self.told = env;
                 self.on_tokens(tokens);
                 self.order = Some(order);
@@ -459,13 +441,7 @@ impl Agent {
             return;
         };
         match order {
-            Order::Wait {
-                round,
-                task,
-                ports,
-                slot,
-                grace,
-            } => {
+            Order::Wait { round, task, ports, slot, grace } => {
                 if self.is_busy() {
                     self.stop_program(grace);
                 } else if self.has_inputs(&task, round) && self.keeping.is_saved() {

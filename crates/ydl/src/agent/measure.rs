@@ -94,10 +94,7 @@ impl Meter {
     /// charges it to the task.
     #[must_use]
     pub fn of_programs(self) -> Meter {
-        Meter {
-            memory_of: MemoryOf::Programs,
-            ..self
-        }
+        Meter { memory_of: MemoryOf::Programs, ..self }
     }
 
     /// Another program is measured from now on: what an earlier one used at its most is not its fault.
@@ -228,9 +225,6 @@ mod tests {
 
     #[test]
     fn a_process_that_is_gone_uses_nothing() {
-        assert_eq!(
-            Meter::new(u32::MAX, None).sample().unwrap(),
-            Usage::default()
-        );
+        assert_eq!(Meter::new(u32::MAX, None).sample().unwrap(), Usage::default());
     }
 }

@@ -35,9 +35,7 @@ const TERMINATED: u8 = 128 + 15;
 ///
 /// One thread is enough, and small: what is slow goes on in processes and pipes.
 pub fn run(dir: Option<PathBuf>) -> ExitCode {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let lived = match runtime {
         Ok(runtime) => {
             let lived = runtime.block_on(async {

@@ -87,10 +87,7 @@ mod tests {
             assert_eq!(address_in(network).as_deref(), Ok("127.0.0.1"), "{network}");
         }
         let absent = address_in("198.51.100.0/24").unwrap_err();
-        assert_eq!(
-            absent,
-            "this node has no address in the network `198.51.100.0/24`"
-        );
+        assert_eq!(absent, "this node has no address in the network `198.51.100.0/24`");
         assert_eq!(interface_of("127.0.0.11"), Some(lo));
         assert_eq!(interface_of("node17"), None);
     }

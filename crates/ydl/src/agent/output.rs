@@ -33,10 +33,7 @@ pub struct Rotation {
 
 impl Default for Rotation {
     fn default() -> Rotation {
-        Rotation {
-            segment_bytes: 16 << 20,
-            newest: 4,
-        }
+        Rotation { segment_bytes: 16 << 20, newest: 4 }
     }
 }
 
@@ -99,29 +96,15 @@ impl Capture {
         let (finished, done) = oneshot::channel();
         let shared = Arc::new(Mutex::new(Shared::default()));
         let theirs = Arc::clone(&shared);
-        thread::Builder::new()
-            .name("output".into())
-            .stack_size(256 << 10)
-            .spawn(move || {
-                let writer = |stream| SegmentWriter::new(&spec, stream);
-                let streams = [
-                    (stdout, writer("stdout"), false),
-                    (stderr, writer("stderr"), true),
-                ]
-                .map(Some);
-                drain(streams, &stopped, &theirs);
-                // The agent may have stopped waiting.
-                let _ = finished.send(());
-            })?;
-        Ok((
-            Capture {
-                shared,
-                done,
-                stop: Some(stop),
-            },
-            to_stdout,
-            to_stderr,
-        ))
+        thread::Builder::new().name("output".into()).stack_size(256 << 10).spawn(move || {
+            let writer = |stream| SegmentWriter::new(&spec, stream);
+            let streams =
+                [(stdout, writer("stdout"), false), (stderr, writer("stderr"), true)].map(Some);
+            drain(streams, &stopped, &theirs);
+            // The agent may have stopped waiting.
+            let _ = finished.send(());
+        })?;
+        Ok((Capture { shared, done, stop: Some(stop) }, to_stdout, to_stderr))
     }
 
     pub fn view(&self) -> CaptureView {
@@ -133,10 +116,7 @@ impl Capture {
     pub async fn finish(&mut self, patience: Duration) -> Captured {
         if self.stop.is_some() {
             // An error means that the thread is gone, which is as well.
-            if tokio::time::timeout(patience, &mut self.done)
-                .await
-                .is_err()
-            {
+            if tokio::time::timeout(patience, &mut self.done).await.is_err() {
                 self.stop = None;
                 let _ = tokio::time::timeout(LEAVE_MAX, &mut self.done).await;
             }
@@ -216,10 +196,7 @@ fn ready(
         fds.push(PollFd::from_borrowed_fd(stopped.as_fd(), PollFlags::IN));
         whose.push(2);
     }
-    let at_once = Timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
     poll(&mut fds, stopping.then_some(&at_once))?;
     let mut ready = [false; 3];
     for (fd, at) in fds.iter().zip(whose) {
@@ -237,13 +214,7 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(10);
 
     fn spec(dir: PathBuf, segment_bytes: u64, newest: u64) -> OutputSpec {
-        OutputSpec {
-            dir,
-            rotation: Rotation {
-                segment_bytes,
-                newest,
-            },
-        }
+        OutputSpec { dir, rotation: Rotation { segment_bytes, newest } }
     }
 
     fn read(dir: &std::path::Path, stream: &str) -> (Vec<u8>, u64) {
@@ -269,14 +240,8 @@ mod tests {
         drop((stdout, stderr));
         assert_eq!(capture.finish(PATIENCE).await, Captured::default());
 
-        assert_eq!(
-            Segments::new(dir.path(), "stdout").list().unwrap(),
-            [0, 8, 9]
-        );
-        assert_eq!(
-            read(dir.path(), "stdout"),
-            ([&all[..10], &all[80..]].concat(), 70)
-        );
+        assert_eq!(Segments::new(dir.path(), "stdout").list().unwrap(), [0, 8, 9]);
+        assert_eq!(read(dir.path(), "stdout"), ([&all[..10], &all[80..]].concat(), 70));
         assert_eq!(read(dir.path(), "stderr"), (vec![], 0));
     }
 

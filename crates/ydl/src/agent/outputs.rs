@@ -80,11 +80,7 @@ impl OutputError {
     fn new(mut failures: Vec<String>, copied: Copied) -> OutputError {
         let more = failures.len().saturating_sub(FAILURES_MAX) as u64;
         failures.truncate(FAILURES_MAX);
-        OutputError {
-            failures,
-            more,
-            copied,
-        }
+        OutputError { failures, more, copied }
     }
 }
 
@@ -101,10 +97,7 @@ pub fn copy(work_dir: &Path, outputs: &[(String, PathBuf)]) -> Result<Copied, Ou
         kept: false,
         shared: false,
     };
-    let all: Vec<_> = outputs
-        .iter()
-        .map(|one| (near(one), Taken::new()))
-        .collect();
+    let all: Vec<_> = outputs.iter().map(|one| (near(one), Taken::new())).collect();
     copy_rest(work_dir, &all, &Sent::default())
 }
 
@@ -114,10 +107,7 @@ pub(super) fn copy_rest(
     outputs: &[(Near, Taken)],
     sent: &Sent,
 ) -> Result<Copied, OutputError> {
-    let mut copier = Copier {
-        sent: sent.clone(),
-        ..Copier::default()
-    };
+    let mut copier = Copier { sent: sent.clone(), ..Copier::default() };
     match work_dir.canonicalize() {
         Ok(work_dir) => {
             for (output, taken) in outputs {
@@ -127,28 +117,11 @@ pub(super) fn copy_rest(
             }
         }
         Err(error) => {
-            copier.fail(format!(
-                "cannot copy from `{}`: {}",
-                work_dir.display(),
-                reason(&error)
-            ));
+            copier.fail(format!("cannot copy from `{}`: {}", work_dir.display(), reason(&error)));
         }
     }
-    let Copier {
-        copied,
-        failures,
-        more,
-        ..
-    } = copier;
-    if failures.is_empty() {
-        Ok(copied)
-    } else {
-        Err(OutputError {
-            failures,
-            more,
-            copied,
-        })
-    }
+    let Copier { copied, failures, more, .. } = copier;
+    if failures.is_empty() { Ok(copied) } else { Err(OutputError { failures, more, copied }) }
 }
 
 #[derive(Debug, Default)]
@@ -193,9 +166,7 @@ impl Copier {
             ));
         }
         let source = work_dir.join(from);
-        let pattern = Path::new(from)
-            .file_name()
-            .filter(|name| name.as_bytes().contains(&b'*'));
+        let pattern = Path::new(from).file_name().filter(|name| name.as_bytes().contains(&b'*'));
         let is_dir = pattern.is_some() || source.is_dir();
         let is_new = to.symlink_metadata().is_err();
         if !is_dir || !is_new {
@@ -248,11 +219,7 @@ impl Copier {
         };
         let pattern = pattern.as_os_str().as_bytes();
         let mut matched = false;
-        let names = source
-            .parent()
-            .and_then(|dir| fs::read_dir(dir).ok())
-            .into_iter()
-            .flatten();
+        let names = source.parent().and_then(|dir| fs::read_dir(dir).ok()).into_iter().flatten();
         for name in names.flatten().map(|entry| entry.file_name()) {
             if fits(pattern, name.as_bytes()) {
                 matched = true;
@@ -291,9 +258,7 @@ impl Copier {
         if !real.starts_with(work_dir) {
             return Err(outside(source, &real));
         }
-        let metadata = real
-            .metadata()
-            .map_err(|error| failure(source, to, &error))?;
+        let metadata = real.metadata().map_err(|error| failure(source, to, &error))?;
         if metadata.is_dir() {
             let target = nearest_real(to);
             if target.starts_with(&real) {
@@ -354,9 +319,7 @@ impl Copier {
         to: &Path,
         depth: usize,
     ) -> Result<(), String> {
-        let metadata = from
-            .symlink_metadata()
-            .map_err(|error| failure(from, to, &error))?;
+        let metadata = from.symlink_metadata().map_err(|error| failure(from, to, &error))?;
         let kind = metadata.file_type();
         if kind.is_symlink() {
             self.copy_link(root, from, to, depth)
@@ -381,12 +344,7 @@ impl Copier {
         let real = normal(&dir.join(&target));
         // Lexically, and through whatever other links lie on the way if it exists.
         let stays = |path: &Path| path.starts_with(root);
-        if !stays(&real)
-            || !dir
-                .join(&target)
-                .canonicalize()
-                .map_or(true, |real| stays(&real))
-        {
+        if !stays(&real) || !dir.join(&target).canonicalize().map_or(true, |real| stays(&real)) {
             return Err(outside(from, &target));
         }
         // While its program ran, what it leads to was sent: a directory stays one.
@@ -397,11 +355,7 @@ impl Copier {
             return Ok(());
         }
         self.is_free(from, to)?;
-        let link = if target.is_absolute() {
-            relative(dir, &real)
-        } else {
-            target
-        };
+        let link = if target.is_absolute() { relative(dir, &real) } else { target };
         let aside = aside(to);
         write_aside(&aside, to, || std::os::unix::fs::symlink(link, &aside))
             .map_err(|error| failure(from, to, &error))?;
@@ -412,16 +366,11 @@ impl Copier {
     fn copy_file(&mut self, from: &Path, metadata: &Metadata, to: &Path) -> Result<(), String> {
         // A pipe would block, a device might never end.
         if !metadata.is_file() {
-            return Err(format!(
-                "cannot copy `{}`: it is not a regular file",
-                from.display()
-            ));
+            return Err(format!("cannot copy `{}`: it is not a regular file", from.display()));
         }
         if to.is_dir() {
             let (from, to) = (from.display(), to.display());
-            return Err(format!(
-                "cannot copy `{from}` to `{to}`: a directory is there"
-            ));
+            return Err(format!("cannot copy `{from}` to `{to}`: a directory is there"));
         }
         self.is_free(from, to)?;
         let (stamp, target) = (Stamp::of(metadata), to.to_string_lossy().into_owned());
@@ -472,12 +421,7 @@ fn is_own_dir(path: &Path) -> bool {
 }
 
 fn failure(from: &Path, to: &Path, error: &io::Error) -> String {
-    format!(
-        "cannot copy `{}` to `{}`: {}",
-        from.display(),
-        to.display(),
-        reason(error)
-    )
+    format!("cannot copy `{}` to `{}`: {}", from.display(), to.display(), reason(error))
 }
 
 fn failure_of(from: &Path, why: &str) -> String {

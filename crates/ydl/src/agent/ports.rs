@@ -61,29 +61,17 @@ impl Hold {
         range: RangeInclusive<u16>,
         slot: Slot,
     ) -> Result<Hold, PortsExhausted> {
-        let mut hold = Hold {
-            host,
-            range,
-            slot,
-            held: Vec::with_capacity(needs.len()),
-        };
+        let mut hold = Hold { host, range, slot, held: Vec::with_capacity(needs.len()) };
         for need in needs {
             let (port, socket) = hold.take_one(needs.len())?;
-            hold.held.push(Held {
-                need: need.clone(),
-                port,
-                socket: Some(socket),
-            });
+            hold.held.push(Held { need: need.clone(), port, socket: Some(socket) });
         }
         Ok(hold)
     }
 
     /// The port of each name.
     pub fn ports(&self) -> BTreeMap<String, u16> {
-        self.held
-            .iter()
-            .map(|held| (held.need.name.clone(), held.port))
-            .collect()
+        self.held.iter().map(|held| (held.need.name.clone(), held.port)).collect()
     }
 
     /// Lets go of the ports that the program binds without SO_REUSEADDR.
@@ -136,9 +124,7 @@ impl Hold {
             needed,
             why,
         };
-        let (first, width) = self
-            .bounds()
-            .ok_or_else(|| exhausted(Why::Narrow { width: 0 }))?;
+        let (first, width) = self.bounds().ok_or_else(|| exhausted(Why::Narrow { width: 0 }))?;
         if (width as usize) < needed {
             return Err(exhausted(Why::Narrow { width }));
         }
@@ -159,10 +145,7 @@ impl Hold {
         }
         Err(exhausted(match last {
             Some(reason) => Why::Refused { reason },
-            None => Why::Taken {
-                first,
-                last: first + (width - 1) as u16,
-            },
+            None => Why::Taken { first, last: first + (width - 1) as u16 },
         }))
     }
 
@@ -183,11 +166,7 @@ impl Hold {
 }
 
 fn socket(host: IpAddr) -> rustix::io::Result<OwnedFd> {
-    let family = if host.is_ipv4() {
-        AddressFamily::INET
-    } else {
-        AddressFamily::INET6
-    };
+    let family = if host.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)
 }
 
@@ -197,9 +176,7 @@ fn has_connections(port: u16) -> bool {
     let tables = ["/proc/self/net/tcp", "/proc/self/net/tcp6"];
     let mut tables = tables.map(std::fs::read_to_string).into_iter().flatten();
     tables.any(|table| {
-        let mut locals = table
-            .lines()
-            .filter_map(|line| line.split_ascii_whitespace().nth(1));
+        let mut locals = table.lines().filter_map(|line| line.split_ascii_whitespace().nth(1));
         locals.any(|local| local.ends_with(&own))
     })
 }
@@ -232,19 +209,11 @@ enum Why {
 impl fmt::Display for PortsExhausted {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (start, end) = (self.range.start(), self.range.end());
-        let PortsExhausted {
-            host,
-            needed,
-            slot: Slot { index, of },
-            ..
-        } = self;
+        let PortsExhausted { host, needed, slot: Slot { index, of }, .. } = self;
         write!(out, "cannot hold {needed} port(s) on `{host}`: ")?;
         match &self.why {
             Why::Narrow { width } => {
-                write!(
-                    out,
-                    "slot {index} of {of} of the range `{start}-{end}` has {width}"
-                )
+                write!(out, "slot {index} of {of} of the range `{start}-{end}` has {width}")
             }
             Why::Taken { first, last } => write!(
                 out,
@@ -266,13 +235,7 @@ mod tests {
     const HOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
     fn needs(names: &[(&str, bool)]) -> Vec<Need> {
-        names
-            .iter()
-            .map(|(name, keep)| Need {
-                name: (*name).into(),
-                keep: *keep,
-            })
-            .collect()
+        names.iter().map(|(name, keep)| Need { name: (*name).into(), keep: *keep }).collect()
     }
 
     fn take(names: &[(&str, bool)], index: u32, of: u32) -> Hold {
@@ -281,12 +244,8 @@ mod tests {
 
     /// As a program that does not set SO_REUSEADDR does.
     fn listen_plainly(port: u16) -> Result<OwnedFd, Errno> {
-        let socket = socket_with(
-            AddressFamily::INET,
-            SocketType::STREAM,
-            SocketFlags::CLOEXEC,
-            None,
-        )?;
+        let socket =
+            socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
         bind(&socket, &SocketAddr::new(HOST, port))?;
         listen(&socket, 8)?;
         Ok(socket)
@@ -332,10 +291,7 @@ mod tests {
         let before = hold.ports();
         hold.release_for_start();
         let program = listen_plainly(before["plain"]).unwrap();
-        assert_eq!(
-            listen_plainly(before["shared"]).unwrap_err(),
-            Errno::ADDRINUSE
-        );
+        assert_eq!(listen_plainly(before["shared"]).unwrap_err(), Errno::ADDRINUSE);
 
         // The old program still has it: the new round gets another one of the same slot.
         hold.retake().unwrap();
@@ -347,17 +303,13 @@ mod tests {
         drop(program);
         hold.retake().unwrap();
         assert_eq!(hold.ports(), after);
-        assert_eq!(
-            listen_plainly(after["plain"]).unwrap_err(),
-            Errno::ADDRINUSE
-        );
+        assert_eq!(listen_plainly(after["plain"]).unwrap_err(), Errno::ADDRINUSE);
     }
 
     #[test]
     fn ports_ascend_with_the_tasks_indexes() {
-        let holds: Vec<Hold> = (0..50)
-            .map(|index| take(&[("a", true), ("b", true)], index, 50))
-            .collect();
+        let holds: Vec<Hold> =
+            (0..50).map(|index| take(&[("a", true), ("b", true)], index, 50)).collect();
         let highest_and_lowest = holds.iter().map(|hold| {
             let ports = hold.ports();
             (ports["a"].min(ports["b"]), ports["a"].max(ports["b"]))
@@ -394,12 +346,7 @@ mod tests {
         assert!(none.is_err());
         let foreign = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
         let refused = Hold::take(foreign, &two, RANGE_DEFAULT, slot).unwrap_err();
-        assert!(
-            refused
-                .to_string()
-                .ends_with("cannot assign requested address"),
-            "{refused}"
-        );
+        assert!(refused.to_string().ends_with("cannot assign requested address"), "{refused}");
     }
 
     #[test]

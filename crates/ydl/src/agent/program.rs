@@ -75,10 +75,7 @@ pub enum StartError {
     /// The program itself cannot be run: it is the user's to repair.
     Program(Refusal),
     /// The keeper did not come up: it is this node that fails.
-    Keeper {
-        what: &'static str,
-        error: io::Error,
-    },
+    Keeper { what: &'static str, error: io::Error },
 }
 
 impl StartError {
@@ -123,11 +120,7 @@ impl Program {
             env: spec.env,
             cwd: spec.cwd.into_os_string().into_string().map_err(|cwd| {
                 let sentence = format!("the directory `{}` is not UTF-8", cwd.display());
-                StartError::Program(Refusal {
-                    errno: 0,
-                    sentence,
-                    hint: None,
-                })
+                StartError::Program(Refusal { errno: 0, sentence, hint: None })
             })?,
             inherit: spec.container.is_some(),
             each: spec.each,
@@ -143,16 +136,10 @@ impl Program {
                 (begun.map_err(|(what, error)| broken(what)(error))?, capture)
             }
         };
-        let Inside {
-            socket,
-            command: mut keeper,
-            pid: outside,
-        } = begun;
+        let Inside { socket, command: mut keeper, pid: outside } = begun;
         let (mut ears, mut mouth) = socket.into_split();
         let exchange = async {
-            mouth
-                .write_all(&keeping::frame(&start, START_BYTES_MAX)?)
-                .await?;
+            mouth.write_all(&keeping::frame(&start, START_BYTES_MAX)?).await?;
             read_report(&mut ears).await
         };
         let report = timeout(START_MAX, exchange).await;
@@ -178,27 +165,13 @@ impl Program {
         let (words, told) = mpsc::channel(8);
         let (exited, exit) = watch::channel(None);
         let output = capture.view();
-        let tender = Tender {
-            keeper,
-            ears,
-            mouth,
-            told,
-            capture,
-            container: spec.container,
-        };
+        let tender = Tender { keeper, ears, mouth, told, capture, container: spec.container };
         tokio::spawn(async move {
             let exit = tender.tend().await;
             // The program may have been dropped: then nobody asks.
             let _ = exited.send(Some(exit));
         });
-        Ok(Program {
-            pid,
-            outside,
-            grace: spec.grace,
-            words,
-            exit,
-            output,
-        })
+        Ok(Program { pid, outside, grace: spec.grace, words, exit, output })
     }
 
     /// Its process, or the first of them; in a container, as it is called there.
@@ -303,11 +276,7 @@ impl Tender {
             }
         };
         let captured = self.capture.finish(OUTPUT_MAX).await;
-        Exit {
-            stderr_tail: captured.stderr_tail,
-            dropped_bytes: captured.dropped_bytes,
-            ..exit
-        }
+        Exit { stderr_tail: captured.stderr_tail, dropped_bytes: captured.dropped_bytes, ..exit }
     }
 
     /// Hands words on until the keeper says that the program has ended, or says no more.
@@ -378,11 +347,7 @@ fn here(
     // The command goes with this function: it holds the other ends of socket and pipes, which must close when the keeper
     // does.
     let command = children::spawn(&mut command).map_err(|error| ("start", error))?;
-    Ok(Inside {
-        socket,
-        command,
-        pid: None,
-    })
+    Ok(Inside { socket, command, pid: None })
 }
 
 async fn until(deadline: Option<Instant>) {
@@ -412,11 +377,7 @@ async fn sweep() {
 }
 
 fn lost() -> Exit {
-    Exit {
-        signal: Some(Signal::KILL.as_raw()),
-        keeper_lost: true,
-        ..Exit::default()
-    }
+    Exit { signal: Some(Signal::KILL.as_raw()), keeper_lost: true, ..Exit::default() }
 }
 
 async fn read_report(ears: &mut OwnedReadHalf) -> io::Result<Report> {

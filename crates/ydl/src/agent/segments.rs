@@ -28,14 +28,8 @@ impl SegmentWriter {
             segment_bytes: spec.rotation.segment_bytes.max(1),
             newest: spec.rotation.newest.max(1),
         };
-        let mut writer = SegmentWriter {
-            segments,
-            rotation,
-            index: 0,
-            length: 0,
-            file: None,
-            missing: None,
-        };
+        let mut writer =
+            SegmentWriter { segments, rotation, index: 0, length: 0, file: None, missing: None };
         // Whatever fails here fails again, and is told, at the first write.
         for index in writer.segments.list().unwrap_or_default() {
             let _ = std::fs::remove_file(writer.segments.path(index));
@@ -54,8 +48,7 @@ impl SegmentWriter {
             }
             self.missing = None;
         }
-        self.put(bytes)
-            .map_err(|(put, error)| self.drop_bytes(bytes.len() - put, reason(&error)))
+        self.put(bytes).map_err(|(put, error)| self.drop_bytes(bytes.len() - put, reason(&error)))
     }
 
     /// Says what is missing at the end. Where the disk is still full, the note takes the place of the last bytes.
@@ -114,10 +107,7 @@ impl SegmentWriter {
     fn rotate(&mut self) -> io::Result<()> {
         // First make room: the disk may be full.
         let next = self.index + 1;
-        if let Some(oldest) = next
-            .checked_sub(self.rotation.newest)
-            .filter(|oldest| *oldest > 0)
-        {
+        if let Some(oldest) = next.checked_sub(self.rotation.newest).filter(|oldest| *oldest > 0) {
             match std::fs::remove_file(self.segments.path(oldest)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}

@@ -58,9 +58,7 @@ pub struct Delivered {
 
 impl fmt::Debug for Delivered {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Delivered")
-            .field("setting", &self.setting)
-            .finish_non_exhaustive()
+        f.debug_struct("Delivered").field("setting", &self.setting).finish_non_exhaustive()
     }
 }
 

@@ -54,11 +54,7 @@ pub(super) struct Has<'a> {
 
 impl Surroundings {
     pub(super) fn new(dir: PathBuf, job: JobDir) -> Surroundings {
-        Surroundings {
-            dir,
-            job,
-            task: None,
-        }
+        Surroundings { dir, job, task: None }
     }
 
     pub(super) fn job(&self) -> &JobDir {
@@ -79,15 +75,11 @@ impl Surroundings {
         has: &Has<'_>,
     ) -> Result<(ProgramSpec, OutputSpec), String> {
         let spec = &submitted.spec;
-        let role = spec
-            .role(&run.task.role)
-            .ok_or("the job has no such role")?;
+        let role = spec.role(&run.task.role).ok_or("the job has no such role")?;
         self.task = Some(run.task.clone());
-        self.link_files(spec)
-            .map_err(|e| format!("cannot lay out the job's files: {e}"))?;
+        self.link_files(spec).map_err(|e| format!("cannot lay out the job's files: {e}"))?;
         let plan = self.plan(submitted, &run.task)?;
-        plan.link(&self.work())
-            .map_err(|e| format!("cannot lay out the job's inputs: {e}"))?;
+        plan.link(&self.work()).map_err(|e| format!("cannot lay out the job's inputs: {e}"))?;
         let container = self.container(submitted, setting, role, run)?;
         let mut env = self.variables(setting, submitted, run)?;
         env.extend(has.told.clone());
@@ -157,13 +149,7 @@ impl Surroundings {
             grace: Duration::from_millis(spec.deadlines.grace.0),
         };
         let dir = self.job.attempt_logs(&run.task, run.attempt);
-        Ok((
-            program,
-            OutputSpec {
-                dir,
-                rotation: Rotation::default(),
-            },
-        ))
+        Ok((program, OutputSpec { dir, rotation: Rotation::default() }))
     }
 
     /// What data is a task's.
@@ -198,9 +184,7 @@ impl Surroundings {
             true => gpus.contains(&name),
             false => !name.starts_with("YDL_"),
         };
-        let inherited = std::env::vars_os()
-            .filter_map(text)
-            .filter(|(name, _)| theirs(name));
+        let inherited = std::env::vars_os().filter_map(text).filter(|(name, _)| theirs(name));
         let mut all: BTreeMap<_, _> = inherited.collect();
         if !contained {
             with_path(&mut all);
@@ -230,10 +214,7 @@ impl Surroundings {
             all.entry(env::HADOOP_USER_NAME.to_owned()).or_insert(user);
         }
         let path = |path: PathBuf| path.to_string_lossy().into_owned();
-        let Checkpoint {
-            dir: checkpoint,
-            url,
-        } = self.checkpoint(submitted);
+        let Checkpoint { dir: checkpoint, url } = self.checkpoint(submitted);
         fs::create_dir_all(&checkpoint)
             .map_err(|e| format!("cannot make `{}`: {e}", checkpoint.display()))?;
         let cluster = serde_json::to_string(&*run.cluster)
@@ -359,10 +340,7 @@ impl Surroundings {
 
     /// Where the program finds what it goes on from.
     pub(super) fn checkpoint(&self, submitted: &Submitted) -> Checkpoint {
-        let far = |url| Checkpoint {
-            dir: self.dir.join(CHECKPOINT),
-            url: Some(url),
-        };
+        let far = |url| Checkpoint { dir: self.dir.join(CHECKPOINT), url: Some(url) };
         let here = |dir| Checkpoint { dir, url: None };
         let said = submitted.spec.on_cluster.checkpoint.as_ref();
         let said = said.map(|to| destination(submitted, &to.replace("{job}", &submitted.id)));
@@ -388,9 +366,7 @@ impl Surroundings {
             return Vec::new();
         };
         let outputs = &submitted.spec.outputs;
-        let own = outputs
-            .iter()
-            .filter(|output| output.is_of(role, task.index));
+        let own = outputs.iter().filter(|output| output.is_of(role, task.index));
         let leaving = |output: &Output| {
             let to = destination(submitted, &output.destination(Some(&submitted.id), task));
             let existing = match (&submitted.place, &to) {
@@ -418,11 +394,7 @@ impl Surroundings {
         Claims {
             ledger,
             job: submitted.id.clone(),
-            task: self
-                .task
-                .as_ref()
-                .map(TaskId::to_string)
-                .unwrap_or_default(),
+            task: self.task.as_ref().map(TaskId::to_string).unwrap_or_default(),
         }
     }
 
@@ -511,9 +483,7 @@ fn unpacked(dir: &Path) -> Result<PathBuf, String> {
     let inside = fs::read_dir(dir).into_iter().flatten().flatten();
     let mut inside: Vec<_> = inside.map(|entry| entry.path()).filter(has_bin).collect();
     inside.sort();
-    let mut candidates = std::iter::once(dir.to_owned())
-        .filter(has_bin)
-        .chain(inside);
+    let mut candidates = std::iter::once(dir.to_owned()).filter(has_bin).chain(inside);
     candidates
         .next()
         .ok_or_else(|| format!("there is no `bin` in the environment `{}`", dir.display()))

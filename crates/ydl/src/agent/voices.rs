@@ -66,12 +66,7 @@ struct Voice {
 
 impl Voice {
     fn new(process: usize, pipe: PipeReader, is_stderr: bool) -> Voice {
-        Voice {
-            pipe,
-            is_stderr,
-            before: format!("[{process}] "),
-            begun: Vec::new(),
-        }
+        Voice { pipe, is_stderr, before: format!("[{process}] "), begun: Vec::new() }
     }
 
     /// Takes what was printed, and gives the lines that are whole by now.

@@ -100,12 +100,7 @@ pub async fn run(
     };
     // Before anything is touched: Ctrl-C must not leave half a job.
     let mut signals = Signals::listen()?;
-    let mut job = Begun {
-        gateway,
-        id: new.id,
-        place: None,
-        cleaning_is_due: false,
-    };
+    let mut job = Begun { gateway, id: new.id, place: None, cleaning_is_due: false };
     let hosts = has.nodes.iter().map(|node| node.host.clone()).collect();
     let begun = tokio::select! {
         begun = job.begin(spec, from, &hosts, looking) => begun.map_err(Left::Failed),
@@ -188,9 +183,7 @@ impl Left {
 
 /// Whether the job's files could be put where they would be; nothing of it stays.
 async fn could_stage(spec: &JobSpec, gateway: &Gateway) -> Result<(), Report> {
-    let Gateway {
-        config, identity, ..
-    } = gateway;
+    let Gateway { config, identity, .. } = gateway;
     let deadline = Instant::now() + CALL_MAX;
     let staging = spec.on_cluster.staging.as_deref();
     let place = stage::Place::find(config, identity, staging, deadline).await?;
@@ -281,22 +274,11 @@ impl Begun<'_> {
         for note in notes {
             show::tell(format!("note: {note}"));
         }
-        if matches!(
-            report.state,
-            ApplicationState::Failed | ApplicationState::Killed
-        ) {
-            let what = format!(
-                "the cluster does not take the job: {}",
-                report.diagnostics.trim()
-            );
+        if matches!(report.state, ApplicationState::Failed | ApplicationState::Killed) {
+            let what = format!("the cluster does not take the job: {}", report.diagnostics.trim());
             return Err(Report::bad_input(what));
         }
-        Ok(Accepted {
-            submitted,
-            papers,
-            hdfs: place.hdfs,
-            place: job,
-        })
+        Ok(Accepted { submitted, papers, hdfs: place.hdfs, place: job })
     }
 
     /// Takes back what was begun. What cannot be taken back is cleaned up by age. Says whether the cluster had the job already.
@@ -321,9 +303,7 @@ impl Begun<'_> {
 /// What the job needs, and what of it is there already.
 async fn look(gateway: Gateway, spec: JobSpec) -> Result<(Looked, Listing), Report> {
     let listing = inputs::afar(&spec, &gateway).await?;
-    let Gateway {
-        config, identity, ..
-    } = &gateway;
+    let Gateway { config, identity, .. } = &gateway;
     let deadline = Instant::now() + CALL_MAX;
     let binary = std::env::current_exe().map_err(|error| {
         Report::trouble(format!("cannot find this very program: {}", reason(&error)))
@@ -386,11 +366,7 @@ impl Bar {
     const TOLD_EVERY: Duration = Duration::from_secs(10);
 
     fn new() -> Bar {
-        Bar {
-            on: io::stderr().is_terminal(),
-            drawn: false,
-            told: Instant::now(),
-        }
+        Bar { on: io::stderr().is_terminal(), drawn: false, told: Instant::now() }
     }
 
     fn draw(&mut self, progress: Progress) {

@@ -44,10 +44,7 @@ pub fn cause(words: &str) -> Option<Autopsy> {
         let usage = after_words(said, "Current usage: ");
         let usage = usage.split(" Killing").next().unwrap_or(usage);
         return found(
-            format!(
-                "its master was killed for its memory: {}",
-                usage.trim_end_matches('.')
-            ),
+            format!("its master was killed for its memory: {}", usage.trim_end_matches('.')),
             "raise `master.memory`",
         );
     }
@@ -119,16 +116,8 @@ mod tests {
             what(late).as_deref(),
             Some("its master was started and then not heard of for too long")
         );
-        assert_eq!(
-            what("Application a was killed by user root at 127.0.0.1"),
-            None
-        );
-        for odd in [
-            "",
-            "File does not exist: ",
-            "Current usage: ",
-            " changed on src filesystem",
-        ] {
+        assert_eq!(what("Application a was killed by user root at 127.0.0.1"), None);
+        for odd in ["", "File does not exist: ", "Current usage: ", " changed on src filesystem"] {
             // Whatever it says, it must not break whoever reads it.
             let _ = cause(odd);
         }

@@ -13,10 +13,7 @@ const ROOM: usize = 16;
 /// How long changes are gathered: a task that prints line by line would otherwise wake us for each.
 const PACE: Duration = Duration::from_millis(10);
 /// How often the thread looks whether anybody still listens.
-const LOOK: Timespec = Timespec {
-    tv_sec: 1,
-    tv_nsec: 0,
-};
+const LOOK: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 /// What has changed.
 #[derive(Debug)]
@@ -40,9 +37,7 @@ impl Changes {
         let fd = Arc::new(inotify::init(flags)?);
         let (tell, told) = mpsc::channel(ROOM);
         let own = fd.clone();
-        thread::Builder::new()
-            .name("changes".into())
-            .spawn(move || listen(&own, &tell))?;
+        thread::Builder::new().name("changes".into()).spawn(move || listen(&own, &tell))?;
         Ok(Changes { fd, told })
     }
 

@@ -44,9 +44,8 @@ pub fn dry(spec: &JobSpec, findings: &Findings, manners: Manners) -> Result<Exit
     let exit = tell(findings).unwrap_or(Exit::Success);
     if manners.json {
         let refusals = findings.refusals.iter();
-        let refusals: Vec<_> = refusals
-            .map(|c| serde_json::json!({ "what": c.what, "hint": c.hint }))
-            .collect();
+        let refusals: Vec<_> =
+            refusals.map(|c| serde_json::json!({ "what": c.what, "hint": c.hint })).collect();
         show::json(&serde_json::json!({ "refusals": refusals, "notes": findings.notes }))?;
     } else if exit == Exit::Success {
         show::tell(format!(

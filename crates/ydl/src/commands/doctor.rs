@@ -31,11 +31,8 @@ pub fn run(args: cli::Doctor, manners: Manners) -> Result<Exit, Report> {
         // A configuration that cannot be read, or a directory that has none, was meant to lead somewhere.
         None => named_directory().is_some() || !matches!(configuration(), Ok(None)),
     };
-    let of_clusters = [
-        ("--queue", &args.queue),
-        ("--label", &args.label),
-        ("--staging", &args.staging),
-    ];
+    let of_clusters =
+        [("--queue", &args.queue), ("--label", &args.label), ("--staging", &args.staging)];
     if let Some((flag, _)) = of_clusters.iter().find(|(_, said)| said.is_some())
         && !afar
     {

@@ -86,17 +86,11 @@ pub async fn conclude(
         }
         Left::Lost => {
             let what = format!("the master of `{}` died", job.id());
-            let hint = format!(
-                "its last words may be in `{}`",
-                job.dir.master_log().display()
-            );
+            let hint = format!("its last words may be in `{}`", job.dir.master_log().display());
             Err(Report::new(Exit::Unreachable, what).hint(hint))
         }
         Left::Interrupted => {
-            show::tell(format!(
-                "{0} is still stopping; `ydl status {0}` shows how far",
-                job.id()
-            ));
+            show::tell(format!("{0} is still stopping; `ydl status {0}` shows how far", job.id()));
             Ok(Exit::Interrupted)
         }
         Left::Gone => Ok(Exit::Success),
@@ -118,10 +112,9 @@ fn tell_ended(job: &Known, ended: &Ended, paint: Paint) -> Exit {
     };
     match ended.state {
         "killed" => show::tell(format!("{id} was killed: {why}")),
-        state => show::tell(format!(
-            "{} {id} {state} and left no result: {why}",
-            paint.red("error:"),
-        )),
+        state => {
+            show::tell(format!("{} {id} {state} and left no result: {why}", paint.red("error:"),))
+        }
     }
     show::tell(format!("\nhint: {hint}\n"));
     match ended.state {
@@ -157,24 +150,15 @@ fn tell(job: &Known, last: &Viewed, peaks: &BTreeMap<TaskId, u64>, outputs: &[To
         show::tell(format!("{id} is over after {after}"));
         return;
     };
-    let peak = peaks
-        .iter()
-        .max_by_key(|(_, mib)| **mib)
-        .filter(|(_, mib)| **mib > 0);
+    let peak = peaks.iter().max_by_key(|(_, mib)| **mib).filter(|(_, mib)| **mib > 0);
     let peak = peak.map(|(task, mib)| format!("; peak memory {} ({task})", Memory(*mib)));
     let peak = peak.unwrap_or_default();
     match outcome {
         Outcome::Succeeded => {
-            show::tell(format!(
-                "{} after {after}{peak}",
-                paint.green(&format!("{id} succeeded"))
-            ));
+            show::tell(format!("{} after {after}{peak}", paint.green(&format!("{id} succeeded"))));
         }
         Outcome::Killed { by } => {
-            show::tell(format!(
-                "{id} was killed by {} after {after}{peak}",
-                clean(by)
-            ));
+            show::tell(format!("{id} was killed by {} after {after}{peak}", clean(by)));
         }
         Outcome::Failed(cause) => {
             let error = paint.red("error:");
@@ -199,14 +183,7 @@ fn tell(job: &Known, last: &Viewed, peaks: &BTreeMap<TaskId, u64>, outputs: &[To
 
 fn tell_cause(job: &Known, cause: &Cause) {
     let id = job.id();
-    let Cause::Task {
-        task,
-        container,
-        ending,
-        stderr_tail,
-        ..
-    } = cause
-    else {
+    let Cause::Task { task, container, ending, stderr_tail, .. } = cause else {
         return;
     };
     let tail = stderr_tail.trim_end();
@@ -228,16 +205,10 @@ fn tell_cause(job: &Known, cause: &Cause) {
                 }
                 false => "",
             };
-            format!(
-                "raise `memory` of role `{}`, or set its `memory_growth`{more}",
-                task.role
-            )
+            format!("raise `memory` of role `{}`, or set its `memory_growth`{more}", task.role)
         }
         (Ending::NotStarted { .. }, _) => {
-            format!(
-                "look at `run` of role `{}`, at `files` and at `environment`",
-                task.role
-            )
+            format!("look at `run` of role `{}`, at `files` and at `environment`", task.role)
         }
         // What is known to be done about it is in the sentence already.
         (Ending::Unready { why }, _) if why.contains("was changed after it was listed") => {

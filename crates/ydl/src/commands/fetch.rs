@@ -218,11 +218,7 @@ async fn book(job: &Known, ways: Option<&Ways>, deadline: Instant) -> Result<Boo
 }
 
 fn wish(name: String, dest: &Path, file: ListedFile) -> Result<Wish, Report> {
-    let out = || {
-        Report::trouble(format!(
-            "`{name}` would be written outside of its directory"
-        ))
-    };
+    let out = || Report::trouble(format!("`{name}` would be written outside of its directory"));
     let item = Item {
         to: below(dest, &name).ok_or_else(out)?,
         url: file.url,
@@ -276,9 +272,7 @@ async fn logs(
     let root = job.dir.logs();
     let walked = walk(&root.to_string_lossy(), None, Instant::now() + LOOK_MAX).await?;
     let files = walked.files.into_iter();
-    files
-        .map(|file| wish(format!("logs/{}", file.name), dest, file))
-        .collect()
+    files.map(|file| wish(format!("logs/{}", file.name), dest, file)).collect()
 }
 
 /// What a job's fetch has brought to a directory, so that another one knows it: only that is ever replaced.
@@ -301,10 +295,7 @@ impl Record {
     fn knows(&self, wish: &Wish, there: &fs::Metadata) -> bool {
         let modified = there.modified().ok();
         let modified = modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-        let now = (
-            there.len(),
-            modified.map_or(0, |since| since.as_millis() as u64),
-        );
+        let now = (there.len(), modified.map_or(0, |since| since.as_millis() as u64));
         let before = self.brought.get(&wish.name);
         there.is_file()
             && (now == (wish.item.bytes, wish.item.modified_ms)
@@ -368,12 +359,7 @@ async fn bring(
     let items: Vec<Item> = wishes.into_iter().map(|wish| wish.item).collect();
     let bytes: u64 = items.iter().map(|item| item.bytes).sum();
     let progress = Arc::new(Progress::default());
-    let bring = Bring::new(
-        ways,
-        Near::Copy,
-        progress.clone(),
-        Instant::now() + FETCH_MAX,
-    );
+    let bring = Bring::new(ways, Near::Copy, progress.clone(), Instant::now() + FETCH_MAX);
     let mut coming = std::pin::pin!(bring.all(items));
     let draws = io::stderr().is_terminal() && !manners.json;
     let mut frame = interval(FRAME);
@@ -406,11 +392,7 @@ async fn bring(
         }))?,
         false => show::tell(format!(
             "{} with {} {} in `{}`",
-            if files == 1 {
-                "1 file".to_owned()
-            } else {
-                format!("{files} files")
-            },
+            if files == 1 { "1 file".to_owned() } else { format!("{files} files") },
             counted_bytes(bytes),
             if files == 1 { "is" } else { "are" },
             dest.display()
@@ -427,12 +409,7 @@ mod tests {
     fn what_is_fetched_is_called_by_the_end_of_its_destination() {
         for (to, filled, root, tail) in [
             ("out", "out", "out", ""),
-            (
-                "hdfs:///user/me/model/",
-                "hdfs:///user/me/model/",
-                "model",
-                "",
-            ),
+            ("hdfs:///user/me/model/", "hdfs:///user/me/model/", "model", ""),
             ("a/out/{index}", "hdfs://nn/user/me/a/out/3", "out", "/3"),
             ("/r/{role}-{index}/m", "/r/worker-0/m", "r", "/worker-0/m"),
             ("hdfs:///{job}/m", "hdfs:///j1/m", "out", "/j1/m"),

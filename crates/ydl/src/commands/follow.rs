@@ -94,9 +94,7 @@ impl Gathering {
         if sink.is_live() || view.phase != Phase::Gathering {
             return;
         }
-        let (when, what) = self
-            .said
-            .get_or_insert_with(|| (Instant::now(), String::new()));
+        let (when, what) = self.said.get_or_insert_with(|| (Instant::now(), String::new()));
         if when.elapsed() > SILENCE && *what != view.why {
             let (mut all, mut missing) = (0, 0);
             for role in &view.roles {
@@ -104,10 +102,7 @@ impl Gathering {
                 missing += role.waiting;
             }
             let have = all.saturating_sub(missing);
-            sink.note(&format!(
-                "{have} of {all} containers allocated; {}",
-                view.why
-            ));
+            sink.note(&format!("{have} of {all} containers allocated; {}", view.why));
             self.said = Some((Instant::now(), view.why.clone()));
         }
     }
@@ -139,11 +134,7 @@ impl Follower {
     /// Follows to the end.
     pub async fn run(&mut self) -> Result<Left, Report> {
         let (tell, mut news) = mpsc::channel(16);
-        tokio::spawn(watch_facts(
-            self.job.clone(),
-            self.reach.clone(),
-            tell.clone(),
-        ));
+        tokio::spawn(watch_facts(self.job.clone(), self.reach.clone(), tell.clone()));
         // A cluster gives containers when it has some; whoever waits wants to know how many it has.
         if self.sink.is_live() || self.job.far.is_some() {
             tokio::spawn(watch_views(self.reach.clone(), tell.clone()));
@@ -264,12 +255,7 @@ impl Follower {
                     self.sink.note(&note);
                 }
             }
-            What::AttemptEnded {
-                task,
-                attempt,
-                peak_memory_mib,
-                ..
-            } => {
+            What::AttemptEnded { task, attempt, peak_memory_mib, .. } => {
                 let peak = self.peaks.entry(task.clone()).or_default();
                 *peak = (*peak).max(*peak_memory_mib);
                 // Its output comes before the news of its end. One that could not be started was never announced.
@@ -283,11 +269,7 @@ impl Follower {
             }
             _ => {}
         }
-        if self.deaf {
-            Ok(())
-        } else {
-            self.sink.fact(fact)
-        }
+        if self.deaf { Ok(()) } else { self.sink.fact(fact) }
     }
 
     fn drain(&mut self) -> Result<(), Gone> {
@@ -341,8 +323,6 @@ pub fn written_facts(job: &Known, from: u64) -> impl Iterator<Item = Fact> + use
 
 fn out_of_reach(job: &Known, error: &CallError) -> Report {
     let what = format!("the master of `{}` is out of reach: {error}", job.id());
-    Report::new(Exit::Unreachable, what).hint(format!(
-        "the job may go on; `ydl status {}` tells",
-        job.id()
-    ))
+    Report::new(Exit::Unreachable, what)
+        .hint(format!("the job may go on; `ydl status {}` tells", job.id()))
 }

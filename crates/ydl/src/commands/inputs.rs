@@ -60,10 +60,7 @@ pub async fn here(spec: JobSpec) -> Result<(JobSpec, Vec<(&'static str, Vec<u8>)
     if !listing.inputs.is_empty() {
         beside.push(("inputs.json", json(&listing)?));
     }
-    let aim = Aim {
-        id: None,
-        home: None,
-    };
+    let aim = Aim { id: None, home: None };
     let spec = settle(spec, aim, ways.as_ref(), deadline).await?;
     if ways.is_none() && spec.outputs.iter().any(|output| far(&output.to)) {
         let what = "an output goes to HDFS, and there is no Hadoop configuration that leads there";
@@ -109,10 +106,7 @@ pub async fn settled(
     id: &str,
     home: &str,
 ) -> Result<JobSpec, Report> {
-    let aim = Aim {
-        id: Some(id),
-        home: Some(home),
-    };
+    let aim = Aim { id: Some(id), home: Some(home) };
     settle(spec, aim, Some(&ways(gateway)), Instant::now() + LOOK_MAX).await
 }
 

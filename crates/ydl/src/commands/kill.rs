@@ -34,9 +34,9 @@ pub fn run(args: cli::Kill, manners: Manners) -> Result<Exit, Report> {
                 let (id, gateway) = (mirror.id, mirror.gateway.clone());
                 kill_afar(id, &gateway, Some((*job, mirror)), args.now, manners).await
             }
-            Which::Only {
-                report, gateway, ..
-            } => kill_afar(report.id, &gateway, None, args.now, manners).await,
+            Which::Only { report, gateway, .. } => {
+                kill_afar(report.id, &gateway, None, args.now, manners).await
+            }
         }
     })
 }
@@ -49,11 +49,7 @@ async fn kill_afar(
     now: bool,
     manners: Manners,
 ) -> Result<Exit, Report> {
-    let by = if now {
-        "`ydl kill --now`"
-    } else {
-        "`ydl kill`"
-    };
+    let by = if now { "`ydl kill --now`" } else { "`ydl kill`" };
     let look = async || {
         let report = gateway.client.application(id, gateway.deadline()).await;
         report.map_err(|error| gateway.report(error))
@@ -98,9 +94,7 @@ async fn kill_afar(
         None => Err("its files cannot be had".to_owned()),
     };
     if let Err(why) = asked {
-        show::tell(format!(
-            "the master of {id} cannot be asked ({why}); the ResourceManager is"
-        ));
+        show::tell(format!("the master of {id} cannot be asked ({why}); the ResourceManager is"));
         let why = format!("ended by {by}");
         let ended = gateway.client.end(id, &why, gateway.deadline()).await;
         ended.map_err(|error| gateway.report(error))?;
@@ -140,11 +134,7 @@ async fn kill(job: Known, now: bool, manners: Manners) -> Result<Exit, Report> {
         Standing::Live(place) => place,
         standing => return over(standing, false),
     };
-    let by = if now {
-        "`ydl kill --now`"
-    } else {
-        "`ydl kill`"
-    };
+    let by = if now { "`ydl kill --now`" } else { "`ydl kill`" };
     match Reach::to(&job.dir, &place)?.kill(by, now).await {
         Ok(()) => {}
         // It ended while we asked.

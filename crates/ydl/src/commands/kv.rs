@@ -35,19 +35,11 @@ const NO: Exit = Exit::Program(1);
 /// Does one thing with the store.
 pub fn run(args: cli::Kv, manners: Manners) -> Result<Exit, Report> {
     block_on(async {
-        let store = Store {
-            reach: reach_to(args.job.as_deref(), manners).await?,
-            json: manners.json,
-        };
+        let store =
+            Store { reach: reach_to(args.job.as_deref(), manners).await?, json: manners.json };
         match args.verb {
             KvVerb::Get { key, wait } => store.get(&key, wait.as_deref()).await,
-            KvVerb::Put {
-                key,
-                value,
-                if_absent,
-                if_revision,
-                owned,
-            } => {
+            KvVerb::Put { key, value, if_absent, if_revision, owned } => {
                 let mut conditions = Vec::new();
                 if if_absent {
                     conditions.push("if=absent".to_string());
@@ -60,16 +52,10 @@ pub fn run(args: cli::Kv, manners: Manners) -> Result<Exit, Report> {
             }
             KvVerb::Ls { prefix } => store.ls(&prefix).await,
             KvVerb::Rm { key, prefix } => store.rm(&key, prefix).await,
-            KvVerb::Watch {
-                prefix,
-                after,
-                count,
-            } => store.watch(&prefix, after, count).await,
-            KvVerb::Events {
-                name,
-                after,
-                follow,
-            } => store.events(name.as_deref(), after, follow).await,
+            KvVerb::Watch { prefix, after, count } => store.watch(&prefix, after, count).await,
+            KvVerb::Events { name, after, follow } => {
+                store.events(name.as_deref(), after, follow).await
+            }
             KvVerb::Emit { name, data } => store.emit(&name, bytes(data)?).await,
         }
     })
@@ -97,10 +83,7 @@ async fn reach_to(job: Option<&str>, manners: Manners) -> Result<Reach, Report> 
 fn bytes(given: Option<String>) -> Result<Vec<u8>, Report> {
     let Some(text) = given else {
         let mut bytes = Vec::new();
-        let read = io::stdin()
-            .lock()
-            .take(VALUE_BYTES_MAX)
-            .read_to_end(&mut bytes);
+        let read = io::stdin().lock().take(VALUE_BYTES_MAX).read_to_end(&mut bytes);
         read.map_err(|error| {
             Report::trouble(format!("cannot read stdin: {}", crate::os::reason(&error)))
         })?;
@@ -132,16 +115,12 @@ impl Store {
             }
             let asked = Instant::now();
             let wait = left.unwrap_or_default();
-            let answer = self
-                .reach
-                .call(Method::GET, &path, Payload::Nothing, wait)
-                .await;
+            let answer = self.reach.call(Method::GET, &path, Payload::Nothing, wait).await;
             let answer = answer.map_err(report)?;
             if answer.status != StatusCode::NO_CONTENT {
                 if self.json {
-                    let revision: Option<u64> = answer
-                        .header(REVISION_HEADER)
-                        .and_then(|text| text.parse().ok());
+                    let revision: Option<u64> =
+                        answer.header(REVISION_HEADER).and_then(|text| text.parse().ok());
                     let value = crate::wire::messages::Blob::from(&answer.body[..]);
                     show::json(&serde_json::json!({
                         "key": key, "value": value, "revision": revision,
@@ -166,8 +145,7 @@ impl Store {
 
     async fn put(&self, key: &str, value: Vec<u8>, conditions: &str) -> Result<Exit, Report> {
         let path = format!("/v1/kv/{}?{conditions}", percent(key));
-        self.change(Method::PUT, &path, Payload::Raw(value.into()))
-            .await
+        self.change(Method::PUT, &path, Payload::Raw(value.into())).await
     }
 
     async fn rm(&self, key: &str, prefix: bool) -> Result<Exit, Report> {
@@ -180,8 +158,7 @@ impl Store {
 
     async fn emit(&self, name: &str, data: Vec<u8>) -> Result<Exit, Report> {
         let path = format!("/v1/events/{}", percent(name));
-        self.change(Method::POST, &path, Payload::Raw(data.into()))
-            .await
+        self.change(Method::POST, &path, Payload::Raw(data.into())).await
     }
 
     /// Something that changes the store; its answer is of interest to programs only.
@@ -202,10 +179,7 @@ impl Store {
             if let Some(last) = all.last() {
                 path += &format!("&after_key={}", percent(&last.key));
             }
-            let page: Entries = self
-                .ask(&path, Duration::ZERO)
-                .await?
-                .ok_or_else(no_answer)?;
+            let page: Entries = self.ask(&path, Duration::ZERO).await?.ok_or_else(no_answer)?;
             let more = page.more && !page.entries.is_empty();
             all.extend(page.entries);
             if !more {
@@ -241,10 +215,7 @@ impl Store {
         while left > 0 {
             if std::mem::take(&mut anew) {
                 let (entries, revision) = self.entries(prefix).await?;
-                for entry in entries
-                    .into_iter()
-                    .take(left.try_into().unwrap_or(usize::MAX))
-                {
+                for entry in entries.into_iter().take(left.try_into().unwrap_or(usize::MAX)) {
                     self.print_change(&Change::Put(entry))?;
                     left -= 1;
                 }
@@ -252,10 +223,7 @@ impl Store {
                 continue;
             }
             let wait = WAIT.as_millis();
-            let path = format!(
-                "/v1/watch?prefix={}&after={after}&wait_ms={wait}",
-                percent(prefix)
-            );
+            let path = format!("/v1/watch?prefix={}&after={after}&wait_ms={wait}", percent(prefix));
             let asked = Instant::now();
             match self.ask(&path, WAIT).await? {
                 Some(Changes::Known { revision, changes }) => {
@@ -319,11 +287,7 @@ impl Store {
             return show::json(event);
         }
         let data = clean(&String::from_utf8_lossy(&event.data.0));
-        show::print(format!(
-            "{}\t{}\t{data}\n",
-            event.sequence,
-            clean(&event.name)
-        ))
+        show::print(format!("{}\t{}\t{data}\n", event.sequence, clean(&event.name)))
     }
 
     async fn ask<T: serde::de::DeserializeOwned>(
@@ -331,10 +295,7 @@ impl Store {
         path: &str,
         wait: Duration,
     ) -> Result<Option<T>, Report> {
-        let answer = self
-            .reach
-            .call(Method::GET, path, Payload::Nothing, wait)
-            .await;
+        let answer = self.reach.call(Method::GET, path, Payload::Nothing, wait).await;
         let answer = answer.map_err(report)?;
         match answer.status {
             StatusCode::NO_CONTENT => Ok(None),
@@ -344,25 +305,13 @@ impl Store {
 }
 
 fn report(error: CallError) -> Report {
-    let no = matches!(
-        error,
-        CallError::Refused {
-            status: 404 | 409 | 412,
-            ..
-        }
-    );
+    let no = matches!(error, CallError::Refused { status: 404 | 409 | 412, .. });
     let report = reach::report(error);
-    if no {
-        Report { exit: NO, ..report }
-    } else {
-        report
-    }
+    if no { Report { exit: NO, ..report } } else { report }
 }
 
 fn no_answer() -> Report {
-    report(CallError::Protocol {
-        what: "an empty answer".to_string(),
-    })
+    report(CallError::Protocol { what: "an empty answer".to_string() })
 }
 
 fn wait_text(wait: Duration) -> String {

@@ -30,9 +30,7 @@ pub fn run(args: cli::Logs, manners: Manners) -> Result<Exit, Report> {
                 let what = format!("cannot see what {} prints: {why}", report.id);
                 return Err(Report::new(Exit::Unreachable, what));
             }
-            Chosen::Only {
-                report, gateway, ..
-            } => {
+            Chosen::Only { report, gateway, .. } => {
                 return aggregated::print(&gateway, &report, manners).await;
             }
         };
@@ -72,11 +70,7 @@ async fn print(
     }
     let mut tails = Tails::new(&job.dir, select.clone(), prefix);
     if let Some(mirror) = &mirror {
-        let wanted = Wanted {
-            last_only: !args.all_attempts,
-            tail: select.tail,
-            ..tails.wanted()
-        };
+        let wanted = Wanted { last_only: !args.all_attempts, tail: select.tail, ..tails.wanted() };
         // Whoever has no token for its master sees what is in HDFS.
         let master = match &standing {
             Standing::Live(place) => Reach::to(&job.dir, place).ok(),
@@ -133,9 +127,7 @@ fn known(job: &Known, select: &Select) -> Result<(), Report> {
         let mut roles = job.submitted.spec.roles.iter();
         let role = roles.find(|known| known.name.as_str() == role);
         if let Some(role) = role.filter(|role| index >= role.instances)
-            && !there
-                .keys()
-                .any(|task| task.role == role.name && task.index == index)
+            && !there.keys().any(|task| task.role == role.name && task.index == index)
         {
             let what = format!("`{}` has no task `{}:{index}`", job.id(), role.name);
             let hint = match role.instances {
@@ -169,11 +161,7 @@ enum Chosen {
     /// A part of a job.
     Part(Box<Known>, Option<Arc<Mirror>>, Select),
     /// A job of which only its cluster knows.
-    Only {
-        report: Box<ApplicationReport>,
-        gateway: Box<Gateway>,
-        why: String,
-    },
+    Only { report: Box<ApplicationReport>, gateway: Box<Gateway>, why: String },
 }
 
 /// The job and the part of it that is meant. One word alone may be either; a job is tried first.
@@ -200,15 +188,7 @@ async fn chosen(args: &cli::Logs, manners: Manners) -> Result<Chosen, Report> {
             };
             Ok(Chosen::Part(job, mirror, select))
         }
-        Which::Only {
-            report,
-            gateway,
-            why,
-        } => Ok(Chosen::Only {
-            report,
-            gateway,
-            why,
-        }),
+        Which::Only { report, gateway, why } => Ok(Chosen::Only { report, gateway, why }),
     }
 }
 
@@ -221,11 +201,7 @@ fn part(word: &str) -> (String, Option<u32>) {
 }
 
 fn has_role(job: &Known, role: &str) -> bool {
-    job.submitted
-        .spec
-        .roles
-        .iter()
-        .any(|known| known.name.as_str() == role)
+    job.submitted.spec.roles.iter().any(|known| known.name.as_str() == role)
 }
 
 fn with_part(job: &Known, word: &str) -> Result<Select, Report> {
@@ -236,9 +212,5 @@ fn with_part(job: &Known, word: &str) -> Result<Select, Report> {
         let what = format!("`{}` has no role `{role}`", job.id());
         return Err(Report::bad_input(what).hint(format!("it has {}", roles.join(", "))));
     }
-    Ok(Select {
-        role: Some(role),
-        index,
-        ..Select::default()
-    })
+    Ok(Select { role: Some(role), index, ..Select::default() })
 }

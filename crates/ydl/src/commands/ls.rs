@@ -46,13 +46,9 @@ impl Row {
             _ => all.map_or(String::new(), |all| all.to_string()),
         };
         let outcome = match state {
-            "failed" | "killed" | "accepted" => report
-                .diagnostics
-                .trim()
-                .lines()
-                .next()
-                .unwrap_or_default()
-                .to_owned(),
+            "failed" | "killed" | "accepted" => {
+                report.diagnostics.trim().lines().next().unwrap_or_default().to_owned()
+            }
             _ => String::new(),
         };
         let submitted = Time(u64::try_from(report.start_time).unwrap_or(0));
@@ -158,10 +154,7 @@ pub fn run(args: cli::Ls, manners: Manners) -> Result<Exit, Report> {
     let cells = rows.iter().map(|row| cells(row, paint)).collect();
     show::print(show::table(&head, cells, None).join("\n") + "\n")?;
     if all > rows.len() {
-        show::tell(format!(
-            "… and {} older ones: `ydl ls --all`",
-            all - rows.len()
-        ));
+        show::tell(format!("… and {} older ones: `ydl ls --all`", all - rows.len()));
     }
     Ok(exit)
 }
@@ -200,13 +193,7 @@ async fn row(job: Known) -> Row {
         Standing::Ended(ended) => (ended.state, None),
         Standing::Over(last) => (state_of(&last), Some(last)),
         Standing::Live(at) => {
-            let asked = async {
-                Reach::to(&job.dir, &at)
-                    .ok()?
-                    .view(0, ANSWER_MAX)
-                    .await
-                    .ok()?
-            };
+            let asked = async { Reach::to(&job.dir, &at).ok()?.view(0, ANSWER_MAX).await.ok()? };
             match tokio::time::timeout(ANSWER_MAX, asked).await {
                 Ok(Some(viewed)) => (state_of(&viewed), Some(Box::new(viewed))),
                 Ok(None) | Err(_) => ("no-answer", None),

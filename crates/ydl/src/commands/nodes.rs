@@ -34,26 +34,17 @@ pub fn run(args: cli::Nodes, manners: Manners) -> Result<Exit, Report> {
         show::print(table(&nodes, paint).join("\n") + "\n")?;
     }
     if all > nodes.len() {
-        show::tell(format!(
-            "… and {} out of service: `ydl nodes --all`",
-            all - nodes.len()
-        ));
+        show::tell(format!("… and {} out of service: `ydl nodes --all`", all - nodes.len()));
     }
     Ok(Exit::Success)
 }
 
 fn is_in_service(state: NodeState) -> bool {
-    !matches!(
-        state,
-        NodeState::Lost | NodeState::Shutdown | NodeState::Decommissioned
-    )
+    !matches!(state, NodeState::Lost | NodeState::Shutdown | NodeState::Decommissioned)
 }
 
 fn table(nodes: &[NodeReport], paint: Paint) -> Vec<String> {
-    let kinds: BTreeSet<&String> = nodes
-        .iter()
-        .flat_map(|n| n.capability.others.keys())
-        .collect();
+    let kinds: BTreeSet<&String> = nodes.iter().flat_map(|n| n.capability.others.keys()).collect();
     let mut head = vec!["NODE", "STATE", "LABEL", "MEMORY", "FREE", "VCORES", "FREE"];
     for kind in &kinds {
         head.extend([short(kind), "FREE"]);

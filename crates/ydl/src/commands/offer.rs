@@ -16,11 +16,7 @@ const MEMORY_MIB_UNKNOWN: u64 = 4096;
 /// What `--offer` says, and the whole machine where it says nothing.
 pub fn offer(flag: Option<&str>) -> Result<Offer, Report> {
     let (mut memory, mut vcores, mut gpus) = (None, None, None);
-    for part in flag
-        .unwrap_or_default()
-        .split(',')
-        .filter(|part| !part.trim().is_empty())
-    {
+    for part in flag.unwrap_or_default().split(',').filter(|part| !part.trim().is_empty()) {
         let wrong = |what: String| {
             Report::bad_input(format!("--offer {part}: {what}"))
                 .hint("write `--offer vcores=4,memory=8GiB,gpus=0`")
@@ -50,10 +46,9 @@ fn offered_gpus(wanted: Option<u32>) -> Result<Vec<String>, Report> {
     let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
     let there = visible_gpus(devices(), visible.as_deref());
     match wanted {
-        Some(n) if n as usize > there.len() => Err(Report::bad_input(format!(
-            "--offer gpus={n}: this machine has {}",
-            there.len()
-        ))),
+        Some(n) if n as usize > there.len() => {
+            Err(Report::bad_input(format!("--offer gpus={n}: this machine has {}", there.len())))
+        }
         Some(n) => Ok(there.into_iter().take(n as usize).collect()),
         None => Ok(there),
     }
@@ -64,10 +59,7 @@ fn visible_gpus(all: Vec<Device>, visible: Option<&str>) -> Vec<String> {
     let Some(visible) = visible else {
         return all.into_iter().map(|device| device.name).collect();
     };
-    let find = |name: &str| {
-        all.iter()
-            .find(|device| device.name == name || device.key == name)
-    };
+    let find = |name: &str| all.iter().find(|device| device.name == name || device.key == name);
     // As CUDA reads it: what follows the first name that is no device is ignored.
     let mut names: Vec<String> = Vec::new();
     for device in visible.split(',').map_while(|name| find(name.trim())) {

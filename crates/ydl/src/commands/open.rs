@@ -64,11 +64,7 @@ pub fn run(args: cli::Open, manners: Manners) -> Result<Exit, Report> {
         };
         let door = Arc::new(Door {
             reach: Reach::to(&job.dir, &place)?,
-            path: format!(
-                "/v1/open?task={}&port={}",
-                percent(&task.to_string()),
-                percent(&port)
-            ),
+            path: format!("/v1/open?task={}&port={}", percent(&task.to_string()), percent(&port)),
             job,
         });
         // What can never be is said before anybody connects. A role may have been scaled beyond what was submitted.
@@ -95,10 +91,9 @@ pub fn run(args: cli::Open, manners: Manners) -> Result<Exit, Report> {
             true => show::json(&serde_json::json!({
                 "id": door.job.id(), "task": task.to_string(), "address": at.to_string(),
             }))?,
-            false => show::print(format!(
-                "{}\n",
-                address(&door.job.submitted.spec, &task, &port, at)
-            ))?,
+            false => {
+                show::print(format!("{}\n", address(&door.job.submitted.spec, &task, &port, at)))?
+            }
         }
         tokio::select! {
             () = serve(&listener, at, &door, &task) => {}
@@ -111,10 +106,7 @@ pub fn run(args: cli::Open, manners: Manners) -> Result<Exit, Report> {
 
 /// The task that is meant, of those that have ports.
 fn task_of(spec: &JobSpec, word: Option<&str>) -> Result<TaskId, Report> {
-    let first = |role: &RoleSpec| TaskId {
-        role: role.name.clone(),
-        index: 0,
-    };
+    let first = |role: &RoleSpec| TaskId { role: role.name.clone(), index: 0 };
     let known = || {
         let with = spec.roles.iter().filter(|role| !role.ports.is_empty());
         let names: Vec<_> = with.map(|role| format!("`{}`", first(role))).collect();
@@ -133,9 +125,7 @@ fn task_of(spec: &JobSpec, word: Option<&str>) -> Result<TaskId, Report> {
             Report::bad_input(format!("the job has no task `{word}`")).hint(known())
         });
     }
-    let with: Vec<_> = (spec.roles.iter())
-        .filter(|role| !role.ports.is_empty())
-        .collect();
+    let with: Vec<_> = (spec.roles.iter()).filter(|role| !role.ports.is_empty()).collect();
     let beside = with.iter().find(|role| role.is_beside());
     match (beside, &with[..]) {
         (Some(role), _) => Ok(first(role)),

@@ -49,12 +49,7 @@ async fn over(job: &Known) {
                 }
             }
         }
-        sleep(if job.far.is_some() {
-            FAR_AGAIN.0
-        } else {
-            AGAIN
-        })
-        .await;
+        sleep(if job.far.is_some() { FAR_AGAIN.0 } else { AGAIN }).await;
     }
 }
 
@@ -68,11 +63,7 @@ pub async fn until_told_over(
     while !report.state.is_over() && Instant::now() < end {
         sleep(FAR_AGAIN.1.min(end - Instant::now())).await;
         // A ResourceManager that does not answer now may do so later.
-        if let Ok(newer) = gateway
-            .client
-            .application(report.id, gateway.deadline())
-            .await
-        {
+        if let Ok(newer) = gateway.client.application(report.id, gateway.deadline()).await {
             report = newer;
         }
     }

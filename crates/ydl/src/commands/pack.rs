@@ -29,15 +29,8 @@ pub fn run(args: cli::Pack, manners: Manners) -> Result<Exit, Report> {
             false => report.hint(hint),
         }
     })?;
-    if let Some(dir) = args
-        .output
-        .as_ref()
-        .filter(|dir| dir.exists() && !dir.is_dir())
-    {
-        let what = format!(
-            "`{}` is a file, and layers are put into a directory",
-            dir.display()
-        );
+    if let Some(dir) = args.output.as_ref().filter(|dir| dir.exists() && !dir.is_dir()) {
+        let what = format!("`{}` is a file, and layers are put into a directory", dir.display());
         return Err(Report::bad_input(what).hint("name another place, or leave `-o` out"));
     }
     let began = Instant::now();
@@ -71,10 +64,7 @@ pub fn run(args: cli::Pack, manners: Manners) -> Result<Exit, Report> {
     show::print(page(&packed))?;
     let fresh = packed.layers.iter().filter(|layer| !layer.cached).count();
     show::tell(match fresh {
-        0 => format!(
-            "nothing changed since it was packed ({:.2}s)",
-            took.as_secs_f64()
-        ),
+        0 => format!("nothing changed since it was packed ({:.2}s)", took.as_secs_f64()),
         _ => format!("packed in {:.1}s", took.as_secs_f64()),
     });
     Ok(Exit::Success)
@@ -85,13 +75,10 @@ fn usual() -> Result<PathBuf, Report> {
     let active = [env::VIRTUAL_ENV, env::CONDA_PREFIX].map(std::env::var_os);
     let active = active.into_iter().flatten().map(PathBuf::from);
     let mut here = [".venv", "venv"].map(PathBuf::from).into_iter();
-    active
-        .chain(here.by_ref())
-        .find(|dir| dir.join("bin").is_dir())
-        .ok_or_else(|| {
-            let what = "no environment is active, and there is neither `.venv` nor `venv` here";
-            Report::bad_input(what).hint("name one: `ydl pack ./my-venv`")
-        })
+    active.chain(here.by_ref()).find(|dir| dir.join("bin").is_dir()).ok_or_else(|| {
+        let what = "no environment is active, and there is neither `.venv` nor `venv` here";
+        Report::bad_input(what).hint("name one: `ydl pack ./my-venv`")
+    })
 }
 
 /// Copies a layer out of the cache: written aside, then renamed.

@@ -63,10 +63,7 @@ pub async fn places(job: &Known, mirror: Option<&Mirror>, view: Option<&JobView>
                 tasks => format!("none of {tasks} tasks"),
             };
             let not = if tasks == 1 { "left no" } else { "left a" };
-            format!(
-                "{whose} {not} `{}`, so nothing was sent",
-                clean(&output.from)
-            )
+            format!("{whose} {not} `{}`, so nothing was sent", clean(&output.from))
         });
         let to = to(job, output, book.as_ref(), &sizes, deadline).await;
         let line = format!("{} → {}", clean(&output.from), clean(&to));

@@ -77,21 +77,14 @@ impl Reach {
         let token = Token::read(token)
             .map_err(|error| Report::new(Exit::Unreachable, error.to_string()))?;
         let unreadable = |why: &dyn std::fmt::Display| {
-            let what = format!(
-                "cannot read the certificate `{}`: {why}",
-                certificate.display()
-            );
+            let what = format!("cannot read the certificate `{}`: {why}", certificate.display());
             Report::new(Exit::Unreachable, what)
         };
         let pem = fs::read(certificate).map_err(|error: io::Error| unreadable(&reason(&error)))?;
         let pin = Pin::of_pem(&pem).ok_or_else(|| unreadable(&"it holds none"))?;
         let client = Client::new(address, pin, &token)
             .map_err(|error| Report::trouble(format!("cannot set up TLS: {error}")))?;
-        Ok(Reach {
-            client: Mutex::new(Arc::new(client)),
-            pin,
-            token,
-        })
+        Ok(Reach { client: Mutex::new(Arc::new(client)), pin, token })
     }
 
     /// The master is there now; on a cluster it moves.
@@ -126,19 +119,13 @@ impl Reach {
 
     /// Asks the job to end.
     pub async fn kill(&self, by: &str, now: bool) -> Result<(), CallError> {
-        let kill = Kill {
-            by: by.to_owned(),
-            now,
-        };
+        let kill = Kill { by: by.to_owned(), now };
         self.told("/v1/kill", &kill).await
     }
 
     /// Asks for another size of a role.
     pub async fn scale(&self, role: &str, instances: u32) -> Result<(), CallError> {
-        let scale = Scale {
-            role: role.to_owned(),
-            instances,
-        };
+        let scale = Scale { role: role.to_owned(), instances };
         self.told("/v1/scale", &scale).await
     }
 
@@ -167,9 +154,8 @@ impl Reach {
     }
 
     async fn told(&self, path: &str, what: &impl serde::Serialize) -> Result<(), CallError> {
-        let payload = Payload::json(what).map_err(|error| CallError::Protocol {
-            what: error.to_string(),
-        })?;
+        let payload =
+            Payload::json(what).map_err(|error| CallError::Protocol { what: error.to_string() })?;
         let sent = self.call(Method::POST, path, payload, Duration::ZERO);
         sent.await.map(drop)
     }
@@ -199,17 +185,11 @@ pub async fn left(job: &Known) {
 /// Asks a master that runs and does not answer in the way that needs no answer: a signal ends its job in order, and
 /// without a master the agents end their programs themselves.
 pub fn signal_master(place: &MasterPlace, now: bool) -> Result<(), Report> {
-    let master = Identity {
-        pid: place.pid,
-        started: place.pid_started,
-    };
+    let master = Identity { pid: place.pid, started: place.pid_started };
     let signal = if now { Signal::KILL } else { Signal::TERM };
     master.signal(signal).map(drop).map_err(|error| {
-        let what = format!(
-            "cannot signal the job's master, process {}: {}",
-            place.pid,
-            reason(&error)
-        );
+        let what =
+            format!("cannot signal the job's master, process {}: {}", place.pid, reason(&error));
         Report::trouble(what)
     })
 }
@@ -226,20 +206,12 @@ pub fn not_now(job: &Known) -> Report {
 /// What a person is told when a call failed.
 pub fn report(error: CallError) -> Report {
     match error {
-        CallError::Refused {
-            error,
-            hint,
-            status,
-        } => {
+        CallError::Refused { error, hint, status } => {
             let exit = match status {
                 400..=499 => Exit::BadInput,
                 _ => Exit::Trouble,
             };
-            Report {
-                what: error,
-                hint,
-                exit,
-            }
+            Report { what: error, hint, exit }
         }
         CallError::Unreachable { .. } | CallError::TooLate { .. } => {
             Report::new(Exit::Unreachable, format!("the job's master: {error}"))

@@ -38,12 +38,7 @@ pub struct Sink {
 #[derive(Debug)]
 enum Kind {
     /// A table that is redrawn, and lines above it.
-    Live {
-        screen: Screen,
-        paint: Paint,
-        viewed: Option<Box<Viewed>>,
-        drawn: Option<Instant>,
-    },
+    Live { screen: Screen, paint: Paint, viewed: Option<Box<Viewed>>, drawn: Option<Instant> },
     /// Output on stdout, facts on stderr.
     Plain,
     /// Everything on stdout, an object a line.
@@ -59,12 +54,7 @@ impl Sink {
             Kind::Json
         } else if let Some(screen) = Screen::open() {
             let paint = Paint::of(manners.colours(), &io::stdout());
-            Kind::Live {
-                screen,
-                paint,
-                viewed: None,
-                drawn: None,
-            }
+            Kind::Live { screen, paint, viewed: None, drawn: None }
         } else {
             Kind::Plain
         };
@@ -73,23 +63,13 @@ impl Sink {
 
     /// For somebody who wants the output alone.
     pub fn output_only(id: &str, manners: Manners) -> Sink {
-        let kind = if manners.json {
-            Kind::Json
-        } else {
-            Kind::Output
-        };
+        let kind = if manners.json { Kind::Json } else { Kind::Output };
         Sink::new(id, manners, kind)
     }
 
     fn new(id: &str, manners: Manners, kind: Kind) -> Sink {
         let paint = Paint::of(manners.colours(), &io::stderr());
-        Sink {
-            id: id.to_owned(),
-            paint,
-            kind,
-            pending: Vec::new(),
-            broken: None,
-        }
+        Sink { id: id.to_owned(), paint, kind, pending: Vec::new(), broken: None }
     }
 
     /// Whether views are of use.
@@ -126,12 +106,7 @@ impl Sink {
         }
         let lines = std::mem::take(&mut self.pending);
         let written = match &mut self.kind {
-            Kind::Live {
-                screen,
-                paint,
-                viewed,
-                drawn,
-            } => {
+            Kind::Live { screen, paint, viewed, drawn } => {
                 *drawn = Some(Instant::now());
                 let table = table(&self.id, screen, *paint, viewed);
                 screen.show(&lines, &table)
@@ -150,12 +125,7 @@ impl Sink {
                 show::tell(self.paint.dim(&text));
                 Ok(())
             }
-            Kind::Live {
-                screen,
-                paint,
-                viewed,
-                ..
-            } if is_notable(&fact.what) => {
+            Kind::Live { screen, paint, viewed, .. } if is_notable(&fact.what) => {
                 let line = format!("{}\n", paint.dim(&text));
                 let table = table(&self.id, screen, *paint, viewed);
                 let written = screen.show(line.as_bytes(), &table);
@@ -185,13 +155,7 @@ impl Sink {
 
     /// Draws the table again if it is time to.
     pub fn redraw(&mut self) -> Result<(), Gone> {
-        let Kind::Live {
-            screen,
-            paint,
-            viewed,
-            drawn,
-        } = &mut self.kind
-        else {
+        let Kind::Live { screen, paint, viewed, drawn } = &mut self.kind else {
             return Ok(());
         };
         if drawn.is_some_and(|at| at.elapsed() < FRAME) {
@@ -206,12 +170,7 @@ impl Sink {
     /// Says something to the person.
     pub fn note(&mut self, text: &str) {
         match &mut self.kind {
-            Kind::Live {
-                screen,
-                paint,
-                viewed,
-                ..
-            } => {
+            Kind::Live { screen, paint, viewed, .. } => {
                 let table = table(&self.id, screen, *paint, viewed);
                 // A terminal that is gone needs no note.
                 let _ = screen.show(format!("{text}\n").as_bytes(), &table);
@@ -230,10 +189,7 @@ impl Sink {
     /// What kept stdout from being written.
     pub fn trouble(&self) -> Option<Report> {
         let error = self.broken.as_ref()?;
-        Some(Report::trouble(format!(
-            "cannot write to stdout: {}",
-            reason(error)
-        )))
+        Some(Report::trouble(format!("cannot write to stdout: {}", reason(error))))
     }
 
     fn written(&mut self, written: io::Result<()>) -> Result<(), Gone> {

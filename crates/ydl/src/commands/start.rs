@@ -55,18 +55,12 @@ pub async fn start(dir: &JobDir) -> Result<(Child, MasterPlace), Report> {
         Err(_) => {
             // It would go on alone, and nobody would know.
             let _ = child.start_kill();
-            let what = format!(
-                "the job's master was not ready after {}s",
-                READY_MAX.as_secs()
-            );
+            let what = format!("the job's master was not ready after {}s", READY_MAX.as_secs());
             return Err(Report::trouble(what).hint(look(dir)));
         }
     };
     match said {
-        Some(Said {
-            address: Some(address),
-            ..
-        }) => {
+        Some(Said { address: Some(address), .. }) => {
             let this = child.id().and_then(Identity::of);
             let place = MasterPlace {
                 address,
@@ -75,11 +69,7 @@ pub async fn start(dir: &JobDir) -> Result<(Child, MasterPlace), Report> {
             };
             Ok((child, place))
         }
-        Some(Said {
-            error: Some(error),
-            hint,
-            ..
-        }) => {
+        Some(Said { error: Some(error), hint, .. }) => {
             let report = Report::new(Exit::Trouble, error);
             Err(report.hint(hint.unwrap_or_else(|| look(dir))))
         }

@@ -46,11 +46,7 @@ pub fn run(args: cli::Status, manners: Manners) -> Result<Exit, Report> {
                 }
                 show_job(&args, manners, &job, mirror.as_deref()).await
             }
-            Which::Only {
-                report,
-                why,
-                gateway,
-            } => {
+            Which::Only { report, why, gateway } => {
                 let wait = wait.unwrap_or_default();
                 let report = until_told_over(&gateway, *report, wait).await;
                 only(&report, &why, manners)
@@ -65,12 +61,7 @@ async fn show_job(
     job: &Known,
     mirror: Option<&Mirror>,
 ) -> Result<Exit, Report> {
-    let Seen {
-        state,
-        viewed,
-        unreachable,
-        ended,
-    } = look(job).await?;
+    let Seen { state, viewed, unreachable, ended } = look(job).await?;
     let report = mirror.and_then(Mirror::last);
     let exit = match &unreachable {
         Some(_) => Exit::Unreachable,
@@ -100,16 +91,7 @@ async fn show_job(
     };
     let view = viewed.as_ref().map(|viewed| &viewed.view);
     let outputs = places(job, mirror, view).await;
-    let page = text(
-        job,
-        state,
-        viewed.as_deref(),
-        why,
-        &outputs,
-        &facts,
-        report.as_ref(),
-        paint,
-    );
+    let page = text(job, state, viewed.as_deref(), why, &outputs, &facts, report.as_ref(), paint);
     show::print(page)?;
     Ok(exit)
 }
@@ -197,12 +179,7 @@ struct Seen {
 
 impl Seen {
     fn view(viewed: Box<Viewed>) -> Seen {
-        Seen {
-            state: state_of(&viewed),
-            viewed: Some(viewed),
-            unreachable: None,
-            ended: None,
-        }
+        Seen { state: state_of(&viewed), viewed: Some(viewed), unreachable: None, ended: None }
     }
 
     fn ended(ended: Ended) -> Seen {
@@ -223,12 +200,7 @@ impl Seen {
     }
 
     fn only(state: &'static str) -> Seen {
-        Seen {
-            state,
-            viewed: None,
-            unreachable: None,
-            ended: None,
-        }
+        Seen { state, viewed: None, unreachable: None, ended: None }
     }
 }
 
@@ -244,10 +216,7 @@ async fn look(job: &Known) -> Result<Seen, Report> {
         Ok(reach) => reach,
         // Whoever may only look at a job of others has no token for its master.
         Err(report) if job.far.is_some() => {
-            return Ok(Seen {
-                unreachable: Some(report.what),
-                ..Seen::only("running")
-            });
+            return Ok(Seen { unreachable: Some(report.what), ..Seen::only("running") });
         }
         Err(report) => return Err(report),
     };
@@ -266,10 +235,9 @@ async fn look(job: &Known) -> Result<Seen, Report> {
         Standing::Over(last) => Seen::view(last),
         Standing::Lost => Seen::only("lost"),
         Standing::Ended(ended) => Seen::ended(ended),
-        Standing::Starting | Standing::Live(_) => Seen {
-            unreachable: Some(why),
-            ..Seen::only("no-answer")
-        },
+        Standing::Starting | Standing::Live(_) => {
+            Seen { unreachable: Some(why), ..Seen::only("no-answer") }
+        }
     })
 }
 
@@ -334,10 +302,7 @@ fn text(
             line(if n == 0 { "metrics" } else { "" }, text);
         }
     }
-    line(
-        "submitted",
-        &format!("{} ago", show::span_since(job.submitted.at)),
-    );
+    line("submitted", &format!("{} ago", show::span_since(job.submitted.at)));
     line("directory", &directory(job));
     for task in viewed.iter().flat_map(|viewed| &viewed.view.tasks) {
         let role = job.submitted.spec.role(&task.task.role);

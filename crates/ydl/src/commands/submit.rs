@@ -202,10 +202,9 @@ pub fn refuse(wrongs: &Wrongs) -> Exit {
 fn refuse_size(misfit: Misfit, was_offered: bool) -> Report {
     let (what, hint) = match (misfit, was_offered) {
         (Misfit::TooLarge(what), true) => (what, "raise `--offer`, or ask for less"),
-        (Misfit::TooLarge(what), false) => (
-            what,
-            "ask for less, or allow more than this machine has with `--offer`",
-        ),
+        (Misfit::TooLarge(what), false) => {
+            (what, "ask for less, or allow more than this machine has with `--offer`")
+        }
         (Misfit::Impossible(what), _) => (what, "leave it out of `resources`"),
         (Misfit::TooSmall(what), _) => (what, "ask for more: ydl's own agent counts, too"),
     };
@@ -260,11 +259,7 @@ async fn begin(
     let (dir, submitted) = create(spec, offer, from, beside, &mut signals).await?;
     *id = Some(submitted.id.clone());
     let (_child, place) = start(&dir).await?;
-    let job = Arc::new(Known {
-        dir,
-        submitted,
-        far: None,
-    });
+    let job = Arc::new(Known { dir, submitted, far: None });
     let about = serde_json::json!({ "job": { "id": job.id(), "directory": job.dir.path() } });
     if args.detach {
         match manners.json {
@@ -280,10 +275,7 @@ async fn begin(
         sink.note(&format!("{} started", job.id()));
     }
     let tails = Tails::new(&job.dir, Select::default(), sink.prefix(manners));
-    let mut follower = Follower {
-        deaf,
-        ..Follower::new(job.clone(), reach, sink, tails, signals)
-    };
+    let mut follower = Follower { deaf, ..Follower::new(job.clone(), reach, sink, tails, signals) };
     let left = follower.run().await?;
     conclude(left, &mut follower, manners).await
 }

@@ -65,10 +65,7 @@ pub struct Select {
 
 impl Select {
     fn wants(&self, task: &TaskId, attempt: u32) -> bool {
-        let role = self
-            .role
-            .as_ref()
-            .is_none_or(|role| task.role.as_str() == role);
+        let role = self.role.as_ref().is_none_or(|role| task.role.as_str() == role);
         let index = self.index.is_none_or(|index| task.index == index);
         role && index && self.attempt.is_none_or(|wanted| wanted == attempt)
     }
@@ -155,11 +152,7 @@ impl Tails {
         let dir = self.dir.attempt_logs(task, attempt);
         let mut new = false;
         for stream in self.select.streams() {
-            let id = StreamId {
-                task: task.clone(),
-                attempt,
-                stream,
-            };
+            let id = StreamId { task: task.clone(), attempt, stream };
             if self.tails.contains_key(&id) {
                 continue;
             }
@@ -174,12 +167,7 @@ impl Tails {
                 Prefix::Lines => Some(LinePrefixer::new("")),
             };
             let offset = reader.offset();
-            let tail = Tail {
-                reader: Some(reader),
-                offset,
-                lines,
-                over: false,
-            };
+            let tail = Tail { reader: Some(reader), offset, lines, over: false };
             self.tails.insert(id, tail);
         }
         if new {
@@ -196,11 +184,7 @@ impl Tails {
     }
 
     fn newest(&self, task: &TaskId) -> Option<u32> {
-        let first = |attempt| StreamId {
-            task: task.clone(),
-            attempt,
-            stream: Stream::Stdout,
-        };
+        let first = |attempt| StreamId { task: task.clone(), attempt, stream: Stream::Stdout };
         let of_task = self.tails.range(first(0)..=first(u32::MAX));
         of_task.map(|(id, _)| id.attempt).next_back()
     }
@@ -221,11 +205,7 @@ impl Tails {
     /// The attempt has ended: what it has printed is all there will be.
     pub fn end(&mut self, task: &TaskId, attempt: u32) {
         for stream in self.select.streams() {
-            let id = StreamId {
-                task: task.clone(),
-                attempt,
-                stream,
-            };
+            let id = StreamId { task: task.clone(), attempt, stream };
             if let Some(tail) = self.tails.get_mut(&id) {
                 tail.over = true;
             }
@@ -288,8 +268,7 @@ impl Tails {
     /// Looks at every stream next time.
     pub fn all_changed(&mut self) {
         let open = self.tails.iter().filter(|(_, tail)| tail.reader.is_some());
-        self.changed
-            .extend(open.map(|(id, _)| (id.task.clone(), id.attempt)));
+        self.changed.extend(open.map(|(id, _)| (id.task.clone(), id.attempt)));
     }
 
     /// Hands what has come to `take`. True if there is more than fits into one turn.
@@ -301,11 +280,7 @@ impl Tails {
         let mut more = false;
         for (task, attempt) in std::mem::take(&mut self.changed) {
             for stream in self.select.streams() {
-                let id = StreamId {
-                    task: task.clone(),
-                    attempt,
-                    stream,
-                };
+                let id = StreamId { task: task.clone(), attempt, stream };
                 let Some(tail) = self.tails.get_mut(&id) else {
                     continue;
                 };
@@ -351,9 +326,7 @@ impl Tail {
     /// Reads what there is, up to a turn's worth. True if there may be more.
     fn read(&mut self, dir: &Path, stream: Stream, out: &mut Vec<u8>) -> bool {
         let offset = self.offset;
-        let reader = self
-            .reader
-            .get_or_insert_with(|| LogReader::new(dir, stream.name(), offset));
+        let reader = self.reader.get_or_insert_with(|| LogReader::new(dir, stream.name(), offset));
         let mut full = true;
         while out.len() < TURN_BYTES {
             match reader.read_some() {
@@ -403,11 +376,7 @@ fn seek_to_lines(reader: &mut LogReader, wanted: usize) {
         let enough = lines > wanted;
         if enough || start == 0 || span >= TAIL_BYTES_MAX {
             let skip = lines.saturating_sub(wanted);
-            let from = if skip == 0 {
-                start
-            } else {
-                ends.get(skip - 1).copied().unwrap_or(last)
-            };
+            let from = if skip == 0 { start } else { ends.get(skip - 1).copied().unwrap_or(last) };
             let back = reader.end().unwrap_or(last).saturating_sub(from);
             // What cannot be looked at now is read from where the reader stands.
             let _ = reader.seek_to_last(back);
@@ -422,10 +391,7 @@ pub fn attempts(dir: &JobDir) -> BTreeMap<TaskId, Vec<u32>> {
     let mut found = BTreeMap::new();
     for role in names(&dir.logs()) {
         for index in numbers(&dir.logs().join(&role)) {
-            let task = TaskId {
-                role: RoleName::from(role.as_str()),
-                index,
-            };
+            let task = TaskId { role: RoleName::from(role.as_str()), index };
             let of = dir.logs().join(&role).join(index.to_string());
             let mut attempts = numbers(&of);
             attempts.sort_unstable();
@@ -437,14 +403,9 @@ pub fn attempts(dir: &JobDir) -> BTreeMap<TaskId, Vec<u32>> {
 
 fn names(dir: &Path) -> Vec<String> {
     let entries = fs::read_dir(dir).into_iter().flatten();
-    entries
-        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-        .collect()
+    entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect()
 }
 
 fn numbers(dir: &Path) -> Vec<u32> {
-    names(dir)
-        .iter()
-        .filter_map(|name| name.parse().ok())
-        .collect()
+    names(dir).iter().filter_map(|name| name.parse().ok()).collect()
 }

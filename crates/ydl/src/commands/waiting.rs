@@ -80,9 +80,7 @@ pub async fn wait_for_master(
             return Ok(Arrived::Interrupted);
         }
         asked = true;
-        sink.note(&format!(
-            "{by}: the job is ended; waiting for it ({by} again leaves at once)"
-        ));
+        sink.note(&format!("{by}: the job is ended; waiting for it ({by} again leaves at once)"));
         let (gateway, id) = (mirror.gateway.clone(), mirror.id);
         tokio::spawn(async move {
             let why = format!("ended by {by}");
@@ -119,12 +117,7 @@ struct Telling {
 
 impl Telling {
     fn new() -> Telling {
-        Telling {
-            began: Instant::now(),
-            said: String::new(),
-            counted: None,
-            position: None,
-        }
+        Telling { began: Instant::now(), said: String::new(), counted: None, position: None }
     }
 
     /// Says it once, and again when it has changed.
@@ -166,11 +159,7 @@ fn one_line(why: &str) -> String {
     let end = [". ", "  ", "\n", " Details :"].iter();
     let end = end.filter_map(|mark| text.find(mark)).min();
     let text = &text[..end.unwrap_or(text.len())];
-    clean(text)
-        .trim_end_matches('.')
-        .chars()
-        .take(300)
-        .collect()
+    clean(text).trim_end_matches('.').chars().take(300).collect()
 }
 
 /// How many applications of the same queue wait and go first; nothing where that cannot be told.

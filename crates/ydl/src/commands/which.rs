@@ -19,11 +19,7 @@ pub enum Which {
     /// All of it; on a cluster with the place it is in.
     Whole(Box<Known>, Option<Arc<Mirror>>),
     /// What its cluster tells, and why that is all.
-    Only {
-        report: Box<ApplicationReport>,
-        why: String,
-        gateway: Box<Gateway>,
-    },
+    Only { report: Box<ApplicationReport>, why: String, gateway: Box<Gateway> },
 }
 
 impl Which {
@@ -33,10 +29,8 @@ impl Which {
             Which::Whole(job, mirror) => Ok((job, mirror)),
             Which::Only { report, why, .. } => {
                 let what = format!("the files of `{}` cannot be had: {why}", report.id);
-                Err(Report::bad_input(what).hint(format!(
-                    "`ydl status {}` shows what its cluster knows",
-                    report.id
-                )))
+                Err(Report::bad_input(what)
+                    .hint(format!("`ydl status {}` shows what its cluster knows", report.id)))
             }
         }
     }
@@ -112,11 +106,7 @@ pub async fn which_running(word: &str, verb: &str, manners: Manners) -> Result<W
 }
 
 fn several(word: &str, ids: &[String]) -> Report {
-    let named: Vec<_> = ids
-        .iter()
-        .take(NAMED_MAX)
-        .map(|id| format!("`{id}`"))
-        .collect();
+    let named: Vec<_> = ids.iter().take(NAMED_MAX).map(|id| format!("`{id}`")).collect();
     let rest = if ids.len() > NAMED_MAX { ", …" } else { "" };
     let (n, named) = (ids.len(), named.join(", "));
     Report::bad_input(format!("{n} jobs of the name `{word}` run: {named}{rest}"))
@@ -145,18 +135,11 @@ fn nothing(word: Option<&str>, beside: &str) -> Report {
 
 async fn open(gateway: Gateway, report: ApplicationReport) -> Result<Which, Report> {
     if report.kind != KIND {
-        let what = format!(
-            "`{}` is of type `{}`, and no job of ydl",
-            report.id, report.kind
-        );
+        let what = format!("`{}` is of type `{}`, and no job of ydl", report.id, report.kind);
         return Err(Report::bad_input(what).hint("`ydl ls` shows the jobs there are"));
     }
     Ok(match Opened::of(&gateway, report).await? {
         Opened::Whole(job, mirror) => Which::Whole(job, Some(mirror)),
-        Opened::Only(report, why) => Which::Only {
-            report,
-            why,
-            gateway: Box::new(gateway),
-        },
+        Opened::Only(report, why) => Which::Only { report, why, gateway: Box::new(gateway) },
     })
 }

@@ -68,8 +68,7 @@ impl Item {
         let digest = digest(&SHA256, &whole);
         let own = hex(&digest.as_ref()[..8]);
         let short: String = name.to_string_lossy().chars().take(50).collect();
-        self.to
-            .with_file_name(format!(".{short}.{own}.{:x}.part", self.modified_ms))
+        self.to.with_file_name(format!(".{short}.{own}.{:x}.part", self.modified_ms))
     }
 }
 
@@ -286,8 +285,7 @@ impl Bring {
             if bytes.is_empty() {
                 return Err(changed(item));
             }
-            file.write_all_at(&bytes, offset)
-                .map_err(|error| Trouble::here(&item.to, &error))?;
+            file.write_all_at(&bytes, offset).map_err(|error| Trouble::here(&item.to, &error))?;
             offset += bytes.len() as u64;
             drop((bytes, turn));
             self.count(counted, offset);
@@ -365,11 +363,9 @@ fn unchanged(item: &Item) -> Result<(), Trouble> {
     match fs::metadata(&item.url) {
         Ok(about) if about.len() == item.bytes && is_of(&about, item) => Ok(()),
         Ok(_) => Err(changed(item)),
-        Err(error) => Err(Trouble::lasting(format!(
-            "cannot read `{}`: {}",
-            item.url,
-            reason(&error)
-        ))),
+        Err(error) => {
+            Err(Trouble::lasting(format!("cannot read `{}`: {}", item.url, reason(&error))))
+        }
     }
 }
 
@@ -417,10 +413,7 @@ mod tests {
         assert_ne!(parts[0], parts[1]);
         assert!(parts[0].file_name().unwrap().len() < 255);
         assert_eq!(parts[0], item(format!("{long}a")).part());
-        let other = Item {
-            url: "hdfs://other/in".into(),
-            ..item(format!("{long}a"))
-        };
+        let other = Item { url: "hdfs://other/in".into(), ..item(format!("{long}a")) };
         assert_ne!(other.part(), parts[0]);
     }
 
@@ -429,17 +422,7 @@ mod tests {
         let root = Path::new("/dest");
         assert_eq!(below(root, "a/b.c"), Some("/dest/a/b.c".into()));
         assert_eq!(below(root, "..."), Some("/dest/...".into()));
-        for name in [
-            "",
-            "..",
-            "../a",
-            "a/../../b",
-            "a/..",
-            "./a",
-            "a//b",
-            "/a",
-            "a/",
-        ] {
+        for name in ["", "..", "../a", "a/../../b", "a/..", "./a", "a//b", "/a", "a/"] {
             assert_eq!(below(root, name), None, "{name}");
         }
     }

@@ -80,9 +80,7 @@ pub async fn claim(
         }
         free = numbered(to, number);
     }
-    Err(Trouble::lasting(format!(
-        "no free number was found for `{to}`"
-    )))
+    Err(Trouble::lasting(format!("no free number was found for `{to}`")))
 }
 
 /// What lies beside a place while somebody is about to put something there.
@@ -147,11 +145,7 @@ fn reserve_here(mark: &Path, job: &str) -> io::Result<bool> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => return Err(error),
         }
-        if mark
-            .metadata()
-            .and_then(|about| about.modified())
-            .is_ok_and(|since| !is_old(since))
-        {
+        if mark.metadata().and_then(|about| about.modified()).is_ok_and(|since| !is_old(since)) {
             return Ok(false);
         }
         // Somebody else may have been quicker.
@@ -161,9 +155,7 @@ fn reserve_here(mark: &Path, job: &str) -> io::Result<bool> {
 }
 
 fn is_old(since: SystemTime) -> bool {
-    SystemTime::now()
-        .duration_since(since)
-        .is_ok_and(|age| age > HELD_MAX)
+    SystemTime::now().duration_since(since).is_ok_and(|age| age > HELD_MAX)
 }
 
 /// Something is there now, or nothing will be: others see it by themselves.
@@ -186,9 +178,7 @@ async fn is_there(ground: Option<&Hdfs>, to: &str, deadline: Instant) -> Result<
             let place = hdfs.url(path_of(to.trim_end_matches('/')));
             Ok(hdfs.stat(&place, deadline).await?.is_some())
         }
-        None => Ok(Path::new(to.trim_end_matches('/'))
-            .symlink_metadata()
-            .is_ok()),
+        None => Ok(Path::new(to.trim_end_matches('/')).symlink_metadata().is_ok()),
     }
 }
 
@@ -340,11 +330,8 @@ pub(super) fn name(to: &str) -> String {
 }
 
 fn unread(dir: &Path, error: &io::Error) -> Trouble {
-    let what = format!(
-        "cannot write down in `{}` where outputs go: {}",
-        dir.display(),
-        reason(error)
-    );
+    let what =
+        format!("cannot write down in `{}` where outputs go: {}", dir.display(), reason(error));
     Trouble::lasting(what)
 }
 

@@ -38,10 +38,7 @@ impl Aim<'_> {
         for role in &spec.roles {
             let more = more.get(&role.name).copied().unwrap_or_default();
             for index in 0..role.most().max(more) {
-                let task = TaskId {
-                    role: role.name.clone(),
-                    index,
-                };
+                let task = TaskId { role: role.name.clone(), index };
                 if output.is_of(role, index) {
                     all.insert(self.place(output.destination(self.id, &task)));
                 }
@@ -77,24 +74,16 @@ pub async fn settle(
             continue;
         };
         if output.existing == Existing::Refuse {
-            let what = format!(
-                "`{taken}`, where the output `{}` goes, is there already",
-                output.from
-            );
+            let what =
+                format!("`{taken}`, where the output `{}` goes, is there already", output.from);
             let hint = "name another place, move it away, or say `existing: replace` or `existing: number`";
             return Err(Report::bad_input(what).hint(hint));
         }
         let mut free = None;
         for number in 2..NUMBERS_MAX {
             let to = numbered(&output.to, number);
-            let one = Output {
-                to,
-                ..output.clone()
-            };
-            if self::taken(&spec, &one, aim, ways, deadline)
-                .await?
-                .is_none()
-            {
+            let one = Output { to, ..output.clone() };
+            if self::taken(&spec, &one, aim, ways, deadline).await?.is_none() {
                 free = Some(one.to);
                 break;
             }
@@ -161,9 +150,7 @@ fn is_writable(to: &Path, is_below: bool) -> Result<(), String> {
         }
     }
     // What is written there is a new file in a directory, and the nearest one that exists decides.
-    let dirs = to
-        .ancestors()
-        .skip(usize::from(there.is_some_and(|about| !about.is_dir())));
+    let dirs = to.ancestors().skip(usize::from(there.is_some_and(|about| !about.is_dir())));
     for dir in dirs {
         let about = match dir.metadata() {
             Ok(about) => about,
@@ -262,10 +249,7 @@ mod tests {
             ("out", "out-2"),
             ("out/", "out-2/"),
             ("a.b/out", "a.b/out-2"),
-            (
-                "hdfs:///user/me/model.params",
-                "hdfs:///user/me/model-2.params",
-            ),
+            ("hdfs:///user/me/model.params", "hdfs:///user/me/model-2.params"),
             ("hdfs://nn:8020/out/{index}", "hdfs://nn:8020/out/{index}-2"),
             (".hidden", ".hidden-2"),
             ("v1.2/", "v1.2-2/"),

@@ -36,12 +36,7 @@ pub async fn look(
         files.retain(|file| !file.name.split('/').any(is_aside));
         // As programs that read Hadoop's directories do: `_SUCCESS` and the like are no data.
         if !walked.single && (input.form.is_split() || !input.form.is_fetched()) {
-            files.retain(|file| {
-                !file
-                    .name
-                    .split('/')
-                    .any(|part| part.starts_with(['_', '.']))
-            });
+            files.retain(|file| !file.name.split('/').any(|part| part.starts_with(['_', '.'])));
         }
         if files.is_empty() && !input.allow_empty {
             return Err(nothing(input));

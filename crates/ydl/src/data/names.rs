@@ -105,10 +105,7 @@ mod tests {
         let announce = |who: &str, to: &str, files: &[(&str, Option<&str>)]| {
             let each = files.iter();
             let each = each.map(|(name, content)| (name.to_string(), content.map(str::to_owned)));
-            let names = Names {
-                who: who.into(),
-                files: each.collect(),
-            };
+            let names = Names { who: who.into(), files: each.collect() };
             let taken = runtime.block_on(book.announce(to, &names, deadline));
             taken.unwrap().into_iter().collect::<Vec<_>>()
         };
@@ -136,14 +133,10 @@ mod tests {
             runtime.block_on(counted).unwrap()[0]
         };
         for who in ["w:0", "w:1"] {
-            runtime
-                .block_on(book.note_absent("m/", who, true, deadline))
-                .unwrap();
+            runtime.block_on(book.note_absent("m/", who, true, deadline)).unwrap();
         }
         assert_eq!((absent("m/"), absent("n/")), (2, 0));
-        runtime
-            .block_on(book.note_absent("m/", "w:1", false, deadline))
-            .unwrap();
+        runtime.block_on(book.note_absent("m/", "w:1", false, deadline)).unwrap();
         assert_eq!(absent("m/"), 1);
     }
 }

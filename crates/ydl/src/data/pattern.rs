@@ -90,9 +90,6 @@ mod tests {
         }
         assert!(fits_anything(b"logs/*", b"logs/worker/0/1/stdout.0"));
         let long = "a".repeat(2000);
-        assert!(!fits(
-            format!("{}b", "*a".repeat(200)).as_bytes(),
-            long.as_bytes()
-        ));
+        assert!(!fits(format!("{}b", "*a".repeat(200)).as_bytes(), long.as_bytes()));
     }
 }

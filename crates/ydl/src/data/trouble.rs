@@ -40,10 +40,7 @@ impl Trouble {
 
     /// With what a person can do about it.
     pub(crate) fn hint(self, hint: impl Into<String>) -> Trouble {
-        Trouble {
-            hint: Some(hint.into()),
-            ..self
-        }
+        Trouble { hint: Some(hint.into()), ..self }
     }
 
     /// What, and what to do about it, in one sentence.
@@ -68,29 +65,19 @@ impl Trouble {
 
     /// Somebody has changed what is to come.
     pub(super) fn changed(what: impl Into<String>) -> Trouble {
-        Trouble {
-            changed: true,
-            ..Trouble::lasting(what)
-        }
+        Trouble { changed: true, ..Trouble::lasting(what) }
     }
 
     /// This machine fails; another may do.
     pub fn of_node(what: impl Into<String>) -> Trouble {
-        Trouble {
-            of_node: true,
-            ..Trouble::lasting(what)
-        }
+        Trouble { of_node: true, ..Trouble::lasting(what) }
     }
 
     /// Something on this disk.
     pub(crate) fn here(path: &Path, error: &io::Error) -> Trouble {
         Trouble {
             of_node: true,
-            ..Trouble::lasting(format!(
-                "cannot write `{}`: {}",
-                path.display(),
-                reason(error)
-            ))
+            ..Trouble::lasting(format!("cannot write `{}`: {}", path.display(), reason(error)))
         }
     }
 }
@@ -111,11 +98,6 @@ impl From<HdfsError> for Trouble {
 impl From<Report> for Trouble {
     fn from(report: Report) -> Trouble {
         let may_pass = report.exit == Exit::Unreachable;
-        Trouble {
-            may_pass,
-            of_node: may_pass,
-            hint: report.hint,
-            ..Trouble::lasting(report.what)
-        }
+        Trouble { may_pass, of_node: may_pass, hint: report.hint, ..Trouble::lasting(report.what) }
     }
 }

@@ -86,17 +86,9 @@ async fn walk_within(
     if fixed == parts.len() && !found.directory {
         let name = parts.last().copied().unwrap_or_default().to_owned();
         let files = vec![found.file(name)];
-        return Ok(Walked {
-            single: true,
-            files,
-            there: true,
-            notes: Vec::new(),
-        });
+        return Ok(Walked { single: true, files, there: true, notes: Vec::new() });
     }
-    let mut level = vec![Found {
-        name: String::new(),
-        ..found
-    }];
+    let mut level = vec![Found { name: String::new(), ..found }];
     for part in &parts[fixed..] {
         let mut next = Vec::new();
         for dir in level.into_iter().filter(|found| found.directory) {
@@ -134,12 +126,7 @@ async fn walk_within(
         waiting.extend(inside.map(|found| (found, depth + 1)));
     }
     files.sort_by(|one, two| one.name.cmp(&two.name));
-    Ok(Walked {
-        single: false,
-        files,
-        there: true,
-        notes: links.notes(source),
-    })
+    Ok(Walked { single: false, files, there: true, notes: links.notes(source) })
 }
 
 /// What links of this machine have led to.
@@ -154,9 +141,7 @@ struct Links {
 impl Links {
     /// Looks at a link, if it is one. One that leads round is refused: there would be no end.
     fn look(&mut self, path: &Path) -> Result<(), Report> {
-        let is_link = path
-            .symlink_metadata()
-            .is_ok_and(|about| about.is_symlink());
+        let is_link = path.symlink_metadata().is_ok_and(|about| about.is_symlink());
         if !is_link {
             return Ok(());
         }
@@ -210,12 +195,7 @@ impl Found {
     }
 
     fn file(self, name: String) -> ListedFile {
-        ListedFile {
-            name,
-            url: self.place,
-            bytes: self.bytes,
-            modified_ms: self.modified_ms,
-        }
+        ListedFile { name, url: self.place, bytes: self.bytes, modified_ms: self.modified_ms }
     }
 
     fn of(entry: Entry, dir: &str) -> Found {
@@ -242,10 +222,7 @@ impl Ground {
             Ground::Hdfs(hdfs, deadline) => {
                 let place = hdfs.url(path_of(path));
                 let entry = hdfs.stat(&place, *deadline).await?;
-                Ok(entry.map(|entry| Found {
-                    place,
-                    ..Found::of(entry, "")
-                }))
+                Ok(entry.map(|entry| Found { place, ..Found::of(entry, "") }))
             }
             Ground::Here => match look_at(Path::new(path)) {
                 Ok(found) => Ok(Some(found)),
@@ -344,10 +321,7 @@ mod tests {
         // Itself, a directory, three files.
         assert_eq!(within(5, 1).unwrap().files.len(), 3);
         let many = within(4, 1).unwrap_err();
-        assert!(
-            many.what.ends_with("has more than 4 files and directories"),
-            "{many:?}"
-        );
+        assert!(many.what.ends_with("has more than 4 files and directories"), "{many:?}");
         let deep = within(5, 0).unwrap_err();
         assert!(deep.what.ends_with("/a` is nested too deep"), "{deep:?}");
         std::os::unix::fs::symlink(".", dir.path().join("round")).unwrap();

@@ -17,10 +17,7 @@ const LOOK_MAX: Duration = Duration::from_secs(30);
 /// Sees to it that every image of the job is here and can run `ydl`, or says why not. `only_look` fetches and runs nothing.
 /// `tell` hears what takes long.
 pub async fn check(spec: &JobSpec, only_look: bool, tell: &dyn Fn(String)) -> Result<(), Report> {
-    let images: BTreeSet<_> = spec
-        .images()
-        .map(|(_, image)| image.name.as_str())
-        .collect();
+    let images: BTreeSet<_> = spec.images().map(|(_, image)| image.name.as_str()).collect();
     let Some(first) = images.first() else {
         return Ok(());
     };

@@ -73,17 +73,13 @@ impl Engine {
 
     /// Whether an engine answers; else why none does.
     pub async fn answers(&self) -> Result<(), String> {
-        let said = self
-            .ask(&["version", "--format", "{{.Server.Version}}"], SOON)
-            .await;
+        let said = self.ask(&["version", "--format", "{{.Server.Version}}"], SOON).await;
         said.failed.map_or(Ok(()), Err)
     }
 
     /// As whom processes in its containers run.
     pub async fn users(&self) -> Users {
-        let said = self
-            .ask(&["info", "--format", "{{json .SecurityOptions}}"], SOON)
-            .await;
+        let said = self.ask(&["info", "--format", "{{json .SecurityOptions}}"], SOON).await;
         // What an engine does not know of, it does not do.
         if said.out.contains("name=rootless") {
             Users::Own
@@ -99,10 +95,7 @@ impl Engine {
         let words: Vec<_> = ["rm", "--force"].iter().chain(names).copied().collect();
         let said = self.ask(&words, SOON).await;
         if let Some(why) = said.failed.filter(|why| !why.contains("No such container")) {
-            tracing::warn!(
-                "cannot remove the container `{}`: {why}",
-                names.join("`, `")
-            );
+            tracing::warn!("cannot remove the container `{}`: {why}", names.join("`, `"));
         }
     }
 }
@@ -127,15 +120,8 @@ fn is_program(path: &Path) -> bool {
 }
 
 async fn hear(mut command: Command) -> Said {
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true);
-    let failed = |error: io::Error| Said {
-        out: String::new(),
-        failed: Some(reason(&error)),
-    };
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    let failed = |error: io::Error| Said { out: String::new(), failed: Some(reason(&error)) };
     let mut child = match children::spawn(&mut command) {
         Ok(child) => child,
         Err(error) => return failed(error),
@@ -143,10 +129,9 @@ async fn hear(mut command: Command) -> Said {
     let (out, err) = tokio::join!(read(child.stdout.take()), read(child.stderr.take()));
     match child.wait().await {
         Ok(status) if status.success() => Said { out, failed: None },
-        Ok(status) => Said {
-            failed: Some(telling(&err).unwrap_or_else(|| status.to_string())),
-            out,
-        },
+        Ok(status) => {
+            Said { failed: Some(telling(&err).unwrap_or_else(|| status.to_string())), out }
+        }
         Err(error) => failed(error),
     }
 }
@@ -162,21 +147,11 @@ async fn read(from: Option<impl AsyncRead + Unpin>) -> String {
 
 /// The line of docker's words that tells most: the last that is not about how to use it.
 pub(super) fn telling(words: &str) -> Option<String> {
-    let noise = [
-        "See 'docker",
-        "Run 'docker",
-        "WARNING:",
-        "errors pretty printing info",
-    ];
+    let noise = ["See 'docker", "Run 'docker", "WARNING:", "errors pretty printing info"];
     let mut lines = words.lines().map(str::trim).rev();
     let line =
         lines.find(|line| !line.is_empty() && !noise.iter().any(|it| line.starts_with(it)))?;
-    let prefixes = [
-        "docker: ",
-        "ERROR: ",
-        "Error response from daemon: ",
-        "Error: ",
-    ];
+    let prefixes = ["docker: ", "ERROR: ", "Error response from daemon: ", "Error: "];
     let mut line = line;
     for prefix in prefixes {
         line = line.strip_prefix(prefix).unwrap_or(line);

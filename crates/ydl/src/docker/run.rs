@@ -106,11 +106,7 @@ pub(super) fn mount(from: &Path, to: &Path, writable: bool) -> String {
         }
     };
     let mode = if writable { "" } else { ",readonly" };
-    format!(
-        "type=bind,{},{}{mode}",
-        field("src", from),
-        field("dst", to)
-    )
+    format!("type=bind,{},{}{mode}", field("src", from), field("dst", to))
 }
 
 /// Where links in the job's files lead that lead out of it: large files are not copied at submit.
@@ -141,9 +137,7 @@ fn links_out(files: &Path, job: &Path) -> BTreeSet<PathBuf> {
 pub fn name(job: &str, container: &str, round: u32) -> String {
     let fits = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
     let text = format!("ydl-{job}-{container}-{round}");
-    text.chars()
-        .map(|c| if fits(c) { c } else { '-' })
-        .collect()
+    text.chars().map(|c| if fits(c) { c } else { '-' }).collect()
 }
 
 #[cfg(test)]
@@ -164,9 +158,7 @@ mod tests {
             ..Image::new(Runtime::Docker, "python:3.11")
         };
         let container = Container {
-            engine: Engine {
-                program: "/usr/bin/docker".into(),
-            },
+            engine: Engine { program: "/usr/bin/docker".into() },
             name: name("digits-abc234", "container_000001", 2),
             job: "digits-abc234".into(),
             dir: job.join("containers/container_000001"),
@@ -177,10 +169,7 @@ mod tests {
             gpus: true,
         };
         let command = container.command(Users::Own);
-        let words: Vec<_> = command
-            .get_args()
-            .map(|word| word.to_string_lossy())
-            .collect();
+        let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy()).collect();
         let at = dir.path().canonicalize().unwrap();
         let (job, at) = (job.display(), at.display());
         let expected = format!(

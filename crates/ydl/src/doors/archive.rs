@@ -8,15 +8,8 @@ const HEADER: usize = 512;
 const SUM: std::ops::Range<usize> = 148..156;
 
 /// How what tar can decompress begins: gzip, bzip2, xz, zstd, lzma, lzip and compress.
-const PACKED: [&[u8]; 7] = [
-    b"\x1f\x8b",
-    b"BZh",
-    b"\xfd7zXZ\0",
-    b"\x28\xb5\x2f\xfd",
-    b"\x5d\0\0",
-    b"LZIP",
-    b"\x1f\x9d",
-];
+const PACKED: [&[u8]; 7] =
+    [b"\x1f\x8b", b"BZh", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd", b"\x5d\0\0", b"LZIP", b"\x1f\x9d"];
 /// How a zip begins, and one with nothing in it.
 const ZIP: [&[u8]; 2] = [b"PK\x03\x04", b"PK\x05\x06"];
 
@@ -47,13 +40,10 @@ fn is_tar(begin: &[u8]) -> bool {
     let Some(said) = begin.get(SUM) else {
         return false;
     };
-    let sum = begin
-        .iter()
-        .enumerate()
-        .map(|(at, byte)| match SUM.contains(&at) {
-            true => u32::from(b' '),
-            false => u32::from(*byte),
-        });
+    let sum = begin.iter().enumerate().map(|(at, byte)| match SUM.contains(&at) {
+        true => u32::from(b' '),
+        false => u32::from(*byte),
+    });
     let said = String::from_utf8_lossy(said);
     let said = said.trim_matches(|c: char| c == '\0' || c == ' ');
     begin.len() == HEADER && u32::from_str_radix(said, 8) == Ok(sum.sum())

@@ -11,9 +11,8 @@ use crate::{
 use std::{fs, path::Path};
 
 /// Programs that a node has itself: they are called by their place there and do not travel.
-const INTERPRETERS: [&str; 9] = [
-    "python", "bash", "sh", "java", "Rscript", "R", "perl", "julia", "env",
-];
+const INTERPRETERS: [&str; 9] =
+    ["python", "bash", "sh", "java", "Rscript", "R", "perl", "julia", "env"];
 
 /// A line of a shell in words. What only a shell understands is left to one, which gets further arguments behind it.
 pub fn split(typed: &Typed, line: &str) -> Result<Vec<String>, Report> {
@@ -78,9 +77,7 @@ pub fn program(words: &[String], python: bool) -> Option<&str> {
 pub fn will_be_there(sheet: &Sheet, typed: &Typed, program: &str) -> bool {
     let near = program.trim_start_matches("./");
     let top = near.split('/').next().unwrap_or(near);
-    let more = typed
-        .all("--set")
-        .any(|said| said.value.starts_with("files"));
+    let more = typed.all("--set").any(|said| said.value.starts_with("files"));
     fs::metadata(program).is_ok()
         || program.starts_with('/')
         || program.contains(['$', ' '])
@@ -134,8 +131,6 @@ pub fn files(sheet: &mut Sheet, value: &str, at: &Place) {
         [path, name] if is_there(path) && !is_there(name) => {
             sheet.file(path, Some(name), at.clone());
         }
-        _ => parts
-            .iter()
-            .for_each(|path| sheet.file(path, None, at.clone())),
+        _ => parts.iter().for_each(|path| sheet.file(path, None, at.clone())),
     }
 }

@@ -47,17 +47,9 @@ pub const BY_ROLE: [(&str, &str, &str); 2] = [
 pub const SIZES: &[Flag] = &[
     used(&["--worker-cores"], "N", "virtual cores of a worker (1)"),
     used(&["--server-cores"], "N", "virtual cores of a server (1)"),
-    used(
-        &["--worker-memory"],
-        "SIZE",
-        "memory of a worker, as 1g, 512m or 1.5g (1g)",
-    ),
+    used(&["--worker-memory"], "SIZE", "memory of a worker, as 1g, 512m or 1.5g (1g)"),
     used(&["--server-memory"], "SIZE", "memory of a server (1g)"),
-    used(
-        &["--jobname"],
-        "NAME",
-        "the job's name; its program's if left out",
-    ),
+    used(&["--jobname"], "NAME", "the job's name; its program's if left out"),
     used(&["--queue"], "NAME", "the queue on a cluster"),
     // dmlc-core's own had none of that name: behind a command it is the program's.
     ahead(used(
@@ -70,20 +62,12 @@ pub const SIZES: &[Flag] = &[
         "N",
         "on this machine: so many failures of a task are repaired (0)",
     ),
-    used(
-        &["--hdfs-tempdir"],
-        "DIR",
-        "where in HDFS what travels is kept, below ydl-USER",
-    ),
+    used(&["--hdfs-tempdir"], "DIR", "where in HDFS what travels is kept, below ydl-USER"),
 ];
 
 /// What travels with a job.
 pub const TRAVELS: &[Flag] = &[
-    used(
-        &["--auto-file-cache"],
-        "BOOL",
-        "whether files of the command travel with the job (true)",
-    ),
+    used(&["--auto-file-cache"], "BOOL", "whether files of the command travel with the job (true)"),
     used(
         &["--files"],
         "FILE[#NAME]",
@@ -94,11 +78,7 @@ pub const TRAVELS: &[Flag] = &[
         "FILE",
         "a .zip or .tar… that is unpacked in every task's directory; may be repeated",
     ),
-    used(
-        &["--env"],
-        "NAME=VALUE",
-        "a variable of every task; may be repeated",
-    ),
+    used(&["--env"], "NAME=VALUE", "a variable of every task; may be repeated"),
     used(
         &["--ship-libcxx"],
         "DIR",
@@ -116,18 +96,12 @@ pub const LOGS: &[Flag] = &[
         &["--log-level"],
         "what happens is told as it happens; `ydl status` and `ydl logs` tell the rest",
     ),
-    noted(
-        &["--log-file"],
-        "what happens is kept with the job; `ydl logs` prints it",
-    ),
+    noted(&["--log-file"], "what happens is kept with the job; `ydl logs` prints it"),
 ];
 
 /// What dmlc-core had to be told.
 pub const NOTED: &[Flag] = &[
-    noted(
-        &["--host-ip"],
-        "the tracker is in the job's master, which everybody finds",
-    ),
+    noted(&["--host-ip"], "the tracker is in the job's master, which everybody finds"),
     noted(&["--yarn-app-classpath"], NO_JAR),
     noted(&["--yarn-app-dir"], NO_JAR),
 ];
@@ -167,9 +141,7 @@ pub fn cluster(typed: &Typed, here: &Here, flag: &str) -> Result<Option<Cluster>
 /// How many workers there are, which must be said.
 pub fn workers<'a>(typed: &'a Typed, flag: &str) -> Result<&'a Said, Report> {
     typed.last(flag).ok_or_else(|| {
-        typed
-            .wrong("it is not said how many workers there are")
-            .hint(format!("write `{flag} N`"))
+        typed.wrong("it is not said how many workers there are").hint(format!("write `{flag} N`"))
     })
 }
 
@@ -196,9 +168,7 @@ pub fn roles(sheet: &mut Sheet, typed: &Typed, sizes: &Sizes<'_>) {
     }
     for (role, memory, vcores) in sizes.flags {
         let large = role.to_uppercase();
-        let mib = typed
-            .last(memory)
-            .map_or(Some(1024), |said| Sheet::memory_mib(&said.value));
+        let mib = typed.last(memory).map_or(Some(1024), |said| Sheet::memory_mib(&said.value));
         let cores = typed.last(vcores).map_or("1", |said| said.value.as_str());
         // Programs may ask for the other role's, too.
         if let Some(mib) = mib {
@@ -227,9 +197,7 @@ fn own_variable(sheet: &mut Sheet, name: &str, value: &str) {
 /// What of the user's shell goes with a job, by how it begins.
 pub fn forwarded(sheet: &mut Sheet, here: &Here) {
     for (name, value) in &here.variables {
-        let begins = ["DMLC_", "AWS_", "rabit_"]
-            .iter()
-            .any(|it| name.starts_with(it));
+        let begins = ["DMLC_", "AWS_", "rabit_"].iter().any(|it| name.starts_with(it));
         if !begins || OURS.contains(&name.as_str()) {
             continue;
         }

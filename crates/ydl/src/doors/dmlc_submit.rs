@@ -13,29 +13,14 @@ pub const DOOR: Door = Door {
     about: "Run a job of dmlc-core's: workers that meet at a Rabit tracker, or workers and parameter servers of MXNet",
     usage: "--cluster yarn|local --num-workers N [--num-servers N] … COMMAND…",
     style: Style::Argparse,
-    flags: &[
-        FLAGS,
-        dmlc::SIZES,
-        dmlc::TRAVELS,
-        dmlc::NOTED,
-        dmlc::LOGS,
-        dmlc::OTHERS,
-    ],
+    flags: &[FLAGS, dmlc::SIZES, dmlc::TRAVELS, dmlc::NOTED, dmlc::LOGS, dmlc::OTHERS],
     leads: Leads::Job(translate),
 };
 
 const FLAGS: &[Flag] = &[
-    used(
-        &["--cluster"],
-        "CLUSTER",
-        "yarn, or local for this machine; else DMLC_SUBMIT_CLUSTER",
-    ),
+    used(&["--cluster"], "CLUSTER", "yarn, or local for this machine; else DMLC_SUBMIT_CLUSTER"),
     // Its name long ago, and since then one that programs have.
-    ahead(used(
-        &["--mode"],
-        "CLUSTER",
-        "what --cluster was called once",
-    )),
+    ahead(used(&["--mode"], "CLUSTER", "what --cluster was called once")),
     used(&["--num-workers"], "N", "workers"),
     used(
         &["--num-servers"],

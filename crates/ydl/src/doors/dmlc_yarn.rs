@@ -41,16 +41,8 @@ const FLAGS: &[Flag] = &[
         "FILE",
         "a .zip or .tar… that is unpacked in every task's directory; may be repeated",
     )),
-    used(
-        &["--jobname"],
-        "NAME",
-        "the job's name; its program's if left out",
-    ),
-    used(
-        &["--tempdir"],
-        "DIR",
-        "where in HDFS what travels is kept, below ydl-USER",
-    ),
+    used(&["--jobname"], "NAME", "the job's name; its program's if left out"),
+    used(&["--tempdir"], "DIR", "where in HDFS what travels is kept, below ydl-USER"),
     used(&["--vcores"], "N", "virtual cores of a task (1)"),
     used(&["-mem", "--memory_mb"], "MB", "memory of a task (1024)"),
     used(
@@ -63,11 +55,7 @@ const FLAGS: &[Flag] = &[
         "DIR",
         "the libstdc++.so.6 in it travels with the job and is found first",
     ),
-    used(
-        &["--env"],
-        "NAME=VALUE",
-        "a variable of every task; may be repeated",
-    ),
+    used(&["--env"], "NAME=VALUE", "a variable of every task; may be repeated"),
     used(&["--max-attempts"], "N", "how often a task is tried (3)"),
     noted(
         &["-hip", "--host_ip"],
@@ -76,10 +64,7 @@ const FLAGS: &[Flag] = &[
     noted(&["--yarn-scripts"], NO_JAR),
     noted(&["--app-classpath"], NO_JAR),
     noted(&["-hb", "--hadoop_binary"], "ydl speaks with Hadoop itself"),
-    noted(
-        &["--name-node"],
-        "the NameNode is the one that HADOOP_CONF_DIR leads to",
-    ),
+    noted(&["--name-node"], "the NameNode is the one that HADOOP_CONF_DIR leads to"),
 ];
 
 fn translate(typed: &mut Typed, here: &Here) -> Result<Sheet, Report> {

@@ -79,21 +79,12 @@ const fn flag(
     means: Means,
     about: &'static str,
 ) -> Flag {
-    Flag {
-        names,
-        takes,
-        means,
-        ahead: false,
-        about,
-    }
+    Flag { names, takes, means, ahead: false, about }
 }
 
 /// A flag that the older system did not have: behind the command it was always the program's, and still is.
 pub const fn ahead(flag: Flag) -> Flag {
-    Flag {
-        ahead: true,
-        ..flag
-    }
+    Flag { ahead: true, ..flag }
 }
 
 const fn ours(
@@ -106,26 +97,10 @@ const fn ours(
 
 /// What every door has beside its own.
 pub const OURS: &[Flag] = &[
-    ours(
-        &["--show"],
-        None,
-        "print the job file this command line stands for, and run nothing",
-    ),
-    ours(
-        &["--dry-run"],
-        None,
-        "check whether the job could run, and leave no trace",
-    ),
-    ours(
-        &["--detach"],
-        None,
-        "print the job's id and leave it running",
-    ),
-    ours(
-        &["--download"],
-        Some("DIR"),
-        "when the job is over, download its outputs and logs there",
-    ),
+    ours(&["--show"], None, "print the job file this command line stands for, and run nothing"),
+    ours(&["--dry-run"], None, "check whether the job could run, and leave no trace"),
+    ours(&["--detach"], None, "print the job's id and leave it running"),
+    ours(&["--download"], Some("DIR"), "when the job is over, download its outputs and logs there"),
     ours(
         &["--offer"],
         Some("WHAT"),
@@ -136,11 +111,7 @@ pub const OURS: &[Flag] = &[
         Some("WHAT"),
         "what `environment` of a job file takes: ./venv, requirements.txt, docker://python:3.11",
     ),
-    ours(
-        &["--set"],
-        Some("KEY=VALUE"),
-        "put a value on top of the job file",
-    ),
+    ours(&["--set"], Some("KEY=VALUE"), "put a value on top of the job file"),
     ours(&["--help", "-h"], None, "print this help"),
 ];
 
@@ -235,9 +206,7 @@ pub fn read(
         let is_flag = word.len() > 1 && word.starts_with('-') && !is_number(&word);
         if begun {
             // Before all of it the door's own flags ended here, or it takes them everywhere.
-            let own = (style == Style::Argparse && is_flag)
-                .then(|| reader.exact(&word))
-                .flatten();
+            let own = (style == Style::Argparse && is_flag).then(|| reader.exact(&word)).flatten();
             match own {
                 Some((flag, value)) => {
                     reader.take(flag, &word, value, &mut words)?;
@@ -323,10 +292,8 @@ impl Reader {
                 return Ok((flag, value));
             }
             if meant.len() > 1 {
-                let names: Vec<_> = meant
-                    .iter()
-                    .map(|flag| format!("`{}`", flag.names[0]))
-                    .collect();
+                let names: Vec<_> =
+                    meant.iter().map(|flag| format!("`{}`", flag.names[0])).collect();
                 let what = format!("`{name}` could be {}", names.join(" or "));
                 return Err(self.typed.wrong(what).hint("write it out"));
             }
@@ -390,11 +357,7 @@ impl Reader {
                 Some(_) => format!("{} {name} {value}", self.typed.door),
                 None => format!("{} {name}", self.typed.door),
             };
-            self.typed.said.push(Said {
-                name: flag.names[0],
-                value,
-                written,
-            });
+            self.typed.said.push(Said { name: flag.names[0], value, written });
         }
         Ok(())
     }

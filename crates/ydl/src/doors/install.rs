@@ -31,11 +31,7 @@ pub fn run(args: cli::Doors, manners: Manners) -> Result<Exit, Report> {
         return Ok(Exit::Success);
     };
     let trouble = |what: &str, path: &Path, error: io::Error| {
-        Report::trouble(format!(
-            "cannot {what} `{}`: {}",
-            path.display(),
-            reason(&error)
-        ))
+        Report::trouble(format!("cannot {what} `{}`: {}", path.display(), reason(&error)))
     };
     let own = env::current_exe()
         .map_err(|error| Report::trouble(format!("cannot find this very program: {error}")))?;
@@ -87,9 +83,7 @@ fn taken(place: &Path) -> Report {
 
 /// What a shell runs as a command, and Python as a script: to the one the first lines are a command, to the other a text.
 fn script(own: &Path, name: &str) -> Result<String, Report> {
-    let path = own
-        .to_str()
-        .filter(|path| !path.contains(['\'', '"', '\\', '$', '`', '\n']));
+    let path = own.to_str().filter(|path| !path.contains(['\'', '"', '\\', '$', '`', '\n']));
     let path = path.ok_or_else(|| {
         let what = format!("`{}` cannot stand in a script", own.display());
         Report::trouble(what).hint("put ydl where its path has no quotes and no signs of a shell")
@@ -106,10 +100,6 @@ fn script(own: &Path, name: &str) -> Result<String, Report> {
 
 /// A new file that may be run.
 fn written(path: &Path, text: &str) -> io::Result<()> {
-    let mut file = fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o755)
-        .open(path)?;
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o755).open(path)?;
     file.write_all(text.as_bytes())
 }

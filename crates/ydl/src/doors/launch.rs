@@ -13,43 +13,21 @@ pub const DOOR: Door = Door {
     about: "Run a distributed job of MXNet's, with as many servers as workers unless told otherwise",
     usage: "-n N [-s N] [--launcher yarn|local] … COMMAND…",
     style: Style::Argparse,
-    flags: &[
-        FLAGS,
-        dmlc::SIZES,
-        dmlc::TRAVELS,
-        dmlc::NOTED,
-        dmlc::LOGS,
-        dmlc::OTHERS,
-    ],
+    flags: &[FLAGS, dmlc::SIZES, dmlc::TRAVELS, dmlc::NOTED, dmlc::LOGS, dmlc::OTHERS],
     leads: Leads::Job(translate),
 };
 
 const FLAGS: &[Flag] = &[
     used(&["-n", "--num-workers"], "N", "workers"),
-    used(
-        &["-s", "--num-servers"],
-        "N",
-        "servers; as many as workers if left out",
-    ),
+    used(&["-s", "--num-servers"], "N", "servers; as many as workers if left out"),
     used(
         &["--launcher", "--cluster"],
         "CLUSTER",
         "yarn, or local for this machine; a cluster if there is a Hadoop configuration",
     ),
-    used(
-        &["--env-server"],
-        "NAME:VALUE",
-        "a variable of servers; may be repeated",
-    ),
-    used(
-        &["--env-worker"],
-        "NAME:VALUE",
-        "a variable of workers; may be repeated",
-    ),
-    switch(
-        &["--p3"],
-        "MXNet sends what is needed first before the rest",
-    ),
+    used(&["--env-server"], "NAME:VALUE", "a variable of servers; may be repeated"),
+    used(&["--env-worker"], "NAME:VALUE", "a variable of workers; may be repeated"),
+    switch(&["--p3"], "MXNet sends what is needed first before the rest"),
 ];
 
 fn translate(typed: &mut Typed, here: &Here) -> Result<Sheet, Report> {
@@ -58,11 +36,7 @@ fn translate(typed: &mut Typed, here: &Here) -> Result<Sheet, Report> {
     sheet.name(typed.last("--jobname"), &typed.command);
     let workers = dmlc::workers(typed, "-n")?;
     let servers = count(typed, "-s")?.or(count(typed, "-n")?);
-    let sizes = dmlc::Sizes {
-        workers,
-        servers: servers.unwrap_or(1),
-        flags: dmlc::BY_ROLE,
-    };
+    let sizes = dmlc::Sizes { workers, servers: servers.unwrap_or(1), flags: dmlc::BY_ROLE };
     dmlc::roles(&mut sheet, typed, &sizes);
     dmlc::travels(&mut sheet, typed);
     libhdfs::set_up(&mut sheet, typed, here, "");

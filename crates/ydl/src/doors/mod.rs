@@ -68,14 +68,8 @@ pub enum Leads {
 }
 
 /// Every door.
-pub const ALL: &[Door] = &[
-    dmlc_submit::DOOR,
-    dmlc_yarn::DOOR,
-    launch::DOOR,
-    tracker::DOOR,
-    ydl_mx::DOOR,
-    yarn_tf::DOOR,
-];
+pub const ALL: &[Door] =
+    &[dmlc_submit::DOOR, dmlc_yarn::DOOR, launch::DOOR, tracker::DOOR, ydl_mx::DOOR, yarn_tf::DOOR];
 
 /// The door of that name. Older systems called their scripts by it, with `.py` behind it and with `_` or `-` within.
 fn named(name: &str) -> Option<&'static Door> {
@@ -182,17 +176,11 @@ fn run(mut sheet: Sheet, typed: &Typed, line: &str) -> Result<Exit, Report> {
     for note in &sheet.notes {
         show::tell(format!("note: {note}"));
     }
-    let manners = Manners {
-        json: false,
-        color: When::Auto,
-        cluster,
-    };
+    let manners = Manners { json: false, color: When::Auto, cluster };
     let args = cli::Submit {
         detach: typed.has("--detach"),
         dry_run: typed.has("--dry-run"),
-        fetch: typed
-            .last("--download")
-            .map(|said| said.value.as_str().into()),
+        fetch: typed.last("--download").map(|said| said.value.as_str().into()),
         offer: typed.last("--offer").map(|said| said.value.clone()),
         ..cli::Submit::default()
     };
@@ -200,10 +188,9 @@ fn run(mut sheet: Sheet, typed: &Typed, line: &str) -> Result<Exit, Report> {
         Ok(source) => submit::run_source(source, args, manners).map_err(|report| {
             // What is wrong with what was typed is told in the name of whoever typed it.
             match report.exit {
-                Exit::BadInput => Report {
-                    what: format!("{}: {}", typed.door, report.what),
-                    ..report
-                },
+                Exit::BadInput => {
+                    Report { what: format!("{}: {}", typed.door, report.what), ..report }
+                }
                 _ => report,
             }
         }),
@@ -222,9 +209,7 @@ fn help(door: &Door, name: &str) -> String {
     };
     // What runs here is no job, for which the others are.
     let is_job = matches!(door.leads, Leads::Job(_));
-    let ours = OURS
-        .iter()
-        .filter(|flag| is_job || flag.names[0] == "--help");
+    let ours = OURS.iter().filter(|flag| is_job || flag.names[0] == "--help");
     format!(
         "{}.{also}\n\nUsage: {name} {}\n\nFlags:\n{}\nOf every such command:\n{}",
         door.about,

@@ -68,16 +68,14 @@ pub fn read(variables: &[Variable], named: bool) -> Told {
             "DOCKER_DELAYED_REMOVAL" => ("keep", truth()),
             _ => {
                 let what = format!("`{name}` has no equal in a job file");
-                told.wrongs
-                    .push(Wrong::new(at.clone(), what).hint("leave it out"));
+                told.wrongs.push(Wrong::new(at.clone(), what).hint("leave it out"));
                 continue;
             }
         };
         told.keys.retain(|(other, _)| *other != key);
         told.keys.push((key, node));
     }
-    told.wrongs
-        .extend(kind.and_then(|kind| misfit(kind, &told, named)));
+    told.wrongs.extend(kind.and_then(|kind| misfit(kind, &told, named)));
     told
 }
 
@@ -133,11 +131,7 @@ mod tests {
         let keys: Vec<_> = docker.keys.iter().map(|(key, _)| *key).collect();
         let all = ["docker", "mounts", "network", "privileged", "login", "keep"];
         assert_eq!(keys, all);
-        assert!(
-            told(&[("TYPE", "runc"), ("RUNC_IMAGE", "x")])
-                .wrongs
-                .is_empty()
-        );
+        assert!(told(&[("TYPE", "runc"), ("RUNC_IMAGE", "x")]).wrongs.is_empty());
         for wrong in [
             &[("TYPE", "docker")][..],
             &[("TYPE", "runc"), ("DOCKER_IMAGE", "x")],

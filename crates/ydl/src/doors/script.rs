@@ -102,10 +102,7 @@ mod tests {
             .current_dir(dir)
             .output()
             .unwrap();
-        (
-            ran.status.success(),
-            String::from_utf8_lossy(&ran.stderr).into_owned(),
-        )
+        (ran.status.success(), String::from_utf8_lossy(&ran.stderr).into_owned())
     }
 
     fn made(program: &str, words: &[&str], dir: &Path) {
@@ -135,11 +132,7 @@ mod tests {
         // A mount is a link, whatever was there; a second time, too, although an archive has something of that name.
         fs::remove_file(work.join("data")).unwrap();
         write(&work.join("packed/data/sub/mine"), "theirs");
-        made(
-            "tar",
-            &["-cf", "../code.tar", "data/sub/mine"],
-            &work.join("packed"),
-        );
+        made("tar", &["-cf", "../code.tar", "data/sub/mine"], &work.join("packed"));
         let mut script = Script::default();
         script.unpack("code.tar").unwrap();
         script.link(&source, "data");
@@ -168,16 +161,8 @@ mod tests {
         made("tar", &["-czf", "../one.tar.gz", "./train.py"], &packed);
         made("tar", &["-cf", "../both.tar", "train.py", "lib"], &packed);
         let zip = ["-m", "zipfile", "-c"];
-        made(
-            "python3",
-            &[&zip[..], &["../one.zip", "train.py"]].concat(),
-            &packed,
-        );
-        made(
-            "python3",
-            &[&zip[..], &["../both.zip", "lib"]].concat(),
-            &packed,
-        );
+        made("python3", &[&zip[..], &["../one.zip", "train.py"]].concat(), &packed);
+        made("python3", &[&zip[..], &["../both.zip", "lib"]].concat(), &packed);
         let unpacked = |name: &str| {
             let mut script = Script::default();
             script.unpack(name).unwrap();

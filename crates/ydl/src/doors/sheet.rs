@@ -25,9 +25,7 @@ impl Here {
         let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         };
-        Here {
-            variables: env::vars_os().filter_map(text).collect(),
-        }
+        Here { variables: env::vars_os().filter_map(text).collect() }
     }
 
     /// A variable that is set and not empty.
@@ -38,15 +36,8 @@ impl Here {
 }
 
 /// How a person begins a job file; the rest follows as it came.
-const ORDER: [&str; 7] = [
-    "name",
-    "framework",
-    "cluster_flags",
-    "environment",
-    "files",
-    "roles",
-    "restart",
-];
+const ORDER: [&str; 7] =
+    ["name", "framework", "cluster_flags", "environment", "files", "roles", "restart"];
 
 /// The job file, and what its writer has to say about it.
 #[derive(Clone, Debug)]
@@ -222,11 +213,7 @@ impl Sheet {
         };
         if self.at(&["outputs", source]).is_some() {
             let what = format!("`{source}` goes somewhere already");
-            self.wrong(
-                said,
-                what,
-                "name each output once, and copy it further later",
-            );
+            self.wrong(said, what, "name each output once, and copy it further later");
             return;
         }
         let to = Node::text(said.at(), to);
@@ -245,12 +232,7 @@ impl Sheet {
     pub fn command(&mut self, role: &str, door: &str, words: &[String]) {
         let mut all = Vec::new();
         if let Some(script) = self.before.text() {
-            all = vec![
-                "/bin/sh".to_owned(),
-                "-c".to_owned(),
-                script,
-                door.to_owned(),
-            ];
+            all = vec!["/bin/sh".to_owned(), "-c".to_owned(), script, door.to_owned()];
         }
         all.extend(words.iter().cloned());
         let words = all.into_iter().map(|word| Node::text(Place::Whole, word));
@@ -261,14 +243,10 @@ impl Sheet {
 
     /// The job's name: what was typed, as far as a job can be called so, or what its program is called.
     pub fn name(&mut self, said: Option<&Said>, words: &[String]) {
-        let script = words.iter().find(|word| {
-            [".py", ".sh", ".R", ".jar"]
-                .iter()
-                .any(|end| word.ends_with(end))
-        });
-        let stem = script
-            .or(words.first())
-            .and_then(|word| Path::new(word).file_stem());
+        let script = words
+            .iter()
+            .find(|word| [".py", ".sh", ".R", ".jar"].iter().any(|end| word.ends_with(end)));
+        let stem = script.or(words.first()).and_then(|word| Path::new(word).file_stem());
         self.name = name_of(&stem.map(|stem| stem.to_string_lossy()).unwrap_or_default());
         let mut at = Place::Whole;
         if let Some(said) = said {
@@ -338,10 +316,7 @@ pub fn count(typed: &Typed, flag: &str) -> Result<Option<u32>, Report> {
 
 /// The last part of a path.
 pub fn last_of(path: &str) -> &str {
-    path.trim_end_matches('/')
-        .rsplit('/')
-        .next()
-        .unwrap_or(path)
+    path.trim_end_matches('/').rsplit('/').next().unwrap_or(path)
 }
 
 /// A word as a shell takes it.
@@ -369,10 +344,7 @@ fn entry<'a>(mut node: &'a mut Node, path: &[&str], at: &Place) -> &'a mut Node 
         let index = match entries.iter().position(|(key, _)| key.name == *name) {
             Some(index) => index,
             None => {
-                let key = Key {
-                    at: at.clone(),
-                    name: (*name).to_owned(),
-                };
+                let key = Key { at: at.clone(), name: (*name).to_owned() };
                 entries.push((key, Node::map(at.clone())));
                 entries.len() - 1
             }

@@ -38,23 +38,10 @@ const APPLICATION: &[&str] = &[
     "master",
     "services",
 ];
-const MASTER: &[&str] = &[
-    "resources",
-    "script",
-    "files",
-    "env",
-    "log_level",
-    "log_config",
-    "security",
-];
-const ACLS: &[&str] = &[
-    "enable",
-    "view_users",
-    "view_groups",
-    "modify_users",
-    "modify_groups",
-    "ui_users",
-];
+const MASTER: &[&str] =
+    &["resources", "script", "files", "env", "log_level", "log_config", "security"];
+const ACLS: &[&str] =
+    &["enable", "view_users", "view_groups", "modify_users", "modify_groups", "ui_users"];
 
 /// Whether it is a specification rather than a job file, by its shape.
 pub fn is_one(root: &Node) -> bool {
@@ -93,11 +80,7 @@ pub fn translate(root: &Node, submitter: Option<&str>) -> Translated {
     }
     let driver = find(root, "master").and_then(|node| master(&mut desk, &mut job, node));
     service::roles(&mut desk, &mut job, find(root, "services"), driver);
-    Translated {
-        root: job.node(),
-        notes: desk.notes,
-        wrongs: desk.wrongs,
-    }
+    Translated { root: job.node(), notes: desk.notes, wrongs: desk.wrongs }
 }
 
 fn is_empty(node: &Node) -> bool {
@@ -133,10 +116,9 @@ fn acls(desk: &mut Desk, job: &mut Tree, node: &Node) {
         }
         return;
     }
-    for (kind, users, groups) in [
-        ("view", "view_users", "view_groups"),
-        ("modify", "modify_users", "modify_groups"),
-    ] {
+    for (kind, users, groups) in
+        [("view", "view_users", "view_groups"), ("modify", "modify_users", "modify_groups")]
+    {
         let mut names = |key: &str| {
             let listed = find(node, key).map(|it| desk.texts(it, &format!("acls.{key}")));
             listed.unwrap_or_default()
@@ -153,10 +135,7 @@ fn acls(desk: &mut Desk, job: &mut Tree, node: &Node) {
         }
     }
     if let Some(ui) = find(node, "ui_users").filter(|it| !is_empty(it)) {
-        desk.note_at(
-            &ui.at,
-            "`acls.ui_users` is left out: who may view the job may see all of it",
-        );
+        desk.note_at(&ui.at, "`acls.ui_users` is left out: who may view the job may see all of it");
     }
 }
 
@@ -175,15 +154,10 @@ fn master<'a>(desk: &mut Desk, job: &mut Tree, node: &'a Node) -> Option<Driver<
             "security" => "every job has a certificate and keys of its own",
             _ => continue,
         };
-        desk.note_at(
-            &value.at,
-            &format!("`master.{}` is left out: {why}", key.name),
-        );
+        desk.note_at(&value.at, &format!("`master.{}` is left out: {why}", key.name));
     }
     let script = find(node, "script");
-    let has_script = script
-        .and_then(text_of)
-        .is_some_and(|it| !it.trim().is_empty());
+    let has_script = script.and_then(text_of).is_some_and(|it| !it.trim().is_empty());
     if let (true, Some(script)) = (has_script, script) {
         desk.note(
             "`master.script` runs in a container of its own, as the role whose end is the job's"
@@ -212,11 +186,7 @@ fn master<'a>(desk: &mut Desk, job: &mut Tree, node: &'a Node) -> Option<Driver<
         if let Some(it) = find(resources, "memory")
             && let Some(mib) = memory(desk, it, "master.resources.memory")
         {
-            job.put_in(
-                "master",
-                "memory",
-                Node::text(it.at.clone(), format!("{mib} MiB")),
-            );
+            job.put_in("master", "memory", Node::text(it.at.clone(), format!("{mib} MiB")));
         }
         if let Some(it) = find(resources, "vcores") {
             job.put_in("master", "vcores", it.clone());

@@ -26,11 +26,7 @@ pub const DOOR: Door = Door {
 
 const FLAGS: &[Flag] = &[
     used(&["--num-workers"], "N", "workers"),
-    used(
-        &["--num-servers"],
-        "N",
-        "0: jobs with parameter servers are submitted, not tracked",
-    ),
+    used(&["--num-servers"], "N", "0: jobs with parameter servers are submitted, not tracked"),
     used(
         &["--host-ip"],
         "IP",
@@ -51,9 +47,7 @@ fn run(typed: &Typed) -> Result<Exit, Report> {
     }
     if let Some(word) = typed.command.first() {
         let hint = "`dmlc-submit` runs a command and has a tracker of its own";
-        return Err(typed
-            .wrong(format!("`{word}` is not run by a tracker"))
-            .hint(hint));
+        return Err(typed.wrong(format!("`{word}` is not run by a tracker")).hint(hint));
     }
     if count(typed, "--num-servers")?.unwrap_or(0) > 0 {
         let hint = "`dmlc-submit --num-servers N` runs it";
@@ -62,9 +56,7 @@ fn run(typed: &Typed) -> Result<Exit, Report> {
             .hint(hint));
     }
     let workers = count(typed, "--num-workers")?.ok_or_else(|| {
-        typed
-            .wrong("it is not said how many workers there are")
-            .hint("write `--num-workers N`")
+        typed.wrong("it is not said how many workers there are").hint("write `--num-workers N`")
     })?;
     if !(1..=WORKERS_MAX).contains(&workers) {
         let what = format!("a tracker has 1 to {WORKERS_MAX} workers, not {workers}");
@@ -73,10 +65,7 @@ fn run(typed: &Typed) -> Result<Exit, Report> {
     let (host, address) = host(typed)?;
     let cannot = |error: std::io::Error| {
         let why = reason(&error);
-        Report::trouble(format!(
-            "{}: cannot listen at `{address}`: {why}",
-            typed.door
-        ))
+        Report::trouble(format!("{}: cannot listen at `{address}`: {why}", typed.door))
     };
     // Any port that is free: fixed ones are somebody else's on many machines.
     let listener = TcpListener::bind(SocketAddr::new(address, 0)).map_err(cannot)?;
@@ -86,10 +75,8 @@ fn run(typed: &Typed) -> Result<Exit, Report> {
         "DMLC_TRACKER_ENV_START\nDMLC_NUM_WORKER={workers}\nDMLC_NUM_SERVER=0\nDMLC_TRACKER_URI={host}\n\
          DMLC_TRACKER_PORT={port}\nDMLC_TRACKER_ENV_END\n"
     ))?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(cannot)?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot)?;
     runtime
         .block_on(async {
             let listener = tokio::net::TcpListener::from_std(listener)?;
@@ -113,9 +100,7 @@ fn host(typed: &Typed) -> Result<(String, IpAddr), Report> {
         "dns" => {
             let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
             match name.trim() {
-                "" => Err(typed
-                    .wrong("this machine has no name")
-                    .hint("name an address")),
+                "" => Err(typed.wrong("this machine has no name").hint("name an address")),
                 name => Ok((name.to_owned(), any)),
             }
         }

@@ -20,17 +20,9 @@ pub const DOOR: Door = Door {
 };
 
 const FLAGS: &[Flag] = &[
-    used(
-        &["--num_parameter_servers"],
-        "N",
-        "parameter servers of TensorFlow",
-    ),
+    used(&["--num_parameter_servers"], "N", "parameter servers of TensorFlow"),
     used(&["--num_trainers"], "N", "workers of TensorFlow"),
-    used(
-        &["--tar"],
-        "FILE",
-        "the code, here or in HDFS, unpacked in every task's directory",
-    ),
+    used(&["--tar"], "FILE", "the code, here or in HDFS, unpacked in every task's directory"),
     list(
         &["--mounts", "--mount"],
         "SOURCE:TARGET[:ro]",
@@ -42,21 +34,14 @@ const FLAGS: &[Flag] = &[
         "what is copied when a worker has ended: into HDFS (with --cluster local to this machine), or below a mount",
     ),
     used(&["--docker_image"], "IMAGE", "run everything in this image"),
-    used(
-        &["--cluster"],
-        "CLUSTER",
-        "yarn, or local for this machine (yarn)",
-    ),
+    used(&["--cluster"], "CLUSTER", "yarn, or local for this machine (yarn)"),
 ];
 
 const OF_DS: &str = "DistributedShell's own master had it";
 const INERT: &[Flag] = &[
     noted(&["--jar"], "ydl needs no jar"),
     noted(&["--log_properties"], OF_DS),
-    noted(
-        &["--rolling_log_pattern"],
-        "logs are carried to HDFS while tasks run",
-    ),
+    noted(&["--rolling_log_pattern"], "logs are carried to HDFS while tasks run"),
     noted_switch(
         &["--keep_containers_across_application_attempts"],
         "containers always outlive their master",
@@ -65,43 +50,19 @@ const INERT: &[Flag] = &[
         &["--attempt_failures_validity_interval"],
         "`master: {attempts: N}` in a job file says how often it is started",
     ),
-    noted_switch(
-        &["--debug"],
-        "`ydl status` and `ydl logs` tell what happened",
-    ),
-    noted(
-        &["--domain"],
-        "a job's facts are kept with the job, and not in a timeline server",
-    ),
+    noted_switch(&["--debug"], "`ydl status` and `ydl logs` tell what happened"),
+    noted(&["--domain"], "a job's facts are kept with the job, and not in a timeline server"),
     noted_switch(
         &["--create"],
         "a job's facts are kept with the job, and not in a timeline server",
     ),
-    noted(
-        &["--flow_name"],
-        "a job's facts are kept with the job, and not in a timeline server",
-    ),
-    noted(
-        &["--flow_version"],
-        "a job's facts are kept with the job, and not in a timeline server",
-    ),
-    noted(
-        &["--flow_run_id"],
-        "a job's facts are kept with the job, and not in a timeline server",
-    ),
-    noted(
-        &["--shell_cmd_priority"],
-        "containers are asked for together",
-    ),
+    noted(&["--flow_name"], "a job's facts are kept with the job, and not in a timeline server"),
+    noted(&["--flow_version"], "a job's facts are kept with the job, and not in a timeline server"),
+    noted(&["--flow_run_id"], "a job's facts are kept with the job, and not in a timeline server"),
+    noted(&["--shell_cmd_priority"], "containers are asked for together"),
     noted(&["--container_type"], "containers are guaranteed ones"),
-    noted_switch(
-        &["--promote_opportunistic_after_start"],
-        "containers are guaranteed ones",
-    ),
-    noted_switch(
-        &["--enforce_execution_type"],
-        "containers are guaranteed ones",
-    ),
+    noted_switch(&["--promote_opportunistic_after_start"], "containers are guaranteed ones"),
+    noted_switch(&["--enforce_execution_type"], "containers are guaranteed ones"),
     noted(
         &["--container_retry_error_codes"],
         "every failure of a program is repaired as often as is said",
@@ -158,11 +119,7 @@ fn translate(typed: &mut Typed, here: &Here) -> Result<Sheet, Report> {
         sheet.notes.push(note.to_owned());
     }
     if servers > 0 {
-        sheet.put_flag(
-            &["roles", "ps", "instances"],
-            typed,
-            "--num_parameter_servers",
-        );
+        sheet.put_flag(&["roles", "ps", "instances"], typed, "--num_parameter_servers");
     }
     shell::sizes(&mut sheet, typed, roles);
     shell::manners(&mut sheet, typed);

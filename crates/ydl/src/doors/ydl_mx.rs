@@ -18,28 +18,13 @@ pub const DOOR: Door = Door {
     about: "Run a distributed job of MXNet's, with as many servers as workers unless told otherwise",
     usage: "--n N [--s N] [--jobname NAME] … PROGRAM.py ARGUMENTS…",
     style: Style::Leading,
-    flags: &[
-        FLAGS,
-        dmlc::SIZES,
-        dmlc::TRAVELS,
-        dmlc::NOTED,
-        dmlc::LOGS,
-        dmlc::OTHERS,
-    ],
+    flags: &[FLAGS, dmlc::SIZES, dmlc::TRAVELS, dmlc::NOTED, dmlc::LOGS, dmlc::OTHERS],
     leads: Leads::Job(translate),
 };
 
 const FLAGS: &[Flag] = &[
-    used(
-        &["--n", "-n", "--num-workers"],
-        "N",
-        "workers, and as many servers",
-    ),
-    used(
-        &["--s", "-s", "--num-servers"],
-        "N",
-        "servers, where there are not as many as workers",
-    ),
+    used(&["--n", "-n", "--num-workers"], "N", "workers, and as many servers"),
+    used(&["--s", "-s", "--num-servers"], "N", "servers, where there are not as many as workers"),
     used(
         &["--launcher", "--cluster"],
         "CLUSTER",
@@ -52,11 +37,7 @@ const FLAGS: &[Flag] = &[
         "LANGUAGE",
         "python, or what needs none: scala, java, cpp; then the command is run as it is",
     ),
-    used(
-        &["--label"],
-        "LABEL",
-        "run on nodes of this label, with what is installed there",
-    ),
+    used(&["--label"], "LABEL", "run on nodes of this label, with what is installed there"),
     switch(
         &["--serve"],
         "N tasks that serve, each on the port in YDL_PORT_HTTP, until the job is killed",
@@ -75,15 +56,9 @@ const MODES: [&str; 5] = ["local", "yarn", "ssh", "mpi", "sge"];
 fn translate(typed: &mut Typed, here: &Here) -> Result<Sheet, Report> {
     let mut sheet = Sheet::empty();
     sheet.cluster = dmlc::cluster(typed, here, "--launcher")?;
-    let mode = typed
-        .command
-        .first()
-        .filter(|word| MODES.contains(&word.as_str()));
-    let two = Said {
-        name: "--n",
-        value: "2".to_owned(),
-        written: format!("{} (2 workers)", typed.door),
-    };
+    let mode = typed.command.first().filter(|word| MODES.contains(&word.as_str()));
+    let two =
+        Said { name: "--n", value: "2".to_owned(), written: format!("{} (2 workers)", typed.door) };
     let mut workers = typed.last("--n").cloned();
     if let Some(mode) = mode.cloned() {
         typed.command.remove(0);
@@ -122,10 +97,7 @@ fn translate(typed: &mut Typed, here: &Here) -> Result<Sheet, Report> {
         sheet.put_own(&["framework"], "none");
         // Only those who start together have ports that everybody knows.
         sheet.put_own(&["gang"], true);
-        sheet.add(
-            &["roles", "worker", "ports"],
-            Node::plain(Place::Whole, "http"),
-        );
+        sheet.add(&["roles", "worker", "ports"], Node::plain(Place::Whole, "http"));
     }
     sheet.put_flag(&["roles", "worker", "gpus"], typed, "--gpus");
     set_up(&mut sheet, typed, here)?;
@@ -164,9 +136,7 @@ fn results(sheet: &mut Sheet, typed: &Typed, several: bool) {
 }
 
 fn is_native(typed: &Typed) -> bool {
-    typed
-        .last("--native")
-        .is_some_and(|said| said.value != "python")
+    typed.last("--native").is_some_and(|said| said.value != "python")
 }
 
 /// What the tasks run in: an image, what is installed on labelled nodes, nothing of Python's, or the user's own environment,

@@ -21,10 +21,7 @@ impl Device {
     /// One that was named rather than found.
     pub fn counted(name: &str) -> Device {
         let handle = handle(name).and_then(|handle| handle.uuid().ok());
-        Device {
-            key: handle.unwrap_or_else(|| name.to_owned()),
-            name: name.to_owned(),
-        }
+        Device { key: handle.unwrap_or_else(|| name.to_owned()), name: name.to_owned() }
     }
 
     /// A process that computes on it, if one does.
@@ -50,8 +47,7 @@ pub fn devices() -> Vec<Device> {
     }
     let count = nvml().and_then(|nvml| nvml.device_count().ok());
     let all = (0..count.unwrap_or(0)).filter(|index| is_open(*index));
-    all.map(|index| Device::counted(&index.to_string()))
-        .collect()
+    all.map(|index| Device::counted(&index.to_string())).collect()
 }
 
 /// Whether this process may use it. Where a cluster walls GPUs off, the library still counts those of others.
@@ -94,9 +90,6 @@ mod tests {
         assert_eq!(names("x1,with space,x2"), ["x1"]);
         assert!(names("").is_empty());
         assert!(names(&"n".repeat(65)).is_empty());
-        assert_eq!(
-            named(&(0..999).fold(String::new(), |all, n| format!("{all}y{n},"))).len(),
-            256
-        );
+        assert_eq!(named(&(0..999).fold(String::new(), |all, n| format!("{all}y{n},"))).len(), 256);
     }
 }

@@ -30,11 +30,7 @@ impl Pool {
     /// So many devices that nobody else has, or why not. Names as CUDA wants them.
     pub fn take(&mut self, count: u32) -> Result<Vec<String>, Short> {
         let mut claimed: Vec<(String, Claim)> = Vec::new();
-        let mut short = Short {
-            wanted: count,
-            there: self.devices.len(),
-            ..Short::default()
-        };
+        let mut short = Short { wanted: count, there: self.devices.len(), ..Short::default() };
         for device in &self.devices {
             if claimed.len() == count as usize {
                 break;
@@ -103,10 +99,7 @@ impl std::fmt::Display for Short {
             n => write!(out, "{n} are other tasks'")?,
         }
         for (device, pid) in &self.strangers {
-            write!(
-                out,
-                ", and on GPU `{device}` process {pid}, which is no task, computes"
-            )?;
+            write!(out, ", and on GPU `{device}` process {pid}, which is no task, computes")?;
         }
         Ok(())
     }
@@ -165,12 +158,8 @@ mod tests {
     fn why_there_is_none_is_said() {
         let none = Pool::new(Vec::new()).take(2).expect_err("none");
         assert_eq!(none.to_string(), "2 GPUs needed, and the node has none");
-        let short = Short {
-            wanted: 1,
-            there: 1,
-            claimed: 0,
-            strangers: vec![("0".to_owned(), 4711)],
-        };
+        let short =
+            Short { wanted: 1, there: 1, claimed: 0, strangers: vec![("0".to_owned(), 4711)] };
         let said = "1 GPU needed, and of the node's 1 none is another task's, and on GPU `0` process 4711, which is no \
                     task, computes";
         assert_eq!(short.to_string(), said);

@@ -46,8 +46,6 @@ impl Hdfs {
         deadline: Instant,
         call: impl Future<Output = hdfs_native::Result<T>> + Send + 'static,
     ) -> Result<T, HdfsError> {
-        self.contained(&about, deadline, call)
-            .await?
-            .map_err(|error| about.understood(error))
+        self.contained(&about, deadline, call).await?.map_err(|error| about.understood(error))
     }
 }

@@ -90,10 +90,7 @@ impl Hdfs {
             settings.insert(key.into(), tries.to_string());
             let target = match several {
                 true => named.clone(),
-                false => format!(
-                    "hdfs://{}",
-                    spelling(tokens.as_ref(), &found, deadline).await
-                ),
+                false => format!("hdfs://{}", spelling(tokens.as_ref(), &found, deadline).await),
             };
             let servers = found.iter().map(|one| format!("`{}`", one.rpc));
             (target, servers.collect::<Vec<_>>().join(", "))
@@ -127,10 +124,7 @@ impl Hdfs {
             config: config.clone(),
             identity: identity.clone(),
         };
-        Ok(Hdfs {
-            client,
-            about: Arc::new(about),
-        })
+        Ok(Hdfs { client, about: Arc::new(about) })
     }
 
     /// How URLs of this file system begin, as `hdfs://namenode:8020`.
@@ -162,10 +156,7 @@ impl Hdfs {
                 .hint("renew the Kerberos ticket with `kinit`"),
             _ => about.unreached(error.to_string()),
         };
-        let token = namenodes
-            .delegation_token("", deadline)
-            .await
-            .map_err(refused)?;
+        let token = namenodes.delegation_token("", deadline).await.map_err(refused)?;
         let Some(token) = token else {
             return self.about.config.user().map_err(unclear);
         };

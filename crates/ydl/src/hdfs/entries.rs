@@ -66,9 +66,7 @@ impl Grant {
             names.filter(|name| !name.is_empty()).collect()
         };
         let users = names(users).into_iter().map(Grant::User);
-        users
-            .chain(names(groups).into_iter().map(Grant::Group))
-            .collect()
+        users.chain(names(groups).into_iter().map(Grant::Group)).collect()
     }
 
     fn entry(&self, scope: AclEntryScope, may: FsAction) -> AclEntry {
@@ -77,12 +75,7 @@ impl Grant {
             Grant::User(name) => (AclEntryType::User, Some(name.clone())),
             Grant::Group(name) => (AclEntryType::Group, Some(name.clone())),
         };
-        AclEntry {
-            r#type: kind,
-            scope,
-            permissions: may,
-            name,
-        }
+        AclEntry { r#type: kind, scope, permissions: may, name }
     }
 }
 
@@ -103,10 +96,7 @@ impl Hdfs {
     pub async fn stat(&self, place: &str, deadline: Instant) -> Result<Option<Entry>, HdfsError> {
         let (client, path) = (self.client.clone(), self.path(place)?);
         let call = async move { client.get_file_info(&path).await };
-        match self
-            .call(self.about("look at", place), deadline, call)
-            .await
-        {
+        match self.call(self.about("look at", place), deadline, call).await {
             Ok(status) => Ok(Some(self.entry(status))),
             Err(error) if error.kind == Kind::NotFound => Ok(None),
             Err(error) => Err(error),
@@ -166,18 +156,14 @@ impl Hdfs {
     ) -> Result<(), HdfsError> {
         let (client, from, path) = (self.client.clone(), self.path(from)?, self.path(to)?);
         let call = async move { client.rename(&from, &path, over).await };
-        self.call(self.about("put in place", to), deadline, call)
-            .await
+        self.call(self.about("put in place", to), deadline, call).await
     }
 
     /// Deletes a file, or a directory with all that is in it; whether there was one.
     pub async fn delete(&self, place: &str, deadline: Instant) -> Result<bool, HdfsError> {
         let (client, path) = (self.client.clone(), self.path(place)?);
         if path == "/" {
-            return Err(HdfsError::new(
-                Kind::BadInput,
-                "the root of a file system is not deleted",
-            ));
+            return Err(HdfsError::new(Kind::BadInput, "the root of a file system is not deleted"));
         }
         let call = async move { client.delete(&path, true).await };
         self.call(self.about("delete", place), deadline, call).await
@@ -192,8 +178,7 @@ impl Hdfs {
     ) -> Result<(), HdfsError> {
         let (client, path) = (self.client.clone(), self.path(place)?);
         let call = async move { client.set_permission(&path, permission).await };
-        self.call(self.about("set the permission of", place), deadline, call)
-            .await
+        self.call(self.about("set the permission of", place), deadline, call).await
     }
 
     /// Lets others read a directory and what will lie in it, as far as each file's permission gives its group. Not every
@@ -205,8 +190,7 @@ impl Hdfs {
         deadline: Instant,
     ) -> Result<(), HdfsError> {
         let both = [AclEntryScope::Access, AclEntryScope::Default];
-        self.allow(dir, whom, &both, FsAction::ReadExecute, deadline)
-            .await
+        self.allow(dir, whom, &both, FsAction::ReadExecute, deadline).await
     }
 
     /// Lets these others read a file and nobody else, whatever its directory says.
@@ -249,8 +233,7 @@ impl Hdfs {
         deadline: Instant,
     ) -> Result<(), HdfsError> {
         let here = [AclEntryScope::Access];
-        self.allow(dir, whom, &here, FsAction::Execute, deadline)
-            .await
+        self.allow(dir, whom, &here, FsAction::Execute, deadline).await
     }
 
     async fn allow(
@@ -283,10 +266,7 @@ impl Hdfs {
         loop {
             let (client, path) = (self.client.clone(), path.clone());
             let call = async move { client.recover_lease(&path).await };
-            match self
-                .call(self.about("take over", place), deadline, call)
-                .await
-            {
+            match self.call(self.about("take over", place), deadline, call).await {
                 Ok(true) => return Ok(()),
                 Ok(false) => {}
                 // So is a recovery that was begun a moment ago.
@@ -313,10 +293,7 @@ mod tests {
         let user = |name: &str| Grant::User(name.into());
         let group = |name: &str| Grant::Group(name.into());
         assert_eq!(Grant::parse("a, b"), [user("a"), group("b")]);
-        assert_eq!(
-            Grant::parse("a,b c,d"),
-            [user("a"), user("b"), group("c"), group("d")]
-        );
+        assert_eq!(Grant::parse("a,b c,d"), [user("a"), user("b"), group("c"), group("d")]);
         assert_eq!(Grant::parse(" c"), [group("c")]);
         assert_eq!(Grant::parse("*"), [Grant::Everybody]);
         assert_eq!(Grant::parse(""), []);

@@ -46,11 +46,7 @@ pub enum Kind {
 
 impl HdfsError {
     pub(super) fn new(kind: Kind, what: impl Into<String>) -> HdfsError {
-        HdfsError {
-            kind,
-            what: what.into(),
-            hint: None,
-        }
+        HdfsError { kind, what: what.into(), hint: None }
     }
 
     pub(super) fn hint(mut self, hint: impl Into<String>) -> HdfsError {
@@ -60,10 +56,7 @@ impl HdfsError {
 
     /// Whether the same call may succeed a little later without anybody doing anything to the job.
     pub fn may_pass(&self) -> bool {
-        matches!(
-            self.kind,
-            Kind::Unreachable | Kind::SafeMode | Kind::NoSpace | Kind::Behind
-        )
+        matches!(self.kind, Kind::Unreachable | Kind::SafeMode | Kind::NoSpace | Kind::Behind)
     }
 }
 

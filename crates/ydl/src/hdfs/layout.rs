@@ -45,9 +45,7 @@ impl Layout {
     /// Everything below that directory.
     pub fn at(root: impl Into<String>) -> Layout {
         let root: String = root.into();
-        Layout {
-            root: root.trim_end_matches('/').to_owned(),
-        }
+        Layout { root: root.trim_end_matches('/').to_owned() }
     }
 
     /// Where it is if nobody says otherwise, in a user's home directory.
@@ -121,9 +119,7 @@ impl JobPlace {
     /// The job in that directory.
     pub fn at(dir: impl Into<String>) -> JobPlace {
         let dir: String = dir.into();
-        JobPlace {
-            dir: dir.trim_end_matches('/').to_owned(),
-        }
+        JobPlace { dir: dir.trim_end_matches('/').to_owned() }
     }
 
     /// The directory itself.
@@ -210,12 +206,7 @@ impl JobPlace {
 
     /// The logs of one attempt.
     pub fn attempt_logs(&self, task: &TaskId, attempt: u32) -> String {
-        format!(
-            "{}/logs/{}/{}/{attempt}",
-            self.dir,
-            task.role.as_str(),
-            task.index
-        )
+        format!("{}/logs/{}/{}/{attempt}", self.dir, task.role.as_str(), task.index)
     }
 }
 
@@ -227,9 +218,7 @@ mod tests {
     fn what_is_half_there_says_whose_it_is() {
         let layout = Layout::at("hdfs://nn:1/user/a/.ydl/");
         let aside = layout.aside("application_1_0001").unwrap();
-        let name = aside
-            .strip_prefix("hdfs://nn:1/user/a/.ydl/content/")
-            .unwrap();
+        let name = aside.strip_prefix("hdfs://nn:1/user/a/.ydl/content/").unwrap();
         assert!(layout.is_aside(name));
         assert!(layout.is_aside_of(name, "application_1_0001"));
         assert!(!layout.is_aside_of(name, "application_1_000"));

@@ -46,9 +46,7 @@ impl Hdfs {
         let aside = beside(place)?;
         let sent = async {
             let produce = |out: &mut Pieces| out.take_from(source, |_| {});
-            let (bytes, _) = self
-                .send(produce, &aside, permission, progress, deadline)
-                .await?;
+            let (bytes, _) = self.send(produce, &aside, permission, progress, deadline).await?;
             self.replace(&aside, place, deadline).await?;
             Ok(bytes)
         };
@@ -120,11 +118,7 @@ pub struct Pieces {
 
 impl Pieces {
     fn new(out: mpsc::Sender<Bytes>) -> Pieces {
-        Pieces {
-            out,
-            piece: BytesMut::new(),
-            filled: 0,
-        }
+        Pieces { out, piece: BytesMut::new(), filled: 0 }
     }
 
     /// Takes in all that a source gives; `seen` is shown every part of it.
@@ -187,8 +181,5 @@ impl Write for Pieces {
 }
 
 fn local(path: &Path, error: &io::Error) -> HdfsError {
-    HdfsError::new(
-        Kind::BadInput,
-        format!("cannot read `{}`: {}", path.display(), reason(error)),
-    )
+    HdfsError::new(Kind::BadInput, format!("cannot read `{}`: {}", path.display(), reason(error)))
 }

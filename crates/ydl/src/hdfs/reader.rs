@@ -20,11 +20,7 @@ impl Hdfs {
         let (client, path) = (self.client.clone(), self.path(place)?);
         let call = async move { client.read(&path).await };
         let file = self.call(self.about("read", place), deadline, call).await?;
-        Ok(Reader {
-            hdfs: self.clone(),
-            place: place.to_owned(),
-            file: Arc::new(file),
-        })
+        Ok(Reader { hdfs: self.clone(), place: place.to_owned(), file: Arc::new(file) })
     }
 }
 
@@ -54,8 +50,6 @@ impl Reader {
         }
         let file = self.file.clone();
         let call = async move { file.read_range(offset as usize, length).await };
-        self.hdfs
-            .call(self.hdfs.about("read", &self.place), deadline, call)
-            .await
+        self.hdfs.call(self.hdfs.about("read", &self.place), deadline, call).await
     }
 }

@@ -30,10 +30,7 @@ impl About {
     /// A failure of that kind, in a sentence that ends with `why`.
     pub fn failed(&self, kind: Kind, why: impl AsRef<str>) -> HdfsError {
         let why = why.as_ref();
-        HdfsError::new(
-            kind,
-            format!("cannot {} `{}`: {why}", self.verb, self.place),
-        )
+        HdfsError::new(kind, format!("cannot {} `{}`: {why}", self.verb, self.place))
     }
 
     /// Nobody answered until the deadline.
@@ -66,11 +63,8 @@ impl About {
                 self.exception(&class, &words)
             }
             Native::IOError(error) => {
-                let why = format!(
-                    "the NameNode at {} does not answer: {}",
-                    self.servers,
-                    reason(&error)
-                );
+                let why =
+                    format!("the NameNode at {} does not answer: {}", self.servers, reason(&error));
                 self.unreached(why)
             }
             Native::DataTransferError(words) => {
@@ -211,11 +205,7 @@ fn quota(line: &str) -> String {
 
 fn first_line(words: &str) -> String {
     let line = words.lines().next().unwrap_or_default().trim();
-    let line: String = line
-        .chars()
-        .filter(|c| !c.is_control())
-        .take(WORDS_MAX)
-        .collect();
+    let line: String = line.chars().filter(|c| !c.is_control()).take(WORDS_MAX).collect();
     line.trim_end_matches('.').to_owned()
 }
 
@@ -236,11 +226,7 @@ mod tests {
     #[test]
     fn exceptions_are_told_apart_by_what_can_be_done() {
         for (class, words, kind) in [
-            (
-                "java.io.FileNotFoundException",
-                "File does not exist: /f",
-                Kind::NotFound,
-            ),
+            ("java.io.FileNotFoundException", "File does not exist: /f", Kind::NotFound),
             (
                 "java.io.FileNotFoundException",
                 "File does not exist: /f (inode 7) Holder DFSClient_1 does not have any open files.",
@@ -271,11 +257,7 @@ mod tests {
                 "token (token for alice: HDFS_DELEGATION_TOKEN) can't be found in cache",
                 Kind::NoProof,
             ),
-            (
-                "org.apache.hadoop.ipc.StandbyException",
-                "",
-                Kind::Unreachable,
-            ),
+            ("org.apache.hadoop.ipc.StandbyException", "", Kind::Unreachable),
             ("java.lang.Odd", "what", Kind::Other),
         ] {
             let error = read(class, words);

@@ -22,11 +22,7 @@ pub struct Ways {
 impl Ways {
     /// As that configuration names them, for that user.
     pub fn new(config: Config, identity: Identity) -> Ways {
-        Ways {
-            config,
-            identity,
-            known: Mutex::default(),
-        }
+        Ways { config, identity, known: Mutex::default() }
     }
 
     /// The same, for whom the configuration itself names.

@@ -24,10 +24,8 @@ impl Hdfs {
     ) -> Result<Bytes, HdfsError> {
         let reader = self.open(place, deadline).await?;
         if reader.length() > bytes_max {
-            let why = format!(
-                "it has {} bytes, and {bytes_max} are expected at most",
-                reader.length()
-            );
+            let why =
+                format!("it has {} bytes, and {bytes_max} are expected at most", reader.length());
             return Err(self.about("read", place).failed(Kind::Other, why));
         }
         reader.read_at(0, reader.length() as usize, deadline).await
@@ -58,8 +56,7 @@ impl Hdfs {
     ) -> Result<(), HdfsError> {
         let aside = beside(place)?;
         let written = async {
-            self.write_aside(&aside, bytes.into(), permission, deadline)
-                .await?;
+            self.write_aside(&aside, bytes.into(), permission, deadline).await?;
             self.replace(&aside, place, deadline).await
         };
         let result = written.await;
@@ -80,8 +77,7 @@ impl Hdfs {
     ) -> Result<bool, HdfsError> {
         let aside = beside(place)?;
         let written = async {
-            self.write_aside(&aside, bytes.into(), permission, deadline)
-                .await?;
+            self.write_aside(&aside, bytes.into(), permission, deadline).await?;
             self.rename(&aside, place, deadline).await
         };
         let result = written.await;

@@ -36,13 +36,9 @@ impl Hdfs {
         deadline: Instant,
     ) -> Result<Writer, HdfsError> {
         let (client, path) = (self.client.clone(), self.path(place)?);
-        let options = WriteOptions::default()
-            .permission(permission)
-            .create_parent(false);
+        let options = WriteOptions::default().permission(permission).create_parent(false);
         let call = async move { client.create(&path, &options).await };
-        let file = self
-            .call(self.about("create", place), deadline, call)
-            .await?;
+        let file = self.call(self.about("create", place), deadline, call).await?;
         Ok(Writer {
             hdfs: self.clone(),
             place: place.to_owned(),
@@ -59,9 +55,7 @@ impl Hdfs {
         let (client, path) = (self.client.clone(), self.path(place)?);
         let before = self.stat(place, deadline).await?;
         let call = async move { client.append(&path).await };
-        let file = self
-            .call(self.about("write to", place), deadline, call)
-            .await?;
+        let file = self.call(self.about("write to", place), deadline, call).await?;
         Ok(Writer {
             hdfs: self.clone(),
             place: place.to_owned(),

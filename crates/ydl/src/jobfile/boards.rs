@@ -45,12 +45,7 @@ impl Reader {
             instances: 1,
             processes: 1,
             elastic: None,
-            resources: Resources {
-                memory_mib,
-                vcores,
-                gpus: 0,
-                other: BTreeMap::new(),
-            },
+            resources: Resources { memory_mib, vcores, gpus: 0, other: BTreeMap::new() },
             command: Command::Shell(script),
             environment: None,
             env: BTreeMap::new(),

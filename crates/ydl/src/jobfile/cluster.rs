@@ -13,10 +13,8 @@ use ydl_core::spec::{GpuAssignment, Keytab, MasterSpec, OnCluster, Placement};
 const TAGS_MAX: usize = 10;
 const TAG_LETTERS_MAX: usize = 100;
 
-const GPU_ASSIGNMENTS: [(&str, GpuAssignment); 2] = [
-    ("by-cluster", GpuAssignment::ByCluster),
-    ("by-agent", GpuAssignment::ByAgent),
-];
+const GPU_ASSIGNMENTS: [(&str, GpuAssignment); 2] =
+    [("by-cluster", GpuAssignment::ByCluster), ("by-agent", GpuAssignment::ByAgent)];
 
 impl Reader {
     pub fn on_cluster(&mut self, map: &Map, base: &str) -> OnCluster {
@@ -49,9 +47,7 @@ impl Reader {
     ) -> Vec<String> {
         let path = map.key(name);
         let items = self.list(map, name).iter();
-        items
-            .filter_map(|item| self.value_of(item, &path, &read))
-            .collect()
+        items.filter_map(|item| self.value_of(item, &path, &read)).collect()
     }
 
     fn tags(&mut self, map: &Map) -> Vec<String> {
@@ -75,10 +71,7 @@ impl Reader {
             return (None, None);
         };
         let map = self.map(node, "acls", "acls");
-        (
-            self.value(&map, "view", acl),
-            self.value(&map, "modify", acl),
-        )
+        (self.value(&map, "view", acl), self.value(&map, "modify", acl))
     }
 
     fn keytab(&mut self, map: &Map, base: &str) -> Option<Keytab> {
@@ -102,16 +95,12 @@ impl Reader {
                 Ok(_) => Ok(whole),
                 // One machine has no use for it.
                 Err(_) if !cluster => Ok(whole),
-                Err(error) => Err((
-                    format!("`{path}` cannot be read: {}", reason(&error)),
-                    String::new(),
-                )),
+                Err(error) => {
+                    Err((format!("`{path}` cannot be read: {}", reason(&error)), String::new()))
+                }
             }
         });
-        Some(Keytab {
-            principal: principal?,
-            path: path?,
-        })
+        Some(Keytab { principal: principal?, path: path? })
     }
 
     fn master(&mut self, map: &Map) -> MasterSpec {
@@ -127,25 +116,17 @@ impl Reader {
             )),
             mib => Ok(mib),
         };
-        master.memory_mib = self
-            .value(&map, "memory", memory)
-            .unwrap_or(master.memory_mib);
-        master.vcores = self
-            .value(&map, "vcores", at_least_one)
-            .unwrap_or(master.vcores);
+        master.memory_mib = self.value(&map, "memory", memory).unwrap_or(master.memory_mib);
+        master.vcores = self.value(&map, "vcores", at_least_one).unwrap_or(master.vcores);
         master.node_label = self.value(&map, "node_label", word);
-        master.attempts = self
-            .value(&map, "attempts", at_least_one)
-            .unwrap_or(master.attempts);
+        master.attempts = self.value(&map, "attempts", at_least_one).unwrap_or(master.attempts);
         master
     }
 
     /// Where the tasks of a role go.
     pub fn placement(&mut self, role: &Map) -> Placement {
-        let mut placement = Placement {
-            node_label: self.value(role, "node_label", word),
-            ..Placement::default()
-        };
+        let mut placement =
+            Placement { node_label: self.value(role, "node_label", word), ..Placement::default() };
         let Some(node) = role.find("placement") else {
             return placement;
         };
@@ -222,9 +203,7 @@ fn acl(text: &str) -> Result<String, Refusal> {
 }
 
 fn file_system(text: &str) -> Result<String, Refusal> {
-    let name = text
-        .strip_prefix("hdfs://")
-        .map(|rest| rest.trim_end_matches('/'));
+    let name = text.strip_prefix("hdfs://").map(|rest| rest.trim_end_matches('/'));
     match name {
         Some(name) if !name.is_empty() && !name.contains('/') => Ok(format!("hdfs://{name}")),
         _ => Err((

@@ -17,11 +17,8 @@ pub const FORMS: [(&str, InputForm); 4] = [
     ("list", InputForm::List),
     ("split-list", InputForm::SplitList),
 ];
-pub const EXISTING: [(&str, Existing); 3] = [
-    ("refuse", Existing::Refuse),
-    ("replace", Existing::Replace),
-    ("number", Existing::Number),
-];
+pub const EXISTING: [(&str, Existing); 3] =
+    [("refuse", Existing::Refuse), ("replace", Existing::Replace), ("number", Existing::Number)];
 
 impl Reader {
     pub fn inputs(&mut self, map: &Map, base: &str) -> Vec<Input> {
@@ -111,8 +108,7 @@ fn whose(text: &str) -> Result<Whose, Refusal> {
         return Ok(Whose::Role(RoleName::from(text)));
     }
     let task = text.parse::<TaskId>();
-    task.map(Whose::Task)
-        .map_err(|what| (what, "name a task, a role or `all`".into()))
+    task.map(Whose::Task).map_err(|what| (what, "name a task, a role or `all`".into()))
 }
 
 /// Where data comes from. What is there is looked at at submit.

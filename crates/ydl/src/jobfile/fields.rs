@@ -28,19 +28,12 @@ pub struct Map<'a> {
 
 impl<'a> Map<'a> {
     pub fn find(&self, name: &str) -> Option<&'a Node> {
-        self.entries
-            .iter()
-            .find(|(key, _)| key.name == name)
-            .map(|(_, node)| node)
+        self.entries.iter().find(|(key, _)| key.name == name).map(|(_, node)| node)
     }
 
     /// The full name of a key in it.
     pub fn key(&self, name: &str) -> String {
-        if self.path.is_empty() {
-            name.to_string()
-        } else {
-            format!("{}.{name}", self.path)
-        }
+        if self.path.is_empty() { name.to_string() } else { format!("{}.{name}", self.path) }
     }
 }
 
@@ -54,17 +47,13 @@ impl Reader {
         hint: impl Into<String>,
     ) {
         self.told.insert(key.to_string());
-        self.wrongs
-            .push(Wrong::new(at.clone(), format!("`{key}`: {}", what.as_ref())).hint(hint));
+        self.wrongs.push(Wrong::new(at.clone(), format!("`{key}`: {}", what.as_ref())).hint(hint));
     }
 
     /// A map whose keys are those of the table below `table`.
     pub fn map<'a>(&mut self, node: &'a Node, path: &str, table: &str) -> Map<'a> {
         let entries = self.entries(node, path);
-        let map = Map {
-            path: path.to_string(),
-            entries,
-        };
+        let map = Map { path: path.to_string(), entries };
         for (key, _) in entries {
             if !keys::below(table).any(|known| known.name() == key.name) {
                 self.unknown(key, &map, table);
@@ -90,14 +79,12 @@ impl Reader {
                 format!("did you mean `{name}`?")
             }
             None => {
-                let all: Vec<_> = keys::below(table)
-                    .map(|key| format!("`{}`", key.name()))
-                    .collect();
+                let all: Vec<_> =
+                    keys::below(table).map(|key| format!("`{}`", key.name())).collect();
                 format!("known here: {}", all.join(", "))
             }
         };
-        self.wrongs
-            .push(Wrong::new(key.at.clone(), what).hint(hint));
+        self.wrongs.push(Wrong::new(key.at.clone(), what).hint(hint));
     }
 
     /// A map whose keys the user chooses.
@@ -110,19 +97,13 @@ impl Reader {
             }
             Value::Scalar { .. } | Value::List(_) if path.is_empty() => {
                 let what = format!("a job file is a map of keys, not {}", node.kind());
-                self.wrongs
-                    .push(Wrong::new(node.at.clone(), what).hint("begin with `name: …`"));
+                self.wrongs.push(Wrong::new(node.at.clone(), what).hint("begin with `name: …`"));
                 // Nothing else can be said about a file that is no map.
                 self.told.insert(String::new());
                 &[]
             }
             Value::Scalar { .. } | Value::List(_) => {
-                self.refuse(
-                    &node.at,
-                    path,
-                    format!("expected a map, found {}", node.kind()),
-                    "",
-                );
+                self.refuse(&node.at, path, format!("expected a map, found {}", node.kind()), "");
                 &[]
             }
         }
@@ -141,12 +122,7 @@ impl Reader {
             }
             Value::Scalar { text, .. } => {
                 let hint = format!("write `{name}: [{text}]`");
-                self.refuse(
-                    &node.at,
-                    &map.key(name),
-                    "expected a list, found text",
-                    hint,
-                );
+                self.refuse(&node.at, &map.key(name), "expected a list, found text", hint);
                 &[]
             }
             Value::Map(_) => {
@@ -157,12 +133,7 @@ impl Reader {
     }
 
     fn no_value(&mut self, node: &Node, path: &str) {
-        self.refuse(
-            &node.at,
-            path,
-            "there is no value",
-            "give it one, or leave the key out",
-        );
+        self.refuse(&node.at, path, "there is no value", "give it one, or leave the key out");
     }
 
     /// Text as it was written, whatever it looks like.
@@ -178,12 +149,7 @@ impl Reader {
                 None
             }
             Value::List(_) | Value::Map(_) => {
-                self.refuse(
-                    &node.at,
-                    path,
-                    format!("expected text, found {}", node.kind()),
-                    "",
-                );
+                self.refuse(&node.at, path, format!("expected text, found {}", node.kind()), "");
                 None
             }
         }
@@ -223,12 +189,7 @@ impl Reader {
 
 /// A whole number, from 0.
 pub fn count<T: TryFrom<u64>>(text: &str) -> Result<T, Refusal> {
-    let wrong = || {
-        (
-            format!("`{text}` is not a count"),
-            "write a whole number".to_string(),
-        )
-    };
+    let wrong = || (format!("`{text}` is not a count"), "write a whole number".to_string());
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(wrong());
     }
@@ -243,10 +204,7 @@ pub fn truth(text: &str) -> Result<bool, Refusal> {
     match text {
         "true" => Ok(true),
         "false" => Ok(false),
-        _ => Err((
-            format!("`{text}` is neither `true` nor `false`"),
-            String::new(),
-        )),
+        _ => Err((format!("`{text}` is neither `true` nor `false`"), String::new())),
     }
 }
 
@@ -259,10 +217,7 @@ pub fn choice<T: Copy>(options: &[(&'static str, T)]) -> impl Fn(&str) -> Result
         let hint = match nearest(text, options.iter().map(|(word, _)| *word)) {
             Some(word) => format!("did you mean `{word}`?"),
             None => {
-                let all: Vec<_> = options
-                    .iter()
-                    .map(|(word, _)| format!("`{word}`"))
-                    .collect();
+                let all: Vec<_> = options.iter().map(|(word, _)| format!("`{word}`")).collect();
                 format!("it is one of {}", all.join(", "))
             }
         };
@@ -275,10 +230,6 @@ pub fn or_none<T>(
     read: impl Fn(&str) -> Result<T, Refusal>,
 ) -> impl Fn(&str) -> Result<Option<T>, Refusal> {
     move |text| {
-        if text == "none" {
-            Ok(None)
-        } else {
-            read(text).map(Some)
-        }
+        if text == "none" { Ok(None) } else { read(text).map(Some) }
     }
 }

@@ -18,11 +18,8 @@ use ydl_core::spec::{self, Environment, Interpreter, Packed};
 const ARCHIVES: [&str; 4] = [".tar.gz", ".tgz", ".tar", ".zip"];
 
 /// Where an interpreter comes from.
-pub const INTERPRETERS: [(&str, Interpreter); 3] = [
-    ("auto", Interpreter::Auto),
-    ("carry", Interpreter::Carry),
-    ("node", Interpreter::Node),
-];
+pub const INTERPRETERS: [(&str, Interpreter); 3] =
+    [("auto", Interpreter::Auto), ("carry", Interpreter::Carry), ("node", Interpreter::Node)];
 
 impl Reader {
     pub fn environment(&mut self, map: &Map, base: &str) -> Environment {
@@ -101,11 +98,7 @@ impl Reader {
         let read = |path: &str| source_of(path, base, cluster);
         let Value::Map(_) = &node.value else {
             let source = self.value_of(node, "files", read)?;
-            return Some(spec::File {
-                name: name.to_string(),
-                source,
-                unpack: false,
-            });
+            return Some(spec::File { name: name.to_string(), source, unpack: false });
         };
         let path = format!("files.{name}");
         let map = self.map(node, &path, "files.*");
@@ -127,11 +120,7 @@ impl Reader {
             let hint = "unpack it, and name the directory";
             self.refuse(&written.at, &map.key("unpack"), what, hint);
         }
-        Some(spec::File {
-            name: name.to_string(),
-            source,
-            unpack,
-        })
+        Some(spec::File { name: name.to_string(), source, unpack })
     }
 
     fn plain_file(&mut self, node: &Node, base: &str) -> Option<spec::File> {
@@ -159,11 +148,7 @@ pub fn absolute(path: &str, base: &str) -> String {
         return String::new();
     }
     let joined = PathBuf::from(base).join(path);
-    let mut text = joined
-        .components()
-        .collect::<PathBuf>()
-        .to_string_lossy()
-        .into_owned();
+    let mut text = joined.components().collect::<PathBuf>().to_string_lossy().into_owned();
     if path.ends_with('/') && !text.ends_with('/') {
         text.push('/');
     }
@@ -188,9 +173,7 @@ fn last_of(path: &str) -> &str {
 
 /// `hdfs://namenode/path`, or `hdfs:///path` on the cluster's own file system.
 pub fn hdfs_url(text: &str) -> Result<String, Refusal> {
-    let path = text
-        .strip_prefix("hdfs://")
-        .and_then(|rest| rest.find('/').map(|at| &rest[at..]));
+    let path = text.strip_prefix("hdfs://").and_then(|rest| rest.find('/').map(|at| &rest[at..]));
     match path {
         Some(path) if path.split('/').any(|part| part == "..") => {
             Err((format!("`{text}` holds `..`"), String::new()))
@@ -223,10 +206,7 @@ pub fn named_environment(text: &str, interpreter: &str) -> Result<Environment, R
 
 /// What an environment is, by how it is called and what is there.
 fn environment(text: &str, base: &str, cluster: bool) -> Result<Environment, Refusal> {
-    let packed = |path: String| Packed {
-        path,
-        interpreter: Interpreter::Auto,
-    };
+    let packed = |path: String| Packed { path, interpreter: Interpreter::Auto };
     let file = |text: &str| source_of(text, base, cluster).map(packed);
     if let Some(image) = image::named(text, cluster) {
         return image;
@@ -238,19 +218,14 @@ fn environment(text: &str, base: &str, cluster: bool) -> Result<Environment, Ref
             file(text).map(Environment::Requirements)
         }
         _ if text.ends_with(".pex") => file(text).map(Environment::Pex),
-        _ => directory_with_bin(text, base)
-            .map(packed)
-            .map(Environment::Directory),
+        _ => directory_with_bin(text, base).map(packed).map(Environment::Directory),
     }
 }
 
 fn archive(text: &str, base: &str, cluster: bool) -> Result<Environment, Refusal> {
     if !cluster {
         let what = format!("`{text}` is unpacked by a cluster, not on one machine");
-        return Err((
-            what,
-            "unpack it, and name the directory that has `bin` in it".into(),
-        ));
+        return Err((what, "unpack it, and name the directory that has `bin` in it".into()));
     }
     if !is_archive(text) {
         let what = format!("`{text}` is no archive that can be unpacked");
@@ -293,10 +268,9 @@ fn directory_with_bin(text: &str, base: &str) -> Result<String, Refusal> {
     let hint = "make one with `python3 -m venv venv`, or use `system`".to_string();
     let inside = Path::new(&path);
     match fs::metadata(&path) {
-        Ok(found) if !found.is_dir() => Err((
-            format!("`{text}` is a file, not the directory of an environment"),
-            hint,
-        )),
+        Ok(found) if !found.is_dir() => {
+            Err((format!("`{text}` is a file, not the directory of an environment"), hint))
+        }
         Ok(_) if !inside.join("bin").is_dir() => {
             let mut lists = ["pyproject.toml", "requirements.txt"].into_iter();
             let list = lists.find(|name| inside.join(name).is_file());
@@ -319,10 +293,9 @@ fn directory_with_bin(text: &str, base: &str) -> Result<String, Refusal> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             Err((format!("`{text}` does not exist"), hint))
         }
-        Err(error) => Err((
-            format!("`{text}` cannot be looked at: {}", reason(&error)),
-            String::new(),
-        )),
+        Err(error) => {
+            Err((format!("`{text}` cannot be looked at: {}", reason(&error)), String::new()))
+        }
     }
 }
 
@@ -342,20 +315,12 @@ fn source_of(text: &str, base: &str, cluster: bool) -> Result<String, Refusal> {
     }
     let path = absolute(text.trim_end_matches('/'), base);
     let seen_from = || format!("relative paths count from `{base}`");
-    let cannot = |error: io::Error| {
-        (
-            format!("`{text}` cannot be read: {}", reason(&error)),
-            String::new(),
-        )
-    };
+    let cannot =
+        |error: io::Error| (format!("`{text}` cannot be read: {}", reason(&error)), String::new());
     let found = match fs::metadata(&path) {
         Ok(found) => found,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let hint = if Path::new(text).is_absolute() {
-                String::new()
-            } else {
-                seen_from()
-            };
+            let hint = if Path::new(text).is_absolute() { String::new() } else { seen_from() };
             return Err((format!("`{text}` does not exist"), hint));
         }
         Err(error) => return Err(cannot(error)),
@@ -365,16 +330,10 @@ fn source_of(text: &str, base: &str, cluster: bool) -> Result<String, Refusal> {
     } else if found.is_file() {
         File::open(&path).map_err(cannot)?;
         if text.ends_with('/') {
-            return Err((
-                format!("`{text}` is a file, not a directory"),
-                String::new(),
-            ));
+            return Err((format!("`{text}` is a file, not a directory"), String::new()));
         }
     } else {
-        return Err((
-            format!("`{text}` is neither a file nor a directory"),
-            String::new(),
-        ));
+        return Err((format!("`{text}` is neither a file nor a directory"), String::new()));
     }
     Ok(path)
 }

@@ -19,9 +19,8 @@ const OF_PACKED: [&str; 2] = ["path", "interpreter"];
 impl Reader {
     /// The image that the map speaks of, if it speaks of one.
     pub fn image(&mut self, node: &Node, map: &Map) -> Option<Environment> {
-        let mut named = RUNTIMES
-            .iter()
-            .filter_map(|(key, runtime)| Some((*key, *runtime, map.find(key)?)));
+        let mut named =
+            RUNTIMES.iter().filter_map(|(key, runtime)| Some((*key, *runtime, map.find(key)?)));
         let Some((key, runtime, name)) = named.next() else {
             for other in OF_IMAGES {
                 if let Some(at) = map.find(other) {
@@ -72,9 +71,7 @@ impl Reader {
                 false => is_there(&mount.from).map(|()| mount),
             }
         };
-        items
-            .filter_map(|item| self.value_of(item, &key, read))
-            .collect()
+        items.filter_map(|item| self.value_of(item, &key, read)).collect()
     }
 
     /// What a role's programs run in, if the role says so itself.
@@ -150,26 +147,19 @@ fn login(text: &str) -> Result<String, Refusal> {
         Some(("hdfs", _)) => hdfs_url(text),
         None if text.starts_with('/') => Ok(text.to_owned()),
         // A login itself must not be shown.
-        _ => Err((
-            "this is not the path of a file that nodes can read".into(),
-            hint.into(),
-        )),
+        _ => Err(("this is not the path of a file that nodes can read".into(), hint.into())),
     }
 }
 
 fn is_there(path: &str) -> Result<(), Refusal> {
     match fs::metadata(path) {
         Ok(_) => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Err((
-            format!("`{path}` does not exist on this machine"),
-            String::new(),
-        )),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err((format!("`{path}` does not exist on this machine"), String::new()))
+        }
         Err(error) => {
             let why = crate::os::reason(&error);
-            Err((
-                format!("`{path}` cannot be looked at: {why}"),
-                String::new(),
-            ))
+            Err((format!("`{path}` cannot be looked at: {why}"), String::new()))
         }
     }
 }

@@ -70,14 +70,7 @@ const fn key(
     example: &'static str,
     about: &'static str,
 ) -> Key {
-    Key {
-        path,
-        kind,
-        default,
-        example,
-        about,
-        also: &[],
-    }
+    Key { path, kind, default, example, about, also: &[] }
 }
 
 const fn known_as(key: Key, also: &'static [&'static str]) -> Key {
@@ -105,11 +98,7 @@ mod tests {
             std::fs::write(&file, format!("roles: {{worker: {role}}}")).unwrap();
             let mut source = load(&file).unwrap();
             source.for_cluster();
-            source.set(&format!(
-                "{}={}",
-                key.path.replace('*', "worker"),
-                key.example
-            ));
+            source.set(&format!("{}={}", key.path.replace('*', "worker"), key.example));
             // A range is whole, and its tasks start together.
             if key.path.starts_with("roles.*.instances.") {
                 source.set("gang=true");
@@ -156,11 +145,7 @@ mod tests {
     fn every_key_is_there_once_and_below_its_parent() {
         let keys: Vec<_> = keys().collect();
         for (n, key) in keys.iter().enumerate() {
-            assert!(
-                keys[..n].iter().all(|other| other.path != key.path),
-                "{}",
-                key.path
-            );
+            assert!(keys[..n].iter().all(|other| other.path != key.path), "{}", key.path);
             let parent = key.parent().trim_end_matches(".*");
             assert!(parent.is_empty() || keys[..n].iter().any(|other| other.path == parent));
         }

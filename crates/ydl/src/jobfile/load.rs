@@ -95,11 +95,7 @@ impl Source {
     pub fn job(self) -> Result<JobSpec, Wrongs> {
         let Some(base) = self.base.to_str() else {
             let what = format!("the path `{}` is not UTF-8", self.base.display());
-            return Err(Wrongs::whole(
-                self.file,
-                what,
-                "move the job to another directory",
-            ));
+            return Err(Wrongs::whole(self.file, what, "move the job to another directory"));
         };
         let mut wrongs = self.wrongs;
         if self.notes.is_some() && !wrongs.is_empty() {
@@ -118,17 +114,9 @@ impl Source {
 /// Reads a job file; `-` is the standard input.
 pub fn load(path: &Path) -> Result<Source, Wrongs> {
     let stdin = path == Path::new("-");
-    let file = if stdin {
-        "stdin".to_string()
-    } else {
-        path.display().to_string()
-    };
+    let file = if stdin { "stdin".to_string() } else { path.display().to_string() };
     let whole = |what: String, hint: &str| Wrongs::whole(file.clone(), what, hint);
-    let bytes = if stdin {
-        read_limited(io::stdin().lock())
-    } else {
-        read_file(path)
-    };
+    let bytes = if stdin { read_limited(io::stdin().lock()) } else { read_file(path) };
     let bytes = bytes.map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => whole(
             "there is no such file".into(),
@@ -142,10 +130,7 @@ pub fn load(path: &Path) -> Result<Source, Wrongs> {
             "this is larger than 1 MiB, which no job file is".into(),
             "name a YAML file that describes the job",
         ),
-        _ => whole(
-            format!("the job file cannot be read: {}", reason(&error)),
-            "",
-        ),
+        _ => whole(format!("the job file cannot be read: {}", reason(&error)), ""),
     })?;
     let text = text_of(bytes).map_err(|what| whole(what.into(), "a job file is YAML text"))?;
     let mut wrongs = Vec::new();
@@ -153,10 +138,7 @@ pub fn load(path: &Path) -> Result<Source, Wrongs> {
     let root = tree::parse(&text, place, &mut wrongs)
         .map_err(|wrong| Wrongs::new(file.clone(), vec![wrong]))?
         .ok_or_else(|| {
-            whole(
-                "the job file is empty".into(),
-                "the least is `roles: {worker: {run: COMMAND}}`",
-            )
+            whole("the job file is empty".into(), "the least is `roles: {worker: {run: COMMAND}}`")
         })?;
     let here = working_directory()?;
     let base = match path.parent() {
@@ -164,15 +146,7 @@ pub fn load(path: &Path) -> Result<Source, Wrongs> {
         _ => here,
     };
     let name = default_name(if stdin { None } else { path.file_stem() }, &base);
-    Ok(Source {
-        file,
-        base,
-        name,
-        root,
-        wrongs,
-        cluster: false,
-        notes: None,
-    })
+    Ok(Source { file, base, name, root, wrongs, cluster: false, notes: None })
 }
 
 fn read_file(path: &Path) -> io::Result<Vec<u8>> {
@@ -198,19 +172,12 @@ fn text_of(bytes: Vec<u8>) -> Result<String, &'static str> {
         return Err("this is a binary file, not a job file");
     }
     let text = String::from_utf8(bytes).map_err(|_| "this is not UTF-8 text")?;
-    Ok(text
-        .strip_prefix('\u{feff}')
-        .map(str::to_string)
-        .unwrap_or(text))
+    Ok(text.strip_prefix('\u{feff}').map(str::to_string).unwrap_or(text))
 }
 
 fn working_directory() -> Result<PathBuf, Wrongs> {
     env::current_dir().map_err(|error| {
-        Wrongs::whole(
-            "",
-            format!("the working directory cannot be found: {}", reason(&error)),
-            "",
-        )
+        Wrongs::whole("", format!("the working directory cannot be found: {}", reason(&error)), "")
     })
 }
 
@@ -223,17 +190,9 @@ fn default_name(stem: Option<&std::ffi::OsStr>, base: &Path) -> String {
 /// The nearest thing to `text` that can be a name.
 pub fn clean(text: &str) -> String {
     let fits = |c: char| {
-        if c.is_ascii_alphanumeric() || "-_.".contains(c) {
-            c
-        } else {
-            '-'
-        }
+        if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' }
     };
     let name: String = text.chars().map(fits).take(64).collect();
     let name = name.trim_start_matches(|c: char| !c.is_ascii_alphanumeric());
-    if name.is_empty() {
-        "job".to_string()
-    } else {
-        name.to_string()
-    }
+    if name.is_empty() { "job".to_string() } else { name.to_string() }
 }

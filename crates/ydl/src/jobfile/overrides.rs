@@ -16,10 +16,7 @@ pub fn set(root: &mut Node, assignment: &str, wrongs: &mut Vec<Wrong>) -> Result
     };
     let place = |_, _| at.clone();
     let value = tree::parse(value, place, wrongs)?;
-    let value = value.unwrap_or(Node {
-        at: at.clone(),
-        value: Value::Null,
-    });
+    let value = value.unwrap_or(Node { at: at.clone(), value: Value::Null });
     put(root, path.trim(), value, &at)
 }
 
@@ -56,15 +53,9 @@ fn put(node: &mut Node, path: &str, value: Node, at: &Place) -> Result<(), Wrong
     };
     // What is there already decides where a name with dots ends.
     let is_here = |name: &str| {
-        path == name
-            || path
-                .strip_prefix(name)
-                .is_some_and(|rest| rest.starts_with('.'))
+        path == name || path.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'))
     };
-    let known = entries
-        .iter()
-        .map(|(key, _)| key.name.clone())
-        .filter(|name| is_here(name));
+    let known = entries.iter().map(|(key, _)| key.name.clone()).filter(|name| is_here(name));
     let (name, rest) = match (known.max_by_key(String::len), quoted(path)) {
         (Some(name), _) => {
             let rest = &path[name.len()..];
@@ -82,13 +73,7 @@ fn put(node: &mut Node, path: &str, value: Node, at: &Place) -> Result<(), Wrong
     let index = match entries.iter().position(|(key, _)| key.name == name) {
         Some(index) => index,
         None => {
-            entries.push((
-                Key {
-                    at: at.clone(),
-                    name: name.clone(),
-                },
-                Node::map(at.clone()),
-            ));
+            entries.push((Key { at: at.clone(), name: name.clone() }, Node::map(at.clone())));
             entries.len() - 1
         }
     };
@@ -148,10 +133,7 @@ impl Flags {
             ("--file", !self.files.is_empty()),
             ("--output", !self.outputs.is_empty()),
         ];
-        given
-            .iter()
-            .find(|(_, given)| *given)
-            .map(|(flag, _)| *flag)
+        given.iter().find(|(_, given)| *given).map(|(flag, _)| *flag)
     }
 
     /// The job they describe: the role `worker`, and `server` where `--servers` asks for it.
@@ -176,25 +158,17 @@ impl Flags {
                 put_at(key, plain(&format!("--{key}"), text));
             }
         }
-        let words = self
-            .command
-            .iter()
-            .map(|word| Node::text(Place::Whole, word.clone()));
+        let words = self.command.iter().map(|word| Node::text(Place::Whole, word.clone()));
         if !self.command.is_empty() {
             put_at(
                 "roles.worker.run",
-                Node {
-                    at: Place::Whole,
-                    value: Value::List(words.collect()),
-                },
+                Node { at: Place::Whole, value: Value::List(words.collect()) },
             );
         } else {
             put_at("roles.worker", Node::map(Place::Whole));
         }
-        let counts = [
-            ("worker", "--instances", &self.workers),
-            ("server", "--servers", &self.servers),
-        ];
+        let counts =
+            [("worker", "--instances", &self.workers), ("server", "--servers", &self.servers)];
         for (role, flag, value) in counts {
             if let Some(text) = value {
                 put_at(&format!("roles.{role}.instances"), plain(flag, text));
@@ -202,18 +176,11 @@ impl Flags {
             if value.is_none() && role != "worker" {
                 continue;
             }
-            let sizes = [
-                ("memory", &self.memory),
-                ("vcores", &self.vcores),
-                ("gpus", &self.gpus),
-            ];
+            let sizes = [("memory", &self.memory), ("vcores", &self.vcores), ("gpus", &self.gpus)];
             for (key, value) in sizes {
                 // GPUs are for those that compute.
                 if let Some(text) = value.as_ref().filter(|_| key != "gpus" || role == "worker") {
-                    put_at(
-                        &format!("roles.{role}.{key}"),
-                        plain(&format!("--{key}"), text),
-                    );
+                    put_at(&format!("roles.{role}.{key}"), plain(&format!("--{key}"), text));
                 }
             }
         }
@@ -228,10 +195,7 @@ impl Flags {
                 match text.split_once('=') {
                     Some((name, value)) => {
                         entries.retain(|(key, _)| key.name != name);
-                        let key = Key {
-                            at: at.clone(),
-                            name: name.to_string(),
-                        };
+                        let key = Key { at: at.clone(), name: name.to_string() };
                         entries.push((key, Node::text(at, value)));
                     }
                     None => {
@@ -241,13 +205,7 @@ impl Flags {
                 }
             }
             if !entries.is_empty() {
-                put_at(
-                    key,
-                    Node {
-                        at: Place::Whole,
-                        value: Value::Map(entries),
-                    },
-                );
+                put_at(key, Node { at: Place::Whole, value: Value::Map(entries) });
             }
         }
         if !self.files.is_empty() {
@@ -255,26 +213,16 @@ impl Flags {
                 .files
                 .iter()
                 .map(|file| Node::text(Place::flag(format!("--file {file}")), file.clone()));
-            put_at(
-                "files",
-                Node {
-                    at: Place::Whole,
-                    value: Value::List(files.collect()),
-                },
-            );
+            put_at("files", Node { at: Place::Whole, value: Value::List(files.collect()) });
         }
         Source::of_flags(root, self.default_name(), wrongs)
     }
 
     /// The script's name says more than `python`.
     fn default_name(&self) -> String {
-        let script = self
-            .command
-            .iter()
-            .find(|word| word.ends_with(".py") || word.ends_with(".sh"));
-        let stem = script
-            .or(self.command.first())
-            .and_then(|word| Path::new(word).file_stem());
+        let script =
+            self.command.iter().find(|word| word.ends_with(".py") || word.ends_with(".sh"));
+        let stem = script.or(self.command.first()).and_then(|word| Path::new(word).file_stem());
         clean(&stem.map(|stem| stem.to_string_lossy()).unwrap_or_default())
     }
 }

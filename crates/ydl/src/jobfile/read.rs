@@ -16,10 +16,7 @@ const GANG: Gang = Gang {
     together: false,
     hold: Span::minutes(5),
     retries: 3,
-    backoff: Backoff {
-        first: Span::seconds(30),
-        most: Span::minutes(10),
-    },
+    backoff: Backoff { first: Span::seconds(30), most: Span::minutes(10) },
     settle: SETTLE,
     reform: Reform::Restart,
 };
@@ -27,16 +24,11 @@ const GANG: Gang = Gang {
 /// Reads a whole job. Relative paths count from `base`, which is absolute; `name` is used where none is given.
 /// For one machine, what only a cluster could do is refused.
 pub fn job(root: &Node, base: &str, name: &str, cluster: bool) -> Result<JobSpec, Vec<Wrong>> {
-    let mut reader = Reader {
-        cluster,
-        ..Reader::default()
-    };
+    let mut reader = Reader { cluster, ..Reader::default() };
     let map = reader.map(root, "", "");
     let framework = reader.framework(&map);
     let draft = Draft {
-        name: reader
-            .text(&map, "name")
-            .unwrap_or_else(|| name.to_string()),
+        name: reader.text(&map, "name").unwrap_or_else(|| name.to_string()),
         framework,
         cluster_flags: reader.value(&map, "cluster_flags", truth).unwrap_or(false),
         environment: reader.environment(&map, base),
@@ -56,9 +48,7 @@ pub fn job(root: &Node, base: &str, name: &str, cluster: bool) -> Result<JobSpec
         ports: reader.value(&map, "ports", port_range).unwrap_or_default(),
         on_cluster: reader.on_cluster(&map, base),
     };
-    let Reader {
-        mut wrongs, told, ..
-    } = reader;
+    let Reader { mut wrongs, told, .. } = reader;
     if told.contains("") {
         return Err(wrongs);
     }
@@ -135,10 +125,7 @@ impl Reader {
         let map = self.map(node, "gang", "gang");
         let (first, most) = self.backoff(&map, "gang.backoff");
         let first = first.unwrap_or(gang.backoff.first);
-        gang.backoff = Backoff {
-            first,
-            most: most.unwrap_or(gang.backoff.most.max(first)),
-        };
+        gang.backoff = Backoff { first, most: most.unwrap_or(gang.backoff.most.max(first)) };
         if gang.backoff.first > gang.backoff.most {
             let at = map.find("backoff").map_or(&node.at, |node| &node.at);
             let what = "the first wait is longer than the longest";
@@ -182,12 +169,9 @@ impl Reader {
             return blame;
         };
         let map = self.map(node, "blame", "blame");
-        blame.failures = self
-            .value(&map, "failures", count)
-            .unwrap_or(blame.failures);
-        blame.forgive_after = self
-            .value(&map, "forgive_after", span)
-            .unwrap_or(blame.forgive_after);
+        blame.failures = self.value(&map, "failures", count).unwrap_or(blame.failures);
+        blame.forgive_after =
+            self.value(&map, "forgive_after", span).unwrap_or(blame.forgive_after);
         blame.at_most = self.value(&map, "at_most", count).unwrap_or(blame.at_most);
         blame
     }

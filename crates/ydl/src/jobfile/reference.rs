@@ -43,11 +43,7 @@ is read as YAML and checked like the file. A name with dots or `=` in it stands 
 pub fn page() -> String {
     let mut page = HEAD.to_string();
     section(&mut page, "## The job", "");
-    section(
-        &mut page,
-        "## A file of its own keys: `files.NAME`",
-        "files.*.",
-    );
+    section(&mut page, "## A file of its own keys: `files.NAME`", "files.*.");
     section(&mut page, "## An input: `inputs.NAME`", "inputs.*.");
     section(&mut page, "## An output: `outputs.PATH`", "outputs.*.");
     section(&mut page, "## A role: `roles.NAME`", "roles.*.");
@@ -75,10 +71,8 @@ fn section(page: &mut String, title: &str, below: &str) {
         _ => key.path.starts_with(below),
     };
     // Writing to a string cannot fail.
-    let _ = write!(
-        page,
-        "\n{title}\n\n| key | value | default | example | |\n|---|---|---|---|---|\n"
-    );
+    let _ =
+        write!(page, "\n{title}\n\n| key | value | default | example | |\n|---|---|---|---|---|\n");
     for key in keys().filter(|key| belongs(key)) {
         let short = key.path.strip_prefix(below).unwrap_or(key.path);
         let _ = writeln!(

@@ -16,11 +16,8 @@ use ydl_core::{
     },
 };
 
-pub const SCOPES: [(&str, Scope); 3] = [
-    ("task", Scope::Task),
-    ("role", Scope::Role),
-    ("job", Scope::Job),
-];
+pub const SCOPES: [(&str, Scope); 3] =
+    [("task", Scope::Task), ("role", Scope::Role), ("job", Scope::Job)];
 pub const COMPLETIONS: [(&str, Completion); 6] = [
     ("all", Completion::All),
     ("any", Completion::Any),
@@ -29,20 +26,13 @@ pub const COMPLETIONS: [(&str, Completion); 6] = [
     ("follows", Completion::Follows),
     ("beside", Completion::Beside),
 ];
-const RESTART_BACKOFF: Backoff = Backoff {
-    first: Span::seconds(1),
-    most: Span::minutes(1),
-};
+const RESTART_BACKOFF: Backoff = Backoff { first: Span::seconds(1), most: Span::minutes(1) };
 /// Whoever wants a job to go on when the cluster takes something away does not want it to end with the first failure. One
 /// is counted at least until it is known that the cluster was its cause.
 const ELASTIC_LIMIT: u32 = 3;
 /// What stands beside a job comes back a few times, and is then left alone: nobody depends on it.
-pub(super) const BESIDE_RESTART: Restart = Restart {
-    scope: Scope::Task,
-    limit: 3,
-    backoff: RESTART_BACKOFF,
-    window: None,
-};
+pub(super) const BESIDE_RESTART: Restart =
+    Restart { scope: Scope::Task, limit: 3, backoff: RESTART_BACKOFF, window: None };
 const MEMORY_MIB: u64 = 1024;
 const GROWTH_PERCENT: u32 = 50;
 /// What a role's `memory_growth` grows to where nothing readable was said; the reader has complained by then.
@@ -104,10 +94,7 @@ impl Reader {
             return (None, None);
         };
         let map = self.map(node, &map.key("backoff"), table);
-        (
-            self.value(&map, "first", span),
-            self.value(&map, "most", span),
-        )
+        (self.value(&map, "first", span), self.value(&map, "most", span))
     }
 
     pub fn env(&mut self, map: &Map) -> BTreeMap<String, String> {
@@ -137,10 +124,7 @@ impl Reader {
             let defaults = framework.role_defaults(&name.name, &names);
             roles.push(self.role(&name.name, node, defaults, fallback));
         }
-        let commands: Vec<_> = roles
-            .iter()
-            .map(|r| (r.name.clone(), r.command.clone()))
-            .collect();
+        let commands: Vec<_> = roles.iter().map(|r| (r.name.clone(), r.command.clone())).collect();
         for role in &mut roles {
             let of = framework.commands_of(role.name.as_str()).iter();
             let there = of.filter_map(|of| commands.iter().find(|(name, _)| name.as_str() == *of));
@@ -167,11 +151,7 @@ impl Reader {
         let path = format!("roles.{name}");
         // `server:` with nothing behind it is a role of defaults.
         let empty = Node::map(node.at.clone());
-        let node = if node.value == Value::Null {
-            &empty
-        } else {
-            node
-        };
+        let node = if node.value == Value::Null { &empty } else { node };
         let map = self.map(node, &path, "roles.*");
         let (instances, elastic) = self.instances(&map);
         if elastic.is_some() && defaults.scope == Scope::Task {
@@ -191,10 +171,7 @@ impl Reader {
             command: self.command(&map),
             environment: self.role_environment(&map),
             env: self.env(&map),
-            restart: self
-                .restart(&map)
-                .or(fallback)
-                .complete(defaults.scope, limit),
+            restart: self.restart(&map).or(fallback).complete(defaults.scope, limit),
             completion: self
                 .value(&map, "completion", choice(&COMPLETIONS))
                 .unwrap_or(defaults.completion),
@@ -289,27 +266,17 @@ impl Reader {
         let map = self.map(node, &map.key("memory_growth"), "roles.*.memory_growth");
         if map.find("most").is_none() && !self.told.contains(&map.path) {
             let hint = "add `most: 8 GiB`";
-            self.refuse(
-                &node.at,
-                &map.key("most"),
-                "growth needs an upper limit",
-                hint,
-            );
+            self.refuse(&node.at, &map.key("most"), "growth needs an upper limit", hint);
         }
         Some(MemoryGrowth {
             percent: self.value(&map, "percent", count).unwrap_or(GROWTH_PERCENT),
-            most_mib: self
-                .value(&map, "most", size_mib)
-                .unwrap_or(GROWTH_MOST_MIB),
+            most_mib: self.value(&map, "most", size_mib).unwrap_or(GROWTH_MOST_MIB),
         })
     }
 
     fn ports(&mut self, map: &Map) -> Vec<String> {
         let path = map.key("ports");
-        self.list(map, "ports")
-            .iter()
-            .filter_map(|item| self.text_of(item, &path))
-            .collect()
+        self.list(map, "ports").iter().filter_map(|item| self.text_of(item, &path)).collect()
     }
 }
 

@@ -27,9 +27,7 @@ impl Reader {
         self.open_secrets(map);
         let mut found = Mlflow {
             uri: String::new(),
-            experiment: self
-                .text(map, "name")
-                .unwrap_or_else(|| "Default".to_owned()),
+            experiment: self.text(map, "name").unwrap_or_else(|| "Default".to_owned()),
             run_name: None,
             tags: BTreeMap::new(),
             user: None,
@@ -151,10 +149,7 @@ fn address(text: &str) -> Result<String, Refusal> {
         let hint = "write the address without it, and put a token into a `token_file`";
         return Err((what.to_owned(), hint.to_owned()));
     }
-    if !["http://", "https://"]
-        .iter()
-        .any(|it| text.starts_with(it))
-    {
+    if !["http://", "https://"].iter().any(|it| text.starts_with(it)) {
         let what = format!("`{text}` begins with neither `http://` nor `https://`");
         let hint = "masters and tasks reach a server (`mlflow server`), and no files of yours";
         return Err((what, hint.to_owned()));
@@ -200,10 +195,7 @@ fn tag(text: &str) -> Result<(), Refusal> {
     let plain = |part: &str| !["", ".", ".."].contains(&part);
     if text == "ydl.job" {
         let hint = "leave it out, or choose another name";
-        return Err((
-            "it is how masters find their run".to_owned(),
-            hint.to_owned(),
-        ));
+        return Err(("it is how masters find their run".to_owned(), hint.to_owned()));
     }
     match text.len() <= NAME_MAX && text.chars().all(fits) && text.split('/').all(plain) {
         true => Ok(()),
@@ -238,10 +230,7 @@ fn token(path: &str, base: &str) -> Result<String, Refusal> {
             Err((format!("`{path}` is too large for a token"), hint()))
         }
         Ok(_) => Ok(whole),
-        Err(error) => Err((
-            format!("`{path}` cannot be read: {}", reason(&error)),
-            hint(),
-        )),
+        Err(error) => Err((format!("`{path}` cannot be read: {}", reason(&error)), hint())),
     }
 }
 
@@ -251,12 +240,7 @@ mod tests {
 
     #[test]
     fn an_address_is_one_that_a_master_can_use_and_everybody_may_see() {
-        for good in [
-            "http://host",
-            "https://host:443/a/b",
-            "http://[::1]:5000",
-            "http://[::1]",
-        ] {
+        for good in ["http://host", "https://host:443/a/b", "http://[::1]:5000", "http://[::1]"] {
             assert_eq!(address(good).unwrap(), good);
         }
         assert_eq!(address("http://host/").unwrap(), "http://host");

@@ -49,29 +49,17 @@ pub struct Key {
 impl Node {
     /// A map with nothing in it.
     pub fn map(at: Place) -> Node {
-        Node {
-            at,
-            value: Value::Map(Vec::new()),
-        }
+        Node { at, value: Value::Map(Vec::new()) }
     }
 
     /// Text, whatever it looks like.
     pub fn text(at: Place, text: impl Into<String>) -> Node {
-        Node {
-            at,
-            value: Value::Scalar {
-                text: text.into(),
-                plain: false,
-            },
-        }
+        Node { at, value: Value::Scalar { text: text.into(), plain: false } }
     }
 
     /// As it would be read from a file, without quotes.
     pub fn plain(at: Place, text: impl Into<String>) -> Node {
-        Node {
-            at,
-            value: scalar(text.into(), true),
-        }
+        Node { at, value: scalar(text.into(), true) }
     }
 
     /// What it is, for a sentence: `a list`.
@@ -134,13 +122,7 @@ pub fn parse(
             }
             Event::SequenceStart(_, anchor, tag) => {
                 builder.refuse_tag(&at, tag.as_deref());
-                builder.begin(
-                    Node {
-                        at,
-                        value: Value::List(Vec::new()),
-                    },
-                    anchor,
-                )?;
+                builder.begin(Node { at, value: Value::List(Vec::new()) }, anchor)?;
             }
             Event::MappingStart(_, anchor, tag) => {
                 builder.refuse_tag(&at, tag.as_deref());
@@ -209,12 +191,7 @@ impl<P: Fn(usize, usize) -> Place> Builder<'_, P> {
             let what = format!("this is nested more than {DEPTH_MAX} deep");
             return Err(Wrong::new(node.at, what));
         }
-        self.open.push(Open {
-            node,
-            anchor,
-            key: None,
-            merges: Vec::new(),
-        });
+        self.open.push(Open { node, anchor, key: None, merges: Vec::new() });
         Ok(())
     }
 
@@ -223,9 +200,7 @@ impl<P: Fn(usize, usize) -> Place> Builder<'_, P> {
             return Ok(());
         };
         if let Value::Map(entries) = &mut open.node.value {
-            open.merges
-                .into_iter()
-                .try_for_each(|other| merge(entries, other))?;
+            open.merges.into_iter().try_for_each(|other| merge(entries, other))?;
         }
         self.place_in_parent(open.node, open.anchor)
     }
@@ -237,18 +212,12 @@ impl<P: Fn(usize, usize) -> Place> Builder<'_, P> {
 
     fn alias(&mut self, at: Place, anchor: usize) -> Result<(), Wrong> {
         let Some(target) = self.anchors.get(&anchor) else {
-            return Err(Wrong::new(
-                at,
-                "this alias is inside the value it stands for",
-            ));
+            return Err(Wrong::new(at, "this alias is inside the value it stands for"));
         };
         // Weighed before it is copied: that is what keeps a small file small.
         let weight = target.weight();
         self.add_weight(&at, weight)?;
-        let node = Node {
-            at,
-            ..self.anchors[&anchor].clone()
-        };
+        let node = Node { at, ..self.anchors[&anchor].clone() };
         self.place_in_parent(node, 0)
     }
 
@@ -287,14 +256,8 @@ impl<P: Fn(usize, usize) -> Place> Builder<'_, P> {
 
 fn key(node: Node) -> Result<Key, Wrong> {
     match node.value {
-        Value::Scalar { text, .. } => Ok(Key {
-            at: node.at,
-            name: text,
-        }),
-        Value::Null => Ok(Key {
-            at: node.at,
-            name: String::new(),
-        }),
+        Value::Scalar { text, .. } => Ok(Key { at: node.at, name: text }),
+        Value::Null => Ok(Key { at: node.at, name: String::new() }),
         Value::List(_) | Value::Map(_) => Err(Wrong::new(node.at, "a key must be plain text")),
     }
 }

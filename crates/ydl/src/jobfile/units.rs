@@ -12,21 +12,14 @@ const YEARS_MAX_MS: u64 = 10 * 366 * 86_400_000;
 /// A number and its unit: `1.5 GiB` is (`1.5`, `GiB`).
 fn cut(text: &str) -> (&str, &str) {
     let text = text.trim();
-    let end = text
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(text.len());
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     (&text[..end], text[end..].trim_start())
 }
 
 /// Memory, rounded up to whole MiB.
 pub fn size_mib(text: &str) -> Result<u64, Refusal> {
     let (number, unit) = cut(text);
-    let refuse = || {
-        (
-            format!("`{text}` is not a size"),
-            "write it as `2 GiB` or `512 MiB`".into(),
-        )
-    };
+    let refuse = || (format!("`{text}` is not a size"), "write it as `2 GiB` or `512 MiB`".into());
     if number.is_empty() {
         return Err(refuse());
     }
@@ -63,10 +56,7 @@ pub fn size_mib(text: &str) -> Result<u64, Refusal> {
         u128::from(whole) * bytes + u128::from(part) * bytes / 10u128.pow(fraction.len() as u32);
     match u64::try_from(total.div_ceil(1 << 20)) {
         Ok(mib) if mib <= MIB_MAX => Ok(mib),
-        _ => Err((
-            format!("`{text}` is more memory than there is"),
-            String::new(),
-        )),
+        _ => Err((format!("`{text}` is more memory than there is"), String::new())),
     }
 }
 
@@ -79,36 +69,23 @@ pub fn size_text(mib: u64) -> String {
     }
 }
 
-const SPAN_UNITS: [(&str, u64); 5] = [
-    ("d", 86_400_000),
-    ("h", 3_600_000),
-    ("m", 60_000),
-    ("s", 1_000),
-    ("ms", 1),
-];
+const SPAN_UNITS: [(&str, u64); 5] =
+    [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
 /// A length of time: `1h 30m`.
 pub fn span(text: &str) -> Result<Span, Refusal> {
-    let refuse = || {
-        (
-            format!("`{text}` is not a time"),
-            "write it as `30s`, `5m` or `1h 30m`".into(),
-        )
-    };
+    let refuse =
+        || (format!("`{text}` is not a time"), "write it as `30s`, `5m` or `1h 30m`".into());
     let mut rest = text.trim();
     let (mut total, mut last) = (0u64, u64::MAX);
     if rest.is_empty() {
         return Err(refuse());
     }
     while !rest.is_empty() {
-        let digits = rest
-            .find(|c: char| !c.is_ascii_digit())
-            .unwrap_or(rest.len());
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
         let (number, after) = rest.split_at(digits);
         let after = after.trim_start();
-        let letters = after
-            .find(|c: char| !c.is_ascii_alphabetic())
-            .unwrap_or(after.len());
+        let letters = after.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(after.len());
         let (unit, after) = after.split_at(letters);
         rest = after.trim_start();
         if number.is_empty() {
@@ -127,10 +104,7 @@ pub fn span(text: &str) -> Result<Span, Refusal> {
             return Err(refuse());
         }
         last = *size;
-        let part = number
-            .parse::<u64>()
-            .ok()
-            .and_then(|n| n.checked_mul(*size));
+        let part = number.parse::<u64>().ok().and_then(|n| n.checked_mul(*size));
         total = match part.and_then(|part| total.checked_add(part)) {
             Some(sum) if sum <= YEARS_MAX_MS => sum,
             _ => return Err((format!("`{text}` is longer than ten years"), String::new())),
@@ -149,11 +123,7 @@ pub fn span_text(span: Span) -> String {
             rest %= size;
         }
     }
-    if parts.is_empty() {
-        "0s".into()
-    } else {
-        parts.join(" ")
-    }
+    if parts.is_empty() { "0s".into() } else { parts.join(" ") }
 }
 
 /// `20000-32767`.
@@ -200,14 +170,8 @@ mod tests {
         assert_eq!(what("GiB"), "`GiB` is not a size");
         assert_eq!(what("2 GiB 1"), "`2 GiB 1` is not a size");
         assert_eq!(what(".5 GiB"), "`.5 GiB` is not a size");
-        assert_eq!(
-            what("9999999 TiB"),
-            "`9999999 TiB` is more memory than there is"
-        );
-        assert_eq!(
-            what("99999999999999999999 GiB"),
-            "`99999999999999999999 GiB` is not a size"
-        );
+        assert_eq!(what("9999999 TiB"), "`9999999 TiB` is more memory than there is");
+        assert_eq!(what("99999999999999999999 GiB"), "`99999999999999999999 GiB` is not a size");
     }
 
     #[test]
@@ -228,10 +192,7 @@ mod tests {
         assert_eq!(what("30m 1h"), "`30m 1h` is not a time");
         assert_eq!(what("1h 30"), "`` is not a unit of time");
         assert_eq!(what("soon"), "`soon` is not a time");
-        assert_eq!(
-            what("99999999999d"),
-            "`99999999999d` is longer than ten years"
-        );
+        assert_eq!(what("99999999999d"), "`99999999999d` is longer than ten years");
     }
 
     #[test]

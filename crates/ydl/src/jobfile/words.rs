@@ -71,18 +71,12 @@ fn double_quoted(
 }
 
 fn open_quote(line: &str, quote: char) -> Refusal {
-    (
-        format!("`{line}` has a {quote} without its partner"),
-        String::new(),
-    )
+    (format!("`{line}` has a {quote} without its partner"), String::new())
 }
 
 fn for_a_shell(sign: char) -> Refusal {
     let what = format!("`{sign}` is for a shell, and `run` uses none");
-    (
-        what,
-        "use `shell:` instead of `run:`, or put the word in single quotes".into(),
-    )
+    (what, "use `shell:` instead of `run:`, or put the word in single quotes".into())
 }
 
 #[cfg(test)]
@@ -92,23 +86,14 @@ mod tests {
     #[test]
     fn quotes_keep_words_together() {
         let check = |line: &str, words: &[&str]| assert_eq!(split(line).unwrap(), words, "{line}");
-        check(
-            "python train.py --lr 0.1",
-            &["python", "train.py", "--lr", "0.1"],
-        );
+        check("python train.py --lr 0.1", &["python", "train.py", "--lr", "0.1"]);
         check("  a   b\t", &["a", "b"]);
         check("say 'a b' \"c d\" e\\ f", &["say", "a b", "c d", "e f"]);
         check("x '' \"\"", &["x", "", ""]);
-        check(
-            "x '$HOME | *' \"\\$1 \\\" \\\\ \\n\"",
-            &["x", "$HOME | *", "$1 \" \\ \\n"],
-        );
+        check("x '$HOME | *' \"\\$1 \\\" \\\\ \\n\"", &["x", "$HOME | *", "$1 \" \\ \\n"]);
         check("a'b'\"c\"d", &["abcd"]);
         check("one \\\n two", &["one", "two"]);
-        check(
-            "x --path=~/a --url=http://h/x",
-            &["x", "--path=~/a", "--url=http://h/x"],
-        );
+        check("x --path=~/a --url=http://h/x", &["x", "--path=~/a", "--url=http://h/x"]);
         check("", &[]);
     }
 
@@ -128,20 +113,11 @@ mod tests {
             "(a)",
         ] {
             let (what, hint) = split(line).unwrap_err();
-            assert!(
-                what.ends_with("is for a shell, and `run` uses none"),
-                "{line}: {what}"
-            );
+            assert!(what.ends_with("is for a shell, and `run` uses none"), "{line}: {what}");
             assert!(hint.contains("`shell:`"));
         }
-        assert_eq!(
-            split("X=1 python a.py").unwrap_err().0,
-            "`X=1` is not a program"
-        );
-        assert_eq!(
-            split("say 'a").unwrap_err().0,
-            "`say 'a` has a ' without its partner"
-        );
+        assert_eq!(split("X=1 python a.py").unwrap_err().0, "`X=1` is not a program");
+        assert_eq!(split("say 'a").unwrap_err().0, "`say 'a` has a ' without its partner");
         assert_eq!(
             split("a\nb").unwrap_err().0,
             "`run` is one command, and this has several lines"

@@ -70,11 +70,7 @@ pub fn show(spec: &JobSpec) -> String {
     page.line(1, "failures", &spec.blame.failures.to_string());
     page.span(1, "forgive_after", spec.blame.forgive_after);
     page.line(1, "at_most", &spec.blame.at_most.to_string());
-    page.line(
-        0,
-        "ports",
-        &format!("{}-{}", spec.ports.first, spec.ports.last),
-    );
+    page.line(0, "ports", &format!("{}-{}", spec.ports.first, spec.ports.last));
     page.on_cluster(&spec.on_cluster);
     page.0
 }
@@ -242,10 +238,7 @@ impl Page {
         if let Some(label) = &placement.node_label {
             self.line(2, "node_label", &text(label));
         }
-        let own = Placement {
-            node_label: placement.node_label.clone(),
-            ..Placement::default()
-        };
+        let own = Placement { node_label: placement.node_label.clone(), ..Placement::default() };
         if *placement == own {
             return;
         }
@@ -349,18 +342,11 @@ fn packed(from: &Packed) -> String {
 }
 
 fn word<T: PartialEq>(words: &[(&'static str, T)], value: T) -> &'static str {
-    words
-        .iter()
-        .find(|(_, known)| *known == value)
-        .map_or("", |(word, _)| word)
+    words.iter().find(|(_, known)| *known == value).map_or("", |(word, _)| word)
 }
 
 fn backoff(backoff: Backoff) -> String {
-    format!(
-        "{{first: {}, most: {}}}",
-        span_text(backoff.first),
-        span_text(backoff.most)
-    )
+    format!("{{first: {}, most: {}}}", span_text(backoff.first), span_text(backoff.most))
 }
 
 fn or_none(span: Option<Span>) -> String {
@@ -399,10 +385,7 @@ fn list(words: &[String]) -> String {
 fn text(text: &str) -> String {
     let letter = |c: char| c.is_ascii_alphanumeric() || "_./+=@%-".contains(c);
     let begins = text.starts_with(|c: char| c.is_ascii_alphanumeric() || "_./".contains(c));
-    let null = matches!(
-        text.to_ascii_lowercase().as_str(),
-        "null" | "true" | "false"
-    );
+    let null = matches!(text.to_ascii_lowercase().as_str(), "null" | "true" | "false");
     if begins && text.chars().all(letter) && !null {
         return text.to_string();
     }

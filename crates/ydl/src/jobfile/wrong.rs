@@ -39,11 +39,7 @@ pub struct Wrong {
 impl Wrong {
     /// A mistake at that place.
     pub fn new(at: Place, what: impl Into<String>) -> Wrong {
-        Wrong {
-            at,
-            what: what.into(),
-            hint: None,
-        }
+        Wrong { at, what: what.into(), hint: None }
     }
 
     /// The same with a remedy; an empty one is none.
@@ -68,10 +64,7 @@ impl Wrongs {
     /// These mistakes, in the order of their places.
     pub fn new(file: impl Into<String>, mut all: Vec<Wrong>) -> Wrongs {
         all.sort_by(|a, b| a.at.cmp(&b.at));
-        Wrongs {
-            file: file.into(),
-            all,
-        }
+        Wrongs { file: file.into(), all }
     }
 
     /// One mistake about the file as a whole.

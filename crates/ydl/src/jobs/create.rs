@@ -72,10 +72,7 @@ fn make_directory(name: &str) -> Result<JobDir, Report> {
     };
     let mut builder = DirBuilder::new();
     builder.mode(0o700);
-    builder
-        .recursive(true)
-        .create(&root)
-        .map_err(|error| refused(&root, &error))?;
+    builder.recursive(true).create(&root).map_err(|error| refused(&root, &error))?;
     builder.recursive(false);
     for _ in 0..TRIES {
         let path = root.join(format!("{name}-{}", six_letters()?));
@@ -85,10 +82,7 @@ fn make_directory(name: &str) -> Result<JobDir, Report> {
             Err(error) => return Err(refused(&root, &error)),
         }
     }
-    Err(Report::trouble(format!(
-        "no free name was found in `{}`",
-        root.display()
-    )))
+    Err(Report::trouble(format!("no free name was found in `{}`", root.display())))
 }
 
 fn six_letters() -> Result<String, Report> {

@@ -154,10 +154,7 @@ impl JobDir {
 
     /// The job's id.
     pub fn id(&self) -> String {
-        self.path
-            .file_name()
-            .map(|name| name.to_string_lossy().into_owned())
-            .unwrap_or_default()
+        self.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
     }
 
     /// What was submitted.
@@ -222,10 +219,7 @@ impl JobDir {
 
     /// The logs of one attempt.
     pub fn attempt_logs(&self, task: &TaskId, attempt: u32) -> PathBuf {
-        self.logs()
-            .join(task.role.as_str())
-            .join(task.index.to_string())
-            .join(attempt.to_string())
+        self.logs().join(task.role.as_str()).join(task.index.to_string()).join(attempt.to_string())
     }
 }
 

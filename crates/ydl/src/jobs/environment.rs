@@ -93,10 +93,7 @@ mod tests {
             Some("prefix=/x\n-L/x/lib '/x'")
         );
         assert_eq!(to("/home/me/env2 /home/me/env-old /home/me/env.bak"), None);
-        assert_eq!(
-            to("/home/me/env2:/home/me/env").as_deref(),
-            Some("/home/me/env2:/x")
-        );
+        assert_eq!(to("/home/me/env2:/home/me/env").as_deref(), Some("/home/me/env2:/x"));
         assert_eq!(to(""), None);
     }
 }

@@ -58,11 +58,7 @@ impl Far {
     pub(super) fn standing(&self) -> Standing {
         match self.seen() {
             Seen::Nothing | Seen::Waiting(_) => Standing::Starting,
-            Seen::Live(address) => Standing::Live(MasterPlace {
-                address,
-                pid: 0,
-                pid_started: 0,
-            }),
+            Seen::Live(address) => Standing::Live(MasterPlace { address, pid: 0, pid_started: 0 }),
             Seen::Ended(ended) => Standing::Ended(ended),
         }
     }

@@ -55,11 +55,7 @@ impl Known {
     /// The job in that directory, if there is one.
     pub fn at(dir: JobDir) -> Option<Known> {
         let submitted = read_json(&dir.submitted_file())?;
-        Some(Known {
-            dir,
-            submitted,
-            far: None,
-        })
+        Some(Known { dir, submitted, far: None })
     }
 
     /// The job's id.
@@ -126,10 +122,7 @@ impl Known {
 }
 
 fn is_alive(place: &MasterPlace) -> bool {
-    let master = Identity {
-        pid: place.pid,
-        started: place.pid_started,
-    };
+    let master = Identity { pid: place.pid, started: place.pid_started };
     master.is_alive()
 }
 
@@ -163,17 +156,12 @@ pub fn list() -> Result<Vec<Known>, Report> {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => {
-            let what = format!(
-                "cannot look for jobs in `{}`: {}",
-                root.display(),
-                reason(&error)
-            );
+            let what = format!("cannot look for jobs in `{}`: {}", root.display(), reason(&error));
             return Err(Report::trouble(what));
         }
     };
-    let mut jobs: Vec<Known> = entries
-        .filter_map(|entry| Known::at(JobDir::at(entry.ok()?.path())))
-        .collect();
+    let mut jobs: Vec<Known> =
+        entries.filter_map(|entry| Known::at(JobDir::at(entry.ok()?.path()))).collect();
     jobs.sort_by(|a, b| (b.submitted.at, b.id()).cmp(&(a.submitted.at, a.id())));
     Ok(jobs)
 }
@@ -195,10 +183,8 @@ pub fn find(word: &str) -> Result<Known, Report> {
     }
     jobs.retain(|job| !word.is_empty() && job.id().starts_with(word));
     match jobs.len() {
-        0 => Err(
-            Report::bad_input(format!("there is no job `{word}` on this machine"))
-                .hint("`ydl ls` shows the jobs there are"),
-        ),
+        0 => Err(Report::bad_input(format!("there is no job `{word}` on this machine"))
+            .hint("`ydl ls` shows the jobs there are")),
         1 => Ok(jobs.swap_remove(0)),
         _ => Err(ambiguous(word, jobs.iter().map(|job| job.id().to_owned()))),
     }

@@ -38,10 +38,7 @@ mod tests {
         let files = [("job.json", "{}"), ("../outside", "no"), ("other", "no")];
         let bytes = pack(&files.into()).expect("a little");
         unpack(&bytes, dir.path()).unwrap();
-        assert_eq!(
-            fs::read_to_string(dir.path().join("job.json")).unwrap(),
-            "{}"
-        );
+        assert_eq!(fs::read_to_string(dir.path().join("job.json")).unwrap(), "{}");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
         assert!(unpack(b"{", dir.path()).is_err());
         let large = "x".repeat(BYTES_MAX);

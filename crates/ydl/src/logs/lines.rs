@@ -19,11 +19,7 @@ pub struct LinePrefixer {
 impl LinePrefixer {
     /// `label` stands before every line; the caller pads or colours it.
     pub fn new(label: impl Into<Vec<u8>>) -> LinePrefixer {
-        LinePrefixer {
-            label: label.into(),
-            partial: Vec::new(),
-            cut: false,
-        }
+        LinePrefixer { label: label.into(), partial: Vec::new(), cut: false }
     }
 
     /// Appends to `out` the lines that `chunk` completes; the rest waits for the next chunk.
@@ -87,10 +83,7 @@ mod tests {
         lines.push(b"one\ntw", &mut out);
         assert_eq!(out, b"worker:0 | one\n");
         lines.push(b"o\n\n\xff\xfe\n", &mut out);
-        assert_eq!(
-            out,
-            b"worker:0 | one\nworker:0 | two\nworker:0 | \nworker:0 | \xff\xfe\n"
-        );
+        assert_eq!(out, b"worker:0 | one\nworker:0 | two\nworker:0 | \nworker:0 | \xff\xfe\n");
     }
 
     #[test]
@@ -119,13 +112,7 @@ mod tests {
         let full = LINE_BYTES_MAX + 4;
         assert_eq!(
             shown,
-            [
-                (full, &b"w | "[..]),
-                (full, b"w + "),
-                (7, b"w + "),
-                (8, b"w | "),
-                (0, b"")
-            ]
+            [(full, &b"w | "[..]), (full, b"w + "), (7, b"w + "), (8, b"w | "), (0, b"")]
         );
     }
 

@@ -51,9 +51,7 @@ pub async fn read(
     let Some(answer) = ask(client, &path, wait).await? else {
         return Ok(None);
     };
-    let length = answer
-        .header(LENGTH_HEADER)
-        .and_then(|text| text.parse().ok());
+    let length = answer.header(LENGTH_HEADER).and_then(|text| text.parse().ok());
     Ok(Some(Piece {
         // Without a length nothing was answered in time.
         length: length.unwrap_or(offset),

@@ -31,10 +31,7 @@ pub struct Segments {
 
 impl Segments {
     pub fn new(dir: impl Into<PathBuf>, stream: impl Into<String>) -> Segments {
-        Segments {
-            dir: dir.into(),
-            stream: stream.into(),
-        }
+        Segments { dir: dir.into(), stream: stream.into() }
     }
 
     pub fn path(&self, index: u64) -> PathBuf {
@@ -82,12 +79,7 @@ impl LogReader {
     /// Nothing is touched yet: the stream need not exist.
     pub fn new(dir: impl Into<PathBuf>, stream: impl Into<String>, offset: u64) -> LogReader {
         let segments = Segments::new(dir, stream);
-        LogReader {
-            segments,
-            offset,
-            open: None,
-            segment_bytes: None,
-        }
+        LogReader { segments, offset, open: None, segment_bytes: None }
     }
 
     /// Where the next byte will come from.
@@ -132,12 +124,7 @@ impl LogReader {
             if !bytes.is_empty() {
                 return Ok(self.data(bytes));
             }
-            let Some(next) = self
-                .segments
-                .list()?
-                .into_iter()
-                .find(|found| *found > index)
-            else {
+            let Some(next) = self.segments.list()?.into_iter().find(|found| *found > index) else {
                 return Ok(Chunk::End);
             };
             // The writer may have filled this segment after the look above and before it began
@@ -162,11 +149,7 @@ impl LogReader {
         let Some(&last) = list.last() else {
             return Ok(Some(Chunk::End));
         };
-        let wanted = if last == 0 {
-            0
-        } else {
-            self.offset / self.segment_bytes()?
-        };
+        let wanted = if last == 0 { 0 } else { self.offset / self.segment_bytes()? };
         let Some(index) = list.into_iter().find(|found| *found >= wanted) else {
             // Beyond the end: the stream may still grow to there.
             return Ok(Some(Chunk::End));
@@ -209,10 +192,7 @@ impl LogReader {
 
     fn gap(&mut self, to: u64) -> Chunk {
         let offset = std::mem::replace(&mut self.offset, to);
-        Chunk::Gap {
-            offset,
-            bytes: to - offset,
-        }
+        Chunk::Gap { offset, bytes: to - offset }
     }
 
     fn start_of(&mut self, index: u64) -> io::Result<u64> {
@@ -249,10 +229,7 @@ mod tests {
     }
 
     fn data(offset: u64, bytes: &[u8]) -> Chunk {
-        Chunk::Data {
-            offset,
-            bytes: bytes.to_vec(),
-        }
+        Chunk::Data { offset, bytes: bytes.to_vec() }
     }
 
     #[test]
@@ -280,15 +257,7 @@ mod tests {
         write(dir.path().join("out.x"), "no segment").unwrap();
         let gap = |offset, bytes| Chunk::Gap { offset, bytes };
         let read = |offset| read_all(&mut LogReader::new(dir.path(), "out", offset));
-        assert_eq!(
-            read(2),
-            [
-                data(2, b"aa"),
-                gap(4, 24),
-                data(28, b"hhhh"),
-                data(32, b"ii")
-            ]
-        );
+        assert_eq!(read(2), [data(2, b"aa"), gap(4, 24), data(28, b"hhhh"), data(32, b"ii")]);
         assert_eq!(read(10), [gap(10, 18), data(28, b"hhhh"), data(32, b"ii")]);
         assert_eq!(read(30), [data(30, b"hh"), data(32, b"ii")]);
         assert_eq!(read(34), []);
@@ -305,10 +274,7 @@ mod tests {
         write(dir.path().join("out.0"), "aaaa").unwrap();
         let mut reader = LogReader::new(dir.path(), "out", 6);
         assert_eq!(read_all(&mut reader), []);
-        assert_eq!(
-            read_all(&mut LogReader::new(dir.path(), "out", u64::MAX)),
-            []
-        );
+        assert_eq!(read_all(&mut LogReader::new(dir.path(), "out", u64::MAX)), []);
         write(dir.path().join("out.1"), "bbcc").unwrap();
         assert_eq!(read_all(&mut reader), [data(6, b"cc")]);
     }
@@ -321,9 +287,7 @@ mod tests {
             write(dir.path().join(name), &piece).unwrap();
         }
         let mut reader = LogReader::new(dir.path(), "out", piece.len() as u64);
-        let Chunk::Data { bytes, .. } = reader.read_some().unwrap() else {
-            panic!("no data")
-        };
+        let Chunk::Data { bytes, .. } = reader.read_some().unwrap() else { panic!("no data") };
         assert_eq!(bytes.len(), CHUNK_BYTES);
         std::fs::remove_file(dir.path().join("out.1")).unwrap();
         let lengths: Vec<usize> = read_all(&mut reader)
@@ -339,29 +303,17 @@ mod tests {
     #[test]
     fn segments_of_wrong_length_neither_hang_nor_panic() {
         let dir = tempfile::tempdir().unwrap();
-        for (name, text) in [
-            ("out.0", "aaaa"),
-            ("out.1", "b"),
-            ("out.2", "cccccccc"),
-            ("out.3", "d"),
-        ] {
+        for (name, text) in
+            [("out.0", "aaaa"), ("out.1", "b"), ("out.2", "cccccccc"), ("out.3", "d")]
+        {
             write(dir.path().join(name), text).unwrap();
         }
         let mut reader = LogReader::new(dir.path(), "out", 0);
         let chunks = read_all(&mut reader);
-        let gap = Chunk::Gap {
-            offset: 5,
-            bytes: 3,
-        };
+        let gap = Chunk::Gap { offset: 5, bytes: 3 };
         assert_eq!(
             chunks,
-            [
-                data(0, b"aaaa"),
-                data(4, b"b"),
-                gap,
-                data(8, b"cccc"),
-                data(12, b"d")
-            ]
+            [data(0, b"aaaa"), data(4, b"b"), gap, data(8, b"cccc"), data(12, b"d")]
         );
 
         write(dir.path().join("out.0"), "").unwrap();

@@ -49,12 +49,7 @@ impl Agents {
     /// The core takes those whose containers an earlier master has left for quiet until they are heard.
     pub(super) fn new<'a>(first: u64, left: impl IntoIterator<Item = &'a ContainerId>) -> Agents {
         let agents = BTreeMap::new();
-        let mut all = Agents {
-            agents,
-            first,
-            tokens: 0,
-            env: BTreeMap::new(),
-        };
+        let mut all = Agents { agents, first, tokens: 0, env: BTreeMap::new() };
         for container in left {
             all.known(container).quiet = true;
         }
@@ -150,8 +145,7 @@ impl Agents {
 
     /// Agents that have just become quiet.
     pub(super) fn quieted(&mut self, job: &Job) -> Vec<ContainerId> {
-        self.agents
-            .retain(|container, _| job.task_of(container).is_some());
+        self.agents.retain(|container, _| job.task_of(container).is_some());
         let patience = beat(job.spec().deadlines.silence) * MISSED;
         let mut quieted = Vec::new();
         for (container, known) in &mut self.agents {
@@ -174,15 +168,13 @@ impl Agents {
 
     fn known(&mut self, container: &ContainerId) -> &mut Known {
         let number = self.first;
-        self.agents
-            .entry(container.clone())
-            .or_insert_with(|| Known {
-                heard: Instant::now(),
-                quiet: false,
-                usage: None,
-                order: None,
-                number,
-                waiting: None,
-            })
+        self.agents.entry(container.clone()).or_insert_with(|| Known {
+            heard: Instant::now(),
+            quiet: false,
+            usage: None,
+            order: None,
+            number,
+            waiting: None,
+        })
     }
 }

@@ -56,42 +56,27 @@ pub async fn serve(
 
 /// Who asks, found by the token alone.
 pub(super) fn admit(secret: &Secret, head: &Head) -> Result<Scope, Reply> {
-    let known = head
-        .bearer
-        .as_ref()
-        .and_then(|token| secret.verify(token.as_str()));
+    let known = head.bearer.as_ref().and_then(|token| secret.verify(token.as_str()));
     let Some(scope) = known else {
         let hint = "the job's owner finds its token in the job's directory".to_owned();
-        return Err(Reply::error(
-            401,
-            "this token does not open this job",
-            Some(hint),
-        ));
+        return Err(Reply::error(401, "this token does not open this job", Some(hint)));
     };
     let path = head.path();
     let allowed = match scope {
         Scope::Agent(_) => ["sync", "logged", "opened", "tokens", "links"].as_slice(),
         Scope::Program(_) => &["kv", "watch", "events", "metrics"],
-        Scope::Client => &[
-            "kv", "watch", "events", "view", "facts", "kill", "scale", "logs", "open",
-        ],
+        Scope::Client => {
+            &["kv", "watch", "events", "view", "facts", "kill", "scale", "logs", "open"]
+        }
         Scope::Viewer => &["view", "facts", "logs"],
     };
     let allowed = path.get(1).is_some_and(|door| allowed.contains(door));
     if scope == Scope::Viewer && !allowed {
         let hint = "its owner can name you in `acls.modify`".to_owned();
-        return Err(Reply::error(
-            403,
-            "you may look at this job, and not change it",
-            Some(hint),
-        ));
+        return Err(Reply::error(403, "you may look at this job, and not change it", Some(hint)));
     }
     if path.first() != Some(&"v1") || !allowed {
-        return Err(Reply::error(
-            403,
-            "this token does not open this door",
-            None,
-        ));
+        return Err(Reply::error(403, "this token does not open this door", None));
     }
     Ok(scope)
 }
@@ -109,11 +94,7 @@ pub(super) async fn answer(scope: Scope, request: Request, inbox: mpsc::Sender<L
     let wait = wait.filter(|_| may_wait).unwrap_or(ANSWER_MAX);
     let (answer, mut answered) = oneshot::channel();
     let kept = Kept::default();
-    let letter = Letter {
-        question,
-        answer,
-        kept: kept.clone(),
-    };
+    let letter = Letter { question, answer, kept: kept.clone() };
     // A master that cannot write waits, and so do questions beyond those that find room: an agent is told all the same
     // that somebody is there.
     let asked = async {
@@ -172,17 +153,13 @@ fn read(scope: Scope, request: Request) -> Result<(Question, Option<Duration>), 
     let path = head.path();
     let wait = match head.query.get("wait_ms") {
         Some(text) => {
-            let ms = text
-                .parse()
-                .map_err(|_| bad(format!("`wait_ms={text}` is not a number")))?;
+            let ms = text.parse().map_err(|_| bad(format!("`wait_ms={text}` is not a number")))?;
             Some(Duration::from_millis(ms).min(WAIT_MAX))
         }
         None => None,
     };
     let number = |name: &str, default: u64| match head.query.get(name) {
-        Some(text) => text
-            .parse()
-            .map_err(|_| bad(format!("`{name}={text}` is not a number"))),
+        Some(text) => text.parse().map_err(|_| bad(format!("`{name}={text}` is not a number"))),
         None => Ok(default),
     };
     let text = |name: &str| head.query.get(name).cloned();
@@ -204,12 +181,8 @@ fn read(scope: Scope, request: Request) -> Result<(Question, Option<Duration>), 
             return Ok((Question::Sync(container, parse(&body)?), Some(beat)));
         }
         (&Method::GET, ["tokens"]) => Question::Tokens(ContainerId::from(by.unwrap_or_default())),
-        (&Method::GET, ["view"]) => Question::View {
-            seen: number("seen", 0)?,
-        },
-        (&Method::GET, ["facts"]) => Question::Facts {
-            after: number("after", 0)?,
-        },
+        (&Method::GET, ["view"]) => Question::View { seen: number("seen", 0)? },
+        (&Method::GET, ["facts"]) => Question::Facts { after: number("after", 0)? },
         (&Method::GET, ["logs"]) => {
             let (question, wait) = logs::wish(&head, wait)?;
             return Ok((question, Some(wait)));
@@ -246,45 +219,28 @@ fn read(scope: Scope, request: Request) -> Result<(Question, Option<Duration>), 
         (&Method::POST, ["kill"]) => Question::Kill(parse(&body)?),
         (&Method::POST, ["scale"]) => {
             let talk::Scale { role, instances } = parse(&body)?;
-            Question::Scale {
-                role: RoleName::from(role),
-                instances,
-            }
+            Question::Scale { role: RoleName::from(role), instances }
         }
         (&Method::GET, ["kv"]) => {
             let (prefix, after) = (text("prefix").unwrap_or_default(), text("after_key"));
-            store(Wish::List {
-                prefix,
-                after,
-                limit: limit()?,
-            })
+            store(Wish::List { prefix, after, limit: limit()? })
         }
         (&Method::DELETE, ["kv"]) => match text("prefix") {
             Some(prefix) => store(Wish::Do(Op::DeletePrefix { prefix })),
             None => return Err(bad("which keys? name a key or a `prefix`")),
         },
-        (&Method::GET, ["kv", ..]) => store(Wish::Get {
-            key: head.rest(2),
-            wait: wait.is_some(),
-        }),
+        (&Method::GET, ["kv", ..]) => store(Wish::Get { key: head.rest(2), wait: wait.is_some() }),
         (&Method::PUT, ["kv", ..]) => {
             let only_if = match text("if").as_deref() {
                 None => None,
                 Some("absent") => Some(OnlyIf::Absent),
                 Some(revision) => Some(OnlyIf::Revision(
-                    revision
-                        .parse()
-                        .map_err(|_| bad("`if` is `absent` or a revision"))?,
+                    revision.parse().map_err(|_| bad("`if` is `absent` or a revision"))?,
                 )),
             };
             let owner = by.filter(|_| head.query.contains_key("owned"));
             let value = Blob::from(body.as_slice());
-            store(Wish::Do(Op::Put {
-                key: head.rest(2),
-                value,
-                owner,
-                only_if,
-            }))
+            store(Wish::Do(Op::Put { key: head.rest(2), value, owner, only_if }))
         }
         (&Method::DELETE, ["kv", ..]) => store(Wish::Do(Op::Delete { key: head.rest(2) })),
         (&Method::GET, ["watch"]) => store(Wish::Watch(Wait::Changes {
@@ -293,21 +249,13 @@ fn read(scope: Scope, request: Request) -> Result<(Question, Option<Duration>), 
         })),
         (&Method::POST, ["events", ..]) => {
             let data = Blob::from(body.as_slice());
-            store(Wish::Do(Op::Emit {
-                name: head.rest(2),
-                data,
-                by,
-            }))
+            store(Wish::Do(Op::Emit { name: head.rest(2), data, by }))
         }
         (&Method::GET, ["events"]) => {
             let (after, name) = (number("after", 0)?, text("name"));
             store(match wait {
                 Some(_) => Wish::Watch(Wait::Events { after, name }),
-                None => Wish::Events {
-                    after,
-                    name,
-                    limit: limit()?,
-                },
+                None => Wish::Events { after, name, limit: limit()? },
             })
         }
         (method, _) => {
@@ -349,13 +297,7 @@ mod tests {
     #[tokio::test]
     async fn agents_hear_that_their_master_is_there_though_it_can_take_nothing_in() {
         let (letters, inbox) = mpsc::channel(1);
-        let sync = |reports| Sync {
-            reports,
-            tokens: 0,
-            wished: 0,
-            seen: 7,
-            usage: None,
-        };
+        let sync = |reports| Sync { reports, tokens: 0, wished: 0, seen: 7, usage: None };
         let agent = || Scope::Agent("c1".to_owned());
         for _ in 0..3 {
             let quiet = request("sync", &sync(Vec::new()));

@@ -52,12 +52,7 @@ impl Ashore {
             writer: None,
             carried: 0,
         };
-        Ashore {
-            hdfs,
-            place,
-            stop,
-            carrying: tokio::spawn(facts.carry(stopped)),
-        }
+        Ashore { hdfs, place, stop, carrying: tokio::spawn(facts.carry(stopped)) }
     }
 
     /// Says where this master is.
@@ -68,8 +63,7 @@ impl Ashore {
     ) -> Result<(), HdfsError> {
         let bytes = serde_json::to_vec_pretty(whereabouts).unwrap_or_default();
         let deadline = Instant::now() + STEP_MAX;
-        hdfs.write_whole(&place.master(), bytes, PERMISSION, deadline)
-            .await
+        hdfs.write_whole(&place.master(), bytes, PERMISSION, deadline).await
     }
 
     /// The same until it is heard: agents whose master has moved have no other way to find it. Of two masters the later
@@ -98,10 +92,7 @@ impl Ashore {
         // Nobody listens only where carrying has failed.
         let _ = self.stop.send(());
         let deadline = Instant::now() + LAST_MAX;
-        if tokio::time::timeout_at(deadline, self.carrying)
-            .await
-            .is_err()
-        {
+        if tokio::time::timeout_at(deadline, self.carrying).await.is_err() {
             tracing::error!("the last facts could not be kept in time");
         }
         let result = match std::fs::read(dir.result_file()) {
@@ -114,9 +105,7 @@ impl Ashore {
         let place = self.place.result();
         loop {
             let step = (Instant::now() + STEP_MAX).min(deadline);
-            let kept = self
-                .hdfs
-                .write_whole(&place, result.clone(), PERMISSION, step);
+            let kept = self.hdfs.write_whole(&place, result.clone(), PERMISSION, step);
             match kept.await {
                 Ok(()) => return,
                 Err(error) if error.may_pass() && Instant::now() + LAG < deadline => {
@@ -191,9 +180,7 @@ impl Facts {
         };
         let mut piece = vec![0; PIECE_BYTES];
         while self.carried < length {
-            let got = file
-                .read_at(&mut piece, self.carried)
-                .map_err(|e| e.to_string())?;
+            let got = file.read_at(&mut piece, self.carried).map_err(|e| e.to_string())?;
             if got == 0 {
                 break;
             }
@@ -211,18 +198,12 @@ impl Facts {
         let there = place.events();
         if hdfs.stat(&there, deadline).await.map_err(failed)?.is_some() {
             // Another master's facts are the same, but it must not be shut out from them.
-            if is_replaced(hdfs, place, self.attempt, deadline)
-                .await
-                .map_err(failed)?
-            {
+            if is_replaced(hdfs, place, self.attempt, deadline).await.map_err(failed)? {
                 return Err("another master has taken over".to_owned());
             }
             hdfs.recover(&there, deadline).await.map_err(failed)?;
-            let written = hdfs
-                .stat(&there, deadline)
-                .await
-                .map_err(failed)?
-                .map_or(0, |it| it.bytes);
+            let written =
+                hdfs.stat(&there, deadline).await.map_err(failed)?.map_or(0, |it| it.bytes);
             if written <= length
                 && let Ok(writer) = hdfs.append(&there, deadline).await
             {
@@ -230,10 +211,7 @@ impl Facts {
             }
             hdfs.delete(&there, deadline).await.map_err(failed)?;
         }
-        let writer = hdfs
-            .create(&there, PERMISSION, deadline)
-            .await
-            .map_err(failed)?;
+        let writer = hdfs.create(&there, PERMISSION, deadline).await.map_err(failed)?;
         Ok((writer, 0))
     }
 }

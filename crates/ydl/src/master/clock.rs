@@ -14,13 +14,8 @@ impl Clock {
     /// A clock that shows the wall's time now, but nothing before `not_before`: a new master must not be younger
     /// than the journal it goes on from.
     pub fn starting(not_before: Time) -> Clock {
-        let wall = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
-        Clock {
-            began: Instant::now(),
-            base_ms: (wall.as_millis() as u64).max(not_before.0),
-        }
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Clock { began: Instant::now(), base_ms: (wall.as_millis() as u64).max(not_before.0) }
     }
 
     /// Now.

@@ -20,16 +20,14 @@ impl Facts {
         let Some(file) = &mut self.file else {
             return;
         };
-        let written = serde_json::to_vec(fact)
-            .map_err(io::Error::from)
-            .and_then(|mut line| {
-                line.push(b'\n');
-                self.bytes += line.len() as u64;
-                if self.bytes > EVENTS_BYTES_MAX {
-                    return Err(io::ErrorKind::FileTooLarge.into());
-                }
-                file.write_all(&line)
-            });
+        let written = serde_json::to_vec(fact).map_err(io::Error::from).and_then(|mut line| {
+            line.push(b'\n');
+            self.bytes += line.len() as u64;
+            if self.bytes > EVENTS_BYTES_MAX {
+                return Err(io::ErrorKind::FileTooLarge.into());
+            }
+            file.write_all(&line)
+        });
         if let Err(error) = written {
             tracing::error!("facts are no longer written down: {error}");
             self.file = None;

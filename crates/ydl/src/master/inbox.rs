@@ -63,10 +63,9 @@ impl From<Answer> for Reply {
         match answer {
             Answer::Reply(reply) => reply,
             Answer::Order(synced) => Reply::json(&synced),
-            Answer::Wishes(wishes) => Reply {
-                status: StatusCode::ACCEPTED,
-                ..Reply::json(&wishes)
-            },
+            Answer::Wishes(wishes) => {
+                Reply { status: StatusCode::ACCEPTED, ..Reply::json(&wishes) }
+            }
         }
     }
 }

@@ -89,14 +89,7 @@ impl Journal {
             file.sync_all().map_err(failed)?;
         }
         let (path, length) = (path.to_owned(), HEADER_BYTES as u64);
-        Ok(Self {
-            path,
-            file,
-            salt,
-            sync,
-            length,
-            batch: Vec::new(),
-        })
+        Ok(Self { path, file, salt, sync, length, batch: Vec::new() })
     }
 
     /// Opens a journal to go on with it, giving each of its records to `each` first. A torn tail is
@@ -107,11 +100,7 @@ impl Journal {
         each: impl FnMut(&[u8]),
     ) -> Result<(Self, Tail), JournalError> {
         let failed = |source| JournalError::io("open", path, source);
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(path)
-            .map_err(failed)?;
+        let file = OpenOptions::new().read(true).write(true).open(path).map_err(failed)?;
         lock(&file, path)?;
         let scan = scan(path, &file, each)?;
         let Some(salt) = scan.salt else {
@@ -119,17 +108,7 @@ impl Journal {
         };
         file.set_len(scan.length).map_err(failed)?;
         let (path, length) = (path.to_owned(), scan.length);
-        Ok((
-            Self {
-                path,
-                file,
-                salt,
-                sync,
-                length,
-                batch: Vec::new(),
-            },
-            scan.tail,
-        ))
+        Ok((Self { path, file, salt, sync, length, batch: Vec::new() }, scan.tail))
     }
 
     /// Reads a journal without changing it, whoever has it open. On an error, what `each` was given
@@ -158,9 +137,7 @@ impl Journal {
         }
         let place = self.length + self.batch.len() as u64;
         if place + (FRAME_BYTES + payload.len()) as u64 > JOURNAL_BYTES_MAX {
-            return Err(JournalError::Full {
-                path: self.path.clone(),
-            });
+            return Err(JournalError::Full { path: self.path.clone() });
         }
         format::add(&mut self.batch, self.salt, self.length, payload);
         Ok(())
@@ -173,9 +150,7 @@ impl Journal {
             return Ok(());
         }
         let failed = |source| JournalError::io("write", &self.path, source);
-        self.file
-            .write_all_at(&self.batch, self.length)
-            .map_err(failed)?;
+        self.file.write_all_at(&self.batch, self.length).map_err(failed)?;
         if self.sync == Sync::EachFlush {
             self.file.sync_data().map_err(failed)?;
         }
@@ -204,9 +179,7 @@ fn scan(path: &Path, file: &File, each: impl FnMut(&[u8])) -> Result<format::Sca
 fn lock(file: &File, path: &Path) -> Result<(), JournalError> {
     match file.try_lock() {
         Ok(()) => Ok(()),
-        Err(TryLockError::WouldBlock) => Err(JournalError::Held {
-            path: path.to_owned(),
-        }),
+        Err(TryLockError::WouldBlock) => Err(JournalError::Held { path: path.to_owned() }),
         Err(TryLockError::Error(source)) => Err(JournalError::io("lock", path, source)),
     }
 }

@@ -83,19 +83,11 @@ impl Store {
     pub fn apply(&mut self, op: Op) -> Result<Applied, Refusal> {
         let mut stirred = BTreeSet::new();
         let done = match op {
-            Op::Put {
-                key,
-                value,
-                owner,
-                only_if,
-            } => {
+            Op::Put { key, value, owner, only_if } => {
                 self.put(&key, value, owner, only_if)?;
                 self.waiters.on_changed(&key, &mut stirred);
                 self.waiters.on_put(&key, &mut stirred);
-                Done::Changed(Changed {
-                    revision: self.revision,
-                    keys: 1,
-                })
+                Done::Changed(Changed { revision: self.revision, keys: 1 })
             }
             Op::Delete { key } => {
                 check_key(&key)?;
@@ -103,20 +95,11 @@ impl Store {
             }
             Op::DeletePrefix { prefix } => {
                 check_prefix(&prefix)?;
-                let keys = self
-                    .below(&prefix, None)
-                    .map(|(key, _)| key.clone())
-                    .collect();
+                let keys = self.below(&prefix, None).map(|(key, _)| key.clone()).collect();
                 self.delete(keys, &mut stirred)
             }
             Op::OwnerGone { container } => {
-                let keys = self
-                    .owned
-                    .get(&container)
-                    .into_iter()
-                    .flatten()
-                    .cloned()
-                    .collect();
+                let keys = self.owned.get(&container).into_iter().flatten().cloned().collect();
                 self.delete(keys, &mut stirred)
             }
             Op::Emit { name, data, by } => {
@@ -125,10 +108,7 @@ impl Store {
                 Done::Emitted(self.events.push(name, data, by)?)
             }
         };
-        Ok(Applied {
-            done,
-            woken: self.wake(stirred),
-        })
+        Ok(Applied { done, woken: self.wake(stirred) })
     }
 
     fn put(
@@ -140,10 +120,7 @@ impl Store {
     ) -> Result<(), Refusal> {
         check_key(key)?;
         if value.len() > VALUE_BYTES_MAX {
-            return Err(Refusal::ValueTooLong {
-                key: key.into(),
-                length: value.len(),
-            });
+            return Err(Refusal::ValueTooLong { key: key.into(), length: value.len() });
         }
         let old = self.slots.get_key_value(key);
         let found = old.map(|(_, slot)| slot.revision);
@@ -153,10 +130,7 @@ impl Store {
             Some(OnlyIf::Revision(wanted)) => found == Some(wanted),
         };
         if !holds {
-            return Err(Refusal::Changed {
-                key: key.into(),
-                found,
-            });
+            return Err(Refusal::Changed { key: key.into(), found });
         }
         if found.is_none() && self.slots.len() >= KEYS_MAX {
             return Err(Refusal::TooManyKeys);
@@ -173,19 +147,9 @@ impl Store {
         self.revision += 1;
         self.last.insert(self.revision, key.clone());
         if let Some(owner) = &owner {
-            self.owned
-                .entry(owner.clone())
-                .or_default()
-                .insert(key.clone());
+            self.owned.entry(owner.clone()).or_default().insert(key.clone());
         }
-        self.slots.insert(
-            key,
-            Slot {
-                value,
-                revision: self.revision,
-                owner,
-            },
-        );
+        self.slots.insert(key, Slot { value, revision: self.revision, owner });
         Ok(())
     }
 
@@ -208,10 +172,7 @@ impl Store {
         while self.buried.len() > GRAVES_MAX {
             self.forget_oldest_grave();
         }
-        Done::Changed(Changed {
-            revision: self.revision,
-            keys: count,
-        })
+        Done::Changed(Changed { revision: self.revision, keys: count })
     }
 
     /// Takes what is known of the key's last change and of its owner out of the maps.
@@ -248,9 +209,7 @@ impl Store {
     }
 
     pub fn entry(&self, key: &str) -> Option<Entry> {
-        self.slots
-            .get_key_value(key)
-            .map(|(key, slot)| entry(key, slot))
+        self.slots.get_key_value(key).map(|(key, slot)| entry(key, slot))
     }
 
     /// The entries below `prefix` whose keys come after `after`.
@@ -266,30 +225,20 @@ impl Store {
             page.add(slot.value.len());
             entries.push(entry(key, slot));
         }
-        Entries {
-            revision: self.revision,
-            entries,
-            more,
-        }
+        Entries { revision: self.revision, entries, more }
     }
 
     /// What changed below `prefix` since the revision `after`.
     pub fn changes(&self, prefix: &str, after: u64, limit: usize) -> Changes {
         // A revision from the future is one of a store that was lost.
         if after < self.forgotten || after > self.revision {
-            return Changes::Resync {
-                revision: self.revision,
-            };
+            return Changes::Resync { revision: self.revision };
         }
         let mut page = Page::new(limit);
         let mut changes = Vec::new();
         let mut revision = after;
         let since = (Bound::Excluded(after), Bound::Unbounded);
-        for (&at, key) in self
-            .last
-            .range(since)
-            .filter(|(_, key)| key.starts_with(prefix))
-        {
+        for (&at, key) in self.last.range(since).filter(|(_, key)| key.starts_with(prefix)) {
             if page.is_full() {
                 return Changes::Known { revision, changes };
             }
@@ -301,17 +250,11 @@ impl Store {
                 }
                 None => {
                     page.add(0);
-                    changes.push(Change::Deleted {
-                        key: key.to_string(),
-                        revision: at,
-                    });
+                    changes.push(Change::Deleted { key: key.to_string(), revision: at });
                 }
             }
         }
-        Changes::Known {
-            revision: self.revision,
-            changes,
-        }
+        Changes::Known { revision: self.revision, changes }
     }
 
     /// Events after the sequence number `after`, all or those of one name.
@@ -402,10 +345,7 @@ struct Page {
 
 impl Page {
     fn new(limit: usize) -> Self {
-        Self {
-            items: limit.clamp(1, PAGE_MAX),
-            bytes: PAGE_BYTES_MAX,
-        }
+        Self { items: limit.clamp(1, PAGE_MAX), bytes: PAGE_BYTES_MAX }
     }
 
     fn is_full(&self) -> bool {

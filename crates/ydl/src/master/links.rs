@@ -318,11 +318,7 @@ fn split(waiting: &mut Vec<u8>) -> Vec<u8> {
 fn peer(run: &Run) -> Peer {
     let endpoint = run.cluster.endpoint(&run.task);
     let host = endpoint.map_or("127.0.0.1", |endpoint| endpoint.host.as_str());
-    Peer {
-        task: run.task.clone(),
-        attempt: run.attempt,
-        host: host.into(),
-    }
+    Peer { task: run.task.clone(), attempt: run.attempt, host: host.into() }
 }
 
 fn unknown() -> Reply {

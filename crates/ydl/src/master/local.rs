@@ -51,9 +51,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Runs the master of the job in that directory. Its first line on stdout says where it is, or why it is not.
 pub fn run(dir: PathBuf) -> ExitCode {
     // One thread for everything: an agent dies with the thread that started it.
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let ran = match &runtime {
         Ok(runtime) => runtime.block_on(live(JobDir::at(dir))),
         Err(error) => Err(Report::trouble(format!("cannot start the master: {error}"))),
@@ -95,25 +93,16 @@ async fn live(dir: JobDir) -> Result<Outcome, Report> {
     let secret =
         Secret::random().ok_or_else(|| Report::trouble("the system gives no random bytes"))?;
     let certificate = Certificate::generate().map_err(|e| Report::trouble(e.to_string()))?;
-    let tls = certificate
-        .server()
-        .map_err(|e| Report::trouble(e.to_string()))?;
+    let tls = certificate.server().map_err(|e| Report::trouble(e.to_string()))?;
     let any = SocketAddr::from((HOST_IP, 0));
     let listener =
         server::listen(any).map_err(|e| Report::trouble(format!("cannot listen on {any}: {e}")))?;
-    let address = listener
-        .local_addr()
-        .map_err(|e| Report::trouble(e.to_string()))?
-        .to_string();
+    let address = listener.local_addr().map_err(|e| Report::trouble(e.to_string()))?.to_string();
 
     let pem = dir.certificate_file();
     fs::write(&pem, certificate.certificate_pem()).map_err(|e| failed("write", &pem, &e))?;
-    let token = secret
-        .token(&Scope::Client)
-        .ok_or_else(|| Report::trouble("no token"))?;
-    token
-        .write(&dir.token_file())
-        .map_err(|e| Report::trouble(e.to_string()))?;
+    let token = secret.token(&Scope::Client).ok_or_else(|| Report::trouble("no token"))?;
+    token.write(&dir.token_file()).map_err(|e| Report::trouble(e.to_string()))?;
     let path = dir.events_file();
     let events = File::create(&path).map_err(|e| failed("create", &path, &e))?;
     let secret = Arc::new(secret);
@@ -155,9 +144,7 @@ async fn live(dir: JobDir) -> Result<Outcome, Report> {
         let last = last.and_then(|bytes| serde_json::from_slice::<Viewed>(&bytes).ok());
         let logs = last.as_ref().map(|last| mlflow::here(&dir, last));
         let logs = logs.unwrap_or_default();
-        tracking
-            .end(&outcome, last.as_ref(), logs, &dir, TRACKING_MAX)
-            .await;
+        tracking.end(&outcome, last.as_ref(), logs, &dir, TRACKING_MAX).await;
     }
     if images {
         docker::clean(&submitted.id).await;
@@ -229,22 +216,15 @@ async fn kill(letters: &mpsc::Sender<Letter>, by: String, now: bool) -> bool {
     // Nobody waits for the answer.
     let (answer, _) = oneshot::channel();
     let question = Question::Kill(Kill { by, now });
-    let letter = Letter {
-        question,
-        answer,
-        kept: Kept::default(),
-    };
+    let letter = Letter { question, answer, kept: Kept::default() };
     letters.send(letter).await.is_ok()
 }
 
 /// Says where this master is; whole or not at all.
 fn write_place(dir: &JobDir, address: &str) -> Result<(), Report> {
     let this = Identity::this().ok_or_else(|| Report::trouble("cannot read `/proc`"))?;
-    let place = MasterPlace {
-        address: address.to_owned(),
-        pid: this.pid,
-        pid_started: this.started,
-    };
+    let place =
+        MasterPlace { address: address.to_owned(), pid: this.pid, pid_started: this.started };
     let path = dir.master_file();
     write_json(&path, &place)
         .map_err(|e| Report::trouble(format!("cannot write `{}`: {e}", path.display())))

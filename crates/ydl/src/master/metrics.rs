@@ -74,12 +74,7 @@ impl Metrics {
         }
         let (mut wrong, mut crowded) = (Vec::new(), Vec::new());
         for (name, metric) in said.metrics.into_iter().map(Metric::of) {
-            let kept = Kept {
-                metric,
-                heard: now,
-                attempt,
-                over: None,
-            };
+            let kept = Kept { metric, heard: now, attempt, over: None };
             if !fits(&name) {
                 wrong.push(name);
             } else if let Some(known) = of.latest.get_mut(&name) {
@@ -145,9 +140,8 @@ impl Metrics {
         for (task, of) in &self.tasks {
             let which = which(task);
             let latest = of.latest.iter().filter(|(_, kept)| which(kept));
-            let latest: BTreeMap<_, _> = latest
-                .map(|(name, kept)| (name.clone(), kept.metric))
-                .collect();
+            let latest: BTreeMap<_, _> =
+                latest.map(|(name, kept)| (name.clone(), kept.metric)).collect();
             if !latest.is_empty() {
                 those.insert(task.clone(), latest);
             }
@@ -221,9 +215,7 @@ mod tests {
     fn a_task_that_says_too_much_is_refused_and_keeps_what_it_has() {
         let (mut metrics, now) = (Metrics::default(), Instant::now());
         for n in 0..METRICS_MAX {
-            let one = said(&format!(
-                r#"{{"metrics":[{{"name":"m{n}","value":1,"at":0}}]}}"#
-            ));
+            let one = said(&format!(r#"{{"metrics":[{{"name":"m{n}","value":1,"at":0}}]}}"#));
             assert!(metrics.take(worker(), 1, one, now).is_ok(), "{n}");
         }
         let status = |metrics: &mut Metrics, name: &str, now| {
@@ -258,9 +250,7 @@ mod tests {
         let (mut metrics, now) = (Metrics::default(), Instant::now());
         let say = |metrics: &mut Metrics, name: &str, now| {
             let json = serde_json::json!({ "metrics": [{ "name": name, "value": 1, "at": 0 }] });
-            metrics
-                .take(worker(), 1, serde_json::from_value(json).unwrap(), now)
-                .is_ok()
+            metrics.take(worker(), 1, serde_json::from_value(json).unwrap(), now).is_ok()
         };
         for n in 0..METRICS_MAX {
             assert!(say(&mut metrics, &format!("m{n}"), now));
@@ -269,10 +259,7 @@ mod tests {
         assert!(!say(&mut metrics, "new", now + STALE / 2));
         assert!(say(&mut metrics, "new", now + STALE));
         let names: Vec<_> = metrics.all()[&worker()].keys().cloned().collect();
-        assert_eq!(
-            (names, metrics.kept),
-            (vec!["m0".to_string(), "new".to_string()], 2)
-        );
+        assert_eq!((names, metrics.kept), (vec!["m0".to_string(), "new".to_string()], 2));
     }
 
     #[test]
@@ -297,10 +284,7 @@ mod tests {
         assert_eq!(names(metrics.latest(|_| Some(2))), ["lr"]);
         assert_eq!(names(metrics.all()), ["loss", "lr"]);
         metrics.settle(|_| Some(2), now + LINGER);
-        assert_eq!(
-            (names(metrics.all()), metrics.kept),
-            (vec!["lr".to_owned()], 1)
-        );
+        assert_eq!((names(metrics.all()), metrics.kept), (vec!["lr".to_owned()], 1));
         metrics.settle(|_| None, now + LINGER);
         metrics.settle(|_| None, now + LINGER * 2);
         assert!(names(metrics.all()).is_empty());

@@ -25,12 +25,7 @@ pub(super) enum Effect {
         answer: oneshot::Sender<Answer>,
     },
     /// What an agent said is kept; it waits for its order, which is read when its turn comes.
-    Listen {
-        container: ContainerId,
-        seen: Seen,
-        answer: oneshot::Sender<Answer>,
-        kept: Kept,
-    },
+    Listen { container: ContainerId, seen: Seen, answer: oneshot::Sender<Answer>, kept: Kept },
 }
 
 /// Effects in the order in which they were decided.

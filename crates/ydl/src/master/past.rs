@@ -30,11 +30,7 @@ impl Past {
     pub fn none(spec: JobSpec, events: Option<File>) -> Past {
         let now = Clock::starting(Time(0)).now();
         let (past, first) = Past::begun(spec, now, events);
-        Past {
-            first,
-            began: Some(now),
-            ..past
-        }
+        Past { first, began: Some(now), ..past }
     }
 
     fn begun(spec: JobSpec, at: Time, events: Option<File>) -> (Past, Vec<Action>) {
@@ -153,12 +149,7 @@ impl Reading {
 /// What is written down of something that happened: with what the rendezvous knows of it, whatever an agent says, so that
 /// whoever reads it need not come to the same by himself.
 pub(super) fn entry(job: &Job, links: &Links, now: Time, mut event: Event) -> Record {
-    if let Event::Exited {
-        container,
-        round,
-        exit,
-    } = &mut event
-    {
+    if let Event::Exited { container, round, exit } = &mut event {
         let run = job.run_of(container).filter(|run| run.round == *round);
         exit.outdated = run.is_some_and(|run| links.is_outdated(&run));
     }

@@ -34,11 +34,7 @@ pub(super) struct Relay {
 
 impl Default for Relay {
     fn default() -> Relay {
-        Relay {
-            wishes: BTreeMap::new(),
-            next: 0,
-            places: Arc::new(Semaphore::new(OPEN_MAX)),
-        }
+        Relay { wishes: BTreeMap::new(), next: 0, places: Arc::new(Semaphore::new(OPEN_MAX)) }
     }
 }
 
@@ -153,11 +149,7 @@ impl Relay {
                 Reply::error(404, format!("the agent of `{task}` has no such log"), None)
             }
             Logged::List(json) => Reply::new("application/json", json),
-            Logged::Piece {
-                bytes,
-                length,
-                ended,
-            } => Reply::new("application/octet-stream", bytes)
+            Logged::Piece { bytes, length, ended } => Reply::new("application/octet-stream", bytes)
                 .with_header(LENGTH_HEADER, &length.to_string())
                 .with_header(ENDED_HEADER, &u8::from(ended).to_string()),
         };
@@ -209,10 +201,7 @@ impl Relay {
                 let what = format!("the agent of `{}` is gone", waiting.wish.task);
                 refuse(waiting.answer, 404, &what);
             } else if waiting.place.is_some() {
-                let what = format!(
-                    "the agent of `{}` did not answer in time",
-                    waiting.wish.task
-                );
+                let what = format!("the agent of `{}` did not answer in time", waiting.wish.task);
                 refuse(waiting.answer, 503, &what);
             }
         }
@@ -274,11 +263,7 @@ mod tests {
                 other => panic!("{other:?}"),
             };
             let (answer, answered) = oneshot::channel();
-            let seen = Seen {
-                order: seen,
-                wished,
-                ..Seen::default()
-            };
+            let seen = Seen { order: seen, wished, ..Seen::default() };
             self.agents.answer(&c0(), seen, answer, &self.job);
             self.relay.asked(&c0(), wished, &mut self.agents);
             answered

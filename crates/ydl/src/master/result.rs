@@ -27,11 +27,7 @@ pub(super) fn keep(dir: &JobDir, last: &impl Serialize) -> io::Result<()> {
     let bytes = serde_json::to_vec_pretty(last)?;
     let aside = aside(dir);
     // Not truncated before it is written: that would give the room back.
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(&aside)?;
+    let mut file = OpenOptions::new().write(true).create(true).truncate(false).open(&aside)?;
     file.write_all(&bytes)?;
     file.set_len(bytes.len() as u64)?;
     std::fs::rename(&aside, dir.result_file())

@@ -211,17 +211,8 @@ impl<B: Backend, D: Diary> Master<B, D> {
                     // Whoever asked may have gone.
                     let _ = to.send(answer);
                 }
-                Effect::Said {
-                    task,
-                    number,
-                    answer,
-                } => said.push((task, number, answer)),
-                Effect::Listen {
-                    container,
-                    seen,
-                    answer,
-                    kept,
-                } => {
+                Effect::Said { task, number, answer } => said.push((task, number, answer)),
+                Effect::Listen { container, seen, answer, kept } => {
                     kept.set();
                     self.agents.answer(&container, seen, answer, &self.job);
                     self.relay.asked(&container, seen.wished, &mut self.agents);
@@ -242,11 +233,7 @@ impl<B: Backend, D: Diary> Master<B, D> {
 
     fn act(&mut self, action: Action) {
         match action {
-            Action::Launch {
-                container,
-                task,
-                resources,
-            } => {
+            Action::Launch { container, task, resources } => {
                 self.backend.launch(container, Launch { task, resources });
             }
             Action::Release(container) => {
@@ -268,11 +255,7 @@ impl<B: Backend, D: Diary> Master<B, D> {
     }
 
     fn on_letter(&mut self, letter: Letter) {
-        let Letter {
-            question,
-            answer,
-            kept,
-        } = letter;
+        let Letter { question, answer, kept } = letter;
         match question {
             Question::Sync(container, sync) => self.on_sync(container, sync, answer, kept),
             Question::Tokens(container) => {
@@ -292,12 +275,7 @@ impl<B: Backend, D: Diary> Master<B, D> {
             }
             Question::Facts { after } => self.watchers.facts(after, answer),
             Question::Kill(kill) => {
-                let by = kill
-                    .by
-                    .chars()
-                    .filter(|c| !c.is_control())
-                    .take(200)
-                    .collect();
+                let by = kill.by.chars().filter(|c| !c.is_control()).take(200).collect();
                 self.feed(Event::Killed { by, now: kill.now });
                 self.outbox.answer(answer, Reply::empty());
             }
@@ -306,10 +284,9 @@ impl<B: Backend, D: Diary> Master<B, D> {
                 let reply = self.on_metrics(&container, said);
                 self.outbox.answer(answer, reply);
             }
-            Question::Store {
-                by: Some(container),
-                wish: Wish::Do(_),
-            } if self.job.task_of(&container).is_none() => {
+            Question::Store { by: Some(container), wish: Wish::Do(_) }
+                if self.job.task_of(&container).is_none() =>
+            {
                 let what = format!("`{container}` is gone and can change nothing");
                 self.outbox.answer(answer, Reply::error(410, what, None));
             }
@@ -321,11 +298,7 @@ impl<B: Backend, D: Diary> Master<B, D> {
                 let (want, job, agents) = (LogWant::Open { port }, &self.job, &mut self.agents);
                 self.relay.wish(task, want, answer, job, agents);
             }
-            Question::Opened {
-                container,
-                id,
-                refused,
-            } => {
+            Question::Opened { container, id, refused } => {
                 let reply = self.relay.opened(&container, id, refused);
                 self.outbox.answer(answer, reply);
             }
@@ -336,11 +309,7 @@ impl<B: Backend, D: Diary> Master<B, D> {
                     self.outbox.answer(answer, refused);
                 }
             }
-            Question::Logged {
-                container,
-                id,
-                found,
-            } => {
+            Question::Logged { container, id, found } => {
                 let reply = self.relay.logged(&container, id, found);
                 self.outbox.answer(answer, reply);
             }
@@ -362,40 +331,24 @@ impl<B: Backend, D: Diary> Master<B, D> {
         if self.job.task_of(&container).is_some() {
             let awaited = self.job.listens_for(&container);
             if self.agents.heard(&container, sync.usage) || awaited {
-                self.feed(Event::Heard {
-                    container: container.clone(),
-                });
+                self.feed(Event::Heard { container: container.clone() });
             }
         }
         for report in sync.reports {
             let container = container.clone();
             self.feed(match report {
-                AgentReport::Ready { round, endpoint } => Event::Ready {
-                    container,
-                    round,
-                    endpoint,
-                },
-                AgentReport::Unready { why, node } => Event::Unready {
-                    container,
-                    why,
-                    node,
-                },
+                AgentReport::Ready { round, endpoint } => {
+                    Event::Ready { container, round, endpoint }
+                }
+                AgentReport::Unready { why, node } => Event::Unready { container, why, node },
                 AgentReport::Started { round } => Event::Started { container, round },
-                AgentReport::Exited { round, exit } => Event::Exited {
-                    container,
-                    round,
-                    exit,
-                },
+                AgentReport::Exited { round, exit } => Event::Exited { container, round, exit },
                 AgentReport::Saved { error } => Event::Saved { container, error },
             });
         }
         self.outbox.push(Effect::Listen {
             container,
-            seen: Seen {
-                order: sync.seen,
-                tokens: sync.tokens,
-                wished: sync.wished,
-            },
+            seen: Seen { order: sync.seen, tokens: sync.tokens, wished: sync.wished },
             answer,
             kept,
         });
@@ -412,11 +365,9 @@ impl<B: Backend, D: Diary> Master<B, D> {
             Ok(heard) => {
                 self.keep_and_pass(heard);
                 match self.job.task_of(container) {
-                    Some(task) => self.outbox.push(Effect::Said {
-                        task,
-                        number: at.number,
-                        answer,
-                    }),
+                    Some(task) => {
+                        self.outbox.push(Effect::Said { task, number: at.number, answer })
+                    }
                     None => self.outbox.answer(answer, Reply::empty()),
                 }
             }
@@ -452,10 +403,8 @@ impl<B: Backend, D: Diary> Master<B, D> {
                 Reply::empty()
             }
             Err(complaints) => {
-                let what: Vec<_> = complaints
-                    .iter()
-                    .map(|complaint| complaint.what.clone())
-                    .collect();
+                let what: Vec<_> =
+                    complaints.iter().map(|complaint| complaint.what.clone()).collect();
                 let hint = complaints.into_iter().find_map(|complaint| complaint.hint);
                 Reply::error(400, what.join("; "), hint)
             }

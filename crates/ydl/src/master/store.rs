@@ -68,27 +68,18 @@ impl Shelf {
                     self.wait(Wait::Key { key }, answer, out);
                     return None;
                 }
-                None => (
-                    Reply::error(404, format!("there is no key `{key}`"), None),
-                    None,
-                ),
+                None => (Reply::error(404, format!("there is no key `{key}`"), None), None),
             },
-            Wish::List {
-                prefix,
-                after,
-                limit,
-            } => (
-                Reply::json(&self.store.list(&prefix, after.as_deref(), limit)),
-                None,
-            ),
+            Wish::List { prefix, after, limit } => {
+                (Reply::json(&self.store.list(&prefix, after.as_deref(), limit)), None)
+            }
             Wish::Watch(wait) => {
                 self.wait(wait, answer, out);
                 return None;
             }
-            Wish::Events { after, name, limit } => (
-                Reply::json(&self.store.events(after, name.as_deref(), limit)),
-                None,
-            ),
+            Wish::Events { after, name, limit } => {
+                (Reply::json(&self.store.events(after, name.as_deref(), limit)), None)
+            }
         };
         out.answer(answer, reply);
         done
@@ -118,11 +109,7 @@ impl Shelf {
 
     fn apply(&mut self, op: Op, out: &mut Outbox) -> Result<Reply, Refusal> {
         let applied = self.store.apply(op)?;
-        for Woken {
-            waiter,
-            found: what,
-        } in applied.woken
-        {
+        for Woken { waiter, found: what } in applied.woken {
             if let Some(answer) = self.waiting.remove(&waiter) {
                 out.answer(answer, found(what));
             }
@@ -161,9 +148,5 @@ fn found(what: Found) -> Reply {
 }
 
 fn refused(refusal: &Refusal) -> Reply {
-    Reply::error(
-        refusal.status(),
-        refusal.to_string(),
-        refusal.hint().map(str::to_owned),
-    )
+    Reply::error(refusal.status(), refusal.to_string(), refusal.hint().map(str::to_owned))
 }

@@ -109,17 +109,8 @@ impl Watchers {
         for (after, answer) in ready {
             let from = after.max(self.first);
             let skip = (from - self.first) as usize;
-            let facts: Vec<_> = self
-                .facts
-                .iter()
-                .skip(skip)
-                .take(FACTS_TOLD)
-                .cloned()
-                .collect();
-            let told = Facts {
-                next: from + facts.len() as u64,
-                facts,
-            };
+            let facts: Vec<_> = self.facts.iter().skip(skip).take(FACTS_TOLD).cloned().collect();
+            let told = Facts { next: from + facts.len() as u64, facts };
             let _ = answer.send(Reply::json(&told).into());
         }
     }
@@ -148,10 +139,7 @@ mod tests {
         let mut watchers = Watchers::default();
         let kept = FACTS_KEPT as u64;
         for at in 0..kept + 5 {
-            watchers.add(Fact {
-                at: Time(at),
-                what: What::MasterRecovered { live: 0 },
-            });
+            watchers.add(Fact { at: Time(at), what: What::MasterRecovered { live: 0 } });
         }
         let times = |facts: &Facts| (facts.facts[0].at.0, facts.facts.len() as u64, facts.next);
         let page = FACTS_TOLD as u64;

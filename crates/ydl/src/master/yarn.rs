@@ -67,9 +67,7 @@ impl From<Report> for End {
 pub fn run() -> ExitCode {
     // Each agent keeps a connection open.
     Descriptors::raise();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let ran = match &runtime {
         Ok(runtime) => runtime.block_on(live()),
         Err(error) => Err(Report::trouble(format!("cannot start the master: {error}"))),
@@ -150,12 +148,8 @@ async fn lead(setting: &Setting) -> Result<Outcome, End> {
     let held = past.containers();
     let yarn = yarn_setting(setting, &hdfs, &address, held).await?;
     let this = process::Identity::this().ok_or_else(|| Report::trouble("cannot read `/proc`"))?;
-    let whereabouts = Whereabouts {
-        address,
-        attempt: setting.attempt,
-        pid: this.pid,
-        pid_started: this.started,
-    };
+    let whereabouts =
+        Whereabouts { address, attempt: setting.attempt, pid: this.pid, pid_started: this.started };
     // Agents that this master starts know where it is; it waits for nobody else to learn it.
     let (away, place) = (hdfs.clone(), setting.place.clone());
     tokio::spawn(async move {
@@ -164,10 +158,7 @@ async fn lead(setting: &Setting) -> Result<Outcome, End> {
             Ashore::announce_later(away, place, whereabouts).await;
         }
     });
-    let tracking = tokio::spawn(track(
-        setting.submitted.clone(),
-        setting.tracking_secret.clone(),
-    ));
+    let tracking = tokio::spawn(track(setting.submitted.clone(), setting.tracking_secret.clone()));
     let (backend, live) = Yarn::register(yarn).await?;
 
     let (place, attempt) = (setting.place.clone(), setting.attempt);
@@ -208,14 +199,7 @@ async fn lead(setting: &Setting) -> Result<Outcome, End> {
         let (submitted, home) = (&setting.submitted, &setting.staged.home);
         let ways = Ways::new(setting.config.clone(), setting.hdfs_identity.clone());
         let deadline = Instant::now() + ASK_MAX;
-        data::tidy(
-            &submitted.spec,
-            &submitted.id,
-            Some(home),
-            Some(&ways),
-            deadline,
-        )
-        .await;
+        data::tidy(&submitted.spec, &submitted.id, Some(home), Some(&ways), deadline).await;
     }
     if let Some(tracking) = tracking {
         let last = fs::read(setting.dir.result_file()).ok();
@@ -227,9 +211,7 @@ async fn lead(setting: &Setting) -> Result<Outcome, End> {
             }
             None => mlflow::Logs::new(),
         };
-        tracking
-            .end(&outcome, last.as_ref(), logs, &setting.dir, ASK_MAX)
-            .await;
+        tracking.end(&outcome, last.as_ref(), logs, &setting.dir, ASK_MAX).await;
     }
     ashore.end(&setting.dir).await;
     master.give_back(&outcome).await;
@@ -317,9 +299,7 @@ async fn listen(host: Option<&str>) -> Result<TcpListener, Report> {
 }
 
 fn announced(host: Option<&str>, listener: &TcpListener) -> Result<String, Report> {
-    let local = listener
-        .local_addr()
-        .map_err(|e| Report::trouble(e.to_string()))?;
+    let local = listener.local_addr().map_err(|e| Report::trouble(e.to_string()))?;
     Ok(match host {
         Some(host) => format!("{host}:{}", local.port()),
         None => local.to_string(),

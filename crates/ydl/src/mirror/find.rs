@@ -21,11 +21,9 @@ pub async fn list(gateway: &Gateway) -> Result<Vec<ApplicationReport>, Report> {
             users: vec![user(gateway).await?],
             ..ApplicationFilter::default()
         },
-        false => ApplicationFilter {
-            kinds,
-            scope: Some(Scope::Own),
-            ..ApplicationFilter::default()
-        },
+        false => {
+            ApplicationFilter { kinds, scope: Some(Scope::Own), ..ApplicationFilter::default() }
+        }
     };
     let listed = gateway.client.applications(&filter, gateway.deadline());
     let mut all = gateway.ask(listed).await?;
@@ -69,10 +67,7 @@ pub async fn find(gateway: &Gateway, word: &str) -> Result<Option<ApplicationRep
     all.retain(|report| !word.is_empty() && report.id.to_string().starts_with(word));
     match all.len() {
         0 | 1 => Ok(all.pop()),
-        _ => Err(ambiguous(
-            word,
-            all.iter().map(|report| report.id.to_string()),
-        )),
+        _ => Err(ambiguous(word, all.iter().map(|report| report.id.to_string()))),
     }
 }
 

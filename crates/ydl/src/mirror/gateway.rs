@@ -58,16 +58,10 @@ pub fn configuration() -> Result<Option<Config>, Report> {
 /// That there is no configuration where one is needed, and where it was looked for.
 pub fn missing() -> Report {
     let named = Config::directories(&Environment::of_process());
-    let named: Vec<_> = named
-        .iter()
-        .map(|dir| format!("`{}`", dir.display()))
-        .collect();
+    let named: Vec<_> = named.iter().map(|dir| format!("`{}`", dir.display())).collect();
     let what = match named.is_empty() {
         true => "there is no Hadoop configuration that leads to a cluster".to_owned(),
-        false => format!(
-            "there is no Hadoop configuration in {}",
-            named.join(" and ")
-        ),
+        false => format!("there is no Hadoop configuration in {}", named.join(" and ")),
     };
     Report::bad_input(what)
         .hint("set `HADOOP_CONF_DIR` to the directory with `core-site.xml` and `yarn-site.xml`")
@@ -112,12 +106,7 @@ impl Gateway {
             Some(user) => user,
             None => config.user().map_err(|error| unreadable(&error))?,
         };
-        Ok(Gateway {
-            config,
-            client,
-            user,
-            identity,
-        })
+        Ok(Gateway { config, client, user, identity })
     }
 
     /// Whether who calls must be proven, and calls from containers need tokens.
@@ -176,10 +165,8 @@ impl Gateway {
                 Report::new(Exit::Unreachable, what).hint(self.hint())
             }
             RpcError::Denied { exception, .. } => {
-                let what = format!(
-                    "the ResourceManager denies that: {}",
-                    first_line(&exception.message)
-                );
+                let what =
+                    format!("the ResourceManager denies that: {}", first_line(&exception.message));
                 let report = Report::bad_input(what);
                 match exception.message.contains("not allowed to impersonate") {
                     true => report.hint("`HADOOP_PROXY_USER` is set, and the cluster's `hadoop.proxyuser` keys say who may act for whom"),
@@ -187,10 +174,8 @@ impl Gateway {
                 }
             }
             RpcError::Rejected { exception, .. } => {
-                let what = format!(
-                    "the ResourceManager refuses: {}",
-                    first_line(&exception.message)
-                );
+                let what =
+                    format!("the ResourceManager refuses: {}", first_line(&exception.message));
                 match exception.kind() {
                     ExceptionKind::ApplicationNotFound => Report::bad_input(what)
                         .hint("`ydl ls` shows the jobs that the ResourceManager remembers"),
@@ -222,27 +207,16 @@ impl Gateway {
         let who = match (&open[..], managers.len()) {
             ([], _) => return Report::new(Exit::Unreachable, unreached).hint(self.hint()),
             ([one], 1) => {
-                let what = format!(
-                    "{unreached}; administrators are answered at `{}`",
-                    one.admin
-                );
+                let what = format!("{unreached}; administrators are answered at `{}`", one.admin);
                 let hint = format!(
                     "is `yarn.resourcemanager.address`{} its address? Else it may still be starting",
-                    self.site()
-                        .map(|path| format!(" in `{path}`"))
-                        .unwrap_or_default()
+                    self.site().map(|path| format!(" in `{path}`")).unwrap_or_default()
                 );
                 return Report::new(Exit::Unreachable, what).hint(hint);
             }
             (all, n) if all.len() == n => format!("all {n} run and stand by"),
-            ([_], _) => format!(
-                "{} runs and stands by, the rest cannot be reached",
-                names[0]
-            ),
-            _ => format!(
-                "{} run and stand by, the rest cannot be reached",
-                names.join(", ")
-            ),
+            ([_], _) => format!("{} runs and stands by, the rest cannot be reached", names[0]),
+            _ => format!("{} run and stand by, the rest cannot be reached", names.join(", ")),
         };
         let what = format!("no ResourceManager at {at} is active: {who} ({reason})");
         Report::new(Exit::Unreachable, what).hint(STANDBY)
@@ -251,10 +225,7 @@ impl Gateway {
     /// Every address that is tried.
     fn addresses(&self) -> String {
         let managers = self.config.resource_managers().unwrap_or_default();
-        let all: Vec<_> = managers
-            .iter()
-            .map(|manager| format!("`{}`", manager.client))
-            .collect();
+        let all: Vec<_> = managers.iter().map(|manager| format!("`{}`", manager.client)).collect();
         all.join(", ")
     }
 

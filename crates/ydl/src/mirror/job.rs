@@ -164,22 +164,14 @@ impl Mirror {
     }
 
     fn known(&self, submitted: Submitted) -> Known {
-        Known {
-            dir: self.dir.clone(),
-            submitted,
-            far: Some(self.far.clone()),
-        }
+        Known { dir: self.dir.clone(), submitted, far: Some(self.far.clone()) }
     }
 
     fn keep(&self, path: PathBuf, bytes: &[u8]) -> Result<(), Report> {
         let aside = path.with_extension("aside");
         let kept = fs::write(&aside, bytes).and_then(|()| fs::rename(&aside, &path));
         kept.map_err(|error| {
-            Report::trouble(format!(
-                "cannot write `{}`: {}",
-                path.display(),
-                reason(&error)
-            ))
+            Report::trouble(format!("cannot write `{}`: {}", path.display(), reason(&error)))
         })
     }
 

@@ -47,10 +47,7 @@ pub struct Turns {
 
 impl Default for Turns {
     fn default() -> Turns {
-        Turns {
-            waiting: Semaphore::new(WAITING_MAX),
-            copying: Semaphore::new(COPYING_MAX),
-        }
+        Turns { waiting: Semaphore::new(WAITING_MAX), copying: Semaphore::new(COPYING_MAX) }
     }
 }
 
@@ -110,10 +107,7 @@ impl Mirror {
                     }
                 }
                 // No agent has it, or not this file of it: HDFS has the rest. One that has just begun may come late.
-                Ok(None) => match self
-                    .later(task, attempt, (stream, segment), &client())
-                    .await
-                {
+                Ok(None) => match self.later(task, attempt, (stream, segment), &client()).await {
                     Some(later) => segment = later,
                     None if absences >= ABSENCES_MAX => return,
                     None => {
@@ -162,12 +156,7 @@ impl Mirror {
         let mut files: Vec<_> = found.files.iter().filter_map(numbered).collect();
         files.sort_unstable();
         for stream in files.chunk_by(|one, two| one.0 == two.0) {
-            let from = Live {
-                mirror: self,
-                task,
-                attempt,
-                master,
-            };
+            let from = Live { mirror: self, task, attempt, master };
             let brought = match tail {
                 Some(lines) => from.bring_tail(stream, &dir, lines).await,
                 None => from.bring(stream, &dir).await,
@@ -309,13 +298,7 @@ mod tests {
     fn a_stream_goes_on_after_its_newest_segment_whatever_is_missing_before() {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(newest(&dir.path().join("none"), "stdout"), 0);
-        for name in [
-            "stdout.0",
-            "stdout.9",
-            "stdout.10",
-            "stderr.11",
-            "exit.json",
-        ] {
+        for name in ["stdout.0", "stdout.9", "stdout.10", "stderr.11", "exit.json"] {
             fs::write(dir.path().join(name), "").unwrap();
         }
         assert_eq!(newest(dir.path(), "stdout"), 10);

@@ -123,10 +123,7 @@ impl Mirror {
                 None => numbers(&self.names(&at).await?),
             };
             for index in indexes {
-                let task = TaskId {
-                    role: RoleName::from(role.as_str()),
-                    index,
-                };
+                let task = TaskId { role: RoleName::from(role.as_str()), index };
                 let mut attempts = numbers(&self.names(&format!("{at}/{index}")).await?);
                 let last = attempts.iter().max().copied();
                 match wanted.attempt {
@@ -147,10 +144,7 @@ impl Mirror {
 
     async fn names(&self, place: &str) -> Result<Vec<String>, HdfsError> {
         let entries = self.entries(place).await?;
-        Ok(entries
-            .iter()
-            .map(|entry| entry.name().to_owned())
-            .collect())
+        Ok(entries.iter().map(|entry| entry.name().to_owned()).collect())
     }
 
     /// What is in a directory; nothing, if it is not there.

@@ -41,17 +41,13 @@ pub fn submission(
 ) -> Result<Submission, Report> {
     let on = &spec.on_cluster;
     let mut launch = LaunchContext::command(COMMAND);
-    launch
-        .resources
-        .insert("ydl".into(), staged.binary.resource()?);
+    launch.resources.insert("ydl".into(), staged.binary.resource()?);
     for (name, content) in own {
         launch.resources.insert(name.clone(), content.resource()?);
     }
     // An insecure cluster believes what it is told, and containers may run as somebody else.
     if let Some(user) = user {
-        launch
-            .environment
-            .insert("HADOOP_USER_NAME".into(), user.to_owned());
+        launch.environment.insert("HADOOP_USER_NAME".into(), user.to_owned());
     }
     let credentials = papers.credentials.to_bytes(Format::Writable).to_vec();
     launch.credentials = Some(credentials.into());

@@ -90,9 +90,7 @@ pub fn tracking_secret(spec: &JobSpec) -> Result<Option<Vec<u8>>, Report> {
         let what = format!("cannot read `{path}`: {}", reason(&error));
         Report::bad_input(what).hint("look at `mlflow.token_file`")
     })?;
-    let line = std::str::from_utf8(&bytes)
-        .map(str::trim)
-        .unwrap_or_default();
+    let line = std::str::from_utf8(&bytes).map(str::trim).unwrap_or_default();
     if line.is_empty() || line.chars().any(char::is_control) {
         let what = format!("`{path}` holds no token: that is one line of text");
         return Err(Report::bad_input(what).hint("look at `mlflow.token_file`"));
@@ -124,10 +122,7 @@ async fn prove(
         let what = format!("the keytab `{path}` gets no tokens for `{principal}`: {why}");
         Report::bad_input(what).hint("look at `keytab`; `klist -k` shows whose keys a keytab has")
     };
-    let tickets = Tickets::Keytab {
-        path: path.into(),
-        principal: principal.clone(),
-    };
+    let tickets = Tickets::Keytab { path: path.into(), principal: principal.clone() };
     let mut identity = Identity::kerberos(tickets);
     identity.acting_for = gateway.identity.acting_for.clone();
     let namenodes = NameNodes::from_config(&gateway.config, staging, identity);

@@ -12,10 +12,7 @@ use rustix::process::{Pid, WaitOptions};
 use super::proc_tree::{Entry, Tree};
 use super::process::{Identity, Signal};
 
-static OURS: Mutex<Ours> = Mutex::new(Ours {
-    children: BTreeSet::new(),
-    crowd: CROWD,
-});
+static OURS: Mutex<Ours> = Mutex::new(Ours { children: BTreeSet::new(), crowd: CROWD });
 
 /// So many children are entered before those that have ended are looked for.
 const CROWD: usize = 64;
@@ -31,8 +28,7 @@ pub fn spawn(command: &mut tokio::process::Command) -> io::Result<tokio::process
     // Held until the child is entered, else a sweep in another thread would take it for a stray.
     let mut ours = OURS.lock().unwrap_or_else(PoisonError::into_inner);
     if ours.children.len() >= ours.crowd {
-        ours.children
-            .retain(|child| Identity::of(child.pid) == Some(*child));
+        ours.children.retain(|child| Identity::of(child.pid) == Some(*child));
         ours.crowd = CROWD.max(ours.children.len() * 2);
     }
     let child = command.spawn()?;

@@ -11,10 +11,7 @@ impl Descriptors {
     /// given. Says what it was before.
     pub fn raise() -> Descriptors {
         let before = getrlimit(Resource::Nofile);
-        let raised = Rlimit {
-            current: before.maximum,
-            maximum: before.maximum,
-        };
+        let raised = Rlimit { current: before.maximum, maximum: before.maximum };
         if let Err(error) = setrlimit(Resource::Nofile, raised) {
             tracing::warn!("cannot have more descriptors: {error}");
         }
@@ -40,10 +37,7 @@ mod tests {
     #[test]
     fn a_process_can_have_all_the_descriptors_there_are() {
         let before = getrlimit(Resource::Nofile);
-        let few = Rlimit {
-            current: Some(256),
-            maximum: before.maximum,
-        };
+        let few = Rlimit { current: Some(256), maximum: before.maximum };
         setrlimit(Resource::Nofile, few).unwrap();
         assert_eq!(Descriptors::raise().0.current, Some(256));
         assert_eq!(getrlimit(Resource::Nofile).current, before.maximum);

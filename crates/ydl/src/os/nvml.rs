@@ -10,11 +10,7 @@ struct Library(Option<Nvml>);
 
 impl fmt::Debug for Library {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            out,
-            "Library({})",
-            if self.0.is_some() { "open" } else { "absent" }
-        )
+        write!(out, "Library({})", if self.0.is_some() { "open" } else { "absent" })
     }
 }
 
@@ -24,11 +20,7 @@ pub fn nvml() -> Option<&'static Nvml> {
     let open = || {
         // Where the driver is installed without its development files only the first name exists.
         let names = ["libnvidia-ml.so.1", "libnvidia-ml.so"];
-        Library(
-            names
-                .iter()
-                .find_map(|name| Nvml::builder().lib_path(name.as_ref()).init().ok()),
-        )
+        Library(names.iter().find_map(|name| Nvml::builder().lib_path(name.as_ref()).init().ok()))
     };
     LIBRARY.get_or_init(open).0.as_ref()
 }

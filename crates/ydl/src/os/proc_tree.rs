@@ -32,17 +32,11 @@ impl Entry {
         if !has_lists(parent)? {
             return Ok(Tree::read()?.children(parent).copied().collect());
         }
-        Ok(children_of(parent)
-            .into_iter()
-            .filter_map(Entry::of)
-            .collect())
+        Ok(children_of(parent).into_iter().filter_map(Entry::of).collect())
     }
 
     pub fn identity(&self) -> Identity {
-        Identity {
-            pid: self.pid,
-            started: self.started,
-        }
+        Identity { pid: self.pid, started: self.started }
     }
 
     /// Whether it has ended and only waits to be reaped.
@@ -106,17 +100,9 @@ impl Tree {
         let mut next = vec![first];
         while let Some(entry) = next.pop() {
             let known = tree.entries.contains_key(&entry.pid);
-            let children = if known {
-                Vec::new()
-            } else {
-                children_of(entry.pid)
-            };
+            let children = if known { Vec::new() } else { children_of(entry.pid) };
             tree.insert(entry);
-            next.extend(
-                children
-                    .into_iter()
-                    .filter_map(|pid| read_stat(pid, &mut text)),
-            );
+            next.extend(children.into_iter().filter_map(|pid| read_stat(pid, &mut text)));
         }
         Ok(tree)
     }
@@ -187,9 +173,7 @@ fn children_of(pid: u32) -> Vec<u32> {
         std::fs::read_to_string(list).ok()
     });
     let pids = lists.flat_map(|list| {
-        let pids = list
-            .split_ascii_whitespace()
-            .filter_map(|pid| pid.parse().ok());
+        let pids = list.split_ascii_whitespace().filter_map(|pid| pid.parse().ok());
         pids.collect::<Vec<u32>>()
     });
     pids.collect()
@@ -206,11 +190,7 @@ fn parse(line: &[u8], page_bytes: u64) -> Option<Entry> {
     // The name stands in parentheses and may itself hold parentheses, spaces and line ends.
     let open = line.iter().position(|&byte| byte == b'(')?;
     let close = line.iter().rposition(|&byte| byte == b')')?;
-    let pid = std::str::from_utf8(line.get(..open)?)
-        .ok()?
-        .trim()
-        .parse()
-        .ok()?;
+    let pid = std::str::from_utf8(line.get(..open)?).ok()?.trim().parse().ok()?;
     let rest = std::str::from_utf8(line.get(close + 1..)?).ok()?;
     let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
     let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
@@ -237,14 +217,7 @@ mod tests {
         let entry = parse(line, 4096).unwrap();
         assert_eq!(
             entry,
-            Entry {
-                pid: 42,
-                ppid: 7,
-                state: b'S',
-                started: 999,
-                rss_bytes: 20480,
-                cpu_ticks: 100
-            }
+            Entry { pid: 42, ppid: 7, state: b'S', started: 999, rss_bytes: 20480, cpu_ticks: 100 }
         );
         assert_eq!(parse(b"42 (cut", 4096), None);
         assert_eq!(parse(b"", 4096), None);
@@ -254,27 +227,14 @@ mod tests {
     #[test]
     fn a_circle_of_parents_ends() {
         let mut tree = Tree::default();
-        let entry = |pid, ppid| Entry {
-            pid,
-            ppid,
-            state: b'R',
-            started: 1,
-            rss_bytes: 10,
-            cpu_ticks: 1,
-        };
+        let entry =
+            |pid, ppid| Entry { pid, ppid, state: b'R', started: 1, rss_bytes: 10, cpu_ticks: 1 };
         for (pid, ppid) in [(2, 3), (3, 2), (4, 3), (5, 1)] {
             tree.insert(entry(pid, ppid));
         }
         let below: Vec<u32> = tree.descendants(2).iter().map(|entry| entry.pid).collect();
         assert_eq!(below, [3, 4]);
-        assert_eq!(
-            tree.sum(2),
-            Sum {
-                processes: 3,
-                rss_bytes: 30,
-                cpu_ticks: 3
-            }
-        );
+        assert_eq!(tree.sum(2), Sum { processes: 3, rss_bytes: 30, cpu_ticks: 3 });
     }
 
     #[test]

@@ -66,9 +66,7 @@ pub fn kill_group(group: u32, signal: Signal) -> io::Result<bool> {
 /// From now on descendants that lose their parent become children of this process instead of
 /// init's, so that none of them is lost from sight.
 pub fn become_subreaper() -> io::Result<()> {
-    Ok(rustix::process::set_child_subreaper(Some(
-        rustix::process::getpid(),
-    ))?)
+    Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
 }
 
 /// The pid of this process's parent; `None` where it lies outside this pid namespace.
@@ -103,10 +101,7 @@ mod tests {
         let identity = Identity::of(child.id()).unwrap();
         assert!(identity.is_alive());
 
-        let impostor = Identity {
-            started: identity.started + 1,
-            ..identity
-        };
+        let impostor = Identity { started: identity.started + 1, ..identity };
         assert!(!impostor.is_alive());
         assert!(!impostor.signal(Signal::KILL).unwrap());
         assert!(identity.is_alive());

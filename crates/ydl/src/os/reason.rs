@@ -29,10 +29,7 @@ mod tests {
 
     #[test]
     fn a_reason_is_lower_case_and_has_no_number() {
-        assert_eq!(
-            reason(&io::Error::from_raw_os_error(28)),
-            "no space left on device"
-        );
+        assert_eq!(reason(&io::Error::from_raw_os_error(28)), "no space left on device");
         assert_eq!(reason(&io::Error::other("RST seen")), "RST seen");
     }
 }

@@ -46,12 +46,7 @@ impl Sockets {
     /// kind that leads to an address of the old one is found, too.
     pub fn inode(&self, own: SocketAddrV4, other: SocketAddrV4) -> io::Result<Option<u64>> {
         let question = question(own, other);
-        sendto(
-            &self.0,
-            &question,
-            SendFlags::empty(),
-            &SocketAddrNetlink::new(0, 0),
-        )?;
+        sendto(&self.0, &question, SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
         let mut answer = [0; 1024];
         let (_, length) = recv(&self.0, &mut answer, RecvFlags::empty())?;
         let answer = answer.get(..length).ok_or(io::ErrorKind::InvalidData)?;
@@ -80,9 +75,7 @@ fn question(own: SocketAddrV4, other: SocketAddrV4) -> [u8; ENDS_ASKED + ENDS_BY
 
 fn understood(answer: &[u8], question: &[u8]) -> io::Result<Option<u64>> {
     let word = |at: usize| -> io::Result<[u8; 4]> {
-        let bytes = answer
-            .get(at..at + 4)
-            .and_then(|bytes| bytes.try_into().ok());
+        let bytes = answer.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
         bytes.ok_or_else(|| io::ErrorKind::InvalidData.into())
     };
     let kind = u16::from_ne_bytes([word(4)?[0], word(4)?[1]]);
@@ -151,9 +144,6 @@ mod tests {
             understood(&answer, &question)
         };
         assert_eq!(refused(NOT_THERE).unwrap(), None);
-        assert_eq!(
-            refused(13).unwrap_err().kind(),
-            io::ErrorKind::PermissionDenied
-        );
+        assert_eq!(refused(13).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
     }
 }

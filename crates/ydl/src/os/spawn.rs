@@ -69,31 +69,17 @@ impl Image {
         env: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<Image, std::ffi::NulError> {
         let path = CString::new(path)?;
-        let mut strings: Vec<CString> = argv
-            .into_iter()
-            .map(CString::new)
-            .collect::<Result<_, _>>()?;
+        let mut strings: Vec<CString> =
+            argv.into_iter().map(CString::new).collect::<Result<_, _>>()?;
         let arguments = strings.len();
         for (name, value) in env {
             strings.push(CString::new(format!("{name}={value}"))?);
         }
         let pointers = |strings: &[CString]| -> Vec<*const c_char> {
-            strings
-                .iter()
-                .map(|string| string.as_ptr())
-                .chain([ptr::null()])
-                .collect()
+            strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect()
         };
-        let (argv, envp) = (
-            pointers(&strings[..arguments]),
-            pointers(&strings[arguments..]),
-        );
-        Ok(Image {
-            path,
-            _strings: strings,
-            argv,
-            envp,
-        })
+        let (argv, envp) = (pointers(&strings[..arguments]), pointers(&strings[arguments..]));
+        Ok(Image { path, _strings: strings, argv, envp })
     }
 
     /// Returns only when the kernel refuses.

@@ -37,13 +37,7 @@ pub(crate) fn parsed(table: &str) -> Vec<Socket> {
         let listens = words.next()? == LISTENS;
         let user = words.nth(3)?.parse().ok()?;
         let inode = words.nth(1)?.parse().ok()?;
-        Some(Socket {
-            own,
-            other,
-            listens,
-            user,
-            inode,
-        })
+        Some(Socket { own, other, listens, user, inode })
     };
     table.lines().skip(1).filter_map(socket).collect()
 }
@@ -85,13 +79,8 @@ mod tests {
             user: 1000,
             inode: 4711,
         };
-        let gone = Socket {
-            other: at("127.0.0.2:80"),
-            listens: false,
-            user: 0,
-            inode: 0,
-            ..listener
-        };
+        let gone =
+            Socket { other: at("127.0.0.2:80"), listens: false, user: 0, inode: 0, ..listener };
         assert_eq!(parsed(table), [listener, gone]);
         assert_eq!(parsed(""), []);
     }
@@ -104,10 +93,7 @@ mod tests {
         let own = stream.local_addr().unwrap();
         let all = sockets().unwrap();
         let user = rustix::process::geteuid().as_raw();
-        assert!(
-            all.iter()
-                .any(|it| it.own == at && it.listens && it.user == user)
-        );
+        assert!(all.iter().any(|it| it.own == at && it.listens && it.user == user));
         let connected = all.iter().find(|it| it.own == own && it.other == at);
         assert!(connected.is_some_and(|it| !it.listens && it.user == user && it.inode != 0));
     }

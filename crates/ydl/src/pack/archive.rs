@@ -44,11 +44,7 @@ pub(super) fn write(plan: &Plan, out: &mut dyn Write) -> io::Result<Written> {
     let waiting = Mutex::new(waiting);
     thread::scope(|scope| {
         let cutting = scope.spawn(move || {
-            let mut cutter = Cutter {
-                bytes: Vec::with_capacity(PIECE_BYTES),
-                pieces,
-                turns,
-            };
+            let mut cutter = Cutter { bytes: Vec::with_capacity(PIECE_BYTES), pieces, turns };
             plan.write(&mut cutter)?;
             cutter.cut()
         });
@@ -170,13 +166,9 @@ mod tests {
         assert_eq!(one, two);
         assert_eq!(written.bytes, one.len() as u64);
         let mut bytes = Vec::new();
-        flate2::read::MultiGzDecoder::new(one.as_slice())
-            .read_to_end(&mut bytes)
-            .expect("gzip");
+        flate2::read::MultiGzDecoder::new(one.as_slice()).read_to_end(&mut bytes).expect("gzip");
         let out = dir.path().join("out");
-        tar::Archive::new(bytes.as_slice())
-            .unpack(&out)
-            .expect("unpacked");
+        tar::Archive::new(bytes.as_slice()).unpack(&out).expect("unpacked");
         assert_eq!(fs::read(out.join("large")).expect("a file"), large);
         assert_eq!(fs::read(out.join("ü b")).expect("a file"), b"small");
     }
@@ -199,9 +191,6 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::StorageFull, "{error}");
         fs::write(dir.path().join("large"), "changed").expect("a file");
         let error = write(&plan, &mut io::sink()).expect_err("refused");
-        assert!(
-            error.to_string().contains("changed while it was read"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("changed while it was read"), "{error}");
     }
 }

@@ -43,10 +43,7 @@ const MISLEADING: [&str; 7] = [
 
 /// Whether an environment is made of something else first.
 pub fn must_be_made(environment: &Environment) -> bool {
-    matches!(
-        environment,
-        Environment::Requirements(_) | Environment::Pex(_)
-    )
+    matches!(environment, Environment::Requirements(_) | Environment::Pex(_))
 }
 
 /// Makes what must be made, unless it is there: what comes back is a directory, or what there was. `tell` hears what
@@ -71,9 +68,7 @@ pub fn make(environment: &Environment, tell: &dyn Fn(String)) -> Result<Environm
 fn requirements(path: &Path, tell: &dyn Fn(String)) -> Result<PathBuf, Report> {
     let path = path.canonicalize().map_err(|error| unread(path, &error))?;
     let dir = path.parent().unwrap_or(Path::new("/")).to_path_buf();
-    let project = path
-        .file_name()
-        .is_some_and(|name| name == "pyproject.toml");
+    let project = path.file_name().is_some_and(|name| name == "pyproject.toml");
     let uv = find_program("uv");
     let python = find_program("python3").or_else(|| find_program("python"));
     let mut about = said(&path)?;
@@ -88,37 +83,24 @@ fn requirements(path: &Path, tell: &dyn Fn(String)) -> Result<PathBuf, Report> {
         about.extend(behind.to_string_lossy().as_bytes());
         about.extend(fs::metadata(&behind).map_or([0; 56], |it| Stamp::of(&it).known_by()));
     }
-    about.extend(
-        std::env::var("PYENV_VERSION")
-            .unwrap_or_default()
-            .into_bytes(),
-    );
+    about.extend(std::env::var("PYENV_VERSION").unwrap_or_default().into_bytes());
     if project {
         // The project itself is installed so that its code stays where it is.
         about.extend(path.to_string_lossy().as_bytes());
     }
-    let name = dir
-        .file_name()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned();
+    let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let site = Site::of(&name, &about)?;
     site.make(tell, |build| {
         let tool = match (&uv, &python) {
             (Some(_), _) => "uv",
             (None, Some(_)) => "pip",
             (None, None) => {
-                let what = format!(
-                    "neither `uv` nor `python3` is there to install `{}`",
-                    path.display()
-                );
+                let what =
+                    format!("neither `uv` nor `python3` is there to install `{}`", path.display());
                 return Err(Report::bad_input(what).hint("install one of them"));
             }
         };
-        tell(format!(
-            "making an environment from `{}` with {tool}",
-            path.display()
-        ));
+        tell(format!("making an environment from `{}` with {tool}", path.display()));
         match (&uv, &python) {
             (Some(uv), _) => with_uv(build, uv, &path, &dir, project),
             (None, Some(python)) => with_pip(build, python, &path, &dir, project),
@@ -164,14 +146,7 @@ fn with_pip(
     build.run("python -m venv", venv.current_dir(dir))?;
     let mut pip = Command::new(build.dir.join("bin/python"));
     // The directory it runs in is the user's, and a `queue.py` there is not the standard library's.
-    pip.args([
-        "-I",
-        "-m",
-        "pip",
-        "install",
-        "--no-input",
-        "--disable-pip-version-check",
-    ]);
+    pip.args(["-I", "-m", "pip", "install", "--no-input", "--disable-pip-version-check"]);
     match project {
         true => pip.arg("-e").arg(dir),
         false => pip.arg("-r").arg(path),
@@ -240,10 +215,7 @@ impl Site {
         let usable = || ready.is_file() && self.dir.join("bin/python").exists();
         if !usable() {
             let lock = cache::lock(&self.dir.with_extension("lock"), &|| {
-                tell(format!(
-                    "waiting for another process that makes `{}`",
-                    self.dir.display()
-                ));
+                tell(format!("waiting for another process that makes `{}`", self.dir.display()));
             })?;
             if !usable() {
                 self.make_anew(lock, how)?;
@@ -271,9 +243,7 @@ impl Site {
             until: Instant::now() + cache::MAKING_MAX,
             lock,
         };
-        let made = File::create(&build.log)
-            .map_err(failed)
-            .and_then(|_| how(&build));
+        let made = File::create(&build.log).map_err(failed).and_then(|_| how(&build));
         if let Err(report) = made {
             // Half of it is of no use, and its log says why.
             let _ = fs::remove_dir_all(&self.dir);
@@ -349,10 +319,7 @@ impl Build {
             file.take(TOLD_BYTES).read_to_end(&mut text)
         });
         let text = String::from_utf8_lossy(&text);
-        let lines: Vec<_> = text
-            .lines()
-            .filter(|line| !line.trim().is_empty())
-            .collect();
+        let lines: Vec<_> = text.lines().filter(|line| !line.trim().is_empty()).collect();
         let from = lines.len().saturating_sub(TOLD_LINES);
         lines.get(from..).unwrap_or_default().join("\n")
     }
@@ -376,10 +343,7 @@ mod tests {
             // By another process: what is open for writing here could be inherited by what another test starts just
             // then, and would be busy.
             let mut write = Command::new("sh");
-            write.args([
-                "-c",
-                "printf '#!/bin/sh\\n%s\\n' \"$1\" > \"$0\" && chmod 755 \"$0\"",
-            ]);
+            write.args(["-c", "printf '#!/bin/sh\\n%s\\n' \"$1\" > \"$0\" && chmod 755 \"$0\""]);
             let written = write.arg(&path).arg(text).status();
             assert!(written.expect("a shell").success());
             behind(&path)

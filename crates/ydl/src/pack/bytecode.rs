@@ -68,17 +68,9 @@ pub(super) fn set_time(bytes: &mut [u8], when: u32) {
 /// `python -O` alone: more files to unpack than sources.
 pub(super) fn sort_out(plan: &mut Plan, tag: &str) -> Vec<Missing> {
     let cached = |name: &PathBuf| {
-        ends(name, ".pyc")
-            && name
-                .parent()
-                .is_some_and(|dir| dir.ends_with("__pycache__"))
+        ends(name, ".pyc") && name.parent().is_some_and(|dir| dir.ends_with("__pycache__"))
     };
-    let all: Vec<PathBuf> = plan
-        .entries
-        .keys()
-        .filter(|name| cached(name))
-        .cloned()
-        .collect();
+    let all: Vec<PathBuf> = plan.entries.keys().filter(|name| cached(name)).cloned().collect();
     for name in all {
         let Some(entry) = plan.entries.get(&name) else {
             continue;
@@ -88,10 +80,7 @@ pub(super) fn sort_out(plan: &mut Plan, tag: &str) -> Vec<Missing> {
         let fate = match (&entry.what, source.map(|source| &source.what)) {
             (What::File { from, was }, Some(What::File { was: source, .. })) => judge(from, source)
                 .map(|timed| match timed {
-                    true => What::ByteCode {
-                        from: from.clone(),
-                        was: *was,
-                    },
+                    true => What::ByteCode { from: from.clone(), was: *was },
                     false => entry.what.clone(),
                 }),
             // It is compiled anew below.
@@ -152,12 +141,7 @@ fn missing(plan: &Plan, tag: &str) -> Vec<Missing> {
         let code = dir.join("__pycache__").join(format!("{stem}.{tag}.pyc"));
         // Scripts are not imported.
         if !plan.entries.contains_key(&code) && !name.starts_with("bin") {
-            missing.push(Missing {
-                name: name.clone(),
-                from: from.clone(),
-                was: *was,
-                code,
-            });
+            missing.push(Missing { name: name.clone(), from: from.clone(), was: *was, code });
         }
     }
     missing
@@ -192,9 +176,7 @@ impl Compiler<'_> {
             }
             lines.flush()?;
             let child = Command::new(self.python)
-                .args([
-                    "-I", "-S", "-B", "-X", "utf8", "-W", "ignore", "-c", COMPILE,
-                ])
+                .args(["-I", "-S", "-B", "-X", "utf8", "-W", "ignore", "-c", COMPILE])
                 .stdin(File::open(&list)?)
                 .stdout(Stdio::null())
                 .stderr(Stdio::null())
@@ -245,10 +227,7 @@ mod tests {
     fn byte_code_knows_its_source() {
         let of = |name: &str| source_of(Path::new(name), "cpython-311");
         assert_eq!(of("a/__pycache__/b.cpython-311.pyc"), Some("a/b.py".into()));
-        assert_eq!(
-            of("a/__pycache__/b.cpython-311.opt-2.pyc"),
-            Some("a/b.py".into())
-        );
+        assert_eq!(of("a/__pycache__/b.cpython-311.opt-2.pyc"), Some("a/b.py".into()));
         assert_eq!(of("__pycache__/x.y.cpython-311.pyc"), Some("x.y.py".into()));
         assert_eq!(of("a/__pycache__/b.cpython-39.pyc"), None);
     }
@@ -266,12 +245,8 @@ mod tests {
             fs::create_dir(&aside).expect("a directory");
             let mut plan = Plan::of(&tree).expect("a plan");
             let missing = sort_out(&mut plan, "cpython-311");
-            let compiler = Compiler {
-                python: &python,
-                python_was: was,
-                aside: &aside,
-                kept: Some(&kept),
-            };
+            let compiler =
+                Compiler { python: &python, python_was: was, aside: &aside, kept: Some(&kept) };
             compiler.compile(&mut plan, &missing).expect("byte code");
             plan
         };
@@ -318,16 +293,9 @@ mod tests {
         fs::write(cache.join("fits.cpython-39.pyc"), "other").expect("byte code");
         let mut plan = Plan::of(dir.path()).expect("a plan");
         let missing = sort_out(&mut plan, "cpython-311");
-        let missing: Vec<_> = missing
-            .iter()
-            .map(|one| one.name.display().to_string())
-            .collect();
+        let missing: Vec<_> = missing.iter().map(|one| one.name.display().to_string()).collect();
         assert_eq!(missing, ["bare.py", "old.py"]);
-        let kept: Vec<_> = plan
-            .entries
-            .keys()
-            .filter(|name| ends(name, ".pyc"))
-            .collect();
+        let kept: Vec<_> = plan.entries.keys().filter(|name| ends(name, ".pyc")).collect();
         assert_eq!(kept.len(), 2, "{kept:?}");
     }
 }

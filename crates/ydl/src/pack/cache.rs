@@ -277,10 +277,7 @@ mod tests {
         let aside = cache.aside().expect("a directory");
         let archive = aside.path().join("layer.tar.gz");
         fs::write(&archive, vec![1; bytes]).expect("a file");
-        let known = Known {
-            bytes: bytes as u64,
-            ..Known::default()
-        };
+        let known = Known { bytes: bytes as u64, ..Known::default() };
         cache.keep(key, &archive, &known).expect("kept")
     }
 
@@ -291,12 +288,7 @@ mod tests {
         assert_eq!(cache.find("a"), None);
         let path = put(&cache, "a", 100);
         assert!(cache.find("a").is_some());
-        assert_eq!(
-            fs::read_dir(dir.path().join("packed"))
-                .expect("a list")
-                .count(),
-            2
-        );
+        assert_eq!(fs::read_dir(dir.path().join("packed")).expect("a list").count(), 2);
         fs::write(&path, "short").expect("a file");
         assert_eq!(cache.find("a"), None, "half of it is none of it");
     }
@@ -327,18 +319,10 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let cache = Cache::at(dir.path().join("packed"));
         let now = SystemTime::now();
-        for (key, hours) in [
-            ("new", 1),
-            ("middle", 30),
-            ("old", 40),
-            ("ancient", 24 * 31),
-        ] {
+        for (key, hours) in [("new", 1), ("middle", 30), ("old", 40), ("ancient", 24 * 31)] {
             put(&cache, key, 100);
             let then = now - Duration::from_secs(hours * 3600);
-            File::open(cache.about(key))
-                .expect("a file")
-                .set_modified(then)
-                .expect("a time");
+            File::open(cache.about(key)).expect("a file").set_modified(then).expect("a time");
         }
         cache.clean(now, 250);
         let there = |key: &str| dir.path().join(format!("packed/{key}.tar.gz")).exists();

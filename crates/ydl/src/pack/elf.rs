@@ -31,10 +31,7 @@ pub(super) fn read(path: &Path) -> Option<Elf> {
         return None;
     }
     let machine = u16::from_le_bytes([head[18], head[19]]);
-    let mut elf = Elf {
-        machine: machine_name(machine),
-        ..Elf::default()
-    };
+    let mut elf = Elf { machine: machine_name(machine), ..Elf::default() };
     // Of a 32-bit file nothing but the machine matters: no environment has such an interpreter.
     if head[4] == 2 {
         let _ = Tables::of(&file, &head).and_then(|tables| tables.fill(&mut elf));
@@ -68,11 +65,7 @@ impl Tables<'_> {
         let size = u64::from(short(head, 54));
         let count = u64::from(short(head, 56));
         let bytes = read_at(file, at, size * count)?;
-        let mut tables = Tables {
-            file,
-            loaded: Vec::new(),
-            dynamic: Vec::new(),
-        };
+        let mut tables = Tables { file, loaded: Vec::new(), dynamic: Vec::new() };
         for entry in bytes.chunks_exact(size.max(56) as usize) {
             let (kind, offset) = (word(entry, 0), long(entry, 8));
             let (address, length) = (long(entry, 16), long(entry, 32));
@@ -90,12 +83,7 @@ impl Tables<'_> {
     }
 
     fn fill(&self, elf: &mut Elf) -> io::Result<()> {
-        let find = |tag| {
-            self.dynamic
-                .iter()
-                .find(|(one, _)| *one == tag)
-                .map(|(_, value)| *value)
-        };
+        let find = |tag| self.dynamic.iter().find(|(one, _)| *one == tag).map(|(_, value)| *value);
         let Some(names) = find(5).and_then(|address| self.place(address)) else {
             return Ok(());
         };
@@ -142,9 +130,7 @@ impl Tables<'_> {
     /// Where in the file an address is.
     fn place(&self, address: u64) -> Option<u64> {
         let holds = |(from, _, length): &&(u64, u64, u64)| {
-            address
-                .checked_sub(*from)
-                .is_some_and(|inside| inside < *length)
+            address.checked_sub(*from).is_some_and(|inside| inside < *length)
         };
         let (from, offset, _) = self.loaded.iter().find(holds)?;
         offset.checked_add(address - from)
@@ -154,10 +140,7 @@ impl Tables<'_> {
         let mut bytes = vec![0; NAME_BYTES_MAX];
         let from = names.checked_add(at).ok_or(io::ErrorKind::InvalidData)?;
         let read = self.file.read_at(&mut bytes, from)?;
-        let text = bytes[..read]
-            .split(|byte| *byte == 0)
-            .next()
-            .unwrap_or_default();
+        let text = bytes[..read].split(|byte| *byte == 0).next().unwrap_or_default();
         Ok(String::from_utf8_lossy(text).into_owned())
     }
 }

@@ -160,9 +160,7 @@ fn pack_directory(root: &Path, interpreter: Interpreter, cache: &Cache) -> Resul
         ));
     }
     let known = || job.layers.iter().map(|layer| &layer.known);
-    let written_into: Vec<String> = known()
-        .flat_map(|known| known.written_into.clone())
-        .collect();
+    let written_into: Vec<String> = known().flat_map(|known| known.written_into.clone()).collect();
     let searched = known().flat_map(|known| &known.searched);
     let searched = searched.map(|(file, place)| {
         format!("`{file}` looks for libraries in `{place}`, which must be on the nodes, too")
@@ -192,10 +190,7 @@ fn left_out(python: &Found, below: &Path, path: &Path) -> bool {
     let parts: Vec<&str> = parts.iter().map(AsRef::as_ref).collect();
     let versioned = |name: &str| {
         let rest = name.strip_prefix("python");
-        rest.is_some_and(|rest| {
-            rest.chars()
-                .all(|c| c.is_ascii_digit() || c == '.' || c == 'w')
-        })
+        rest.is_some_and(|rest| rest.chars().all(|c| c.is_ascii_digit() || c == '.' || c == 'w'))
     };
     match (&python.kind, parts.as_slice()) {
         (Kind::Venv, ["pyvenv.cfg" | ".lock" | ".gitignore" | "CACHEDIR.TAG" | READY]) => true,
@@ -270,12 +265,7 @@ impl Packing<'_> {
                 }
             }
         };
-        self.layers.push(Layer {
-            name,
-            file,
-            known,
-            cached,
-        });
+        self.layers.push(Layer { name, file, known, cached });
         Ok(())
     }
 
@@ -337,17 +327,8 @@ impl Packing<'_> {
         let here = here.map(|elf| elf.machine);
         let surveyed = survey(&own, self.python, &self.places);
         let known: Vec<&Known> = self.layers.iter().map(|layer| &layer.known).collect();
-        let glibc = known
-            .iter()
-            .copied()
-            .chain([&surveyed])
-            .filter_map(newest)
-            .max();
-        let machines = known
-            .iter()
-            .copied()
-            .chain([&surveyed])
-            .flat_map(|known| &known.machines);
+        let glibc = known.iter().copied().chain([&surveyed]).filter_map(newest).max();
+        let machines = known.iter().copied().chain([&surveyed]).flat_map(|known| &known.machines);
         for (machine, file) in machines {
             if let Some(here) = here.as_ref().filter(|here| *here != machine) {
                 self.notes.push(format!(
@@ -355,10 +336,7 @@ impl Packing<'_> {
                 ));
             }
         }
-        let naming: Vec<String> = known
-            .iter()
-            .flat_map(|known| known.naming.clone())
-            .collect();
+        let naming: Vec<String> = known.iter().flat_map(|known| known.naming.clone()).collect();
         let manifest = Manifest {
             was_at: match naming.is_empty() {
                 true => Vec::new(),
@@ -377,10 +355,6 @@ impl Packing<'_> {
         own.put(MANIFEST.into(), 0o644, What::Bytes(bytes));
         self.layer(LOCAL, own)?;
         self.notes.extend(too_large(&self.layers, LARGE_BYTES));
-        Ok(Packed {
-            layers: self.layers,
-            manifest,
-            notes: self.notes,
-        })
+        Ok(Packed { layers: self.layers, manifest, notes: self.notes })
     }
 }

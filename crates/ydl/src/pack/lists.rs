@@ -98,10 +98,7 @@ fn word(text: &str) -> Option<&str> {
 fn place(text: &str) -> Option<&str> {
     let word = word(text)?.split('[').next()?;
     let path = match word.strip_prefix("file:") {
-        Some(path) => path
-            .strip_prefix("//localhost")
-            .or(path.strip_prefix("//"))
-            .unwrap_or(path),
+        Some(path) => path.strip_prefix("//localhost").or(path.strip_prefix("//")).unwrap_or(path),
         None => word,
     };
     let begins = ["./", "../", "/"].iter().any(|it| path.starts_with(it));
@@ -146,9 +143,7 @@ fn looks(path: &Path) -> Vec<u8> {
     }
     let left = |_: &Path, path: &Path| {
         let name = path.file_name().unwrap_or_default();
-        let built = ["build", "dist", "__pycache__"]
-            .iter()
-            .any(|it| name == *it);
+        let built = ["build", "dist", "__pycache__"].iter().any(|it| name == *it);
         built || ends(path, ".egg-info") || is_aside(path)
     };
     let mut plan = Plan::default();
@@ -170,10 +165,7 @@ mod tests {
     fn a_list_counts_with_the_lists_it_names() {
         let dir = tempfile::tempdir().expect("a directory");
         let write = |name: &str, text: &str| write(dir.path(), name, text);
-        write(
-            "requirements.txt",
-            "-rmore.txt\n--constraint=pins.txt\nnumpy\n-r nowhere.txt\n",
-        );
+        write("requirements.txt", "-rmore.txt\n--constraint=pins.txt\nnumpy\n-r nowhere.txt\n");
         write("more.txt", "-r requirements.txt\nidna\n");
         write("pins.txt", "numpy==1\n");
         let said = said(&dir.path().join("requirements.txt")).expect("lists");
@@ -193,16 +185,10 @@ mod tests {
             ("--editable=../a[fast]", Some(Named::Edited("../a"))),
             ("-e git+https://x/y", None),
             ("file:///x/a.whl", Some(Named::Copied("/x/a.whl"))),
-            (
-                "a @ file:///x/a.whl ; extra",
-                Some(Named::Copied("/x/a.whl")),
-            ),
+            ("a @ file:///x/a.whl ; extra", Some(Named::Copied("/x/a.whl"))),
             ("a@ file:x/a.whl", Some(Named::Copied("x/a.whl"))),
             ("a @ https://x/a.whl", None),
-            (
-                "./mine[fast] ; python_version > '3'",
-                Some(Named::Copied("./mine")),
-            ),
+            ("./mine[fast] ; python_version > '3'", Some(Named::Copied("./mine"))),
             (".", Some(Named::Copied("."))),
             ("numpy==1", None),
             ("--extra-index-url https://x", None),
@@ -233,10 +219,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let write = |name: &str, text: &str| write(dir.path(), name, text);
         write("requirements.txt", "-e ./mine\n");
-        write(
-            "mine/pyproject.toml",
-            "dependencies = {file = ['needs.txt']}\n",
-        );
+        write("mine/pyproject.toml", "dependencies = {file = ['needs.txt']}\n");
         write("mine/needs.txt", "numpy\n");
         write("mine/mine.py", "word = 1\n");
         for list in ["requirements.txt", "mine/pyproject.toml"] {

@@ -101,9 +101,7 @@ impl Local {
             return;
         };
         let said: serde_json::Value = serde_json::from_str(&said).unwrap_or_default();
-        let here = said["url"]
-            .as_str()
-            .is_some_and(|url| url.starts_with("file:"));
+        let here = said["url"].as_str().is_some_and(|url| url.starts_with("file:"));
         if !here || said["dir_info"].is_null() {
             return;
         }

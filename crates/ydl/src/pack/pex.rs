@@ -101,18 +101,13 @@ pub(super) fn make(path: &Path, tell: &dyn Fn(String)) -> Result<PathBuf, Report
     let about = fs::metadata(&path).map_err(|error| unread(&path, &error))?;
     let mut key = Stamp::of(&about).known_by().to_vec();
     key.extend(path.to_string_lossy().as_bytes());
-    let name = path
-        .file_stem()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned();
+    let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let site = Site::of(&name, &key)?;
     site.make(tell, |build| {
         tell(format!("making an environment from `{}`", path.display()));
         let python = interpreter(&path)?;
         let mut venv = Command::new(&python);
-        venv.args(["-I", "-m", "venv", "--without-pip"])
-            .arg(&build.dir);
+        venv.args(["-I", "-m", "venv", "--without-pip"]).arg(&build.dir);
         build.run("python -m venv", &mut venv)?;
         unpack(build, &path)
     })
@@ -134,19 +129,13 @@ fn interpreter(path: &Path) -> Result<PathBuf, Report> {
     let mut asked = Command::new(&any);
     asked.args(["-I", "-X", "utf8", "-c", VERSIONS]).arg(path);
     let said = asked.stdin(Stdio::null()).stderr(Stdio::null()).output();
-    let said = said
-        .ok()
-        .filter(|said| said.status.success())
-        .ok_or_else(|| {
-            let what = format!("`{}` is not a pex: it has no `PEX-INFO`", path.display());
-            let hint = "make one with `pex -r requirements.txt -o job.pex`, in one file";
-            Report::bad_input(what).hint(hint)
-        })?;
+    let said = said.ok().filter(|said| said.status.success()).ok_or_else(|| {
+        let what = format!("`{}` is not a pex: it has no `PEX-INFO`", path.display());
+        let hint = "make one with `pex -r requirements.txt -o job.pex`, in one file";
+        Report::bad_input(what).hint(hint)
+    })?;
     let said = String::from_utf8_lossy(&said.stdout).into_owned();
-    let wanted: Vec<u32> = said
-        .split_whitespace()
-        .filter_map(|word| word.parse().ok())
-        .collect();
+    let wanted: Vec<u32> = said.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     if wanted.is_empty() {
         return Ok(any);
     }
@@ -168,10 +157,7 @@ fn interpreter(path: &Path) -> Result<PathBuf, Report> {
 fn works(python: &Path) -> bool {
     let mut command = Command::new(python);
     command.args(["-I", "-c", ""]);
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
 }
 
@@ -203,10 +189,7 @@ mod tests {
             assert!(run(zip, Path::new(name)).status.success());
             run(&format!("{pretend}{UNPACK}"), &prefix)
         };
-        for name in [
-            ".deps/a.whl/.prefix/bin/python",
-            ".deps/a.whl/.prefix/pyvenv.cfg",
-        ] {
+        for name in [".deps/a.whl/.prefix/bin/python", ".deps/a.whl/.prefix/pyvenv.cfg"] {
             let said = unpack(name);
             assert!(!said.status.success(), "{said:?}");
             let told = String::from_utf8_lossy(&said.stderr).into_owned();

@@ -84,12 +84,7 @@ impl Plan {
         skip: &dyn Fn(&Path, &Path) -> bool,
     ) -> Result<(), Report> {
         let real = root.canonicalize().map_err(|error| unread(root, &error))?;
-        let walk = Walk {
-            root: &real,
-            name,
-            outside,
-            skip,
-        };
+        let walk = Walk { root: &real, name, outside, skip };
         let added = self.add_directory(&walk, &real, Path::new(""), 0);
         self.notes.extend(lost(&std::mem::take(&mut self.lost)));
         added
@@ -189,9 +184,7 @@ impl Plan {
             }
         };
         if let Ok(inside) = target.strip_prefix(walk.root) {
-            let from = path
-                .parent()
-                .and_then(|dir| dir.strip_prefix(walk.root).ok());
+            let from = path.parent().and_then(|dir| dir.strip_prefix(walk.root).ok());
             let to = relative(from.unwrap_or(Path::new("")), inside);
             return Ok(Some(What::Link { to }));
         }
@@ -199,8 +192,7 @@ impl Plan {
         if about.is_dir() {
             let leads = format!("leads out of the directory to `{}`", target.display());
             if walk.outside == Outside::Leave {
-                self.notes
-                    .push(format!("`{}` {leads}: it is left out", path.display()));
+                self.notes.push(format!("`{}` {leads}: it is left out", path.display()));
                 return Ok(None);
             }
             let what = format!("cannot pack `{}`: it {leads}", path.display());
@@ -219,8 +211,7 @@ impl Plan {
                 break;
             }
             let what = What::Directory;
-            self.entries
-                .insert(dir.to_path_buf(), Entry { mode: 0o755, what });
+            self.entries.insert(dir.to_path_buf(), Entry { mode: 0o755, what });
             above = dir.parent();
         }
         self.entries.insert(name, Entry { mode, what });
@@ -325,9 +316,7 @@ struct Walk<'a> {
 /// The way from one directory below a root to something else below it.
 pub(super) fn relative(from: &Path, to: &Path) -> PathBuf {
     let parts = |path: &'_ Path| -> Vec<PathBuf> {
-        let normal = path
-            .components()
-            .filter(|one| matches!(one, Component::Normal(_)));
+        let normal = path.components().filter(|one| matches!(one, Component::Normal(_)));
         normal.map(|one| PathBuf::from(one.as_os_str())).collect()
     };
     let (from, to) = (parts(from), parts(to));
@@ -346,10 +335,7 @@ fn lost(links: &[PathBuf]) -> Option<String> {
     Some(match links.len() {
         1 => format!("the link `{first}` leads nowhere: it is left out"),
         2 => format!("the link `{first}` and another lead nowhere: they are left out"),
-        n => format!(
-            "the link `{first}` and {} others lead nowhere: they are left out",
-            n - 1
-        ),
+        n => format!("the link `{first}` and {} others lead nowhere: they are left out", n - 1),
     })
 }
 

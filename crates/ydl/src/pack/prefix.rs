@@ -188,9 +188,7 @@ mod tests {
         let installation = part(&mut all, dir.path(), site);
         let names = |plan: &Plan| -> Vec<String> {
             let names = plan.entries.keys().map(|name| name.display().to_string());
-            names
-                .filter(|name| name.starts_with("lib/python3.11/site-packages/"))
-                .collect()
+            names.filter(|name| name.starts_with("lib/python3.11/site-packages/")).collect()
         };
         let expected = [
             "pure",
@@ -206,11 +204,7 @@ mod tests {
         assert!(installed.contains(&at("numpy/core/x.so")));
         assert!(installed.contains(&at("space/theirs.py")));
         assert!(all.entries.contains_key(Path::new("bin/pure")));
-        assert!(
-            installation
-                .entries
-                .contains_key(Path::new("bin/python3.11"))
-        );
+        assert!(installation.entries.contains_key(Path::new("bin/python3.11")));
     }
 
     #[test]

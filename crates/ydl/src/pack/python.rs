@@ -18,14 +18,8 @@ pub(super) fn is_system(dir: &Path) -> bool {
 }
 
 /// Of the standard library, what no job imports.
-const UNUSED: [&str; 6] = [
-    "test",
-    "idlelib",
-    "turtledemo",
-    "ensurepip",
-    "site-packages",
-    "dist-packages",
-];
+const UNUSED: [&str; 6] =
+    ["test", "idlelib", "turtledemo", "ensurepip", "site-packages", "dist-packages"];
 
 /// What a directory with `bin` in it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,9 +85,7 @@ impl Found {
             }
         })?;
         // A copy in the environment is no use without what it was copied from.
-        let copied = root
-            .canonicalize()
-            .is_ok_and(|real| executable.starts_with(real));
+        let copied = root.canonicalize().is_ok_and(|real| executable.starts_with(real));
         let home = said.get("home").filter(|_| copied).map(Path::new);
         let original = home.and_then(|home| home.join(executable.file_name()?).canonicalize().ok());
         let executable = original.unwrap_or(executable);
@@ -107,10 +99,8 @@ impl Found {
             );
             return Err(whole(what));
         };
-        let own = said.is_empty()
-            && root
-                .canonicalize()
-                .is_ok_and(|real| executable.starts_with(real));
+        let own =
+            said.is_empty() && root.canonicalize().is_ok_and(|real| executable.starts_with(real));
         let kind = match own {
             true => Kind::Prefix,
             false => Kind::Venv,
@@ -249,11 +239,7 @@ fn version_of(base: &Path, minor: &str) -> Option<String> {
 /// Which `lib/python3.…` it has; the one that `pyvenv.cfg` names, where there are several.
 fn minor(root: &Path, version: Option<&str>) -> Option<String> {
     let mut all = Vec::new();
-    for entry in fs::read_dir(root.join("lib"))
-        .into_iter()
-        .flatten()
-        .flatten()
-    {
+    for entry in fs::read_dir(root.join("lib")).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         if let Some(minor) = name.strip_prefix("python")
             && minor.starts_with("3.")
@@ -292,12 +278,7 @@ mod tests {
                 system_packages: false,
             };
             let travels = |name: &str| !found.is_unused(Path::new(name), &BTreeSet::new());
-            for name in [
-                "",
-                "/python3.12",
-                "/python3.12/os.py",
-                "/libpython3.12.so.1.0",
-            ] {
+            for name in ["", "/python3.12", "/python3.12/os.py", "/libpython3.12.so.1.0"] {
                 assert!(travels(&format!("{lib}{name}")), "{lib}{name}");
             }
             for name in ["/python3.12/test/x.py", "/python3.11", "/libssl.so"] {

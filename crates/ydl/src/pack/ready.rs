@@ -82,9 +82,7 @@ pub fn check(path: &Path, holds: Holds, cache: &Cache) -> Result<(), Report> {
     };
     found.map_err(|error| refused(crate::os::reason(&error)))?;
     if !seen.has_bin {
-        return Err(refused(
-            "it has no `bin` in it, nor in its one directory".to_owned(),
-        ));
+        return Err(refused("it has no `bin` in it, nor in its one directory".to_owned()));
     }
     if let Some(dir) = mark.parent() {
         fs::create_dir_all(dir).map_err(|error| failed(dir, &error))?;

@@ -93,12 +93,7 @@ impl Same {
             let what = format!("cannot read `{}`: {}", path.display(), reason(&error));
             io::Error::new(error.kind(), what)
         })?;
-        let same = Same {
-            file,
-            path: path.to_path_buf(),
-            was,
-            left: was.bytes,
-        };
+        let same = Same { file, path: path.to_path_buf(), was, left: was.bytes };
         same.check()?;
         Ok(same)
     }
@@ -111,10 +106,7 @@ impl Same {
     }
 
     fn changed(&self) -> io::Error {
-        io::Error::other(format!(
-            "`{}` changed while it was read",
-            self.path.display()
-        ))
+        io::Error::other(format!("`{}` changed while it was read", self.path.display()))
     }
 }
 

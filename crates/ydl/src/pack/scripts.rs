@@ -117,10 +117,7 @@ mod tests {
     fn scripts_of_python_find_it_beside_them() {
         let body = "import sys\n";
         let expected = Some(format!("{HEAD}{body}"));
-        assert_eq!(
-            rewritten(&format!("#!/home/me/venv/bin/python3.11\n{body}")),
-            expected
-        );
+        assert_eq!(rewritten(&format!("#!/home/me/venv/bin/python3.11\n{body}")), expected);
         let long = format!("#!/bin/sh\n'''exec' \"/a b/bin/python\" \"$0\" \"$@\"\n' '''\n{body}");
         assert_eq!(rewritten(&long), expected);
         let told = rewritten("#!/v/bin/python -I\nx\n").expect("a script");
@@ -150,10 +147,7 @@ mod tests {
             assert_eq!(script.as_deref(), expected);
         };
         check("#!/opt/env/bin/perl\nx\n", Some("#!/usr/bin/env perl\nx\n"));
-        check(
-            "#!/opt/env/bin/perl -w\nx\n",
-            Some("#!/usr/bin/env -S perl -w\nx\n"),
-        );
+        check("#!/opt/env/bin/perl -w\nx\n", Some("#!/usr/bin/env -S perl -w\nx\n"));
         check("#!/opt/envy/bin/perl\nx\n", None);
         check("#!/usr/bin/perl\nx\n", None);
     }

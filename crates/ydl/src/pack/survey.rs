@@ -36,10 +36,7 @@ pub(super) fn too_large(layers: &[Layer], limit: u64) -> Option<String> {
 /// What is in a layer.
 pub(super) fn survey(plan: &Plan, python: Option<&Found>, places: &[String]) -> Known {
     let site = python.map(Found::site).unwrap_or_default();
-    let mut known = Known {
-        unpacked: plan.bytes(),
-        ..Known::default()
-    };
+    let mut known = Known { unpacked: plan.bytes(), ..Known::default() };
     let mut sizes: BTreeMap<String, u64> = BTreeMap::new();
     let mut machines: BTreeMap<String, String> = BTreeMap::new();
     for (name, entry) in &plan.entries {
@@ -60,10 +57,7 @@ pub(super) fn survey(plan: &Plan, python: Option<&Found>, places: &[String]) -> 
         if let Some(elf) = from.filter(|_| program).and_then(|from| elf::read(from)) {
             let file = name.to_string_lossy().into_owned();
             if let Some(version) = elf.glibc
-                && known
-                    .glibc
-                    .as_ref()
-                    .is_none_or(|(known, _)| *known < version)
+                && known.glibc.as_ref().is_none_or(|(known, _)| *known < version)
             {
                 known.glibc = Some((version, file.clone()));
             }
@@ -73,9 +67,7 @@ pub(super) fn survey(plan: &Plan, python: Option<&Found>, places: &[String]) -> 
     }
     known.machines = machines.into_iter().collect();
     known.largest = sizes.into_iter().collect();
-    known
-        .largest
-        .sort_by_key(|(name, bytes)| (std::cmp::Reverse(*bytes), name.clone()));
+    known.largest.sort_by_key(|(name, bytes)| (std::cmp::Reverse(*bytes), name.clone()));
     known.largest.truncate(LARGEST);
     known
 }
@@ -85,9 +77,7 @@ pub(super) fn survey(plan: &Plan, python: Option<&Found>, places: &[String]) -> 
 fn search(elf: &Elf, file: &str, python: Option<&Found>, places: &[String], known: &mut Known) {
     for path in elf.paths.iter().filter(|path| path.starts_with('/')) {
         let dir = Path::new(path);
-        let system = ["/usr", "/lib", "/lib64"]
-            .iter()
-            .any(|own| dir.starts_with(own));
+        let system = ["/usr", "/lib", "/lib64"].iter().any(|own| dir.starts_with(own));
         let own = python.is_some_and(|python| dir.starts_with(python.base.join("lib")));
         let found = elf.needs.iter().find(|name| dir.join(name).is_file());
         let Some(name) = found.filter(|_| !system) else {
@@ -116,17 +106,11 @@ mod tests {
             cached: false,
             known: Known {
                 unpacked: largest.iter().map(|(_, bytes)| bytes).sum(),
-                largest: largest
-                    .iter()
-                    .map(|(name, bytes)| ((*name).into(), *bytes))
-                    .collect(),
+                largest: largest.iter().map(|(name, bytes)| ((*name).into(), *bytes)).collect(),
                 ..Known::default()
             },
         };
-        let layers = [
-            layer(&[("torch", 4_000_000_000)]),
-            layer(&[("mine", 5_000_000_000)]),
-        ];
+        let layers = [layer(&[("torch", 4_000_000_000)]), layer(&[("mine", 5_000_000_000)])];
         assert_eq!(too_large(&layers, 10_000_000_000), None);
         assert_eq!(
             too_large(&layers, LARGE_BYTES).as_deref(),

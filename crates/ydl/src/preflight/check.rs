@@ -30,10 +30,7 @@ pub struct Findings {
 
 impl Findings {
     pub(super) fn refuse(&mut self, what: impl Into<String>, hint: impl Into<String>) {
-        self.refusals.push(Complaint {
-            what: what.into(),
-            hint: hint.into(),
-        });
+        self.refusals.push(Complaint { what: what.into(), hint: hint.into() });
     }
 
     pub(super) fn note(&mut self, what: impl Into<String>) {
@@ -195,10 +192,7 @@ fn wants<'a>(spec: &'a JobSpec, queue: Option<&Queue>) -> Vec<Want<'a>> {
     // What agents find by themselves the cluster does not count.
     let counted = |size: &Resources| match on.gpu_assignment {
         GpuAssignment::ByCluster => size.clone(),
-        GpuAssignment::ByAgent => Resources {
-            gpus: 0,
-            ..size.clone()
-        },
+        GpuAssignment::ByAgent => Resources { gpus: 0, ..size.clone() },
     };
     let roles = spec.roles.iter().map(|role| {
         let key = format!("roles.{}", role.name);
@@ -261,11 +255,7 @@ fn wishes(spec: &JobSpec, has: &Has, found: &mut Findings) {
                 found.note(format!(
                     "role `{}` would best run on {} {}, which the cluster does not have",
                     role.name,
-                    if names.len() == 1 {
-                        kind.to_owned()
-                    } else {
-                        format!("{kind}s")
-                    },
+                    if names.len() == 1 { kind.to_owned() } else { format!("{kind}s") },
                     names.join(", ")
                 ));
             }

@@ -33,15 +33,7 @@ pub async fn gather(
         known(client.attributes(deadline)),
     )?;
     let mut all = Vec::new();
-    flatten(
-        &queues,
-        "",
-        Share {
-            own: 1.0,
-            most: 1.0,
-        },
-        &mut all,
-    );
+    flatten(&queues, "", Share { own: 1.0, most: 1.0 }, &mut all);
     permit(&mut all, &permissions);
     let labels = labels.unwrap_or_default().into_iter();
     let kinds = kinds.map(|kinds| -> Vec<String> {
@@ -52,16 +44,9 @@ pub async fn gather(
     Ok(Has {
         user: user.to_owned(),
         queues: all,
-        nodes: nodes
-            .iter()
-            .filter(|node| may_work(node))
-            .map(node)
-            .collect(),
+        nodes: nodes.iter().filter(|node| may_work(node)).map(node).collect(),
         labels: labels
-            .map(|label| Label {
-                name: label.name,
-                exclusive: label.exclusive,
-            })
+            .map(|label| Label { name: label.name, exclusive: label.exclusive })
             .collect(),
         kinds,
         constraints: match attributes {
@@ -88,9 +73,7 @@ async fn known<T>(asked: impl Future<Output = Result<T, RpcError>>) -> Result<Op
 
 /// What nobody has written down is this machine's guess, and the ResourceManager's files may say otherwise.
 fn stated(config: &Config, key: &str) -> bool {
-    config
-        .origin(key)
-        .is_some_and(|origin| !matches!(origin, Origin::Default))
+    config.origin(key).is_some_and(|origin| !matches!(origin, Origin::Default))
 }
 
 /// How often a ResourceManager starts a master at most, whatever a job says.
@@ -107,12 +90,7 @@ fn runtimes(config: &Config) -> Option<Vec<String>> {
     }
     let text = config.value(RUNTIMES).ok()??.text;
     let words = text.split(',').map(str::trim);
-    Some(
-        words
-            .filter(|word| !word.is_empty())
-            .map(str::to_owned)
-            .collect(),
-    )
+    Some(words.filter(|word| !word.is_empty()).map(str::to_owned).collect())
 }
 
 fn constraints(config: &Config) -> Constraints {
@@ -139,18 +117,14 @@ fn flatten(queue: &types::Queue, above: &str, share: Share, all: &mut Vec<Queue>
         part if part < 0.0 => whole,
         part => whole * f64::from(part),
     };
-    let share = Share {
-        own: of(share.own, queue.capacity),
-        most: of(share.most, queue.capacity_max),
-    };
+    let share =
+        Share { own: of(share.own, queue.capacity), most: of(share.most, queue.capacity_max) };
     let mut shares: BTreeMap<String, Share> = queue
         .shares
         .iter()
         .map(|(label, share)| {
-            let share = Share {
-                own: f64::from(share.capacity),
-                most: f64::from(share.capacity_max),
-            };
+            let share =
+                Share { own: f64::from(share.capacity), most: f64::from(share.capacity_max) };
             (label.clone(), share)
         })
         .collect();
@@ -223,11 +197,7 @@ pub(super) fn amount(resource: &Resource) -> Amount {
     Amount {
         memory_mib: count(resource.memory_mib),
         vcores: count(i64::from(resource.vcores)),
-        others: resource
-            .others
-            .iter()
-            .map(|(name, n)| (name.clone(), count(*n)))
-            .collect(),
+        others: resource.others.iter().map(|(name, n)| (name.clone(), count(*n))).collect(),
     }
 }
 

@@ -127,11 +127,7 @@ pub struct Amount {
 impl Amount {
     /// Memory and cores.
     pub fn new(memory_mib: u64, vcores: u64) -> Amount {
-        Amount {
-            memory_mib,
-            vcores,
-            others: BTreeMap::new(),
-        }
+        Amount { memory_mib, vcores, others: BTreeMap::new() }
     }
 
     /// What a task asks for.
@@ -141,11 +137,7 @@ impl Amount {
             *others.entry(GPU.to_owned()).or_default() += u64::from(resources.gpus);
         }
         others.retain(|_, count| *count > 0);
-        Amount {
-            memory_mib: resources.memory_mib,
-            vcores: u64::from(resources.vcores),
-            others,
-        }
+        Amount { memory_mib: resources.memory_mib, vcores: u64::from(resources.vcores), others }
     }
 
     /// So much of a thing beside memory and cores.
@@ -192,12 +184,7 @@ impl Amount {
 impl fmt::Display for Amount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let plural = if self.vcores == 1 { "" } else { "s" };
-        write!(
-            f,
-            "{}, {} vcore{plural}",
-            Memory(self.memory_mib),
-            self.vcores
-        )?;
+        write!(f, "{}, {} vcore{plural}", Memory(self.memory_mib), self.vcores)?;
         for (name, count) in &self.others {
             write!(f, ", {count} `{name}`")?;
         }

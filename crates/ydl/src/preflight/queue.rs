@@ -39,10 +39,8 @@ pub fn check<'a>(spec: &JobSpec, has: &'a Has, found: &mut Findings) -> Option<&
             .filter(|other| other.is_leaf() && other.path.starts_with(&below))
             .map(|other| other.path.as_str())
             .collect();
-        let what = format!(
-            "queue `{name}` takes no jobs itself: it holds {} other queues",
-            below.len()
-        );
+        let what =
+            format!("queue `{name}` takes no jobs itself: it holds {} other queues", below.len());
         found.refuse(what, format!("set `queue` to one of {}", list(below)));
     } else if queue.state != "RUNNING" {
         let what = format!("queue `{name}` takes no jobs: it is {}", queue.state);
@@ -127,10 +125,8 @@ pub fn labels(wants: &[Want], queue: &Queue, has: &Has, found: &mut Findings) {
                 "{who} asks for nodes with label `{label}`, and queue `{}` {own}",
                 queue.name()
             );
-            let hint = format!(
-                "set `queue` to one that may use it: {}",
-                list(may.map(Queue::name))
-            );
+            let hint =
+                format!("set `queue` to one that may use it: {}", list(may.map(Queue::name)));
             found.refuse(what, hint);
         }
     }

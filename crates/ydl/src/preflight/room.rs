@@ -46,24 +46,14 @@ pub fn check(wants: &[Want], queue: Option<&Queue>, has: &Has, found: &mut Findi
 
 /// Whether the containers of one role would fit if they had the cluster for themselves.
 fn alone(want: &Want, total: u64, has: &Has, count_vcores: bool, found: &mut Findings) {
-    let nodes: Vec<_> = has
-        .nodes
-        .iter()
-        .filter(|node| want.takes(node, has))
-        .collect();
+    let nodes: Vec<_> = has.nodes.iter().filter(|node| want.takes(node, has)).collect();
     let (who, key) = (&want.who, &want.key);
     if nodes.is_empty() {
         let attributes = want.attributes.filter(|attributes| !attributes.is_empty());
         let what = match (attributes, want.label.as_str()) {
             (Some(attributes), _) => {
-                let all: Vec<_> = attributes
-                    .iter()
-                    .map(|(n, v)| format!("`{n}={v}`"))
-                    .collect();
-                format!(
-                    "{who} asks for nodes with {}, and 0 have that",
-                    all.join(", ")
-                )
+                let all: Vec<_> = attributes.iter().map(|(n, v)| format!("`{n}={v}`")).collect();
+                format!("{who} asks for nodes with {}, and 0 have that", all.join(", "))
             }
             (None, "") => format!("{who} needs a node, and the cluster has 0 that it may use"),
             (None, label) => format!("{who} asks for nodes with label `{label}`, and 0 have it"),
@@ -73,14 +63,9 @@ fn alone(want: &Want, total: u64, has: &Has, count_vcores: bool, found: &mut Fin
     }
     let most_per_node = want.most_per_node.map_or(u64::MAX, u64::from);
     let one = |node: &&&Node| node.all.holds(&want.each, count_vcores);
-    let fit: u64 = nodes
-        .iter()
-        .map(|node| one(&node))
-        .fold(0, u64::saturating_add);
-    let spread: u64 = nodes
-        .iter()
-        .map(|node| one(&node).min(most_per_node))
-        .fold(0, u64::saturating_add);
+    let fit: u64 = nodes.iter().map(|node| one(&node)).fold(0, u64::saturating_add);
+    let spread: u64 =
+        nodes.iter().map(|node| one(&node).min(most_per_node)).fold(0, u64::saturating_add);
     let places = places(nodes.len(), &want.label);
     // A container too large for every node has been complained about.
     if want.count <= spread || fit == 0 {
@@ -180,11 +165,7 @@ fn scaled(all: &Amount, part: f64) -> Amount {
     Amount {
         memory_mib: of(all.memory_mib),
         vcores: of(all.vcores),
-        others: all
-            .others
-            .iter()
-            .map(|(k, n)| (k.clone(), of(*n)))
-            .collect(),
+        others: all.others.iter().map(|(k, n)| (k.clone(), of(*n))).collect(),
     }
 }
 
@@ -198,10 +179,7 @@ fn lacks(needed: &Amount, there: &Amount, count_vcores: bool) -> Option<(String,
         let (asked, have) = (needed.vcores, there.vcores);
         return Some((format!("{asked} vcores"), have.to_string()));
     }
-    let short = needed
-        .others
-        .iter()
-        .find(|(name, count)| **count > there.other(name));
+    let short = needed.others.iter().find(|(name, count)| **count > there.other(name));
     short.map(|(name, count)| {
         let have = there.other(name).to_string();
         (format!("{count} `{name}`"), have)

@@ -64,11 +64,7 @@ pub fn largest(wants: &[Want], has: &Has, found: &mut Findings) {
 /// Whether there is a node that could hold one of them, or no node at all, which is said elsewhere.
 fn fits_a_node(want: &Want, has: &Has, found: &mut Findings) -> bool {
     let (who, key) = (&want.who, &want.key);
-    let nodes: Vec<_> = has
-        .nodes
-        .iter()
-        .filter(|node| want.takes(node, has))
-        .collect();
+    let nodes: Vec<_> = has.nodes.iter().filter(|node| want.takes(node, has)).collect();
     let holds = |node: &&Node| node.all.holds(&want.each, true) > 0;
     if nodes.is_empty() || nodes.iter().any(holds) {
         return true;
@@ -109,16 +105,9 @@ fn exceeds(each: &Amount, largest: &Amount) -> Option<(String, String, String)> 
     }
     if each.vcores > largest.vcores {
         let (asked, there) = (each.vcores, largest.vcores);
-        return Some((
-            "vcores".into(),
-            format!("{asked} vcores"),
-            there.to_string(),
-        ));
+        return Some(("vcores".into(), format!("{asked} vcores"), there.to_string()));
     }
-    let over = each
-        .others
-        .iter()
-        .find(|(name, count)| **count > largest.other(name));
+    let over = each.others.iter().find(|(name, count)| **count > largest.other(name));
     over.map(|(name, count)| {
         let key = match name.as_str() {
             super::has::GPU => "gpus",

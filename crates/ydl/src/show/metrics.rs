@@ -80,11 +80,7 @@ mod tests {
     use ydl_core::{JobView, Time, view::Phase, view::RoleView};
 
     fn metrics(loss: f64) -> BTreeMap<String, Metric> {
-        let metric = |value, step| Metric {
-            value: Figure(value),
-            step,
-            at: 0,
-        };
+        let metric = |value, step| Metric { value: Figure(value), step, at: 0 };
         BTreeMap::from([
             ("loss".to_owned(), metric(loss, Some(120))),
             ("acc".to_owned(), metric(0.5, None)),
@@ -138,9 +134,6 @@ mod tests {
         assert!(metrics_of_roles(&viewed).is_empty());
         let second = ("worker:1".parse().unwrap(), metrics(0.75));
         viewed.metrics.extend([second]);
-        assert_eq!(
-            metrics_of_roles(&viewed),
-            ["2 × `worker`: acc 0.5, loss 0.5 (0.25 to 0.75)"]
-        );
+        assert_eq!(metrics_of_roles(&viewed), ["2 × `worker`: acc 0.5, loss 0.5 (0.25 to 0.75)"]);
     }
 }

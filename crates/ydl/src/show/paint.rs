@@ -20,9 +20,7 @@ impl Paint {
             let refused = std::env::var_os(env::NO_COLOR).is_some_and(|v| !v.is_empty());
             stream.is_terminal() && !refused && !terminal_is_dumb()
         };
-        Paint {
-            on: wanted.unwrap_or_else(usual),
-        }
+        Paint { on: wanted.unwrap_or_else(usual) }
     }
 
     fn with(self, code: &str, text: &str) -> String {

@@ -14,19 +14,13 @@ impl Cell {
     /// Text and how it looks.
     pub fn painted(text: &str, paint: impl FnOnce(&str) -> String) -> Cell {
         let text = clean(text);
-        Cell {
-            painted: Some(paint(&text)),
-            text,
-        }
+        Cell { painted: Some(paint(&text)), text }
     }
 }
 
 impl<T: AsRef<str>> From<T> for Cell {
     fn from(text: T) -> Cell {
-        Cell {
-            text: clean(text.as_ref()),
-            painted: None,
-        }
+        Cell { text: clean(text.as_ref()), painted: None }
     }
 }
 
@@ -37,10 +31,7 @@ pub fn table(head: &[&str], rows: Vec<Vec<Cell>>, width: Option<usize>) -> Vec<S
     let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
     let wide = |column: usize| {
         let cells = lines.iter().filter_map(|line| line.get(column));
-        cells
-            .map(|cell| cell.text.chars().count())
-            .max()
-            .unwrap_or(0)
+        cells.map(|cell| cell.text.chars().count()).max().unwrap_or(0)
     };
     let widths: Vec<usize> = (0..columns).map(wide).collect();
     lines.iter().map(|line| row(line, &widths, width)).collect()
@@ -84,11 +75,7 @@ mod tests {
         let lines = table(&["TASK", "STATE", "WHY"], rows, Some(24));
         assert_eq!(
             lines,
-            [
-                "TASK      STATE    WHY",
-                "worker:0  running  a lo…",
-                "w         x [2J",
-            ]
+            ["TASK      STATE    WHY", "worker:0  running  a lo…", "w         x [2J",]
         );
     }
 }

@@ -46,10 +46,7 @@ fn row(task: &TaskView, viewed: &Viewed, paint: Paint) -> Vec<Cell> {
     let usage = viewed.usage.get(&task.task);
     let cpu = usage.map_or(String::new(), |usage| format!("{}%", usage.cpu_percent));
     let memory = usage.map_or(String::new(), |usage| counted_bytes(usage.memory_bytes));
-    let over = matches!(
-        task.state,
-        TaskState::Succeeded | TaskState::Failed | TaskState::Stopped
-    );
+    let over = matches!(task.state, TaskState::Succeeded | TaskState::Failed | TaskState::Stopped);
     let state = state(task, usage);
     let span = seconds(viewed.view.now - task.since).to_string();
     let mut cells: Vec<Cell> = vec![
@@ -102,20 +99,11 @@ pub fn sizes_of_roles(viewed: &Viewed) -> Vec<String> {
 /// Every task, a line each.
 pub fn tasks(viewed: &Viewed, paint: Paint) -> Vec<String> {
     let mut head = head(viewed);
-    if viewed
-        .view
-        .tasks
-        .iter()
-        .any(|task| task.last_ending.is_some())
-    {
+    if viewed.view.tasks.iter().any(|task| task.last_ending.is_some()) {
         head.push("LAST ENDING");
     }
     let rows = viewed.view.tasks.iter();
-    table(
-        &head,
-        rows.map(|task| row(task, viewed, paint)).collect(),
-        None,
-    )
+    table(&head, rows.map(|task| row(task, viewed, paint)).collect(), None)
 }
 
 /// What fits on part of a terminal: those first that have something left to do.
@@ -191,19 +179,11 @@ mod tests {
             since: Time(0),
             last_ending: None,
         };
-        let usage = Usage {
-            fetching: Some(Fetching {
-                bytes: 1 << 29,
-                of: 1 << 30,
-            }),
-            ..Usage::default()
-        };
+        let usage =
+            Usage { fetching: Some(Fetching { bytes: 1 << 29, of: 1 << 30 }), ..Usage::default() };
         assert_eq!(state(&task, Some(&usage)), "fetching 50% of 1.0 GiB");
         assert_eq!(state(&task, None), "launching");
-        let empty = Usage {
-            fetching: Some(Fetching::default()),
-            ..Usage::default()
-        };
+        let empty = Usage { fetching: Some(Fetching::default()), ..Usage::default() };
         assert_eq!(state(&task, Some(&empty)), "fetching");
     }
 
@@ -215,10 +195,7 @@ mod tests {
             memory_bytes: 3 << 29,
             memory_total_bytes: 1 << 37,
         };
-        let usage = Usage {
-            gpus: vec![gpu("0", 97), gpu("3", 0)],
-            ..Usage::default()
-        };
+        let usage = Usage { gpus: vec![gpu("0", 97), gpu("3", 0)], ..Usage::default() };
         assert_eq!(gpus(&usage), "0: 97% 1.5 GiB, 3: 0% 1.5 GiB");
     }
 }

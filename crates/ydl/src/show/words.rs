@@ -37,9 +37,7 @@ pub fn seconds(span: Span) -> Span {
 
 /// Text that came from elsewhere, made fit for one line of a terminal: it may hold escapes that would act on it.
 pub fn clean(text: &str) -> String {
-    text.chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect()
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 #[cfg(test)]

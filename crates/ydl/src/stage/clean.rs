@@ -223,11 +223,7 @@ async fn sweep(
 }
 
 fn broken() -> HdfsError {
-    HdfsError {
-        kind: Kind::Other,
-        what: "cleaning was broken off".into(),
-        hint: None,
-    }
+    HdfsError { kind: Kind::Other, what: "cleaning was broken off".into(), hint: None }
 }
 
 /// Removes what the upload of a job has left half-sent: it was broken off.
@@ -257,12 +253,7 @@ mod tests {
         for hash in &hashes {
             assert!(read.contains(short(&format!("{hash}.tar.gz"))));
         }
-        for odd in [
-            "",
-            "job.json",
-            &"a".repeat(21),
-            &format!("{}-", "a".repeat(20)),
-        ] {
+        for odd in ["", "job.json", &"a".repeat(21), &format!("{}-", "a".repeat(20))] {
             assert!(used(odd).is_none(), "{odd}");
         }
     }

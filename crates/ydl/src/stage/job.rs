@@ -127,12 +127,10 @@ async fn give_tokens(
     if !viewers.is_empty() {
         let token = Bytes::copy_from_slice(files.viewer_token.as_bytes());
         let place = job.viewer_token();
-        hdfs.write_whole(&place, token, layout::PRIVATE, deadline)
-            .await?;
+        hdfs.write_whole(&place, token, layout::PRIVATE, deadline).await?;
         hdfs.allow_reading_file(&place, viewers, deadline).await?;
     }
-    hdfs.allow_reading_file(&job.token(), modifiers, deadline)
-        .await
+    hdfs.allow_reading_file(&job.token(), modifiers, deadline).await
 }
 
 async fn let_in(
@@ -147,10 +145,8 @@ async fn let_in(
         return Ok(());
     }
     let hdfs = &place.hdfs;
-    hdfs.allow_passing(place.layout.root(), &all, deadline)
-        .await?;
-    hdfs.allow_passing(&place.layout.jobs(), &all, deadline)
-        .await?;
+    hdfs.allow_passing(place.layout.root(), &all, deadline).await?;
+    hdfs.allow_passing(&place.layout.jobs(), &all, deadline).await?;
     hdfs.allow_reading(job.dir(), &all, deadline).await
 }
 

@@ -121,9 +121,7 @@ pub async fn look(request: Request<'_>, deadline: Instant) -> Result<Looked, Rep
 /// Shared files by name.
 pub(super) fn by_name(entries: Vec<Entry>) -> BTreeMap<String, Entry> {
     let files = entries.into_iter().filter(|entry| !entry.directory);
-    files
-        .map(|entry| (entry.name().to_owned(), entry))
-        .collect()
+    files.map(|entry| (entry.name().to_owned(), entry)).collect()
 }
 
 async fn hash(need: &Need) -> Result<Hashed, Report> {

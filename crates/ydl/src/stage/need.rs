@@ -90,12 +90,7 @@ impl Need {
             Source::File { .. } if unpack => (archive(&path.to_string_lossy())?, true),
             Source::File { .. } => ("file", false),
         };
-        Ok(Need {
-            purpose,
-            ending,
-            unpack,
-            source: Arc::new(source),
-        })
+        Ok(Need { purpose, ending, unpack, source: Arc::new(source) })
     }
 }
 

@@ -78,10 +78,7 @@ impl Place {
             self.make(deadline).await?;
         }
         let probe = self.layout.probe()?;
-        let written = self
-            .hdfs
-            .write_whole(&probe, WORDS, PRIVATE, deadline)
-            .await;
+        let written = self.hdfs.write_whole(&probe, WORDS, PRIVATE, deadline).await;
         if let Err(error) = written {
             let why = self.culprit(error).await;
             // What there is of it is nobody's; why it could not be written says more than why it stays.
@@ -89,9 +86,7 @@ impl Place {
             return Err(why);
         }
         let read = self.hdfs.read_whole(&probe, 1 << 10, deadline).await;
-        self.hdfs
-            .delete(&probe, deadline.max(Instant::now() + LOOK_MAX))
-            .await?;
+        self.hdfs.delete(&probe, deadline.max(Instant::now() + LOOK_MAX)).await?;
         match read {
             Ok(read) if *read == *WORDS => Ok(()),
             Ok(_) => {

@@ -48,10 +48,7 @@ pub(super) fn recall(dir: &Path, path: &Path, was: Stamp) -> Option<Hashed> {
     let record: Record = serde_json::from_slice(&fs::read(&place).ok()?).ok()?;
     let is_hash = |hash: &str| hash.len() == 64 && hash.bytes().all(|b| b.is_ascii_hexdigit());
     let fits = record.path == path && record.stamp == was.to_bytes() && is_hash(&record.hash);
-    fits.then_some(Hashed {
-        hash: record.hash,
-        bytes: was.bytes,
-    })
+    fits.then_some(Hashed { hash: record.hash, bytes: was.bytes })
 }
 
 /// Remembers it. That this cannot be done is no matter: it will be read again.
@@ -105,10 +102,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let (dir, path) = (place.path().join("hashes"), place.path().join("large"));
         fs::write(&path, vec![1; 1 << 20]).unwrap();
-        let hashed = Hashed {
-            hash: "0a".repeat(32),
-            bytes: 1 << 20,
-        };
+        let hashed = Hashed { hash: "0a".repeat(32), bytes: 1 << 20 };
         remember(&dir, &path, stamp(&path), &hashed);
         assert_eq!(recall(&dir, &path, stamp(&path)), None, "too fresh");
         settle(&path);
@@ -117,11 +111,7 @@ mod tests {
         let other = path.with_file_name("other");
         assert_eq!(recall(&dir, &other, stamp(&path)), None);
         fs::write(&path, vec![2; 1 << 20]).unwrap();
-        assert_eq!(
-            recall(&dir, &path, stamp(&path)),
-            None,
-            "of the same length"
-        );
+        assert_eq!(recall(&dir, &path, stamp(&path)), None, "of the same length");
         let record = fs::read_dir(&dir).unwrap().next().unwrap().unwrap().path();
         fs::write(record, "half").unwrap();
         assert_eq!(recall(&dir, &path, stamp(&path)), None);

@@ -152,13 +152,7 @@ async fn run(looked: Looked, shared: &Arc<Shared>) -> Result<Upload, Report> {
     let mut staged = Staged {
         dir: job.dir().to_owned(),
         home: shared.place.home.clone(),
-        binary: Content {
-            url: String::new(),
-            bytes: 0,
-            modified_ms: 0,
-            unpack: false,
-            own: false,
-        },
+        binary: Content { url: String::new(), bytes: 0, modified_ms: 0, unpack: false, own: false },
         files: BTreeMap::new(),
         environment: BTreeMap::new(),
     };
@@ -175,12 +169,7 @@ async fn run(looked: Looked, shared: &Arc<Shared>) -> Result<Upload, Report> {
         files: shared.sent_files.load(Ordering::Relaxed),
         bytes: shared.sent.load(Ordering::Relaxed),
     };
-    Ok(Upload {
-        staged,
-        inputs: inputs.into_values().collect(),
-        sent,
-        notes: looked.notes,
-    })
+    Ok(Upload { staged, inputs: inputs.into_values().collect(), sent, notes: looked.notes })
 }
 
 /// Writes down what the job uses, then waits for whoever cleans.
@@ -241,20 +230,12 @@ impl Shared {
     async fn know(self: Arc<Self>, needed: Needed) -> Result<Known, Report> {
         let Needed { need, hashed } = needed;
         if let Some(hashed) = hashed {
-            return Ok(Known {
-                need,
-                hashed,
-                aside: None,
-            });
+            return Ok(Known { need, hashed, aside: None });
         }
         let _turn = self.turns.acquire().await;
         let bytes = need.source.bytes().unwrap_or_default();
         let (aside, hashed) = self.send(&need, bytes).await?;
-        Ok(Known {
-            need,
-            hashed,
-            aside: Some(aside),
-        })
+        Ok(Known { need, hashed, aside: Some(aside) })
     }
 
     async fn send(&self, need: &Need, bytes: u64) -> Result<(String, Hashed), Report> {
@@ -264,9 +245,7 @@ impl Shared {
         let source = need.source.clone();
         let produce = move |out: &mut crate::hdfs::Pieces| source.send(out);
         let tell = |more| self.progress(more, 0);
-        let sent = self
-            .hdfs
-            .send(produce, &aside, layout::PRIVATE, &tell, self.deadline);
+        let sent = self.hdfs.send(produce, &aside, layout::PRIVATE, &tell, self.deadline);
         let (_, hashed) = sent.await?;
         self.sent_files.fetch_add(1, Ordering::Relaxed);
         Ok((aside, hashed))
@@ -307,12 +286,10 @@ impl Shared {
             Some(entry) => Some(entry),
             None => self.hdfs.stat(&place, self.deadline).await?,
         };
-        let entry = entry
-            .filter(|entry| entry.bytes == known.hashed.bytes)
-            .ok_or_else(|| {
-                let what = format!("`{place}` was just sent and is not there whole");
-                Report::trouble(what).hint("delete it if it is there, and try again")
-            })?;
+        let entry = entry.filter(|entry| entry.bytes == known.hashed.bytes).ok_or_else(|| {
+            let what = format!("`{place}` was just sent and is not there whole");
+            Report::trouble(what).hint("delete it if it is there, and try again")
+        })?;
         Ok((known.need.purpose, content(&entry, known.need.unpack)))
     }
 }

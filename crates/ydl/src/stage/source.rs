@@ -54,21 +54,14 @@ impl Source {
         }
         let was = Stamp::of(&about);
         let path = path.to_path_buf();
-        Ok(Source::File {
-            path,
-            was,
-            hashed: None,
-        })
+        Ok(Source::File { path, was, hashed: None })
     }
 
     /// A layer of an environment, whose content is known.
     pub fn packed(layer: &Layer) -> Result<Source, Report> {
         let mut source = Source::of(&layer.file)?;
         if let Source::File { hashed, .. } = &mut source {
-            *hashed = Some(Hashed {
-                hash: layer.known.hash.clone(),
-                bytes: layer.known.bytes,
-            });
+            *hashed = Some(Hashed { hash: layer.known.hash.clone(), bytes: layer.known.bytes });
         }
         Ok(source)
     }
@@ -86,10 +79,7 @@ impl Source {
         let mut hasher = Hasher::new(io::sink());
         match self {
             Source::Directory(plan) => plan.write(&mut hasher)?,
-            Source::File {
-                hashed: Some(hashed),
-                ..
-            } => return Ok(hashed.clone()),
+            Source::File { hashed: Some(hashed), .. } => return Ok(hashed.clone()),
             Source::File { path, was, .. } => {
                 let hashes = hashes();
                 let known = hashes.as_ref().and_then(|dir| recall(dir, path, *was));
@@ -141,11 +131,7 @@ struct Hasher<W> {
 impl<W> Hasher<W> {
     fn new(out: W) -> Hasher<W> {
         let context = Context::new(&SHA256);
-        Hasher {
-            out,
-            context,
-            bytes: 0,
-        }
+        Hasher { out, context, bytes: 0 }
     }
 
     fn see(&mut self, part: &[u8]) {
@@ -155,10 +141,7 @@ impl<W> Hasher<W> {
 
     fn hashed(self) -> Hashed {
         let digest = self.context.finish();
-        Hashed {
-            hash: hex(digest.as_ref()),
-            bytes: self.bytes,
-        }
+        Hashed { hash: hex(digest.as_ref()), bytes: self.bytes }
     }
 }
 

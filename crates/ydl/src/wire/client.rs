@@ -96,9 +96,8 @@ impl Answer {
     }
 
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, CallError> {
-        serde_json::from_slice(&self.body).map_err(|error| CallError::Protocol {
-            what: format!("the answer: {error}"),
-        })
+        serde_json::from_slice(&self.body)
+            .map_err(|error| CallError::Protocol { what: format!("the answer: {error}") })
     }
 }
 
@@ -120,14 +119,7 @@ impl Client {
         // An address that no header can carry cannot be connected to either, which says it better.
         let host = HeaderValue::from_str(&address).unwrap_or(HeaderValue::from_static("ydl"));
         let (tls, idle) = (pin.client()?, Mutex::default());
-        Ok(Self {
-            address,
-            tls,
-            host,
-            authorization,
-            limits,
-            idle,
-        })
+        Ok(Self { address, tls, host, authorization, limits, idle })
     }
 
     pub fn address(&self) -> &str {
@@ -175,12 +167,9 @@ impl Client {
             Payload::Raw(body) => (body.clone(), Some("application/octet-stream")),
             Payload::Json(body) => (body.clone(), Some("application/json")),
         };
-        let mut request = Request::builder()
-            .method(method)
-            .uri(path)
-            .body(Full::new(body))
-            .map_err(|error| CallError::Protocol {
-                what: format!("the path `{path}`: {error}"),
+        let mut request =
+            Request::builder().method(method).uri(path).body(Full::new(body)).map_err(|error| {
+                CallError::Protocol { what: format!("the path `{path}`: {error}") }
             })?;
         let headers = request.headers_mut();
         headers.insert(HOST, self.host.clone());
@@ -252,18 +241,12 @@ impl Client {
 
     async fn connect(&self, end: Instant) -> Result<Line, CallError> {
         let (sender, connection) = self.dial(end).await?;
-        Ok(Line {
-            sender,
-            connection: Some(Box::pin(connection)),
-            since: Instant::now(),
-        })
+        Ok(Line { sender, connection: Some(Box::pin(connection)), since: Instant::now() })
     }
 
     async fn dial(&self, end: Instant) -> Result<(Sender, Connection), CallError> {
-        let unreachable = |why: String| CallError::Unreachable {
-            address: self.address.clone(),
-            why,
-        };
+        let unreachable =
+            |why: String| CallError::Unreachable { address: self.address.clone(), why };
         let limit = end.min(Instant::now() + self.limits.connect);
         let connected = timeout_at(limit, async {
             let stream = TcpStream::connect(&self.address).await?;
@@ -282,20 +265,15 @@ impl Client {
     }
 
     fn refused_handshake(&self, error: &io::Error) -> CallError {
-        let cause = error
-            .get_ref()
-            .and_then(|inner| inner.downcast_ref::<rustls::Error>());
+        let cause = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
         match cause {
-            Some(rustls::Error::InvalidCertificate(_)) => CallError::WrongCertificate {
-                address: self.address.clone(),
-            },
-            Some(cause) => CallError::Protocol {
-                what: format!("the handshake: {cause}"),
-            },
-            None => CallError::Unreachable {
-                address: self.address.clone(),
-                why: error.to_string(),
-            },
+            Some(rustls::Error::InvalidCertificate(_)) => {
+                CallError::WrongCertificate { address: self.address.clone() }
+            }
+            Some(cause) => CallError::Protocol { what: format!("the handshake: {cause}") },
+            None => {
+                CallError::Unreachable { address: self.address.clone(), why: error.to_string() }
+            }
         }
     }
 
@@ -306,9 +284,7 @@ impl Client {
         end: Instant,
     ) -> Result<Answer, Failure> {
         let limit = self.limits.body_bytes_max;
-        let Line {
-            sender, connection, ..
-        } = line;
+        let Line { sender, connection, .. } = line;
         let asking = async {
             let response = match sender.try_send_request(request).await {
                 Ok(response) => response,
@@ -317,11 +293,7 @@ impl Client {
             };
             let (parts, body) = response.into_parts();
             let body = read_body(body, limit).await?;
-            Ok(Answer {
-                status: parts.status,
-                headers: parts.headers,
-                body,
-            })
+            Ok(Answer { status: parts.status, headers: parts.headers, body })
         };
         let mut asking = pin!(asking);
         let driven = poll_fn(|cx| {
@@ -329,29 +301,21 @@ impl Client {
                 return Poll::Ready(answer);
             }
             // A connection that ends leaves the reason with the request: hence the second look.
-            match connection
-                .as_mut()
-                .map(|connection| connection.as_mut().poll(cx))
-            {
+            match connection.as_mut().map(|connection| connection.as_mut().poll(cx)) {
                 Some(Poll::Ready(_)) => *connection = None,
                 Some(Poll::Pending) => {}
                 None => return Poll::Ready(Err(Failure::Dead("the connection ended".into()))),
             }
             asking.as_mut().poll(cx)
         });
-        timeout_at(end, driven)
-            .await
-            .unwrap_or(Err(Failure::TooLate))
+        timeout_at(end, driven).await.unwrap_or(Err(Failure::TooLate))
     }
 
     /// Keeps the connection if another call can use it, and sorts good answers from refusals.
     fn accept(&self, line: Line, answer: Answer) -> Result<Answer, CallError> {
         let mut idle = self.idle();
         if line.connection.is_some() && idle.len() < IDLE_MAX {
-            idle.push(Line {
-                since: Instant::now(),
-                ..line
-            });
+            idle.push(Line { since: Instant::now(), ..line });
         }
         drop(idle);
         self.judge(answer)
@@ -370,20 +334,15 @@ impl Client {
             error: format!("`{}` refused with status `{status}`", self.address),
             hint: None,
         });
-        Err(CallError::Refused {
-            status,
-            error: body.error,
-            hint: body.hint,
-        })
+        Err(CallError::Refused { status, error: body.error, hint: body.hint })
     }
 
     fn error(&self, failure: Failure) -> CallError {
         let address = self.address.clone();
         match failure {
-            Failure::Unsent => CallError::Unreachable {
-                address,
-                why: "the connection ended".into(),
-            },
+            Failure::Unsent => {
+                CallError::Unreachable { address, why: "the connection ended".into() }
+            }
             Failure::Dead(why) => CallError::Unreachable { address, why },
             Failure::TooLate => CallError::TooLate { address },
             Failure::Nonsense(what) => CallError::Protocol { what },
@@ -397,9 +356,7 @@ impl Client {
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client")
-            .field("address", &self.address)
-            .finish_non_exhaustive()
+        f.debug_struct("Client").field("address", &self.address).finish_non_exhaustive()
     }
 }
 
@@ -419,13 +376,9 @@ struct Line {
 
 impl Line {
     async fn is_open(&mut self) -> bool {
-        let Self {
-            sender, connection, ..
-        } = self;
+        let Self { sender, connection, .. } = self;
         poll_fn(|cx| {
-            let open = connection
-                .as_mut()
-                .is_some_and(|c| c.as_mut().poll(cx).is_pending());
+            let open = connection.as_mut().is_some_and(|c| c.as_mut().poll(cx).is_pending());
             Poll::Ready(open && sender.is_ready())
         })
         .await
@@ -435,9 +388,9 @@ impl Line {
 async fn read_body(body: Incoming, limit: usize) -> Result<Bytes, Failure> {
     match Limited::new(body, limit).collect().await {
         Ok(body) => Ok(body.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(Failure::Nonsense(format!(
-            "the answer: longer than {limit} bytes"
-        ))),
+        Err(error) if error.is::<LengthLimitError>() => {
+            Err(Failure::Nonsense(format!("the answer: longer than {limit} bytes")))
+        }
         Err(error) => Err(match error.downcast::<hyper::Error>() {
             Ok(error) => Failure::of(*error),
             Err(error) => Failure::Dead(error.to_string()),
@@ -478,11 +431,7 @@ pub enum CallError {
     /// Somebody else answers at this address.
     WrongCertificate { address: String },
     /// The server understood, and will not.
-    Refused {
-        status: u16,
-        error: String,
-        hint: Option<String>,
-    },
+    Refused { status: u16, error: String, hint: Option<String> },
     /// The deadline passed first. The request may have had its effect.
     TooLate { address: String },
     /// What came, or what was to be sent, makes no sense: trying again will not help.
@@ -494,10 +443,7 @@ impl fmt::Display for CallError {
         match self {
             Self::Unreachable { address, why } => write!(f, "cannot reach `{address}`: {why}"),
             Self::WrongCertificate { address } => {
-                write!(
-                    f,
-                    "will not speak to `{address}`: it shows another job's certificate"
-                )
+                write!(f, "will not speak to `{address}`: it shows another job's certificate")
             }
             Self::Refused { error, .. } => f.write_str(error),
             Self::TooLate { address } => write!(f, "`{address}` did not answer in time"),

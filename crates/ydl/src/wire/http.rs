@@ -32,10 +32,7 @@ pub(super) struct Asked {
 /// Where the head in `bytes` ends, looking only at what came after the first `seen` bytes.
 pub(super) fn head_end(bytes: &[u8], seen: usize) -> Option<usize> {
     let start = seen.saturating_sub(3);
-    let found = bytes
-        .get(start..)?
-        .windows(4)
-        .position(|window| window == b"\r\n\r\n")?;
+    let found = bytes.get(start..)?.windows(4).position(|window| window == b"\r\n\r\n")?;
     Some(start + found + 4)
 }
 
@@ -64,10 +61,7 @@ pub(super) fn parse(bytes: &[u8], peer: SocketAddr) -> Result<Asked, Reply> {
             let sentence = format!("the request has more than {HEADERS_MAX} headers");
             return Err(Reply::error(431, sentence, None));
         }
-        let colon = line
-            .iter()
-            .position(|byte| *byte == b':')
-            .ok_or_else(|| bad("header"))?;
+        let colon = line.iter().position(|byte| *byte == b':').ok_or_else(|| bad("header"))?;
         let name = HeaderName::from_bytes(&line[..colon]).map_err(|_| bad("header"))?;
         let value = line[colon + 1..].trim_ascii();
         let value = HeaderValue::from_bytes(value).map_err(|_| bad("header"))?;
@@ -102,11 +96,7 @@ impl<'a> Iterator for Lines<'a> {
 fn body_length(headers: &HeaderMap) -> Result<u64, Reply> {
     if headers.contains_key(TRANSFER_ENCODING) {
         let hint = "send the body with a `content-length`".to_owned();
-        return Err(Reply::error(
-            411,
-            "the request's body has no length",
-            Some(hint),
-        ));
+        return Err(Reply::error(411, "the request's body has no length", Some(hint)));
     }
     let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
     match (lengths.next(), lengths.next()) {
@@ -122,13 +112,8 @@ fn body_length(headers: &HeaderMap) -> Result<u64, Reply> {
 }
 
 fn says(headers: &HeaderMap, name: &HeaderName, word: &str) -> bool {
-    let values = headers
-        .get_all(name)
-        .iter()
-        .filter_map(|value| value.to_str().ok());
-    values
-        .flat_map(|value| value.split(','))
-        .any(|said| said.trim().eq_ignore_ascii_case(word))
+    let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).any(|said| said.trim().eq_ignore_ascii_case(word))
 }
 
 /// The head of an answer.
@@ -182,11 +167,7 @@ mod tests {
     fn the_peer_says_when_it_will_not_ask_again() {
         assert!(!parsed("GET / HTTP/1.1\r\n\r\n").unwrap().last);
         assert!(parsed("GET / HTTP/1.0\r\n\r\n").unwrap().last);
-        assert!(
-            parsed("GET / HTTP/1.1\r\nconnection: TE, Close\r\n\r\n")
-                .unwrap()
-                .last
-        );
+        assert!(parsed("GET / HTTP/1.1\r\nconnection: TE, Close\r\n\r\n").unwrap().last);
     }
 
     #[test]
@@ -204,38 +185,17 @@ mod tests {
         check(400, "GET * HTTP/1.1\r\n\r\n");
         check(505, "GET / HTTP/2.0\r\n\r\n");
         check(505, "GET / http/1.1\r\n\r\n");
-        for header in [
-            "x",
-            " x: y",
-            "x : y",
-            ": y",
-            "x: \u{1}",
-            "x: a\rb",
-            "x: a\nb: c",
-            "é: x",
-        ] {
+        for header in ["x", " x: y", "x : y", ": y", "x: \u{1}", "x: a\rb", "x: a\nb: c", "é: x"] {
             check(400, &format!("GET / HTTP/1.1\r\n{header}\r\n\r\n"));
             check(400, &format!("GET / HTTP/1.1\r\na: b\r\n{header}\r\n\r\n"));
         }
         for length in ["-1", "+1", "1 ,1", "0x1", "", "1e3", "99999999999999999999"] {
-            check(
-                400,
-                &format!("PUT / HTTP/1.1\r\ncontent-length: {length}\r\n\r\n"),
-            );
+            check(400, &format!("PUT / HTTP/1.1\r\ncontent-length: {length}\r\n\r\n"));
         }
-        check(
-            400,
-            "PUT / HTTP/1.1\r\ncontent-length: 1\r\ncontent-length: 1\r\n\r\n",
-        );
+        check(400, "PUT / HTTP/1.1\r\ncontent-length: 1\r\ncontent-length: 1\r\n\r\n");
         check(411, "PUT / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n");
-        check(
-            411,
-            "PUT / HTTP/1.1\r\ncontent-length: 1\r\ntransfer-encoding: x\r\n\r\n",
-        );
-        check(
-            431,
-            &format!("GET / HTTP/1.1\r\n{}\r\n", "x: y\r\n".repeat(65)),
-        );
+        check(411, "PUT / HTTP/1.1\r\ncontent-length: 1\r\ntransfer-encoding: x\r\n\r\n");
+        check(431, &format!("GET / HTTP/1.1\r\n{}\r\n", "x: y\r\n".repeat(65)));
     }
 
     #[test]
@@ -270,15 +230,9 @@ mod tests {
     #[test]
     fn an_answer_has_a_head() {
         let text = |reply, last| String::from_utf8(reply_head(&reply, last)).unwrap();
+        assert_eq!(text(Reply::empty(), false), "HTTP/1.1 204 No Content\r\n\r\n");
         assert_eq!(
-            text(Reply::empty(), false),
-            "HTTP/1.1 204 No Content\r\n\r\n"
-        );
-        assert_eq!(
-            text(
-                Reply::new("text/plain", "hi").with_header("ydl-revision", "7"),
-                true
-            ),
+            text(Reply::new("text/plain", "hi").with_header("ydl-revision", "7"), true),
             "HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-type: text/plain\r\n\
              connection: close\r\nydl-revision: 7\r\n\r\n"
         );

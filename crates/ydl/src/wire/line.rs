@@ -55,9 +55,7 @@ async fn within<T>(
     what: &'static str,
     step: impl Future<Output = Result<T, Trouble>>,
 ) -> Result<T, Trouble> {
-    timeout(limit, step)
-        .await
-        .unwrap_or(Err(Trouble::Late(what)))
+    timeout(limit, step).await.unwrap_or(Err(Trouble::Late(what)))
 }
 
 /// What the rest of the server lends to a connection.
@@ -93,12 +91,7 @@ enum After {
 
 impl<'a> Line<'a> {
     pub(super) fn new(stream: Box<TlsStream<TcpStream>>, peer: SocketAddr, lent: Lent<'a>) -> Self {
-        Self {
-            stream,
-            peer,
-            lent,
-            buffer: Vec::new(),
-        }
+        Self { stream, peer, lent, buffer: Vec::new() }
     }
 
     /// Serves one request after the other until the peer leaves, or must.
@@ -127,10 +120,7 @@ impl<'a> Line<'a> {
                     Err((reply, after)) => (reply, after),
                     Ok(body) => {
                         let last = asked.last;
-                        let request = Request {
-                            head: asked.head,
-                            body,
-                        };
+                        let request = Request { head: asked.head, body };
                         let Some(mut reply) = self.answered(answer(who, request)).await else {
                             return Ok(());
                         };
@@ -142,11 +132,7 @@ impl<'a> Line<'a> {
                 },
             };
             let draining = *self.lent.draining.borrow();
-            let after = if draining && after == After::Keep {
-                After::End
-            } else {
-                after
-            };
+            let after = if draining && after == After::Keep { After::End } else { after };
             self.finish(reply, &method, after).await?;
             if after != After::Keep {
                 break;
@@ -228,12 +214,7 @@ impl<'a> Line<'a> {
         if asked.length == 0 {
             return Ok(Ok(Vec::new()));
         }
-        let Limits {
-            body_bytes_max,
-            bodies_bytes_max,
-            body: limit,
-            ..
-        } = *self.lent.limits;
+        let Limits { body_bytes_max, bodies_bytes_max, body: limit, .. } = *self.lent.limits;
         let most = body_bytes_max as u64;
         let too_long = |after| {
             let sentence = format!("the request's body is longer than {most} bytes");
@@ -246,23 +227,15 @@ impl<'a> Line<'a> {
         let reading = async {
             let room = kept.div_ceil(1 << 10).min(bodies_bytes_max as u64 >> 10);
             let bodies = self.lent.bodies;
-            let _room = bodies
-                .acquire_many(room.try_into().unwrap_or(u32::MAX))
-                .await;
+            let _room = bodies.acquire_many(room.try_into().unwrap_or(u32::MAX)).await;
             if asked.expects_leave {
-                self.stream
-                    .write_all(b"HTTP/1.1 100 Continue\r\n\r\n")
-                    .await?;
+                self.stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await?;
                 self.stream.flush().await?;
             }
             self.take(asked.length, kept > 0).await
         };
         let body = within(limit, "no whole body", reading).await?;
-        if kept == 0 {
-            too_long(self.after(asked))
-        } else {
-            Ok(Ok(body))
-        }
+        if kept == 0 { too_long(self.after(asked)) } else { Ok(Ok(body)) }
     }
 
     /// Reads `length` bytes, to keep them or not. Memory grows as bytes come and not as announced:
@@ -322,9 +295,7 @@ impl<'a> Line<'a> {
             Ok(())
         };
         within(self.lent.limits.reply, "the answer was not taken", sending).await?;
-        let Self {
-            stream, mut lent, ..
-        } = self;
+        let Self { stream, mut lent, .. } = self;
         tokio::select! {
             met = half.meet(stream) => Ok(met?),
             _ = lent.draining.wait_for(|draining| *draining) => Ok(()),
@@ -334,11 +305,7 @@ impl<'a> Line<'a> {
     async fn finish(&mut self, reply: Reply, method: &Method, after: After) -> Result<(), Trouble> {
         let limit = self.lent.limits.reply;
         let mut head = http::reply_head(&reply, after != After::Keep);
-        let mut body = if *method == Method::HEAD {
-            &[][..]
-        } else {
-            &reply.body[..]
-        };
+        let mut body = if *method == Method::HEAD { &[][..] } else { &reply.body[..] };
         if body.len() <= SMALL_BYTES {
             head.extend_from_slice(body);
             body = &[];

@@ -207,16 +207,8 @@ mod tests {
         let changes = Changes::Known {
             revision: 8,
             changes: vec![
-                Change::Put(Entry {
-                    key: "a".into(),
-                    value: "1".into(),
-                    revision: 7,
-                    owner: None,
-                }),
-                Change::Deleted {
-                    key: "b".into(),
-                    revision: 8,
-                },
+                Change::Put(Entry { key: "a".into(), value: "1".into(), revision: 7, owner: None }),
+                Change::Deleted { key: "b".into(), revision: 8 },
             ],
         };
         let json = concat!(

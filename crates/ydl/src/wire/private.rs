@@ -14,14 +14,8 @@ use super::text;
 /// and a reader sees all of it or none: it is written beside its place and then moved there. It need not outlive the
 /// machine's power: what it opens does not either.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<(), PrivateError> {
-    let failed = |source| PrivateError::Io {
-        doing: "write",
-        path: path.to_owned(),
-        source,
-    };
-    let name = path
-        .file_name()
-        .ok_or_else(|| failed(io::ErrorKind::InvalidFilename.into()))?;
+    let failed = |source| PrivateError::Io { doing: "write", path: path.to_owned(), source };
+    let name = path.file_name().ok_or_else(|| failed(io::ErrorKind::InvalidFilename.into()))?;
     let mut random = [0; 8];
     SystemRandom::new()
         .fill(&mut random)
@@ -37,9 +31,7 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<(), PrivateError> {
         .mode(0o600)
         .open(&beside)
         .map_err(failed)?;
-    let moved = file
-        .write_all(bytes)
-        .and_then(|()| std::fs::rename(&beside, path));
+    let moved = file.write_all(bytes).and_then(|()| std::fs::rename(&beside, path));
     moved.map_err(|source| {
         // The failure to write is what the caller must hear of, not that of cleaning up after it.
         let _ = std::fs::remove_file(&beside);
@@ -61,28 +53,15 @@ pub fn close(path: &Path) {
 
 /// Reads a file of at most `limit` bytes that belongs to this user and that nobody else may read.
 pub fn read(path: &Path, limit: usize) -> Result<Vec<u8>, PrivateError> {
-    let failed = |source| PrivateError::Io {
-        doing: "read",
-        path: path.to_owned(),
-        source,
-    };
+    let failed = |source| PrivateError::Io { doing: "read", path: path.to_owned(), source };
     // Without this flag, opening a pipe that someone put there would wait for ever.
     let nonblock = rustix::fs::OFlags::NONBLOCK.bits() as i32;
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(nonblock)
-        .open(path)
-        .map_err(failed)?;
+    let file = OpenOptions::new().read(true).custom_flags(nonblock).open(path).map_err(failed)?;
     check(path, &file)?;
     let mut bytes = Vec::new();
-    file.take(limit as u64 + 1)
-        .read_to_end(&mut bytes)
-        .map_err(failed)?;
+    file.take(limit as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() > limit {
-        return Err(PrivateError::TooLong {
-            path: path.to_owned(),
-            limit,
-        });
+        return Err(PrivateError::TooLong { path: path.to_owned(), limit });
     }
     Ok(bytes)
 }
@@ -99,16 +78,10 @@ fn check(path: &Path, file: &File) -> Result<(), PrivateError> {
         return Err(PrivateError::NotAFile { path });
     }
     if about.mode() & 0o077 != 0 {
-        return Err(PrivateError::Open {
-            path,
-            mode: about.mode() & 0o777,
-        });
+        return Err(PrivateError::Open { path, mode: about.mode() & 0o777 });
     }
     if about.uid() != rustix::process::geteuid().as_raw() {
-        return Err(PrivateError::NotOurs {
-            path,
-            owner: about.uid(),
-        });
+        return Err(PrivateError::NotOurs { path, owner: about.uid() });
     }
     Ok(())
 }
@@ -117,30 +90,12 @@ fn check(path: &Path, file: &File) -> Result<(), PrivateError> {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum PrivateError {
-    Io {
-        doing: &'static str,
-        path: PathBuf,
-        source: io::Error,
-    },
-    NotAFile {
-        path: PathBuf,
-    },
-    Open {
-        path: PathBuf,
-        mode: u32,
-    },
-    NotOurs {
-        path: PathBuf,
-        owner: u32,
-    },
-    TooLong {
-        path: PathBuf,
-        limit: usize,
-    },
-    Malformed {
-        path: PathBuf,
-        what: &'static str,
-    },
+    Io { doing: &'static str, path: PathBuf, source: io::Error },
+    NotAFile { path: PathBuf },
+    Open { path: PathBuf, mode: u32 },
+    NotOurs { path: PathBuf, owner: u32 },
+    TooLong { path: PathBuf, limit: usize },
+    Malformed { path: PathBuf, what: &'static str },
 }
 
 impl PrivateError {
@@ -156,11 +111,7 @@ impl PrivateError {
 impl fmt::Display for PrivateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Io {
-                doing,
-                path,
-                source,
-            } => {
+            Self::Io { doing, path, source } => {
                 write!(f, "cannot {doing} `{}`: {source}", path.display())
             }
             Self::NotAFile { path } => {
@@ -177,18 +128,10 @@ impl fmt::Display for PrivateError {
                 path.display()
             ),
             Self::TooLong { path, limit } => {
-                write!(
-                    f,
-                    "cannot read `{}`: it is longer than {limit} bytes",
-                    path.display()
-                )
+                write!(f, "cannot read `{}`: it is longer than {limit} bytes", path.display())
             }
             Self::Malformed { path, what } => {
-                write!(
-                    f,
-                    "cannot read `{}`: it does not hold {what}",
-                    path.display()
-                )
+                write!(f, "cannot read `{}`: it does not hold {what}", path.display())
             }
         }
     }
@@ -217,11 +160,7 @@ mod tests {
         write(&path, b"two").unwrap();
         assert_eq!(read(&path, 3).unwrap(), b"two");
         assert_eq!(path.metadata().unwrap().mode() & 0o777, 0o600);
-        assert_eq!(
-            folder.path().read_dir().unwrap().count(),
-            1,
-            "nothing is left beside it"
-        );
+        assert_eq!(folder.path().read_dir().unwrap().count(), 1, "nothing is left beside it");
     }
 
     #[test]
@@ -249,10 +188,7 @@ mod tests {
         assert!(matches!(error, PrivateError::NotAFile { .. }), "{error}");
         let path = folder.path().join("secret");
         write(&path, b"12345").unwrap();
-        assert!(matches!(
-            read(&path, 4).unwrap_err(),
-            PrivateError::TooLong { .. }
-        ));
+        assert!(matches!(read(&path, 4).unwrap_err(), PrivateError::TooLong { .. }));
         assert!(matches!(
             write(&folder.path().join("none/secret"), b"x").unwrap_err(),
             PrivateError::Io { doing: "write", .. }

@@ -45,20 +45,14 @@ impl Head {
         let bad =
             |what: &str| Reply::error(400, format!("the request's {what} is malformed"), None);
         let path = uri.path().strip_prefix('/').ok_or_else(|| bad("path"))?;
-        let segments = path
-            .split('/')
-            .map(|segment| from_percent(segment, Plus::Plus));
+        let segments = path.split('/').map(|segment| from_percent(segment, Plus::Plus));
         let segments = segments.collect::<Option<_>>().ok_or_else(|| bad("path"))?;
         let query = parse_query(uri.query().unwrap_or("")).ok_or_else(|| bad("query"))?;
         let bearer = headers.get(AUTHORIZATION).and_then(|value| {
             let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
-            scheme
-                .eq_ignore_ascii_case("bearer")
-                .then(|| Token::new(token.trim()))?
+            scheme.eq_ignore_ascii_case("bearer").then(|| Token::new(token.trim()))?
         });
-        let content_type = headers
-            .get(CONTENT_TYPE)
-            .and_then(|value| value.to_str().ok());
+        let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         Ok(Self {
             method,
             segments,
@@ -86,10 +80,7 @@ fn parse_query(query: &str) -> Option<BTreeMap<String, String>> {
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let name = from_percent(name, Plus::Space)?;
-        if map
-            .insert(name, from_percent(value, Plus::Space)?)
-            .is_some()
-        {
+        if map.insert(name, from_percent(value, Plus::Space)?).is_some() {
             return None;
         }
     }
@@ -133,10 +124,7 @@ impl Reply {
 
     /// Success with nothing to say.
     pub fn empty() -> Self {
-        Self {
-            status: StatusCode::NO_CONTENT,
-            ..Self::new("", Bytes::new())
-        }
+        Self { status: StatusCode::NO_CONTENT, ..Self::new("", Bytes::new()) }
     }
 
     pub fn json<T: Serialize + ?Sized>(value: &T) -> Self {
@@ -148,14 +136,8 @@ impl Reply {
 
     /// A refusal in one sentence, with a remedy where there is one.
     pub fn error(status: u16, sentence: impl Into<String>, hint: Option<String>) -> Self {
-        let body = ErrorBody {
-            error: sentence.into(),
-            hint,
-        };
-        let reply = Self::new(
-            "application/json",
-            serde_json::to_vec(&body).unwrap_or_default(),
-        );
+        let body = ErrorBody { error: sentence.into(), hint };
+        let reply = Self::new("application/json", serde_json::to_vec(&body).unwrap_or_default());
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         Self { status, ..reply }
     }
@@ -189,11 +171,7 @@ mod tests {
         assert_eq!(head.path(), ["kv", "a b", "", "c/d+e"]);
         assert_eq!(head.rest(1), "a b//c/d+e");
         assert_eq!(head.rest(9), "");
-        let query: Vec<_> = head
-            .query
-            .iter()
-            .map(|(n, v)| (n.as_str(), v.as_str()))
-            .collect();
+        let query: Vec<_> = head.query.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
         assert_eq!(query, [("after", "3"), ("deep", ""), ("prefix", "x y")]);
     }
 

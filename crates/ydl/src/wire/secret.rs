@@ -58,14 +58,10 @@ impl Secret {
     /// Reads a secret; refuses a file that others can read.
     pub fn read(path: &Path) -> Result<Self, PrivateError> {
         let mut line = private::read(path, BYTES * 2 + 1)?;
-        let secret = std::str::from_utf8(&line)
-            .ok()
-            .and_then(|line| Self::from_hex(line.trim()));
+        let secret = std::str::from_utf8(&line).ok().and_then(|line| Self::from_hex(line.trim()));
         erase(&mut line);
-        secret.ok_or(PrivateError::Malformed {
-            path: path.to_owned(),
-            what: "64 digits of a secret",
-        })
+        secret
+            .ok_or(PrivateError::Malformed { path: path.to_owned(), what: "64 digits of a secret" })
     }
 
     /// The token that opens `scope`. A container whose name no header can carry has none.
@@ -191,14 +187,9 @@ impl Token {
     /// Reads a token; refuses a file that others can read.
     pub fn read(path: &Path) -> Result<Self, PrivateError> {
         let mut line = private::read(path, TOKEN_BYTES_MAX + 1)?;
-        let token = std::str::from_utf8(&line)
-            .ok()
-            .and_then(|line| Self::new(line.trim()));
+        let token = std::str::from_utf8(&line).ok().and_then(|line| Self::new(line.trim()));
         erase(&mut line);
-        token.ok_or(PrivateError::Malformed {
-            path: path.to_owned(),
-            what: "a token",
-        })
+        token.ok_or(PrivateError::Malformed { path: path.to_owned(), what: "a token" })
     }
 }
 
@@ -244,10 +235,7 @@ mod tests {
     #[test]
     fn a_token_of_another_job_opens_nothing() {
         let (ours, theirs) = (Secret::random().unwrap(), Secret::random().unwrap());
-        assert_eq!(
-            ours.verify(theirs.token(&Scope::Client).unwrap().as_str()),
-            None
-        );
+        assert_eq!(ours.verify(theirs.token(&Scope::Client).unwrap().as_str()), None);
     }
 
     #[test]
@@ -295,9 +283,6 @@ mod tests {
         assert_eq!(Token::read(&path).unwrap(), token);
         assert!(Secret::read(&path).is_err());
         private::write(&path, &[0xff; 64]).unwrap();
-        assert!(matches!(
-            Secret::read(&path).unwrap_err(),
-            PrivateError::Malformed { .. }
-        ));
+        assert!(matches!(Secret::read(&path).unwrap_err(), PrivateError::Malformed { .. }));
     }
 }

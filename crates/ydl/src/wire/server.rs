@@ -163,10 +163,7 @@ pub async fn serve<Who, Admit, Answer, Answered>(
     drop(listener);
     // Nobody listens any more if every connection is gone already.
     let _ = draining.send(true);
-    let _ = timeout(limits.drain, async {
-        while lines.join_next().await.is_some() {}
-    })
-    .await;
+    let _ = timeout(limits.drain, async { while lines.join_next().await.is_some() {} }).await;
 }
 
 /// Connections from which nothing was admitted yet, the oldest first; others may be among them until room is made.
@@ -179,8 +176,7 @@ impl Strangers {
         if self.0.len() < max {
             return false;
         }
-        self.0
-            .retain(|(line, known)| !known.load(Ordering::Relaxed) && !line.is_finished());
+        self.0.retain(|(line, known)| !known.load(Ordering::Relaxed) && !line.is_finished());
         if self.0.len() < max {
             return false;
         }
@@ -202,10 +198,7 @@ impl Patience {
     fn after(&mut self, error: &io::Error) -> Duration {
         use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
         // These are about the one peer that gave up before it was its turn.
-        if matches!(
-            error.kind(),
-            ConnectionAborted | ConnectionReset | Interrupted
-        ) {
+        if matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted) {
             return Duration::ZERO;
         }
         if self.failures == 0 {
@@ -236,10 +229,7 @@ impl Shared {
 /// One connection from its beginning to its end.
 async fn attend<Who, Answered: Future<Output = Reply>>(
     shared: Arc<Shared>,
-    doors: Arc<(
-        impl Fn(&Head) -> Result<Who, Reply>,
-        impl Fn(Who, Request) -> Answered,
-    )>,
+    doors: Arc<(impl Fn(&Head) -> Result<Who, Reply>, impl Fn(Who, Request) -> Answered)>,
     stream: TcpStream,
     peer: SocketAddr,
     known: Arc<AtomicBool>,
@@ -255,11 +245,7 @@ async fn attend<Who, Answered: Future<Output = Reply>>(
         Ok(Err(error)) => return shared.note(peer, &error),
         Err(_) => return shared.note(peer, &"no handshake in time"),
     };
-    let lent = Lent {
-        limits: &shared.limits,
-        bodies: &shared.bodies,
-        draining,
-    };
+    let lent = Lent { limits: &shared.limits, bodies: &shared.bodies, draining };
     let admit = |head: &Head| {
         let who = (doors.0)(head)?;
         known.store(true, Ordering::Relaxed);

@@ -42,11 +42,7 @@ const BASE64_DIGITS: &[u8; 64] =
 pub fn base64(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for group in bytes.chunks(3) {
-        let three = [
-            group[0],
-            *group.get(1).unwrap_or(&0),
-            *group.get(2).unwrap_or(&0),
-        ];
+        let three = [group[0], *group.get(1).unwrap_or(&0), *group.get(2).unwrap_or(&0)];
         let bits = u32::from_be_bytes([0, three[0], three[1], three[2]]);
         for place in 0..4 {
             if place <= group.len() {
@@ -155,15 +151,7 @@ mod tests {
         let bytes: [u8; 4] = [0, 0x7f, 0x80, 0xff];
         assert_eq!(hex(&bytes), "007f80ff");
         assert_eq!(from_hex::<4>("007f80ff"), Some(bytes));
-        for bad in [
-            "",
-            "007f80f",
-            "007f80fff",
-            "007f80fg",
-            "007F80FF",
-            "00 f80ff",
-            "é07f80f",
-        ] {
+        for bad in ["", "007f80f", "007f80fff", "007f80fg", "007F80FF", "00 f80ff", "é07f80f"] {
             assert_eq!(from_hex::<4>(bad), None, "{bad}");
         }
     }
@@ -182,9 +170,8 @@ mod tests {
 
     #[test]
     fn base64_has_one_spelling() {
-        for bad in [
-            "Z", "Zg", "Zg=", "Zh==", "Zm9=", "Zg==Zg==", "=Zg=", "====", "Zm9v\n", "Zm-_",
-        ] {
+        for bad in ["Z", "Zg", "Zg=", "Zh==", "Zm9=", "Zg==Zg==", "=Zg=", "====", "Zm9v\n", "Zm-_"]
+        {
             assert_eq!(from_base64(bad), None, "{bad}");
         }
     }
@@ -192,14 +179,8 @@ mod tests {
     #[test]
     fn percent_returns_what_went_in() {
         let key = "worker/0 é+%\u{1f600}~";
-        assert_eq!(
-            from_percent(&percent(key), Plus::Space).as_deref(),
-            Some(key)
-        );
-        assert_eq!(
-            from_percent(&percent(key), Plus::Plus).as_deref(),
-            Some(key)
-        );
+        assert_eq!(from_percent(&percent(key), Plus::Space).as_deref(), Some(key));
+        assert_eq!(from_percent(&percent(key), Plus::Plus).as_deref(), Some(key));
         assert_eq!(from_percent("a+b", Plus::Plus).as_deref(), Some("a+b"));
         assert_eq!(from_percent("a+b", Plus::Space).as_deref(), Some("a b"));
         for bad in ["%", "%4", "%zz", "%ff"] {

@@ -39,16 +39,10 @@ impl Identity {
     pub fn generate() -> Result<Self, TlsError> {
         let refused = |source| TlsError::Generate { source };
         let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).map_err(refused)?;
-        let names = [
-            NAME.to_owned(),
-            "localhost".to_owned(),
-            "127.0.0.1".to_owned(),
-        ];
+        let names = [NAME.to_owned(), "localhost".to_owned(), "127.0.0.1".to_owned()];
         let mut about = rcgen::CertificateParams::new(names).map_err(refused)?;
         about.distinguished_name = rcgen::DistinguishedName::new();
-        about
-            .distinguished_name
-            .push(rcgen::DnType::CommonName, "ydl job");
+        about.distinguished_name.push(rcgen::DnType::CommonName, "ydl job");
         // Other TLS libraries do look at dates: these hold whatever the clock says.
         about.not_before = rcgen::date_time_ymd(1975, 1, 1);
         about.not_after = rcgen::date_time_ymd(9999, 12, 31);
@@ -56,10 +50,7 @@ impl Identity {
         about.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ServerAuth];
         about.use_authority_key_identifier_extension = true;
         let certificate = about.self_signed(&key).map_err(refused)?;
-        Ok(Self {
-            certificate: certificate.der().clone(),
-            key: key.serialize_der().into(),
-        })
+        Ok(Self { certificate: certificate.der().clone(), key: key.serialize_der().into() })
     }
 
     /// Certificate and key in the clear, for the credentials that carry them. Never for a log or an argument.
@@ -83,10 +74,7 @@ impl Identity {
     /// Reads what [`Identity::write`] wrote; refuses a file that others can read.
     pub fn read(path: &Path) -> Result<Self, PrivateError> {
         let bytes = private::read(path, FILE_BYTES_MAX)?;
-        let malformed = |what| PrivateError::Malformed {
-            path: path.to_owned(),
-            what,
-        };
+        let malformed = |what| PrivateError::Malformed { path: path.to_owned(), what };
         Ok(Self {
             certificate: CertificateDer::from_pem_slice(&bytes)
                 .map_err(|_| malformed("a certificate"))?,
@@ -125,9 +113,7 @@ impl Identity {
 
 impl fmt::Debug for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Identity")
-            .field("pin", &self.pin())
-            .finish_non_exhaustive()
+        f.debug_struct("Identity").field("pin", &self.pin()).finish_non_exhaustive()
     }
 }
 
@@ -160,9 +146,7 @@ impl Pin {
 
     /// The pin of the first certificate in a PEM file's text.
     pub fn of_pem(pem: &[u8]) -> Option<Self> {
-        CertificateDer::from_pem_slice(pem)
-            .ok()
-            .map(|certificate| Self::of(&certificate))
+        CertificateDer::from_pem_slice(pem).ok().map(|certificate| Self::of(&certificate))
     }
 
     pub fn from_hex(text: &str) -> Option<Self> {
@@ -177,10 +161,7 @@ impl Pin {
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(|source| TlsError::Configure { source })?
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Pinned {
-                pin: self,
-                algorithms,
-            }))
+            .with_custom_certificate_verifier(Arc::new(Pinned { pin: self, algorithms }))
             .with_no_client_auth();
         config.resumption = rustls::client::Resumption::disabled();
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
@@ -224,11 +205,7 @@ impl ServerCertVerifier for Pinned {
         _now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
         let shown = Pin::of(certificate);
-        let difference = shown
-            .0
-            .iter()
-            .zip(&self.pin.0)
-            .fold(0, |sum, (a, b)| sum | (a ^ b));
+        let difference = shown.0.iter().zip(&self.pin.0).fold(0, |sum, (a, b)| sum | (a ^ b));
         match difference {
             0 => Ok(ServerCertVerified::assertion()),
             _ => Err(CertificateError::ApplicationVerificationFailure.into()),
@@ -290,18 +267,9 @@ mod tests {
         let again = Identity::read(&path).unwrap();
         assert_eq!(again.pin(), identity.pin());
         again.server().unwrap();
-        assert_eq!(
-            Pin::of_pem(identity.certificate_pem().as_bytes()),
-            Some(identity.pin())
-        );
-        assert_eq!(
-            Pin::from_hex(&identity.pin().to_string()),
-            Some(identity.pin())
-        );
-        assert_eq!(
-            format!("{again:?}"),
-            format!("Identity {{ pin: {:?}, .. }}", again.pin())
-        );
+        assert_eq!(Pin::of_pem(identity.certificate_pem().as_bytes()), Some(identity.pin()));
+        assert_eq!(Pin::from_hex(&identity.pin().to_string()), Some(identity.pin()));
+        assert_eq!(format!("{again:?}"), format!("Identity {{ pin: {:?}, .. }}", again.pin()));
     }
 
     #[test]
@@ -311,20 +279,10 @@ mod tests {
         let identity = Identity::generate().unwrap();
         private::write(&path, identity.certificate_pem().as_bytes()).unwrap();
         let error = Identity::read(&path).unwrap_err();
-        assert!(
-            error
-                .to_string()
-                .ends_with("it does not hold a private key"),
-            "{error}"
-        );
+        assert!(error.to_string().ends_with("it does not hold a private key"), "{error}");
         private::write(&path, b"-----BEGIN CERT").unwrap();
         let error = Identity::read(&path).unwrap_err();
-        assert!(
-            error
-                .to_string()
-                .ends_with("it does not hold a certificate"),
-            "{error}"
-        );
+        assert!(error.to_string().ends_with("it does not hold a certificate"), "{error}");
     }
 
     #[test]

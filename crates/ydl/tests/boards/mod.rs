@@ -90,9 +90,7 @@ pub fn request(at: &str, method: &str, path: &str, body: &str) -> io::Result<(u1
     let mut all = Vec::new();
     stream.read_to_end(&mut all)?;
     let text = String::from_utf8_lossy(&all);
-    let (head, body) = text
-        .split_once("\r\n\r\n")
-        .ok_or(io::ErrorKind::UnexpectedEof)?;
+    let (head, body) = text.split_once("\r\n\r\n").ok_or(io::ErrorKind::UnexpectedEof)?;
     let status = head.split(' ').nth(1).and_then(|word| word.parse().ok());
     let status = status.ok_or(io::ErrorKind::InvalidData)?;
     Ok((status, body.to_owned()))
@@ -120,14 +118,7 @@ impl Tracking {
             let python = environment().join("bin/python");
             let mut command = Command::new(python);
             command
-                .args([
-                    "-m",
-                    "mlflow",
-                    "server",
-                    "--serve-artifacts",
-                    "--workers",
-                    "1",
-                ])
+                .args(["-m", "mlflow", "server", "--serve-artifacts", "--workers", "1"])
                 .args(["--backend-store-uri", &database, "--artifacts-destination"])
                 .arg(&artifacts)
                 .args(["--host", "127.0.0.1", "--port", &at.port().to_string()])
@@ -138,11 +129,7 @@ impl Tracking {
                 // All of it ends with the test: it starts workers.
                 .process_group(0);
             let child = command.spawn().expect("the server");
-            let mut tracking = Tracking {
-                child,
-                at: at.to_string(),
-                artifacts,
-            };
+            let mut tracking = Tracking { child, at: at.to_string(), artifacts };
             while Instant::now() < end {
                 if request(&tracking.at, "GET", "/health", "")
                     .is_ok_and(|(status, _)| status == 200)
@@ -229,19 +216,11 @@ pub fn of(list: &Value, key: &str) -> String {
     let mut all = list.as_array().into_iter().flatten();
     let found = all.find(|it| it["key"] == key);
     let value = found.map(|it| &it["value"]);
-    let text = value.map(|value| {
-        value
-            .as_str()
-            .map_or_else(|| value.to_string(), str::to_owned)
-    });
+    let text = value.map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned));
     text.unwrap_or_else(|| panic!("no `{key}` in {list}"))
 }
 
 fn path_with(environment: &Path) -> String {
     let bin = environment.join("bin");
-    format!(
-        "{}:{}",
-        bin.display(),
-        std::env::var("PATH").unwrap_or_default()
-    )
+    format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default())
 }

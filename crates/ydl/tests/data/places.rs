@@ -28,10 +28,7 @@ fn tasks_that_share_a_directory_do_not_overwrite_each_others_files() {
         "outputs: {m/: fine, 'm/own*': fine}",
     ));
     assert_eq!(ran.code, 0, "{ran:#?}");
-    assert_eq!(
-        fs::read_dir(home.path().join("fine")).expect("it").count(),
-        4
-    );
+    assert_eq!(fs::read_dir(home.path().join("fine")).expect("it").count(), 4);
 }
 
 #[test]
@@ -44,10 +41,7 @@ fn an_output_that_nobody_has_left_is_told_and_one_that_some_have_is_not() {
     ));
     assert_eq!(ran.code, 0, "{ran:#?}");
     let sentence = "none of 2 tasks left a `modle/`, so nothing was sent";
-    assert!(
-        ran.err.contains(&format!("warning: {sentence}")),
-        "{ran:#?}"
-    );
+    assert!(ran.err.contains(&format!("warning: {sentence}")), "{ran:#?}");
     assert!(!ran.err.contains("left a `model/`"), "{ran:#?}");
     let status = home.run(&["status", "t"]);
     assert!(status.out.contains(sentence), "{status:#?}");
@@ -67,10 +61,7 @@ fn a_destination_that_cannot_be_written_is_refused_before_anything_starts() {
         ("{m: file/x}", "file` is not a directory"),
         ("{m/: 'file/{index}'}", "file` is not a directory"),
     ] {
-        let job = home.write(
-            "job.yaml",
-            &script(1, "true", &format!("outputs: {outputs}")),
-        );
+        let job = home.write("job.yaml", &script(1, "true", &format!("outputs: {outputs}")));
         let job = job.to_string_lossy();
         let ran = home.run(&["submit", "--dry-run", &job]);
         assert_refused(&ran, why, "name another place");
@@ -114,11 +105,8 @@ fn jobs_that_number_their_outputs_at_once_lose_nothing_and_name_their_places() {
 #[test]
 fn fetch_replaces_only_what_it_has_brought() {
     let home = Home::new();
-    let ran = home.submit(&script(
-        1,
-        "mkdir m; echo new > m/a; echo b > m/b",
-        "outputs: {m/: kept}",
-    ));
+    let ran =
+        home.submit(&script(1, "mkdir m; echo new > m/a; echo b > m/b", "outputs: {m/: kept}"));
     assert_eq!(ran.code, 0, "{ran:#?}");
     fs::create_dir_all(home.path().join("got/outputs/kept")).expect("a directory");
     home.write("got/outputs/kept/a", "own\n");
@@ -151,9 +139,7 @@ fn what_an_agent_that_is_killed_has_half_sent_is_gone_when_its_job_is() {
         "outputs: {m/: {to: kept, every: 1s}}\nrestart: {limit: 0}",
     ));
     home.wait_for_job();
-    home.wait_for("a file", |home| {
-        home.path().join("kept/a").exists().then_some(())
-    });
+    home.wait_for("a file", |home| home.path().join("kept/a").exists().then_some(()));
     let agent = home.find(" agent ")[0].pid;
     // As if it had been killed in the middle of sending.
     let aside = outputs::aside_of(&home.path().join("kept/b"), agent);

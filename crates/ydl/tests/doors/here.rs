@@ -11,11 +11,7 @@ fn a_door_runs_a_job_here() {
     let words: Vec<_> = words.split_whitespace().collect();
     let output = desk.run(&words);
     assert_eq!(output.status.code(), Some(0), "{}", told(&output));
-    assert!(
-        told(&output).contains("worker:1 | trained"),
-        "{}",
-        told(&output)
-    );
+    assert!(told(&output).contains("worker:1 | trained"), "{}", told(&output));
 }
 
 #[test]
@@ -25,10 +21,7 @@ fn archives_are_unpacked_and_mounts_linked_where_tasks_run() {
     let show = "import os; print(sorted(os.listdir('.')), os.listdir('data') if os.path.exists('data') else '')\n";
     fs::write(desk.path().join("inside.py"), show).unwrap();
     let made = |program: &str, words: &[&str]| {
-        let made = Command::new(program)
-            .args(words)
-            .current_dir(desk.path())
-            .output();
+        let made = Command::new(program).args(words).current_dir(desk.path()).output();
         assert!(made.unwrap().status.success(), "{program} {words:?}");
     };
     made("tar", &["-czf", "code.tar.gz", "inside.py"]);
@@ -54,10 +47,7 @@ fn archives_are_unpacked_and_mounts_linked_where_tasks_run() {
         said.contains("worker:1 | ['code.tar.gz', 'data', 'inside.py'] ['data.txt']"),
         "{said}"
     );
-    assert!(
-        disk.join("data.txt").exists(),
-        "a link is removed, and not what it leads to"
-    );
+    assert!(disk.join("data.txt").exists(), "a link is removed, and not what it leads to");
 }
 
 #[test]
@@ -137,36 +127,17 @@ fn arguments_are_one_line_of_a_shell_as_they_always_were() {
     let desk = Desk::new();
     let said = |words: &[&str]| {
         let said = desk.said(&[&["yarn-tf", "--cluster", "local"], words].concat());
-        let lines = said
-            .lines()
-            .filter_map(|line| line.strip_prefix("worker:0 | "));
+        let lines = said.lines().filter_map(|line| line.strip_prefix("worker:0 | "));
         lines.map(str::to_owned).collect::<Vec<_>>()
     };
     let print = "printf '%s\\n'";
-    let words = [
-        "--shell_command",
-        print,
-        "--shell_args",
-        "a=1 b=2",
-        "'c d'",
-        "e",
-    ];
+    let words = ["--shell_command", print, "--shell_args", "a=1 b=2", "'c d'", "e"];
     assert_eq!(said(&words), ["a=1", "b=2", "c d", "e"]);
     // What only a shell understands is left to the one that it was written for.
-    let words = [
-        "--shell_command",
-        print,
-        "--shell_args",
-        "--in",
-        "$YDL_ROLE x",
-        "{1..2}",
-    ];
+    let words = ["--shell_command", print, "--shell_args", "--in", "$YDL_ROLE x", "{1..2}"];
     assert_eq!(said(&words), ["--in", "worker", "x", "1", "2"]);
     let open = desk.said(&["yarn-tf", "--shell_command", "date", "--shell_args", "it's"]);
-    assert!(
-        open.contains("error: yarn-tf: `date it's` has a ' without its partner"),
-        "{open}"
-    );
+    assert!(open.contains("error: yarn-tf: `date it's` has a ' without its partner"), "{open}");
     // Those of dmlc-core were one line, too.
     for command in [&["python3 train.py"][..], &["A=1", "python3", "train.py"]] {
         let words = ["dmlc-submit", "--cluster", "local", "--num-workers", "1"];
@@ -181,22 +152,14 @@ fn a_node_without_a_path_has_the_usual_one() {
     let words = "dmlc-submit --cluster local --num-workers 1 python3 train.py";
     let words: Vec<_> = words.split_whitespace().collect();
     let output = desk.command(&words).env_remove("PATH").output().unwrap();
-    assert!(
-        told(&output).contains("worker:0 | trained"),
-        "{}",
-        told(&output)
-    );
+    assert!(told(&output).contains("worker:0 | trained"), "{}", told(&output));
 }
 
 #[test]
 fn programs_that_speak_of_hdfs_find_hadoop_s_classes() {
     let desk = Desk::new();
     desk.file("xgboost");
-    fs::write(
-        desk.path().join("mushroom.conf"),
-        "data = \"hdfs:///data/train\"\n",
-    )
-    .unwrap();
+    fs::write(desk.path().join("mushroom.conf"), "data = \"hdfs:///data/train\"\n").unwrap();
     let shown = |line: &str| {
         let words: Vec<_> = line.split_whitespace().collect();
         desk.said(&words)
@@ -232,14 +195,9 @@ fn programs_that_speak_of_hdfs_find_hadoop_s_classes() {
         "echo $CLASSPATH $LIBHDFS_OPTS",
     ];
     let mut command = desk.command(&words);
-    let output = command
-        .env("HADOOP_COMMON_HOME", desk.path().join("hadoop"))
-        .output();
+    let output = command.env("HADOOP_COMMON_HOME", desk.path().join("hadoop")).output();
     let said = told(&output.unwrap());
-    assert!(
-        said.contains("worker:0 | :classpath --glob-of-hadoop -Xmx64m"),
-        "{said}"
-    );
+    assert!(said.contains("worker:0 | :classpath --glob-of-hadoop -Xmx64m"), "{said}");
 }
 
 #[test]
@@ -253,18 +211,10 @@ fn results_of_several_workers_do_not_meet() {
         "ydl-mx --cluster local --native cpp --serve --n 2 --results model/ --results logs/ --env DMLC_TASK_ID=x \
          python3 make.py",
     );
-    assert!(
-        said.contains("note: `model/` of each worker goes to"),
-        "{said}"
-    );
+    assert!(said.contains("note: `model/` of each worker goes to"), "{said}");
     let results = desk.path().join("results");
     let job = fs::read_dir(results).unwrap().next().unwrap().unwrap();
-    for name in [
-        "model/worker-0",
-        "model/worker-1",
-        "logs/worker-0",
-        "logs/worker-1",
-    ] {
+    for name in ["model/worker-0", "model/worker-1", "logs/worker-0", "logs/worker-1"] {
         let own = job.path().join(name).join("own");
         assert!(own.is_file(), "{}", own.display());
     }

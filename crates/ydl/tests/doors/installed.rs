@@ -27,46 +27,23 @@ fn a_link_of_a_door_s_name_is_that_door() {
     let link = desk.path().join("dmlc-submit");
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_ydl"), &link).unwrap();
     let mut command = Command::new(link);
-    let words = [
-        "--cluster",
-        "local",
-        "--num-workers",
-        "1",
-        "--show",
-        "python",
-        "train.py",
-    ];
-    let output = command
-        .current_dir(desk.path())
-        .args(words)
-        .output()
-        .unwrap();
-    assert!(
-        told(&output).contains("framework: xgboost\n"),
-        "{}",
-        told(&output)
-    );
+    let words = ["--cluster", "local", "--num-workers", "1", "--show", "python", "train.py"];
+    let output = command.current_dir(desk.path()).args(words).output().unwrap();
+    assert!(told(&output).contains("framework: xgboost\n"), "{}", told(&output));
 }
 
 #[test]
 fn links_are_made_for_every_door_and_nothing_of_others_is_replaced() {
     let desk = Desk::new();
     let listed = desk.said(&["doors"]);
-    assert!(
-        listed.contains("dmlc-yarn, dmlc-yarn.py, dmlc_yarn.py\n"),
-        "{listed}"
-    );
+    assert!(listed.contains("dmlc-yarn, dmlc-yarn.py, dmlc_yarn.py\n"), "{listed}");
     // A second time changes nothing.
     for _ in 0..2 {
         runs(&desk, "doors --install bin");
     }
     let link = desk.path().join("bin/ydl-mx");
     let help = Command::new(&link).arg("--help").output().unwrap();
-    assert!(
-        told(&help).contains("Usage: ydl-mx --n N"),
-        "{}",
-        told(&help)
-    );
+    assert!(told(&help).contains("Usage: ydl-mx --n N"), "{}", told(&help));
     // What people call with Python is something that Python runs, and a shell, too.
     for name in ["launch.py", "dmlc-yarn.py"] {
         let script = desk.path().join("bin").join(name);

@@ -10,9 +10,7 @@ fn what_this_machine_offers_can_be_said_to_a_door() {
     let line = "dmlc-submit --cluster local --num-workers 2 --dry-run --worker-memory 2g";
     let said = |offer: &str| {
         let words = line.split_whitespace();
-        let words: Vec<_> = words
-            .chain(["--offer", offer, "python", "train.py"])
-            .collect();
+        let words: Vec<_> = words.chain(["--offer", offer, "python", "train.py"]).collect();
         desk.said(&words)
     };
     expect![[r#"
@@ -63,10 +61,7 @@ fn what_the_flags_say_of_sizes_wins_over_the_shell() {
     let words: Vec<_> = words.split_whitespace().collect();
     let output = desk.command(&words).env("DMLC_MAX_ATTEMPT", "few").output();
     let said = told(&output.unwrap());
-    assert!(
-        said.contains("`DMLC_MAX_ATTEMPT` is `few`, which is no number"),
-        "{said}"
-    );
+    assert!(said.contains("`DMLC_MAX_ATTEMPT` is `few`, which is no number"), "{said}");
 }
 
 #[test]
@@ -75,29 +70,16 @@ fn a_job_is_tried_as_often_as_it_was_said() {
     let script = "import os, sys\nprint('attempt', os.environ['DMLC_NUM_ATTEMPT'], os.environ['DMLC_MINE'])\nsys.exit(3)\n";
     fs::write(desk.path().join("train.py"), script).unwrap();
     let tried = |most: &str| {
-        let words = [
-            "dmlc-submit",
-            "--num-workers",
-            "1",
-            "--max-attempts",
-            most,
-            "python3",
-            "train.py",
-        ];
+        let words =
+            ["dmlc-submit", "--num-workers", "1", "--max-attempts", most, "python3", "train.py"];
         let mut command = desk.command(&words);
         command
             .env("DMLC_SUBMIT_CLUSTER", "local")
             .env("DMLC_MINE", "here")
             .env("AWS_SECRET_ACCESS_KEY", "hidden");
         let said = told(&command.output().unwrap());
-        assert!(
-            said.contains("note: `AWS_SECRET_ACCESS_KEY` stays here"),
-            "{said}"
-        );
-        assert!(
-            !said.contains("hidden") && said.ends_with("exit 3\n"),
-            "{said}"
-        );
+        assert!(said.contains("note: `AWS_SECRET_ACCESS_KEY` stays here"), "{said}");
+        assert!(!said.contains("hidden") && said.ends_with("exit 3\n"), "{said}");
         said.matches(" | attempt ").count()
     };
     assert_eq!(tried("1"), 1);
@@ -109,9 +91,6 @@ fn what_serves_has_a_port_and_no_servers() {
     let desk = Desk::new();
     let script = "import os\nprint('served', int(os.environ['YDL_PORT_HTTP']) > 0)\n";
     fs::write(desk.path().join("serve.py"), script).unwrap();
-    let said = runs(
-        &desk,
-        "ydl-mx --cluster local --n 2 --serve --native cpp python3 serve.py",
-    );
+    let said = runs(&desk, "ydl-mx --cluster local --n 2 --serve --native cpp python3 serve.py");
     assert_eq!(said.matches(" | served True").count(), 2, "{said}");
 }

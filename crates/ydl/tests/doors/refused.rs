@@ -309,10 +309,8 @@ fn what_only_calls_itself_an_archive_is_refused() {
             .current_dir(desk.path())
             .status();
         assert!(made.unwrap().success(), "{format}");
-        let told = runs(
-            &desk,
-            "yarn-tf --show --cluster local --shell_command date --tar good.tar",
-        );
+        let told =
+            runs(&desk, "yarn-tf --show --cluster local --shell_command date --tar good.tar");
         assert!(told.contains("files: [good.tar]"), "{told}");
     }
 }
@@ -320,10 +318,7 @@ fn what_only_calls_itself_an_archive_is_refused() {
 #[test]
 fn what_changes_nothing_or_is_not_here_is_said() {
     let desk = Desk::new();
-    let told = runs(
-        &desk,
-        "ydl-mx --show --launcher local --n 2 --serve --s 1 --label x train.py",
-    );
+    let told = runs(&desk, "ydl-mx --show --launcher local --n 2 --serve --s 1 --label x train.py");
     for note in [
         "# note: `--s` changes nothing: what serves has no parameter servers\n",
         "# note: `--label` chooses nothing here: this machine has no labels\n",

@@ -6,9 +6,7 @@ use expect_test::expect;
 #[test]
 fn dmlc_submit_is_a_job_with_parameter_servers_or_one_of_rabit() {
     let desk = Desk::new();
-    desk.file("lib/data.txt")
-        .file("code.tar.gz")
-        .file("more.zip");
+    desk.file("lib/data.txt").file("code.tar.gz").file("more.zip");
     desk.shows(
         "dmlc-submit --cluster yarn --num-workers 2 --num-servers 1 --worker-mem 1.5g --server-cores 2 --queue ml \
          --hdfs-tempdir /tmp --files lib/data.txt#named --archives code.tar.gz --archives=more.zip --env A=1 --host-ip auto \

@@ -61,9 +61,7 @@ impl Training {
                 }
                 ["weights", weights] => training.weights.push(weights.to_owned()),
                 ["test", "accuracy", accuracy] => {
-                    training
-                        .accuracies
-                        .push(accuracy.parse().expect("a number"));
+                    training.accuracies.push(accuracy.parse().expect("a number"));
                 }
                 _ => {}
             }
@@ -118,11 +116,7 @@ impl Training {
         for round in self.rounds.values().filter(|round| round.after > 0) {
             let next = self.losses.range(round.after + 1..).take(10);
             let mean = next.map(|(_, loss)| loss).sum::<f64>() / 10.0;
-            assert!(
-                mean < 0.7 * first,
-                "{mean} after {}: {self:#?}",
-                round.after
-            );
+            assert!(mean < 0.7 * first, "{mean} after {}: {self:#?}", round.after);
         }
         let last = *worlds.last().expect("a round") as usize;
         assert_eq!(self.weights.len(), last, "{self:#?}");

@@ -30,9 +30,7 @@ pub struct Process {
 
 impl Home {
     pub fn new() -> Home {
-        Home {
-            dir: tempfile::tempdir().expect("a temporary directory"),
-        }
+        Home { dir: tempfile::tempdir().expect("a temporary directory") }
     }
 
     pub fn path(&self) -> &Path {
@@ -48,9 +46,7 @@ impl Home {
     /// The binary, in this home.
     pub fn ydl(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ydl"));
-        command
-            .current_dir(self.path())
-            .env("XDG_STATE_HOME", self.path().join("state"));
+        command.current_dir(self.path()).env("XDG_STATE_HOME", self.path().join("state"));
         for name in ["HADOOP_CONF_DIR", "YARN_CONF_DIR", "HADOOP_HOME"] {
             command.env_remove(name);
         }
@@ -83,19 +79,15 @@ impl Home {
         let whole = self.write("job.whole", yaml);
         fs::rename(whole, self.path().join("job.yaml")).expect("a file can be put in its place");
         let mut command = self.ydl();
-        command
-            .args(["submit", "job.yaml"])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        command.args(["submit", "job.yaml"]).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.spawn().expect("ydl can be started")
     }
 
     /// The only job's directory.
     pub fn job(&self) -> PathBuf {
         let jobs = self.path().join("state/ydl/jobs");
-        let mut all = fs::read_dir(&jobs)
-            .expect("there are jobs")
-            .map(|job| job.expect("one").path());
+        let mut all =
+            fs::read_dir(&jobs).expect("there are jobs").map(|job| job.expect("one").path());
         let job = all.next().expect("there is a job");
         assert!(all.next().is_none(), "there is one job");
         job
@@ -105,9 +97,7 @@ impl Home {
     pub fn wait_for_job(&self) {
         self.wait_for("a job", |home| {
             let jobs = fs::read_dir(home.path().join("state/ydl/jobs")).ok()?;
-            jobs.flatten()
-                .find(|job| job.path().join("job.json").exists())
-                .map(drop)
+            jobs.flatten().find(|job| job.path().join("job.json").exists()).map(drop)
         });
     }
 
@@ -121,16 +111,10 @@ impl Home {
         let mark = format!("XDG_STATE_HOME={}", self.path().join("state").display());
         let mut found = Vec::new();
         for entry in fs::read_dir("/proc").expect("/proc").flatten() {
-            let pid = entry
-                .file_name()
-                .to_str()
-                .and_then(|name| name.parse().ok());
+            let pid = entry.file_name().to_str().and_then(|name| name.parse().ok());
             let Some(pid) = pid else { continue };
             let environ = fs::read(entry.path().join("environ")).unwrap_or_default();
-            if environ
-                .split(|b| *b == 0)
-                .any(|variable| variable == mark.as_bytes())
-            {
+            if environ.split(|b| *b == 0).any(|variable| variable == mark.as_bytes()) {
                 let command = fs::read(entry.path().join("cmdline")).unwrap_or_default();
                 let command = String::from_utf8_lossy(&command).replace('\0', " ");
                 found.push(Process { pid, command });
@@ -165,17 +149,13 @@ impl Home {
 
     /// Waits until nothing of this home runs any more.
     pub fn wait_until_empty(&self) {
-        self.wait_for("the end of every process", |home| {
-            home.processes().is_empty().then_some(())
-        });
+        self.wait_for("the end of every process", |home| home.processes().is_empty().then_some(()));
     }
 
     /// Waits until a file in the job's or the home's directory holds this text.
     pub fn wait_for_text(&self, path: impl Fn(&Home) -> PathBuf, text: &str) {
         self.wait_for(&format!("`{text}`"), |home| {
-            fs::read_to_string(path(home))
-                .is_ok_and(|all| all.contains(text))
-                .then_some(())
+            fs::read_to_string(path(home)).is_ok_and(|all| all.contains(text)).then_some(())
         });
     }
 }
@@ -192,10 +172,7 @@ impl Drop for Home {
 }
 
 pub fn kill(pid: u32, signal: i32) {
-    let status = Command::new("kill")
-        .arg(format!("-{signal}"))
-        .arg(pid.to_string())
-        .status();
+    let status = Command::new("kill").arg(format!("-{signal}")).arg(pid.to_string()).status();
     // It may be gone already.
     drop(status);
 }
@@ -216,16 +193,7 @@ pub fn laid_out(home: &Home, framework: &str, files: [&str; 2], run: &str) -> Ve
     let run = format!("roles.worker.run={run}");
     // A job that hangs fails.
     let end = "deadlines.run=10m";
-    let words = [
-        "submit",
-        files[0],
-        "--set",
-        &environment,
-        "--set",
-        &run,
-        "--set",
-        end,
-    ];
+    let words = ["submit", files[0], "--set", &environment, "--set", &run, "--set", end];
     words.map(String::from).to_vec()
 }
 
@@ -243,13 +211,8 @@ pub fn runs_well(home: &Home, words: &[String]) -> Ran {
 pub fn agree(ran: &Ran, workers: u32, least: f64, word: &str) {
     for worker in 0..workers {
         let rank = said(ran, worker, "rank");
-        assert!(
-            rank.starts_with(&format!("{worker} of {workers}")),
-            "{rank}"
-        );
-        let accuracy: f64 = said(ran, worker, "test accuracy")
-            .parse()
-            .expect("a number");
+        assert!(rank.starts_with(&format!("{worker} of {workers}")), "{rank}");
+        let accuracy: f64 = said(ran, worker, "test accuracy").parse().expect("a number");
         assert!(accuracy >= least, "{accuracy}");
         assert_eq!(said(ran, worker, word), said(ran, 0, word), "{ran:#?}");
     }
@@ -299,14 +262,7 @@ pub fn kill_one(
     line: &str,
     variable: &str,
 ) -> (Ran, Duration) {
-    signal_one(
-        home,
-        &restarting(words, limit),
-        9,
-        "worker/1",
-        |said| said.contains(line),
-        variable,
-    )
+    signal_one(home, &restarting(words, limit), 9, "worker/1", |said| said.contains(line), variable)
 }
 
 fn restarting(mut words: Vec<String>, limit: u32) -> Vec<String> {
@@ -339,10 +295,7 @@ pub fn signal_one(
 
 fn begin(home: &Home, words: &[String]) -> Child {
     let mut command = home.ydl();
-    command
-        .args(words)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    command.args(words).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().expect("ydl");
     home.wait_for_job();
     child

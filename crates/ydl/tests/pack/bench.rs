@@ -30,10 +30,7 @@ pub fn python() -> Command {
 
 pub fn said(output: &Output) -> String {
     assert!(output.status.success(), "{output:?}");
-    String::from_utf8(output.stdout.clone())
-        .expect("text")
-        .trim()
-        .to_owned()
+    String::from_utf8(output.stdout.clone()).expect("text").trim().to_owned()
 }
 
 impl Bench {
@@ -49,17 +46,11 @@ impl Bench {
     pub fn new() -> Bench {
         let dir = tempfile::tempdir().expect("a directory");
         let bench = Bench { dir };
-        let made = python()
-            .args(["-I", "-m", "venv", "--without-pip"])
-            .arg(bench.venv())
-            .output();
+        let made = python().args(["-I", "-m", "venv", "--without-pip"]).arg(bench.venv()).output();
         said(&made.expect("python3 is there"));
         bench.put("their/__init__.py", "from .part import word\n");
         bench.put("their/part.py", "word = 'their'\n");
-        bench.put(
-            "their-1.0.dist-info/METADATA",
-            "Name: their\nVersion: 1.0\n",
-        );
+        bench.put("their-1.0.dist-info/METADATA", "Name: their\nVersion: 1.0\n");
         bench.put("space/theirs.py", "word = 'theirs'\n");
         let shebang = bench.shebang();
         bench.script(
@@ -80,10 +71,7 @@ impl Bench {
     /// As pip writes it where a path has a space in it.
     pub fn shebang(&self) -> String {
         let python = self.venv().join("bin/python");
-        format!(
-            "#!/bin/sh\n'''exec' \"{}\" \"$0\" \"$@\"\n' '''\n",
-            python.display()
-        )
+        format!("#!/bin/sh\n'''exec' \"{}\" \"$0\" \"$@\"\n' '''\n", python.display())
     }
 
     pub fn site(&self) -> PathBuf {
@@ -106,10 +94,7 @@ impl Bench {
 
     /// A project of the user's that is installed so that it can be edited.
     pub fn editable(&self) {
-        write(
-            &self.path("project/src/mine/__init__.py"),
-            "word = 'mine'\n",
-        );
+        write(&self.path("project/src/mine/__init__.py"), "word = 'mine'\n");
         write(&self.path("project/src/.git/large"), "history");
         write(&self.path("project/src/venv/pyvenv.cfg"), "");
         let src = self.path("project/src").display().to_string();
@@ -148,10 +133,8 @@ impl Bench {
         cache: &str,
         interpreter: Interpreter,
     ) -> Result<Packed, Report> {
-        let environment = Environment::Directory(spec::Packed {
-            path: path.display().to_string(),
-            interpreter,
-        });
+        let environment =
+            Environment::Directory(spec::Packed { path: path.display().to_string(), interpreter });
         pack(&environment, &Cache::at(self.path(cache)))
     }
 
@@ -192,10 +175,7 @@ impl Arrived {
     pub fn run(&self, words: &[&str]) -> Output {
         let mut command = Command::new("/usr/bin/env");
         command.args(words).env_clear().envs(&self.env);
-        command
-            .current_dir(self.dir.path())
-            .output()
-            .expect("env is there")
+        command.current_dir(self.dir.path()).output().expect("env is there")
     }
 
     pub fn python(&self, code: &str) -> String {
@@ -210,7 +190,5 @@ pub fn write(path: &Path, text: &str) {
 
 pub fn hashes(packed: &Packed) -> Vec<(&'static str, String)> {
     let layers = packed.layers.iter();
-    layers
-        .map(|layer| (layer.name, layer.known.hash.clone()))
-        .collect()
+    layers.map(|layer| (layer.name, layer.known.hash.clone())).collect()
 }

@@ -78,10 +78,9 @@ fn without_uv_a_list_and_a_project_are_installed_by_pip_and_once() {
     let programs = with_python(&bench);
     let list = bench.path("requirements.txt");
     write(&list, "-e ./mine\n");
-    for (what, name) in [
-        (list, "requirements.txt"),
-        (project.join("pyproject.toml"), "pyproject.toml"),
-    ] {
+    for (what, name) in
+        [(list, "requirements.txt"), (project.join("pyproject.toml"), "pyproject.toml")]
+    {
         let packed = || {
             let ran = ydl(&bench, &programs, &what).output().expect("ydl");
             let told = String::from_utf8_lossy(&ran.stderr).into_owned();
@@ -100,10 +99,7 @@ fn without_uv_a_list_and_a_project_are_installed_by_pip_and_once() {
     write(&anew, &text);
     let ran = ydl(&bench, &programs, &bench.path("requirements.txt")).output();
     let told = String::from_utf8_lossy(&ran.expect("ydl").stderr).into_owned();
-    assert!(
-        told.contains("with pip"),
-        "what it needs may have changed: {told}"
-    );
+    assert!(told.contains("with pip"), "what it needs may have changed: {told}");
 }
 
 fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
@@ -147,13 +143,7 @@ fn what_a_killed_maker_has_started_keeps_the_next_away_until_it_has_ended() {
     let start = |log: &Path| {
         let log = File::create(log).expect("a file");
         let mut command = ydl(&bench, &programs, &list);
-        Ends(
-            command
-                .stderr(log)
-                .stdout(Stdio::null())
-                .spawn()
-                .expect("ydl"),
-        )
+        Ends(command.stderr(log).stdout(Stdio::null()).spawn().expect("ydl"))
     };
     let mut first = start(&bench.path("first.log"));
     wait_for("the tool", || here.exists().then_some(()));
@@ -169,8 +159,7 @@ fn what_a_killed_maker_has_started_keeps_the_next_away_until_it_has_ended() {
     let mut second = start(&log);
     wait_for("a word about the wait", || {
         let said = fs::read_to_string(&log).ok()?;
-        said.contains("waiting for another process that makes `")
-            .then_some(())
+        said.contains("waiting for another process that makes `").then_some(())
     });
     fs::write(&go, "").expect("a file");
     // Then it tries by itself, and its tool fails like the first.

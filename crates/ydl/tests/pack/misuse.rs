@@ -20,9 +20,7 @@ fn what_cannot_travel_says_why() {
     let check = |change: &dyn Fn(&Bench), expected: &str| {
         let bench = Bench::new();
         change(&bench);
-        let report = bench
-            .pack_into("cache", Interpreter::Node)
-            .expect_err("refused");
+        let report = bench.pack_into("cache", Interpreter::Node).expect_err("refused");
         assert!(report.what.contains(expected), "{report}");
         assert!(report.hint.is_some(), "{report}");
     };
@@ -40,10 +38,7 @@ fn what_cannot_travel_says_why() {
     );
     check(
         &|bench| {
-            bench.put(
-                "_theirs_editable_loader.py",
-                "install('theirs', '/home/me/build')\n",
-            );
+            bench.put("_theirs_editable_loader.py", "install('theirs', '/home/me/build')\n");
             bench.put("theirs-editable.pth", "import _theirs_editable_loader\n");
         },
         "`_theirs_editable_loader` finds an editable package by paths of this machine",
@@ -66,10 +61,7 @@ fn links_that_lead_nowhere_are_told_of() {
         let [note] = packed.notes.as_slice() else {
             panic!("one note: {packed:?}");
         };
-        assert!(
-            note.contains("/their/circle` and another lead nowhere"),
-            "{note}"
-        );
+        assert!(note.contains("/their/circle` and another lead nowhere"), "{note}");
     }
 }
 
@@ -88,14 +80,8 @@ fn layers_go_into_a_directory_or_nowhere() {
     };
     let (code, told) = pack("taken");
     assert_eq!(code, Some(2), "{told}");
-    assert!(
-        told.contains("`taken` is a file, and layers are put into a directory"),
-        "{told}"
-    );
-    assert!(
-        !bench.path("cache").exists(),
-        "found before anything is packed"
-    );
+    assert!(told.contains("`taken` is a file, and layers are put into a directory"), "{told}");
+    assert!(!bench.path("cache").exists(), "found before anything is packed");
     // Where a layer cannot be put, nothing half-done stays.
     fs::create_dir_all(bench.path("out/packages.tar.gz/in the way")).expect("a directory");
     let (code, told) = pack("out");
@@ -113,12 +99,7 @@ fn what_is_no_environment_of_its_own_says_why() {
     let bench = Bench::bare();
     let report = bench.pack_at(Path::new("/usr"), "cache", Interpreter::Auto);
     let report = report.expect_err("refused");
-    assert!(
-        report
-            .what
-            .contains("`/usr` cannot be packed: it is the system"),
-        "{report}"
-    );
+    assert!(report.what.contains("`/usr` cannot be packed: it is the system"), "{report}");
     assert!(report.hint.is_some(), "{report}");
 }
 
@@ -127,22 +108,10 @@ fn library(path: &Path, words: &[String]) {
     let dir = path.parent().expect("a directory");
     fs::create_dir_all(dir).expect("a directory");
     let source = path.with_extension("c");
-    write(
-        &source,
-        "#include <math.h>\ndouble f(double x) { return exp(x); }\n",
-    );
+    write(&source, "#include <math.h>\ndouble f(double x) { return exp(x); }\n");
     let mut compile = Command::new("cc");
-    compile
-        .args(["-shared", "-fPIC", "-o"])
-        .arg(path)
-        .arg(&source);
-    said(
-        &compile
-            .args(words)
-            .arg("-lm")
-            .output()
-            .expect("cc is there"),
-    );
+    compile.args(["-shared", "-fPIC", "-o"]).arg(path).arg(&source);
+    said(&compile.args(words).arg("-lm").output().expect("cc is there"));
     fs::remove_file(source).expect("removed");
 }
 
@@ -162,10 +131,7 @@ fn what_asks_for_a_newer_c_library_or_looks_at_places_of_this_machine_is_told_of
             name.to_owned(),
         ]
     };
-    library(
-        &bench.site().join("their/a.so"),
-        &link(&venv.join("lib"), "-lown"),
-    );
+    library(&bench.site().join("their/a.so"), &link(&venv.join("lib"), "-lown"));
     let packed = bench.pack_into("cache", Interpreter::Node).expect("packed");
     let (major, minor) = packed.manifest.glibc.expect("a version");
     assert!((major, minor) >= (2, 2), "{packed:?}");
@@ -174,17 +140,11 @@ fn what_asks_for_a_newer_c_library_or_looks_at_places_of_this_machine_is_told_of
     let python = packed.manifest.python.as_ref().expect("an interpreter");
     assert!(python.told_packages, "its own `lib` is looked for");
     assert_eq!(packed.notes, Vec::<String>::new());
-    library(
-        &bench.site().join("their/b.so"),
-        &link(&elsewhere, "-lother"),
-    );
+    library(&bench.site().join("their/b.so"), &link(&elsewhere, "-lother"));
     let packed = bench.pack_into("cache", Interpreter::Node).expect("packed");
     let note = packed.notes.first().expect("a note");
     let place = elsewhere.display();
-    assert!(
-        note.contains("their/b.so` looks for libraries in"),
-        "{note}"
-    );
+    assert!(note.contains("their/b.so` looks for libraries in"), "{note}");
     assert!(note.contains(&format!("`{place}`")), "{note}");
     let there = bench.arrive(&packed);
     let lib = there.env["LD_LIBRARY_PATH"].clone();
@@ -214,22 +174,14 @@ fn packed_by_another(bench: &Bench, what: &Path) -> (Option<i32>, String) {
     let ydl = dir.join("ydl");
     // By another process: who forks here while a file is open for writing keeps it from being run.
     let mut copy = Command::new("cp");
-    said(
-        &copy
-            .arg(env!("CARGO_BIN_EXE_ydl"))
-            .arg(&ydl)
-            .output()
-            .expect("cp is there"),
-    );
+    said(&copy.arg(env!("CARGO_BIN_EXE_ydl")).arg(&ydl).output().expect("cp is there"));
     for (path, mode) in [(dir.to_path_buf(), 0o755), (dir.join("cache"), 0o777)] {
         fs::create_dir_all(&path).expect("a directory");
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("a mode");
     }
     let mut command = Command::new(ydl);
     command.arg("pack").arg(what);
-    command
-        .current_dir("/")
-        .env("XDG_CACHE_HOME", dir.join("cache"));
+    command.current_dir("/").env("XDG_CACHE_HOME", dir.join("cache"));
     if rustix::process::geteuid().is_root() {
         command.uid(65_534).gid(65_534);
     }
@@ -282,13 +234,10 @@ fn who_packs_the_same_at_the_same_time_gets_the_same() {
     let bench = Bench::new();
     bench.editable();
     let all: Vec<_> = thread::scope(|scope| {
-        let threads: Vec<_> = (0..4)
-            .map(|_| scope.spawn(|| bench.pack_into("cache", Interpreter::Node)))
-            .collect();
+        let threads: Vec<_> =
+            (0..4).map(|_| scope.spawn(|| bench.pack_into("cache", Interpreter::Node))).collect();
         let ended = threads.into_iter().map(|thread| thread.join());
-        ended
-            .map(|packed| packed.expect("no panic").expect("packed"))
-            .collect()
+        ended.map(|packed| packed.expect("no panic").expect("packed")).collect()
     });
     let first = &all[0];
     for other in &all {
@@ -296,15 +245,9 @@ fn who_packs_the_same_at_the_same_time_gets_the_same() {
     }
     let fresh = |name: &str| {
         let layers = all.iter().flat_map(|packed| &packed.layers);
-        layers
-            .filter(|layer| layer.name == name && !layer.cached)
-            .count()
+        layers.filter(|layer| layer.name == name && !layer.cached).count()
     };
-    assert_eq!(
-        (fresh("packages"), fresh("local")),
-        (1, 1),
-        "one packs, the others wait"
-    );
+    assert_eq!((fresh("packages"), fresh("local")), (1, 1), "one packs, the others wait");
     bench.arrive(first).python("import mine, their");
 }
 
@@ -332,12 +275,6 @@ fn a_library_for_another_machine_or_a_newer_c_library_is_told_of() {
     let packed = bench.pack_into("cache", Interpreter::Node).expect("packed");
     let note = packed.notes.iter().find(|note| note.contains("fast.so"));
     let note = note.expect("a note");
-    assert!(
-        note.contains("it is made for aarch64, the interpreter for x86_64"),
-        "{note}"
-    );
-    assert_eq!(
-        packed.manifest.machine.as_deref(),
-        Some(std::env::consts::ARCH)
-    );
+    assert!(note.contains("it is made for aarch64, the interpreter for x86_64"), "{note}");
+    assert_eq!(packed.manifest.machine.as_deref(), Some(std::env::consts::ARCH));
 }

@@ -31,10 +31,7 @@ fn conda(bench: &Bench) -> String {
     let library = library.find(|name| name.starts_with("python3."));
     let library = library.expect("a standard library");
     let at = |name: &str| format!("lib/{library}/site-packages/{name}");
-    put(
-        "conda-meta/history",
-        &format!("# cmd: conda create --prefix {here}\n"),
-    );
+    put("conda-meta/history", &format!("# cmd: conda create --prefix {here}\n"));
     put(
         "conda-meta/tool-1.json",
         r#"{"name": "tool", "paths_data": {"paths": [{"_path": "lib/libtool.so", "file_mode": "binary"}]}}"#,
@@ -48,20 +45,11 @@ fn conda(bench: &Bench) -> String {
     put(&at("pure.py"), "word = 'pure'\n");
     put(&at("pure-1.dist-info/INSTALLER"), "pip\n");
     put(&at("pure-1.dist-info/METADATA"), "Name: pure\nVersion: 1\n");
-    put(
-        &at("pure-1.dist-info/RECORD"),
-        "pure.py,,\npure-1.dist-info/METADATA,,\n",
-    );
+    put(&at("pure-1.dist-info/RECORD"), "pure.py,,\npure-1.dist-info/METADATA,,\n");
     write(&bench.path("project/mine.py"), "word = 'mine'\n");
-    put(
-        &at("mine.pth"),
-        &format!("{}\n", bench.path("project").display()),
-    );
+    put(&at("mine.pth"), &format!("{}\n", bench.path("project").display()));
     for (name, text) in [
-        (
-            "tool",
-            format!("#!{here}/bin/python\nimport pure\nprint(pure.word)\n"),
-        ),
+        ("tool", format!("#!{here}/bin/python\nimport pure\nprint(pure.word)\n")),
         ("shell", "#!/bin/sh\necho shell\n".to_owned()),
         ("calls", format!("#!{here}/bin/shell\n")),
         ("says", format!("#!/bin/sh\necho {here}/share\n")),
@@ -80,10 +68,7 @@ fn an_environment_of_condas_works_at_another_path_and_names_that() {
     let prefix = prefix(&bench);
     let refused = bench.pack_at(&prefix, "cache", Interpreter::Node);
     let refused = refused.expect_err("it needs its interpreter");
-    assert!(
-        refused.what.contains("without its interpreter"),
-        "{refused}"
-    );
+    assert!(refused.what.contains("without its interpreter"), "{refused}");
     let packed = bench.pack_at(&prefix, "cache", Interpreter::Auto);
     let packed = packed.expect("packed");
     let names: Vec<_> = packed.layers.iter().map(|layer| layer.name).collect();
@@ -92,19 +77,10 @@ fn an_environment_of_condas_works_at_another_path_and_names_that() {
         "`lib/libtool.so` of the environment looks for its own files below `{old}`, where they are not on a node"
     );
     assert_eq!(packed.notes, [expected]);
-    assert!(
-        packed.layers[1].known.bytes < 10_000,
-        "what pip installed is by itself"
-    );
-    assert!(
-        packed.layers[2].known.bytes < 10_000,
-        "and so is the user's own"
-    );
+    assert!(packed.layers[1].known.bytes < 10_000, "what pip installed is by itself");
+    assert!(packed.layers[2].known.bytes < 10_000, "and so is the user's own");
     let anew = bench.pack_at(&prefix, "other-cache", Interpreter::Auto);
-    assert_eq!(
-        crate::hashes(&packed),
-        crate::hashes(&anew.expect("packed"))
-    );
+    assert_eq!(crate::hashes(&packed), crate::hashes(&anew.expect("packed")));
 
     fs::rename(&prefix, prefix.with_extension("gone")).expect("a rename");
     let there = bench.arrive(&packed);

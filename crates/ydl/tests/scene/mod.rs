@@ -47,10 +47,7 @@ pub struct Asked {
 
 impl Asked {
     pub fn wish(self, wishes: &[LogWish]) {
-        self.answer(Reply {
-            status: StatusCode::ACCEPTED,
-            ..Reply::json(wishes)
-        });
+        self.answer(Reply { status: StatusCode::ACCEPTED, ..Reply::json(wishes) });
     }
 
     pub fn answer(self, reply: Reply) {
@@ -60,12 +57,7 @@ impl Asked {
 
     pub fn order(self, number: u64, order: &Order) {
         let order = order.clone();
-        self.answer(Reply::json(&Synced {
-            number,
-            order,
-            tokens: 0,
-            env: BTreeMap::new(),
-        }));
+        self.answer(Reply::json(&Synced { number, order, tokens: 0, env: BTreeMap::new() }));
     }
 }
 
@@ -157,12 +149,7 @@ impl Scene {
         let (tls, secret) = (identity.server().unwrap(), Arc::new(secret));
         let (ask, questions) = mpsc::channel::<Asked>(16);
         let (found, logged) = mpsc::channel(16);
-        let doors = Doors {
-            ask,
-            logged: found,
-            tls,
-            secret: Arc::clone(&secret),
-        };
+        let doors = Doors { ask, logged: found, tls, secret: Arc::clone(&secret) };
         let (address, master) = doors.clone().open();
         let container = ContainerId::from("container_1");
         let place = job.container(&container);
@@ -195,14 +182,7 @@ impl Scene {
             }
         }
         let agent = agent.spawn().expect("an agent");
-        Scene {
-            dir,
-            agent,
-            questions,
-            logged,
-            doors,
-            master,
-        }
+        Scene { dir, agent, questions, logged, doors, master }
     }
 
     /// The master is gone, and another is at the address that is returned.
@@ -331,11 +311,7 @@ impl Drop for Scene {
 
 fn place(store: Option<&Store>) -> Place {
     let Some(store) = store else {
-        return Place::Local(Offer {
-            memory_mib: 1024,
-            vcores: 1,
-            gpus: Vec::new(),
-        });
+        return Place::Local(Offer { memory_mib: 1024, vcores: 1, gpus: Vec::new() });
     };
     let binary = Content {
         url: format!("{}/ydl", store.home),
@@ -414,29 +390,15 @@ impl Doors {
 }
 
 pub fn wait(round: u32) -> Order {
-    Order::Wait {
-        round,
-        task: task(),
-        ports: Vec::new(),
-        slot: (0, 1),
-        grace: Span::seconds(1),
-    }
+    Order::Wait { round, task: task(), ports: Vec::new(), slot: (0, 1), grace: Span::seconds(1) }
 }
 
 pub fn run(round: u32) -> Order {
-    Order::Run(Run {
-        task: task(),
-        round,
-        attempt: 1,
-        cluster: Arc::new(Cluster::default()),
-    })
+    Order::Run(Run { task: task(), round, attempt: 1, cluster: Arc::new(Cluster::default()) })
 }
 
 pub fn stop() -> Order {
-    Order::Stop {
-        grace: Span::seconds(1),
-        save: true,
-    }
+    Order::Stop { grace: Span::seconds(1), save: true }
 }
 
 pub fn task() -> TaskId {

@@ -42,10 +42,7 @@ pub fn finish(mut child: Child) -> Ran {
 #[allow(dead_code)] // Only those who misuse something use it.
 pub fn assert_refused(ran: &Ran, sentence: &str, hint: &str) {
     assert_eq!(ran.code, 2, "{ran:#?}");
-    assert!(
-        ran.err.contains(sentence),
-        "`{sentence}` is not in {ran:#?}"
-    );
+    assert!(ran.err.contains(sentence), "`{sentence}` is not in {ran:#?}");
     assert!(!hint.is_empty() && ran.err.contains("hint: "), "{ran:#?}");
     assert!(ran.err.contains(hint), "`{hint}` is not in {ran:#?}");
 }

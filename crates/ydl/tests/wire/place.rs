@@ -35,13 +35,7 @@ pub fn limits() -> Limits {
 
 /// Deadlines that a test can wait for.
 pub fn impatient() -> Limits {
-    Limits {
-        handshake: SHORT,
-        header: SHORT,
-        body: SHORT,
-        reply: SHORT,
-        ..limits()
-    }
+    Limits { handshake: SHORT, header: SHORT, body: SHORT, reply: SHORT, ..limits() }
 }
 
 /// A server under test, and the tokens it knows.
@@ -58,12 +52,7 @@ pub struct Place {
 
 pub async fn place(limits: Limits) -> Place {
     let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
-    place_at(
-        listener,
-        limits,
-        Identity::generate().unwrap(),
-        Secret::random().unwrap(),
-    )
+    place_at(listener, limits, Identity::generate().unwrap(), Secret::random().unwrap())
 }
 
 pub fn place_at(
@@ -84,11 +73,7 @@ pub fn place_at(
     let admit = move |head: &Head| {
         let bearer = head.bearer.as_ref().map_or("", Token::as_str);
         knowing.verify(bearer).ok_or_else(|| {
-            Reply::error(
-                401,
-                "the token is not one of this job",
-                Some("ask again".into()),
-            )
+            Reply::error(401, "the token is not one of this job", Some("ask again".into()))
         })
     };
     let released = release.clone();
@@ -96,15 +81,7 @@ pub fn place_at(
         move |who: Scope, request: Request| answer(who, request, told.clone(), released.clone());
     let tls = identity.server().unwrap();
     let serving = tokio::spawn(serve(listener, tls, limits, stopped, admit, answer));
-    Place {
-        address,
-        identity,
-        secret,
-        polls,
-        release,
-        stop: Some(stop),
-        serving,
-    }
+    Place { address, identity, secret, polls, release, stop: Some(stop), serving }
 }
 
 struct Told(mpsc::UnboundedSender<&'static str>);
@@ -143,13 +120,7 @@ impl Place {
 
     pub fn client_with(&self, limits: ClientLimits) -> Client {
         let token = self.secret.token(&Scope::Agent("c1".into())).unwrap();
-        Client::with_limits(
-            self.address.to_string(),
-            self.identity.pin(),
-            &token,
-            limits,
-        )
-        .unwrap()
+        Client::with_limits(self.address.to_string(), self.identity.pin(), &token, limits).unwrap()
     }
 
     /// A bare TLS connection, to misbehave inside of it.
@@ -167,18 +138,13 @@ impl Place {
 }
 
 pub async fn ask(client: &Client, path: &str) -> Result<String, CallError> {
-    let answer = client
-        .call(Method::GET, path, Payload::Nothing, LONG)
-        .await?;
+    let answer = client.call(Method::GET, path, Payload::Nothing, LONG).await?;
     Ok(String::from_utf8(answer.body.to_vec()).unwrap())
 }
 
 /// Runs a test on the runtime the product uses, and never for ever.
 pub fn run(test: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async { tokio::time::timeout(LONG, test).await.unwrap() });
 }
 
@@ -208,9 +174,7 @@ pub async fn thief(certificate: CertificateDer<'static>) -> SocketAddr {
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
         let (stream, _) = listener.accept().await.unwrap();
-        let _ = tokio_rustls::TlsAcceptor::from(Arc::new(config))
-            .accept(stream)
-            .await;
+        let _ = tokio_rustls::TlsAcceptor::from(Arc::new(config)).accept(stream).await;
     });
     address
 }

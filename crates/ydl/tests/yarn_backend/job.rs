@@ -90,11 +90,7 @@ impl Plan {
 }
 
 pub fn size(memory_mib: u64) -> Resources {
-    Resources {
-        memory_mib,
-        vcores: 1,
-        ..Resources::default()
-    }
+    Resources { memory_mib, vcores: 1, ..Resources::default() }
 }
 
 pub fn small() -> Resources {
@@ -102,10 +98,7 @@ pub fn small() -> Resources {
 }
 
 fn job_spec(plan: &Plan) -> JobSpec {
-    let backoff = Backoff {
-        first: Span::seconds(1),
-        most: Span::minutes(1),
-    };
+    let backoff = Backoff { first: Span::seconds(1), most: Span::minutes(1) };
     let role = |(name, placement): &(&str, Placement)| RoleSpec {
         name: RoleName::from(*name),
         instances: 1,
@@ -115,12 +108,7 @@ fn job_spec(plan: &Plan) -> JobSpec {
         command: Command::Program(vec!["true".to_owned()]),
         environment: None,
         env: BTreeMap::new(),
-        restart: Restart {
-            scope: Scope::Task,
-            limit: 0,
-            backoff,
-            window: None,
-        },
+        restart: Restart { scope: Scope::Task, limit: 0, backoff, window: None },
         completion: Completion::All,
         tolerate: 0,
         memory_growth: None,
@@ -289,10 +277,7 @@ impl Job {
             resources: resources.clone(),
             count: *count,
         };
-        let asks = Asks {
-            asks: asks.map(ask).collect(),
-            avoid: self.avoid.clone(),
-        };
+        let asks = Asks { asks: asks.map(ask).collect(), avoid: self.avoid.clone() };
         // A master says what it wants when it has changed.
         if asks != self.said {
             self.said = asks.clone();
@@ -350,19 +335,14 @@ impl Job {
             if let Some(value) = fact(self) {
                 return value;
             }
-            assert!(
-                Instant::now() < deadline,
-                "no {what}; events: {:?}",
-                self.events
-            );
+            assert!(Instant::now() < deadline, "no {what}; events: {:?}", self.events);
             self.next().await;
         }
     }
 
     /// Containers, once they are there.
     pub async fn granted(&mut self, count: usize) -> Vec<Grant> {
-        self.until("grants", |job| (job.granted.len() >= count).then_some(()))
-            .await;
+        self.until("grants", |job| (job.granted.len() >= count).then_some(())).await;
         self.granted.drain(..count).collect()
     }
 
@@ -373,10 +353,7 @@ impl Job {
 
     pub fn launch(&mut self, grant: &Grant) {
         let launch = Launch {
-            task: TaskId {
-                role: grant.role.clone(),
-                index: 0,
-            },
+            task: TaskId { role: grant.role.clone(), index: 0 },
             resources: grant.resources.clone(),
         };
         self.yarn.launch(grant.container.clone(), launch);
@@ -390,8 +367,7 @@ impl Job {
         for grant in grants {
             let container = grant.container.clone();
             let launched = Event::Launched { container };
-            self.until("launch", |job| job.events.contains(&launched).then_some(()))
-                .await;
+            self.until("launch", |job| job.events.contains(&launched).then_some(())).await;
         }
     }
 
@@ -404,10 +380,9 @@ impl Job {
 
     pub fn ended(&self, container: &ContainerId) -> Option<ContainerEnd> {
         self.events.iter().find_map(|event| match event {
-            Event::Ended { containers } => containers
-                .iter()
-                .find(|(id, _)| id == container)
-                .map(|(_, end)| end.clone()),
+            Event::Ended { containers } => {
+                containers.iter().find(|(id, _)| id == container).map(|(_, end)| end.clone())
+            }
             _ => None,
         })
     }

@@ -120,10 +120,7 @@ fn inputs_in_hdfs_that_make_no_sense_are_refused_before_anything_is_submitted() 
         "hint: look at the pattern",
     );
     assert_refused(
-        &dry(
-            2,
-            "inputs: {a: {source: 'hdfs:///data/ten/part-0', as: split}}",
-        ),
+        &dry(2, "inputs: {a: {source: 'hdfs:///data/ten/part-0', as: split}}"),
         "has only 1 files to divide over them",
         "hint: have at most 1 instances",
     );
@@ -286,10 +283,7 @@ fn a_download_goes_on_where_it_ended_and_what_is_there_is_not_read_again() {
     ten_files();
     let dir = tempfile::tempdir().expect("a directory");
     block_on(async {
-        let entry = connect(cluster)
-            .await
-            .stat("/data/ten/part-3", soon())
-            .await;
+        let entry = connect(cluster).await.stat("/data/ten/part-3", soon()).await;
         let entry = entry.expect("an answer").expect("a file");
         let item = Item {
             url: "hdfs:///data/ten/part-3".to_owned(),
@@ -318,9 +312,6 @@ fn a_download_goes_on_where_it_ended_and_what_is_there_is_not_read_again() {
         assert_eq!(bring().await, got, "it is there");
         fs::remove_file(&item.to).expect("a file");
         fs::write(&part, vec![b'X'; 2_000_000]).expect("a file");
-        assert!(
-            bring().await.iter().all(|byte| *byte == b'd'),
-            "it was too long"
-        );
+        assert!(bring().await.iter().all(|byte| *byte == b'd'), "it was too long");
     });
 }

@@ -67,12 +67,7 @@ impl Keeper for Death {
             return Passing::Cut;
         }
         state.asked += 1;
-        let Counted {
-            asked,
-            at,
-            answered,
-            ..
-        } = *state;
+        let Counted { asked, at, answered, .. } = *state;
         drop(state);
         match asked == at {
             false => Passing::Through,
@@ -99,16 +94,11 @@ fn outputs_in_hdfs_are_old_or_new_and_whole_wherever_their_agent_is_killed() {
     let runtime = Runtime::new().expect("a runtime");
     let hdfs = runtime.block_on(connect(cluster));
     let desk = Desk::at(cluster);
-    let death = Arc::new(Death {
-        desk: desk.path().to_owned(),
-        state: Mutex::default(),
-    });
+    let death = Arc::new(Death { desk: desk.path().to_owned(), state: Mutex::default() });
     let gate = gate::open(cluster.namenodes()[0].rpc, Arc::clone(&death));
     gate::configure(cluster, gate, &desk.path().join("conf"));
     runtime.block_on(async {
-        hdfs.mkdirs("/kill/merged", 0o755, soon())
-            .await
-            .expect("made");
+        hdfs.mkdirs("/kill/merged", 0o755, soon()).await.expect("made");
         for name in ["single", "merged/a"] {
             let place = format!("/kill/{name}");
             let written = hdfs.write_whole(&place, vec![b'o'; BYTES], 0o644, soon());
@@ -134,18 +124,13 @@ fn outputs_in_hdfs_are_old_or_new_and_whole_wherever_their_agent_is_killed() {
         .spawn()
         .expect("ydl can be started");
     // What is asked at submit counts for nothing.
-    wait_for("the program", || {
-        desk.path().join("up").exists().then_some(())
-    });
+    wait_for("the program", || desk.path().join("up").exists().then_some(()));
     let mut moments = 0;
     loop {
         let deleted = runtime.block_on(hdfs.delete("/kill/fresh", soon()));
         deleted.expect("an answer");
-        *death.state() = Counted {
-            at: moments / 2 + 1,
-            answered: moments % 2 == 1,
-            ..Counted::default()
-        };
+        *death.state() =
+            Counted { at: moments / 2 + 1, answered: moments % 2 == 1, ..Counted::default() };
         desk.write(&format!("go-{}", moments + 1), "");
         let what = format!("a death, or the end of the job, at moment {moments}");
         let over = wait_for(&what, || {
@@ -216,16 +201,11 @@ fn a_running_job_is_fetched_from_and_what_somebody_else_made_meanwhile_is_not_to
     let hdfs = runtime.block_on(connect(cluster));
     let home = runtime.block_on(hdfs.home(soon())).expect("a home");
     let there = |name: &str| runtime.block_on(text_at(&hdfs, &format!("{home}/{name}")));
-    wait_for("a checkpoint", || {
-        (there("live/ckpt/1").as_deref() == Some("one\n")).then_some(())
-    });
+    wait_for("a checkpoint", || (there("live/ckpt/1").as_deref() == Some("one\n")).then_some(()));
     let ran = desk.run(&["fetch", "live", "got"]);
     assert_eq!(ran.code, 0, "{ran:#?}");
     assert_eq!(read(desk.path().join("got/outputs/ckpt/1")), "one\n");
-    assert_eq!(
-        read(desk.path().join("got/logs/worker/0/1/stdout.0")),
-        "hello\n"
-    );
+    assert_eq!(read(desk.path().join("got/logs/worker/0/1/stdout.0")), "hello\n");
     assert!(!desk.path().join("got/outputs/live-model").exists());
     runtime.block_on(async {
         let place = format!("{home}/live-model");
@@ -304,14 +284,10 @@ fn the_last_checkpoint_of_a_program_that_failed_is_tried_again_as_long_as_the_gr
     let runtime = Runtime::new().expect("a runtime");
     let hdfs = runtime.block_on(connect(cluster));
     let there = |name: &str| runtime.block_on(text_at(&hdfs, &format!("/away/ckpt/{name}")));
-    wait_for("a checkpoint", || {
-        (there("1").as_deref() == Some("one\n")).then_some(())
-    });
+    wait_for("a checkpoint", || (there("1").as_deref() == Some("one\n")).then_some(()));
     away.is_away.store(true, Ordering::SeqCst);
     desk.write("go", "");
-    wait_for("the agent at the gate", || {
-        (away.refused.load(Ordering::SeqCst) > 0).then_some(())
-    });
+    wait_for("the agent at the gate", || (away.refused.load(Ordering::SeqCst) > 0).then_some(()));
     // Longer than logs are waited for after a failure.
     let until = Instant::now() + Duration::from_secs(13);
     wait_for("some time", || (Instant::now() > until).then_some(()));
@@ -333,9 +309,7 @@ fn what_somebody_else_has_made_in_hdfs_meanwhile_is_refused_by_name() {
     let more = "outputs: {m: {to: 'hdfs:///refused/model', existing: refuse}}\nrestart: {limit: 0}";
     desk.write("job.yaml", &job(1, &script, more));
     let child = desk.start(&["submit", "--cluster", "local", "job.yaml"]);
-    wait_for("the program", || {
-        desk.path().join("up").exists().then_some(())
-    });
+    wait_for("the program", || desk.path().join("up").exists().then_some(()));
     let runtime = Runtime::new().expect("a runtime");
     let hdfs = runtime.block_on(connect(cluster));
     runtime.block_on(async {

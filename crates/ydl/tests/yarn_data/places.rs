@@ -16,8 +16,7 @@ fn tasks_that_share_a_directory_in_hdfs_do_not_overwrite_each_others_files() {
     let ran = desk.submit(&job(2, script, more));
     assert_ne!(ran.code, 0, "{ran:#?}");
     assert!(
-        ran.err
-            .contains("cannot copy `model` to `hdfs:///shared/all`: `m/` of worker:"),
+        ran.err.contains("cannot copy `model` to `hdfs:///shared/all`: `m/` of worker:"),
         "{ran:#?}"
     );
     let runtime = Runtime::new().expect("a runtime");
@@ -82,9 +81,7 @@ fn what_a_job_that_failed_has_half_sent_is_gone_with_it() {
     let id = desk.detach(&job(1, &script, more));
     let runtime = Runtime::new().expect("a runtime");
     let hdfs = runtime.block_on(connect(cluster));
-    wait_for("a file", || {
-        runtime.block_on(exists(&hdfs, "/left/m/x")).then_some(())
-    });
+    wait_for("a file", || runtime.block_on(exists(&hdfs, "/left/m/x")).then_some(()));
     let (ours, others) = (
         format!("/left/m/.aside-kept0-{id}-worker=0-00"),
         "/left/m/.aside-application_1_0001-worker=0-00".to_owned(),

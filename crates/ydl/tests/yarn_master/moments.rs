@@ -56,8 +56,7 @@ fn endings(job: &Job) -> Vec<Value> {
 fn lost(job: &Job, ran: &[Program]) -> usize {
     let endings = endings(job);
     let lost = endings.iter().filter(|it| it["ending"] == "lost");
-    lost.filter(|it| ran.iter().any(|ran| it["container"] == *ran.container))
-        .count()
+    lost.filter(|it| ran.iter().any(|ran| it["container"] == *ran.container)).count()
 }
 
 #[test]
@@ -76,9 +75,7 @@ fn a_master_may_die_while_a_job_comes_up_and_while_another_master_takes_over() {
         job.given().iter().any(|it| giver(it) == 4) || !agents(&digits).is_empty()
     });
     kill_when(&job, 5, "an agent is there", || !agents(&digits).is_empty());
-    kill_when(&job, 6, "two agents are there", || {
-        agents(&digits).len() == 2
-    });
+    kill_when(&job, 6, "two agents are there", || agents(&digits).len() == 2);
     kill_when(&job, 7, "a program runs", || !living(&job).is_empty());
     // Its node has told of it, so that it is kept.
     let two = || living(&job).len() == 2 && job.started().len() >= 2;
@@ -124,27 +121,19 @@ fn a_master_may_die_while_a_task_starts_again_and_while_a_role_grows() {
     let (dies, stays) = (&first[0], &first[1]);
     signal("-9", &[dies.pid]);
     kill_when(&job, 1, "a program has just died", || !lives(dies.pid));
-    kill_when(&job, 2, "the task waits before it starts again", || {
-        !endings(&job).is_empty()
-    });
+    kill_when(&job, 2, "the task waits before it starts again", || !endings(&job).is_empty());
     let digits = job.digits();
     kill_when(&job, 3, "the new container's agent is there", || {
         let agents = agents(&digits);
-        agents
-            .iter()
-            .any(|it| *it != dies.container && *it != stays.container)
+        agents.iter().any(|it| *it != dies.container && *it != stays.container)
     });
     kill_when(&job, 4, "the task runs again", || {
-        living(&job)
-            .iter()
-            .any(|it| it.index == 0 && it.attempt > 1)
+        living(&job).iter().any(|it| it.index == 0 && it.attempt > 1)
     });
     job.led_by(5);
     job.scale(3);
     kill_when(&job, 5, "it was told to have three", || true);
-    kill_when(&job, 6, "the third runs", || {
-        living(&job).iter().any(|it| it.index == 2)
-    });
+    kill_when(&job, 6, "the third runs", || living(&job).iter().any(|it| it.index == 2));
     job.led_by(7);
     wait_for(&format!("three programs of {}", job.words()), || {
         let known = job.containers();
@@ -160,9 +149,8 @@ fn a_master_may_die_while_a_task_starts_again_and_while_a_role_grows() {
     let lost = lost(&job, &ran);
     assert_eq!(ran.len(), 4 + lost, "{ran:?}\n{:#?}", job.kept());
     let killed = endings(&job).into_iter();
-    let killed: Vec<_> = killed
-        .filter(|it| it["ending"] == json!({"signalled": {"signal": 9}}))
-        .collect();
+    let killed: Vec<_> =
+        killed.filter(|it| it["ending"] == json!({"signalled": {"signal": 9}})).collect();
     assert_eq!(killed.len(), 1, "its end is told once: {killed:#?}");
     assert_eq!(job.count("role-scaled"), 1, "{:#?}", job.kept());
     // The third and the fifth died with an ask, and the second if the task had waited long enough by then; each master
@@ -204,12 +192,8 @@ fn a_master_may_die_while_outputs_are_saved_and_while_the_job_ends() {
     job.heard_of(before.iter().map(|it| &it.container));
     let saved = format!("{}/saved-while-masters-die", job.home);
     job.go_one(0);
-    kill_when(&job, 1, "a program has come to its end", || {
-        !job.lines("ends").is_empty()
-    });
-    kill_when(&job, 2, "outputs are being saved", || {
-        !job.names_in(&saved).is_empty()
-    });
+    kill_when(&job, 1, "a program has come to its end", || !job.lines("ends").is_empty());
+    kill_when(&job, 2, "outputs are being saved", || !job.names_in(&saved).is_empty());
     kill_when(&job, 3, "one task's outputs are saved", || {
         job.names_in(&format!("{saved}/0")) == ["model"]
     });
@@ -220,12 +204,9 @@ fn a_master_may_die_while_outputs_are_saved_and_while_the_job_ends() {
     {
         let _deaf = Deaf::make(job.cluster);
         job.go_one(1);
-        kill_when(
-            &job,
-            4,
-            "the result is kept and the cluster not told",
-            || job.read(&job.place.result()).is_some(),
-        );
+        kill_when(&job, 4, "the result is kept and the cluster not told", || {
+            job.read(&job.place.result()).is_some()
+        });
     }
     job.succeeded();
     assert_eq!(job.programs(0), before, "{:#?}", job.kept());
@@ -235,11 +216,7 @@ fn a_master_may_die_while_outputs_are_saved_and_while_the_job_ends() {
     for index in 0..2 {
         assert_eq!(job.names_in(&format!("{saved}/{index}")), ["model"]);
     }
-    assert_eq!(
-        job.names_in(&saved),
-        ["0", "1"],
-        "nothing half-written is left"
-    );
+    assert_eq!(job.names_in(&saved), ["0", "1"], "nothing half-written is left");
     let endings = endings(&job);
     let succeeded = |it: &&Value| it["ending"] == "succeeded";
     assert_eq!(endings.iter().filter(succeeded).count(), 2, "{endings:#?}");

@@ -36,10 +36,7 @@ fn received(cluster: &Cluster, last: u64) -> (Received, u64) {
     blocks(&cluster.directory().join("dn"), &mut found);
     let newest = found.keys().next_back().copied().unwrap_or(last);
     let later = found.range(last + 1..).map(|(_, bytes)| bytes);
-    let received = Received {
-        bytes: later.sum(),
-        blocks: newest - last,
-    };
+    let received = Received { bytes: later.sum(), blocks: newest - last };
     (received, newest)
 }
 

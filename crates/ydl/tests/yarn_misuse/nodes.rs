@@ -53,15 +53,8 @@ fn a_program_for_another_kind_of_processor_is_told_as_that() {
     }
     assert_eq!(programs.len(), 2, "{programs:?}");
     for path in &programs {
-        let mut file = fs::File::options()
-            .write(true)
-            .open(path)
-            .expect("a program");
-        let other = if cfg!(target_arch = "aarch64") {
-            X86_64
-        } else {
-            AARCH64
-        };
+        let mut file = fs::File::options().write(true).open(path).expect("a program");
+        let other = if cfg!(target_arch = "aarch64") { X86_64 } else { AARCH64 };
         file.seek(SeekFrom::Start(MACHINE_AT)).expect("its header");
         file.write_all(&other.to_le_bytes()).expect("written");
     }
@@ -71,11 +64,7 @@ fn a_program_for_another_kind_of_processor_is_told_as_that() {
         ran.err.contains(" failed and left no result: the node of its master cannot execute `ydl`: it is made for another kind of processor\n"),
         "{ran:#?}"
     );
-    assert!(
-        ran.err
-            .contains("hint: `uname -m` tells a machine's kind of processor"),
-        "{ran:#?}"
-    );
+    assert!(ran.err.contains("hint: `uname -m` tells a machine's kind of processor"), "{ran:#?}");
 }
 
 /// A directory mounted over itself so that nothing in it can be executed.
@@ -166,10 +155,7 @@ fn a_node_that_executes_nothing_and_one_whose_disk_fails_are_left_for_others() {
     let all = scale(1);
     wait_began(&desk, all + 1);
     let told = status();
-    assert!(
-        told.contains(&format!("`{host}`")) || told.contains(&host),
-        "{told}"
-    );
+    assert!(told.contains(&format!("`{host}`")) || told.contains(&host), "{told}");
     println!("{told}");
     drop(failed);
     must(cluster.wait_node(&node.daemon, "RUNNING"));

@@ -31,21 +31,13 @@ fn a_queue_that_takes_no_jobs_of_this_user_is_refused_and_one_that_can_be_made_i
     assert!(ran.err.contains(note), "{ran:#?}");
     // The second time it is there, like any other.
     let ran = dry("root.users.alice");
-    assert_eq!(
-        (ran.code, ran.err.contains("note:")),
-        (0, false),
-        "{ran:#?}"
-    );
+    assert_eq!((ran.code, ran.err.contains("note:")), (0, false), "{ran:#?}");
 
     // Where no queue may be made the cluster itself refuses, and nothing is left of the job.
     let before = hdfs_files(cluster, "/user/alice/.ydl/jobs");
     let ran = alice.submit(&format!("queue: root.default.alice\n{SMALL}"));
     assert_eq!(ran.code, 2, "{ran:#?}");
-    assert!(
-        ran.err
-            .contains("error: the cluster does not take the job: "),
-        "{ran:#?}"
-    );
+    assert!(ran.err.contains("error: the cluster does not take the job: "), "{ran:#?}");
     assert!(ran.err.contains("root.default.alice"), "{ran:#?}");
     assert_eq!(hdfs_files(cluster, "/user/alice/.ydl/jobs"), before);
 }
@@ -85,10 +77,7 @@ fn files_of_this_machine_that_are_wrong_refuse_no_job_that_fits() {
         ("yarn.resourcemanager.am.max-attempts", "1"),
     ];
     let conf = outdated(&desk, cluster, &wrong);
-    desk.write(
-        "job.yaml",
-        "roles: {worker: {instances: 6, memory: 256 MiB, run: 'true'}}",
-    );
+    desk.write("job.yaml", "roles: {worker: {instances: 6, memory: 256 MiB, run: 'true'}}");
     let mut command = desk.ydl();
     command.env("HADOOP_CONF_DIR", conf);
     command.args(["submit", "--dry-run", "job.yaml"]);
@@ -154,8 +143,7 @@ fn hdfs_that_takes_nothing_leaves_no_half_job() {
     assert!(ran.err.contains("error: cannot write `hdfs://"), "{ran:#?}");
     assert!(ran.err.contains("quota"), "{ran:#?}");
     assert!(
-        ran.err
-            .contains("hint: delete what is no longer needed there, ask for a larger quota"),
+        ran.err.contains("hint: delete what is no longer needed there, ask for a larger quota"),
         "{ran:#?}"
     );
     let (files, jobs) = trace(cluster, "poor");
@@ -171,11 +159,7 @@ fn hdfs_that_takes_nothing_leaves_no_half_job() {
     let ran = poor.submit(SMALL);
     dfs_admin(cluster, &["-safemode", "leave"]);
     assert_eq!(ran.code, 122, "{ran:#?}");
-    assert!(
-        ran.err
-            .contains(" is in safe mode\n\nhint: it takes no changes until"),
-        "{ran:#?}"
-    );
+    assert!(ran.err.contains(" is in safe mode\n\nhint: it takes no changes until"), "{ran:#?}");
 
     must(cluster.fs(&["-mkdir", "/shut"]));
     must(cluster.fs(&["-chmod", "700", "/shut"]));
@@ -183,10 +167,6 @@ fn hdfs_that_takes_nothing_leaves_no_half_job() {
     assert_eq!(ran.code, 123, "{ran:#?}");
     assert!(ran.err.contains("user `poor` has no "), "{ran:#?}");
     assert!(ran.err.contains(" access to `/shut`"), "{ran:#?}");
-    assert!(
-        ran.err
-            .contains("or name another directory with `staging:`"),
-        "{ran:#?}"
-    );
+    assert!(ran.err.contains("or name another directory with `staging:`"), "{ran:#?}");
     assert_eq!(trace(cluster, "poor"), (files, 0));
 }

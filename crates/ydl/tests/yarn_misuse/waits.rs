@@ -21,20 +21,15 @@ fn who_waits_in_a_full_queue_hears_its_place_and_a_master_without_its_files_says
     let next = "{queue: tiny, roles: {worker: {memory: 128 MiB, run: 'true'}}}";
     // Of somebody whose files no node has yet.
     let (second, gone) = Attached::submit(&Desk::of(cluster, "careless"), next);
-    wait_for("that the second waits", || {
-        second.said().contains("waiting: ").then_some(())
-    });
+    wait_for("that the second waits", || second.said().contains("waiting: ").then_some(()));
     let (third, late) = Attached::submit(&Desk::at(cluster), next);
     wait_for("that the third hears its place", || {
         let said = third.said();
-        said.contains("waiting, behind 1 other job of its queue: ")
-            .then_some(())
+        said.contains("waiting, behind 1 other job of its queue: ").then_some(())
     });
     // Before the second's master has a node, somebody takes away what it needs.
     let content = "/user/careless/.ydl/content";
-    cluster
-        .fs(&["-rm", "-r", "-skipTrash", content])
-        .expect("it goes");
+    cluster.fs(&["-rm", "-r", "-skipTrash", content]).expect("it goes");
     go(&desk);
     let ran = second.finish();
     assert_eq!(ran.code, 120, "{ran:#?}");
@@ -46,8 +41,7 @@ fn who_waits_in_a_full_queue_hears_its_place_and_a_master_without_its_files_says
     let what = ".file`: there is no such file any more\n";
     assert!(ran.err.contains(what), "{ran:#?}");
     assert!(
-        ran.err
-            .contains("hint: somebody has deleted it; submit the job again; `ydl logs "),
+        ran.err.contains("hint: somebody has deleted it; submit the job again; `ydl logs "),
         "{ran:#?}"
     );
     let ran = third.finish();
@@ -64,9 +58,7 @@ fn of_a_master_that_does_not_answer_the_resource_manager_tells() {
     let desk = Desk::at(cluster);
     let id = desk.detach(&waiting(&desk, 1, "name: deaf"));
     wait_began(&desk, 1);
-    let master = processes(&id)
-        .into_iter()
-        .find(|(_, words)| words.starts_with("./ydl master"));
+    let master = processes(&id).into_iter().find(|(_, words)| words.starts_with("./ydl master"));
     let (pid, _) = master.expect("a master");
     let signal = |name: &str| {
         let sent = Command::new("kill").args([name, &pid.to_string()]).status();
@@ -89,17 +81,11 @@ fn of_a_master_that_does_not_answer_the_resource_manager_tells() {
         assert!(status.out.contains(part), "{part}: {status:#?}");
     }
     assert_eq!(scale.code, 122, "{scale:#?}");
-    assert!(
-        scale.err.contains("error: the job's master: "),
-        "{scale:#?}"
-    );
+    assert!(scale.err.contains("error: the job's master: "), "{scale:#?}");
     assert_eq!(kill.code, 0, "{kill:#?}");
     let told = format!("the master of {id} cannot be asked (");
     assert!(kill.err.contains(&told), "{kill:#?}");
-    assert!(
-        kill.err.contains(&format!("{id} is over: killed\n")),
-        "{kill:#?}"
-    );
+    assert!(kill.err.contains(&format!("{id} is over: killed\n")), "{kill:#?}");
     wait_gone(cluster, &id);
 }
 
@@ -109,11 +95,7 @@ fn a_master_whose_container_another_queue_takes_is_started_again_and_goes_on() {
     // It fills a node, and its queue has a right to less. There is one such job: the scheduler counts a second master
     // against a limit that it forgets to raise again.
     let (desk, other) = (Desk::at(cluster), Desk::at(cluster));
-    let job = desk.detach(&waiting(
-        &desk,
-        1,
-        "queue: loan\nmaster: {memory: 3712 MiB}",
-    ));
+    let job = desk.detach(&waiting(&desk, 1, "queue: loan\nmaster: {memory: 3712 MiB}"));
     wait_began(&desk, 1);
     // The other node is filled by somebody who has a right to it. What both leave free is less than the third needs even
     // if it is added up, as the scheduler does before it takes anything away.
@@ -134,10 +116,7 @@ fn a_master_whose_container_another_queue_takes_is_started_again_and_goes_on() {
         assert_eq!(report.final_status, FinalStatus::Succeeded, "{report:?}");
     }
     let status = desk.run(&["status", "--facts", "1000", &job]);
-    assert!(
-        status.out.contains("a new master took over "),
-        "{status:#?}"
-    );
+    assert!(status.out.contains("a new master took over "), "{status:#?}");
 }
 
 #[test]

@@ -13,49 +13,27 @@ async fn what_is_half_sent_is_not_taken_for_whole_and_is_cleaned_up() {
     let (staging, _quiet) = playground("half").await;
     let alice = Submitter::new("alice", &format!("{staging}/.ydl")).await;
     let spec = alice.spec("");
-    alice
-        .submit("application_1_0001", &spec)
-        .await
-        .expect("staged");
+    alice.submit("application_1_0001", &spec).await.expect("staged");
     let hdfs = &alice.place.hdfs;
     // A submitter that died while it sent.
     let aside = alice.place.layout.aside("application_1_0009");
     let aside = aside.expect("a name");
-    let mut writer = hdfs
-        .create(&aside, layout::PRIVATE, soon())
-        .await
-        .expect("a file");
-    writer
-        .write(vec![7; 1 << 20], soon())
-        .await
-        .expect("written");
+    let mut writer = hdfs.create(&aside, layout::PRIVATE, soon()).await.expect("a file");
+    writer.write(vec![7; 1 << 20], soon()).await.expect("written");
     writer.sync(soon()).await.expect("synced");
     drop(writer);
     alice.write("ydl", &[8; 1 << 20]);
-    let upload = alice
-        .submit("application_1_0002", &spec)
-        .await
-        .expect("staged");
+    let upload = alice.submit("application_1_0002", &spec).await.expect("staged");
     assert_eq!((upload.sent.files, upload.sent.bytes), (1, 1 << 20));
     assert_ne!(upload.staged.binary.url, aside);
     assert_eq!(
-        stage::clean(&alice.place, AGE, |_| true, soon())
-            .await
-            .expect("cleaned"),
+        stage::clean(&alice.place, AGE, |_| true, soon()).await.expect("cleaned"),
         Some(Cleaned::default())
     );
     hdfs.recover(&aside, soon()).await.expect("closed");
     make_old(std::slice::from_ref(&aside)).await;
-    let cleaned = stage::clean(&alice.place, AGE, |_| true, soon())
-        .await
-        .expect("cleaned");
-    assert_eq!(
-        cleaned,
-        Some(Cleaned {
-            contents: 1,
-            jobs: 0
-        })
-    );
+    let cleaned = stage::clean(&alice.place, AGE, |_| true, soon()).await.expect("cleaned");
+    assert_eq!(cleaned, Some(Cleaned { contents: 1, jobs: 0 }));
     assert_eq!(hdfs.stat(&aside, soon()).await.expect("an answer"), None);
 }
 
@@ -64,22 +42,11 @@ async fn cleaning_leaves_what_jobs_use() {
     let (staging, _quiet) = playground("clean").await;
     let alice = Submitter::new("alice", &format!("{staging}/.ydl")).await;
     let spec = alice.spec("");
-    let first = alice
-        .submit("application_1_0001", &spec)
-        .await
-        .expect("staged");
+    let first = alice.submit("application_1_0001", &spec).await.expect("staged");
     alice.write("train.py", b"print('second')");
-    let second = alice
-        .submit("application_1_0002", &spec)
-        .await
-        .expect("staged");
+    let second = alice.submit("application_1_0002", &spec).await.expect("staged");
     let hdfs = &alice.place.hdfs;
-    let mut all: Vec<String> = alice
-        .contents()
-        .await
-        .into_iter()
-        .map(|entry| entry.url)
-        .collect();
+    let mut all: Vec<String> = alice.contents().await.into_iter().map(|entry| entry.url).collect();
     for id in ["application_1_0001", "application_1_0002"] {
         all.push(alice.place.job(id).uses());
         all.push(alice.place.job(id).dir().to_owned());
@@ -87,47 +54,24 @@ async fn cleaning_leaves_what_jobs_use() {
     make_old(&all).await;
     // All are old; the first runs still.
     let running = |id: &str| id == "application_1_0001";
-    let due = async || {
-        stage::is_due(&alice.place, soon())
-            .await
-            .expect("an answer")
-    };
+    let due = async || stage::is_due(&alice.place, soon()).await.expect("an answer");
     assert!(due().await, "nobody has cleaned yet");
-    let cleaned = stage::clean(&alice.place, AGE, running, soon())
-        .await
-        .expect("cleaned");
-    assert_eq!(
-        cleaned,
-        Some(Cleaned {
-            contents: 1,
-            jobs: 1
-        })
-    );
+    let cleaned = stage::clean(&alice.place, AGE, running, soon()).await.expect("cleaned");
+    assert_eq!(cleaned, Some(Cleaned { contents: 1, jobs: 1 }));
     let there = async |url: &str| hdfs.stat(url, soon()).await.expect("an answer").is_some();
     assert!(there(&first.staged.files["train.py"].url).await);
     assert!(there(&first.staged.binary.url).await);
     assert!(there(alice.place.job("application_1_0001").dir()).await);
     assert!(!there(&second.staged.files["train.py"].url).await);
     assert!(!there(alice.place.job("application_1_0002").dir()).await);
-    assert!(
-        !there(&alice.place.layout.cleaning()).await,
-        "the lock is gone"
-    );
+    assert!(!there(&alice.place.layout.cleaning()).await, "the lock is gone");
     assert!(!due().await, "once a day is enough");
 
     // Somebody else cleans: we do not, and a submit waits until that one has ended.
     let lock = alice.place.layout.cleaning();
-    let writer = hdfs
-        .create(&lock, layout::PRIVATE, soon())
-        .await
-        .expect("a lock");
+    let writer = hdfs.create(&lock, layout::PRIVATE, soon()).await.expect("a lock");
     writer.close(soon()).await.expect("closed");
-    assert_eq!(
-        stage::clean(&alice.place, AGE, running, soon())
-            .await
-            .expect("an answer"),
-        None
-    );
+    assert_eq!(stage::clean(&alice.place, AGE, running, soon()).await.expect("an answer"), None);
     let waiting = alice.submit("application_1_0003", &spec);
     let ending = async {
         let uses = alice.place.job("application_1_0003").uses();
@@ -139,19 +83,11 @@ async fn cleaning_leaves_what_jobs_use() {
     let (waited, ()) = tokio::join!(waiting, ending);
     waited.expect("staged");
     // That one died long ago: the next takes over.
-    let writer = hdfs
-        .create(&lock, layout::PRIVATE, soon())
-        .await
-        .expect("a lock");
+    let writer = hdfs.create(&lock, layout::PRIVATE, soon()).await.expect("a lock");
     writer.close(soon()).await.expect("closed");
     make_old(std::slice::from_ref(&lock)).await;
-    alice
-        .submit("application_1_0004", &spec)
-        .await
-        .expect("nobody waits for the dead");
-    let cleaned = stage::clean(&alice.place, AGE, |_| true, soon())
-        .await
-        .expect("cleaned");
+    alice.submit("application_1_0004", &spec).await.expect("nobody waits for the dead");
+    let cleaned = stage::clean(&alice.place, AGE, |_| true, soon()).await.expect("cleaned");
     assert!(cleaned.is_some());
     assert!(!there(&lock).await);
 }
@@ -226,19 +162,10 @@ async fn a_submit_that_races_with_cleaning_finds_all_it_needs() {
         let id = format!("application_{round}_0001");
         alice.submit(&id, &spec).await.expect("staged");
         let hdfs = &alice.place.hdfs;
-        for job in hdfs
-            .list(&alice.place.layout.jobs(), soon())
-            .await
-            .expect("jobs")
-        {
+        for job in hdfs.list(&alice.place.layout.jobs(), soon()).await.expect("jobs") {
             hdfs.delete(&job.url, soon()).await.expect("deleted");
         }
-        let all: Vec<_> = alice
-            .contents()
-            .await
-            .into_iter()
-            .map(|entry| entry.url)
-            .collect();
+        let all: Vec<_> = alice.contents().await.into_iter().map(|entry| entry.url).collect();
         make_old(&all).await;
         // Old, and used by nobody until this very moment.
         let next = format!("application_{round}_0002");
@@ -250,10 +177,7 @@ async fn a_submit_that_races_with_cleaning_finds_all_it_needs() {
         for content in staged.files.values().chain([&staged.binary]) {
             let entry = hdfs.stat(&content.url, soon()).await.expect("an answer");
             let entry = entry.unwrap_or_else(|| panic!("{} was cleaned away", content.url));
-            assert_eq!(
-                entry.modified_ms, content.modified_ms,
-                "and is the one that was named"
-            );
+            assert_eq!(entry.modified_ms, content.modified_ms, "and is the one that was named");
         }
     }
 }

@@ -33,54 +33,28 @@ async fn a_second_submit_sends_nothing_and_a_changed_script_only_itself() {
     let alice = Submitter::new("alice", &format!("{staging}/.ydl")).await;
     let spec = alice.spec("environment: env.tar.gz\n");
     let told = Arc::new(AtomicU64::new(0));
-    let first = alice
-        .submit("application_1_0001", &spec)
-        .await
-        .expect("staged");
+    let first = alice.submit("application_1_0001", &spec).await.expect("staged");
     assert_eq!(first.sent.files, 4, "binary, script, code, environment");
     let there = alice.contents().await;
     assert_eq!(there.len(), 4, "{there:?}");
-    assert_eq!(
-        there.iter().map(|entry| entry.bytes).sum::<u64>(),
-        first.sent.bytes
-    );
-    assert!(
-        there.iter().all(|entry| entry.permission == 0o600),
-        "{there:?}"
-    );
+    assert_eq!(there.iter().map(|entry| entry.bytes).sum::<u64>(), first.sent.bytes);
+    assert!(there.iter().all(|entry| entry.permission == 0o600), "{there:?}");
 
     let again = told.clone();
     let tell = move |progress: stage::Progress| again.store(progress.sent, Ordering::Relaxed);
-    let second = alice
-        .submit_telling("application_1_0002", &spec, tell)
-        .await
-        .expect("staged");
+    let second = alice.submit_telling("application_1_0002", &spec, tell).await.expect("staged");
     assert_eq!(second.sent, ydl::hdfs::Sent::default());
     assert_eq!(told.load(Ordering::Relaxed), 0);
-    assert_eq!(
-        alice.contents().await,
-        there,
-        "the NameNode has seen no write either"
-    );
+    assert_eq!(alice.contents().await, there, "the NameNode has seen no write either");
     assert_eq!(second.staged.binary, first.staged.binary);
     assert_eq!(second.staged.files, first.staged.files);
     assert_eq!(second.staged.environment, first.staged.environment);
 
     alice.write("train.py", b"print(2)");
-    let third = alice
-        .submit("application_1_0003", &spec)
-        .await
-        .expect("staged");
-    assert_eq!(
-        (third.sent.files, third.sent.bytes),
-        (1, 8),
-        "of the same length, too"
-    );
+    let third = alice.submit("application_1_0003", &spec).await.expect("staged");
+    assert_eq!((third.sent.files, third.sent.bytes), (1, 8), "of the same length, too");
     alice.write("train.py", b"print(12345)");
-    let fourth = alice
-        .submit("application_1_0004", &spec)
-        .await
-        .expect("staged");
+    let fourth = alice.submit("application_1_0004", &spec).await.expect("staged");
     assert_eq!((fourth.sent.files, fourth.sent.bytes), (1, 12));
     let files = &fourth.staged.files;
     assert!(files["code"].unpack && !files["train.py"].unpack && !fourth.staged.binary.unpack);
@@ -88,26 +62,12 @@ async fn a_second_submit_sends_nothing_and_a_changed_script_only_itself() {
     let hdfs = &alice.place.hdfs;
     let script = hdfs.read_whole(&files["train.py"].url, 100, soon()).await;
     assert_eq!(script.expect("the script"), "print(12345)");
-    let packed = hdfs
-        .read_whole(&files["code"].url, 1 << 20, soon())
-        .await
-        .expect("an archive");
+    let packed = hdfs.read_whole(&files["code"].url, 1 << 20, soon()).await.expect("an archive");
     let out = alice.path("unpacked");
-    tar::Archive::new(&packed[..])
-        .unpack(&out)
-        .expect("unpacked");
-    assert_eq!(
-        fs::read(out.join("model.py")).expect("a file"),
-        b"layers = 3"
-    );
-    let whole = hdfs
-        .read_whole(&first.staged.binary.url, 4 << 20, soon())
-        .await;
-    assert_eq!(
-        whole.expect("the binary"),
-        vec![7; 3 << 20],
-        "over several blocks"
-    );
+    tar::Archive::new(&packed[..]).unpack(&out).expect("unpacked");
+    assert_eq!(fs::read(out.join("model.py")).expect("a file"), b"layers = 3");
+    let whole = hdfs.read_whole(&first.staged.binary.url, 4 << 20, soon()).await;
+    assert_eq!(whole.expect("the binary"), vec![7; 3 << 20], "over several blocks");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -116,34 +76,18 @@ async fn files_that_are_in_hdfs_stay_where_they_are() {
     let alice = Submitter::new("alice", &format!("{staging}/.ydl")).await;
     let hdfs = &alice.place.hdfs;
     let big = hdfs.url(&format!("{staging}/big.tar.gz"));
-    hdfs.write_whole(&big, "a big archive", 0o644, soon())
-        .await
-        .expect("written");
-    let entry = hdfs
-        .stat(&big, soon())
-        .await
-        .expect("an answer")
-        .expect("a file");
+    hdfs.write_whole(&big, "a big archive", 0o644, soon()).await.expect("written");
+    let entry = hdfs.stat(&big, soon()).await.expect("an answer").expect("a file");
     let spec = |source: &str| {
         let mut draft = ydl_core::spec::Draft::from(alice.spec(""));
-        draft.files = vec![ydl_core::spec::File {
-            name: "data".into(),
-            source: source.into(),
-            unpack: true,
-        }];
+        draft.files =
+            vec![ydl_core::spec::File { name: "data".into(), source: source.into(), unpack: true }];
         JobSpec::new(draft).expect("a job")
     };
     for source in [big.clone(), format!("hdfs://{staging}/big.tar.gz")] {
-        let upload = alice
-            .submit("application_1_0001", &spec(&source))
-            .await
-            .expect("staged");
+        let upload = alice.submit("application_1_0001", &spec(&source)).await.expect("staged");
         let data = &upload.staged.files["data"];
-        assert_eq!(
-            (data.url.as_str(), data.bytes),
-            (big.as_str(), 13),
-            "{source}"
-        );
+        assert_eq!((data.url.as_str(), data.bytes), (big.as_str(), 13), "{source}");
         assert_eq!(data.modified_ms, entry.modified_ms);
         assert!(data.unpack && !data.own);
         assert_eq!(alice.contents().await.len(), 1, "the binary alone");
@@ -156,9 +100,7 @@ async fn files_that_are_in_hdfs_stay_where_they_are() {
     assert!(what.contains("there is no `hdfs://"), "{what}");
     let what = refused(hdfs.url(&format!("{staging}/odd"))).await;
     assert!(what.contains("is not an archive"), "{what}");
-    hdfs.mkdirs(&format!("{staging}/dir.zip"), 0o755, soon())
-        .await
-        .expect("a directory");
+    hdfs.mkdirs(&format!("{staging}/dir.zip"), 0o755, soon()).await.expect("a directory");
     let what = refused(hdfs.url(&format!("{staging}/dir.zip"))).await;
     assert!(what.contains("is a directory"), "{what}");
 }
@@ -168,10 +110,7 @@ async fn the_files_of_a_job_are_read_by_those_who_may() {
     let (staging, _quiet) = playground("own").await;
     let alice = Submitter::new("alice", &format!("{staging}/.ydl")).await;
     let spec = alice.spec("acls: {view: bob, modify: carol}\n");
-    let upload = alice
-        .submit("application_1_0001", &spec)
-        .await
-        .expect("staged");
+    let upload = alice.submit("application_1_0001", &spec).await.expect("staged");
     let submitted = submitted(spec, &upload);
     let files = JobFiles {
         submitted: &submitted,
@@ -181,9 +120,7 @@ async fn the_files_of_a_job_are_read_by_those_who_may() {
         config: &config(),
         inputs: None,
     };
-    let notes = stage::write_job(&alice.place, files, soon())
-        .await
-        .expect("written");
+    let notes = stage::write_job(&alice.place, files, soon()).await.expect("written");
     assert_eq!(notes, Vec::<String>::new());
     let job = alice.place.job("application_1_0001");
     let carried = stage::carried(&alice.place.hdfs, &job, soon()).await;
@@ -198,17 +135,10 @@ async fn the_files_of_a_job_are_read_by_those_who_may() {
             Err(error) => panic!("{error}"),
         }
     };
-    for (user, job_file, token) in [
-        ("alice", true, true),
-        ("bob", true, false),
-        ("carol", true, true),
-        ("dave", false, false),
-    ] {
-        assert_eq!(
-            may(user, job.submitted()).await.is_some(),
-            job_file,
-            "{user}"
-        );
+    for (user, job_file, token) in
+        [("alice", true, true), ("bob", true, false), ("carol", true, true), ("dave", false, false)]
+    {
+        assert_eq!(may(user, job.submitted()).await.is_some(), job_file, "{user}");
         assert_eq!(may(user, job.token()).await.is_some(), token, "{user}");
         let content = may(user, upload.staged.files["train.py"].url.clone()).await;
         assert_eq!(content.is_some(), user == "alice", "{user}");
@@ -228,22 +158,11 @@ async fn the_files_of_a_job_are_read_by_those_who_may() {
 async fn whoever_acts_for_somebody_writes_that_ones_files() {
     let (staging, _quiet) = playground("proxy").await;
     let identity = Identity::simple(cluster().own_user()).acting_for("erin");
-    let hdfs = Hdfs::connect(&config(), None, &identity, soon())
-        .await
-        .expect("a file system");
-    assert_eq!(
-        hdfs.home(soon()).await.expect("a home"),
-        hdfs.url("/user/erin")
-    );
+    let hdfs = Hdfs::connect(&config(), None, &identity, soon()).await.expect("a file system");
+    assert_eq!(hdfs.home(soon()).await.expect("a home"), hdfs.url("/user/erin"));
     let file = format!("{staging}/file");
-    hdfs.write_whole(&file, "hers", 0o600, soon())
-        .await
-        .expect("written");
-    let entry = hdfs
-        .stat(&file, soon())
-        .await
-        .expect("an answer")
-        .expect("a file");
+    hdfs.write_whole(&file, "hers", 0o600, soon()).await.expect("written");
+    let entry = hdfs.stat(&file, soon()).await.expect("an answer").expect("a file");
     assert_eq!(entry.owner, "erin");
 }
 

@@ -18,40 +18,22 @@ async fn a_full_quota_is_said_with_its_numbers_and_leaves_nothing() {
     let place = format!("{staging}/.ydl");
     let alice = Submitter::new("alice", &place).await;
     let spec = alice.spec("");
-    alice
-        .submit("application_1_0001", &spec)
-        .await
-        .expect("staged");
+    alice.submit("application_1_0001", &spec).await.expect("staged");
     let before = alice.contents().await;
     admin(&["-setSpaceQuota", "9m", &staging]);
     alice.write("ydl", &[9; 8 << 20]);
-    let report = alice
-        .submit("application_1_0002", &spec)
-        .await
-        .expect_err("refused");
+    let report = alice.submit("application_1_0002", &spec).await.expect_err("refused");
     println!("{report}");
     assert!(report.what.contains("quota"), "{report}");
-    assert!(
-        report
-            .hint
-            .as_deref()
-            .is_some_and(|hint| hint.contains("larger quota")),
-        "{report}"
-    );
+    assert!(report.hint.as_deref().is_some_and(|hint| hint.contains("larger quota")), "{report}");
     assert_eq!(alice.contents().await, before, "nothing is left aside");
 
     // A quota of names: there is no room for one more file.
     admin(&["-clrSpaceQuota", &staging]);
     admin(&["-setQuota", "10", &staging]);
-    let report = alice
-        .submit("application_1_0003", &spec)
-        .await
-        .expect_err("refused");
+    let report = alice.submit("application_1_0003", &spec).await.expect_err("refused");
     println!("{report}");
-    assert!(
-        report.what.contains("quota") && report.what.contains("10"),
-        "{report}"
-    );
+    assert!(report.what.contains("quota") && report.what.contains("10"), "{report}");
     let hint = report.hint.as_deref().unwrap_or_default();
     assert!(hint.contains("larger quota"), "{report}");
     assert_eq!(alice.contents().await, before, "nothing is left aside");
@@ -118,10 +100,7 @@ async fn a_disk_that_is_full_in_mid_upload_is_said_to_be_and_leaves_nothing() {
         "{report}"
     );
     let hint = report.hint.as_deref().unwrap_or_default();
-    assert!(
-        hint.contains("full") && hint.contains("`hdfs dfsadmin -report` tells"),
-        "{report}"
-    );
+    assert!(hint.contains("full") && hint.contains("`hdfs dfsadmin -report` tells"), "{report}");
     assert!(left.is_empty(), "{left:?}");
 }
 
@@ -131,48 +110,18 @@ async fn a_directory_of_somebody_else_is_not_used() {
     let place = format!("{staging}/.ydl");
     let alice = Submitter::new("alice", &place).await;
     let spec = alice.spec("");
-    alice
-        .submit("application_1_0001", &spec)
-        .await
-        .expect("staged");
+    alice.submit("application_1_0001", &spec).await.expect("staged");
     let mallory = Submitter::new("mallory", &place).await;
-    let report = mallory
-        .submit("application_1_0002", &mallory.spec(""))
-        .await
-        .expect_err("refused");
-    assert!(
-        report.what.contains("belongs to `alice`, not to `mallory`"),
-        "{report}"
-    );
+    let report =
+        mallory.submit("application_1_0002", &mallory.spec("")).await.expect_err("refused");
+    assert!(report.what.contains("belongs to `alice`, not to `mallory`"), "{report}");
     let below = Submitter::new("mallory", &format!("{place}/jobs/x")).await;
-    let report = below
-        .submit("application_1_0002", &below.spec(""))
-        .await
-        .expect_err("refused");
+    let report = below.submit("application_1_0002", &below.spec("")).await.expect_err("refused");
     println!("{report}");
-    assert!(
-        report
-            .what
-            .contains("user `mallory` has no execute access to"),
-        "{report}"
-    );
-    assert!(
-        report
-            .hint
-            .as_deref()
-            .is_some_and(|hint| hint.contains("staging:")),
-        "{report}"
-    );
-    alice
-        .place
-        .hdfs
-        .set_permission(&place, 0o777, soon())
-        .await
-        .expect("a permission");
-    let report = alice
-        .submit("application_1_0002", &spec)
-        .await
-        .expect_err("refused");
+    assert!(report.what.contains("user `mallory` has no execute access to"), "{report}");
+    assert!(report.hint.as_deref().is_some_and(|hint| hint.contains("staging:")), "{report}");
+    alice.place.hdfs.set_permission(&place, 0o777, soon()).await.expect("a permission");
+    let report = alice.submit("application_1_0002", &spec).await.expect_err("refused");
     assert!(report.what.contains("can be written by others"), "{report}");
 }
 
@@ -196,45 +145,26 @@ async fn a_namenode_in_safe_mode_is_said_to_be() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_namenode_that_is_not_there_is_named() {
     let mut config = Config::defaults(Environment::default());
-    config.set(
-        "fs.defaultFS",
-        "hdfs://127.0.0.1:1",
-        "core-site.xml, line 7",
-    );
+    config.set("fs.defaultFS", "hdfs://127.0.0.1:1", "core-site.xml, line 7");
     let hdfs = Hdfs::connect(&config, None, &Identity::simple("alice"), soon()).await;
     let hdfs = hdfs.expect("nothing was asked yet");
     let error: HdfsError = hdfs.stat("/x", soon()).await.expect_err("nobody is there");
     println!("{}", Report::from(error.clone()));
     assert_eq!(error.kind, Kind::Unreachable);
-    assert!(
-        error
-            .what
-            .contains("`127.0.0.1:1` does not answer: connection refused"),
-        "{error}"
-    );
+    assert!(error.what.contains("`127.0.0.1:1` does not answer: connection refused"), "{error}");
     let hint = error.hint.expect("a hint");
-    assert!(
-        hint.contains("`fs.defaultFS` (core-site.xml, line 7)"),
-        "{hint}"
-    );
+    assert!(hint.contains("`fs.defaultFS` (core-site.xml, line 7)"), "{hint}");
     // One that accepts and says nothing.
-    let deaf = tokio::net::TcpListener::bind("127.0.0.1:0")
-        .await
-        .expect("a port");
+    let deaf = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = deaf.local_addr().expect("its address");
     let url = format!("hdfs://{address}");
     let identity = Identity::simple("alice");
-    let hdfs = Hdfs::connect(&config, Some(&url), &identity, soon())
-        .await
-        .expect("a client");
+    let hdfs = Hdfs::connect(&config, Some(&url), &identity, soon()).await.expect("a client");
     let deadline = Instant::now() + Duration::from_millis(300);
     let error = hdfs.stat("/x", deadline).await.expect_err("nobody answers");
     assert_eq!(error.kind, Kind::Unreachable);
     assert!(error.what.contains("no answer in time"), "{error}");
-    let elsewhere = hdfs
-        .stat("hdfs://other:1/x", soon())
-        .await
-        .expect_err("not there");
+    let elsewhere = hdfs.stat("hdfs://other:1/x", soon()).await.expect_err("not there");
     assert_eq!(elsewhere.kind, Kind::BadInput);
 }
 
@@ -246,11 +176,7 @@ async fn what_was_synced_survives_its_writer_and_shuts_it_out() {
     let mut writer = old.create(&file, 0o600, soon()).await.expect("a file");
     writer.write("one\n", soon()).await.expect("written");
     writer.sync(soon()).await.expect("synced");
-    let entry = old
-        .stat(&file, soon())
-        .await
-        .expect("an answer")
-        .expect("a file");
+    let entry = old.stat(&file, soon()).await.expect("an answer").expect("a file");
     assert_eq!(entry.bytes, 4);
     new.recover(&file, soon()).await.expect("taken over");
     let read = async || new.read_whole(&file, 100, soon()).await.expect("read");
@@ -261,45 +187,22 @@ async fn what_was_synced_survives_its_writer_and_shuts_it_out() {
     }
     let error = failed.expect_err("the old writer is shut out");
     assert_eq!(error.kind, Kind::LeaseLost, "{error}");
-    new.recover(&file, soon())
-        .await
-        .expect("a closed file stays as it is");
+    new.recover(&file, soon()).await.expect("a closed file stays as it is");
     assert_eq!(read().await, "one\n");
     let mut more = new.append(&file, soon()).await.expect("appended");
     more.write("three\n", soon()).await.expect("written");
     more.close(soon()).await.expect("closed");
     assert_eq!(read().await, "one\nthree\n");
-    let error = new
-        .read_whole(&file, 3, soon())
-        .await
-        .expect_err("too long");
+    let error = new.read_whole(&file, 3, soon()).await.expect_err("too long");
     assert!(error.what.contains("it has 10 bytes"), "{error}");
     let reader = new.open(&file, soon()).await.expect("opened");
+    assert_eq!(reader.read_at(4, 100, soon()).await.expect("read"), "three\n");
+    assert!(reader.read_at(99, 1, soon()).await.expect("beyond the end").is_empty());
     assert_eq!(
-        reader.read_at(4, 100, soon()).await.expect("read"),
-        "three\n"
-    );
-    assert!(
-        reader
-            .read_at(99, 1, soon())
-            .await
-            .expect("beyond the end")
-            .is_empty()
-    );
-    assert_eq!(
-        new.create(&file, 0o600, soon())
-            .await
-            .expect_err("there is one")
-            .kind,
+        new.create(&file, 0o600, soon()).await.expect_err("there is one").kind,
         Kind::Exists
     );
-    assert_eq!(
-        new.open("/nowhere", soon())
-            .await
-            .expect_err("there is none")
-            .kind,
-        Kind::NotFound
-    );
+    assert_eq!(new.open("/nowhere", soon()).await.expect_err("there is none").kind, Kind::NotFound);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -319,22 +222,14 @@ async fn a_datanode_that_is_away_is_not_mistaken_for_a_newer_writer() {
     }
     let error = failed.expect_err("nobody takes it");
     assert_eq!(error.kind, Kind::Unreachable, "{error}");
-    let again = writer
-        .write("three\n", soon())
-        .await
-        .expect_err("broken for good");
+    let again = writer.write("three\n", soon()).await.expect_err("broken for good");
     assert!(again.what.contains("an earlier write"), "{again}");
     cluster().start_daemon("dn").expect("started");
     cluster().wait_hdfs().expect("ready");
     hdfs.recover(&file, soon()).await.expect("closed");
     let kept = hdfs.read_whole(&file, 100, soon()).await.expect("read");
-    assert!(
-        kept.starts_with(b"one\n"),
-        "what was synced is there: {kept:?}"
-    );
+    assert!(kept.starts_with(b"one\n"), "what was synced is there: {kept:?}");
     let next = format!("{place}/journal.1.1");
-    hdfs.write_whole(&next, "two\n", 0o600, soon())
-        .await
-        .expect("written");
+    hdfs.write_whole(&next, "two\n", 0o600, soon()).await.expect("written");
     drop(alone);
 }

@@ -53,11 +53,7 @@ impl Attached {
                 *kept.lock().expect("the words") += &format!("{line}\n");
             }
         });
-        let attached = Attached {
-            child,
-            said,
-            reader: Some(reader),
-        };
+        let attached = Attached { child, said, reader: Some(reader) };
         let id = wait_for("that a job is submitted", || {
             let said = attached.said.lock().expect("the words");
             let (before, _) = said.split_once(" submitted to queue ")?;

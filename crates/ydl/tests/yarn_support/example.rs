@@ -22,9 +22,7 @@ pub fn id(ran: &Ran) -> String {
     let mut ids = words
         .filter(|word| word.starts_with("application_"))
         .map(|word| word.trim_end_matches(':'));
-    ids.next_back()
-        .unwrap_or_else(|| panic!("no id in {ran:#?}"))
-        .to_owned()
+    ids.next_back().unwrap_or_else(|| panic!("no id in {ran:#?}")).to_owned()
 }
 
 /// Both workers have printed how good they are.
@@ -51,11 +49,7 @@ pub fn processes(id: &str) -> Vec<(u32, String)> {
     let mark = id.trim_start_matches("application_");
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").expect("/proc").flatten() {
-        let Some(pid) = entry
-            .file_name()
-            .to_str()
-            .and_then(|name| name.parse().ok())
-        else {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
             continue;
         };
         let read = |name: &str| fs::read(entry.path().join(name)).unwrap_or_default();

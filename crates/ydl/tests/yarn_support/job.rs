@@ -92,13 +92,7 @@ impl<'a> Job<'a> {
         let home = block_on(async { hdfs(cluster).await.home(soon()).await });
         let home = home.expect("a home");
         let place = Layout::in_home(&home).job(&id);
-        Job {
-            cluster,
-            id,
-            home,
-            place,
-            desk,
-        }
+        Job { cluster, id, home, place, desk }
     }
 
     pub fn file(&self, name: &str) -> PathBuf {
@@ -134,9 +128,7 @@ impl<'a> Job<'a> {
         let what = format!("attempt {attempt} of worker:{index} of {}", self.words());
         wait_for(&what, || {
             let all = self.programs(0);
-            let mut mine = all
-                .iter()
-                .filter(|ran| (ran.index, ran.attempt) == (index, attempt));
+            let mut mine = all.iter().filter(|ran| (ran.index, ran.attempt) == (index, attempt));
             mine.next().map(|ran| ran.pid)
         })
     }
@@ -153,9 +145,7 @@ impl<'a> Job<'a> {
 
     /// Every fact that people are told, with its time.
     pub fn facts(&self) -> Vec<(u64, Value)> {
-        let ran = self
-            .desk
-            .run(&["status", "--json", "--facts", "10000", &self.id]);
+        let ran = self.desk.run(&["status", "--json", "--facts", "10000", &self.id]);
         let status: Value = serde_json::from_str(&ran.out).unwrap_or_default();
         let facts = status["facts"].as_array().cloned().unwrap_or_default();
         facts.into_iter().map(fact).collect()
@@ -202,11 +192,7 @@ impl<'a> Job<'a> {
         let words = self.words();
         wait_for(&format!("master {attempt} of {words}"), || {
             let report = application(self.cluster, &self.id);
-            assert!(
-                !report.state.is_over(),
-                "{words}: {report:#?}\n{:#?}",
-                self.kept()
-            );
+            assert!(!report.state.is_over(), "{words}: {report:#?}\n{:#?}", self.kept());
             (self.is_announced(attempt) && self.is_registered(attempt)).then_some(())
         });
     }
@@ -229,11 +215,7 @@ impl<'a> Job<'a> {
         wait_for(&what, || {
             let attempts = self.attempts();
             let states: Vec<_> = attempts.iter().map(|it| it.state).collect();
-            let ends = [
-                AttemptState::Failed,
-                AttemptState::Finished,
-                AttemptState::Killed,
-            ];
+            let ends = [AttemptState::Failed, AttemptState::Finished, AttemptState::Killed];
             states.iter().all(|it| ends.contains(it)).then_some(states)
         })
     }
@@ -259,11 +241,7 @@ impl<'a> Job<'a> {
     pub fn heard_of<'c>(&self, containers: impl IntoIterator<Item = &'c String>) {
         let containers: BTreeSet<_> = containers.into_iter().cloned().collect();
         let what = format!("word of {containers:?} of {}", self.words());
-        wait_for(&what, || {
-            self.became("RUNNING")
-                .is_superset(&containers)
-                .then_some(())
-        });
+        wait_for(&what, || self.became("RUNNING").is_superset(&containers).then_some(()));
     }
 
     /// Every container of the job that was ever in that state, the masters' left out, as the ResourceManager's log
@@ -275,9 +253,7 @@ impl<'a> Job<'a> {
         let told = log.lines().filter(|line| line.contains(&state));
         let words = told.flat_map(|line| line.split(|c: char| !c.is_alphanumeric() && c != '_'));
         let ours = words.filter(|it| it.starts_with("container_") && it.contains(&self.digits()));
-        ours.filter(|id| !is_masters(id))
-            .map(str::to_owned)
-            .collect()
+        ours.filter(|id| !is_masters(id)).map(str::to_owned).collect()
     }
 
     pub fn count(&self, name: &str) -> usize {
@@ -363,12 +339,7 @@ impl<'a> Job<'a> {
     pub fn succeeded(&self) {
         let report = wait_over(self.cluster, &self.id);
         let succeeded = report.final_status == FinalStatus::Succeeded;
-        assert!(
-            succeeded,
-            "{}: {report:?}\n{:#?}",
-            self.words(),
-            self.facts()
-        );
+        assert!(succeeded, "{}: {report:?}\n{:#?}", self.words(), self.facts());
         assert_eq!(self.kept(), self.facts());
         assert_eq!(self.count("job-started"), 1, "{:#?}", self.facts());
         assert_eq!(self.count("job-finished"), 1, "{:#?}", self.facts());

@@ -75,10 +75,8 @@ pub fn client(cluster: &Cluster) -> Client {
 
 /// Runs something that waits for others.
 pub fn block_on<T>(what: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     runtime.expect("a runtime").block_on(what)
 }
 
@@ -99,12 +97,7 @@ pub fn applications(cluster: &Cluster) -> Vec<ApplicationReport> {
 /// The application of that id.
 pub fn application(cluster: &Cluster, id: &str) -> ApplicationReport {
     let id = id.parse().expect("an application's id");
-    block_on(async {
-        client(cluster)
-            .application(id, soon())
-            .await
-            .expect("a report")
-    })
+    block_on(async { client(cluster).application(id, soon()).await.expect("a report") })
 }
 
 /// Waits until the application is over; its last report.
@@ -127,9 +120,7 @@ pub fn wait_running(cluster: &Cluster, id: &str) -> ApplicationReport {
 /// Every file and directory below that place in HDFS, as `FsShell` lists them.
 pub fn hdfs_files(cluster: &Cluster, place: &str) -> Vec<String> {
     let listed = cluster.fs(&["-ls", "-R", place]).unwrap_or_default();
-    let paths = listed
-        .lines()
-        .filter_map(|line| line.split_whitespace().nth(7));
+    let paths = listed.lines().filter_map(|line| line.split_whitespace().nth(7));
     paths.map(str::to_owned).collect()
 }
 
@@ -174,19 +165,12 @@ impl<'a> Desk<'a> {
                 ]
             }
         };
-        Desk {
-            dir: tempfile::tempdir().expect("a temporary directory"),
-            cluster,
-            variables,
-        }
+        Desk { dir: tempfile::tempdir().expect("a temporary directory"), cluster, variables }
     }
 
     /// The ticket of this desk is destroyed.
     pub fn forget(&self) {
-        let ticket = self
-            .variables
-            .iter()
-            .find(|(name, _)| *name == "KRB5CCNAME");
+        let ticket = self.variables.iter().find(|(name, _)| *name == "KRB5CCNAME");
         let (_, ticket) = ticket.expect("a ticket");
         fs::remove_file(ticket).expect("it was there");
     }
@@ -239,10 +223,7 @@ impl<'a> Desk<'a> {
     /// Starts `ydl` with these words and comes back at once.
     pub fn start(&self, words: &[&str]) -> Child {
         let mut command = self.ydl();
-        command
-            .args(words)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        command.args(words).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.spawn().expect("ydl can be started")
     }
 }

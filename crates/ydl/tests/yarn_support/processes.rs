@@ -29,10 +29,7 @@ pub fn end_all(pids: &[i32]) {
 /// Whether the process lives; one that has ended and is not waited for yet does not.
 pub fn lives(pid: i32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat
-        .rsplit(')')
-        .next()
-        .and_then(|rest| rest.trim().chars().next());
+    let state = stat.rsplit(')').next().and_then(|rest| rest.trim().chars().next());
     state.is_some_and(|state| state != 'Z')
 }
 
@@ -56,10 +53,7 @@ pub fn tree(container: &str) -> Vec<i32> {
         let rest = stat.rsplit(')').next()?;
         rest.split_whitespace().nth(1)?.parse::<i32>().ok()
     };
-    let all: Vec<_> = pids()
-        .into_iter()
-        .filter_map(|pid| Some((pid, parent(pid)?)))
-        .collect();
+    let all: Vec<_> = pids().into_iter().filter_map(|pid| Some((pid, parent(pid)?))).collect();
     let mut tree = processes_in(container);
     let mut seen = 0;
     while seen < tree.len() {
@@ -89,9 +83,7 @@ fn is_ydl(pid: i32, verb: &str) -> bool {
 
 /// The containers of an application in which an agent's process is.
 pub fn agents(digits: &str) -> Vec<String> {
-    let agents = processes_in(digits)
-        .into_iter()
-        .filter(|pid| is_ydl(*pid, "agent"));
+    let agents = processes_in(digits).into_iter().filter(|pid| is_ydl(*pid, "agent"));
     agents.filter_map(container_of).collect()
 }
 

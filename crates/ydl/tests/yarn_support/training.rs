@@ -21,12 +21,7 @@ pub struct More<'a> {
 
 /// Submits a job whose workers train with these arguments.
 pub fn train<'a>(cluster: &'a Cluster, framework: &str, arguments: &str, more: More) -> Job<'a> {
-    let More {
-        worker,
-        roles,
-        job,
-        waits,
-    } = more;
+    let More { worker, roles, job, waits } = more;
     let desk = Desk::at(cluster);
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     let from = root.join(format!("{framework}-digits/train.py"));
@@ -57,7 +52,5 @@ pub fn said(job: &Job, worker: u32, round: u32, rank: &str, word: &str) -> Strin
     let rank = format!("rank {worker} of {rank}");
     assert!(text.contains(&rank), "no `{rank}` in {text}");
     let found = text.lines().find_map(|line| line.strip_prefix(word));
-    found
-        .unwrap_or_else(|| panic!("no `{word}` in {text}"))
-        .to_owned()
+    found.unwrap_or_else(|| panic!("no `{word}` in {text}")).to_owned()
 }

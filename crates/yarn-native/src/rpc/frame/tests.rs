@@ -8,10 +8,7 @@ const CLIENT: ClientId = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
 #[test]
 fn a_connection_opens_with_the_bytes_hadoop_expects() {
     assert_eq!(greeting(false).to_vec(), from_hex("68727063090000"));
-    let negotiate = RpcSaslProto {
-        state: SaslState::Negotiate.into(),
-        ..RpcSaslProto::default()
-    };
+    let negotiate = RpcSaslProto { state: SaslState::Negotiate.into(), ..RpcSaslProto::default() };
     let opening = [&greeting(true)[..], &sasl(&negotiate)].concat();
     let expected = from_hex("687270630900df 0000000e 0a08021000184122002801 021001");
     assert_eq!(opening, expected);
@@ -19,18 +16,10 @@ fn a_connection_opens_with_the_bytes_hadoop_expects() {
 
 #[test]
 fn the_context_names_the_user_and_the_protocol() {
-    let user_info = Some(UserInformationProto {
-        effective_user: Some("alice".into()),
-        real_user: None,
-    });
+    let user_info =
+        Some(UserInformationProto { effective_user: Some("alice".into()), real_user: None });
     let protocol = Some(Protocol::APPLICATION_CLIENT.name().to_owned());
-    let bytes = context(
-        &CLIENT,
-        &IpcConnectionContextProto {
-            user_info,
-            protocol,
-        },
-    );
+    let bytes = context(&CLIENT, &IpcConnectionContextProto { user_info, protocol });
     let expected = "0000005d1a0802100018052210000102030405060708090a0b0c0d0e0f2801
         4112070a05616c6963651a36
         6f72672e6170616368652e6861646f6f702e7961726e2e6170692e
@@ -40,14 +29,7 @@ fn the_context_names_the_user_and_the_protocol() {
 
 #[test]
 fn a_call_names_its_method() {
-    let bytes = request(
-        &CLIENT,
-        0,
-        0,
-        Protocol::APPLICATION_CLIENT,
-        "getNewApplication",
-        &[],
-    );
+    let bytes = request(&CLIENT, 0, 0, Protocol::APPLICATION_CLIENT, "getNewApplication", &[]);
     let expected = "0000006a1a0802100018002210000102030405060708090a0b0c0d0e0f2800
         4d0a116765744e65774170706c69636174696f6e1236
         6f72672e6170616368652e6861646f6f702e7961726e2e6170692e
@@ -88,10 +70,7 @@ fn frames_are_cut_wherever_the_stream_is() {
 fn a_frame_that_is_too_long_is_refused_before_it_comes() {
     let mut deframer = Deframer::new(7);
     deframer.extend(&RESPONSE[..4]);
-    let error = deframer
-        .next()
-        .expect_err("longer than the limit")
-        .to_string();
+    let error = deframer.next().expect_err("longer than the limit").to_string();
     assert_eq!(error, "it announces 8 bytes, and 7 are the limit");
 }
 
@@ -131,11 +110,7 @@ fn a_response_cut_anywhere_is_refused_or_has_no_body() {
 fn parsers_take_any_bytes() {
     let mut bytes = crate::noise::Noise::new(7);
     for round in 0..20_000 {
-        let frame = if round % 2 == 0 {
-            bytes.any(64)
-        } else {
-            bytes.mutated(&RESPONSE[4..])
-        };
+        let frame = if round % 2 == 0 { bytes.any(64) } else { bytes.mutated(&RESPONSE[4..]) };
         if let Ok(response) = Response::parse(Bytes::from(frame.clone())) {
             let _ = response.sasl();
         }

@@ -36,10 +36,7 @@ impl Challenge {
                 "nonce" => once(&mut nonce, echoed(value)?)?,
                 "maxbuf" => {
                     let size = value.parse().ok().filter(|&n: &usize| n >= MAXBUF_MIN);
-                    once(
-                        &mut maxbuf,
-                        size.ok_or_else(|| broken("its `maxbuf` is no size"))?,
-                    )?;
+                    once(&mut maxbuf, size.ok_or_else(|| broken("its `maxbuf` is no size"))?)?;
                 }
                 "qop" => once(&mut qualities, listed(value, Quality::from_digest_name))?,
                 "cipher" => once(&mut ciphers, listed(value, Cipher::from_name))?,
@@ -86,10 +83,7 @@ fn echoed(value: &str) -> Result<String, SecurityError> {
 
 /// The known words of a comma list; unknown ones are what others may use.
 fn listed<T>(value: &str, known: impl Fn(&str) -> Option<T>) -> Vec<T> {
-    value
-        .split(',')
-        .filter_map(|word| known(word.trim()))
-        .collect()
+    value.split(',').filter_map(|word| known(word.trim())).collect()
 }
 
 /// Splits into names and values; quotes are taken off, and commas in quotes divide nothing.
@@ -97,13 +91,11 @@ pub(super) fn directives(text: &str) -> Result<Vec<(&str, &str)>, SecurityError>
     let mut found = Vec::new();
     let mut rest = text.trim_matches(is_filler);
     while !rest.is_empty() {
-        let (name, after) = rest
-            .split_once('=')
-            .ok_or_else(|| broken("a word has no value"))?;
+        let (name, after) = rest.split_once('=').ok_or_else(|| broken("a word has no value"))?;
         let (value, after) = match after.strip_prefix('"') {
-            Some(quoted) => quoted
-                .split_once('"')
-                .ok_or_else(|| broken("a quote is never closed"))?,
+            Some(quoted) => {
+                quoted.split_once('"').ok_or_else(|| broken("a quote is never closed"))?
+            }
             None => after.split_at(after.find(',').unwrap_or(after.len())),
         };
         if !(after.is_empty() || after.starts_with(is_filler)) {
@@ -147,18 +139,9 @@ mod tests {
             ("nonce=\"a,algorithm=md5-sess", "never closed"),
             ("nonce=\"a\"b,algorithm=md5-sess", "closed quote"),
             ("nonce=a,nonce=b,algorithm=md5-sess", "twice"),
-            (
-                "realm=\"a\",realm=\"b\",nonce=c,algorithm=md5-sess",
-                "twice",
-            ),
-            (
-                "realm=\"d\\\\,x\",nonce=c,algorithm=md5-sess",
-                "odd characters",
-            ),
-            (
-                "realm=\"d\u{e9}\",nonce=c,algorithm=md5-sess",
-                "odd characters",
-            ),
+            ("realm=\"a\",realm=\"b\",nonce=c,algorithm=md5-sess", "twice"),
+            ("realm=\"d\\\\,x\",nonce=c,algorithm=md5-sess", "odd characters"),
+            ("realm=\"d\u{e9}\",nonce=c,algorithm=md5-sess", "odd characters"),
             ("nonce=a,maxbuf=-1,algorithm=md5-sess", "maxbuf"),
             ("nonce=a,maxbuf=3,algorithm=md5-sess", "maxbuf"),
             ("hello", "no value"),

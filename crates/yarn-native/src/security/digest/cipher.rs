@@ -32,9 +32,7 @@ impl Cipher {
 
     /// RC4 where there is a choice: it is far quicker, and neither keeps a secret for decades.
     pub(super) fn choose(offered: &[Self]) -> Option<Self> {
-        [Self::Rc4, Self::TripleDes]
-            .into_iter()
-            .find(|cipher| offered.contains(cipher))
+        [Self::Rc4, Self::TripleDes].into_iter().find(|cipher| offered.contains(cipher))
     }
 }
 
@@ -116,9 +114,7 @@ impl Opener {
                 let pad = usize::from(sealed[padded - 1]);
                 let start = padded.checked_sub(pad)?;
                 let sound = (1..=BLOCK).contains(&pad)
-                    && sealed[start..padded]
-                        .iter()
-                        .all(|&byte| usize::from(byte) == pad);
+                    && sealed[start..padded].iter().all(|&byte| usize::from(byte) == pad);
                 sound.then(|| drop(sealed.drain(start..padded)))
             }
         }
@@ -133,9 +129,7 @@ fn rc4(key: &[u8; 16]) -> Rc4 {
 fn triple_des_keys(key: &[u8; 16]) -> ([u8; 16], [u8; BLOCK]) {
     let mut keys = [0; 16];
     for (spread, packed) in keys.chunks_exact_mut(8).zip(key.chunks_exact(7)) {
-        let bits = packed
-            .iter()
-            .fold(0u64, |bits, &byte| bits << 8 | u64::from(byte));
+        let bits = packed.iter().fold(0u64, |bits, &byte| bits << 8 | u64::from(byte));
         for (i, byte) in spread.iter_mut().enumerate() {
             let seven = ((bits >> (49 - 7 * i)) & 0x7f) as u8;
             let odd = u8::from(seven.count_ones().is_multiple_of(2));

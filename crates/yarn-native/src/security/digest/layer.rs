@@ -93,10 +93,7 @@ impl DigestLayer {
 
     pub(crate) fn unwrap(&mut self, token: &[u8]) -> Result<Vec<u8>, SecurityError> {
         let side = &mut self.incoming;
-        let body = token
-            .len()
-            .checked_sub(TRAILER)
-            .ok_or_else(|| tampered("it is too short"))?;
+        let body = token.len().checked_sub(TRAILER).ok_or_else(|| tampered("it is too short"))?;
         let (body, trailer) = token.split_at(body);
         if trailer[..2] != VERSION {
             return Err(tampered("its version is unknown"));
@@ -108,14 +105,9 @@ impl DigestLayer {
         side.sequence = side.sequence.wrapping_add(1);
         let mut message = body.to_vec();
         if let Some(opener) = &mut side.cipher {
-            opener
-                .open(&mut message, MAC)
-                .ok_or_else(|| tampered("its padding is wrong"))?;
+            opener.open(&mut message, MAC).ok_or_else(|| tampered("its padding is wrong"))?;
         }
-        let plain = message
-            .len()
-            .checked_sub(MAC)
-            .ok_or_else(|| tampered("it is too short"))?;
+        let plain = message.len().checked_sub(MAC).ok_or_else(|| tampered("it is too short"))?;
         let mac = message.split_off(plain);
         let expected = code(&side.signing, sequence, &message);
         if !bool::from(expected.ct_eq(&mac)) {
@@ -158,10 +150,7 @@ fn sealing_key(session: &[u8; 16], way: Way) -> Zeroizing<[u8; 16]> {
 }
 
 fn derived(session: &[u8; 16], purpose: &[u8]) -> Zeroizing<[u8; 16]> {
-    let hash = Md5::new()
-        .chain_update(session)
-        .chain_update(purpose)
-        .finalize();
+    let hash = Md5::new().chain_update(session).chain_update(purpose).finalize();
     Zeroizing::new(hash.into())
 }
 
@@ -257,14 +246,8 @@ mod tests {
             for i in 0..sound.len() {
                 let mut bad = sound.clone();
                 bad[i] ^= 1;
-                assert!(
-                    fresh().unwrap(&bad).is_err(),
-                    "{cipher:?}, byte {i} changed"
-                );
-                assert!(
-                    fresh().unwrap(&sound[..i]).is_err(),
-                    "{cipher:?}, cut at {i}"
-                );
+                assert!(fresh().unwrap(&bad).is_err(), "{cipher:?}, byte {i} changed");
+                assert!(fresh().unwrap(&sound[..i]).is_err(), "{cipher:?}, cut at {i}");
             }
             let mut client = fresh();
             assert!(client.unwrap(&sound).is_ok());
@@ -279,11 +262,7 @@ mod tests {
             for _ in 0..2_000 {
                 let mut token = noise.any(64);
                 token.extend_from_slice(&[0, 1, 0, 0, 0, 0]);
-                assert!(
-                    DigestLayer::new(&session(), cipher, 65536)
-                        .unwrap(&token)
-                        .is_err()
-                );
+                assert!(DigestLayer::new(&session(), cipher, 65536).unwrap(&token).is_err());
             }
         }
     }
@@ -291,9 +270,6 @@ mod tests {
     #[test]
     fn requests_are_kept_within_what_java_takes() {
         assert_eq!(DigestLayer::new(&session(), None, 65536).plain_max(), 65520);
-        assert_eq!(
-            DigestLayer::new(&session(), Some(Cipher::Rc4), 65536).plain_max(),
-            65510
-        );
+        assert_eq!(DigestLayer::new(&session(), Some(Cipher::Rc4), 65536).plain_max(), 65510);
     }
 }

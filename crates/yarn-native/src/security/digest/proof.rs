@@ -48,13 +48,7 @@ impl DigestClient {
         wanted: &[Quality],
         cnonce: &str,
     ) -> Result<(Self, Vec<u8>), SecurityError> {
-        let Challenge {
-            realm,
-            nonce,
-            qualities,
-            ciphers,
-            maxbuf,
-        } = Challenge::parse(challenge)?;
+        let Challenge { realm, nonce, qualities, ciphers, maxbuf } = Challenge::parse(challenge)?;
         // Privacy without a cipher we know is not offered to us.
         let usable: Vec<Quality> = qualities
             .into_iter()
@@ -79,16 +73,7 @@ impl DigestClient {
             reply.push_str(&format!(",cipher=\"{}\"", cipher.name()));
         }
         let server_proof = prove("");
-        Ok((
-            Self {
-                session,
-                server_proof,
-                quality,
-                cipher,
-                maxbuf,
-            },
-            reply.into_bytes(),
-        ))
+        Ok((Self { session, server_proof, quality, cipher, maxbuf }, reply.into_bytes()))
     }
 
     /// Checks that the server knows the password too; gives the protection that was agreed.
@@ -129,10 +114,8 @@ fn session_secret(
         .chain_update(password)
         .finalize();
     let who = Zeroizing::new(<[u8; 16]>::from(who));
-    let session = Md5::new()
-        .chain_update(*who)
-        .chain_update(format!(":{nonce}:{cnonce}"))
-        .finalize();
+    let session =
+        Md5::new().chain_update(*who).chain_update(format!(":{nonce}:{cnonce}")).finalize();
     Zeroizing::new(session.into())
 }
 
@@ -145,18 +128,12 @@ fn proof(
     role: &str,
     uri: &str,
 ) -> Zeroizing<String> {
-    let no_body = if quality == Quality::Authentication {
-        ""
-    } else {
-        ":00000000000000000000000000000000"
-    };
+    let no_body =
+        if quality == Quality::Authentication { "" } else { ":00000000000000000000000000000000" };
     let what = Md5::digest(format!("{role}:{uri}{no_body}"));
     let whole = Md5::new()
         .chain_update(hex(session).as_bytes())
-        .chain_update(format!(
-            ":{nonce}:{NONCE_COUNT}:{cnonce}:{}:",
-            quality.digest_name()
-        ))
+        .chain_update(format!(":{nonce}:{NONCE_COUNT}:{cnonce}:{}:", quality.digest_name()))
         .chain_update(hex(&what).as_bytes())
         .finalize();
     hex(&whole)
@@ -204,9 +181,7 @@ mod tests {
                 quality.digest_name(),
             )
         );
-        let layer = client
-            .finish(format!("rspauth={rspauth}").as_bytes())
-            .expect("a sound server");
+        let layer = client.finish(format!("rspauth={rspauth}").as_bytes()).expect("a sound server");
         assert_eq!(layer.is_some(), quality != Quality::Authentication);
     }
 
@@ -255,9 +230,6 @@ mod tests {
         let (_, reply) = answer(&[], "des").expect("an answer");
         assert!(reply.ends_with("qop=auth-int"), "{reply}");
         let refused = answer(&[Quality::Privacy], "des").map(|_| ());
-        assert!(matches!(
-            refused,
-            Err(SecurityError::NoCommonQuality { .. })
-        ));
+        assert!(matches!(refused, Err(SecurityError::NoCommonQuality { .. })));
     }
 }

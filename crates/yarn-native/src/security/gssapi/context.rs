@@ -36,12 +36,7 @@ impl Context {
         let gss = library::open(kerberos.library.as_deref())?;
         let credentials = Credentials::acquire(&gss, &kerberos.tickets)?;
         let server = Name::target(&gss, target)?;
-        Ok(Self {
-            handle: ptr::null_mut(),
-            credentials,
-            server,
-            gss,
-        })
+        Ok(Self { handle: ptr::null_mut(), credentials, server, gss })
     }
 }
 
@@ -74,10 +69,7 @@ impl kerberos::Context for Context {
         if complete && flags & MUTUAL == 0 {
             return Err(SecurityError::broken("it did not prove who it is"));
         }
-        Ok(Progress {
-            token: output.to_vec(),
-            complete,
-        })
+        Ok(Progress { token: output.to_vec(), complete })
     }
 
     fn wrap(&mut self, plain: &[u8], sealed: bool) -> Result<Vec<u8>, SecurityError> {
@@ -98,10 +90,7 @@ impl kerberos::Context for Context {
         status::check(&self.gss, major, minor, "protecting a message")?;
         if sealed && was_sealed == 0 {
             let reason = "the library cannot encrypt".to_owned();
-            return Err(SecurityError::Kerberos {
-                during: "protecting a message",
-                reason,
-            });
+            return Err(SecurityError::Kerberos { during: "protecting a message", reason });
         }
         Ok(output.to_vec())
     }
@@ -124,9 +113,7 @@ impl kerberos::Context for Context {
         status::check(&self.gss, major, minor, "reading a protected message")?;
         // Repeated, old, out of order or with a gap: the library reports these beside success.
         if major & (2 | 4 | 8 | 16) != 0 {
-            return Err(SecurityError::Tampered {
-                what: "it is out of order",
-            });
+            return Err(SecurityError::Tampered { what: "it is out of order" });
         }
         Ok((output.to_vec(), sealed != 0))
     }

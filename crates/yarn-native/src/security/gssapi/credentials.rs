@@ -77,10 +77,7 @@ impl Credentials {
     ) -> Result<Self, SecurityError> {
         let elements: Vec<KeyValue> = store
             .iter()
-            .map(|(key, value)| KeyValue {
-                key: key.as_ptr(),
-                value: value.as_ptr(),
-            })
+            .map(|(key, value)| KeyValue { key: key.as_ptr(), value: value.as_ptr() })
             .collect();
         let store = KeyValues {
             // There are two at most.
@@ -88,10 +85,7 @@ impl Credentials {
             elements: elements.as_ptr(),
         };
         let kerberos = owned::kerberos();
-        let mechanisms = OidSet {
-            count: 1,
-            elements: &kerberos,
-        };
+        let mechanisms = OidSet { count: 1, elements: &kerberos };
         let (mut minor, mut handle) = (0, ptr::null_mut());
         // SAFETY: all pointers are null where that is allowed, or to locals that outlive the call.
         let major = unsafe {
@@ -101,21 +95,14 @@ impl Credentials {
                 AS_LONG_AS_POSSIBLE,
                 &mechanisms,
                 TO_INITIATE,
-                if elements.is_empty() {
-                    ptr::null()
-                } else {
-                    &store
-                },
+                if elements.is_empty() { ptr::null() } else { &store },
                 &mut handle,
                 ptr::null_mut(),
                 ptr::null_mut(),
             )
         };
         status::check(gss, major, minor, "finding a ticket")?;
-        let credentials = Self {
-            handle,
-            gss: gss.clone(),
-        };
+        let credentials = Self { handle, gss: gss.clone() };
         credentials.check_lifetime()?;
         Ok(credentials)
     }
@@ -146,10 +133,7 @@ impl Credentials {
             let reason = "its lifetime is over".to_owned();
             return Err(SecurityError::TicketExpired { reason });
         }
-        Ok(Ticket {
-            principal: name.text()?,
-            life: Duration::from_secs(u64::from(seconds)),
-        })
+        Ok(Ticket { principal: name.text()?, life: Duration::from_secs(u64::from(seconds)) })
     }
 }
 
@@ -166,12 +150,10 @@ fn name_cache(error: SecurityError, cache: &str) -> SecurityError {
         false => format!("{reason} (`{cache}`)"),
     };
     match error {
-        SecurityError::TicketExpired { reason } => SecurityError::TicketExpired {
-            reason: named(reason),
-        },
-        SecurityError::NoTicket { reason } => SecurityError::NoTicket {
-            reason: named(reason),
-        },
+        SecurityError::TicketExpired { reason } => {
+            SecurityError::TicketExpired { reason: named(reason) }
+        }
+        SecurityError::NoTicket { reason } => SecurityError::NoTicket { reason: named(reason) },
         other => other,
     }
 }
@@ -190,8 +172,5 @@ fn text(text: &str) -> Result<CString, SecurityError> {
 
 fn odd_text(what: &str) -> SecurityError {
     let reason = format!("{what} is not plain text");
-    SecurityError::Kerberos {
-        during: "finding a ticket",
-        reason,
-    }
+    SecurityError::Kerberos { during: "finding a ticket", reason }
 }

@@ -10,11 +10,7 @@ use libloading::Library;
 use crate::security::error::SecurityError;
 
 /// Names under which MIT's library is known.
-const NAMES: [&str; 3] = [
-    "libgssapi_krb5.so.2",
-    "libgssapi_krb5.so",
-    "libgssapi_krb5.dylib",
-];
+const NAMES: [&str; 3] = ["libgssapi_krb5.so.2", "libgssapi_krb5.so", "libgssapi_krb5.dylib"];
 
 /// `gss_buffer_desc`.
 #[repr(C)]
@@ -129,9 +125,7 @@ pub(super) fn open(named: Option<&Path>) -> Result<Arc<Functions>, SecurityError
             Err(error) => failure = failure.or(Some(error)),
         }
     }
-    Err(failure.unwrap_or(SecurityError::MissingLibrary {
-        reason: "it has no name".into(),
-    }))
+    Err(failure.unwrap_or(SecurityError::MissingLibrary { reason: "it has no name".into() }))
 }
 
 fn load(path: &Path) -> Result<Functions, SecurityError> {
@@ -139,7 +133,5 @@ fn load(path: &Path) -> Result<Functions, SecurityError> {
     // that is named by configuration is as trusted as the program itself.
     unsafe { Library::new(path) }
         .and_then(Functions::find)
-        .map_err(|error| SecurityError::MissingLibrary {
-            reason: error.to_string(),
-        })
+        .map_err(|error| SecurityError::MissingLibrary { reason: error.to_string() })
 }

@@ -20,19 +20,7 @@ macro_rules! oid {
     };
 }
 
-oid!(
-    kerberos,
-    "1.2.840.113554.1.2.2, Kerberos.",
-    0x2a,
-    0x86,
-    0x48,
-    0x86,
-    0xf7,
-    0x12,
-    1,
-    2,
-    2
-);
+oid!(kerberos, "1.2.840.113554.1.2.2, Kerberos.", 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x12, 1, 2, 2);
 oid!(
     principal_name,
     "1.2.840.113554.1.2.2.1, a principal with its realm.",
@@ -64,10 +52,7 @@ oid!(
 
 /// Lends bytes to the library for the length of a call.
 pub(super) fn lent(bytes: &[u8]) -> Buffer {
-    Buffer {
-        length: bytes.len(),
-        value: bytes.as_ptr().cast_mut().cast::<c_void>(),
-    }
+    Buffer { length: bytes.len(), value: bytes.as_ptr().cast_mut().cast::<c_void>() }
 }
 
 /// Room for bytes the library gives.
@@ -78,14 +63,8 @@ pub(super) struct Given {
 
 impl Given {
     pub(super) fn new(gss: &Arc<Functions>) -> Self {
-        let buffer = Buffer {
-            length: 0,
-            value: ptr::null_mut(),
-        };
-        Self {
-            buffer,
-            gss: gss.clone(),
-        }
+        let buffer = Buffer { length: 0, value: ptr::null_mut() };
+        Self { buffer, gss: gss.clone() }
     }
 
     pub(super) fn to_vec(&self) -> Vec<u8> {
@@ -136,10 +115,7 @@ impl Name {
 
     /// A name that the library gave, and that nobody else releases.
     pub(super) fn taken(gss: &Arc<Functions>, handle: Handle) -> Self {
-        Self {
-            handle,
-            gss: gss.clone(),
-        }
+        Self { handle, gss: gss.clone() }
     }
 
     /// As people write it: `alice@EXAMPLE.COM`.

@@ -57,12 +57,10 @@ fn named(major: u32, minor: u32, during: &'static str, reason: String) -> Securi
         141 | 193..=195 | 199 | 203 => SecurityError::NoTicket { reason },
         _ if major & ERRORS == EXPIRED => SecurityError::TicketExpired { reason },
         _ if major & ERRORS == NO_CREDENTIALS => SecurityError::NoTicket { reason },
-        _ if major & ERRORS == BAD_MIC => SecurityError::Tampered {
-            what: "its code does not fit",
-        },
-        _ if major & ERRORS == DEFECTIVE_TOKEN => SecurityError::Tampered {
-            what: "it is no message of Kerberos",
-        },
+        _ if major & ERRORS == BAD_MIC => SecurityError::Tampered { what: "its code does not fit" },
+        _ if major & ERRORS == DEFECTIVE_TOKEN => {
+            SecurityError::Tampered { what: "it is no message of Kerberos" }
+        }
         _ => SecurityError::Kerberos { during, reason },
     }
 }
@@ -75,14 +73,7 @@ fn texts(gss: &Arc<Functions>, status: u32, kind: c_int) -> String {
         // SAFETY: all pointers are to locals that outlive the call.
         let major = unsafe {
             let mechanism = owned::kerberos();
-            (gss.display_status)(
-                &mut 0,
-                status,
-                kind,
-                &mechanism,
-                &mut more,
-                &mut text.buffer,
-            )
+            (gss.display_status)(&mut 0, status, kind, &mechanism, &mut more, &mut text.buffer)
         };
         if major & ERRORS != 0 {
             break;

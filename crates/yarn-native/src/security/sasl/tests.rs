@@ -19,19 +19,12 @@ fn token() -> Proof {
 }
 
 fn kerberos() -> Proof {
-    Proof::Kerberos(Kerberos {
-        tickets: Tickets::Default,
-        library: Some("/none.so".into()),
-    })
+    Proof::Kerberos(Kerberos { tickets: Tickets::Default, library: Some("/none.so".into()) })
 }
 
 fn offer(method: &str, mechanism: &str) -> SaslAuth {
     let (protocol, server_id, challenge) = match method {
-        "TOKEN" => (
-            Some(""),
-            Some("default"),
-            Some(CHALLENGE.as_bytes().to_vec()),
-        ),
+        "TOKEN" => (Some(""), Some("default"), Some(CHALLENGE.as_bytes().to_vec())),
         "KERBEROS" => (Some("yarn"), Some("rm"), None),
         _ => (None, None, None),
     };
@@ -45,14 +38,8 @@ fn offer(method: &str, mechanism: &str) -> SaslAuth {
 }
 
 fn offers(list: &[(&str, &str)]) -> RpcSaslProto {
-    let auths = list
-        .iter()
-        .map(|(method, mechanism)| offer(method, mechanism))
-        .collect();
-    RpcSaslProto {
-        auths,
-        ..message(SaslState::Negotiate, None)
-    }
+    let auths = list.iter().map(|(method, mechanism)| offer(method, mechanism)).collect();
+    RpcSaslProto { auths, ..message(SaslState::Negotiate, None) }
 }
 
 fn policy(principal: Option<&str>, fallback: Option<&str>) -> Policy {
@@ -94,24 +81,10 @@ fn the_chosen_offer_goes_back_with_its_empty_fields_and_without_its_challenge() 
 
 #[test]
 fn simple_is_initiated_without_a_token_and_ends_the_dialogue() {
-    let step = first(
-        kerberos(),
-        policy(None, Some("alice")),
-        offers(&[("SIMPLE", "")]),
-    );
-    let Ok(Step::Done(Some(message), agreed)) = step else {
-        panic!("it should be over")
-    };
-    assert_eq!(
-        message.encode_to_vec(),
-        from_hex("1002220a0a0653494d504c451200")
-    );
-    assert_eq!(
-        agreed.method,
-        Method::Simple {
-            user: "alice".into()
-        }
-    );
+    let step = first(kerberos(), policy(None, Some("alice")), offers(&[("SIMPLE", "")]));
+    let Ok(Step::Done(Some(message), agreed)) = step else { panic!("it should be over") };
+    assert_eq!(message.encode_to_vec(), from_hex("1002220a0a0653494d504c451200"));
+    assert_eq!(agreed.method, Method::Simple { user: "alice".into() });
     assert!(agreed.layer.is_none());
 }
 
@@ -120,65 +93,28 @@ fn a_secure_client_refuses_a_server_that_wants_no_proof() {
     let at_once = || message(SaslState::Success, None);
     let error = failed(first(kerberos(), Policy::default(), at_once()));
     assert_eq!(error, SecurityError::SimpleRefused);
-    let error = failed(first(
-        kerberos(),
-        Policy::default(),
-        offers(&[("SIMPLE", "")]),
-    ));
+    let error = failed(first(kerberos(), Policy::default(), offers(&[("SIMPLE", "")])));
     assert_eq!(error, SecurityError::SimpleRefused);
     let step = first(kerberos(), policy(None, Some("alice")), at_once());
-    assert!(matches!(
-        step,
-        Ok(Step::Done(
-            None,
-            Agreed {
-                method: Method::Simple { .. },
-                ..
-            }
-        ))
-    ));
+    assert!(matches!(step, Ok(Step::Done(None, Agreed { method: Method::Simple { .. }, .. }))));
     // A token has no user to fall back to.
     let error = failed(first(token(), policy(None, Some("alice")), at_once()));
-    assert!(
-        matches!(error, SecurityError::NoCommonMethod { .. }),
-        "{error}"
-    );
+    assert!(matches!(error, SecurityError::NoCommonMethod { .. }), "{error}");
 }
 
 #[test]
 fn a_list_without_what_the_caller_has_is_named() {
-    let error = failed(first(
-        token(),
-        Policy::default(),
-        offers(&[("KERBEROS", "GSSAPI")]),
-    ));
-    assert_eq!(
-        error.to_string(),
-        "the server accepts KERBEROS, and the caller has a token"
-    );
-    let error = failed(first(
-        kerberos(),
-        Policy::default(),
-        offers(&[("TOKEN", "DIGEST-MD5")]),
-    ));
-    assert_eq!(
-        error.to_string(),
-        "the server accepts TOKEN, and the caller has a Kerberos ticket"
-    );
+    let error = failed(first(token(), Policy::default(), offers(&[("KERBEROS", "GSSAPI")])));
+    assert_eq!(error.to_string(), "the server accepts KERBEROS, and the caller has a token");
+    let error = failed(first(kerberos(), Policy::default(), offers(&[("TOKEN", "DIGEST-MD5")])));
+    assert_eq!(error.to_string(), "the server accepts TOKEN, and the caller has a Kerberos ticket");
     let error = failed(first(token(), Policy::default(), offers(&[])));
-    assert_eq!(
-        error.to_string(),
-        "the server accepts nothing, and the caller has a token"
-    );
+    assert_eq!(error.to_string(), "the server accepts nothing, and the caller has a token");
 }
 
 #[test]
 fn an_unknown_mechanism_is_named() {
-    let error = failed(first(
-        token(),
-        Policy::default(),
-        offers(&[("TOKEN", "SCRAM-SHA-512")]),
-    ));
+    let error = failed(first(token(), Policy::default(), offers(&[("TOKEN", "SCRAM-SHA-512")])));
     let expected = "the server wants mechanism `SCRAM-SHA-512` for TOKEN, which is not supported";
     assert_eq!(error.to_string(), expected);
 }
@@ -186,11 +122,7 @@ fn an_unknown_mechanism_is_named() {
 #[test]
 fn a_server_with_the_wrong_principal_is_refused_before_a_ticket_is_shown() {
     let offers = || offers(&[("KERBEROS", "GSSAPI")]);
-    let error = failed(first(
-        kerberos(),
-        policy(Some("hdfs/_HOST@R"), None),
-        offers(),
-    ));
+    let error = failed(first(kerberos(), policy(Some("hdfs/_HOST@R"), None), offers()));
     let expected = "the server calls itself `yarn/rm`, but should be `hdfs/_HOST@R`";
     assert_eq!(error.to_string(), expected);
     let error = failed(first(kerberos(), policy(None, None), offers()));
@@ -200,26 +132,14 @@ fn a_server_with_the_wrong_principal_is_refused_before_a_ticket_is_shown() {
 #[test]
 fn a_missing_library_is_told() {
     let offers = offers(&[("KERBEROS", "GSSAPI")]);
-    let error = failed(first(
-        kerberos(),
-        policy(Some("yarn/_HOST@R"), None),
-        offers,
-    ));
-    assert!(
-        matches!(error, SecurityError::MissingLibrary { .. }),
-        "{error}"
-    );
+    let error = failed(first(kerberos(), policy(Some("yarn/_HOST@R"), None), offers));
+    assert!(matches!(error, SecurityError::MissingLibrary { .. }), "{error}");
     assert!(error.hint().is_some());
 }
 
 #[test]
 fn messages_out_of_turn_are_refused() {
-    for state in [
-        SaslState::Initiate,
-        SaslState::Challenge,
-        SaslState::Response,
-        SaslState::Wrap,
-    ] {
+    for state in [SaslState::Initiate, SaslState::Challenge, SaslState::Response, SaslState::Wrap] {
         let error = failed(first(token(), Policy::default(), message(state, None)));
         assert!(error.to_string().contains(state.as_str_name()), "{error}");
     }
@@ -253,10 +173,7 @@ fn a_dialogue_without_end_is_ended() {
 
     impl crate::security::kerberos::Context for Endless {
         fn step(&mut self, _: Option<&[u8]>) -> Result<Progress, SecurityError> {
-            Ok(Progress {
-                token: Vec::new(),
-                complete: false,
-            })
+            Ok(Progress { token: Vec::new(), complete: false })
         }
         fn wrap(&mut self, _: &[u8], _: bool) -> Result<Vec<u8>, SecurityError> {
             Err(SecurityError::broken("nothing is agreed"))
@@ -282,11 +199,7 @@ fn a_dialogue_without_end_is_ended() {
 
 #[test]
 fn success_without_the_servers_proof_is_refused() {
-    for answer in [
-        None,
-        Some(vec![]),
-        Some(b"rspauth=00000000000000000000000000000000".to_vec()),
-    ] {
+    for answer in [None, Some(vec![]), Some(b"rspauth=00000000000000000000000000000000".to_vec())] {
         let mut handshake = Handshake::new(token(), Policy::default(), "rm".into());
         sent(handshake.on_message(offers(&[("TOKEN", "DIGEST-MD5")]), false));
         let error = failed(handshake.on_message(message(SaslState::Success, answer), false));

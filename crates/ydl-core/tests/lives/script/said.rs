@@ -27,11 +27,7 @@ pub fn ordered(order: &Order) -> String {
 /// Who is in a round, role by role.
 pub fn members(cluster: &Cluster) -> String {
     let known = |hosts: usize, all: u32| {
-        if hosts == 0 {
-            String::new()
-        } else {
-            format!(" at {hosts} of {all} addresses")
-        }
+        if hosts == 0 { String::new() } else { format!(" at {hosts} of {all} addresses") }
     };
     let sizes = cluster.roles.iter().map(|it| {
         let hosts = it.endpoints.iter().filter(|it| !it.host.is_empty()).count();

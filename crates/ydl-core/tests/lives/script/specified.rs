@@ -78,9 +78,7 @@ pub fn specified(draft: &mut Draft, words: &[&str]) -> bool {
 }
 
 fn options<'a>(words: &'a [&str]) -> impl Iterator<Item = (&'a str, &'a str)> {
-    words
-        .iter()
-        .map(|word| word.split_once('=').unwrap_or((word, "")))
+    words.iter().map(|word| word.split_once('=').unwrap_or((word, "")))
 }
 
 pub fn span(text: &str) -> Span {
@@ -97,10 +95,7 @@ pub fn span(text: &str) -> Span {
 
 fn backoff(text: &str) -> Backoff {
     let (first, most) = text.split_once("..").unwrap_or((text, text));
-    Backoff {
-        first: span(first),
-        most: span(most),
-    }
+    Backoff { first: span(first), most: span(most) }
 }
 
 /// `4`, `2..4`, or `2..4:3` where it begins with three.

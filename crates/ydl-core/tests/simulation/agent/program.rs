@@ -44,22 +44,15 @@ impl World {
         };
         let faults = self.faults();
         if self.struck(faults.not_started, 5) {
-            let exit = Exit {
-                not_started: Some("`program` was not found".into()),
-                ..Exit::default()
-            };
+            let exit =
+                Exit { not_started: Some("`program` was not found".into()), ..Exit::default() };
             self.report(at, Report::Exited { round, exit });
             return;
         }
-        self.checks
-            .program_starts(&task, round, at, &self.containers);
+        self.checks.program_starts(&task, round, at, &self.containers);
         let plan = self.stamp();
         if let Some(agent) = self.agent(at) {
-            agent.program = Some(Program {
-                round,
-                plan,
-                stopping: false,
-            });
+            agent.program = Some(Program { round, plan, stopping: false });
         }
         self.report(at, Report::Started { round });
         // Some of those who should follow the others never end either.
@@ -79,12 +72,7 @@ impl World {
             wait += until.saturating_sub(self.now);
         }
         if !service || (fate != Fate::Code(0) && self.random.percent(50)) {
-            let ends = Happening::ProgramEnds {
-                at,
-                round,
-                fate,
-                plan,
-            };
+            let ends = Happening::ProgramEnds { at, round, fate, plan };
             self.after(wait, ends);
         }
     }
@@ -94,12 +82,7 @@ impl World {
         if !self.struck(faults.fails, 15) {
             return Fate::Code(0);
         }
-        *self.random.pick(&[
-            Fate::Code(1),
-            Fate::Code(2),
-            Fate::Signal(9),
-            Fate::Signal(11),
-        ])
+        *self.random.pick(&[Fate::Code(1), Fate::Code(2), Fate::Signal(9), Fate::Signal(11)])
     }
 
     /// SIGTERM; after the grace SIGKILL.
@@ -125,18 +108,9 @@ impl World {
             return;
         }
         let stubborn = self.struck(faults.stubborn, 30);
-        let wait = if stubborn {
-            grace
-        } else {
-            self.random.below(grace.min(800))
-        };
+        let wait = if stubborn { grace } else { self.random.below(grace.min(800)) };
         let fate = Fate::Signal(if stubborn { 9 } else { 15 });
-        let ends = Happening::ProgramEnds {
-            at,
-            round,
-            fate,
-            plan,
-        };
+        let ends = Happening::ProgramEnds { at, round, fate, plan };
         self.after(wait, ends);
     }
 
@@ -163,8 +137,7 @@ impl World {
             ..Exit::default()
         };
         if let Some(task) = task {
-            self.checks
-                .program_ends(&task, round, at, fate == Fate::Code(0));
+            self.checks.program_ends(&task, round, at, fate == Fate::Code(0));
             if self.plan.bereaved && fate == Fate::WithContainer {
                 self.bereave(&task.role, round);
             }
@@ -197,12 +170,7 @@ impl World {
             if program.round == round && !program.stopping {
                 program.plan = plan;
                 let fate = Fate::Code(1);
-                let ends = Happening::ProgramEnds {
-                    at,
-                    round,
-                    fate,
-                    plan,
-                };
+                let ends = Happening::ProgramEnds { at, round, fate, plan };
                 self.after(wait, ends);
             }
         }
@@ -223,12 +191,7 @@ impl World {
             program.plan = plan;
             let round = program.round;
             let fate = Fate::WithContainer;
-            let ends = Happening::ProgramEnds {
-                at,
-                round,
-                fate,
-                plan,
-            };
+            let ends = Happening::ProgramEnds { at, round, fate, plan };
             self.after(20, ends);
         }
         let wait = self.random.from(250, 1_500);

@@ -32,14 +32,8 @@ impl Checks {
         let spec = roles.find(|spec| spec.name == task.role);
         let after = spec.map(|spec| &spec.after[..]).unwrap_or_default();
         let early = after.iter().find(|name| !self.begun.contains(*name));
-        assert!(
-            early.is_none(),
-            "{task} was launched before {early:?} has begun"
-        );
+        assert!(early.is_none(), "{task} was launched before {early:?} has begun");
         let beside = self.stands_beside(&task.role) && self.spec.gang.together;
-        assert!(
-            !beside || self.round_began,
-            "{task} was launched and the job has not begun"
-        );
+        assert!(!beside || self.round_began, "{task} was launched and the job has not begun");
     }
 }

@@ -18,10 +18,7 @@ impl Checks {
             if let Action::Release(id) = action {
                 let ours = self.ran.contains(id) && !self.condemned.contains(id);
                 let alive = live.contains(id) && !self.signalled.contains(id);
-                assert!(
-                    ending || !ours || !alive,
-                    "given up for the master's absence: {id}"
-                );
+                assert!(ending || !ours || !alive, "given up for the master's absence: {id}");
             }
         }
     }

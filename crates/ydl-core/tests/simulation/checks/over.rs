@@ -38,10 +38,7 @@ impl Checks {
         }
         assert!(self.live.is_empty(), "a program still runs");
         let job = shell.job.as_ref().expect("somebody is there at the end");
-        assert!(
-            job.finished() && job.asks().asks.is_empty(),
-            "nothing is asked for"
-        );
+        assert!(job.finished() && job.asks().asks.is_empty(), "nothing is asked for");
         if self.calm {
             let tasks = self.spec.tasks() as usize;
             // Who begins after others may never be asked for.

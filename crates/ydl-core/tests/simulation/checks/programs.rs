@@ -19,20 +19,9 @@ impl Checks {
                 &run.task
             }
         };
-        assert!(
-            !self.condemned.contains(container),
-            "a container that is gone is counted on"
-        );
-        assert_eq!(
-            self.launched.get(container),
-            Some(task),
-            "an order for another task"
-        );
-        assert_eq!(
-            job.task_of(container).as_ref(),
-            Some(task),
-            "an order for another task"
-        );
+        assert!(!self.condemned.contains(container), "a container that is gone is counted on");
+        assert_eq!(self.launched.get(container), Some(task), "an order for another task");
+        assert_eq!(job.task_of(container).as_ref(), Some(task), "an order for another task");
     }
 
     fn told_to_run(&mut self, run: &Run) {
@@ -59,10 +48,7 @@ impl Checks {
             let member = run.cluster.role(role.name.as_str());
             let members = |it: &&Member| it.indexes().zip(it.endpoints.clone()).collect::<Vec<_>>();
             for (index, endpoint) in member.iter().flat_map(members) {
-                let task = TaskId {
-                    role: role.name.clone(),
-                    index,
-                };
+                let task = TaskId { role: role.name.clone(), index };
                 let host = self.current.get(&task).map(ContainerId::as_str);
                 let known = host == Some(endpoint.host.as_str());
                 assert!(known, "a round began without {task}");
@@ -92,10 +78,7 @@ impl Checks {
             let old = live.find(|(task, (_, old))| {
                 *old < round && self.completion(task) != Completion::Beside
             });
-            assert!(
-                old.is_none(),
-                "round {round} runs beside an older one: {old:?}"
-            );
+            assert!(old.is_none(), "round {round} runs beside an older one: {old:?}");
         }
         assert!(!containers[at].dead, "a program starts in a dead container");
         self.live.insert(task.clone(), (at, round));

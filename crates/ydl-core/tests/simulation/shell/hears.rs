@@ -124,12 +124,7 @@ impl World {
         }
         let stamp = self.stamp();
         let wait = self.random.from(2, 60);
-        let hears = Happening::AgentHears {
-            at,
-            order,
-            stamp,
-            acked,
-        };
+        let hears = Happening::AgentHears { at, order, stamp, acked };
         self.after(wait, hears);
     }
 

@@ -29,10 +29,7 @@ pub fn run(own: &Own, mut turns: Turns) {
     turns.next();
     let stream = own.connect();
     say(&stream, &VALIDATE);
-    say(
-        &stream,
-        &[&[1][..], &key(own.rank), &text(&ADDRESS)].concat(),
-    );
+    say(&stream, &[&[1][..], &key(own.rank), &text(&ADDRESS)].concat());
     for rank in (0..own.world).filter(|rank| *rank != own.rank) {
         wait_and_read(&stream, rank);
     }

@@ -55,12 +55,7 @@ pub struct Own {
 impl Own {
     fn read() -> Own {
         let number = |name: &str| env::var(name).ok()?.parse::<u32>().ok();
-        let names = [
-            "PORT_OF_SERVER",
-            "MASTER_PORT",
-            "DMLC_TRACKER_PORT",
-            "DMLC_PS_ROOT_PORT",
-        ];
+        let names = ["PORT_OF_SERVER", "MASTER_PORT", "DMLC_TRACKER_PORT", "DMLC_PS_ROOT_PORT"];
         let port = names.into_iter().find_map(number).expect("a port");
         Own {
             rank: number("YDL_RANK").expect("a rank"),

@@ -17,11 +17,7 @@ const EVERYBODY: i32 = 7;
 const NODES: i32 = 6;
 
 fn barrier(group: i32) -> Vec<u8> {
-    let control = Control {
-        command: Command::Barrier,
-        nodes: vec![],
-        group,
-    };
+    let control = Control { command: Command::Barrier, nodes: vec![], group };
     message(control, true)
 }
 
@@ -46,11 +42,7 @@ struct Incoming {
 impl Incoming {
     fn new(stream: TcpStream, theirs: Socket) -> Incoming {
         stream.set_nodelay(true).expect("a stream");
-        Incoming {
-            stream,
-            session: Session::with(theirs),
-            bytes: Vec::new(),
-        }
+        Incoming { stream, session: Session::with(theirs), bytes: Vec::new() }
     }
 
     /// The next command of control, or nothing when the other side is ready.
@@ -90,22 +82,14 @@ pub fn run(own: &Own, mut turns: Turns) {
     say(&up.stream, &zmtp::opening(Socket::Dealer, b""));
     assert_eq!(up.next(), None);
     let node = Node {
-        role: if own.role == "server" {
-            Role::Server
-        } else {
-            Role::Worker
-        },
+        role: if own.role == "server" { Role::Server } else { Role::Worker },
         id: EMPTY,
         host: "127.0.0.1".to_owned(),
         port: port.into(),
         is_recovery: false,
         customer: 0,
     };
-    let control = Control {
-        command: Command::AddNode,
-        nodes: vec![node],
-        group: 0,
-    };
+    let control = Control { command: Command::AddNode, nodes: vec![node], group: 0 };
     say(&up.stream, &message(control, false));
     let (stream, _) = listener.accept().expect("the scheduler");
     let mut down = Incoming::new(stream, Socket::Dealer);

@@ -36,11 +36,7 @@ pub fn run(own: &Own, mut turns: Turns) {
     turns.next();
     // Ranks are in a ring, so that one's own is the one before its neighbour's.
     let (_, rest) = next.split_once(r#""rank":"#).expect("a rank");
-    let digits: String = rest
-        .trim_start()
-        .chars()
-        .take_while(char::is_ascii_digit)
-        .collect();
+    let digits: String = rest.trim_start().chars().take_while(char::is_ascii_digit).collect();
     let next: u32 = digits.parse().expect("a rank");
     let rank = (next + own.world - 1) % own.world;
     greet(own, own.world.into(), rank, r#"{"cmd":2}"#);

@@ -49,10 +49,7 @@ impl Followed {
     pub(in crate::agent) fn over(self, record: Option<Vec<u8>>) {
         let record = record.map(Bytes::from);
         // Nobody listens when it was given up.
-        let _ = self.over.send(Over {
-            is_over: true,
-            record,
-        });
+        let _ = self.over.send(Over { is_over: true, record });
     }
 }
 
@@ -156,8 +153,7 @@ impl Attempt {
                 let record = self.over.borrow().record.clone();
                 if let Some(bytes) = record {
                     let place = format!("{}/{}", self.remote, record::FILE);
-                    hdfs.write_whole(&place, bytes, layout::FILE, soon())
-                        .await?;
+                    hdfs.write_whole(&place, bytes, layout::FILE, soon()).await?;
                 }
                 Ok(Turn::Complete)
             }

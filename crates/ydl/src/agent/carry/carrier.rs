@@ -88,19 +88,12 @@ impl Carrier {
     pub(in crate::agent) fn start(job: JobDir, tasks: u64) -> std::io::Result<Carrier> {
         let ways = Arc::new(Ways::new(job));
         let (errands, told) = mpsc::channel(ERRANDS_MAX);
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let own = Arc::clone(&ways);
         thread::Builder::new()
             .name("carrier".into())
             .spawn(move || runtime.block_on(work(&own, told)))?;
-        Ok(Carrier {
-            ways,
-            errands,
-            lag: lag(tasks),
-            hurry: watch::Sender::new(false),
-        })
+        Ok(Carrier { ways, errands, lag: lag(tasks), hurry: watch::Sender::new(false) })
     }
 
     /// Carries what a program prints to the directory `remote`, from now until it is over.
@@ -146,11 +139,7 @@ impl Carrier {
     ) -> impl Future<Output = ()> + Send + use<> {
         let (answer, answered) = oneshot::channel();
         let (claims, outputs, absent) = (claims.clone(), outputs.to_vec(), absent.to_vec());
-        let noting = Noting {
-            claims,
-            outputs,
-            absent,
-        };
+        let noting = Noting { claims, outputs, absent };
         self.tell(Errand::Note(Box::new(noting), answer));
         async { drop(answered.await) }
     }
@@ -263,8 +252,6 @@ async fn work(ways: &Arc<Ways>, mut errands: mpsc::Receiver<Errand>) {
 async fn find(ways: &Ways, place: &JobPlace) -> Result<Option<Whereabouts>, HdfsError> {
     let deadline = Instant::now() + LOOK_MAX;
     let hdfs = ways.to(place.dir(), deadline).await?;
-    let found = hdfs
-        .read_if_there(&place.master(), PLACE_BYTES_MAX, deadline)
-        .await?;
+    let found = hdfs.read_if_there(&place.master(), PLACE_BYTES_MAX, deadline).await?;
     Ok(found.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
 }

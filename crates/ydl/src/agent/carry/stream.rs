@@ -74,10 +74,7 @@ impl Stream {
     async fn carry_some(&mut self, hdfs: &Hdfs) -> Result<bool, HdfsError> {
         let mut carried = 0;
         while carried < TURN_BYTES_MAX {
-            let chunk = self
-                .reader
-                .read_some()
-                .map_err(|error| self.unreadable(&error))?;
+            let chunk = self.reader.read_some().map_err(|error| self.unreadable(&error))?;
             match chunk {
                 Chunk::Data { offset, bytes } => {
                     let segment = offset / self.rotation.segment_bytes;
@@ -176,11 +173,7 @@ impl Stream {
     fn unreadable(&self, error: &std::io::Error) -> HdfsError {
         HdfsError {
             kind: Kind::Other,
-            what: format!(
-                "cannot read `{}` in `{}`: {error}",
-                self.name,
-                self.dir.display()
-            ),
+            what: format!("cannot read `{}` in `{}`: {error}", self.name, self.dir.display()),
             hint: None,
         }
     }

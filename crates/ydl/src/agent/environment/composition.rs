@@ -52,14 +52,7 @@ impl Composition<'_> {
                 own.insert(dir.join("__pycache__"));
             }
         }
-        Composition {
-            python,
-            prefix,
-            sources,
-            own,
-            naming,
-            was_at: &manifest.was_at,
-        }
+        Composition { python, prefix, sources, own, naming, was_at: &manifest.was_at }
     }
 
     /// Makes the environment; its `pyvenv.cfg` comes last.
@@ -72,10 +65,7 @@ impl Composition<'_> {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             Ok(()) | Err(_) => {}
         }
-        for dir in [
-            "bin",
-            &format!("lib/python{}/site-packages", self.python.minor),
-        ] {
+        for dir in ["bin", &format!("lib/python{}/site-packages", self.python.minor)] {
             fs::create_dir_all(self.prefix.join(dir))?;
         }
         self.overlay(self.sources, self.prefix, Path::new(""))?;
@@ -140,9 +130,7 @@ impl Composition<'_> {
         let mut file = File::open(from)?;
         let mode = file.metadata()?.permissions().mode() & 0o777;
         let mut text = String::new();
-        file.by_ref()
-            .take(TEXT_BYTES_MAX)
-            .read_to_string(&mut text)?;
+        file.by_ref().take(TEXT_BYTES_MAX).read_to_string(&mut text)?;
         let here = self.prefix.display().to_string();
         for place in self.was_at {
             if let Some(new) = renamed(&text, place, &here) {

@@ -76,21 +76,9 @@ fn texts_name_the_new_place_and_stale_byte_code_stays_behind() {
     put(&one, "etc/tool/a.conf", "root = /old/env/share\n");
     put(&one, "etc/tool/b.conf", "other");
     put(&one, "share/c", "c");
-    put(
-        &one,
-        "lib/python3.11/site-packages/p/where.py",
-        "'/old/env'",
-    );
-    put(
-        &one,
-        "lib/python3.11/site-packages/p/__pycache__/where.cpython-311.pyc",
-        "x",
-    );
-    put(
-        &one,
-        "lib/python3.11/site-packages/p/__pycache__/else.cpython-311.pyc",
-        "x",
-    );
+    put(&one, "lib/python3.11/site-packages/p/where.py", "'/old/env'");
+    put(&one, "lib/python3.11/site-packages/p/__pycache__/where.cpython-311.pyc", "x");
+    put(&one, "lib/python3.11/site-packages/p/__pycache__/else.cpython-311.pyc", "x");
     let mut manifest = plain(Some(python("x")));
     manifest.was_at = vec!["/old/env".into()];
     manifest.naming = vec![
@@ -107,10 +95,7 @@ fn texts_name_the_new_place_and_stale_byte_code_stays_behind() {
     let read = |name: &str| fs::read_to_string(to.join(name)).expect("a file");
     let here = to.display();
     assert_eq!(read("etc/tool/a.conf"), format!("root = {here}/share\n"));
-    assert_eq!(
-        read("lib/python3.11/site-packages/p/where.py"),
-        format!("'{here}'")
-    );
+    assert_eq!(read("lib/python3.11/site-packages/p/where.py"), format!("'{here}'"));
     let linked = |name: &str| fs::read_link(to.join(name)).ok();
     assert_eq!(linked("etc/tool/b.conf"), Some(one.join("etc/tool/b.conf")));
     assert_eq!(linked("share"), Some(one.join("share")));
@@ -123,11 +108,7 @@ fn texts_name_the_new_place_and_stale_byte_code_stays_behind() {
 #[test]
 fn a_package_of_two_layers_is_one() {
     let dir = tempfile::tempdir().expect("a directory");
-    let (one, two, to) = (
-        dir.path().join("one"),
-        dir.path().join("two"),
-        dir.path().join("to"),
-    );
+    let (one, two, to) = (dir.path().join("one"), dir.path().join("two"), dir.path().join("to"));
     let site = "lib/python3.11/site-packages";
     put(&one, &format!("{site}/space/theirs/x.py"), "theirs");
     put(&one, &format!("{site}/numpy/a.py"), "numpy");
@@ -145,16 +126,10 @@ fn a_package_of_two_layers_is_one() {
     assert_eq!(read("bin/tool"), "two", "the user's own wins");
     let numpy = fs::read_link(to.join(site).join("numpy")).expect("a link");
     assert_eq!(numpy, one.join(site).join("numpy"));
-    assert_eq!(
-        fs::read_link(to.join("bin/python")).expect("a link"),
-        executable
-    );
+    assert_eq!(fs::read_link(to.join("bin/python")).expect("a link"), executable);
     assert!(read("pyvenv.cfg").starts_with("home = /usr/bin\n"));
     composition.build(Path::new("/other")).expect("it is there");
-    assert_eq!(
-        fs::read_link(to.join("bin/python")).expect("a link"),
-        executable
-    );
+    assert_eq!(fs::read_link(to.join("bin/python")).expect("a link"), executable);
 }
 
 #[test]
@@ -214,11 +189,7 @@ fn half_an_environment_is_refused() {
     fs::create_dir(dir.path().join("local")).expect("a directory");
     assert!(compose().expect_err("nothing").starts_with("cannot read `"));
     put(dir.path(), "local/environment.json", "{");
-    assert!(
-        compose()
-            .expect_err("half of it")
-            .starts_with("cannot read `")
-    );
+    assert!(compose().expect_err("half of it").starts_with("cannot read `"));
     put(dir.path(), "local/environment.json", r#"{"format": 7}"#);
     assert!(compose().expect_err("another").starts_with("cannot read `"));
     let plain =

@@ -117,20 +117,15 @@ fn fill(file: &mut File, to: &Path) -> io::Result<()> {
     let (pieces, taken) = sync_channel(PIECES_MAX);
     thread::scope(|scope| {
         let inflating = scope.spawn(move || inflate(file, &pieces));
-        let mut read = Pieces {
-            taken,
-            piece: Vec::new(),
-            at: 0,
-        };
+        let mut read = Pieces { taken, piece: Vec::new(), at: 0 };
         let mut written = entries(&mut read, to);
         if written.is_ok() {
             // What follows the last entry is checked like all the rest.
             written = io::copy(&mut read, &mut io::sink()).map(drop);
         }
         drop(read);
-        let inflated = inflating
-            .join()
-            .unwrap_or_else(|_| Err(io::Error::other("it could not be inflated")));
+        let inflated =
+            inflating.join().unwrap_or_else(|_| Err(io::Error::other("it could not be inflated")));
         // An archive that is broken is the reason for an entry that is.
         match (inflated, written) {
             (Err(error), _) => Err(error),
@@ -143,9 +138,7 @@ fn inflate(file: &mut File, pieces: &SyncSender<Vec<u8>>) -> io::Result<()> {
     let mut from = MultiGzDecoder::new(io::BufReader::with_capacity(PIECE_BYTES, file));
     loop {
         let mut piece = Vec::with_capacity(PIECE_BYTES);
-        from.by_ref()
-            .take(PIECE_BYTES as u64)
-            .read_to_end(&mut piece)?;
+        from.by_ref().take(PIECE_BYTES as u64).read_to_end(&mut piece)?;
         // Nobody takes it any more if an entry was refused, and whoever refused it says so.
         if piece.is_empty() || pieces.send(piece).is_err() {
             return Ok(());
@@ -184,9 +177,7 @@ fn entries(from: &mut impl Read, to: &Path) -> io::Result<()> {
         let mut entry = entry?;
         let name = entry.path()?.into_owned();
         let wrong = |why: &str| io::Error::other(format!("`{}` in it {why}", name.display()));
-        let inside = name
-            .components()
-            .all(|part| matches!(part, Component::Normal(_)));
+        let inside = name.components().all(|part| matches!(part, Component::Normal(_)));
         if !inside || name.ancestors().skip(1).any(|dir| links.contains(dir)) {
             return Err(wrong("leads out of it"));
         }
@@ -203,11 +194,8 @@ fn entries(from: &mut impl Read, to: &Path) -> io::Result<()> {
             }
             EntryType::Regular => {
                 let mode = entry.header().mode()? & 0o100 | 0o400;
-                let mut file = File::options()
-                    .write(true)
-                    .create_new(true)
-                    .mode(mode)
-                    .open(&path)?;
+                let mut file =
+                    File::options().write(true).create_new(true).mode(mode).open(&path)?;
                 io::copy(&mut entry, &mut file)?;
                 // Byte code is taken for its source's only if that was written when it says.
                 let written = Duration::from_secs(entry.header().mtime()?);
@@ -271,13 +259,7 @@ mod tests {
         // Left behind by one that was killed.
         fs::create_dir_all(dir.path().join("layer.tar.gz.aside/lib")).expect("a directory");
         let at = unpacked(&file, &own).expect("unpacked");
-        assert_eq!(
-            at,
-            dir.path()
-                .canonicalize()
-                .expect("a path")
-                .join("layer.tar.gz.unpacked")
-        );
+        assert_eq!(at, dir.path().canonicalize().expect("a path").join("layer.tar.gz.unpacked"));
         assert_eq!(fs::read(at.join("lib/b.py")).expect("a link"), b"a = 1\n");
         let about = fs::metadata(at.join("lib/a.py")).expect("a file");
         assert_eq!(about.permissions().mode() & 0o777, 0o500);
@@ -299,9 +281,7 @@ mod tests {
         let all: BTreeSet<_> = thread::scope(|scope| {
             let each = || scope.spawn(|| unpacked(&file, &own).expect("unpacked"));
             let all: Vec<_> = (0..8).map(|_| each()).collect();
-            all.into_iter()
-                .map(|one| one.join().expect("it ends"))
-                .collect()
+            all.into_iter().map(|one| one.join().expect("it ends")).collect()
         });
         assert_eq!(all.len(), 1);
     }
@@ -328,10 +308,7 @@ mod tests {
         let file = dir.path().join("layer.tar.gz");
         let refused = |why: &str| {
             let said = unpacked(&file, dir.path()).expect_err("refused");
-            assert!(
-                said.starts_with("cannot unpack `") && said.contains(why),
-                "{said}"
-            );
+            assert!(said.starts_with("cannot unpack `") && said.contains(why), "{said}");
             assert_eq!(fs::read_dir(dir.path()).expect("a list").count(), 1);
         };
         for out in ["../out", "/out", "lib/b.py/out"] {

@@ -41,10 +41,7 @@ impl Agent {
             let started = Carrier::start(job.clone(), submitted.spec.tasks());
             let started = started.map_err(|e| format!("cannot start: {e}"))?;
             let started = Arc::new(started);
-            let container = setting
-                .container
-                .as_str()
-                .parse::<yarn_native::types::ContainerId>();
+            let container = setting.container.as_str().parse::<yarn_native::types::ContainerId>();
             let attempt = container.map_or(0, |id| u32::try_from(id.attempt.number).unwrap_or(0));
             reach.look_out(Arc::clone(&started), staging.clone(), attempt);
             carrier = Some(started);

@@ -116,10 +116,7 @@ impl Agent {
         };
         let mut stderr_tail = exit.stderr_tail;
         if exit.dropped_bytes > 0 {
-            let note = format!(
-                "ydl: {} bytes of output could not be kept",
-                exit.dropped_bytes
-            );
+            let note = format!("ydl: {} bytes of output could not be kept", exit.dropped_bytes);
             tracing::warn!("{note}");
             stderr_tail = format!("{stderr_tail}\n{note}");
         }
@@ -217,14 +214,8 @@ impl Agent {
         let ports = self.hold.as_ref().map(Hold::ports).unwrap_or_default();
         let told = &self.told;
         let prepared = door.and_then(|door| {
-            let has = Has {
-                door: door.as_ref().map(Door::port),
-                ports,
-                told,
-            };
-            let prepared = self
-                .surroundings
-                .prepare(setting, devices, submitted, &run, &has)?;
+            let has = Has { door: door.as_ref().map(Door::port), ports, told };
+            let prepared = self.surroundings.prepare(setting, devices, submitted, &run, &has)?;
             Ok((prepared, door))
         });
         let mut doing = Doing {
@@ -307,11 +298,8 @@ impl Agent {
     }
 
     fn report_not_started(&mut self, doing: Doing, why: String) {
-        let exit = Exit {
-            not_started: Some(why),
-            container_signalled: self.signalled,
-            ..Exit::default()
-        };
+        let exit =
+            Exit { not_started: Some(why), container_signalled: self.signalled, ..Exit::default() };
         self.on_ended(doing, exit);
     }
 }

@@ -133,10 +133,7 @@ mod tests {
         let port = |wanted: &[String], name| chosen(&task, &ports, wanted, name);
         assert_eq!(port(&asked, None).unwrap().1, 80);
         assert_eq!(port(&[], Some("tf")).unwrap().1, 90);
-        assert_eq!(
-            port(&[], None).unwrap_err(),
-            "which port of `web:0`? it has `http`, `tf`"
-        );
+        assert_eq!(port(&[], None).unwrap_err(), "which port of `web:0`? it has `http`, `tf`");
         assert_eq!(
             port(&asked, Some("x")).unwrap_err(),
             "`web:0` has no port `x`; it has `http`, `tf`"

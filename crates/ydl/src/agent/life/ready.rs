@@ -74,10 +74,8 @@ impl Agent {
         if self.ready.as_ref() == Some(&ready) {
             return;
         }
-        let held = self
-            .ready
-            .as_ref()
-            .is_some_and(|old| old.ports == ready.ports && old.slot == slot);
+        let held =
+            self.ready.as_ref().is_some_and(|old| old.ports == ready.ports && old.slot == slot);
         let report = match (
             self.unfit.clone().or_else(|| self.devices.short.clone()),
             self.take_ports(&ready.ports, slot, held),
@@ -106,15 +104,9 @@ impl Agent {
             Some(hold) if same => hold.retake().map_err(|e| e.to_string())?,
             _ => {
                 self.hold = None;
-                let need = |(name, keep): &(String, bool)| Need {
-                    name: name.clone(),
-                    keep: *keep,
-                };
+                let need = |(name, keep): &(String, bool)| Need { name: name.clone(), keep: *keep };
                 let needs: Vec<_> = ports.iter().map(need).collect();
-                let slot = Slot {
-                    index: slot.0,
-                    of: slot.1,
-                };
+                let slot = Slot { index: slot.0, of: slot.1 };
                 let hold = Hold::take(ip, &needs, range.first..=range.last, slot);
                 self.hold = Some(hold.map_err(|e| e.to_string())?);
             }

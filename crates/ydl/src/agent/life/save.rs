@@ -108,31 +108,12 @@ impl Agent {
             _ => Vec::new(),
         };
         let (mut near, mut far, mut names) = (Vec::new(), Vec::new(), Vec::new());
-        for Leaving {
-            from,
-            to,
-            existing,
-            every,
-            shared,
-        } in outputs
-        {
+        for Leaving { from, to, existing, every, shared } in outputs {
             let kept = every.is_some();
             names.push(from.clone());
             match to {
-                Destination::Local(to) => near.push(Near {
-                    from,
-                    to,
-                    existing,
-                    kept,
-                    shared,
-                }),
-                Destination::Hdfs(to) => far.push(Going {
-                    from,
-                    to,
-                    existing,
-                    kept,
-                    shared,
-                }),
+                Destination::Local(to) => near.push(Near { from, to, existing, kept, shared }),
+                Destination::Hdfs(to) => far.push(Going { from, to, existing, kept, shared }),
             }
         }
         let claims = self.surroundings.claims(&self.submitted);
@@ -173,9 +154,9 @@ impl Agent {
                         deadline,
                     });
                     match sending.await {
-                        Some(sent) => sent
-                            .map(|copied| copied.absent)
-                            .map_err(|error| error.to_string()),
+                        Some(sent) => {
+                            sent.map(|copied| copied.absent).map_err(|error| error.to_string())
+                        }
                         None => Err("copying them failed".to_owned()),
                     }
                 };
@@ -235,10 +216,9 @@ impl Agent {
     /// Saves the checkpoints of the program that is about to start while it runs.
     pub(super) fn keep_checkpoint(&mut self) {
         self.keeping.checkpoint = Arc::new(watch::Sender::new(Phase::Running));
-        let (Some(carrier), Some(url)) = (
-            &self.carrier,
-            self.surroundings.checkpoint(&self.submitted).url,
-        ) else {
+        let (Some(carrier), Some(url)) =
+            (&self.carrier, self.surroundings.checkpoint(&self.submitted).url)
+        else {
             return;
         };
         carrier.keep(Kept {
@@ -313,10 +293,7 @@ impl Agent {
         patience: Duration,
     ) -> impl Future<Output = ()> + Send + use<> {
         let deadline = Instant::now() + patience;
-        let finish = self
-            .carrier
-            .as_ref()
-            .map(|carrier| carrier.finish(deadline));
+        let finish = self.carrier.as_ref().map(|carrier| carrier.finish(deadline));
         async {
             if let Some(finish) = finish
                 && !finish.await
@@ -362,9 +339,7 @@ async fn copy(
         claims.placed_here(output.existing, &output.to).await;
     }
     let copied = match copied {
-        Ok(copied) => copied
-            .map(|copied| copied.absent)
-            .map_err(|error| error.to_string()),
+        Ok(copied) => copied.map(|copied| copied.absent).map_err(|error| error.to_string()),
         Err(_) => Err("copying them failed".to_owned()),
     };
     match refused {

@@ -90,12 +90,7 @@ async fn fetch(client: &Client, files: &[PathBuf]) -> bool {
 
 async fn try_fetch(client: &Client, files: &[PathBuf]) -> Result<(), String> {
     let path = "/v1/tokens";
-    let call = client.call(
-        Method::GET,
-        path,
-        crate::wire::client::Payload::Nothing,
-        CALL_MAX,
-    );
+    let call = client.call(Method::GET, path, crate::wire::client::Payload::Nothing, CALL_MAX);
     let answer = call.await.map_err(|e| e.to_string())?;
     let newest = Credentials::from_bytes(&answer.body).map_err(|e| e.to_string())?;
     let files = files.to_vec();
@@ -110,8 +105,7 @@ fn keep(newest: &Credentials, files: &[PathBuf]) -> Result<(), String> {
         for (alias, token) in newest.tokens() {
             all.add(alias, token.clone());
         }
-        all.write(file, Format::Writable)
-            .map_err(|e| e.to_string())?;
+        all.write(file, Format::Writable).map_err(|e| e.to_string())?;
     }
     Ok(())
 }

@@ -62,11 +62,7 @@ impl Turns {
 enum Found {
     Absent,
     List(Vec<LogAttempt>),
-    Piece {
-        bytes: Vec<u8>,
-        length: u64,
-        ended: bool,
-    },
+    Piece { bytes: Vec<u8>, length: u64, ended: bool },
 }
 
 impl Agent {
@@ -81,10 +77,7 @@ impl Agent {
                 tracing::debug!("too many look at the logs");
                 continue;
             };
-            let (client, job) = (
-                Arc::clone(&self.reach.client),
-                self.surroundings.job().clone(),
-            );
+            let (client, job) = (Arc::clone(&self.reach.client), self.surroundings.job().clone());
             let ended = Arc::clone(&self.turns.ended);
             tokio::spawn(async move {
                 let _turn = turn;
@@ -105,19 +98,9 @@ async fn find(job: &JobDir, wish: LogWish, program_ended: &Notify) -> Found {
             let listed = tokio::task::spawn_blocking(move || list(&job, &task)).await;
             return Found::List(listed.unwrap_or_default());
         }
-        LogWant::Read {
-            attempt,
-            file,
-            offset,
-            bytes_max,
-            wait_ms,
-        } => (
-            job.attempt_logs(&task, attempt),
-            file,
-            offset,
-            bytes_max,
-            wait_ms,
-        ),
+        LogWant::Read { attempt, file, offset, bytes_max, wait_ms } => {
+            (job.attempt_logs(&task, attempt), file, offset, bytes_max, wait_ms)
+        }
     };
     if !is_plain(&file) {
         return Found::Absent;
@@ -133,11 +116,7 @@ async fn find(job: &JobDir, wish: LogWish, program_ended: &Notify) -> Found {
         match read {
             Ok(Ok((bytes, length, ended))) => {
                 if !bytes.is_empty() || ended || Instant::now() >= end {
-                    return Found::Piece {
-                        bytes,
-                        length,
-                        ended,
-                    };
+                    return Found::Piece { bytes, length, ended };
                 }
             }
             Ok(Err(error)) => {
@@ -205,11 +184,7 @@ fn list(job: &JobDir, task: &TaskId) -> Vec<LogAttempt> {
     let each = numbers.into_iter().map(|attempt| {
         let files = fs::read_dir(job.attempt_logs(task, attempt)).into_iter();
         let files = files.flatten().flatten().filter_map(|entry| {
-            let name = entry
-                .file_name()
-                .to_str()
-                .filter(|name| is_plain(name))?
-                .to_owned();
+            let name = entry.file_name().to_str().filter(|name| is_plain(name))?.to_owned();
             let bytes = entry.metadata().ok()?.len();
             Some(LogFile { name, bytes })
         });
@@ -227,11 +202,7 @@ async fn hand_in(client: &Client, id: u64, found: Found) {
             Ok(list) => (String::new(), list),
             Err(_) => ("&absent".to_owned(), Payload::Nothing),
         },
-        Found::Piece {
-            bytes,
-            length,
-            ended,
-        } => {
+        Found::Piece { bytes, length, ended } => {
             let ended = if ended { "&ended" } else { "" };
             let about = format!("&length={length}{ended}");
             (about, Payload::Raw(bytes.into()))
@@ -253,16 +224,7 @@ mod tests {
             assert!(is_plain(file), "{file}");
         }
         let long = "x".repeat(101);
-        for file in [
-            "",
-            ".",
-            "..",
-            "../agent.token",
-            "/etc/passwd",
-            ".hidden",
-            "a b",
-            &long,
-        ] {
+        for file in ["", ".", "..", "../agent.token", "/etc/passwd", ".hidden", "a b", &long] {
             assert!(!is_plain(file), "{file}");
         }
     }

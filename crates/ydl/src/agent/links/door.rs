@@ -71,10 +71,7 @@ impl Door {
         let (passage, quiet) = Passage::new(client, round, host, says.clone(), hears);
         let accepting = tokio::spawn(accept(self, says, guarded));
         let passing = tokio::spawn(passage.run());
-        Links {
-            tasks: [accepting.abort_handle(), passing.abort_handle()],
-            quiet,
-        }
+        Links { tasks: [accepting.abort_handle(), passing.abort_handle()], quiet }
     }
 }
 

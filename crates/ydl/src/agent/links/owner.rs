@@ -77,9 +77,7 @@ fn looked_up(theirs: &[SocketAddr], ours: SocketAddrV4) -> io::Result<Inodes> {
 
 /// The inodes of a process's sockets. One that has gone, or belongs to another, has nothing that is ours.
 fn sockets(pid: u32) -> impl Iterator<Item = u64> {
-    let all = fs::read_dir(format!("/proc/{pid}/fd"))
-        .into_iter()
-        .flatten();
+    let all = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten();
     all.flatten().filter_map(|one| {
         let to = fs::read_link(one.path()).ok()?;
         let inode = to.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?;
@@ -92,10 +90,7 @@ fn find(all: &[Socket], theirs: &[SocketAddr], other: SocketAddrV4) -> Inodes {
     let theirs: HashSet<&SocketAddr> = theirs.iter().collect();
     // Nobody has one without a number any more.
     let ours = |it: &&Socket| it.inode != 0 && it.other == other.into() && theirs.contains(&it.own);
-    all.iter()
-        .filter(ours)
-        .map(|it| (it.inode, it.own))
-        .collect()
+    all.iter().filter(ours).map(|it| (it.inode, it.own)).collect()
 }
 
 #[cfg(test)]
@@ -118,10 +113,8 @@ mod tests {
         let found = |own: &[u16], other| {
             let theirs: Vec<_> = own.iter().map(|port| SocketAddr::V4(at(*port))).collect();
             let inodes = find(&all, &theirs, at(other));
-            let mut inodes: Vec<_> = inodes
-                .into_iter()
-                .map(|(inode, own)| (own.port(), inode))
-                .collect();
+            let mut inodes: Vec<_> =
+                inodes.into_iter().map(|(inode, own)| (own.port(), inode)).collect();
             inodes.sort_unstable();
             inodes
         };
@@ -137,9 +130,7 @@ mod tests {
         let ours = listener.local_addr().expect("an address");
         let own = TcpStream::connect(ours).expect("a connection");
         let theirs = own.local_addr().expect("an address");
-        let SocketAddr::V4(ours) = ours else {
-            panic!("{ours}")
-        };
+        let SocketAddr::V4(ours) = ours else { panic!("{ours}") };
         let inodes = looked_up(&[theirs], ours).expect("a table");
         let mut lists = vec![vec![std::process::id()], Vec::new()];
         let mut next = || Ok(lists.pop().expect("not more than two are made"));
@@ -161,9 +152,7 @@ mod tests {
             let both = [theirs, SocketAddr::from((Ipv4Addr::LOCALHOST, 1))];
             let found = of_this_tree(&both, ours).expect("an answer");
             // Both ways to ask say the same.
-            let SocketAddr::V4(ours) = ours else {
-                panic!("{ours}")
-            };
+            let SocketAddr::V4(ours) = ours else { panic!("{ours}") };
             let table = looked_up(&both, ours).expect("a table");
             assert_eq!(asked(&both, ours).expect("an answer"), table);
             assert!(found.iter().all(|address| *address == theirs), "{found:?}");
@@ -172,12 +161,7 @@ mod tests {
         assert!(is_ours(theirs));
 
         // A socket of the new kind that leads to the same place.
-        let new = socket_with(
-            AddressFamily::INET6,
-            SocketType::STREAM,
-            SocketFlags::CLOEXEC,
-            None,
-        );
+        let new = socket_with(AddressFamily::INET6, SocketType::STREAM, SocketFlags::CLOEXEC, None);
         let new = new.expect("a socket");
         let mapped = SocketAddr::from((Ipv4Addr::LOCALHOST.to_ipv6_mapped(), ours.port()));
         connect(&new, &mapped).expect("a connection");

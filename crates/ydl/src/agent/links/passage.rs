@@ -120,8 +120,7 @@ impl Passage {
         loop {
             self.call();
             let quiet = self.porter.is_empty() && self.saying.is_none() && self.ups.is_empty();
-            self.quiet
-                .send_if_modified(|was| std::mem::replace(was, quiet) != quiet);
+            self.quiet.send_if_modified(|was| std::mem::replace(was, quiet) != quiet);
             tokio::select! {
                 Some(heard) = self.hears.recv() => self.on_heard(heard),
                 said = ready(&mut self.saying) => {
@@ -229,11 +228,7 @@ impl Passage {
                 tracing::debug!("the rendezvous cannot be reached: {error}");
                 // A master that does not know the connection is there, and takes another at once.
                 let unknown = matches!(error, CallError::Refused { status: 409, .. });
-                let pause = if unknown && self.attached {
-                    Duration::ZERO
-                } else {
-                    self.retry
-                };
+                let pause = if unknown && self.attached { Duration::ZERO } else { self.retry };
                 self.retry = (self.retry * 2).min(RETRY.1);
                 self.begin_anew(pause);
             }
@@ -283,8 +278,7 @@ impl Passage {
     }
 
     fn open(&mut self, call: Call, stream: TcpStream, up: Up) {
-        self.sockets
-            .insert(call, Socket::open(stream, call, self.says.clone()));
+        self.sockets.insert(call, Socket::open(stream, call, self.says.clone()));
         self.ups.push(up);
     }
 
@@ -299,8 +293,7 @@ impl Passage {
         match up {
             Some(Up::Settled(call, mark)) => {
                 self.settled.insert(call, mark);
-                self.settle_at
-                    .get_or_insert_with(|| Instant::now() + SETTLE);
+                self.settle_at.get_or_insert_with(|| Instant::now() + SETTLE);
             }
             other => self.ups.extend(other),
         }
@@ -310,10 +303,7 @@ impl Passage {
                 if self.settled_bytes > SETTLE_BYTES {
                     self.settle();
                 }
-                let taken = self
-                    .sockets
-                    .get(&call)
-                    .is_none_or(|socket| socket.write(bytes));
+                let taken = self.sockets.get(&call).is_none_or(|socket| socket.write(bytes));
                 if !taken {
                     self.sockets.remove(&call);
                     self.over(call);

@@ -48,11 +48,7 @@ impl Socket {
         let (bytes, waiting) = mpsc::unbounded_channel();
         let unwritten = Arc::new(AtomicUsize::new(0));
         tokio::spawn(write(to, waiting, unwritten.clone()));
-        Socket {
-            bytes,
-            unwritten,
-            reading: reading.abort_handle(),
-        }
+        Socket { bytes, unwritten, reading: reading.abort_handle() }
     }
 
     /// False if the program does not take it.

@@ -13,10 +13,7 @@ pub(super) struct Turns<T> {
 
 impl<T> Default for Turns<T> {
     fn default() -> Turns<T> {
-        Turns {
-            heard: 0,
-            early: BTreeMap::new(),
-        }
+        Turns { heard: 0, early: BTreeMap::new() }
     }
 }
 

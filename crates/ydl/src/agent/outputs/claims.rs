@@ -51,9 +51,7 @@ impl Claims {
         let (book, to) = (Book::Here(dir.clone()), to.to_string_lossy());
         let deadline = Instant::now() + HERE_MAX;
         let taken = claim(&book, None, existing, &to, &self.job, deadline).await;
-        taken
-            .map(PathBuf::from)
-            .map_err(|trouble| trouble.sentence())
+        taken.map(PathBuf::from).map_err(|trouble| trouble.sentence())
     }
 
     /// What was to be put there is there.
@@ -153,8 +151,7 @@ impl Claims {
 /// The files of an output as others are told of them: small ones by what is in them.
 pub(super) fn contents(found: &Found) -> BTreeMap<String, Option<String>> {
     let each = found.files.iter();
-    each.map(|item| (item.name.clone(), content(&item.from)))
-        .collect()
+    each.map(|item| (item.name.clone(), content(&item.from))).collect()
 }
 
 /// What tells a small file from another.

@@ -66,10 +66,7 @@ impl Stamp {
         // Somebody may have put a pipe there, which would not open before anybody writes to it.
         let wait_for_nobody = rustix::fs::OFlags::NONBLOCK.bits() as i32;
         let mut options = File::options();
-        let file = options
-            .read(true)
-            .custom_flags(wait_for_nobody)
-            .open(path)?;
+        let file = options.read(true).custom_flags(wait_for_nobody).open(path)?;
         match self.is_of(&file) {
             true => Ok(file),
             false => Err(io::Error::other("it changed before it was sent")),
@@ -78,8 +75,7 @@ impl Stamp {
 
     /// Whether it is the stamp of a file that is open.
     pub(super) fn is_of(&self, file: &File) -> bool {
-        file.metadata()
-            .is_ok_and(|about| Stamp::of(&about).is_same(self))
+        file.metadata().is_ok_and(|about| Stamp::of(&about).is_same(self))
     }
 
     /// Whether a file has the same content, whatever it is called by now.
@@ -263,10 +259,7 @@ impl Open {
             match fs::read_dir(format!("/proc/{pid}/fd")) {
                 Ok(open) => self.add(pid, open),
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                    tracing::debug!(
-                        "the files of process {pid} are not seen: {}",
-                        reason(&error)
-                    );
+                    tracing::debug!("the files of process {pid} are not seen: {}", reason(&error));
                     self.blind = true;
                 }
                 // It is over.
@@ -347,15 +340,9 @@ mod tests {
         drop(child.stdin.take());
         child.wait().unwrap();
         let fresh = stamp(&path);
-        let blind = Open {
-            blind: true,
-            ..Open::default()
-        };
+        let blind = Open { blind: true, ..Open::default() };
         assert!(blind.may_hold(&fresh));
-        let rested = Stamp {
-            changed_ns: fresh.changed_ns - 31_000_000_000,
-            ..fresh
-        };
+        let rested = Stamp { changed_ns: fresh.changed_ns - 31_000_000_000, ..fresh };
         assert!(!blind.may_hold(&rested));
     }
 
@@ -380,14 +367,8 @@ mod tests {
         let killed = ended(false, &[]);
         assert!(killed.may_be_torn(&at(0, false)));
         assert!(!killed.may_be_torn(&at(0, true)), "it was renamed");
-        assert!(
-            !killed.may_be_torn(&at(-6, false)),
-            "it was changed long before"
-        );
-        assert!(
-            !killed.may_be_torn(&at(60, false)),
-            "another has changed it since"
-        );
+        assert!(!killed.may_be_torn(&at(-6, false)), "it was changed long before");
+        assert!(!killed.may_be_torn(&at(60, false)), "another has changed it since");
         assert!(ended(false, &[fresh.number]).may_be_torn(&at(-6, false)));
         // What was open at the last look, and is torn for the next program, too.
         let sent = Sent::default();

@@ -41,11 +41,7 @@ impl Fill {
             let Err(trouble) = self.once(&ways).await else {
                 return Ok(());
             };
-            tries = if is_worth_waiting(&trouble) {
-                0
-            } else {
-                tries + 1
-            };
+            tries = if is_worth_waiting(&trouble) { 0 } else { tries + 1 };
             let late = Instant::now() + RETRY > self.deadline;
             if late || tries >= TRIES {
                 return Err(said(&trouble));

@@ -41,9 +41,7 @@ pub(super) fn gather(work_dir: &Path, from: &str) -> Result<Option<Found>, Strin
         ));
     }
     let source = work_dir.join(from);
-    let pattern = Path::new(from)
-        .file_name()
-        .filter(|name| name.as_bytes().contains(&b'*'));
+    let pattern = Path::new(from).file_name().filter(|name| name.as_bytes().contains(&b'*'));
     let mut found = Found::default();
     let Some(pattern) = pattern else {
         let Some(real) = real_path(work_dir, &source)? else {
@@ -113,30 +111,20 @@ impl Found {
                 }
                 Ok(target) => real = target,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    tracing::warn!(
-                        "the link `{}` leads nowhere and is left out",
-                        path.display()
-                    );
+                    tracing::warn!("the link `{}` leads nowhere and is left out", path.display());
                     return Ok(());
                 }
                 Err(error) => return Err(failed(error)),
             }
         }
         if depth > DEPTH_MAX || self.files.len() + self.dirs.len() > ENTRIES_MAX {
-            return Err(failure_of(
-                path,
-                "it lies too deep, or there is too much of it",
-            ));
+            return Err(failure_of(path, "it lies too deep, or there is too much of it"));
         }
         let about = real.metadata().map_err(failed)?;
         let mode = about.permissions().mode() & 0o777;
         if about.is_file() {
             let name = name.to_owned();
-            self.files.push(Item {
-                from: real,
-                name,
-                mode,
-            });
+            self.files.push(Item { from: real, name, mode });
             return Ok(());
         }
         if !about.is_dir() {
@@ -216,20 +204,9 @@ mod tests {
         symlink("..", m.join("step-7/round")).unwrap();
         let found = gather(&work, "m").unwrap().unwrap();
         assert_eq!(names(&found), ["best", "latest/w", "step-7/w"]);
-        let of = |end: &str| {
-            found
-                .failures
-                .iter()
-                .filter(|one| one.contains(end))
-                .count()
-        };
+        let of = |end: &str| found.failures.iter().filter(|one| one.contains(end)).count();
         assert_eq!(of("m/up`: it points outside"), 1, "{:?}", found.failures);
-        assert_eq!(
-            of("it is a link to what it lies in"),
-            2,
-            "{:?}",
-            found.failures
-        );
+        assert_eq!(of("it is a link to what it lies in"), 2, "{:?}", found.failures);
     }
 
     #[test]

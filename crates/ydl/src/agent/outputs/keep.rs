@@ -105,11 +105,7 @@ impl Kept {
             if self.mirror {
                 in_order(&mut names, &second.files);
             }
-            let Looked {
-                files: second,
-                single,
-                whole,
-            } = second;
+            let Looked { files: second, single, whole } = second;
             let taken = match self.taken(&ways, &mut told, &names, &second).await {
                 Ok(taken) => taken,
                 Err(trouble) => {
@@ -172,9 +168,7 @@ impl Kept {
 
     /// Whether the program is over after so long at most, or nobody wants its files any more.
     async fn ends_within(&mut self, limit: Duration) -> bool {
-        let ended = self
-            .phase
-            .wait_for(|phase| !matches!(phase, Phase::Running));
+        let ended = self.phase.wait_for(|phase| !matches!(phase, Phase::Running));
         timeout(limit, ended).await.is_ok()
     }
 
@@ -185,12 +179,7 @@ impl Kept {
 
     /// Sends what is left; whether another try would change nothing.
     async fn send_last(&self, ways: &Ways, spot: &mut Option<Spot>) -> bool {
-        let Some(Looked {
-            files: look,
-            single,
-            whole,
-        }) = self.look().await
-        else {
+        let Some(Looked { files: look, single, whole }) = self.look().await else {
             return true;
         };
         let mut is_all = true;
@@ -303,11 +292,7 @@ impl Kept {
         (path, mode, stamp): &(PathBuf, u32, Stamp),
         single: bool,
     ) -> Result<(), Trouble> {
-        let item = Item {
-            from: path.clone(),
-            name: name.to_owned(),
-            mode: *mode,
-        };
+        let item = Item { from: path.clone(), name: name.to_owned(), mode: *mode };
         let in_doubt = self.sent.may_be_torn(stamp);
         if self.mirror && in_doubt {
             tracing::warn!("`{name}` may be half-written, and is not sent");
@@ -330,9 +315,7 @@ impl Kept {
                 }
                 let whose = &self.whose;
                 let placed = known.put(whose, &item, stamp, !in_doubt, deadline).await?;
-                self.claims
-                    .placed_afar(ways, self.existing, known.base(), deadline)
-                    .await;
+                self.claims.placed_afar(ways, self.existing, known.base(), deadline).await;
                 // What went wrong is found out anew.
                 *spot = Some(known);
                 (target, placed)
@@ -429,20 +412,11 @@ mod tests {
     #[test]
     fn only_new_files_that_nobody_changes_are_finished() {
         let first = look(&[("a", 1, 5), ("b", 2, 5), ("c", 3, 5), (".tmp", 5, 5)]);
-        let second = look(&[
-            ("a", 1, 5),
-            ("b", 2, 6),
-            ("c", 3, 5),
-            ("d", 4, 5),
-            (".tmp", 5, 5),
-        ]);
+        let second = look(&[("a", 1, 5), ("b", 2, 6), ("c", 3, 5), ("d", 4, 5), (".tmp", 5, 5)]);
         let none = Open::default();
         let sent = BTreeMap::new();
         assert_eq!(finished(&first, &second, &sent, &none), ["a", "c"]);
-        let open = Open {
-            files: BTreeSet::from([(1, 3)]),
-            ..Open::default()
-        };
+        let open = Open { files: BTreeSet::from([(1, 3)]), ..Open::default() };
         assert_eq!(finished(&first, &second, &sent, &open), ["a"]);
         let sent = BTreeMap::from([("a".to_owned(), second["a"].2)]);
         assert_eq!(finished(&first, &second, &sent, &none), ["c"]);

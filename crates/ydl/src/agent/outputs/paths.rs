@@ -31,16 +31,9 @@ pub(super) fn normal(path: &Path) -> PathBuf {
 
 /// The way from the directory `dir` to `path`, both absolute and normal.
 pub(super) fn relative(dir: &Path, path: &Path) -> PathBuf {
-    let shared = dir
-        .components()
-        .zip(path.components())
-        .take_while(|(one, two)| one == two)
-        .count();
+    let shared =
+        dir.components().zip(path.components()).take_while(|(one, two)| one == two).count();
     let up = dir.components().skip(shared).map(|_| Component::ParentDir);
     let way: PathBuf = up.chain(path.components().skip(shared)).collect();
-    if way.as_os_str().is_empty() {
-        PathBuf::from(".")
-    } else {
-        way
-    }
+    if way.as_os_str().is_empty() { PathBuf::from(".") } else { way }
 }

@@ -29,11 +29,7 @@ const RETRY: Duration = Duration::from_secs(2);
 /// several files appears in one moment, or is merged file by file into a directory that was there before. `whose` names
 /// the task: what its earlier attempts have left half-sent goes.
 pub(in crate::agent) async fn send(ways: &Ways, it: &Outputs) -> Result<Copied, OutputError> {
-    let mut sent = Sent {
-        it,
-        copied: Copied::default(),
-        failures: Vec::new(),
-    };
+    let mut sent = Sent { it, copied: Copied::default(), failures: Vec::new() };
     match it.work.canonicalize() {
         Ok(work) => {
             for output in &it.outputs {
@@ -57,9 +53,7 @@ struct Sent<'a> {
 
 impl Sent<'_> {
     async fn output(&mut self, ways: &Ways, work: &Path, output: &Going) {
-        let Going {
-            from, to, existing, ..
-        } = output;
+        let Going { from, to, existing, .. } = output;
         let deadline = self.it.deadline;
         let mut found = match gather(work, from) {
             Ok(Some(found)) => found,
@@ -95,9 +89,7 @@ impl Sent<'_> {
                 }
                 let taken = claims.afar(ways, *existing, to, soon(deadline)).await?;
                 let placed = place(ways, it, &mut found, &taken, deadline).await?;
-                claims
-                    .placed_afar(ways, *existing, &taken, soon(deadline))
-                    .await;
+                claims.placed_afar(ways, *existing, &taken, soon(deadline)).await;
                 Ok::<_, Trouble>(placed)
             };
             let trouble = match placed.await {
@@ -121,9 +113,7 @@ impl Sent<'_> {
     }
 
     fn result(self) -> Result<Copied, OutputError> {
-        let Sent {
-            copied, failures, ..
-        } = self;
+        let Sent { copied, failures, .. } = self;
         match failures.is_empty() {
             true => Ok(copied),
             false => Err(OutputError::new(failures, copied)),
@@ -151,9 +141,7 @@ async fn place(
             false => (dir, base.to_owned()),
         };
         let length = hdfs.stat(&target, soon(deadline)).await?;
-        let there = length
-            .map(|entry| (target.clone(), entry.bytes))
-            .into_iter();
+        let there = length.map(|entry| (target.clone(), entry.bytes)).into_iter();
         if stays(it, item, &target, &there.collect()) {
             return Ok((0, 0));
         }
@@ -301,9 +289,7 @@ async fn make_dirs(
     deadline: Instant,
 ) -> Result<(), Trouble> {
     for (name, mode) in &found.dirs {
-        let made = hdfs
-            .mkdirs(&format!("{base}/{name}"), *mode, soon(deadline))
-            .await;
+        let made = hdfs.mkdirs(&format!("{base}/{name}"), *mode, soon(deadline)).await;
         made.map_err(|error| Trouble::from(error).with(name))?;
     }
     Ok(())
@@ -320,10 +306,7 @@ async fn merge(
     make_dirs(hdfs, found, base, deadline).await?;
     let mut first = Ok(());
     for item in &found.files {
-        let (from, target) = (
-            format!("{aside}/{}", item.name),
-            format!("{base}/{}", item.name),
-        );
+        let (from, target) = (format!("{aside}/{}", item.name), format!("{base}/{}", item.name));
         match put(hdfs, &from, &target, deadline).await {
             Err(trouble) if trouble.may_pass => return Err(trouble.with(&item.name)),
             // One name that is taken does not cost the other files.

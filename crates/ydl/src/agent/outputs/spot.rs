@@ -36,37 +36,23 @@ impl From<HdfsError> for Trouble {
             Some((_, why)) => why.to_owned(),
             None => error.what,
         };
-        Trouble {
-            file: None,
-            why,
-            may_pass,
-        }
+        Trouble { file: None, why, may_pass }
     }
 }
 
 impl From<data::Trouble> for Trouble {
     fn from(trouble: data::Trouble) -> Trouble {
-        Trouble {
-            may_pass: trouble.may_pass(),
-            ..Trouble::lasting(trouble.sentence())
-        }
+        Trouble { may_pass: trouble.may_pass(), ..Trouble::lasting(trouble.sentence()) }
     }
 }
 
 impl Trouble {
     pub(super) fn with(self, file: &str) -> Trouble {
-        Trouble {
-            file: Some(file.to_owned()),
-            ..self
-        }
+        Trouble { file: Some(file.to_owned()), ..self }
     }
 
     pub(super) fn lasting(why: impl Into<String>) -> Trouble {
-        Trouble {
-            file: None,
-            why: why.into(),
-            may_pass: false,
-        }
+        Trouble { file: None, why: why.into(), may_pass: false }
     }
 }
 
@@ -93,12 +79,7 @@ impl Spot {
         let into = !single
             || to.ends_with('/')
             || (hdfs.stat(&base, soon(deadline)).await?).is_some_and(|entry| entry.directory);
-        Ok(Spot {
-            hdfs,
-            base,
-            into,
-            ready: BTreeSet::new(),
-        })
+        Ok(Spot { hdfs, base, into, ready: BTreeSet::new() })
     }
 
     pub(super) fn base(&self) -> &str {
@@ -225,17 +206,11 @@ async fn send_open(
 ) -> Result<u64, Trouble> {
     let unreadable = |error: io::Error| Trouble::lasting(reason(&error)).with(&item.name);
     let failed = |error: HdfsError| Trouble::from(error).with(&item.name);
-    let mut writer = hdfs
-        .create(place, item.mode, soon(deadline))
-        .await
-        .map_err(failed)?;
+    let mut writer = hdfs.create(place, item.mode, soon(deadline)).await.map_err(failed)?;
     loop {
         // A piece of a local file: it is read faster than another thread would be told to.
         let mut piece = Vec::with_capacity(PIECE_BYTES);
-        let read = file
-            .by_ref()
-            .take(PIECE_BYTES as u64)
-            .read_to_end(&mut piece);
+        let read = file.by_ref().take(PIECE_BYTES as u64).read_to_end(&mut piece);
         if read.map_err(unreadable)? == 0 {
             break;
         }

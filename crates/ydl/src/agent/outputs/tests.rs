@@ -10,9 +10,7 @@ struct Place {
 
 impl Place {
     fn new(files: &[(&str, &str)]) -> Place {
-        let place = Place {
-            dir: tempfile::tempdir().unwrap(),
-        };
+        let place = Place { dir: tempfile::tempdir().unwrap() };
         fs::create_dir_all(place.work()).unwrap();
         for (name, text) in files {
             let path = place.work().join(name);
@@ -31,13 +29,7 @@ impl Place {
     }
 
     fn copy(&self, from: &str, to: &str) -> Result<Copied, OutputError> {
-        copy(
-            &self.work(),
-            &[(
-                from.into(),
-                PathBuf::from(format!("{}{to}", self.out().display())),
-            )],
-        )
+        copy(&self.work(), &[(from.into(), PathBuf::from(format!("{}{to}", self.out().display())))])
     }
 
     /// Everything that lies in `out`, links with their targets.
@@ -67,14 +59,7 @@ fn a_directory_is_merged_into_its_destination() {
     fs::write(place.out().join("a"), "old").unwrap();
     fs::write(place.out().join("kept"), "k").unwrap();
     let copied = place.copy("model/", "").unwrap();
-    assert_eq!(
-        copied,
-        Copied {
-            files: 2,
-            bytes: 4,
-            absent: vec![]
-        }
-    );
+    assert_eq!(copied, Copied { files: 2, bytes: 4, absent: vec![] });
     assert_eq!(place.found(), ["a=new", "deep/b=b", "kept=k"]);
 }
 
@@ -84,10 +69,7 @@ fn a_file_becomes_its_destination_or_goes_into_it() {
     place.copy("model.bin", "/final.bin").unwrap();
     place.copy("./model.bin", "/dir/").unwrap();
     place.copy("model.bin", "").unwrap();
-    assert_eq!(
-        place.found(),
-        ["dir/model.bin=m", "final.bin=m", "model.bin=m"]
-    );
+    assert_eq!(place.found(), ["dir/model.bin=m", "final.bin=m", "model.bin=m"]);
 }
 
 #[test]
@@ -129,11 +111,8 @@ fn links_inside_go_along_and_links_outside_are_refused_by_name() {
     let place = Place::new(&[("model/step-7/w", "w"), ("secret", "s")]);
     let model = place.work().join("model");
     symlink("step-7", model.join("latest")).unwrap();
-    symlink(
-        place.work().canonicalize().unwrap().join("model/step-7/w"),
-        model.join("best"),
-    )
-    .unwrap();
+    symlink(place.work().canonicalize().unwrap().join("model/step-7/w"), model.join("best"))
+        .unwrap();
     symlink("nowhere", model.join("dangling")).unwrap();
     symlink("../secret", model.join("up")).unwrap();
     symlink("/etc/passwd", model.join("passwd")).unwrap();
@@ -146,20 +125,12 @@ fn links_inside_go_along_and_links_outside_are_refused_by_name() {
     assert!(error.to_string().ends_with("(and 1 more)"), "{error}");
     assert_eq!(
         place.found(),
-        [
-            "best -> step-7/w",
-            "dangling -> nowhere",
-            "latest -> step-7",
-            "step-7/w=w"
-        ]
+        ["best -> step-7/w", "dangling -> nowhere", "latest -> step-7", "step-7/w=w"]
     );
 
     symlink("/etc", place.work().join("etc")).unwrap();
     let error = place.copy("etc", "/etc").unwrap_err();
-    assert!(
-        error.to_string().contains("work/etc`: it points outside"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("work/etc`: it points outside"), "{error}");
 }
 
 #[test]
@@ -193,12 +164,7 @@ fn what_is_no_file_is_refused_and_does_not_block() {
     let kind = rustix::fs::FileType::Fifo;
     rustix::fs::mknodat(rustix::fs::CWD, &pipe, kind, 0o600.into(), 0).unwrap();
     let error = place.copy("d", "").unwrap_err();
-    assert!(
-        error
-            .to_string()
-            .ends_with("d/pipe`: it is not a regular file"),
-        "{error}"
-    );
+    assert!(error.to_string().ends_with("d/pipe`: it is not a regular file"), "{error}");
     assert_eq!(place.found(), ["x=x"]);
 }
 
@@ -207,10 +173,7 @@ fn a_directory_is_not_copied_into_itself() {
     let place = Place::new(&[("d/x", "x")]);
     let to = place.work().join("d/new/deeper");
     let error = copy(&place.work(), &[("d".into(), to)]).unwrap_err();
-    assert!(
-        error.to_string().ends_with("the one is inside the other"),
-        "{error}"
-    );
+    assert!(error.to_string().ends_with("the one is inside the other"), "{error}");
 }
 
 #[test]
@@ -218,10 +181,7 @@ fn a_destination_that_cannot_be_written_is_named_and_nothing_half_is_left() {
     let place = Place::new(&[("d/x", "x"), ("d/y", "y")]);
     fs::create_dir_all(place.out().join("x")).unwrap();
     let error = place.copy("d", "").unwrap_err();
-    assert!(
-        error.to_string().ends_with("out/x`: a directory is there"),
-        "{error}"
-    );
+    assert!(error.to_string().ends_with("out/x`: a directory is there"), "{error}");
     assert_eq!(error.copied.files, 1);
     assert_eq!(place.found(), ["y=y"]);
 }
@@ -275,11 +235,7 @@ fn what_was_abandoned_half_written_is_removed_and_what_grows_is_not() {
     let place = Place::new(&[("d/x", "x")]);
     fs::create_dir_all(place.out()).unwrap();
     let long_ago = SystemTime::now() - ABANDONED - Duration::from_secs(60);
-    for (name, is_old) in [
-        (".x.ydl-1-1", true),
-        (".x.ydl-1-2", false),
-        (".hidden", true),
-    ] {
+    for (name, is_old) in [(".x.ydl-1-1", true), (".x.ydl-1-2", false), (".hidden", true)] {
         let file = File::create(place.out().join(name)).unwrap();
         if is_old {
             file.set_modified(long_ago).unwrap();

@@ -18,11 +18,7 @@ pub(super) fn write_whole(
 ) -> io::Result<u64> {
     let aside = aside(to);
     let write = || {
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&aside)?;
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&aside)?;
         let bytes = io::copy(&mut source, &mut file)?;
         file.set_permissions(fs::Permissions::from_mode(mode))?;
         file.sync_all()?;

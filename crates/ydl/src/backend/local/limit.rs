@@ -26,11 +26,7 @@ pub(super) fn overruns(limits: impl Iterator<Item = (ContainerId, Identity, u64)
     let over = limits.filter_map(|(container, agent, limit_mib)| {
         let there = tree.entry(agent.pid)?.identity() == agent;
         let used_mib = tree.sum_of_programs(agent.pid).rss_bytes >> 20;
-        (there && used_mib > limit_mib).then_some(Overrun {
-            container,
-            used_mib,
-            limit_mib,
-        })
+        (there && used_mib > limit_mib).then_some(Overrun { container, used_mib, limit_mib })
     });
     over.collect()
 }

@@ -94,13 +94,7 @@ impl Local {
         let mut look = interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Ok(Local {
-            gpus: Pool::new(
-                offer
-                    .gpus
-                    .iter()
-                    .map(|name| Device::counted(name))
-                    .collect(),
-            ),
+            gpus: Pool::new(offer.gpus.iter().map(|name| Device::counted(name)).collect()),
             short: None,
             room: Room::new(offer),
             node: NodeName::from(hostname()),
@@ -145,12 +139,7 @@ impl Local {
                     resources: ask.resources.clone(),
                 });
                 let resources = ask.resources.clone();
-                let new = Container {
-                    resources,
-                    gpus,
-                    agent: None,
-                    over: None,
-                };
+                let new = Container { resources, gpus, agent: None, over: None };
                 self.containers.insert(container, new);
             }
         }
@@ -181,10 +170,7 @@ impl Local {
             command.envs(gpus::variables(&held.gpus));
         }
         let log = std::fs::File::create(dir.join("agent.log"))?;
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         // The agent stops its program in order when the master dies; it must be able to catch this.
         spawn::die_with_parent(&mut command, Signal::TERM);
         spawn::own_group(&mut command);
@@ -197,9 +183,7 @@ impl Local {
         tokio::spawn(async move {
             let status = child.wait().await.map_or(1, |status| {
                 use std::os::unix::process::ExitStatusExt;
-                status
-                    .code()
-                    .unwrap_or_else(|| 128 + status.signal().unwrap_or(9))
+                status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(9))
             });
             sweep_up().await;
             // The receiver is gone only when the master is.
@@ -215,9 +199,7 @@ impl Local {
         self.room.give_back(&gone.resources);
         self.gpus.give_back(&gone.gpus);
         let end = gone.over.unwrap_or(ContainerEnd::Completed { status });
-        self.happened.push_back(Event::Ended {
-            containers: vec![(container, end)],
-        });
+        self.happened.push_back(Event::Ended { containers: vec![(container, end)] });
         self.grant();
     }
 
@@ -240,19 +222,8 @@ impl Local {
         let limits = self.containers.iter().filter_map(|(container, held)| {
             Some((container.clone(), held.agent?, held.resources.memory_mib))
         });
-        for Overrun {
-            container,
-            used_mib,
-            limit_mib,
-        } in limit::overruns(limits)
-        {
-            self.kill(
-                &container,
-                ContainerEnd::MemoryLimit {
-                    used_mib,
-                    limit_mib,
-                },
-            );
+        for Overrun { container, used_mib, limit_mib } in limit::overruns(limits) {
+            self.kill(&container, ContainerEnd::MemoryLimit { used_mib, limit_mib });
         }
     }
 }
@@ -293,8 +264,7 @@ impl Backend for Local {
             }
             Err(error) => {
                 let why = format!("cannot start an agent: {}", crate::os::reason(&error));
-                self.happened
-                    .push_back(Event::LaunchFailed { container, why });
+                self.happened.push_back(Event::LaunchFailed { container, why });
             }
         }
     }
@@ -341,10 +311,7 @@ impl Backend for Local {
 }
 
 fn hostname() -> String {
-    rustix::system::uname()
-        .nodename()
-        .to_string_lossy()
-        .into_owned()
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 #[cfg(test)]

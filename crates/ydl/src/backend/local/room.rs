@@ -18,11 +18,7 @@ pub(super) struct Room {
 
 impl Room {
     pub(super) fn new(offer: &Offer) -> Room {
-        Room {
-            memory_mib: offer.memory_mib,
-            vcores: offer.vcores,
-            offer: offer.clone(),
-        }
+        Room { memory_mib: offer.memory_mib, vcores: offer.vcores, offer: offer.clone() }
     }
 
     pub(super) fn fits(&self, size: &Resources) -> bool {
@@ -82,21 +78,14 @@ pub fn complaint(spec: &JobSpec, offer: &Offer) -> Option<Misfit> {
     let mut all = Resources::default();
     for role in &spec.roles {
         let n = role.least();
-        all.memory_mib = all
-            .memory_mib
-            .saturating_add(role.resources.memory_mib.saturating_mul(u64::from(n)));
-        all.vcores = all
-            .vcores
-            .saturating_add(role.resources.vcores.saturating_mul(n));
-        all.gpus = all
-            .gpus
-            .saturating_add(role.resources.gpus.saturating_mul(n));
+        all.memory_mib =
+            all.memory_mib.saturating_add(role.resources.memory_mib.saturating_mul(u64::from(n)));
+        all.vcores = all.vcores.saturating_add(role.resources.vcores.saturating_mul(n));
+        all.gpus = all.gpus.saturating_add(role.resources.gpus.saturating_mul(n));
     }
     let short = short(&all, offer)?;
     let tasks: u64 = spec.roles.iter().map(|role| u64::from(role.least())).sum();
-    Some(Misfit::TooLarge(format!(
-        "the job's {tasks} tasks, which start together, need {short}"
-    )))
+    Some(Misfit::TooLarge(format!("the job's {tasks} tasks, which start together, need {short}")))
 }
 
 /// What of this size the offer does not have.
@@ -108,10 +97,7 @@ fn short(size: &Resources, offer: &Offer) -> Option<String> {
         let (needed, there) = (Memory(size.memory_mib), Memory(offer.memory_mib));
         Some(format!("{needed} memory, and {there} are offered"))
     } else if size.vcores > offer.vcores {
-        Some(format!(
-            "{} vcores, and {} are offered",
-            size.vcores, offer.vcores
-        ))
+        Some(format!("{} vcores, and {} are offered", size.vcores, offer.vcores))
     } else if size.gpus > gpus {
         Some(format!("{} GPUs, and {gpus} are offered", size.gpus))
     } else {

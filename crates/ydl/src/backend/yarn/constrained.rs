@@ -156,10 +156,7 @@ impl Constrained {
     }
 
     pub(super) fn on_rejected(&mut self, rejection: &Rejection, now: Instant) {
-        let key = Key {
-            priority: rejection.priority,
-            allocation: rejection.request_id,
-        };
+        let key = Key { priority: rejection.priority, allocation: rejection.request_id };
         if let Some(told) = self.told.get_mut(&key) {
             *told = told.saturating_sub(rejection.count.max(1));
             self.rejected.insert(key, now + AGAIN);
@@ -172,10 +169,7 @@ impl Constrained {
 mod tests {
     use super::*;
 
-    const KEY: Key = Key {
-        priority: 1,
-        allocation: 7,
-    };
+    const KEY: Key = Key { priority: 1, allocation: 7 };
 
     fn lots(count: u32) -> BTreeMap<Key, Lot> {
         let lot = Lot {

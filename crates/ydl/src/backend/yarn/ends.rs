@@ -23,12 +23,12 @@ pub(super) fn end_of(exit: ExitStatus, words: &str, memory_mib: u64) -> Containe
         return ContainerEnd::NodeFault { why };
     }
     match exit {
-        ExitStatus::Exited(LOADER) if words.contains("version `GLIBC") => ContainerEnd::NodeFault {
-            why: cannot_execute(exit, words),
-        },
-        ExitStatus::Exited(NOT_EXECUTABLE | NOT_FOUND) => ContainerEnd::NodeFault {
-            why: cannot_execute(exit, words),
-        },
+        ExitStatus::Exited(LOADER) if words.contains("version `GLIBC") => {
+            ContainerEnd::NodeFault { why: cannot_execute(exit, words) }
+        }
+        ExitStatus::Exited(NOT_EXECUTABLE | NOT_FOUND) => {
+            ContainerEnd::NodeFault { why: cannot_execute(exit, words) }
+        }
         ExitStatus::Exited(FORGOTTEN) => ContainerEnd::NodeLost,
         ExitStatus::Exited(status) => ContainerEnd::Completed { status },
         // The ResourceManager has one number for what we gave back and for what was lost.
@@ -43,9 +43,7 @@ pub(super) fn end_of(exit: ExitStatus, words: &str, memory_mib: u64) -> Containe
         ExitStatus::DisksFailed => fault(words, "its disks have failed"),
         // It never ran: mostly, a file could not be fetched.
         ExitStatus::Unfinished => fault(words, "its node could not prepare it"),
-        ExitStatus::KilledForExcessLogs => ContainerEnd::Completed {
-            status: exit.number(),
-        },
+        ExitStatus::KilledForExcessLogs => ContainerEnd::Completed { status: exit.number() },
         // Whatever later versions invent, the program had no part in a number below zero.
         other => fault(words, &format!("its node ended it with status {other}")),
     }
@@ -119,10 +117,7 @@ pub(super) fn bare(line: &str) -> String {
 
 /// As much of a line as anybody reads.
 pub(super) fn short(line: &str) -> String {
-    line.chars()
-        .filter(|c| !c.is_control())
-        .take(WORDS_MAX)
-        .collect()
+    line.chars().filter(|c| !c.is_control()).take(WORDS_MAX).collect()
 }
 
 /// How much memory was used and allowed. The node says both in units that are rounded; how much was too much Hadoop 3
@@ -137,10 +132,7 @@ fn over(words: &str, kind: &str, memory_mib: u64) -> ContainerEnd {
     let limit_mib = limit >> 20;
     // What was killed for a few bytes too many used more than it had, and should say so.
     let used_mib = used.div_ceil(1 << 20).max(limit_mib);
-    ContainerEnd::MemoryLimit {
-        used_mib,
-        limit_mib,
-    }
+    ContainerEnd::MemoryLimit { used_mib, limit_mib }
 }
 
 /// The figures of `Current usage: 148.7 MB of 128 MB physical memory used; 1.2 GB of 2 GB virtual memory used`.

@@ -34,9 +34,6 @@ impl Gpus {
 
     /// What the agent of a task is told.
     pub(super) fn of_role(&self, role: &RoleName) -> FindGpus {
-        FindGpus {
-            count: self.of_roles.get(role).copied().unwrap_or(0),
-            counted: self.counted,
-        }
+        FindGpus { count: self.of_roles.get(role).copied().unwrap_or(0), counted: self.counted }
     }
 }

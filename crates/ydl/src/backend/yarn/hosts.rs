@@ -45,10 +45,7 @@ impl Host {
     /// A bare name means what the node says of itself as well as what an administrator says.
     fn has_attribute(&self, name: &str, value: &str) -> bool {
         let is = |whole: &str| self.attributes.get(whole).is_some_and(|it| it == value);
-        is(name)
-            || ["nm", "rm"]
-                .iter()
-                .any(|by| is(&format!("{by}.yarn.io/{name}")))
+        is(name) || ["nm", "rm"].iter().any(|by| is(&format!("{by}.yarn.io/{name}")))
     }
 }
 
@@ -164,9 +161,7 @@ impl Hosts {
         }
         while total < count {
             let named = !wish.only.is_empty();
-            let fitting = room
-                .iter()
-                .filter(|(_, free)| named || size::fits(wish.size, free));
+            let fitting = room.iter().filter(|(_, free)| named || size::fits(wish.size, free));
             let next = fitting.min_by_key(|(host, free)| {
                 let planned = plan.get(*host).copied().unwrap_or(0);
                 (planned, -free.memory_mib)
@@ -195,9 +190,7 @@ impl Hosts {
         if !wish.only.is_empty() {
             let named = wish.only.iter().filter(|host| !wish.avoid.contains(*host));
             let free = |host: &String| self.nodes.get(host).map(|node| node.free.clone());
-            return named
-                .map(|host| (host.clone(), free(host).unwrap_or_default()))
-                .collect();
+            return named.map(|host| (host.clone(), free(host).unwrap_or_default())).collect();
         }
         let nodes = self.nodes.iter();
         let mut nodes: Vec<_> = nodes
@@ -253,25 +246,14 @@ pub(super) mod tests {
         hosts
     }
 
-    const KEY: Key = Key {
-        priority: 1,
-        allocation: 1,
-    };
+    const KEY: Key = Key { priority: 1, allocation: 1 };
 
     fn planned(hosts: &mut Hosts, count: u32, label: Option<&str>, avoid: &[&str]) -> String {
         let size = Resource::new(1024, 1);
         let avoid = avoid.iter().map(|host| (*host).to_owned()).collect();
-        let wish = Wish {
-            size: &size,
-            label,
-            only: &[],
-            avoid: &avoid,
-        };
+        let wish = Wish { size: &size, label, only: &[], avoid: &avoid };
         let places = hosts.plan(KEY, count, &wish);
-        let places: Vec<_> = places
-            .iter()
-            .map(|p| format!("{}={}", p.host, p.count))
-            .collect();
+        let places: Vec<_> = places.iter().map(|p| format!("{}={}", p.host, p.count)).collect();
         places.join(" ")
     }
 

@@ -116,21 +116,15 @@ impl Launcher {
     async fn start(self: Arc<Self>, node: NodeId, starts: Vec<Start>) {
         let deadline = Instant::now() + self.within;
         let mut waiting = Vec::new();
-        for Start {
-            container,
-            role,
-            gpus,
-        } in starts
-        {
+        for Start { container, role, gpus } in starts {
             match self.context(&container, &role, gpus) {
                 Some(context) => waiting.push((container, context)),
                 None => self.failed(container.id, "it cannot have a token".to_owned()),
             }
         }
         while !waiting.is_empty() {
-            let starts = waiting
-                .iter()
-                .map(|(container, launch)| node::Start { container, launch });
+            let starts =
+                waiting.iter().map(|(container, launch)| node::Start { container, launch });
             let starts: Vec<_> = starts.collect();
             let again = Instant::now() + PAUSE < deadline;
             match self.nodes.start(&node, &starts, deadline).await {
@@ -232,10 +226,7 @@ fn common(setting: &YarnSetting) -> Result<LaunchContext, Report> {
     }
     // Nodes show a container's logs to those whom its own lists name.
     let cluster = &setting.spec.on_cluster;
-    let lists = [
-        (Access::View, &cluster.viewers),
-        (Access::Modify, &cluster.modifiers),
-    ];
+    let lists = [(Access::View, &cluster.viewers), (Access::Modify, &cluster.modifiers)];
     for (access, list) in lists {
         if let Some(list) = list {
             launch.access.insert(access, list.clone());

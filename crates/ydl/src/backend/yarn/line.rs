@@ -174,10 +174,8 @@ impl Line {
     pub(super) async fn beat(&mut self) -> Option<Verdict> {
         let now = Instant::now();
         let (ledger, constrained) = (&mut self.ledger, &mut self.constrained);
-        let request = || Request {
-            placements: constrained.request(now),
-            ..Request::from(ledger.request())
-        };
+        let request =
+            || Request { placements: constrained.request(now), ..Request::from(ledger.request()) };
         let heard = self.scheduler.allocate(request, now + BEAT_MAX).await;
         let now = Instant::now();
         match heard {
@@ -244,11 +242,7 @@ impl Line {
         let stirring = !events.is_empty() || !taken.surplus.is_empty();
         if !events.is_empty() {
             let beat = taken.beat;
-            let heard = News::Heard {
-                beat,
-                granted,
-                events,
-            };
+            let heard = News::Heard { beat, granted, events };
             // The receiver is gone only when the master is.
             let _ = self.news.send(heard);
         }
@@ -285,8 +279,7 @@ impl Line {
                 self.ledger.release(container.id);
                 continue;
             };
-            self.hosts
-                .on_grant(key, &container.node.host, &container.resource);
+            self.hosts.on_grant(key, &container.node.host, &container.resource);
             self.hold(&container);
             grants.push(ydl_core::Grant {
                 container: container.id.to_string().into(),
@@ -338,9 +331,9 @@ impl Line {
                 warned.extend(there.map(|(id, _)| *id));
             }
         }
-        events.extend(warned.into_iter().map(|id| Event::Warned {
-            container: id.to_string().into(),
-        }));
+        events.extend(
+            warned.into_iter().map(|id| Event::Warned { container: id.to_string().into() }),
+        );
     }
 
     async fn register_again(&mut self) -> Option<Verdict> {
@@ -413,14 +406,10 @@ impl Line {
             return Verdict::Deposed(reason.to_owned());
         };
         let held = std::mem::take(&mut self.held);
-        let gone = held
-            .into_keys()
-            .map(|id| (id.to_string().into(), ContainerEnd::Released));
+        let gone = held.into_keys().map(|id| (id.to_string().into(), ContainerEnd::Released));
         let by = format!("the cluster: {ended}");
         self.tell(Event::Killed { by, now: true });
-        self.tell(Event::Ended {
-            containers: gone.collect(),
-        });
+        self.tell(Event::Ended { containers: gone.collect() });
         Verdict::Ended
     }
 
@@ -430,10 +419,7 @@ impl Line {
         let (client, attempt) = (self.client.as_ref()?, self.attempt?);
         let deadline = Instant::now() + QUESTION_MAX;
         loop {
-            let report = client
-                .application(attempt.application, deadline)
-                .await
-                .ok()?;
+            let report = client.application(attempt.application, deadline).await.ok()?;
             if report.state.is_over() {
                 let words = ends::telling(&report.diagnostics);
                 return Some(words.unwrap_or_else(|| format!("it is {}", report.state)));
@@ -461,11 +447,8 @@ impl Line {
     }
 
     fn tell(&self, event: Event) {
-        let heard = News::Heard {
-            beat: self.ledger.beat(),
-            granted: Vec::new(),
-            events: vec![event],
-        };
+        let heard =
+            News::Heard { beat: self.ledger.beat(), granted: Vec::new(), events: vec![event] };
         // The receiver is gone only when the master is.
         let _ = self.news.send(heard);
     }
@@ -503,10 +486,7 @@ impl Line {
 }
 
 fn key_of(container: &Container) -> Key {
-    Key {
-        priority: container.priority,
-        allocation: container.request_id,
-    }
+    Key { priority: container.priority, allocation: container.request_id }
 }
 
 /// The answer to the question for the nodes, if there is one under way.

@@ -53,11 +53,7 @@ const DIAGNOSTICS_MAX: usize = 4096;
 #[derive(Debug)]
 enum News {
     /// A beat brought this.
-    Heard {
-        beat: Beat,
-        granted: Vec<Container>,
-        events: Vec<Event>,
-    },
+    Heard { beat: Beat, granted: Vec<Container>, events: Vec<Event> },
     /// A launch came to this.
     Launch(Event),
 }
@@ -120,16 +116,11 @@ impl Yarn {
 
     fn take_in(&mut self, news: News) {
         match news {
-            News::Heard {
-                beat,
-                granted,
-                events,
-            } => {
+            News::Heard { beat, granted, events } => {
                 self.beat = beat;
                 self.happened.extend(events);
                 let granted = granted.into_iter();
-                self.granted
-                    .extend(granted.map(|one| (one.id.to_string().into(), one)));
+                self.granted.extend(granted.map(|one| (one.id.to_string().into(), one)));
             }
             News::Launch(event) => self.happened.push_back(event),
         }
@@ -156,11 +147,7 @@ impl Backend for Yarn {
         if let Some(granted) = self.dispose(&container) {
             let gpus = self.gpus.of_role(&launch.task.role);
             // The launcher ends only with this.
-            let _ = self.launches.send(Start {
-                container: granted,
-                role: launch.task.role,
-                gpus,
-            });
+            let _ = self.launches.send(Start { container: granted, role: launch.task.role, gpus });
         }
     }
 
@@ -215,10 +202,7 @@ impl Backend for Yarn {
         };
         let sentence = format!("{}; logs are in `{}`", outcome.sentence(), self.logs);
         let diagnostics = sentence.chars().take(DIAGNOSTICS_MAX).collect();
-        self.command(Command::Close(Finish {
-            diagnostics,
-            ..Finish::new(status)
-        }));
+        self.command(Command::Close(Finish { diagnostics, ..Finish::new(status) }));
         self.launcher.abort();
         let Some(line) = &mut self.line else {
             return;

@@ -83,10 +83,8 @@ async fn registered(
         ..Registration::new(host)
     };
     let deadline = Instant::now() + REGISTER_MAX;
-    let (registered, hosts) = tokio::join!(
-        scheduler.register(&registration, deadline),
-        hosts(client.as_ref())
-    );
+    let (registered, hosts) =
+        tokio::join!(scheduler.register(&registration, deadline), hosts(client.as_ref()));
     let registered = registered.map_err(|error| {
         let what = format!("the ResourceManager does not take this master: {error}");
         let report = Report::new(Exit::Unreachable, what);
@@ -154,10 +152,7 @@ async fn recovered(
     registered: &Registered,
     setting: &YarnSetting,
 ) -> Result<Vec<ydl_core::ContainerId>, Report> {
-    let told = setting
-        .held
-        .iter()
-        .filter_map(|id| id.as_str().parse().ok());
+    let told = setting.held.iter().filter_map(|id| id.as_str().parse().ok());
     let expected: BTreeSet<ContainerId> = told.collect();
     for id in &expected {
         line.held.insert(*id, Held::default());
@@ -183,17 +178,10 @@ async fn recovered(
             }
         }
     }
-    let untold: BTreeSet<ContainerId> = line
-        .held
-        .iter()
-        .filter(|(_, held)| is_untold(held))
-        .map(|(id, _)| *id)
-        .collect();
+    let untold: BTreeSet<ContainerId> =
+        line.held.iter().filter(|(_, held)| is_untold(held)).map(|(id, _)| *id).collect();
     if !untold.is_empty() {
-        tracing::warn!(
-            "{} containers of an earlier master are not known any more",
-            untold.len()
-        );
+        tracing::warn!("{} containers of an earlier master are not known any more", untold.len());
     }
     line.held.retain(|id, _| !untold.contains(id));
     let live = line.held.keys().chain(&expected);

@@ -15,11 +15,7 @@ pub(super) struct Runtimes(BTreeMap<RoleName, BTreeMap<String, String>>);
 impl Runtimes {
     pub(super) fn of(spec: &JobSpec) -> Runtimes {
         let images = spec.images();
-        Runtimes(
-            images
-                .map(|(role, image)| (role.name.clone(), variables(image)))
-                .collect(),
-        )
+        Runtimes(images.map(|(role, image)| (role.name.clone(), variables(image))).collect())
     }
 
     pub(super) fn of_role(&self, role: &RoleName) -> BTreeMap<String, String> {
@@ -54,11 +50,7 @@ fn variables(image: &Image) -> BTreeMap<String, String> {
             }
             if let Some(login) = &image.login {
                 // A path alone means one in HDFS to a node.
-                let here = if login.starts_with('/') {
-                    "file://"
-                } else {
-                    ""
-                };
+                let here = if login.starts_with('/') { "file://" } else { "" };
                 set(env::DOCKER_CLIENT_CONFIG, &format!("{here}{login}"));
             }
             // Nodes know no value of these but this one.
@@ -85,21 +77,13 @@ const REFUSALS: [(&str, &str, &str); 24] = [
         "the cluster does not allow its network",
         "leave `network` out, or name one of `yarn.nodemanager.runtime.linux.docker.allowed-container-networks`",
     ),
-    (
-        "Disallowed runtime:",
-        "the cluster does not allow its runtime",
-        "",
-    ),
+    ("Disallowed runtime:", "the cluster does not allow its runtime", ""),
     (
         "Privileged container being requested but",
         "the cluster allows no privileged containers",
         NOT_PRIVILEGED,
     ),
-    (
-        "fails ACL check",
-        "this user may not run privileged containers",
-        NOT_PRIVILEGED,
-    ),
+    ("fails ACL check", "this user may not run privileged containers", NOT_PRIVILEGED),
     (
         "Privileged containers are disabled",
         "the node allows no privileged containers, or none of this image",
@@ -120,36 +104,20 @@ const REFUSALS: [(&str, &str, &str); 24] = [
         "the node does not allow one of its mounts to be changed",
         "mount it with `:ro`; or an administrator adds what is above it to `docker.allowed.rw-mounts` in container-executor.cfg",
     ),
-    (
-        "Invalid docker mount",
-        "the node does not understand one of its mounts",
-        "look at `mounts`",
-    ),
+    ("Invalid docker mount", "the node does not understand one of its mounts", "look at `mounts`"),
     (
         "Mount access error",
         "the node cannot look at what is to be mounted",
         "it must be there on every node, for the node's own user, too",
     ),
-    (
-        "Unable to parse some mounts",
-        "the node does not understand its mounts",
-        "look at `mounts`",
-    ),
+    ("Unable to parse some mounts", "the node does not understand its mounts", "look at `mounts`"),
     (
         "Invalid docker network",
         "the node does not allow its network",
         "leave `network` out, or name one of `docker.allowed.networks` in container-executor.cfg",
     ),
-    (
-        "Invalid docker image name",
-        "the node does not take its name",
-        "",
-    ),
-    (
-        "doesn't match docker image name pattern",
-        "the node does not take its name",
-        "",
-    ),
+    ("Invalid docker image name", "the node does not take its name", ""),
+    ("doesn't match docker image name pattern", "the node does not take its name", ""),
     (
         "below threshold:",
         "the node runs no images as this user",
@@ -165,21 +133,9 @@ const REFUSALS: [(&str, &str, &str); 24] = [
         "the NodeManager cannot read the file that `login` names",
         "let the NodeManagers' user read it",
     ),
-    (
-        "no basic auth credentials",
-        "its registry asks for a login",
-        LOG_IN,
-    ),
-    (
-        "pull access denied",
-        "there is no such image, or its registry asks for a login",
-        LOG_IN,
-    ),
-    (
-        "Unable to find image",
-        "the node does not have it, and could not fetch it",
-        LOG_IN,
-    ),
+    ("no basic auth credentials", "its registry asks for a login", LOG_IN),
+    ("pull access denied", "there is no such image, or its registry asks for a login", LOG_IN),
+    ("Unable to find image", "the node does not have it, and could not fetch it", LOG_IN),
     (
         "manifest unknown",
         "its registry has none of that name and tag",
@@ -232,10 +188,7 @@ mod tests {
 
     fn shown(image: &Image) -> String {
         let all = variables(image);
-        let all: Vec<_> = all
-            .iter()
-            .map(|(name, value)| format!("{name}={value}"))
-            .collect();
+        let all: Vec<_> = all.iter().map(|(name, value)| format!("{name}={value}")).collect();
         all.join("\n")
     }
 
@@ -271,10 +224,8 @@ mod tests {
         let expected =
             "YARN_CONTAINER_RUNTIME_DOCKER_CLIENT_CONFIG=file:///etc/docker/config.json\n";
         assert!(shown(&on_nodes).starts_with(expected));
-        let runc = Image {
-            mounts: vec![mount("/data:/data:ro")],
-            ..Image::new(Runtime::Runc, "python")
-        };
+        let runc =
+            Image { mounts: vec![mount("/data:/data:ro")], ..Image::new(Runtime::Runc, "python") };
         let expected = "YARN_CONTAINER_RUNTIME_RUNC_IMAGE=python\n\
                         YARN_CONTAINER_RUNTIME_RUNC_MOUNTS=/data:/data:ro\n\
                         YARN_CONTAINER_RUNTIME_TYPE=runc";
@@ -315,9 +266,6 @@ mod tests {
                     container_linux.go:235: starting container process caused \"exec: \\\"bash\\\": executable file not \
                     found in $PATH\".";
         assert!(refusal(bash).is_some_and(|said| said.contains("has no `bash`")));
-        assert_eq!(
-            refusal("Exit code: 7\nContainer exited with a non-zero exit code 7."),
-            None
-        );
+        assert_eq!(refusal("Exit code: 7\nContainer exited with a non-zero exit code 7."), None);
     }
 }

@@ -46,10 +46,7 @@ pub(super) fn fits(size: &Resource, room: &Resource) -> bool {
     let other = |name: &String| room.others.get(name).copied().unwrap_or(0);
     size.memory_mib <= room.memory_mib
         && size.vcores <= room.vcores
-        && size
-            .others
-            .iter()
-            .all(|(name, count)| *count <= other(name))
+        && size.others.iter().all(|(name, count)| *count <= other(name))
 }
 
 /// The largest container that a cluster gives, and what it counts.
@@ -61,10 +58,7 @@ pub(super) struct Largest {
 
 impl Largest {
     pub(super) fn of(registered: &Registered) -> Largest {
-        Largest {
-            max: registered.capability_max.clone(),
-            kinds: registered.resource_types.clone(),
-        }
+        Largest { max: registered.capability_max.clone(), kinds: registered.resource_types.clone() }
     }
 
     /// Why a container of this size can never be had here.
@@ -89,9 +83,7 @@ impl Largest {
         let known = |name: &str| self.kinds.iter().any(|kind| kind.name == name);
         for (name, count) in &wanted.others {
             if !self.kinds.is_empty() && !known(name) {
-                return Some(format!(
-                    "{task} {count} `{name}`, which the cluster does not count"
-                ));
+                return Some(format!("{task} {count} `{name}`, which the cluster does not count"));
             }
             if let Some(most) = max.others.get(name).filter(|most| count > most) {
                 return Some(format!(
@@ -109,12 +101,7 @@ mod tests {
 
     #[test]
     fn a_size_comes_back_as_it_went() {
-        let mut size = Resources {
-            memory_mib: 512,
-            vcores: 2,
-            gpus: 1,
-            ..Resources::default()
-        };
+        let mut size = Resources { memory_mib: 512, vcores: 2, gpus: 1, ..Resources::default() };
         size.other.insert("yarn.io/fpga".to_owned(), 3);
         let yarn = to_yarn(&size);
         assert_eq!(yarn.others.get(GPU), Some(&1));
@@ -127,10 +114,7 @@ mod tests {
     fn a_container_that_can_never_be_had_is_told_with_numbers() {
         let mut max = Resource::new(8192, 8);
         max.others.insert(GPU.to_owned(), 4);
-        let largest = Largest {
-            max,
-            kinds: Vec::new(),
-        };
+        let largest = Largest { max, kinds: Vec::new() };
         let size = |memory_mib, vcores, gpus| Resources {
             memory_mib,
             vcores,

@@ -62,9 +62,7 @@ impl Wants {
                 sizes: Vec::new(),
             }
         };
-        Wants {
-            roles: spec.roles.iter().map(role).collect(),
-        }
+        Wants { roles: spec.roles.iter().map(role).collect() }
     }
 
     /// The role that containers under this key are for.
@@ -103,12 +101,8 @@ impl Wants {
             let resource = size::to_yarn(&ask.resources);
             if constrained {
                 let constraint = role.constraint().unwrap_or_else(|| role.anywhere());
-                let lot = Lot {
-                    count: ask.count,
-                    resource,
-                    tag: role.name.to_string(),
-                    constraint,
-                };
+                let lot =
+                    Lot { count: ask.count, resource, tag: role.name.to_string(), constraint };
                 wanted.lots.insert(key, lot);
                 continue;
             }
@@ -154,10 +148,7 @@ impl Wants {
             role.sizes.len() - 1
         });
         let allocation = ((index as i64 + 1) << SIZES_BITS) | number as i64;
-        let key = Key {
-            priority: PRIORITY,
-            allocation,
-        };
+        let key = Key { priority: PRIORITY, allocation };
         Some((key, &self.roles[index]))
     }
 }
@@ -180,10 +171,7 @@ impl Role {
             _ => Constraint::All(all),
         };
         Some(match self.label.clone() {
-            Some(label) => Constraint::Labelled {
-                label,
-                also: Box::new(constraint),
-            },
+            Some(label) => Constraint::Labelled { label, also: Box::new(constraint) },
             None => constraint,
         })
     }
@@ -223,11 +211,7 @@ impl Role {
             true => hosts.plan(key, count, &wish),
             false => Vec::new(),
         };
-        Places {
-            nodes,
-            racks,
-            strict: false,
-        }
+        Places { nodes, racks, strict: false }
     }
 }
 
@@ -242,11 +226,7 @@ fn fewest(role: &RoleSpec) -> usize {
 
 /// Nodes report attributes themselves or have them from an administrator; a bare name means either.
 fn attribute(name: &str, value: &str) -> Constraint {
-    let one = |name: String| Constraint::Attribute {
-        name,
-        value: value.to_owned(),
-        equal: true,
-    };
+    let one = |name: String| Constraint::Attribute { name, value: value.to_owned(), equal: true };
     match name.contains('/') {
         true => one(name.to_owned()),
         false => Constraint::Any(vec![
@@ -273,30 +253,17 @@ mod tests {
     }
 
     fn ask(role: &str, memory_mib: u64, count: u32) -> Ask {
-        let resources = Resources {
-            memory_mib,
-            vcores: 1,
-            ..Resources::default()
-        };
-        Ask {
-            role: RoleName::from(role),
-            resources,
-            count,
-        }
+        let resources = Resources { memory_mib, vcores: 1, ..Resources::default() };
+        Ask { role: RoleName::from(role), resources, count }
     }
 
     #[test]
     fn each_role_and_size_has_a_number_that_it_keeps() {
         let roles = ["worker", "server"].map(|name| role(name, Placement::default()));
-        let mut wants = Wants {
-            roles: roles.into(),
-        };
+        let mut wants = Wants { roles: roles.into() };
         let mut hosts = Hosts::default();
         let mut keys = |asks: Vec<Ask>| {
-            let asks = Asks {
-                asks,
-                avoid: Vec::new(),
-            };
+            let asks = Asks { asks, avoid: Vec::new() };
             let wanted = wants.wanted(&asks, &mut hosts);
             wanted.plain.into_keys().collect::<Vec<_>>()
         };
@@ -312,70 +279,36 @@ mod tests {
         assert!(grown.iter().all(|key| named(*key) == Some("worker")));
         for allocation in [-1, 0, 5 << SIZES_BITS] {
             let priority = PRIORITY;
-            let strange = Key {
-                priority,
-                allocation,
-            };
+            let strange = Key { priority, allocation };
             assert_eq!(named(strange), None);
         }
     }
 
     #[test]
     fn one_constraint_brings_all_roles_into_that_form() {
-        let alone = Placement {
-            most_per_node: Some(1),
-            ..Placement::default()
-        };
-        let labelled = Placement {
-            node_label: Some("gpu".to_owned()),
-            ..Placement::default()
-        };
-        let roles = [
-            role("worker", alone),
-            role("server", Placement::default()),
-            role("chief", labelled),
-        ];
-        let mut wants = Wants {
-            roles: roles.into(),
-        };
+        let alone = Placement { most_per_node: Some(1), ..Placement::default() };
+        let labelled = Placement { node_label: Some("gpu".to_owned()), ..Placement::default() };
+        let roles =
+            [role("worker", alone), role("server", Placement::default()), role("chief", labelled)];
+        let mut wants = Wants { roles: roles.into() };
         let asks = Asks {
-            asks: ["worker", "server", "chief"]
-                .map(|name| ask(name, 64, 1))
-                .into(),
+            asks: ["worker", "server", "chief"].map(|name| ask(name, 64, 1)).into(),
             avoid: Vec::new(),
         };
         let wanted = wants.wanted(&asks, &mut Hosts::default());
         assert!(wanted.plain.is_empty(), "{wanted:?}");
-        let constraints: Vec<_> = wanted
-            .lots
-            .into_values()
-            .map(|lot| lot.constraint)
-            .collect();
-        let [worker, server, chief] = &constraints[..] else {
-            panic!("{constraints:?}")
-        };
+        let constraints: Vec<_> = wanted.lots.into_values().map(|lot| lot.constraint).collect();
+        let [worker, server, chief] = &constraints[..] else { panic!("{constraints:?}") };
         assert!(matches!(worker, Constraint::Count { max: Some(0), .. }));
-        assert!(matches!(
-            server,
-            Constraint::Count {
-                min: 0,
-                max: None,
-                ..
-            }
-        ));
+        assert!(matches!(server, Constraint::Count { min: 0, max: None, .. }));
         assert_eq!(*chief, Constraint::Label(vec!["gpu".to_owned()]));
     }
 
     #[test]
     fn what_cannot_be_said_by_places_is_a_constraint() {
-        let labelled = |placement: Placement| Placement {
-            node_label: Some("gpu".to_owned()),
-            ..placement
-        };
-        let alone = Placement {
-            most_per_node: Some(1),
-            ..Placement::default()
-        };
+        let labelled =
+            |placement: Placement| Placement { node_label: Some("gpu".to_owned()), ..placement };
+        let alone = Placement { most_per_node: Some(1), ..Placement::default() };
         let zone = |name: &str| Placement {
             attributes: [(name.to_owned(), "a".to_owned())].into(),
             ..Placement::default()
@@ -396,16 +329,9 @@ mod tests {
 
     #[test]
     fn nodes_are_needed_where_a_role_can_use_no_other() {
-        let labelled = Placement {
-            node_label: Some("gpu".to_owned()),
-            ..Placement::default()
-        };
-        let mut wants = Wants {
-            roles: vec![
-                role("server", Placement::default()),
-                role("worker", labelled),
-            ],
-        };
+        let labelled = Placement { node_label: Some("gpu".to_owned()), ..Placement::default() };
+        let mut wants =
+            Wants { roles: vec![role("server", Placement::default()), role("worker", labelled)] };
         let mut many = hosts(&[
             ("a", 4096, ""),
             ("b", 4096, ""),
@@ -417,10 +343,8 @@ mod tests {
         let none: BTreeSet<String> = BTreeSet::new();
         let both: BTreeSet<String> = names(&["c", "d"]);
         assert_eq!(wants.needed(&many, &both), none, "nobody has asked");
-        let asks = Asks {
-            asks: vec![ask("server", 64, 1), ask("worker", 1024, 1)],
-            avoid: Vec::new(),
-        };
+        let asks =
+            Asks { asks: vec![ask("server", 64, 1), ask("worker", 1024, 1)], avoid: Vec::new() };
         wants.wanted(&asks, &mut many);
         // There is another one with the label that is large enough.
         assert_eq!(wants.needed(&many, &names(&["c"])), none);

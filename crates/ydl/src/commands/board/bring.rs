@@ -32,11 +32,7 @@ const BYTES_MAX: u64 = 4 << 30;
 
 /// Brings what TensorBoard reads.
 pub(super) async fn follow(config: Config, url: String, to: PathBuf) -> Result<Exit, Report> {
-    let mut brought = Brought {
-        to,
-        room: BYTES_MAX,
-        known: BTreeMap::new(),
-    };
+    let mut brought = Brought { to, room: BYTES_MAX, known: BTreeMap::new() };
     let mut ways = Ways::of(config.clone())?;
     let mut said = String::new();
     loop {
@@ -129,11 +125,7 @@ impl Brought {
             return Ok(());
         }
         let here = copy(hdfs, file, &place, known.here, deadline).await?;
-        let now = Known {
-            modified_ms: file.modified_ms,
-            bytes: file.bytes,
-            here,
-        };
+        let now = Known { modified_ms: file.modified_ms, bytes: file.bytes, here };
         self.known.insert(file.name.clone(), now);
         Ok(())
     }
@@ -236,12 +228,7 @@ mod tests {
             bytes,
             modified_ms,
         };
-        let all = [
-            file("old", 5, 1),
-            file("new", 4, 9),
-            file("huge", 90, 8),
-            file("middle", 5, 7),
-        ];
+        let all = [file("old", 5, 1), file("new", 4, 9), file("huge", 90, 8), file("middle", 5, 7)];
         let (fits, left) = fitting(all.iter().collect(), 10);
         let names: Vec<_> = fits.iter().map(|file| &*file.name).collect();
         assert_eq!((names, left), (vec!["new", "middle"], 2));

@@ -102,10 +102,8 @@ fn described(config: &Config) -> Result<(String, Option<String>), Report> {
         Report::bad_input(what).hint("set the key right in the file that is named")
     };
     let directories = Config::directories(&Environment::of_process());
-    let directories: Vec<_> = directories
-        .iter()
-        .map(|dir| format!("`{}`", dir.display()))
-        .collect();
+    let directories: Vec<_> =
+        directories.iter().map(|dir| format!("`{}`", dir.display())).collect();
     let name = |path: &std::path::PathBuf| {
         let name = path.file_name().unwrap_or_default();
         name.to_string_lossy().into_owned()
@@ -221,10 +219,7 @@ async fn manager(
         Err(why) => sheet.wrong(MANAGER, why).map(|()| None),
         Ok((mut has, new)) => {
             has.largest = Some((&new.capability_max).into());
-            sheet.ok(
-                MANAGER,
-                format!("answers in {}", Span(millis(began.elapsed()))),
-            )?;
+            sheet.ok(MANAGER, format!("answers in {}", Span(millis(began.elapsed()))))?;
             Ok(Some(has))
         }
     }
@@ -253,11 +248,7 @@ fn nodes(has: Option<&Has>, sheet: &mut Sheet) -> Result<(), Report> {
     }
     let memory = running.iter().map(|node| node.free.memory_mib).sum();
     let vcores: u64 = running.iter().map(|node| node.free.vcores).sum();
-    let found = format!(
-        "{} running, {} and {vcores} vcores free",
-        running.len(),
-        Memory(memory)
-    );
+    let found = format!("{} running, {} and {vcores} vcores free", running.len(), Memory(memory));
     match all - running.len() {
         0 => sheet.ok(NODES, found),
         1 => sheet.warn(NODES, format!("{found}; 1 is not well: `ydl nodes`")),
@@ -269,17 +260,11 @@ fn nodes(has: Option<&Has>, sheet: &mut Sheet) -> Result<(), Report> {
 fn queue(has: Option<&Has>, trial: &Trial, sheet: &mut Sheet) -> Result<(), Report> {
     let name = trial.queue.as_deref().unwrap_or("default");
     // Where its files lie is another check's matter.
-    let unstaged = Trial {
-        staging: None,
-        ..trial.clone()
-    };
+    let unstaged = Trial { staging: None, ..trial.clone() };
     if sheet.may(QUEUE, &[MANAGER, NODES])?
         && let Some(has) = has
     {
-        let unlabelled = Trial {
-            label: None,
-            ..unstaged.clone()
-        };
+        let unlabelled = Trial { label: None, ..unstaged.clone() };
         match findings(&unlabelled, has) {
             Err(why) => sheet.wrong(QUEUE, why)?,
             Ok(notes) if notes.is_empty() => {
@@ -343,9 +328,7 @@ async fn namenode(
     let began = Instant::now();
     let deadline = began + HDFS_MAX;
     let asked = async {
-        let Gateway {
-            config, identity, ..
-        } = gateway;
+        let Gateway { config, identity, .. } = gateway;
         let hdfs = Hdfs::connect(config, elsewhere, identity, deadline).await?;
         // Everybody may see that it is there.
         hdfs.stat("/", deadline).await?;
@@ -383,23 +366,14 @@ async fn staging(
     };
     let deadline = Instant::now() + HDFS_MAX;
     let tried = async {
-        let Gateway {
-            config, identity, ..
-        } = gateway;
+        let Gateway { config, identity, .. } = gateway;
         // As `submit` understands it, which refuses what is no place in HDFS.
-        let unqueued = Trial {
-            queue: None,
-            label: None,
-            ..trial.clone()
-        };
+        let unqueued = Trial { queue: None, label: None, ..trial.clone() };
         unqueued.spec()?;
         let place = Place::find(config, identity, trial.staging.as_deref(), deadline).await?;
         place.try_out(deadline).await?;
         Ok::<_, Report>(place.layout.root().to_owned())
     };
     let tried = within("writing to the staging directory", tried).await;
-    sheet.told(
-        STAGING,
-        tried.map(|root| format!("`{root}` can be written and read")),
-    )
+    sheet.told(STAGING, tried.map(|root| format!("`{root}` can be written and read")))
 }

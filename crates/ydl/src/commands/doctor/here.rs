@@ -34,13 +34,8 @@ pub async fn examine(args: &cli::Doctor, wait: Span, sheet: &mut Sheet) -> Resul
     docker(sheet).await?;
     sheet.told(STATE, state())?;
     if !args.no_job && sheet.may(JOB, &[MACHINE, STATE])? {
-        let trial = Trial {
-            cluster: Cluster::Local,
-            queue: None,
-            label: None,
-            staging: None,
-            wait,
-        };
+        let trial =
+            Trial { cluster: Cluster::Local, queue: None, label: None, staging: None, wait };
         trial::examine(&trial, sheet).await?;
     }
     Ok(())
@@ -55,18 +50,11 @@ fn machine(sheet: &mut Sheet) -> Result<(), Report> {
         0 => "no GPUs".to_owned(),
         _ => format!("GPUs {}", offer.gpus.join(", ")),
     };
-    let found = format!(
-        "{} memory, {} vcores, {gpus}",
-        Memory(offer.memory_mib),
-        offer.vcores
-    );
+    let found = format!("{} memory, {} vcores, {gpus}", Memory(offer.memory_mib), offer.vcores);
     match available_mib() {
         Some(free) if free < FREE_MIB_MIN => {
             let free = Memory(free);
-            sheet.warn(
-                MACHINE,
-                format!("{found}; only {free} of the memory is free"),
-            )
+            sheet.warn(MACHINE, format!("{found}; only {free} of the memory is free"))
         }
         _ => sheet.ok(MACHINE, found),
     }
@@ -74,9 +62,7 @@ fn machine(sheet: &mut Sheet) -> Result<(), Report> {
 
 fn available_mib() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
     Some(kib / 1024)
 }
@@ -88,10 +74,9 @@ async fn docker(sheet: &mut Sheet) -> Result<(), Report> {
     };
     match engine.answers().await {
         Ok(()) => sheet.ok(DOCKER, "an engine answers"),
-        Err(why) => sheet.warn(
-            DOCKER,
-            format!("jobs in images cannot run, no engine answers: {why}"),
-        ),
+        Err(why) => {
+            sheet.warn(DOCKER, format!("jobs in images cannot run, no engine answers: {why}"))
+        }
     }
 }
 

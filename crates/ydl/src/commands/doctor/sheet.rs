@@ -158,10 +158,7 @@ impl Sheet {
 
     /// What a person is told in the end: the culprit first. The code is the one that `submit` would have ended with.
     pub fn conclude(self) -> Result<Exit, Report> {
-        let exit = self
-            .wrong
-            .first()
-            .map_or(Exit::Success, |(_, why)| why.exit);
+        let exit = self.wrong.first().map_or(Exit::Success, |(_, why)| why.exit);
         let culprit = self.wrong.first().map(|(name, _)| *name);
         if self.manners.json {
             let result =
@@ -180,10 +177,7 @@ impl Sheet {
             return Ok(exit);
         }
         let all = self.wrong.into_iter().map(|(name, why)| {
-            let named = Report {
-                what: format!("{name}: {}", why.what),
-                ..why
-            };
+            let named = Report { what: format!("{name}: {}", why.what), ..why };
             named.to_string()
         });
         show::tell(all.collect::<Vec<_>>().join("\n\n"));

@@ -54,11 +54,8 @@ impl Trial {
     /// What is put on top, as `--set` takes it.
     fn sets(&self) -> Vec<String> {
         let mut sets = vec![format!("deadlines.allocation={}ms", self.wait.0)];
-        let named = [
-            ("queue", &self.queue),
-            ("node_label", &self.label),
-            ("staging", &self.staging),
-        ];
+        let named =
+            [("queue", &self.queue), ("node_label", &self.label), ("staging", &self.staging)];
         for (key, value) in named {
             // In quotes: a name may look like a number.
             let value = value.as_deref().map(|value| json!(value).to_string());
@@ -85,11 +82,7 @@ impl Trial {
         understood.map_err(|wrongs| {
             let first = wrongs.all.into_iter().next();
             let (what, hint) = first.map_or_else(Default::default, |it| (it.what, it.hint));
-            Report {
-                what,
-                hint,
-                exit: Exit::BadInput,
-            }
+            Report { what, hint, exit: Exit::BadInput }
         })
     }
 
@@ -119,10 +112,8 @@ pub async fn examine(trial: &Trial, sheet: &mut Sheet) -> Result<(), Report> {
         Err(why) => sheet.wrong(JOB, why),
         Ok(life) => {
             let phases = life.phases();
-            let told: Vec<_> = phases
-                .iter()
-                .map(|(name, took)| format!("{name} {}", seconds(*took)))
-                .collect();
+            let told: Vec<_> =
+                phases.iter().map(|(name, took)| format!("{name} {}", seconds(*took))).collect();
             let found = format!(
                 "{} ran on `{}` in {}: {}",
                 life.id,
@@ -250,10 +241,7 @@ fn late(heard: &Heard, after: Duration) -> Report {
         return Report::new(Exit::Unreachable, what)
             .hint("look at the network between this machine and the cluster");
     };
-    let what = format!(
-        "{id} was not over after {}, and was stopped",
-        seconds(after)
-    );
+    let what = format!("{id} was not over after {}, and was stopped", seconds(after));
     let hint =
         format!("`ydl status {id}` says how far it came; `--wait` gives the next one longer");
     Report::new(Exit::JobFailed, what).hint(hint)
@@ -318,16 +306,8 @@ fn life(heard: &Heard, total: Duration) -> Option<Life> {
         submitting,
         started: when(|what| matches!(what, What::JobStarted))?,
         ran: when(|what| matches!(what, What::AttemptStarted { .. }))?,
-        ended: when(|what| {
-            matches!(
-                what,
-                What::AttemptEnded {
-                    next: Next::Nothing,
-                    ..
-                }
-            )
-        })
-        .or_else(|| when(|what| matches!(what, What::AttemptEnded { .. })))?,
+        ended: when(|what| matches!(what, What::AttemptEnded { next: Next::Nothing, .. }))
+            .or_else(|| when(|what| matches!(what, What::AttemptEnded { .. })))?,
         finished,
     })
 }
@@ -335,9 +315,7 @@ fn life(heard: &Heard, total: Duration) -> Option<Life> {
 /// Why it did not: what the job says, else what the cluster says of it, else what `submit` said last.
 fn why(heard: Heard, said: &VecDeque<String>, code: Option<i32>) -> Report {
     let id = heard.id.as_ref().map(|(id, _)| id.clone());
-    let hint = id
-        .as_ref()
-        .map(|id| format!("`ydl status {id}` and `ydl logs {id}` say more"));
+    let hint = id.as_ref().map(|id| format!("`ydl status {id}` and `ydl logs {id}` say more"));
     let exit = match code {
         Some(2) => Exit::BadInput,
         Some(122) => Exit::Unreachable,
@@ -346,13 +324,7 @@ fn why(heard: Heard, said: &VecDeque<String>, code: Option<i32>) -> Report {
     };
     let id = id.unwrap_or_default();
     let what = match (&heard.result, &heard.ended) {
-        (
-            Some(JobView {
-                outcome: Some(outcome),
-                ..
-            }),
-            _,
-        ) => format!("{id} {outcome}"),
+        (Some(JobView { outcome: Some(outcome), .. }), _) => format!("{id} {outcome}"),
         (_, Some(ended)) => format!("{id} {}: {}", ended.state, ended.why.trim()),
         _ => {
             let line = |mark: &str| {
@@ -367,11 +339,7 @@ fn why(heard: Heard, said: &VecDeque<String>, code: Option<i32>) -> Report {
             };
         }
     };
-    Report {
-        what: clean(&what),
-        hint,
-        exit,
-    }
+    Report { what: clean(&what), hint, exit }
 }
 
 #[cfg(test)]
@@ -390,17 +358,9 @@ mod tests {
             ended: Time(1_003_000),
             finished: Time(1_004_000),
         };
-        let took: Vec<_> = life
-            .phases()
-            .iter()
-            .map(|(_, took)| took.as_secs())
-            .collect();
+        let took: Vec<_> = life.phases().iter().map(|(_, took)| took.as_secs()).collect();
         assert_eq!(took, [1, 5, 2, 1, 1]);
-        let odd = Life {
-            ran: Time(9),
-            total: Duration::from_secs(1),
-            ..life
-        };
+        let odd = Life { ran: Time(9), total: Duration::from_secs(1), ..life };
         assert!(odd.phases().iter().all(|(_, took)| took.as_secs() < 3000));
     }
 

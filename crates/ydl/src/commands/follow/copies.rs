@@ -16,11 +16,7 @@ pub struct Afar {
 
 impl Afar {
     pub fn new(mirror: Arc<Mirror>) -> Afar {
-        Afar {
-            mirror,
-            coming: JoinSet::new(),
-            known: BTreeSet::new(),
-        }
+        Afar { mirror, coming: JoinSet::new(), known: BTreeSet::new() }
     }
 
     /// Has the wanted streams of an attempt copied, unless they are already.

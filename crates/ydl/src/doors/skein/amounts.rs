@@ -31,9 +31,7 @@ const MIB_MAX: f64 = 1e12;
 /// Memory in MiB, rounded up; a number alone is in MiB.
 pub fn memory_mib(text: &str) -> Option<u64> {
     let text = text.trim();
-    let end = text
-        .find(|c: char| !c.is_ascii_digit() && !".eE+".contains(c))
-        .unwrap_or(text.len());
+    let end = text.find(|c: char| !c.is_ascii_digit() && !".eE+".contains(c)).unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
     let number: f64 = number.trim().parse().ok()?;
     let unit = unit.trim().to_lowercase();

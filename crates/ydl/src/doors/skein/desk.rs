@@ -131,17 +131,11 @@ pub struct Tree {
 
 impl Tree {
     pub fn at(at: &Place) -> Tree {
-        Tree {
-            at: at.clone(),
-            entries: Vec::new(),
-        }
+        Tree { at: at.clone(), entries: Vec::new() }
     }
 
     pub fn put(&mut self, name: &str, value: Node) {
-        let key = Key {
-            at: value.at.clone(),
-            name: name.to_owned(),
-        };
+        let key = Key { at: value.at.clone(), name: name.to_owned() };
         self.entries.push((key, value));
     }
 
@@ -158,23 +152,13 @@ impl Tree {
         }
         let at = value.at.clone();
         let inner = self.entries.iter_mut().find(|(key, _)| key.name == map);
-        if let Some((
-            _,
-            Node {
-                value: Value::Map(inner),
-                ..
-            },
-        )) = inner
-        {
+        if let Some((_, Node { value: Value::Map(inner), .. })) = inner {
             let name = name.to_owned();
             inner.push((Key { at, name }, value));
         }
     }
 
     pub fn node(self) -> Node {
-        Node {
-            at: self.at,
-            value: Value::Map(self.entries),
-        }
+        Node { at: self.at, value: Value::Map(self.entries) }
     }
 }

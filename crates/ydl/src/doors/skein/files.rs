@@ -129,9 +129,7 @@ pub fn put(job: &mut Tree, all: &mut [Wanted]) {
 
 /// What a script of that service does first, so that each file has the name it knows.
 pub fn links(role: &str, all: &[Wanted]) -> Vec<String> {
-    let own = all
-        .iter()
-        .filter(|it| it.role == role && it.name != it.target);
+    let own = all.iter().filter(|it| it.role == role && it.name != it.target);
     let quoted = super::super::sheet::quoted;
     let link = |it: &Wanted| format!("ln -sfn {} {}", quoted(&it.name), quoted(&it.target));
     own.map(link).collect()

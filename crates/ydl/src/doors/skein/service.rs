@@ -56,10 +56,8 @@ pub fn roles(desk: &mut Desk, job: &mut Tree, services: Option<&Node>, driver: O
     for (key, node) in entries.unwrap_or_default() {
         let role = service(desk, &key.name, node, &mut files);
         if roles.iter().any(|other| other.name == role.name) {
-            let what = format!(
-                "`services.{}`: there is a service `{}` already",
-                key.name, role.name
-            );
+            let what =
+                format!("`services.{}`: there is a service `{}` already", key.name, role.name);
             desk.wrong(&key.at, what, "give it another name");
             continue;
         }
@@ -69,11 +67,7 @@ pub fn roles(desk: &mut Desk, job: &mut Tree, services: Option<&Node>, driver: O
     if let Some(driver) = driver {
         let usual = "driver".to_owned();
         let taken = roles.iter().any(|role| role.name == usual);
-        let name = if taken {
-            "application-driver".to_owned()
-        } else {
-            usual
-        };
+        let name = if taken { "application-driver".to_owned() } else { usual };
         roles.push(drive(desk, name, driver, &mut files));
     }
     if roles.is_empty() && desk.wrongs.is_empty() {
@@ -160,11 +154,7 @@ impl Role {
         let mib = match find(node, "memory") {
             Some(it) => memory(desk, it, &format!("{path}.memory")),
             None if usual.is_none() => {
-                desk.wrong(
-                    &node.at,
-                    format!("`{path}` has no `memory`"),
-                    "such as `2 GiB`",
-                );
+                desk.wrong(&node.at, format!("`{path}` has no `memory`"), "such as `2 GiB`");
                 None
             }
             None => usual,
@@ -177,10 +167,7 @@ impl Role {
             desk.wrong(&node.at, format!("`{path}` has no `vcores`"), "such as `1`");
         }
         let vcores = vcores.cloned().unwrap_or_else(|| Node::plain(NOWHERE, "1"));
-        self.told(
-            "SKEIN_RESOURCE_VCORES",
-            text_of(&vcores).unwrap_or_default().to_owned(),
-        );
+        self.told("SKEIN_RESOURCE_VCORES", text_of(&vcores).unwrap_or_default().to_owned());
         self.tree.put("vcores", vcores);
         if let Some(gpus) = find(node, "gpus") {
             self.tree.put("gpus", gpus.clone());
@@ -230,11 +217,7 @@ impl Role {
 
     fn runs(&mut self, desk: &mut Desk, path: &str, written: &Node, script: String) {
         if script.trim().is_empty() {
-            desk.wrong(
-                &written.at,
-                format!("`{path}` is empty"),
-                "say what it runs",
-            );
+            desk.wrong(&written.at, format!("`{path}` is empty"), "say what it runs");
             return;
         }
         let words = script.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
@@ -252,19 +235,13 @@ impl Role {
 }
 
 /// What nobody wrote.
-const NOWHERE_NODE: Node = Node {
-    at: NOWHERE,
-    value: Value::Null,
-};
+const NOWHERE_NODE: Node = Node { at: NOWHERE, value: Value::Null };
 
 fn service(desk: &mut Desk, name: &str, node: &Node, files: &mut Vec<Wanted>) -> Role {
     let path = format!("services.{name}");
     let own = name_of(name);
     if own != name {
-        desk.note_at(
-            &node.at,
-            &format!("the service `{name}` is the role `{own}`"),
-        );
+        desk.note_at(&node.at, &format!("the service `{name}` is the role `{own}`"));
     }
     let mut role = Role::new(own, node);
     role.written = name.to_owned();

@@ -167,13 +167,7 @@ impl Hall {
     fn on(&mut self, heard: Heard) {
         match heard {
             Heard::Opened(number, address, answers, known) => {
-                let line = Line {
-                    stage: Stage::Magic,
-                    address,
-                    answers,
-                    known,
-                    bytes: Vec::new(),
-                };
+                let line = Line { stage: Stage::Magic, address, answers, known, bytes: Vec::new() };
                 self.lines.insert(number, line);
             }
             Heard::Piece(number, piece) => {
@@ -200,10 +194,7 @@ impl Hall {
 
     fn refuse(&mut self, number: u64, what: &str) {
         if let Some(line) = self.lines.get(&number) {
-            show::tell(format!(
-                "a connection from `{}` is ended: {what}",
-                line.address
-            ));
+            show::tell(format!("a connection from `{}` is ended: {what}", line.address));
         }
         self.close(number);
     }
@@ -214,11 +205,7 @@ impl Hall {
             return Ok(());
         };
         if line.stage == Stage::Magic {
-            let differs = line
-                .bytes
-                .iter()
-                .zip(MAGIC)
-                .any(|(one, other)| *one != other);
+            let differs = line.bytes.iter().zip(MAGIC).any(|(one, other)| *one != other);
             if differs {
                 return Err("it is no worker of Rabit's".to_owned());
             }
@@ -237,11 +224,7 @@ impl Hall {
             line.stage = Stage::Known;
             line.known.store(true, Ordering::Relaxed);
             let rank = self.rank(&header)?;
-            let peer = Peer {
-                task: task(rank),
-                attempt: 1,
-                host,
-            };
+            let peer = Peer { task: task(rank), attempt: 1, host };
             let link = Link::Accepted(number);
             let mut reaction = Reaction::default();
             self.protocol.open(link, &peer, &mut reaction);
@@ -327,10 +310,7 @@ impl Hall {
 }
 
 fn task(rank: u32) -> TaskId {
-    TaskId {
-        role: "worker".into(),
-        index: rank,
-    }
+    TaskId { role: "worker".into(), index: rank }
 }
 
 fn answer(line: &Line, bytes: Vec<u8>) -> Result<(), String> {
@@ -355,11 +335,7 @@ impl Header {
         let (Some(name), Some(command)) = (text(&mut rest)?, text(&mut rest)?) else {
             return Ok(None);
         };
-        Ok(Some(Header {
-            rank,
-            name,
-            command,
-        }))
+        Ok(Some(Header { rank, name, command }))
     }
 }
 

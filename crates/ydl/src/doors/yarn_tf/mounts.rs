@@ -117,19 +117,13 @@ fn mount(sheet: &mut Sheet, said: &Said, pair: &str, others: &[Mount]) -> Option
         false => other.holds(target) || mount.holds(&other.target),
     };
     if let Some(other) = others.iter().find(nested) {
-        let what = format!(
-            "`{target}` and `{}` are one place, or one is in the other",
-            other.target
-        );
+        let what =
+            format!("`{target}` and `{}` are one place, or one is in the other", other.target);
         sheet.wrong(said, what, "give each a place of its own");
         return None;
     }
     if image {
-        let within = if target.starts_with('/') {
-            target
-        } else {
-            source
-        };
+        let within = if target.starts_with('/') { target } else { source };
         let mount = format!("{source}:{within}:{mode}");
         sheet.add(&["environment", "mounts"], Node::text(said.at(), mount));
     }
@@ -144,9 +138,8 @@ pub fn outputs(sheet: &mut Sheet, typed: &Typed, mounts: &[Mount], several: bool
     for said in typed.all("--output") {
         // The destination may have a scheme in it.
         for pair in said.value.split(',').filter(|pair| !pair.is_empty()) {
-            let Some((source, destination)) = pair
-                .split_once(':')
-                .filter(|(a, b)| !a.is_empty() && !b.is_empty())
+            let Some((source, destination)) =
+                pair.split_once(':').filter(|(a, b)| !a.is_empty() && !b.is_empty())
             else {
                 let what = format!("`{pair}` does not say where it goes");
                 sheet.wrong(said, what, "write `SOURCE:DESTINATION`");

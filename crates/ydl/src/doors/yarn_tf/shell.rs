@@ -16,74 +16,30 @@ const WITHOUT_END: &str = "1000000";
 
 pub const FLAGS: &[Flag] = &[
     used(&["--shell_command"], "COMMAND", "what is run"),
-    used(
-        &["--shell_script"],
-        "FILE",
-        "a script that is run, in place of a command",
-    ),
-    list(
-        &["--shell_args"],
-        "ARGUMENT…",
-        "arguments of either, up to the next flag",
-    ),
+    used(&["--shell_script"], "FILE", "a script that is run, in place of a command"),
+    list(&["--shell_args"], "ARGUMENT…", "arguments of either, up to the next flag"),
     list(&["--shell_env"], "NAME=VALUE", "variables of every task"),
-    used(
-        &["--num_containers"],
-        "N",
-        "how many tasks run it, where there are no trainers (1)",
-    ),
-    used(
-        &["--appname"],
-        "NAME",
-        "the job's name; its program's if left out",
-    ),
+    used(&["--num_containers"], "N", "how many tasks run it, where there are no trainers (1)"),
+    used(&["--appname"], "NAME", "the job's name; its program's if left out"),
     used(&["--queue"], "NAME", "the queue"),
     used(&["--priority"], "N", "among the jobs of the queue"),
-    used(
-        &["--timeout"],
-        "MS",
-        "after which the job is ended; never if left out",
-    ),
+    used(&["--timeout"], "MS", "after which the job is ended; never if left out"),
     used(&["--container_memory"], "MB", "memory of a task (1024)"),
     used(&["--container_vcores"], "N", "virtual cores of a task (1)"),
-    used(
-        &["--container_resources"],
-        "NAME=N,…",
-        "resources of a task, as yarn.io/gpu=2",
-    ),
+    used(&["--container_resources"], "NAME=N,…", "resources of a task, as yarn.io/gpu=2"),
     used(&["--master_memory"], "MB", "memory of the master"),
     used(&["--master_vcores"], "N", "virtual cores of the master"),
-    used(
-        &["--master_resources"],
-        "NAME=N,…",
-        "resources of the master",
-    ),
-    used(
-        &["--node_label_expression"],
-        "LABEL",
-        "the label of the nodes",
-    ),
+    used(&["--master_resources"], "NAME=N,…", "resources of the master"),
+    used(&["--node_label_expression"], "LABEL", "the label of the nodes"),
     used(
         &["--container_retry_policy"],
         "0|1|2",
         "whether failed tasks are tried again: never, always, for some codes (0)",
     ),
     used(&["--container_max_retries"], "N", "how often"),
-    used(
-        &["--container_retry_interval"],
-        "MS",
-        "after how long at first",
-    ),
-    used(
-        &["--container_failures_validity_interval"],
-        "MS",
-        "older failures are forgotten",
-    ),
-    used(
-        &["--localize_files"],
-        "FILE,…",
-        "files that travel with the job",
-    ),
+    used(&["--container_retry_interval"], "MS", "after how long at first"),
+    used(&["--container_failures_validity_interval"], "MS", "older failures are forgotten"),
+    used(&["--localize_files"], "FILE,…", "files that travel with the job"),
     used(&["--application_tags"], "TAG,…", "words to find the job by"),
     used(&["--view_acls"], "WHO", "who may see the job"),
     used(&["--modify_acls"], "WHO", "who may end it"),
@@ -162,14 +118,8 @@ pub fn manners(sheet: &mut Sheet, typed: &Typed) {
     }
     retries(sheet, typed);
     let times = [
-        (
-            "--container_retry_interval",
-            ["restart", "backoff", "first"].as_slice(),
-        ),
-        (
-            "--container_failures_validity_interval",
-            &["restart", "window"],
-        ),
+        ("--container_retry_interval", ["restart", "backoff", "first"].as_slice()),
+        ("--container_failures_validity_interval", &["restart", "window"]),
         ("--timeout", &["deadlines", "run"]),
     ];
     for (flag, path) in times {
@@ -202,11 +152,7 @@ fn retries(sheet: &mut Sheet, typed: &Typed) {
         },
         Some((said, other)) => {
             let what = format!("there is no policy `{other}`");
-            sheet.wrong(
-                said,
-                what,
-                "write 0 (never), 1 (always) or 2 (for some codes)",
-            );
+            sheet.wrong(said, what, "write 0 (never), 1 (always) or 2 (for some codes)");
         }
     }
 }

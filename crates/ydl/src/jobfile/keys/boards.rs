@@ -23,20 +23,8 @@ pub const KEYS: &[Key] = &[
         ),
         &["dir", "log_dir", "logs", "path"],
     ),
-    key(
-        "tensorboard.memory",
-        "size",
-        "`1 GiB`",
-        "512 MiB",
-        "Its memory.",
-    ),
-    key(
-        "tensorboard.vcores",
-        "count",
-        "`1`",
-        "1",
-        "Its virtual cores.",
-    ),
+    key("tensorboard.memory", "size", "`1 GiB`", "512 MiB", "Its memory."),
+    key("tensorboard.vcores", "count", "`1`", "1", "Its virtual cores."),
     key(
         "mlflow",
         "`true`, an address, or a map",
@@ -65,13 +53,7 @@ pub const KEYS: &[Key] = &[
         &["experiment_name"],
     ),
     known_as(
-        key(
-            "mlflow.run_name",
-            "text",
-            "the job's id",
-            "nightly",
-            "What the run is called.",
-        ),
+        key("mlflow.run_name", "text", "the job's id", "nightly", "What the run is called."),
         &["run", "name"],
     ),
     key(

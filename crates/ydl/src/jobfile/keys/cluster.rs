@@ -17,13 +17,7 @@ pub const KEYS: &[Key] = &[
         "10.1.0.0/16",
         "Through which of a node's networks tasks reach each other, where it has several: `eth1`, or the range of one, `10.1.0.0/16`. A node that is not in it is avoided. What a node's administrator says with `YDL_NODE_ADDRESS` in `yarn.nodemanager.admin-env` comes after it, and then the address from which the node reaches the master.",
     ),
-    key(
-        "queue",
-        "text",
-        "`default`",
-        "default",
-        "The queue on a cluster. One machine has none.",
-    ),
+    key("queue", "text", "`default`", "default", "The queue on a cluster. One machine has none."),
     known_as(
         key(
             "node_label",
@@ -141,18 +135,9 @@ pub const KEYS: &[Key] = &[
         ),
         &["mem", "ram"],
     ),
+    known_as(key("master.vcores", "count", "`1`", "1", "Its virtual cores."), &["cores", "cpus"]),
     known_as(
-        key("master.vcores", "count", "`1`", "1", "Its virtual cores."),
-        &["cores", "cpus"],
-    ),
-    known_as(
-        key(
-            "master.node_label",
-            "text",
-            "the queue's own",
-            "stable",
-            "The label of its node.",
-        ),
+        key("master.node_label", "text", "the queue's own", "stable", "The label of its node."),
         &["label"],
     ),
     known_as(

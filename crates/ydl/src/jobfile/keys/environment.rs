@@ -11,14 +11,7 @@ pub const KEYS: &[Key] = &[
             "system",
             "What `python` means in a task, or what all of it runs in: a virtual environment or another directory with `bin` in it, a `requirements.txt` or `pyproject.toml` from which one is made, a `.pex` file. On a cluster it is packed and sent, layer by layer, if it changed; see [environments.md](environments.md). There also a ready archive: `.tar.gz`, `.tgz`, `.tar` or `.zip`, here or at `hdfs://…`. Or an image, as a map or as `docker://image:tag`; see [docker.md](docker.md).",
         ),
-        &[
-            "venv",
-            "virtualenv",
-            "python",
-            "image",
-            "docker",
-            "container",
-        ],
+        &["venv", "virtualenv", "python", "image", "docker", "container"],
     ),
     known_as(
         key(

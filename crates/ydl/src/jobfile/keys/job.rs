@@ -25,13 +25,6 @@ pub const KEYS: &[Key] = &[
             "false",
             "Programs of TensorFlow get `--ps_hosts`, `--worker_hosts`, `--job_name` and `--task_index` after their own arguments, as those written for TensorFlow 1 expect. For roles `ps` and `worker` with `run`.",
         ),
-        &[
-            "flags",
-            "tf_flags",
-            "ps_hosts",
-            "worker_hosts",
-            "job_name",
-            "task_index",
-        ],
+        &["flags", "tf_flags", "ps_hosts", "worker_hosts", "job_name", "task_index"],
     ),
 ];

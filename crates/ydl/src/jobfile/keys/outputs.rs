@@ -4,13 +4,7 @@ use super::{Key, key, known_as};
 
 pub const KEYS: &[Key] = &[
     known_as(
-        key(
-            "env",
-            "map of texts",
-            "none",
-            "{SEED: 1}",
-            "Variables of every role.",
-        ),
+        key("env", "map of texts", "none", "{SEED: 1}", "Variables of every role."),
         &["environ", "variables"],
     ),
     known_as(
@@ -34,13 +28,7 @@ pub const KEYS: &[Key] = &[
         &["destination", "dest", "path"],
     ),
     known_as(
-        key(
-            "outputs.*.from",
-            "a task, a role or `all`",
-            "`all`",
-            "worker",
-            "Whose output it is.",
-        ),
+        key("outputs.*.from", "a task, a role or `all`", "`all`", "worker", "Whose output it is."),
         &["task", "role", "from_task"],
     ),
     known_as(

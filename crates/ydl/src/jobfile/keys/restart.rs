@@ -37,20 +37,8 @@ pub const KEYS: &[Key] = &[
         "{first: 1s, most: 1m}",
         "The wait before the next attempt; it doubles.",
     ),
-    key(
-        "restart.backoff.first",
-        "time",
-        "`1s`",
-        "1s",
-        "The first wait.",
-    ),
-    key(
-        "restart.backoff.most",
-        "time",
-        "`1m`",
-        "1m",
-        "The longest wait.",
-    ),
+    key("restart.backoff.first", "time", "`1s`", "1s", "The first wait."),
+    key("restart.backoff.most", "time", "`1m`", "1m", "The longest wait."),
     key(
         "restart.window",
         "time or `none`",

@@ -168,20 +168,8 @@ pub const KEYS: &[Key] = &[
         "{percent: 50, most: 4 GiB}",
         "More memory for a task that was killed for its memory.",
     ),
-    key(
-        "roles.*.memory_growth.percent",
-        "count",
-        "`50`",
-        "50",
-        "So many percent more each time.",
-    ),
-    key(
-        "roles.*.memory_growth.most",
-        "size",
-        "required",
-        "4 GiB",
-        "Never more than this.",
-    ),
+    key("roles.*.memory_growth.percent", "count", "`50`", "50", "So many percent more each time."),
+    key("roles.*.memory_growth.most", "size", "required", "4 GiB", "Never more than this."),
     known_as(
         key(
             "roles.*.after",
@@ -190,13 +178,7 @@ pub const KEYS: &[Key] = &[
             "[]",
             "Roles that come first: this one's tasks ask for containers when every task of those has run, be it done or not by then. A task that starts again waits for nobody. Only where tasks start on their own (`gang: false`).",
         ),
-        &[
-            "depends",
-            "depends_on",
-            "start_after",
-            "needs",
-            "dependencies",
-        ],
+        &["depends", "depends_on", "start_after", "needs", "dependencies"],
     ),
     key(
         "roles.*.ports",

@@ -41,17 +41,11 @@ pub(super) fn found(container: ContainerId, head: &Head, body: Vec<u8>) -> Resul
     let found = match (head.query.contains_key("absent"), number(head, "length")?) {
         (true, _) => Logged::Absent,
         (false, None) => Logged::List(body),
-        (false, Some(length)) => Logged::Piece {
-            bytes: body,
-            length,
-            ended: head.query.contains_key("ended"),
-        },
+        (false, Some(length)) => {
+            Logged::Piece { bytes: body, length, ended: head.query.contains_key("ended") }
+        }
     };
-    Ok(Question::Logged {
-        container,
-        id,
-        found,
-    })
+    Ok(Question::Logged { container, id, found })
 }
 
 /// Somebody wants to reach a port.
@@ -60,10 +54,7 @@ pub(super) fn open(head: &Head) -> Result<Question, Reply> {
     if port.is_some_and(|name| name.len() > OPEN_WORDS_MAX) {
         return Err(bad("no port has so long a name"));
     }
-    Ok(Question::Open {
-        task: task(head)?,
-        port: port.cloned(),
-    })
+    Ok(Question::Open { task: task(head)?, port: port.cloned() })
 }
 
 /// An agent has connected to it, or says why it cannot.
@@ -74,11 +65,7 @@ pub(super) fn opened(container: ContainerId, head: &Head, body: &[u8]) -> Result
         let plain = why.chars().filter(|letter| !letter.is_control());
         plain.take(OPEN_WORDS_MAX).collect()
     });
-    Ok(Question::Opened {
-        container,
-        id,
-        refused,
-    })
+    Ok(Question::Opened { container, id, refused })
 }
 
 fn task(head: &Head) -> Result<TaskId, Reply> {
@@ -89,7 +76,5 @@ fn task(head: &Head) -> Result<TaskId, Reply> {
 
 fn number<T: FromStr>(head: &Head, name: &str) -> Result<Option<T>, Reply> {
     let text = head.query.get(name);
-    text.map(|text| text.parse())
-        .transpose()
-        .map_err(|_| bad(format!("`{name}` is not a number")))
+    text.map(|text| text.parse()).transpose().map_err(|_| bad(format!("`{name}` is not a number")))
 }

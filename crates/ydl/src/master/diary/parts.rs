@@ -18,10 +18,7 @@ impl Part {
     pub(super) fn parse(name: &str) -> Option<Part> {
         let rest = name.strip_prefix("journal.")?;
         let (attempt, number) = rest.split_once('.').unwrap_or((rest, "0"));
-        Some(Part {
-            attempt: attempt.parse().ok()?,
-            number: number.parse().ok()?,
-        })
+        Some(Part { attempt: attempt.parse().ok()?, number: number.parse().ok()? })
     }
 }
 
@@ -61,13 +58,7 @@ mod tests {
         let part = |attempt, number| Some(Part { attempt, number });
         assert_eq!(Part::parse("journal.3"), part(3, 0));
         assert_eq!(Part::parse("journal.3.12"), part(3, 12));
-        for other in [
-            "journal",
-            "journal.",
-            "journal.x",
-            "journal.1.x",
-            "result.json",
-        ] {
+        for other in ["journal", "journal.", "journal.x", "journal.1.x", "result.json"] {
             assert_eq!(Part::parse(other), None, "{other}");
         }
         assert!(part(2, 9) < part(3, 0) && part(3, 9) < part(3, 10));

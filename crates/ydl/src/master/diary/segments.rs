@@ -97,10 +97,7 @@ impl Segments {
     async fn create(&mut self) -> Result<(), HdfsError> {
         loop {
             let place = self.place.journal(self.attempt, self.next);
-            let created = self
-                .hdfs
-                .create(&place, PERMISSION, Instant::now() + STEP_MAX)
-                .await;
+            let created = self.hdfs.create(&place, PERMISSION, Instant::now() + STEP_MAX).await;
             match created {
                 Ok(writer) => {
                     self.next += 1;
@@ -136,9 +133,7 @@ impl Segments {
         let mut batch = Vec::with_capacity(self.waiting_bytes + 16 * self.waiting.len() + 128);
         if open.length == 0 {
             batch.extend_from_slice(&format::header(open.salt));
-            let beginning = Beginning {
-                entries_before: self.entries,
-            };
+            let beginning = Beginning { entries_before: self.entries };
             // A number in braces is always JSON.
             let beginning = serde_json::to_vec(&beginning).unwrap_or_default();
             format::add(&mut batch, open.salt, 0, &beginning);
@@ -175,10 +170,8 @@ impl Segments {
             (Ok(()), None) => {}
             (Err(error), full) => {
                 tracing::warn!("the journal goes on in the same file: {error}");
-                self.open = full.map(|page| Open {
-                    full: page.length + PART_BYTES_MAX / 4,
-                    ..page
-                });
+                self.open =
+                    full.map(|page| Open { full: page.length + PART_BYTES_MAX / 4, ..page });
             }
         }
     }

@@ -43,34 +43,18 @@ pub enum JournalError {
 
 impl JournalError {
     pub(super) fn io(doing: &'static str, path: &Path, source: io::Error) -> Self {
-        Self::Io {
-            doing,
-            path: path.to_owned(),
-            source,
-        }
+        Self::Io { doing, path: path.to_owned(), source }
     }
 }
 
 impl fmt::Display for JournalError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Io {
-                doing,
-                path,
-                source,
-            } => {
-                write!(
-                    f,
-                    "cannot {doing} the journal `{}`: {source}",
-                    path.display()
-                )
+            Self::Io { doing, path, source } => {
+                write!(f, "cannot {doing} the journal `{}`: {source}", path.display())
             }
             Self::Held { path } => {
-                write!(
-                    f,
-                    "cannot use the journal `{}`: another master has it",
-                    path.display()
-                )
+                write!(f, "cannot use the journal `{}`: another master has it", path.display())
             }
             Self::NotAJournal { path } => {
                 write!(f, "cannot use `{}`: it is not a journal", path.display())
@@ -81,11 +65,7 @@ impl fmt::Display for JournalError {
                 path.display()
             ),
             Self::Damaged { path, offset } => {
-                write!(
-                    f,
-                    "the journal `{}` is damaged at byte {offset}",
-                    path.display()
-                )
+                write!(f, "the journal `{}` is damaged at byte {offset}", path.display())
             }
             Self::Length { path, length } => write!(
                 f,

@@ -42,20 +42,10 @@ pub(in crate::master) fn scan(
 ) -> Result<Scan, JournalError> {
     let failed = |source| JournalError::io("read", path, source);
     let mut head = Vec::with_capacity(HEADER_BYTES);
-    reader
-        .by_ref()
-        .take(HEADER_BYTES as u64)
-        .read_to_end(&mut head)
-        .map_err(failed)?;
+    reader.by_ref().take(HEADER_BYTES as u64).read_to_end(&mut head).map_err(failed)?;
     let Some(salt) = read_header(path, &head)? else {
-        let tail = Tail::Torn {
-            bytes: head.len() as u64,
-        };
-        return Ok(Scan {
-            salt: None,
-            length: 0,
-            tail,
-        });
+        let tail = Tail::Torn { bytes: head.len() as u64 };
+        return Ok(Scan { salt: None, length: 0, tail });
     };
 
     let mut length = HEADER_BYTES as u64;
@@ -67,32 +57,16 @@ pub(in crate::master) fn scan(
                 length += record.len() as u64;
             }
             Found::End => {
-                return Ok(Scan {
-                    salt: Some(salt),
-                    length,
-                    tail: Tail::Whole,
-                });
+                return Ok(Scan { salt: Some(salt), length, tail: Tail::Whole });
             }
             Found::Damage => {
                 let limit = SEARCH_BYTES_MAX as u64 + 1;
-                reader
-                    .take(limit)
-                    .read_to_end(&mut record)
-                    .map_err(failed)?;
+                reader.take(limit).read_to_end(&mut record).map_err(failed)?;
                 if goes_on(salt, length, &record) {
-                    return Err(JournalError::Damaged {
-                        path: path.to_owned(),
-                        offset: length,
-                    });
+                    return Err(JournalError::Damaged { path: path.to_owned(), offset: length });
                 }
-                let tail = Tail::Torn {
-                    bytes: record.len() as u64,
-                };
-                return Ok(Scan {
-                    salt: Some(salt),
-                    length,
-                    tail,
-                });
+                let tail = Tail::Torn { bytes: record.len() as u64 };
+                return Ok(Scan { salt: Some(salt), length, tail });
             }
         }
     }
@@ -104,28 +78,18 @@ fn read_header(path: &Path, head: &[u8]) -> Result<Option<u64>, JournalError> {
         // A file that is something else must not be cut off and written to.
         return match MAGIC.starts_with(&head[..head.len().min(8)]) {
             true => Ok(None),
-            false => Err(JournalError::NotAJournal {
-                path: path.to_owned(),
-            }),
+            false => Err(JournalError::NotAJournal { path: path.to_owned() }),
         };
     }
     if &head[..8] != MAGIC {
-        return Err(JournalError::NotAJournal {
-            path: path.to_owned(),
-        });
+        return Err(JournalError::NotAJournal { path: path.to_owned() });
     }
     let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
     if crc32c(&[&head[..20]]) != word(20) {
-        return Err(JournalError::Damaged {
-            path: path.to_owned(),
-            offset: 0,
-        });
+        return Err(JournalError::Damaged { path: path.to_owned(), offset: 0 });
     }
     if word(8) != VERSION {
-        return Err(JournalError::Version {
-            path: path.to_owned(),
-            version: word(8),
-        });
+        return Err(JournalError::Version { path: path.to_owned(), version: word(8) });
     }
     Ok(Some(u64::from(word(12)) | u64::from(word(16)) << 32))
 }
@@ -181,9 +145,7 @@ fn frame(bytes: &[u8]) -> Option<(usize, u32)> {
     let [a, b, c, d, sum @ ..] = frame;
     let length = u32::from_le_bytes([a, b, c, d]) as usize;
     let sum = u32::from_le_bytes(sum);
-    (1..=RECORD_BYTES_MAX)
-        .contains(&length)
-        .then_some((length, sum))
+    (1..=RECORD_BYTES_MAX).contains(&length).then_some((length, sum))
 }
 
 /// Whether a good record stands anywhere after the damaged one that `rest` begins with. A file too
@@ -246,11 +208,7 @@ const CRC_TABLE: [u32; 256] = {
         let mut crc = byte as u32;
         let mut bit = 0;
         while bit < 8 {
-            crc = if crc & 1 == 1 {
-                crc >> 1 ^ 0x82f6_3b78
-            } else {
-                crc >> 1
-            };
+            crc = if crc & 1 == 1 { crc >> 1 ^ 0x82f6_3b78 } else { crc >> 1 };
             bit += 1;
         }
         table[byte] = crc;

@@ -52,23 +52,13 @@ fn what_was_appended_is_read_in_order_and_goes_on_after_reopening() {
     let mut seen = Vec::new();
     let each = |record: &[u8]| seen.push(record.to_vec());
     let (mut journal, tail) = Journal::open_append(&folder.path(), Sync::EachFlush, each).unwrap();
-    assert_eq!(
-        (seen, tail),
-        (records().map(<[u8]>::to_vec).to_vec(), Tail::Whole)
-    );
+    assert_eq!((seen, tail), (records().map(<[u8]>::to_vec).to_vec(), Tail::Whole));
     journal.append(b"five").unwrap();
-    assert_eq!(
-        Journal::read(&folder.path()).unwrap().0.len(),
-        4,
-        "nothing before the flush"
-    );
+    assert_eq!(Journal::read(&folder.path()).unwrap().0.len(), 4, "nothing before the flush");
     journal.flush().unwrap();
     assert_eq!(journal.length(), folder.path().metadata().unwrap().len());
     let (read, tail) = Journal::read(&folder.path()).unwrap();
-    assert_eq!(
-        (read.len(), &read[4][..], tail),
-        (5, &b"five"[..], Tail::Whole)
-    );
+    assert_eq!((read.len(), &read[4][..], tail), (5, &b"five"[..], Tail::Whole));
 }
 
 #[test]
@@ -95,11 +85,7 @@ fn a_journal_cut_at_any_byte_gives_its_whole_records_and_can_go_on() {
         journal.append(b"after").unwrap();
         journal.flush().unwrap();
         let (read, tail) = Journal::read(&folder.path()).unwrap();
-        assert_eq!(
-            (read.len(), tail),
-            (whole.unwrap_or(0) + 1, Tail::Whole),
-            "cut at {cut}"
-        );
+        assert_eq!((read.len(), tail), (whole.unwrap_or(0) + 1, Tail::Whole), "cut at {cut}");
         assert_eq!(read.last().unwrap(), b"after");
     }
 }
@@ -139,10 +125,7 @@ fn damage_in_the_middle_names_its_place_and_changes_nothing() {
     bytes[HEADER_BYTES + FRAME_BYTES] ^= 1;
     std::fs::write(folder.path(), &bytes).unwrap();
     let error = Journal::open_append(&folder.path(), Sync::Sometime, |_| ()).unwrap_err();
-    assert!(
-        error.to_string().ends_with("is damaged at byte 24"),
-        "{error}"
-    );
+    assert!(error.to_string().ends_with("is damaged at byte 24"), "{error}");
     assert_eq!(std::fs::read(folder.path()).unwrap(), bytes);
 }
 
@@ -150,23 +133,9 @@ fn damage_in_the_middle_names_its_place_and_changes_nothing() {
 fn zeroes_and_noise_after_the_last_record_are_a_torn_tail() {
     let folder = Folder::new();
     let bytes = folder.journal(&records());
-    for tail in [
-        vec![0; 5000],
-        vec![0xff; 7],
-        (0..5000_u32).map(|n| (n * n) as u8).collect(),
-    ] {
-        let read = folder
-            .read(&[&bytes[..], &tail].concat(), &records())
-            .unwrap();
-        assert_eq!(
-            read,
-            (
-                4,
-                Tail::Torn {
-                    bytes: tail.len() as u64
-                }
-            )
-        );
+    for tail in [vec![0; 5000], vec![0xff; 7], (0..5000_u32).map(|n| (n * n) as u8).collect()] {
+        let read = folder.read(&[&bytes[..], &tail].concat(), &records()).unwrap();
+        assert_eq!(read, (4, Tail::Torn { bytes: tail.len() as u64 }));
     }
 }
 
@@ -176,9 +145,7 @@ fn a_record_that_quotes_a_record_is_not_taken_for_one() {
     let quoted = folder.journal(&[b"evil"])[HEADER_BYTES..].to_vec();
     let record = quoted.repeat(3);
     let bytes = folder.journal(&[b"one", &record]);
-    let read = folder
-        .read(&bytes[..bytes.len() - 1], &[b"one", &record])
-        .unwrap();
+    let read = folder.read(&bytes[..bytes.len() - 1], &[b"one", &record]).unwrap();
     assert_eq!(read.0, 1);
     assert!(matches!(read.1, Tail::Torn { .. }));
 }
@@ -189,10 +156,7 @@ fn another_journals_record_is_damage_or_a_torn_tail() {
     let other = folder.journal(&[b"one", b"two"]);
     let bytes = folder.journal(&[b"one"]);
     let mixed = [&bytes[..], &other[bytes.len()..]].concat();
-    assert!(matches!(
-        folder.read(&mixed, &[b"one"]).unwrap(),
-        (1, Tail::Torn { .. })
-    ));
+    assert!(matches!(folder.read(&mixed, &[b"one"]).unwrap(), (1, Tail::Torn { .. })));
 }
 
 #[test]
@@ -205,16 +169,7 @@ fn a_file_that_is_no_journal_is_left_alone() {
         assert_eq!(std::fs::read(folder.path()).unwrap(), text.as_bytes());
     }
     let error = Journal::create(&folder.path(), Sync::Sometime).unwrap_err();
-    assert!(
-        matches!(
-            error,
-            JournalError::Io {
-                doing: "create",
-                ..
-            }
-        ),
-        "{error}"
-    );
+    assert!(matches!(error, JournalError::Io { doing: "create", .. }), "{error}");
 }
 
 #[test]
@@ -252,16 +207,10 @@ fn a_batch_that_could_not_be_written_is_written_later() {
     let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
     let good = std::mem::replace(&mut journal.file, full);
     let error = journal.flush().unwrap_err();
-    assert!(
-        matches!(error, JournalError::Io { doing: "write", .. }),
-        "{error}"
-    );
+    assert!(matches!(error, JournalError::Io { doing: "write", .. }), "{error}");
     journal.append(b"two").unwrap();
     journal.file = good;
     journal.flush().unwrap();
     let (read, tail) = Journal::read(&folder.path()).unwrap();
-    assert_eq!(
-        (read, tail),
-        (vec![b"one".to_vec(), b"two".to_vec()], Tail::Whole)
-    );
+    assert_eq!((read, tail), (vec![b"one".to_vec(), b"two".to_vec()], Tail::Whole));
 }

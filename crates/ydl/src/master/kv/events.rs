@@ -21,26 +21,16 @@ impl EventLog {
         by: Option<String>,
     ) -> Result<Emitted, Refusal> {
         if data.len() > EVENT_BYTES_MAX {
-            return Err(Refusal::EventTooLong {
-                name,
-                length: data.len(),
-            });
+            return Err(Refusal::EventTooLong { name, length: data.len() });
         }
         self.sequence += 1;
         self.bytes += data.len();
-        self.kept.push_back(Event {
-            sequence: self.sequence,
-            name,
-            data,
-            by,
-        });
+        self.kept.push_back(Event { sequence: self.sequence, name, data, by });
         while self.kept.len() > EVENTS_MAX || self.bytes > EVENTS_BYTES_MAX {
             let dropped = self.kept.pop_front();
             self.bytes -= dropped.map_or(0, |event| event.data.len());
         }
-        Ok(Emitted {
-            sequence: self.sequence,
-        })
+        Ok(Emitted { sequence: self.sequence })
     }
 
     pub(super) fn since(&self, after: u64, name: Option<&str>, mut page: Page) -> Events {
@@ -49,11 +39,7 @@ impl EventLog {
         let mut events = Vec::new();
         // A number from the future is one of a log that was lost: go on with the log there is.
         let mut through = self.sequence;
-        for event in self
-            .kept
-            .range(skipped..)
-            .filter(|e| name.is_none_or(|n| n == e.name))
-        {
+        for event in self.kept.range(skipped..).filter(|e| name.is_none_or(|n| n == e.name)) {
             if page.is_full() {
                 through = events.last().map_or(after, |last: &Event| last.sequence);
                 break;
@@ -61,10 +47,6 @@ impl EventLog {
             page.add(event.data.len());
             events.push(event.clone());
         }
-        Events {
-            events,
-            through,
-            missed: after < dropped || after > self.sequence,
-        }
+        Events { events, through, missed: after < dropped || after > self.sequence }
     }
 }

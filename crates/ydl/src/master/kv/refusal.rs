@@ -80,17 +80,10 @@ impl fmt::Display for Refusal {
                 write!(f, "a key cannot contain `{}`", letter.escape_default())
             }
             Self::NameLength { length } => {
-                write!(
-                    f,
-                    "an event's name has 1 to {NAME_BYTES_MAX} bytes, not {length}"
-                )
+                write!(f, "an event's name has 1 to {NAME_BYTES_MAX} bytes, not {length}")
             }
             Self::NameLetter { letter } => {
-                write!(
-                    f,
-                    "an event's name cannot contain `{}`",
-                    letter.escape_default()
-                )
+                write!(f, "an event's name cannot contain `{}`", letter.escape_default())
             }
             Self::ValueTooLong { key, length } => write!(
                 f,
@@ -100,24 +93,15 @@ impl fmt::Display for Refusal {
                 f,
                 "the event `{name}` has {length} bytes, and an event has at most {EVENT_BYTES_MAX}"
             ),
-            Self::Changed {
-                key,
-                found: Some(revision),
-            } => {
-                write!(
-                    f,
-                    "`{key}` was not written: it has revision {revision} by now"
-                )
+            Self::Changed { key, found: Some(revision) } => {
+                write!(f, "`{key}` was not written: it has revision {revision} by now")
             }
             Self::Changed { key, found: None } => {
                 write!(f, "`{key}` was not written: there is no such key by now")
             }
             Self::TooManyKeys => write!(f, "there are {KEYS_MAX} keys, and no room for another"),
             Self::Full => {
-                write!(
-                    f,
-                    "keys and values would be more than {STORE_BYTES_MAX} bytes together"
-                )
+                write!(f, "keys and values would be more than {STORE_BYTES_MAX} bytes together")
             }
             Self::TooManyWaiters => write!(f, "{WAITERS_MAX} others are waiting already"),
         }
@@ -136,9 +120,7 @@ pub(super) fn check_key(key: &str) -> Result<(), Refusal> {
 /// A prefix is a key that may be empty.
 pub(super) fn check_prefix(prefix: &str) -> Result<(), Refusal> {
     match prefix.chars().find(|letter| !is_printable(*letter)) {
-        _ if prefix.len() > KEY_BYTES_MAX => Err(Refusal::KeyLength {
-            length: prefix.len(),
-        }),
+        _ if prefix.len() > KEY_BYTES_MAX => Err(Refusal::KeyLength { length: prefix.len() }),
         Some(letter) => Err(Refusal::KeyLetter { letter }),
         None => Ok(()),
     }

@@ -4,30 +4,16 @@ use super::*;
 use crate::wire::messages::Emitted;
 
 fn put(key: &str, value: &str) -> Op {
-    Op::Put {
-        key: key.into(),
-        value: value.into(),
-        owner: None,
-        only_if: None,
-    }
+    Op::Put { key: key.into(), value: value.into(), owner: None, only_if: None }
 }
 
 fn owned(key: &str, container: &str) -> Op {
     let owner = Some(container.into());
-    Op::Put {
-        key: key.into(),
-        value: "".into(),
-        owner,
-        only_if: None,
-    }
+    Op::Put { key: key.into(), value: "".into(), owner, only_if: None }
 }
 
 fn emit(name: &str, data: &str) -> Op {
-    Op::Emit {
-        name: name.into(),
-        data: data.into(),
-        by: None,
-    }
+    Op::Emit { name: name.into(), data: data.into(), by: None }
 }
 
 fn text(value: &Blob) -> String {
@@ -52,11 +38,7 @@ fn changes_in_words(changes: &Changes) -> String {
 }
 
 fn events_in_words(events: &Events) -> String {
-    let mut words = format!(
-        "through {}{}:",
-        events.through,
-        if events.missed { "!" } else { "" }
-    );
+    let mut words = format!("through {}{}:", events.through, if events.missed { "!" } else { "" });
     for event in &events.events {
         words += &format!(" {}={}@{}", event.name, text(&event.data), event.sequence);
     }
@@ -87,29 +69,11 @@ fn check(script: &str, expected: Expect) {
                     revision => OnlyIf::Revision(number(revision)),
                 };
                 let (key, value) = (key.into(), value.into());
-                apply(
-                    &mut store,
-                    Op::Put {
-                        key,
-                        value,
-                        owner: None,
-                        only_if: Some(only_if),
-                    },
-                )
+                apply(&mut store, Op::Put { key, value, owner: None, only_if: Some(only_if) })
             }
             ["delete", key] => apply(&mut store, Op::Delete { key: key.into() }),
-            ["clear", prefix] => apply(
-                &mut store,
-                Op::DeletePrefix {
-                    prefix: prefix.into(),
-                },
-            ),
-            ["gone", container] => apply(
-                &mut store,
-                Op::OwnerGone {
-                    container: container.into(),
-                },
-            ),
+            ["clear", prefix] => apply(&mut store, Op::DeletePrefix { prefix: prefix.into() }),
+            ["gone", container] => apply(&mut store, Op::OwnerGone { container: container.into() }),
             ["emit", name, data] => apply(&mut store, emit(name, data)),
             ["changes", prefix, after] => {
                 changes_in_words(&store.changes(prefix, number(after), PAGE_MAX))
@@ -118,19 +82,13 @@ fn check(script: &str, expected: Expect) {
             ["wait", waiter, what, key] => {
                 let wait = match what {
                     "key" => Wait::Key { key: key.into() },
-                    after => Wait::Changes {
-                        prefix: key.into(),
-                        after: number(after),
-                    },
+                    after => Wait::Changes { prefix: key.into(), after: number(after) },
                 };
                 wait_in_words(&mut store, number(waiter), wait)
             }
             ["events", waiter, after, name] => {
                 let name = (name != "*").then(|| name.to_owned());
-                let wait = Wait::Events {
-                    after: number(after),
-                    name,
-                };
+                let wait = Wait::Events { after: number(after), name };
                 wait_in_words(&mut store, number(waiter), wait)
             }
             ["forget", waiter] => {
@@ -172,11 +130,7 @@ fn wait_in_words(store: &mut Store, waiter: u64, wait: Wait) -> String {
 impl Store {
     /// What must hold after every operation.
     fn check(&self) {
-        let bytes: usize = self
-            .slots
-            .iter()
-            .map(|(key, slot)| key.len() + slot.value.len())
-            .sum();
+        let bytes: usize = self.slots.iter().map(|(key, slot)| key.len() + slot.value.len()).sum();
         assert_eq!(self.bytes, bytes);
         assert_eq!(self.last.len(), self.slots.len() + self.graves.len());
         for (key, slot) in &self.slots {
@@ -191,18 +145,8 @@ impl Store {
             assert_eq!(self.last.get(revision), Some(key));
         }
         let owned: usize = self.owned.values().map(BTreeSet::len).sum();
-        assert_eq!(
-            owned,
-            self.slots
-                .values()
-                .filter(|slot| slot.owner.is_some())
-                .count()
-        );
-        assert!(
-            self.last
-                .last_key_value()
-                .is_none_or(|(last, _)| *last <= self.revision)
-        );
+        assert_eq!(owned, self.slots.values().filter(|slot| slot.owner.is_some()).count());
+        assert!(self.last.last_key_value().is_none_or(|(last, _)| *last <= self.revision));
     }
 }
 
@@ -362,24 +306,12 @@ fn events_are_numbered_filtered_and_waited_for() {
 fn bad_keys_and_names_are_refused_with_a_sentence() {
     let refused = |op| Store::new().apply(op).unwrap_err().to_string();
     assert_eq!(refused(put("", "")), "a key has 1 to 512 bytes, not 0");
-    assert_eq!(
-        refused(put(&"é".repeat(257), "")),
-        "a key has 1 to 512 bytes, not 514"
-    );
+    assert_eq!(refused(put(&"é".repeat(257), "")), "a key has 1 to 512 bytes, not 514");
     assert_eq!(refused(put("a\nb", "")), r"a key cannot contain `\n`");
-    assert_eq!(
-        refused(emit("", "")),
-        "an event's name has 1 to 128 bytes, not 0"
-    );
-    assert_eq!(
-        refused(emit("a\u{2028}", "")),
-        r"an event's name cannot contain `\u{2028}`"
-    );
+    assert_eq!(refused(emit("", "")), "an event's name has 1 to 128 bytes, not 0");
+    assert_eq!(refused(emit("a\u{2028}", "")), r"an event's name cannot contain `\u{2028}`");
     let prefix = "x".repeat(513);
-    assert_eq!(
-        refused(Op::DeletePrefix { prefix }),
-        "a key has 1 to 512 bytes, not 513"
-    );
+    assert_eq!(refused(Op::DeletePrefix { prefix }), "a key has 1 to 512 bytes, not 513");
     let wait = Wait::Key { key: String::new() };
     assert!(Store::new().wait(WaiterId(1), wait).is_err());
     assert!(Store::new().apply(put("a key/with spaces é", "")).is_ok());
@@ -389,30 +321,16 @@ fn bad_keys_and_names_are_refused_with_a_sentence() {
 fn nothing_grows_beyond_its_limit() {
     let mut store = Store::new();
     let long = "x".repeat(VALUE_BYTES_MAX + 1);
-    assert!(matches!(
-        store.apply(put("a", &long)),
-        Err(Refusal::ValueTooLong { .. })
-    ));
-    assert!(matches!(
-        store.apply(emit("a", &long)),
-        Err(Refusal::EventTooLong { .. })
-    ));
+    assert!(matches!(store.apply(put("a", &long)), Err(Refusal::ValueTooLong { .. })));
+    assert!(matches!(store.apply(emit("a", &long)), Err(Refusal::EventTooLong { .. })));
     let large = &long[1..];
     for number in 0..63 {
         store.apply(put(&format!("large/{number}"), large)).unwrap();
     }
-    assert!(
-        store
-            .apply(put("large/63", large))
-            .is_err_and(|refusal| refusal == Refusal::Full)
-    );
+    assert!(store.apply(put("large/63", large)).is_err_and(|refusal| refusal == Refusal::Full));
     store.apply(put("large/0", large)).unwrap();
     store.check();
-    store
-        .apply(Op::DeletePrefix {
-            prefix: "large/".into(),
-        })
-        .unwrap();
+    store.apply(Op::DeletePrefix { prefix: "large/".into() }).unwrap();
     assert_eq!(store.bytes, 0);
 
     for number in 0..KEYS_MAX {
@@ -421,28 +339,14 @@ fn nothing_grows_beyond_its_limit() {
     assert_eq!(store.apply(put("one more", "")), Err(Refusal::TooManyKeys));
     store.apply(put("k/0", "again")).unwrap();
     for number in 0..WAITERS_MAX as u64 {
-        let wait = Wait::Key {
-            key: "later".into(),
-        };
+        let wait = Wait::Key { key: "later".into() };
         assert_eq!(store.wait(WaiterId(number), wait), Ok(None));
     }
-    let wait = Wait::Key {
-        key: "later".into(),
-    };
-    assert_eq!(
-        store.wait(WaiterId(u64::MAX), wait.clone()),
-        Err(Refusal::TooManyWaiters)
-    );
-    assert_eq!(
-        store.wait(WaiterId(0), wait),
-        Ok(None),
-        "the same waiter may ask again"
-    );
+    let wait = Wait::Key { key: "later".into() };
+    assert_eq!(store.wait(WaiterId(u64::MAX), wait.clone()), Err(Refusal::TooManyWaiters));
+    assert_eq!(store.wait(WaiterId(0), wait), Ok(None), "the same waiter may ask again");
     store.apply(Op::Delete { key: "k/0".into() }).unwrap();
-    assert_eq!(
-        store.apply(put("later", "")).unwrap().woken.len(),
-        WAITERS_MAX
-    );
+    assert_eq!(store.apply(put("later", "")).unwrap().woken.len(), WAITERS_MAX);
     store.check();
 }
 
@@ -459,14 +363,7 @@ fn old_events_make_room_and_those_who_missed_them_are_told() {
     for _ in 0..EVENTS_BYTES_MAX / EVENT_BYTES_MAX + 1 {
         store.apply(emit("large", &data)).unwrap();
     }
-    let kept = store.events.since(
-        0,
-        None,
-        Page {
-            items: usize::MAX,
-            bytes: usize::MAX,
-        },
-    );
+    let kept = store.events.since(0, None, Page { items: usize::MAX, bytes: usize::MAX });
     assert_eq!(kept.events.len(), EVENTS_BYTES_MAX / EVENT_BYTES_MAX);
 }
 
@@ -478,17 +375,10 @@ fn a_watcher_who_comes_too_late_for_deletions_is_told_to_start_over() {
         store.apply(put(&format!("k/{number:05}"), "")).unwrap();
     }
     let before = store.revision();
-    store
-        .apply(Op::DeletePrefix {
-            prefix: "k/".into(),
-        })
-        .unwrap();
+    store.apply(Op::DeletePrefix { prefix: "k/".into() }).unwrap();
     store.check();
     assert_eq!(store.graves.len(), GRAVES_MAX);
-    assert!(matches!(
-        store.changes("", before, 1),
-        Changes::Resync { .. }
-    ));
+    assert!(matches!(store.changes("", before, 1), Changes::Resync { .. }));
     // Two deletions were forgotten; who knows of them is not asked to start over.
     assert_eq!(
         changes_in_words(&store.changes("", before + 2, 1)),
@@ -500,9 +390,7 @@ fn a_watcher_who_comes_too_late_for_deletions_is_told_to_start_over() {
 fn answers_come_in_pages_that_add_up() {
     let mut store = Store::new();
     for number in 0..25 {
-        store
-            .apply(put(&format!("p/{number:02}"), &"x".repeat(600 << 10)))
-            .unwrap();
+        store.apply(put(&format!("p/{number:02}"), &"x".repeat(600 << 10))).unwrap();
     }
     store.apply(put("q", "")).unwrap();
     let (mut listed, mut after, mut pages) = (Vec::new(), None::<String>, 0);
@@ -533,9 +421,7 @@ fn answers_come_in_pages_that_add_up() {
 fn the_same_operations_written_and_read_again_give_the_same_store() {
     let mut random = 7_u64;
     let mut roll = |sides: u64| {
-        random = random
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         (random >> 33) % sides
     };
     let (mut store, mut journal) = (Store::new(), Vec::new());
@@ -545,44 +431,15 @@ fn the_same_operations_written_and_read_again_give_the_same_store() {
         let value = Blob::from(&[roll(256) as u8, roll(256) as u8][..]);
         let op = match roll(10) {
             0 => Op::Delete { key },
-            1 => Op::DeletePrefix {
-                prefix: key[..roll(3) as usize].to_owned(),
-            },
+            1 => Op::DeletePrefix { prefix: key[..roll(3) as usize].to_owned() },
             2 => Op::OwnerGone { container },
-            3 => Op::Emit {
-                name: key,
-                data: value,
-                by: Some(container),
-            },
-            4 => Op::Put {
-                key,
-                value,
-                owner: None,
-                only_if: Some(OnlyIf::Absent),
-            },
-            5 => Op::Put {
-                key,
-                value,
-                owner: None,
-                only_if: Some(OnlyIf::Revision(roll(3000))),
-            },
-            6 => Op::Put {
-                key,
-                value,
-                owner: None,
-                only_if: None,
-            },
-            _ => Op::Put {
-                key,
-                value,
-                owner: Some(container),
-                only_if: None,
-            },
+            3 => Op::Emit { name: key, data: value, by: Some(container) },
+            4 => Op::Put { key, value, owner: None, only_if: Some(OnlyIf::Absent) },
+            5 => Op::Put { key, value, owner: None, only_if: Some(OnlyIf::Revision(roll(3000))) },
+            6 => Op::Put { key, value, owner: None, only_if: None },
+            _ => Op::Put { key, value, owner: Some(container), only_if: None },
         };
-        let wait = Wait::Changes {
-            prefix: format!("{}/", roll(3)),
-            after: store.revision(),
-        };
+        let wait = Wait::Changes { prefix: format!("{}/", roll(3)), after: store.revision() };
         store.wait(WaiterId(roll(50)), wait).unwrap();
         journal.push(serde_json::to_vec(&op).unwrap());
         let _ = store.apply(op);
@@ -592,16 +449,7 @@ fn the_same_operations_written_and_read_again_give_the_same_store() {
     for record in journal {
         let _ = again.apply(serde_json::from_slice(&record).unwrap());
     }
-    assert_eq!(
-        again.changes("", 0, PAGE_MAX),
-        store.changes("", 0, PAGE_MAX)
-    );
-    assert_eq!(
-        again.events(0, None, PAGE_MAX),
-        store.events(0, None, PAGE_MAX)
-    );
-    assert_eq!(
-        again.list("", None, PAGE_MAX),
-        store.list("", None, PAGE_MAX)
-    );
+    assert_eq!(again.changes("", 0, PAGE_MAX), store.changes("", 0, PAGE_MAX));
+    assert_eq!(again.events(0, None, PAGE_MAX), store.events(0, None, PAGE_MAX));
+    assert_eq!(again.list("", None, PAGE_MAX), store.list("", None, PAGE_MAX));
 }

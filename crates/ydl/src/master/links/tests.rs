@@ -96,12 +96,8 @@ impl Scene {
             node: NodeName::from("paper"),
             resources: self.job.spec().roles[0].resources.clone(),
         };
-        self.happen(Event::Granted {
-            grants: vec![grant],
-        });
-        self.happen(Event::Launched {
-            container: container.clone(),
-        });
+        self.happen(Event::Granted { grants: vec![grant] });
+        self.happen(Event::Launched { container: container.clone() });
         let order = self.job.order(&container);
         let ydl_core::Order::Wait { round, .. } = order else {
             panic!("{order:?}");
@@ -109,10 +105,7 @@ impl Scene {
         self.happen(Event::Ready {
             container,
             round,
-            endpoint: Endpoint {
-                host: "127.0.0.1".to_owned(),
-                ports: Default::default(),
-            },
+            endpoint: Endpoint { host: "127.0.0.1".to_owned(), ports: Default::default() },
         });
     }
 
@@ -120,10 +113,7 @@ impl Scene {
     fn say(&mut self, name: &str, ups: Vec<Up>) -> Vec<Passed> {
         let container = ContainerId::from(name);
         let run = self.job.run_of(&container).expect("it runs");
-        let at = Connection {
-            round: run.round,
-            number: 1,
-        };
+        let at = Connection { round: run.round, number: 1 };
         let heard = self.links.hear(&self.job, &container, at, ups);
         let (keep, passed) = heard.expect("it is heard");
         let round = self.links.round();
@@ -178,9 +168,7 @@ fn answers(passed: &[Passed]) -> usize {
 fn those_who_are_left_meet_again_however_it_became_known_that_one_has_gone() {
     let container = || ContainerId::from("c2");
     let quieted = vec![
-        Event::Quieted {
-            container: container(),
-        },
+        Event::Quieted { container: container() },
         Event::Ticked,
         Event::Ticked,
         Event::Ticked,
@@ -188,12 +176,9 @@ fn those_who_are_left_meet_again_however_it_became_known_that_one_has_gone() {
         Event::Ticked,
         Event::Ticked,
     ];
-    let warned = vec![Event::Warned {
-        container: container(),
-    }];
-    let recovered = vec![Event::Recovered {
-        live: vec![ContainerId::from("c0"), ContainerId::from("c1")],
-    }];
+    let warned = vec![Event::Warned { container: container() }];
+    let recovered =
+        vec![Event::Recovered { live: vec![ContainerId::from("c0"), ContainerId::from("c1")] }];
     for events in [quieted, warned, recovered] {
         let mut old = Scene::of(3, Range { min: 2, max: 3 });
         for name in ["c0", "c1", "c2"] {
@@ -223,15 +208,8 @@ fn one_that_is_done_is_not_waited_for_by_those_who_meet_again() {
     for name in ["c0", "c1", "c2"] {
         old.up(name);
     }
-    let exit = Exit {
-        code: Some(0),
-        ..Exit::default()
-    };
-    old.happen(Event::Exited {
-        container: ContainerId::from("c0"),
-        round: 1,
-        exit,
-    });
+    let exit = Exit { code: Some(0), ..Exit::default() };
+    old.happen(Event::Exited { container: ContainerId::from("c0"), round: 1, exit });
     // They see that it has gone, and nobody was lost.
     let mut new = old.heir();
     new.attach("c1");
@@ -258,19 +236,13 @@ fn what_stands_beside_the_job_neither_ends_its_round_nor_speaks_in_it() {
     let refused = |scene: &mut Scene, name: &str| {
         let container = ContainerId::from(name);
         let run = scene.job.run_of(&container).expect("it runs");
-        let at = Connection {
-            round: run.round,
-            number: 1,
-        };
+        let at = Connection { round: run.round, number: 1 };
         let ups = vec![Up::Attach(Vec::new())];
         let heard = scene.links.hear(&scene.job, &container, at, ups);
         heard.map(drop).expect_err("it is not heard").status
     };
     assert_eq!(refused(&mut scene, "b0"), 410);
-    scene.happen(Event::Scaled {
-        role: RoleName::from("worker"),
-        instances: 2,
-    });
+    scene.happen(Event::Scaled { role: RoleName::from("worker"), instances: 2 });
     scene.happen(Event::Ended {
         containers: vec![(ContainerId::from("b0"), ContainerEnd::Preempted)],
     });
@@ -286,10 +258,7 @@ fn a_new_master_begins_a_round_with_those_with_whom_the_old_one_began_it() {
     old.up("c0");
     old.attach("c0");
     // The second comes while the program of the first is still being loaded, and has said nothing that is kept.
-    old.happen(Event::Scaled {
-        role: RoleName::from("worker"),
-        instances: 2,
-    });
+    old.happen(Event::Scaled { role: RoleName::from("worker"), instances: 2 });
     old.up("c1");
     old.happen(Event::Ticked);
     let mut new = old.heir();
@@ -309,10 +278,7 @@ fn a_new_master_begins_a_round_with_those_with_whom_the_old_one_began_it() {
 fn a_newcomer_whose_peers_change_before_it_has_joined_does_not_fail_the_job() {
     let mut old = Scene::new();
     old.up("c0");
-    old.happen(Event::Scaled {
-        role: RoleName::from("worker"),
-        instances: 2,
-    });
+    old.happen(Event::Scaled { role: RoleName::from("worker"), instances: 2 });
     old.up("c1");
     old.happen(Event::Ticked);
     let run = old.job.run_of(&ContainerId::from("c1")).expect("it runs");
@@ -322,16 +288,8 @@ fn a_newcomer_whose_peers_change_before_it_has_joined_does_not_fail_the_job() {
     for lied in [false, true] {
         let mut master = old.heir();
         // What its agent says of it does not matter.
-        let exit = Exit {
-            code: Some(1),
-            outdated: lied,
-            ..Exit::default()
-        };
-        master.happen(Event::Exited {
-            container: ContainerId::from("c1"),
-            round: run.round,
-            exit,
-        });
+        let exit = Exit { code: Some(1), outdated: lied, ..Exit::default() };
+        master.happen(Event::Exited { container: ContainerId::from("c1"), round: run.round, exit });
         assert_eq!(master.job.outcome(), None);
         let Some(Entry::Happened(_, Event::Exited { exit, .. })) = master.diary.last() else {
             panic!("it is written down");
@@ -344,25 +302,14 @@ fn a_newcomer_whose_peers_change_before_it_has_joined_does_not_fail_the_job() {
 fn a_new_master_believes_what_is_written_of_an_exit_and_not_what_its_own_rendezvous_makes_of_it() {
     let mut scene = Scene::new();
     scene.up("c0");
-    let exit = Exit {
-        code: Some(1),
-        outdated: true,
-        ..Exit::default()
-    };
-    let exited = Event::Exited {
-        container: ContainerId::from("c0"),
-        round: 1,
-        exit,
-    };
+    let exit = Exit { code: Some(1), outdated: true, ..Exit::default() };
+    let exited = Event::Exited { container: ContainerId::from("c0"), round: 1, exit };
     let mut heir = scene.heir();
     heir.take(heir.now, exited.clone());
     assert_eq!(heir.job.outcome(), None, "it was in vain and not a failure");
     // Where it happens an agent says what it likes.
     scene.happen(exited);
-    assert!(
-        scene.job.outcome().is_some(),
-        "one failure is too many here"
-    );
+    assert!(scene.job.outcome().is_some(), "one failure is too many here");
 }
 
 #[test]
@@ -409,13 +356,7 @@ fn what_an_agent_is_to_be_told_comes_with_the_first_answer_it_is_given_and_is_ne
     scene.attach("c0");
     let container = ContainerId::from("c0");
     let run = scene.job.run_of(&container).expect("it runs");
-    let (task, at) = (
-        run.task,
-        Connection {
-            round: run.round,
-            number: 1,
-        },
-    );
+    let (task, at) = (run.task, Connection { round: run.round, number: 1 });
     let listen = |scene: &mut Scene| {
         let (answer, answered) = oneshot::channel();
         let listening = scene.links.listen(&scene.job, &container, at, answer);

@@ -37,10 +37,7 @@ impl Server {
         if let Some(id) = self.experiment_if_there(name).await? {
             return Ok(id);
         }
-        match self
-            .tell("experiments/create", &json!({ "name": name }))
-            .await
-        {
+        match self.tell("experiments/create", &json!({ "name": name })).await {
             Ok(made) => id(&made["experiment_id"]),
             // Somebody else was faster.
             Err(Failure::Refused { code, .. }) if code == "RESOURCE_ALREADY_EXISTS" => {
@@ -52,10 +49,8 @@ impl Server {
     }
 
     async fn experiment_if_there(&self, name: &str) -> Result<Option<String>, Failure> {
-        let path = format!(
-            "/api/2.0/mlflow/experiments/get-by-name?experiment_name={}",
-            percent(name)
-        );
+        let path =
+            format!("/api/2.0/mlflow/experiments/get-by-name?experiment_name={}", percent(name));
         match self.call(Method::GET, &path, Bytes::new(), JSON).await {
             Ok(found) => {
                 let experiment = &found["experiment"];
@@ -167,8 +162,7 @@ impl Server {
 const JSON: &str = "application/json";
 
 fn pairs<'a>(all: impl Iterator<Item = (&'a String, &'a String)>) -> Vec<Value> {
-    all.map(|(key, value)| json!({ "key": key, "value": value }))
-        .collect()
+    all.map(|(key, value)| json!({ "key": key, "value": value })).collect()
 }
 
 /// An id becomes a part of paths and variables: it has nothing in it that means something there.
@@ -201,11 +195,7 @@ fn run(value: &Value, experiment: &str) -> Result<Run, Failure> {
         let fits = |letter: char| letter.is_ascii_alphanumeric() || "-_./".contains(letter);
         path.len() <= 512 && path.chars().all(fits) && !path.split('/').any(|part| part == "..")
     };
-    Ok(Run {
-        id: id(at)?,
-        experiment: experiment.to_owned(),
-        artifacts: place.filter(plain),
-    })
+    Ok(Run { id: id(at)?, experiment: experiment.to_owned(), artifacts: place.filter(plain) })
 }
 
 #[cfg(test)]
@@ -222,12 +212,9 @@ mod tests {
         assert_eq!(found.artifacts.as_deref(), Some("1/ab1/artifacts"));
         let found = said("ab1", "mlflow-artifacts://host:80/1/ab1/artifacts").unwrap();
         assert_eq!(found.artifacts.as_deref(), Some("1/ab1/artifacts"));
-        for place in [
-            "s3://bucket/x",
-            "/mlruns/1",
-            "mlflow-artifacts:/../x",
-            "mlflow-artifacts:/a b",
-        ] {
+        for place in
+            ["s3://bucket/x", "/mlruns/1", "mlflow-artifacts:/../x", "mlflow-artifacts:/a b"]
+        {
             assert_eq!(said("ab1", place).unwrap().artifacts, None, "{place}");
         }
         for id in ["", "a/b", "a b", "../x", "a\nB=1", &"x".repeat(65)] {

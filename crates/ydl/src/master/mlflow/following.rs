@@ -125,11 +125,7 @@ impl Following {
 /// The job as everybody sees it, and what those have reported who are not seen any more.
 async fn view(letters: &mpsc::Sender<Letter>) -> Option<Viewed> {
     let (answer, answered) = oneshot::channel();
-    let letter = Letter {
-        question: Question::Everything,
-        answer,
-        kept: Kept::default(),
-    };
+    let letter = Letter { question: Question::Everything, answer, kept: Kept::default() };
     let asking = async {
         letters.send(letter).await.ok()?;
         answered.await.ok()

@@ -31,9 +31,8 @@ pub(in crate::master) fn here(dir: &JobDir, last: &Viewed) -> Logs {
     for (task, attempt) in tasks(last) {
         let place = dir.attempt_logs(&task, attempt);
         let entries = fs::read_dir(&place).into_iter().flatten().flatten();
-        let names: Vec<_> = entries
-            .filter_map(|entry| entry.file_name().into_string().ok())
-            .collect();
+        let names: Vec<_> =
+            entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
         for (stream, name) in newest(&names) {
             if let Ok(bytes) = end_of(&place.join(name), LOG_BYTES) {
                 logs.push((called(&task, stream), bytes.into()));
@@ -57,10 +56,7 @@ pub(in crate::master) async fn afar(
         let Ok(entries) = hdfs.list(&dir, deadline).await else {
             continue;
         };
-        let names: Vec<_> = entries
-            .iter()
-            .map(|entry| entry.name().to_owned())
-            .collect();
+        let names: Vec<_> = entries.iter().map(|entry| entry.name().to_owned()).collect();
         for (stream, name) in newest(&names) {
             let reading = async {
                 let reader = hdfs.open(&format!("{dir}/{name}"), deadline).await.ok()?;
@@ -108,10 +104,7 @@ fn newest(names: &[String]) -> impl Iterator<Item = (&'static str, &str)> {
             let number = name.strip_prefix(stream)?.strip_prefix('.')?;
             number.parse::<u64>().ok()
         };
-        let last = names
-            .iter()
-            .filter(|name| of(name).is_some())
-            .max_by_key(of)?;
+        let last = names.iter().filter(|name| of(name).is_some()).max_by_key(of)?;
         Some((stream, last.as_str()))
     })
 }

@@ -49,11 +49,7 @@ pub(super) enum Failure {
     /// It is there, and something in it broke over what it was asked.
     Broke(u16),
     /// It understood, and will not.
-    Refused {
-        status: u16,
-        code: String,
-        what: String,
-    },
+    Refused { status: u16, code: String, what: String },
     /// What it says makes no sense.
     Nonsense(String),
 }
@@ -209,9 +205,7 @@ impl Server {
                 Box::pin(shaken.map_err(untold)?)
             }
         };
-        let shaken = http1::Builder::new()
-            .handshake::<_, Full<Bytes>>(TokioIo::new(stream))
-            .await;
+        let shaken = http1::Builder::new().handshake::<_, Full<Bytes>>(TokioIo::new(stream)).await;
         let (mut sender, connection) = shaken.map_err(|error| away(error.to_string()))?;
         // Whatever the server does then, its connection ends with this call.
         let mut driving = JoinSet::new();
@@ -265,10 +259,7 @@ mod tests {
         let called = called.await;
         let asked = serving.await.unwrap();
         assert!(asked.starts_with("GET /base/api HTTP/1.1\r\n"), "{asked}");
-        assert!(
-            asked.contains("authorization: Basic bWU6d29yZA=="),
-            "{asked}"
-        );
+        assert!(asked.contains("authorization: Basic bWU6d29yZA=="), "{asked}");
         called
     }
 
@@ -295,10 +286,7 @@ mod tests {
     async fn nonsense_is_nonsense_however_long_it_is() {
         let moved = b"HTTP/1.1 302 Found\r\nlocation: http://elsewhere/\r\n\r\n".to_vec();
         let failure = answered(moved.clone()).await.unwrap_err().to_string();
-        assert!(
-            failure.contains("a redirection to `http://elsewhere/`"),
-            "{failure}"
-        );
+        assert!(failure.contains("a redirection to `http://elsewhere/`"), "{failure}");
         let endless = [
             b"HTTP/1.1 200 OK\r\ncontent-length: 99999999\r\n\r\n".to_vec(),
             vec![b'x'; ANSWER_BYTES_MAX + 1],
@@ -332,10 +320,7 @@ mod tests {
         assert_eq!((host, port, server.prefix.as_str()), ("::1", 5000, "/x"));
         assert_eq!(server.authority, "[::1]:5000");
         let plain = Server::new("http://[::1]", None, None).unwrap();
-        assert_eq!(
-            (plain.port, plain.authority.to_str().unwrap()),
-            (80, "[::1]")
-        );
+        assert_eq!((plain.port, plain.authority.to_str().unwrap()), (80, "[::1]"));
         assert_eq!(format!("{server:?}"), "Server(http://[::1]:5000/x/)");
     }
 }

@@ -55,11 +55,7 @@ impl Faulty {
             user: None,
             token_file: None,
         });
-        let offer = Offer {
-            memory_mib: 1,
-            vcores: 1,
-            gpus: Vec::new(),
-        };
+        let offer = Offer { memory_mib: 1, vcores: 1, gpus: Vec::new() };
         let submitted = Submitted {
             id: "paper-1".to_owned(),
             at: Time(0),
@@ -119,12 +115,7 @@ async fn serve(mut stream: TcpStream, answers: Answers, seen: &Mutex<Vec<String>
 }
 
 fn row(step: u64) -> Row {
-    Row {
-        key: "worker/0/loss".to_owned(),
-        value: json!(1.0),
-        timestamp: 1,
-        step,
-    }
+    Row { key: "worker/0/loss".to_owned(), value: json!(1.0), timestamp: 1, step }
 }
 
 fn left() -> super::Logs {
@@ -141,19 +132,11 @@ async fn how_a_job_ended_is_told_before_all_that_is_left() {
     })
     .await;
     let mut tracker = faulty.tracker().await;
-    let begun = [
-        "experiments/get-by-name",
-        "runs/search",
-        "runs/create",
-        "runs/log-batch",
-    ];
+    let begun = ["experiments/get-by-name", "runs/search", "runs/create", "runs/log-batch"];
     assert_eq!(faulty.asked(), begun);
     tracker.rows.extend((0..501).map(row));
     let mut left = left();
-    tracker
-        .finish(&Outcome::Succeeded, &mut left)
-        .await
-        .unwrap();
+    tracker.finish(&Outcome::Succeeded, &mut left).await.unwrap();
     let told = [
         "runs/update",
         "runs/log-batch",
@@ -177,12 +160,7 @@ async fn what_was_told_is_not_told_again() {
     faulty.asked();
     let mut left = left();
     for tried in [
-        [
-            "runs/update",
-            "1/r1/artifacts/first",
-            "1/r1/artifacts/large",
-        ]
-        .as_slice(),
+        ["runs/update", "1/r1/artifacts/first", "1/r1/artifacts/large"].as_slice(),
         &["1/r1/artifacts/large"],
     ] {
         let failure = tracker.finish(&Outcome::Succeeded, &mut left).await;

@@ -179,9 +179,7 @@ impl Tracker {
                 let user = std::env::var(env::USER).unwrap_or_default();
                 let tags = words::tags(&self.wanted, &self.id, &self.spec, &user);
                 let name = words::run_name(&self.wanted, &self.id);
-                let made = self
-                    .server
-                    .make_run(&experiment, name, self.began_ms, &tags);
+                let made = self.server.make_run(&experiment, name, self.began_ms, &tags);
                 made.await?
             }
         };

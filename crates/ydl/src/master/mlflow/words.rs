@@ -118,20 +118,12 @@ pub(super) fn used(viewed: &Viewed, now_ms: u64) -> Vec<Row> {
                 step,
             });
         };
-        let Usage {
-            memory_bytes,
-            cpu_percent,
-            gpus,
-            ..
-        } = usage;
+        let Usage { memory_bytes, cpu_percent, gpus, .. } = usage;
         add("cpu_percent", f64::from(*cpu_percent));
         add("memory_mib", (*memory_bytes >> 20) as f64);
         for (at, gpu) in gpus.iter().enumerate() {
             add(&format!("gpu_{at}_percent"), f64::from(gpu.busy_percent));
-            add(
-                &format!("gpu_{at}_memory_mib"),
-                (gpu.memory_bytes >> 20) as f64,
-            );
+            add(&format!("gpu_{at}_memory_mib"), (gpu.memory_bytes >> 20) as f64);
         }
     }
     rows
@@ -188,27 +180,18 @@ mod tests {
         let mut told = Told::new();
         let mut tell = |metrics: &[(&str, u64, u64)]| {
             let each = metrics.iter().map(|(name, step, at)| {
-                let metric = Metric {
-                    value: Figure(1.0),
-                    step: Some(*step),
-                    at: *at,
-                };
+                let metric = Metric { value: Figure(1.0), step: Some(*step), at: *at };
                 ((*name).to_owned(), metric)
             });
             let viewed = viewed(BTreeMap::from([(task.clone(), each.collect())]));
             let rows = reported(&viewed, &mut told);
-            let rows = rows
-                .iter()
-                .map(|row| (row.key.clone(), row.step, row.timestamp));
+            let rows = rows.iter().map(|row| (row.key.clone(), row.step, row.timestamp));
             (rows.collect::<Vec<_>>(), told.len())
         };
         let row = |name: &str, step, at| (format!("worker/0/{name}"), step, at);
         // Two names that are one to MLflow are told apart here.
         let both = [("acc@5", 1, 7), ("acc#5", 1, 8)];
-        assert_eq!(
-            tell(&both),
-            (vec![row("acc_5", 1, 8), row("acc_5", 1, 7)], 2)
-        );
+        assert_eq!(tell(&both), (vec![row("acc_5", 1, 8), row("acc_5", 1, 7)], 2));
         assert_eq!(tell(&both), (vec![], 2));
         assert_eq!(tell(&[("acc@5", 2, 9)]), (vec![row("acc_5", 2, 9)], 1));
         let most = i64::MAX as u64;

@@ -33,12 +33,7 @@ pub(super) fn viewed(number: u64, job: &Job, agents: &Agents, links: &Links, now
         let (fetching, others): (Vec<_>, Vec<_>) = launching.partition(is_fetching);
         view.why = said_fetching(&view.why, &role.role, fetching.len(), others.len());
     }
-    Viewed {
-        number,
-        view,
-        usage,
-        metrics: BTreeMap::new(),
-    }
+    Viewed { number, view, usage, metrics: BTreeMap::new() }
 }
 
 /// Whom programs wait for, in words: only where one runs that is not itself among those who have not come, and not while the
@@ -76,10 +71,7 @@ mod tests {
 
     #[test]
     fn programs_wait_for_others_only_where_one_of_them_does() {
-        let task = |index: u32| TaskId {
-            role: RoleName::from("worker"),
-            index,
-        };
+        let task = |index: u32| TaskId { role: RoleName::from("worker"), index };
         let all: Vec<_> = (0..7).map(task).collect();
         let said = |missing: &[TaskId], phase, running: &[TaskId]| {
             let running: Vec<_> = running.iter().collect();
@@ -105,10 +97,7 @@ mod tests {
         let role = RoleName::from("worker");
         let said = |fetching, others| said_fetching(why, &role, fetching, others);
         assert_eq!(said(0, 3), why);
-        assert_eq!(
-            said(3, 0),
-            "0 of 3 tasks ready; waiting: 3 × `worker` fetching its inputs"
-        );
+        assert_eq!(said(3, 0), "0 of 3 tasks ready; waiting: 3 × `worker` fetching its inputs");
         assert_eq!(
             said(1, 2),
             "0 of 3 tasks ready; waiting: 1 × `worker` fetching its inputs, 2 × `worker` for its agent"

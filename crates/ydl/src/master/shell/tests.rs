@@ -132,29 +132,17 @@ impl Diary for Slow {
 }
 
 pub(in crate::master) fn spec() -> JobSpec {
-    let backoff = Backoff {
-        first: Span::seconds(1),
-        most: Span::minutes(1),
-    };
+    let backoff = Backoff { first: Span::seconds(1), most: Span::minutes(1) };
     let role = RoleSpec {
         name: RoleName::from("worker"),
         instances: 1,
         processes: 1,
         elastic: None,
-        resources: Resources {
-            memory_mib: 1,
-            vcores: 1,
-            ..Resources::default()
-        },
+        resources: Resources { memory_mib: 1, vcores: 1, ..Resources::default() },
         command: Command::Program(vec!["true".to_owned()]),
         environment: None,
         env: Default::default(),
-        restart: Restart {
-            scope: Scope::Job,
-            limit: 0,
-            backoff,
-            window: None,
-        },
+        restart: Restart { scope: Scope::Job, limit: 0, backoff, window: None },
         completion: Completion::All,
         tolerate: 0,
         memory_growth: None,
@@ -202,20 +190,11 @@ impl Scene {
         let folder = tempfile::tempdir().unwrap();
         let world = Rc::new(RefCell::new(World { flushes, ..world }));
         let (letters, inbox) = inbox();
-        let diary = Slow {
-            world: world.clone(),
-            batch: Vec::new(),
-        };
+        let diary = Slow { world: world.clone(), batch: Vec::new() };
         let dir = JobDir::at(folder.path());
         let events = std::fs::File::create(dir.events_file()).unwrap();
         let master = Master::new(past(events), dir, Paper(world.clone()), diary);
-        Scene {
-            folder,
-            world,
-            letters,
-            inbox,
-            master,
-        }
+        Scene { folder, world, letters, inbox, master }
     }
 
     fn fresh(flushes: usize) -> Scene {
@@ -263,13 +242,8 @@ impl Scene {
         report: Option<AgentReport>,
         seen: u64,
     ) -> (Receiver<Answer>, Kept) {
-        let sync = Sync {
-            reports: report.into_iter().collect(),
-            seen,
-            tokens: 0,
-            wished: 0,
-            usage: None,
-        };
+        let sync =
+            Sync { reports: report.into_iter().collect(), seen, tokens: 0, wished: 0, usage: None };
         let (answer, answered) = oneshot::channel();
         let kept = Kept::default();
         let letter = Letter {
@@ -282,12 +256,7 @@ impl Scene {
     }
 
     fn done(&self) -> String {
-        self.world
-            .borrow_mut()
-            .done
-            .drain(..)
-            .collect::<Vec<_>>()
-            .join(", ")
+        self.world.borrow_mut().done.drain(..).collect::<Vec<_>>().join(", ")
     }
 
     fn facts(&self) -> String {
@@ -301,18 +270,12 @@ impl Scene {
 }
 
 fn ready(round: u32) -> Option<AgentReport> {
-    let endpoint = Endpoint {
-        host: "127.0.0.1".to_owned(),
-        ports: Default::default(),
-    };
+    let endpoint = Endpoint { host: "127.0.0.1".to_owned(), ports: Default::default() };
     Some(AgentReport::Ready { round, endpoint })
 }
 
 fn exited(round: u32) -> Option<AgentReport> {
-    let exit = Exit {
-        code: Some(0),
-        ..Exit::default()
-    };
+    let exit = Exit { code: Some(0), ..Exit::default() };
     Some(AgentReport::Exited { round, exit })
 }
 
@@ -331,10 +294,7 @@ fn order(answer: &mut Receiver<Answer>) -> Option<Order> {
 async fn nothing_is_done_before_what_led_to_it_is_written_down() {
     let mut scene = Scene::fresh(0);
     assert_eq!(scene.run().await, None);
-    assert_eq!(
-        (scene.done(), scene.facts()),
-        (String::new(), String::new())
-    );
+    assert_eq!((scene.done(), scene.facts()), (String::new(), String::new()));
 
     scene.grant_flushes(1);
     scene.run().await;
@@ -376,11 +336,7 @@ async fn what_is_taken_in_together_is_written_down_together() {
     let kept = scene.world.borrow().kept.len();
     scene.grant_flushes(1);
     scene.run().await;
-    assert_eq!(
-        scene.world.borrow().kept.len(),
-        kept,
-        "nothing was left over"
-    );
+    assert_eq!(scene.world.borrow().kept.len(), kept, "nothing was left over");
 }
 
 /// An agent that does as it is told and says everything until it is heard.
@@ -437,10 +393,7 @@ async fn with_a_death_after(flushes: usize) -> (bool, String) {
                 let before = scene.facts();
                 scene = scene.heir();
                 let after = scene.facts();
-                assert!(
-                    after.starts_with(&before),
-                    "{after} is not {before} and more"
-                );
+                assert!(after.starts_with(&before), "{after} is not {before} and more");
             }
             None => {}
         }
@@ -448,12 +401,7 @@ async fn with_a_death_after(flushes: usize) -> (bool, String) {
         puppets.retain(|puppet| launched.get(&puppet.container) == Some(&true));
         for (container, launched) in launched {
             if launched && !puppets.iter().any(|puppet| puppet.container == container) {
-                puppets.push(Puppet {
-                    container,
-                    seen: 0,
-                    report: None,
-                    asked: None,
-                });
+                puppets.push(Puppet { container, seen: 0, report: None, asked: None });
             }
         }
         for puppet in &mut puppets {

@@ -107,17 +107,14 @@ impl Setting {
         host: Option<String>,
     ) -> Result<Setting, Report> {
         let trouble = |what: String| Report::trouble(what);
-        let container: ContainerId = container
-            .parse()
-            .map_err(|e: yarn_native::types::BadId| trouble(e.to_string()))?;
+        let container: ContainerId =
+            container.parse().map_err(|e: yarn_native::types::BadId| trouble(e.to_string()))?;
         let attempt = u32::try_from(container.attempt.number).unwrap_or(1);
 
         let carries = match credentials.secret(LUGGAGE) {
             Some(luggage) => {
                 luggage::unpack(luggage.expose(), dir.path()).map_err(|e| {
-                    trouble(format!(
-                        "cannot lay out what came with the credentials: {e}"
-                    ))
+                    trouble(format!("cannot lay out what came with the credentials: {e}"))
                 })?;
                 true
             }
@@ -153,9 +150,7 @@ impl Setting {
 
         let token = credentials.of_kind(MASTER_TOKEN).cloned();
         let token = token.ok_or_else(|| {
-            trouble(format!(
-                "the container's credentials hold no `{MASTER_TOKEN}`"
-            ))
+            trouble(format!("the container's credentials hold no `{MASTER_TOKEN}`"))
         })?;
         let secure = config.authentication().ok() == Some(Authentication::Kerberos);
         let user = match user {
@@ -171,10 +166,7 @@ impl Setting {
         credentials.remove_kind(MASTER_TOKEN);
         credentials.remove_kind(RM_TOKEN);
         let number = 0;
-        let (fresh, agent_credentials) = watch::channel(Fresh {
-            number,
-            credentials,
-        });
+        let (fresh, agent_credentials) = watch::channel(Fresh { number, credentials });
         let tokens = match keytab.filter(|_| secure) {
             Some(keytab) => {
                 let (spec, staging) = (&submitted.spec, staged.dir.as_str());
@@ -262,10 +254,7 @@ async fn give_up(config: &Config, token: Token, host: Option<String>, why: &str)
         let registration = Registration::new(host.unwrap_or_default());
         let registered = scheduler.register(&registration, deadline).await;
         registered.map_err(|e| e.to_string())?;
-        let finish = Finish {
-            diagnostics: why.to_owned(),
-            ..Finish::new(FinalStatus::Failed)
-        };
+        let finish = Finish { diagnostics: why.to_owned(), ..Finish::new(FinalStatus::Failed) };
         let finished = scheduler.finish(&finish, deadline).await;
         finished.map_err(|e| e.to_string())
     };
@@ -280,8 +269,6 @@ fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, Report> {
     };
     let file = File::open(path).map_err(|e| failed(&e))?;
     let mut bytes = Vec::new();
-    file.take(FILE_BYTES_MAX)
-        .read_to_end(&mut bytes)
-        .map_err(|e| failed(&e))?;
+    file.take(FILE_BYTES_MAX).read_to_end(&mut bytes).map_err(|e| failed(&e))?;
     serde_json::from_slice(&bytes).map_err(|e| failed(&e))
 }

@@ -152,23 +152,15 @@ impl Tokens {
     /// Gets new tokens and says when the next are due.
     async fn refresh(&mut self) -> Result<Instant, String> {
         let deadline = Instant::now() + FETCH_MAX;
-        let fetched = fetch_tokens(
-            &self.config,
-            &self.systems,
-            &self.identity,
-            &self.owner,
-            deadline,
-        );
+        let fetched =
+            fetch_tokens(&self.config, &self.systems, &self.identity, &self.owner, deadline);
         let fetched = fetched.await.map_err(|e| e.to_string())?;
         let wait = self.wait(&fetched, deadline).await;
         let mut own = Credentials::read(&self.file).map_err(|e| e.to_string())?;
         own.extend(fetched.clone());
-        own.write(&self.file, Format::Writable)
-            .map_err(|e| e.to_string())?;
+        own.write(&self.file, Format::Writable).map_err(|e| e.to_string())?;
         let got = fetched.tokens();
-        self.got = got
-            .map(|(to, token)| (to.to_owned(), token.clone()))
-            .collect();
+        self.got = got.map(|(to, token)| (to.to_owned(), token.clone())).collect();
         self.fresh.send_modify(|fresh| {
             // No other master of this job has used the number.
             let now = u64::try_from(since_1970().as_millis()).unwrap_or(u64::MAX);
@@ -228,9 +220,7 @@ fn since_1970() -> Duration {
 /// For whom the tokens of file systems are, and who fetched them for him.
 fn owners(credentials: &Credentials) -> Option<(String, String)> {
     match Identifier::of(credentials.of_kind(KIND)?).ok()? {
-        Identifier::Delegation {
-            owner, real_user, ..
-        } => Some((owner, real_user)),
+        Identifier::Delegation { owner, real_user, .. } => Some((owner, real_user)),
         _ => None,
     }
 }
@@ -244,10 +234,7 @@ fn due(credentials: &Credentials, life: Duration) -> (Duration, Duration) {
         if token.kind != KIND {
             continue;
         }
-        let Ok(Identifier::Delegation {
-            issued_ms, ends_ms, ..
-        }) = Identifier::of(token)
-        else {
+        let Ok(Identifier::Delegation { issued_ms, ends_ms, .. }) = Identifier::of(token) else {
             continue;
         };
         let at = |ms: i64| Duration::from_millis(ms.try_into().unwrap_or(0));
@@ -295,10 +282,7 @@ mod tests {
         let ms = Duration::from_millis;
         let day = 24 * 3600 * 1000;
         let week = credentials(token(day, 8 * day));
-        assert_eq!(
-            due(&week, LIFE),
-            (ms(day + day * 3 / 4), ms(8 * day) - UNUSED)
-        );
+        assert_eq!(due(&week, LIFE), (ms(day + day * 3 / 4), ms(8 * day) - UNUSED));
         // One that may live an hour at most is not used in its last minute.
         let hour = credentials(token(day, day + 3_600_000));
         let most = ms(3_600_000) - UNUSED;

@@ -5,10 +5,7 @@ use std::os::unix::fs::symlink;
 
 fn packed(dir: &Path) -> Vec<u8> {
     let mut bytes = Vec::new();
-    Plan::of(dir)
-        .expect("a plan")
-        .write(&mut bytes)
-        .expect("an archive");
+    Plan::of(dir).expect("a plan").write(&mut bytes).expect("an archive");
     bytes
 }
 
@@ -26,11 +23,7 @@ fn the_same_content_is_the_same_archive() {
     let (one, two) = (scratch.path().join("one"), scratch.path().join("two"));
     fill(&one, &["b", "a", "sub/c"]);
     fill(&two, &["sub/c", "a", "b"]);
-    assert_eq!(
-        packed(&one),
-        packed(&two),
-        "whatever the order and the time"
-    );
+    assert_eq!(packed(&one), packed(&two), "whatever the order and the time");
     fs::set_permissions(two.join("a"), fs::Permissions::from_mode(0o755)).expect("a mode");
     assert_ne!(packed(&one), packed(&two), "but not whatever the mode");
 }
@@ -47,18 +40,13 @@ fn what_is_unpacked_is_what_was_packed() {
     symlink(dir.join("a"), dir.join("sub/up")).expect("a link");
     symlink("nowhere", dir.join("dangling")).expect("a link");
     let out = scratch.path().join("out");
-    tar::Archive::new(packed(&dir).as_slice())
-        .unpack(&out)
-        .expect("unpacked");
+    tar::Archive::new(packed(&dir).as_slice()).unpack(&out).expect("unpacked");
     let read = |name: &str| fs::read_to_string(out.join(name)).expect("a file");
     assert_eq!(read("sub/c"), "this is sub/c");
     assert_eq!(read("alias/c"), "this is sub/c");
     assert_eq!(read("followed"), "outside");
     assert!(!out.join("followed").is_symlink());
-    assert_eq!(
-        fs::read_link(out.join("sub/up")).expect("a link"),
-        Path::new("../a")
-    );
+    assert_eq!(fs::read_link(out.join("sub/up")).expect("a link"), Path::new("../a"));
     assert_eq!(read(&format!("sub/{long}")), "long");
     assert!(!out.join("dangling").is_symlink());
 }
@@ -70,11 +58,7 @@ fn links_that_lead_nowhere_are_left_out_and_told_of() {
     assert_eq!(Plan::of(dir.path()).expect("a plan").notes(), [""; 0]);
     let told = || {
         let plan = Plan::of(dir.path()).expect("a plan");
-        let names: Vec<_> = plan
-            .entries
-            .keys()
-            .map(|name| name.display().to_string())
-            .collect();
+        let names: Vec<_> = plan.entries.keys().map(|name| name.display().to_string()).collect();
         assert_eq!(names, ["a", "alias", "sub"]);
         plan.notes().join("\n")
     };
@@ -94,10 +78,7 @@ fn a_link_out_to_a_directory_is_refused() {
     fs::create_dir(scratch.path().join("elsewhere")).expect("a directory");
     symlink("../elsewhere", dir.join("away")).expect("a link");
     let report = Plan::of(&dir).expect_err("refused");
-    assert!(
-        report.what.contains("leads out of the directory"),
-        "{report}"
-    );
+    assert!(report.what.contains("leads out of the directory"), "{report}");
 }
 
 #[test]
@@ -107,10 +88,7 @@ fn a_file_that_changes_while_it_is_read_is_refused() {
     let plan = Plan::of(scratch.path()).expect("a plan");
     fs::write(scratch.path().join("a"), "something longer than before").expect("a file");
     let error = plan.write(io::sink()).expect_err("refused");
-    assert!(
-        error.to_string().contains("changed while it was read"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("changed while it was read"), "{error}");
 }
 
 #[test]

@@ -31,12 +31,7 @@ impl Seen {
             if longer.take(kind, &mut from, stored)? {
                 continue;
             }
-            let Longer {
-                name,
-                to,
-                bytes,
-                real,
-            } = std::mem::take(&mut longer);
+            let Longer { name, to, bytes, real } = std::mem::take(&mut longer);
             stored = bytes.unwrap_or(stored);
             let name = name.unwrap_or_else(|| path(&block.path_bytes()));
             let to = to.or_else(|| Some(path(&block.link_name_bytes()?)));
@@ -114,9 +109,7 @@ fn skip(from: &mut impl Read, bytes: u64) -> io::Result<()> {
 
 /// Goes on behind the list of a sparse file's pieces, and says how long the file becomes.
 fn holes(block: &Header, from: &mut impl Read) -> io::Result<u64> {
-    let gnu = block
-        .as_gnu()
-        .ok_or_else(|| wrong("it is no tar archive, or broken"))?;
+    let gnu = block.as_gnu().ok_or_else(|| wrong("it is no tar archive, or broken"))?;
     let mut more = gnu.is_extended();
     let mut count = 0;
     while more {
@@ -154,9 +147,7 @@ impl Longer {
             return Ok(false);
         }
         if bytes > NAME_BYTES_MAX {
-            return Err(wrong(format!(
-                "a name in it is longer than {NAME_BYTES_MAX} bytes"
-            )));
+            return Err(wrong(format!("a name in it is longer than {NAME_BYTES_MAX} bytes")));
         }
         let mut said = vec![0; (bytes as usize).next_multiple_of(BLOCK_BYTES)];
         from.read_exact(&mut said).map_err(cut)?;

@@ -37,11 +37,7 @@ impl Bench {
         };
         let mut builder = tar::Builder::new(out);
         fill(&mut builder);
-        builder
-            .into_inner()
-            .expect("a tar")
-            .flush()
-            .expect("written");
+        builder.into_inner().expect("a tar").flush().expect("written");
     }
 }
 
@@ -61,9 +57,7 @@ fn add(
     as_gnu.name[..name.len()].copy_from_slice(name.as_bytes());
     as_gnu.linkname[..to.len()].copy_from_slice(to.as_bytes());
     header.set_cksum();
-    builder
-        .append(&header, io::repeat(0).take(bytes))
-        .expect("an entry");
+    builder.append(&header, io::repeat(0).take(bytes)).expect("an entry");
 }
 
 fn file(builder: &mut tar::Builder<Box<dyn Write>>, name: &str) {
@@ -79,15 +73,10 @@ fn what_venv_pack_and_tar_make_is_fine_and_looked_through_once() {
         let mut long = tar::Header::new_gnu();
         long.set_size(0);
         let name = format!("lib/{}/ü b", "x".repeat(150));
-        tar.append_data(&mut long, name, io::empty())
-            .expect("an entry");
+        tar.append_data(&mut long, name, io::empty()).expect("an entry");
     });
     assert_eq!(bench.check("fine.tar.gz"), Ok(()));
-    let marks = || {
-        fs::read_dir(bench.dir.path().join("cache/checked"))
-            .expect("a list")
-            .count()
-    };
+    let marks = || fs::read_dir(bench.dir.path().join("cache/checked")).expect("a list").count();
     assert_eq!(marks(), 1);
     assert_eq!(bench.check("fine.tar.gz"), Ok(()));
     assert_eq!(marks(), 1);
@@ -118,9 +107,7 @@ fn what_leads_out_is_refused() {
         add(tar, "hard", EntryType::Link, "bin/passwd", 0);
     });
     bench.refuses("behind.tar", "`hard` in it lies behind a link");
-    bench.tar("device.tar", |tar| {
-        add(tar, "bin/null", EntryType::Char, "", 0)
-    });
+    bench.tar("device.tar", |tar| add(tar, "bin/null", EntryType::Char, "", 0));
     bench.refuses("device.tar", "`bin/null` in it is a device");
 }
 
@@ -183,9 +170,7 @@ fn lengths_that_no_header_can_say_are_understood() {
     bench.refuses("up.tar", "`../up` in it leads out of it");
     bench.tar("large.tar", |tar| extended(tar, "size=300000000000", 0));
     bench.refuses("large.tar", "more than 300 GB");
-    bench.tar("sparse.tar", |tar| {
-        extended(tar, "GNU.sparse.realsize=300000000000", 0)
-    });
+    bench.tar("sparse.tar", |tar| extended(tar, "GNU.sparse.realsize=300000000000", 0));
     bench.refuses("sparse.tar", "more than 300 GB");
     bench.tar("broken.tar", |tar| extended(tar, "size=many", 0));
     bench.refuses("broken.tar", "broken");

@@ -20,9 +20,7 @@ impl Seen {
     pub(super) fn zip(&mut self, mut file: fs::File) -> io::Result<()> {
         let (table, bytes) = table(&mut file)?;
         if bytes > TABLE_BYTES_MAX {
-            return Err(wrong(format!(
-                "its table is longer than {TABLE_BYTES_MAX} bytes"
-            )));
+            return Err(wrong(format!("its table is longer than {TABLE_BYTES_MAX} bytes")));
         }
         file.seek(SeekFrom::Start(table))?;
         let mut all = Vec::new();
@@ -56,9 +54,7 @@ fn table(file: &mut fs::File) -> io::Result<(u64, u64)> {
     let from = length.saturating_sub(ENDING_BYTES_MAX);
     file.seek(SeekFrom::Start(from))?;
     let mut ending = Vec::new();
-    file.by_ref()
-        .take(ENDING_BYTES_MAX)
-        .read_to_end(&mut ending)?;
+    file.by_ref().take(ENDING_BYTES_MAX).read_to_end(&mut ending)?;
     let mut starts = (0..(ending.len() + 1).saturating_sub(ENDING_BYTES)).rev();
     let at = starts.find(|at| ending[*at..].starts_with(b"PK\x05\x06"));
     let at = at.ok_or_else(broken)?;

@@ -15,10 +15,7 @@ fn killed(status: i32, sentence: &str, had_mib: u64) -> ContainerEnd {
 }
 
 fn limit(used_mib: u64, limit_mib: u64) -> ContainerEnd {
-    ContainerEnd::MemoryLimit {
-        used_mib,
-        limit_mib,
-    }
+    ContainerEnd::MemoryLimit { used_mib, limit_mib }
 }
 
 #[test]
@@ -34,21 +31,9 @@ fn kills_for_memory_say_how_much_was_used_and_allowed_in_every_version() {
     assert_eq!(killed(-103, old, 128), limit(1536, 268));
     // 3.3.6, 3.4.2, 3.5.0: how much was too much is told to the byte.
     let news = [
-        (
-            24_481_792,
-            "151.3 MB of 128 MB physical memory used; 157.7 MB of 268.8 MB",
-            152,
-        ),
-        (
-            83_660_800,
-            "207.8 MB of 128 MB physical memory used; 211.5 MB of 268.8 MB",
-            208,
-        ),
-        (
-            81_768_448,
-            "206.0 MB of 128 MB physical memory used; 212.4 MB of 268.8 MB",
-            206,
-        ),
+        (24_481_792, "151.3 MB of 128 MB physical memory used; 157.7 MB of 268.8 MB", 152),
+        (83_660_800, "207.8 MB of 128 MB physical memory used; 211.5 MB of 268.8 MB", 208),
+        (81_768_448, "206.0 MB of 128 MB physical memory used; 212.4 MB of 268.8 MB", 206),
     ];
     for (excess, figures, used) in news {
         let sentence = format!(
@@ -63,10 +48,7 @@ fn kills_for_memory_say_how_much_was_used_and_allowed_in_every_version() {
                  used. Killing container.";
     assert_eq!(killed(-104, close, 2048), limit(2049, 2048));
     // Words that nobody knows are no reason to say nothing.
-    assert_eq!(
-        killed(-104, "Container was too hungry.", 512),
-        limit(512, 512)
-    );
+    assert_eq!(killed(-104, "Container was too hungry.", 512), limit(512, 512));
     let strange = "Current usage: lots of 128 MB physical memory used";
     assert_eq!(killed(-104, strange, 64), limit(64, 64));
     let huge = "Current usage: 99999999999999999 PB of 9 PB physical memory used";
@@ -76,9 +58,7 @@ fn kills_for_memory_say_how_much_was_used_and_allowed_in_every_version() {
 #[test]
 fn every_status_has_its_meaning() {
     let completed = |status| ContainerEnd::Completed { status };
-    let fault = |why: &str| ContainerEnd::NodeFault {
-        why: why.to_owned(),
-    };
+    let fault = |why: &str| ContainerEnd::NodeFault { why: why.to_owned() };
     let launch = "[2026-11-15 21:24:47.111]Exception from container-launch.\nContainer id: \
                   container_1794777875415_0003_01_000002\nExit code: 7\n\n[2026-11-15 21:24:47.276]Container exited \
                   with a non-zero exit code 7. Error file: prelaunch.err.\nLast 4096 bytes of prelaunch.err :\n\n";
@@ -121,37 +101,17 @@ fn every_status_has_its_meaning() {
             ),
         ),
         (154, "", ContainerEnd::NodeLost),
-        (
-            -100,
-            "Container released by application",
-            ContainerEnd::Released,
-        ),
-        (
-            -100,
-            "Container released on a *lost* node",
-            ContainerEnd::NodeLost,
-        ),
-        (
-            -100,
-            "Container of a completed application",
-            ContainerEnd::Released,
-        ),
-        (
-            -100,
-            "Container expired since it was unused",
-            ContainerEnd::Released,
-        ),
+        (-100, "Container released by application", ContainerEnd::Released),
+        (-100, "Container released on a *lost* node", ContainerEnd::NodeLost),
+        (-100, "Container of a completed application", ContainerEnd::Released),
+        (-100, "Container expired since it was unused", ContainerEnd::Released),
         (-101, "", fault("its disks have failed")),
         (
             -101,
             "1/1 local-dirs have errors: [ /data : Directory is not writable ]",
             fault("1/1 local-dirs have errors: [ /data : Directory is not writable ]"),
         ),
-        (
-            -102,
-            "Container preempted by scheduler",
-            ContainerEnd::Preempted,
-        ),
+        (-102, "Container preempted by scheduler", ContainerEnd::Preempted),
         (-105, "", ContainerEnd::Released),
         (-106, "", ContainerEnd::Released),
         (-107, "", ContainerEnd::Released),
