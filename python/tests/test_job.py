@@ -33,7 +33,7 @@ class Jobs(OnThisMachine):
         self.assertEqual(json.loads(job.to_json())["roles"]["server"], {"instances": 1, "shell": "exit 0"})
 
     def test_every_key_of_a_job_file_is_an_argument(self) -> None:
-        page = (Path(__file__).parent.parent.parent / "docs/job-file.md").read_text(encoding="utf-8")
+        page = (Path(__file__).parent.parent.parent / "docs/reference/job-file.md").read_text(encoding="utf-8")
         for title, kind in (("## The job", ydl.Job), ("## A role: ", ydl.Role)):
             table = page.split(f"\n{title}", 1)[1].split("\n## ", 1)[0]
             keys = set(re.findall(r"^\| `([a-z_]+)` ", table, re.MULTILINE))

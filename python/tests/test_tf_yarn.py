@@ -403,7 +403,7 @@ class Names(unittest.TestCase):
             "import skein\nfrom skein.model import ACLs\nimport tf_yarn\nassert ACLs is tf_yarn.ACLs is skein.ACLs\n"
             "with skein.Client() as client: client.close()\nassert skein.ApplicationClient is tf_yarn.Application\n"
             "for missing in (lambda: client.submit, lambda: skein.recipes, lambda: skein.model.Service):\n"
-            "    try: missing()\n    except AttributeError as error: assert 'see docs/coming-from.md' in str(error)\n"
+            "    try: missing()\n    except AttributeError as error: assert 'see docs/moving/skein.md' in str(error)\n"
             "    else: raise SystemExit('it is there')\n"
         )
         self.shimmed(program)

@@ -1,7 +1,7 @@
 """Distributed deep learning on YARN and on one machine: jobs from Python.
 
 Outside of tasks: :class:`Job`, :class:`Role`, :class:`Run`. Inside of them: :func:`task`, :data:`kv`, :data:`event`,
-:func:`report`. `docs/python.md` is the guide.
+:func:`report`. `docs/reference/python.md` is the guide.
 """
 
 from .errors import Conflict, Error, JobFailed, JobKilled, KeyMissing, NotInTask, Unreachable, WaitTimeout

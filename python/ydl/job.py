@@ -107,7 +107,7 @@ RoleLike = Union[Role, Keys, int]
 
 
 class Job:
-    """A job that can be submitted. Every argument is the key of that name in a job file (`docs/job-file.md`).
+    """A job that can be submitted. Every argument is the key of that name in a job file (`docs/reference/job-file.md`).
 
     Relative paths count from `base`, the working directory if it is left out. What is wrong is said by the binary, at
     :meth:`show`, :meth:`check` or :meth:`submit`, as an :class:`ydl.Error`.

@@ -21,7 +21,7 @@ Examples:
 
 A JOB is an id, the beginning of one, or a name: the newest job of that name. `kill` and `scale`
 take the one that runs, and none where several do.
-Exit codes are in docs/exit-codes.md, the job file in docs/job-file.md."
+Exit codes are in docs/reference/exit-codes.md, the job file in docs/reference/job-file.md."
 )]
 pub struct Cli {
     /// What to do.
@@ -365,7 +365,7 @@ Examples:
   ydl dmlc-submit --help                one of them
   ydl doors --install ~/.local/bin      so that `dmlc-submit` alone is enough
 
-What each of them understands, and what became of it, is in docs/coming-from.md.")]
+What each of them understands, and what became of it, is in docs/moving/README.md.")]
 pub struct Doors {
     /// Make a command of each name in this directory: a link to this program, or a script where it ends in `.py`
     #[arg(long, value_name = "DIR")]
@@ -511,7 +511,7 @@ Data goes to stdout, everything else to stderr. With `--json` a command prints o
 are in [exit-codes.md](exit-codes.md).
 ";
 
-/// The text of `docs/commands.md`: the help of every verb.
+/// The text of `docs/reference/commands.md`: the help of every verb.
 pub fn reference() -> String {
     let mut page = HEAD.to_string();
     let mut program = Cli::command().term_width(100);

@@ -24,7 +24,7 @@ pub enum Exit {
 }
 
 impl Exit {
-    /// The number, as documented in `docs/exit-codes.md`.
+    /// The number, as documented in `docs/reference/exit-codes.md`.
     pub fn code(self) -> u8 {
         match self {
             Exit::Success => 0,

@@ -55,12 +55,12 @@ fn check(words: &[&str], expected: Expect) {
 
 #[test]
 fn the_page_of_commands_is_what_the_help_says() {
-    expect_file!["../../../docs/commands.md"].assert_eq(&ydl::cli::reference());
+    expect_file!["../../../docs/reference/commands.md"].assert_eq(&ydl::cli::reference());
 }
 
 #[test]
 fn every_exit_code_is_on_its_page() {
-    let page = include_str!("../../../docs/exit-codes.md");
+    let page = include_str!("../../../docs/reference/exit-codes.md");
     let all = [
         Exit::Success,
         Exit::BadInput,

@@ -21,7 +21,7 @@ use std::{
 /// Each promise has its row, no cell is empty, and every test that is named is there.
 #[test]
 fn every_promise_of_the_older_systems_has_its_row() {
-    let page = include_str!("../../../docs/coming-from.md");
+    let page = include_str!("../../../docs/moving/promises.md");
     let rows: Vec<Vec<&str>> = page
         .lines()
         .filter(|line| line.starts_with("| 00"))

@@ -55,7 +55,7 @@ fn check_bad_set(sets: &[&str], expected: Expect) {
 
 #[test]
 fn the_reference_page_is_what_the_code_says() {
-    expect_file!["../../../docs/job-file.md"].assert_eq(&page());
+    expect_file!["../../../docs/reference/job-file.md"].assert_eq(&page());
 }
 
 const SHORT: &str = "\

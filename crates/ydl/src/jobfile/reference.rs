@@ -39,7 +39,7 @@ is read as YAML and checked like the file. A name with dots or `=` in it stands 
 `--set 'env.\"A.B\"=1'`.
 ";
 
-/// The text of `docs/job-file.md`.
+/// The text of `docs/reference/job-file.md`.
 pub fn page() -> String {
     let mut page = HEAD.to_string();
     section(&mut page, "## The job", "");

@@ -1,5 +1,5 @@
 """cluster-pack's interface on top of `ydl pack`: what is packed is kept by its content, here and on the cluster, and sent with
-the first job that needs it. `docs/coming-from.md` says what each name became."""
+the first job that needs it. `docs/moving/tf-yarn.md` says what each name became."""
 
 from . import filesystem, settings, yarn_launcher
 from .packaging import (

@@ -16,7 +16,7 @@ __version__ = "0.8.2"
 
 
 def missing(name: str) -> AttributeError:
-    return AttributeError("`{}` is not a part of what ydl has of skein: see docs/coming-from.md".format(name))
+    return AttributeError("`{}` is not a part of what ydl has of skein: see docs/moving/skein.md".format(name))
 
 
 class Client:

@@ -9,7 +9,7 @@ pub const KEYS: &[Key] = &[
             "`true`, a directory, or a map",
             "`false`",
             "true",
-            "TensorBoard beside the job, from the job's environment, as a role of its own: `ydl open JOB` leads there ([boards.md](boards.md)).",
+            "TensorBoard beside the job, from the job's environment, as a role of its own: `ydl open JOB` leads there ([TensorBoard](../how-to/tensorboard.md)).",
         ),
         &["tb", "board", "tensor_board"],
     ),
@@ -30,7 +30,7 @@ pub const KEYS: &[Key] = &[
         "`true`, an address, or a map",
         "`false`",
         "http://mlflow.example.com:5000",
-        "MLflow's tracking server, which the master tells what the job is, how it goes and how it ended; `true` takes the address from `MLFLOW_TRACKING_URI` ([boards.md](boards.md)).",
+        "MLflow's tracking server, which the master tells what the job is, how it goes and how it ended; `true` takes the address from `MLFLOW_TRACKING_URI` ([MLflow](../how-to/mlflow.md)).",
     ),
     known_as(
         key(

@@ -8,7 +8,7 @@ pub const KEYS: &[Key] = &[
         "path, or `hdfs://…`",
         "the job's own directory",
         "hdfs:///user/me/checkpoints/{job}",
-        "Where `YDL_CHECKPOINT` outlives containers: an absolute path is a directory that all nodes share and is used as it is; what is in HDFS, or relative on a cluster and so in the user's home directory there, is brought to the node before each attempt and saved while the program runs ([data.md](data.md)). `{job}` is filled in; without it a later job goes on where this one ended.",
+        "Where `YDL_CHECKPOINT` outlives containers: an absolute path is a directory that all nodes share and is used as it is; what is in HDFS, or relative on a cluster and so in the user's home directory there, is brought to the node before each attempt and saved while the program runs ([checkpoints](../how-to/checkpoints.md)). `{job}` is filled in; without it a later job goes on where this one ended.",
     ),
     key(
         "network",

@@ -36,7 +36,7 @@ pub const KEYS: &[Key] = &[
             "map of name to source",
             "none",
             "{train: hdfs:///data/train}",
-            "Data that tasks find below their working directory under that name when their programs start: see docs/data.md. A source is a file, a directory or a pattern with `*`, here or at `hdfs://…`; what is there is listed once, at submit.",
+            "Data that tasks find below their working directory under that name when their programs start: see [data in and out](../how-to/data.md). A source is a file, a directory or a pattern with `*`, here or at `hdfs://…`; what is there is listed once, at submit.",
         ),
         &["input", "data", "datasets"],
     ),
