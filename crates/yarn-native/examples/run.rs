@@ -8,8 +8,8 @@ use tokio::time::{Instant, sleep};
 use yarn_native::client::{Client, Submission};
 use yarn_native::config::{Config, Environment};
 use yarn_native::ledger::{Key, Ledger, Want};
-use yarn_native::node::{NodeOptions, Nodes, Start};
-use yarn_native::scheduler::{Finish, Registration, Request, Scheduler, SchedulerError};
+use yarn_native::node::{NmClient, NmClientOptions, Start};
+use yarn_native::scheduler::{AllocateRequest, AmRmClient, Finish, Registration, SchedulerError};
 use yarn_native::types::{ApplicationId, FinalStatus, LaunchContext, Resource};
 use yarn_native::{security::Identity, token::Token};
 
@@ -54,20 +54,20 @@ async fn submit(words: Vec<String>) -> Outcome<()> {
 
 /// Is the master: asks for containers, starts what is granted, awaits their ends; how many failed.
 async fn run(config: &Config, token: Token, count: u32, command: &str) -> Outcome<u32> {
-    let mut scheduler = Scheduler::from_config(config, token)?;
+    let mut scheduler = AmRmClient::from_config(config, token)?;
     let registration = Registration::new("localhost");
     scheduler.register(&registration, soon()).await?;
-    let nodes = Nodes::new(NodeOptions::from_config(config)?);
+    let nodes = NmClient::new(NmClientOptions::from_config(config)?);
     let script = format!("{{ {command}; }} 1><LOG_DIR>/stdout 2><LOG_DIR>/stderr");
     let launch = &LaunchContext::command(script);
     #[rustfmt::skip]
     let key = Key { priority: 0, allocation: 1 };
     let wants = [(key, Want::anywhere(count, Resource::new(128, 1)))];
     let mut ledger = Ledger::new();
-    ledger.set_wants(wants.into(), ledger.beat());
+    ledger.set_wants(wants.into(), ledger.reply_count());
     let (mut running, mut failed) = (BTreeSet::new(), 0);
     while ledger.outstanding() > 0 || !running.is_empty() {
-        let request = Request::default;
+        let request = AllocateRequest::default;
         let beat = scheduler.exchange(&mut ledger, request, soon()).await;
         if let Err(SchedulerError::NotRegistered) = beat {
             // The ResourceManager was restarted; the containers run on.
@@ -75,11 +75,11 @@ async fn run(config: &Config, token: Token, count: u32, command: &str) -> Outcom
             continue;
         }
         let (answer, _) = beat?;
-        nodes.learn(answer.node_tokens);
+        nodes.add_tokens(answer.node_tokens);
         for container in &answer.granted {
             let starts = [Start { container, launch }];
             let outcome = nodes.start(&container.node, &starts, soon()).await?;
-            if let Some((id, refusal)) = outcome.refused.first() {
+            if let Some((id, refusal)) = outcome.failed.first() {
                 return Err(format!("{id} is not started: {refusal}").into());
             }
             running.extend(outcome.started);

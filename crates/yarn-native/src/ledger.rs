@@ -11,37 +11,37 @@
 //! 2. [`Ledger::on_reply`] takes in the answer, or [`Ledger::on_rejected`] a refusal, or
 //!    [`Ledger::on_resync`] the news that the ResourceManager has forgotten everything.
 //!
-//! [`Scheduler::exchange`](crate::scheduler::Scheduler::exchange) does all of that with a real one.
+//! [`AmRmClient::exchange`](crate::scheduler::AmRmClient::exchange) does all of that with a real one.
 //!
 //! ```
 //! use std::collections::BTreeMap;
-//! use yarn_native::ledger::{Key, Ledger, Reply, Want};
+//! use yarn_native::ledger::{Key, Ledger, LedgerReply, Want};
 //! use yarn_native::types::Resource;
 //!
 //! let mut ledger: Ledger<u64> = Ledger::new();
 //! let key = Key { priority: 1, allocation: 7 };
 //! let two = Want::anywhere(2, Resource::new(1024, 1));
-//! ledger.set_wants(BTreeMap::from([(key, two)]), ledger.beat());
+//! ledger.set_wants(BTreeMap::from([(key, two)]), ledger.reply_count());
 //! assert_eq!(ledger.request().rows[0].count, 2);
-//! ledger.on_reply(Reply { response_id: 1, granted: vec![], completed: vec![] })?;
-//! assert!(ledger.request().rows.is_empty(), "said once, it is known");
-//! # Ok::<(), yarn_native::ledger::OutOfTurn>(())
+//! ledger.on_reply(LedgerReply { response_id: 1, granted: vec![], completed: vec![] })?;
+//! assert!(ledger.request().rows.is_empty(), "sent_at once, it is known");
+//! # Ok::<(), yarn_native::ledger::UnexpectedReply>(())
 //! ```
 
-mod belief;
 mod mutant;
+mod rm_view;
 mod want;
 
 #[doc(hidden)]
 pub use mutant::Mutant;
 pub use want::{
-    Beat, Execution, Grant, Key, NodePlace, OutOfTurn, Places, RackPlace, Reply, Request, Row,
-    Taken, Want,
+    Execution, Grant, Key, LedgerReply, LedgerRequest, Localities, NodeLocality, RackLocality,
+    ReplyCount, ReplyOutcome, Row, UnexpectedReply, Want,
 };
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use belief::{Belief, Lane};
+use rm_view::{RmView, RowGroup};
 
 /// Replies after which a release is said again when its container has not ended. The end comes with the same
 /// reply or the next one; this is for a ResourceManager that was told and forgot.
@@ -53,30 +53,30 @@ const RELEASES_MAX: u8 = 4;
 #[derive(Clone, Debug)]
 pub struct Ledger<C> {
     wants: BTreeMap<Key, Want>,
-    beliefs: BTreeMap<Lane, Belief>,
+    views: BTreeMap<RowGroup, RmView>,
     /// Where hosts are, as far as anybody said.
     racks: BTreeMap<String, String>,
     /// Containers granted that have not ended, as far as we know: a grant of one of them is no new grant.
-    known: BTreeSet<C>,
+    held: BTreeSet<C>,
     /// Containers to be taken back whose end has not been seen.
     releases: BTreeMap<C, Release>,
-    avoid: BTreeSet<String>,
+    exclude: BTreeSet<String>,
     /// Hosts that the ResourceManager believes are to be avoided.
-    avoided: BTreeSet<String>,
+    excluded: BTreeSet<String>,
     response_id: i32,
     /// The request in flight. While there is one, it is what is sent.
-    pending: Option<Request<C>>,
-    beat: Beat,
+    pending: Option<LedgerRequest<C>>,
+    reply_count: ReplyCount,
     /// Grants that whoever sets the wants may not know of yet: the reply they came with, key and host.
-    recent: Vec<(Beat, Key, String)>,
+    recent: Vec<(ReplyCount, Key, String)>,
     mutant: Mutant,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Release {
     /// When it was last heard by the ResourceManager.
-    said: Option<Beat>,
-    times: u8,
+    sent_at: Option<ReplyCount>,
+    attempts: u8,
 }
 
 impl<C: Clone + Ord> Default for Ledger<C> {
@@ -96,36 +96,36 @@ impl<C: Clone + Ord> Ledger<C> {
     pub fn with_mutant(mutant: Mutant) -> Self {
         Self {
             wants: BTreeMap::new(),
-            beliefs: BTreeMap::new(),
+            views: BTreeMap::new(),
             racks: BTreeMap::new(),
-            known: BTreeSet::new(),
+            held: BTreeSet::new(),
             releases: BTreeMap::new(),
-            avoid: BTreeSet::new(),
-            avoided: BTreeSet::new(),
+            exclude: BTreeSet::new(),
+            excluded: BTreeSet::new(),
             response_id: 0,
             pending: None,
-            beat: Beat(0),
+            reply_count: ReplyCount(0),
             recent: Vec::new(),
             mutant,
         }
     }
 
     /// Sets everything that is still wanted; what is not named is not wanted. `seen` is the last reply the
-    /// speaker knows of ([`Taken::beat`]): containers granted since are deducted.
-    pub fn set_wants(&mut self, wants: BTreeMap<Key, Want>, seen: Beat) {
+    /// speaker knows of ([`ReplyOutcome::beat`]): containers granted since are deducted.
+    pub fn set_wants(&mut self, wants: BTreeMap<Key, Want>, seen: ReplyCount) {
         self.wants = wants;
         for want in self.wants.values() {
-            for node in &want.places.nodes {
+            for node in &want.localities.nodes {
                 self.racks.insert(node.host.clone(), node.rack.clone());
             }
         }
-        self.recent.retain(|(beat, _, _)| *beat > seen);
-        if self.mutant.is(Mutant::TrustsTheIgnorant) {
+        self.recent.retain(|(count, _, _)| *count > seen);
+        if self.mutant.is(Mutant::IgnoresStaleWants) {
             return;
         }
         for (_, key, host) in &self.recent {
             if let Some(want) = self.wants.get_mut(key) {
-                lower(want, host, &self.racks);
+                deduct(want, host, &self.racks);
             }
         }
     }
@@ -136,14 +136,14 @@ impl<C: Clone + Ord> Ledger<C> {
     }
 
     /// Sets the hosts on which nothing may be granted.
-    pub fn set_avoided(&mut self, hosts: BTreeSet<String>) {
-        self.avoid = hosts;
+    pub fn set_excluded(&mut self, hosts: BTreeSet<String>) {
+        self.exclude = hosts;
     }
 
     /// Hosts that an earlier attempt may have had avoided. The ResourceManager hands its list on to the next
     /// attempt, so that what is not avoided any more has to be said.
-    pub fn inherit_avoided(&mut self, hosts: impl IntoIterator<Item = String>) {
-        self.avoided.extend(hosts);
+    pub fn inherit_excluded(&mut self, hosts: impl IntoIterator<Item = String>) {
+        self.excluded.extend(hosts);
     }
 
     /// Gives a container back. It is said until the container's end is seen.
@@ -153,19 +153,19 @@ impl<C: Clone + Ord> Ledger<C> {
 
     /// Counts a container of an earlier attempt as held, so that its grant would not be taken for a new one.
     pub fn adopt(&mut self, container: C) {
-        self.known.insert(container);
+        self.held.insert(container);
     }
 
     /// Forgets a container whose end will never be told: its node refused it, or the ResourceManager refuses
     /// its release.
     pub fn forget(&mut self, container: &C) {
-        self.known.remove(container);
+        self.held.remove(container);
         self.releases.remove(container);
     }
 
     /// How many replies have been taken in.
-    pub fn beat(&self) -> Beat {
-        self.beat
+    pub fn reply_count(&self) -> ReplyCount {
+        self.reply_count
     }
 
     /// How many containers are wanted and not granted.
@@ -174,18 +174,18 @@ impl<C: Clone + Ord> Ledger<C> {
     }
 
     /// Whether the next request says anything: a reason not to wait with it.
-    pub fn has_news(&self) -> bool {
-        let Request { rows, releases, avoid, allow, .. } = match &self.pending {
+    pub fn has_changes(&self) -> bool {
+        let LedgerRequest { rows, releases, exclude, readmit, .. } = match &self.pending {
             Some(pending) => pending.clone(),
             None => self.draft(),
         };
-        !(rows.is_empty() && releases.is_empty() && avoid.is_empty() && allow.is_empty())
+        !(rows.is_empty() && releases.is_empty() && exclude.is_empty() && readmit.is_empty())
     }
 
     /// What to send. The same until an answer to it is taken in: the ResourceManager may have acted on it
     /// already, and then it ignores whatever is different.
-    pub fn request(&mut self) -> Request<C> {
-        if self.mutant.is(Mutant::ChangesRepeated) {
+    pub fn request(&mut self) -> LedgerRequest<C> {
+        if self.mutant.is(Mutant::ChangesRetried) {
             self.pending = None;
         }
         match &self.pending {
@@ -198,39 +198,40 @@ impl<C: Clone + Ord> Ledger<C> {
         }
     }
 
-    fn draft(&self) -> Request<C> {
-        let due = |release: &Release| match release.said {
+    fn draft(&self) -> LedgerRequest<C> {
+        let due = |release: &Release| match release.sent_at {
             None => true,
-            Some(said) => self.beat.0 - said.0 >= REPLIES_PER_RELEASE,
+            Some(sent_at) => self.reply_count.0 - sent_at.0 >= REPLIES_PER_RELEASE,
         };
-        Request {
+        LedgerRequest {
             response_id: self.response_id,
-            rows: belief::differences(&self.wants, &self.beliefs, self.mutant),
+            rows: rm_view::differences(&self.wants, &self.views, self.mutant),
             releases: self
                 .releases
                 .iter()
                 .filter(|(_, release)| due(release))
                 .map(|(container, _)| container.clone())
                 .collect(),
-            avoid: self.avoid.difference(&self.avoided).cloned().collect(),
-            allow: self.avoided.difference(&self.avoid).cloned().collect(),
+            exclude: self.exclude.difference(&self.excluded).cloned().collect(),
+            readmit: self.excluded.difference(&self.exclude).cloned().collect(),
         }
     }
 
     /// Takes in the answer to the request in flight.
-    pub fn on_reply(&mut self, reply: Reply<C>) -> Result<Taken<C>, OutOfTurn> {
-        let expected = self.pending.as_ref().map(|pending| following(pending.response_id));
+    pub fn on_reply(&mut self, reply: LedgerReply<C>) -> Result<ReplyOutcome<C>, UnexpectedReply> {
+        let expected = self.pending.as_ref().map(|pending| next_response_id(pending.response_id));
         if expected != Some(reply.response_id) {
-            return Err(OutOfTurn { got: reply.response_id, expected });
+            return Err(UnexpectedReply { got: reply.response_id, expected });
         }
         let Some(request) = self.pending.take() else {
-            return Err(OutOfTurn { got: reply.response_id, expected: None });
+            return Err(UnexpectedReply { got: reply.response_id, expected: None });
         };
         self.response_id = reply.response_id;
-        self.beat.0 += 1;
-        let changed = self.arrived(&request);
-        self.beliefs.values_mut().for_each(Belief::pass);
-        let mut taken = Taken { wanted: Vec::new(), surplus: Vec::new(), beat: self.beat };
+        self.reply_count.0 += 1;
+        let changed = self.on_delivered(&request);
+        self.views.values_mut().for_each(RmView::on_reply);
+        let mut taken =
+            ReplyOutcome { wanted: Vec::new(), surplus: Vec::new(), reply_count: self.reply_count };
         for grant in reply.granted {
             self.on_grant(grant, &request.rows, &changed, &mut taken);
         }
@@ -243,8 +244,8 @@ impl<C: Clone + Ord> Ledger<C> {
     /// The request was refused as a whole: nothing of it counts, and its number is used again.
     pub fn on_rejected(&mut self) {
         let request = self.pending.take();
-        if let Some(request) = request.filter(|_| self.mutant.is(Mutant::BelievesRefused)) {
-            self.arrived(&request);
+        if let Some(request) = request.filter(|_| self.mutant.is(Mutant::AppliesRejected)) {
+            self.on_delivered(&request);
         }
     }
 
@@ -254,10 +255,10 @@ impl<C: Clone + Ord> Ledger<C> {
         self.pending = None;
         self.response_id = 0;
         if !self.mutant.is(Mutant::ForgetsToResend) {
-            self.beliefs.clear();
+            self.views.clear();
         }
-        if !self.mutant.is(Mutant::ForgetsAvoided) {
-            self.avoided.clear();
+        if !self.mutant.is(Mutant::ForgetsExcluded) {
+            self.excluded.clear();
         }
         match self.mutant.is(Mutant::ForgetsReleases) {
             true => self.releases.clear(),
@@ -267,39 +268,39 @@ impl<C: Clone + Ord> Ledger<C> {
 
     /// The request has arrived: what it said is believed from now on. Returns the keys under which containers
     /// of another kind are asked for than before.
-    fn arrived(&mut self, request: &Request<C>) -> BTreeSet<Key> {
-        let otherwise = |row: &&Row| {
-            let mut lanes = self.beliefs.iter().filter(|(lane, _)| lane.key == row.key);
-            row.count > 0 && lanes.any(|(_, belief)| belief.resource != row.resource)
+    fn on_delivered(&mut self, request: &LedgerRequest<C>) -> BTreeSet<Key> {
+        let changes_resource = |row: &&Row| {
+            let mut lanes = self.views.iter().filter(|(group, _)| group.key == row.key);
+            row.count > 0 && lanes.any(|(_, view)| view.resource != row.resource)
         };
         let changed: BTreeSet<Key> =
-            request.rows.iter().filter(otherwise).map(|row| row.key).collect();
+            request.rows.iter().filter(changes_resource).map(|row| row.key).collect();
         for row in &request.rows {
-            Belief::apply(&mut self.beliefs, row);
+            RmView::apply(&mut self.views, row);
         }
         for container in &request.releases {
             let Some(release) = self.releases.get_mut(container) else {
                 continue;
             };
-            release.said = Some(self.beat);
-            release.times += 1;
-            if release.times >= RELEASES_MAX {
+            release.sent_at = Some(self.reply_count);
+            release.attempts += 1;
+            if release.attempts >= RELEASES_MAX {
                 self.releases.remove(container);
             }
         }
-        self.avoided.extend(request.avoid.iter().cloned());
-        self.avoided.retain(|host| !request.allow.contains(host));
+        self.excluded.extend(request.exclude.iter().cloned());
+        self.excluded.retain(|host| !request.readmit.contains(host));
         changed
     }
 
     fn on_grant(
         &mut self,
         grant: Grant<C>,
-        travelled: &[Row],
+        sent: &[Row],
         changed: &BTreeSet<Key>,
-        taken: &mut Taken<C>,
+        taken: &mut ReplyOutcome<C>,
     ) {
-        if !self.known.insert(grant.container.clone()) {
+        if !self.held.insert(grant.container.clone()) {
             return;
         }
         let Some(key) = self.key_of(&grant) else {
@@ -308,18 +309,18 @@ impl<C: Clone + Ord> Ledger<C> {
         if self.is_outdated(key, &grant, changed) {
             return self.on_surplus(grant, taken);
         }
-        if let Some(lane) = self.lane_of(key)
+        if let Some(group) = self.group_of(key)
             && !self.mutant.is(Mutant::ForgetsCountdown)
         {
-            self.count_down(&lane, &grant.host, travelled);
+            self.count_down(&group, &grant.host, sent);
         }
         let Some(want) = self.wants.get_mut(&key).filter(|want| want.count > 0) else {
             return self.on_surplus(grant, taken);
         };
         if !self.mutant.is(Mutant::IgnoresGrants) {
-            lower(want, &grant.host, &self.racks);
+            deduct(want, &grant.host, &self.racks);
         }
-        self.recent.push((self.beat, key, grant.host.clone()));
+        self.recent.push((self.reply_count, key, grant.host.clone()));
         taken.wanted.push(grant);
     }
 
@@ -329,26 +330,26 @@ impl<C: Clone + Ord> Ledger<C> {
     fn is_outdated(&self, key: Key, grant: &Grant<C>, changed: &BTreeSet<Key>) -> bool {
         let want = self.wants.get(&key).filter(|_| changed.contains(&key));
         want.is_some_and(|want| grant.resource.memory_mib < want.resource.memory_mib)
-            && !self.mutant.is(Mutant::TakesFormerKind)
+            && !self.mutant.is(Mutant::AcceptsOutdatedKind)
     }
 
-    fn count_down(&mut self, lane: &Lane, host: &str, travelled: &[Row]) {
-        let Some(belief) = self.beliefs.get_mut(lane) else {
+    fn count_down(&mut self, group: &RowGroup, host: &str, sent: &[Row]) {
+        let Some(view) = self.views.get_mut(group) else {
             return;
         };
-        let travelled: BTreeSet<&str> = travelled
+        let sent: BTreeSet<&str> = sent
             .iter()
-            .filter(|row| row.key == lane.key && !self.mutant.is(Mutant::CountsEarlyGrants))
+            .filter(|row| row.key == group.key && !self.mutant.is(Mutant::CountsEarlyGrants))
             .map(|row| row.name.as_str())
             .collect();
         let rack = self.racks.get(host).map(String::as_str);
-        belief.count_down(host, rack, &travelled);
-        if belief.is_empty() {
-            self.beliefs.remove(lane);
+        view.count_down(host, rack, &sent);
+        if view.is_empty() {
+            self.views.remove(group);
         }
     }
 
-    fn on_surplus(&mut self, grant: Grant<C>, taken: &mut Taken<C>) {
+    fn on_surplus(&mut self, grant: Grant<C>, taken: &mut ReplyOutcome<C>) {
         if !self.mutant.is(Mutant::KeepsSurplus) {
             self.release(grant.container.clone());
         }
@@ -358,17 +359,18 @@ impl<C: Clone + Ord> Ledger<C> {
     /// Whose container it is. Servers before 2.9 do not say the allocation id; there the priority must do.
     fn key_of(&self, grant: &Grant<C>) -> Option<Key> {
         let known = |key: &Key| {
-            self.wants.contains_key(key) || self.beliefs.keys().any(|lane| lane.key == *key)
+            self.wants.contains_key(key) || self.views.keys().any(|group| group.key == *key)
         };
         if known(&grant.key) {
             return Some(grant.key);
         }
         let keys = self.wants.keys().copied();
-        let keys = keys.chain(self.beliefs.keys().map(|lane| lane.key));
-        let mut alike: Vec<Key> = keys.filter(|key| key.priority == grant.key.priority).collect();
-        alike.sort_unstable();
-        alike.dedup();
-        match alike.as_slice() {
+        let keys = keys.chain(self.views.keys().map(|group| group.key));
+        let mut candidates: Vec<Key> =
+            keys.filter(|key| key.priority == grant.key.priority).collect();
+        candidates.sort_unstable();
+        candidates.dedup();
+        match candidates.as_slice() {
             [only] => Some(*only),
             _ => None,
         }
@@ -376,26 +378,27 @@ impl<C: Clone + Ord> Ledger<C> {
 
     /// Which of our lines it was granted for. When grants are looked at the request has arrived, and that
     /// has left each key with the one lane in which something is wanted.
-    fn lane_of(&self, key: Key) -> Option<Lane> {
-        self.beliefs.keys().find(|lane| lane.key == key).cloned()
+    fn group_of(&self, key: Key) -> Option<RowGroup> {
+        self.views.keys().find(|group| group.key == key).cloned()
     }
 }
 
 /// The number of the reply to a request with this number.
-pub(crate) fn following(response_id: i32) -> i32 {
+pub(crate) fn next_response_id(response_id: i32) -> i32 {
     response_id.wrapping_add(1) & i32::MAX
 }
 
 /// One container less is wanted, since one was granted on `host`.
-fn lower(want: &mut Want, host: &str, racks: &BTreeMap<String, String>) {
+fn deduct(want: &mut Want, host: &str, racks: &BTreeMap<String, String>) {
     want.count = want.count.saturating_sub(1);
-    let places = &mut want.places;
-    if let Some(node) = places.nodes.iter_mut().find(|node| node.host == host && node.count > 0) {
+    let localities = &mut want.localities;
+    if let Some(node) = localities.nodes.iter_mut().find(|node| node.host == host && node.count > 0)
+    {
         node.count -= 1;
         return;
     }
     let rack = racks.get(host);
-    let place = places.racks.iter_mut();
+    let place = localities.racks.iter_mut();
     for place in place.filter(|place| Some(&place.rack) == rack).take(1) {
         place.count = place.count.saturating_sub(1);
     }

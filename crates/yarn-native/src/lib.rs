@@ -42,8 +42,8 @@
 //! # use tokio::time::{Duration, Instant, sleep};
 //! # use yarn_native::client::{Client, Submission};
 //! # use yarn_native::config::Config;
-//! # use yarn_native::node::{NodeOptions, Nodes, Start};
-//! # use yarn_native::scheduler::{Ask, Finish, Registration, Request, Scheduler};
+//! # use yarn_native::node::{NmClientOptions, NmClient, Start};
+//! # use yarn_native::scheduler::{Ask, Finish, Registration, AllocateRequest, AmRmClient};
 //! # use yarn_native::types::{FinalStatus, LaunchContext, Resource};
 //! # async fn run(config: Config, client: Client) -> Result<(), Box<dyn std::error::Error>> {
 //! # let soon = || Instant::now() + Duration::from_secs(30);
@@ -58,16 +58,16 @@
 //!         None => sleep(Duration::from_millis(50)).await,
 //!     }
 //! };
-//! let mut scheduler = Scheduler::from_config(&config, token)?;
-//! let nodes = Nodes::new(NodeOptions::from_config(&config)?);
+//! let mut scheduler = AmRmClient::from_config(&config, token)?;
+//! let nodes = NmClient::new(NmClientOptions::from_config(&config)?);
 //! scheduler.register(&Registration::new("localhost"), soon()).await?;
 //!
 //! let launch = LaunchContext::command("echo hello 1><LOG_DIR>/stdout");
 //! let mut asks = vec![Ask::anywhere(1, Resource::new(128, 1), 1)];
 //! let exit = loop {
 //!     let asks = std::mem::take(&mut asks); // said once; the ledger does it for masters that want more
-//!     let answer = scheduler.allocate(|| Request { asks, ..Request::default() }, soon()).await?;
-//!     nodes.learn(answer.node_tokens);
+//!     let answer = scheduler.allocate(|| AllocateRequest { asks, ..AllocateRequest::default() }, soon()).await?;
+//!     nodes.add_tokens(answer.node_tokens);
 //!     for container in answer.granted {
 //!         let node = container.node.clone();
 //!         nodes.start(&node, &[Start { container: &container, launch: &launch }], soon()).await?;
@@ -87,7 +87,7 @@
 //!
 //! Each part has an error of its own, cut by what a caller can do: [`RpcError`](rpc::RpcError) says whether a call may
 //! have been carried out, [`SchedulerError`](scheduler::SchedulerError) whether to register again, to ask for something
-//! else or to end, [`NodeError`](node::NodeError) and [`Refusal`](node::Refusal) whether a container can still be
+//! else or to end, [`NodeError`](node::NodeError) and [`ContainerError`](node::ContainerError) whether a container can still be
 //! started, [`ConfigError`](config::ConfigError) which line of which file to mend.
 //!
 //! The examples are whole programs: `applications` lists, `run` starts a command in containers, `token`

@@ -20,7 +20,7 @@ use crate::proto::hdfs::{GetBlockLocationsRequestProto, GetServerDefaultsRequest
 use crate::rpc::{Address, Channel, Method, Options, Protocol, RpcError, Safety};
 use crate::security::Identity;
 use crate::token::{Token, service_names};
-use crate::types::moment;
+use crate::types::timestamp;
 
 /// What the service of a token begins with that is for several NameNodes.
 const SEVERAL: &str = "ha-hdfs:";
@@ -157,7 +157,7 @@ impl NameNodes {
     ) -> Result<SystemTime, RpcError> {
         let request = RenewDelegationTokenRequestProto { token: token.proto() };
         let answer = self.ask(&method::RENEW_DELEGATION_TOKEN, &request, deadline);
-        Ok(moment::of_millis(answer.await?.new_expiry_time))
+        Ok(timestamp::of_millis(answer.await?.new_expiry_time))
     }
 
     /// Makes a token worthless. The caller must be its owner or its renewer.

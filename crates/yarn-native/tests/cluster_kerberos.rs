@@ -20,9 +20,9 @@ use yarn_native::client::Submission;
 use yarn_native::config::Config;
 use yarn_native::credentials::{Credentials, Format, Identifier};
 use yarn_native::namenode::{NameNodes, fetch_tokens};
-use yarn_native::node::{NodeOptions, Nodes, Start};
+use yarn_native::node::{NmClient, NmClientOptions, Start};
 use yarn_native::rpc::{ExceptionKind, RpcError};
-use yarn_native::scheduler::{Ask, Finish, Registration, Request, Scheduler};
+use yarn_native::scheduler::{AllocateRequest, AmRmClient, Ask, Finish, Registration};
 use yarn_native::security::{Identity, Tickets};
 use yarn_native::types::{
     ApplicationState, Container, ExitStatus, FinalStatus, LaunchContext, LocalResource,
@@ -300,7 +300,7 @@ async fn as_the_master() {
     let file = std::env::var_os("HADOOP_TOKEN_FILE_LOCATION").expect("credentials");
     let mut credentials = Credentials::read(Path::new(&file)).unwrap();
     let token = credentials.of_kind("YARN_AM_RM_TOKEN").expect("a token");
-    let mut scheduler = Scheduler::from_config(&config, token.clone()).unwrap();
+    let mut scheduler = AmRmClient::from_config(&config, token.clone()).unwrap();
     let registration = Registration::new("localhost");
     scheduler.register(&registration, soon()).await.unwrap();
     // What it hands on is not its own right to ask for containers.
@@ -321,14 +321,19 @@ async fn as_the_master() {
     scheduler.finish(&finish, soon()).await.unwrap();
 }
 
-async fn run_one(scheduler: &mut Scheduler, config: &Config, launch: &LaunchContext) -> ExitStatus {
-    let nodes = Nodes::new(NodeOptions::from_config(config).unwrap());
+async fn run_one(
+    scheduler: &mut AmRmClient,
+    config: &Config,
+    launch: &LaunchContext,
+) -> ExitStatus {
+    let nodes = NmClient::new(NmClientOptions::from_config(config).unwrap());
     let mut asks = vec![Ask::anywhere(1, Resource::new(128, 1), 1)];
     let deadline = soon();
     loop {
-        let request = || Request { asks: std::mem::take(&mut asks), ..Request::default() };
+        let request =
+            || AllocateRequest { asks: std::mem::take(&mut asks), ..AllocateRequest::default() };
         let answer = scheduler.allocate(request, deadline).await.unwrap();
-        nodes.learn(answer.node_tokens);
+        nodes.add_tokens(answer.node_tokens);
         for container in &answer.granted {
             start(&nodes, container, launch).await;
         }
@@ -340,7 +345,7 @@ async fn run_one(scheduler: &mut Scheduler, config: &Config, launch: &LaunchCont
     }
 }
 
-async fn start(nodes: &Nodes, container: &Container, launch: &LaunchContext) {
+async fn start(nodes: &NmClient, container: &Container, launch: &LaunchContext) {
     let starts = [Start { container, launch }];
     let outcome = nodes.start(&container.node, &starts, soon()).await.unwrap();
     assert_eq!(outcome.started, [container.id], "{outcome:?}");

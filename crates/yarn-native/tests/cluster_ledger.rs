@@ -8,8 +8,8 @@ use std::time::Duration;
 use cluster_support::{Master, options, registration, scratch, soon, wait_then_exit};
 use testbed::{Cluster, Options, field};
 use tokio::time::{Instant, sleep};
-use yarn_native::ledger::{Key, Ledger, NodePlace, Want};
-use yarn_native::scheduler::{Answer, Request, SchedulerError};
+use yarn_native::ledger::{Key, Ledger, NodeLocality, Want};
+use yarn_native::scheduler::{AllocateRequest, AllocateResponse, SchedulerError};
 use yarn_native::types::{Container, ContainerId, ExitStatus, LaunchContext, Resource};
 
 const WORKERS: Key = Key { priority: 5, allocation: 17 };
@@ -32,23 +32,23 @@ struct Wanting<'a> {
 
 impl Wanting<'_> {
     fn want(&mut self, wants: impl IntoIterator<Item = (Key, Want)>) {
-        let seen = self.ledger.beat();
+        let seen = self.ledger.reply_count();
         self.ledger.set_wants(wants.into_iter().collect(), seen);
     }
 
-    async fn exchange(&mut self) -> Result<Answer, SchedulerError> {
+    async fn exchange(&mut self) -> Result<AllocateResponse, SchedulerError> {
         let (scheduler, ledger) = (&mut self.master.scheduler, &mut self.ledger);
-        let beat = scheduler.exchange(ledger, Request::default, soon()).await;
+        let beat = scheduler.exchange(ledger, AllocateRequest::default, soon()).await;
         let (answer, taken) = match beat {
             Err(SchedulerError::NotRegistered) => {
                 let registered = scheduler.register(&registration(), soon()).await?;
-                self.master.nodes.learn(registered.node_tokens);
+                self.master.nodes.add_tokens(registered.node_tokens);
                 self.master.registrations += 1;
                 return Err(SchedulerError::NotRegistered);
             }
             other => other?,
         };
-        self.master.nodes.learn(answer.node_tokens.iter().cloned());
+        self.master.nodes.add_tokens(answer.node_tokens.iter().cloned());
         assert_eq!(answer.granted.len(), taken.wanted.len());
         self.surplus += taken.surplus.len();
         for container in &answer.granted {
@@ -154,8 +154,8 @@ async fn a_ledger_gets_what_is_wanted_and_no_more_over_changes_and_a_restart() {
     assert!(wanting.held.values().all(|one| one.node.host == hosts[1]));
     let go = scratch(&cluster, "ledger").join("go");
     wanting.start(&wait_then_exit(&go, 51)).await;
-    let avoided = BTreeSet::from([hosts[0].clone()]);
-    wanting.ledger.set_avoided(avoided);
+    let excluded = BTreeSet::from([hosts[0].clone()]);
+    wanting.ledger.set_excluded(excluded);
     wanting.want([(CHIEF, only(&hosts[0], 4096))]);
     wanting.until(2, 2).await;
 
@@ -171,7 +171,7 @@ async fn a_ledger_gets_what_is_wanted_and_no_more_over_changes_and_a_restart() {
     wanting.want([chiefs, probe]);
     wanting.until(3, 2).await;
     assert!(wanting.held.values().all(|one| one.node.host == hosts[1]));
-    wanting.ledger.set_avoided(BTreeSet::new());
+    wanting.ledger.set_excluded(BTreeSet::new());
     wanting.until(5, 0).await;
 
     std::fs::write(go, "").expect("a file");
@@ -195,7 +195,7 @@ async fn restart(wanting: &mut Wanting<'_>) {
     loop {
         match wanting.exchange().await {
             Err(SchedulerError::NotRegistered) => break,
-            Ok(_) | Err(SchedulerError::NoAnswer(_)) => assert!(Instant::now() < deadline),
+            Ok(_) | Err(SchedulerError::NoResponse(_)) => assert!(Instant::now() < deadline),
             Err(error) => panic!("{error}"),
         }
     }
@@ -204,8 +204,8 @@ async fn restart(wanting: &mut Wanting<'_>) {
 /// Two containers on a host and nowhere else.
 fn only(host: &str, memory_mib: i64) -> Want {
     let mut want = Want::anywhere(2, Resource::new(memory_mib, 1));
-    want.places.strict = true;
-    want.places.nodes.push(NodePlace {
+    want.localities.strict = true;
+    want.localities.nodes.push(NodeLocality {
         host: host.to_owned(),
         rack: "/default-rack".into(),
         count: 2,

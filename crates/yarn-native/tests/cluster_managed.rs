@@ -95,11 +95,11 @@ async fn a_second_attempt_gets_the_containers_of_the_first_and_the_ends_it_misse
     first.until_node_says(&ends, ContainerState::Complete).await;
 
     let mut second = Master::with_token(&cluster, client, id, token).await;
-    let kept = &second.registered.kept;
+    let kept = &second.registered.recovered;
     let found = kept.iter().find(|container| container.id == stays.id);
     let found = found.unwrap_or_else(|| panic!("{kept:?}")).clone();
     assert_eq!(found.request_id, stays.request_id);
-    second.nodes.learn(second.registered.node_tokens.clone());
+    second.nodes.add_tokens(second.registered.node_tokens.clone());
     let status = second.status(&found.node, found.id).await;
     assert_eq!(status.state, ContainerState::Running);
     let end = second.end_of(ends.id).await;

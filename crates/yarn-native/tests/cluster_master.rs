@@ -12,13 +12,14 @@ use cluster_support::{
 use testbed::{Cluster, Version};
 use tokio::time::sleep;
 use yarn_native::client::Submission;
-use yarn_native::node::{NodeError, NodeOptions, Nodes, RefusalKind, Start};
+use yarn_native::node::{ContainerErrorKind, NmClient, NmClientOptions, NodeError, Start};
 use yarn_native::scheduler::{
-    Ask, Constraint, PlacementAsk, Request, SchedulerError, Scope, Update, UpdateKind,
+    AllocateRequest, Ask, Constraint, PlacementScope, SchedulerError, SchedulingRequest, Update,
+    UpdateKind,
 };
 use yarn_native::types::{
     ApplicationState, ContainerState, ExecutionType, ExitStatus, FinalStatus, LaunchContext,
-    LocalResource, LocalResourceKind, Resource, Retry, RetryAfter, Signal, Visibility,
+    LocalResource, LocalResourceKind, Resource, Retry, RetryOn, Signal, Visibility,
 };
 
 fn cluster() -> &'static Cluster {
@@ -31,7 +32,7 @@ async fn containers_on_three_nodes_run_a_command_and_their_ends_arrive() {
     let said = &master.registered;
     assert!(said.capability_max.memory_mib >= 1024, "{said:?}");
     assert!(said.queue.ends_with("default"), "{said:?}");
-    assert_eq!(said.kept, []);
+    assert_eq!(said.recovered, []);
     let directory = scratch(cluster(), "three");
     let mut containers = Vec::new();
     for (node, code) in cluster().nodes().iter().zip([0, 3, 77]) {
@@ -85,7 +86,7 @@ async fn each_way_to_end_a_container_has_its_status() {
     let each = master.nodes.stop(&stopped.node, &stop, soon()).await;
     assert_eq!(each, Ok(vec![(stopped.id, Ok(()))]));
     let releases = vec![released.id, unused.id];
-    let request = Request { releases, ..Request::default() };
+    let request = AllocateRequest { releases, ..AllocateRequest::default() };
     master.beat(request).await.expect("a beat");
     assert_eq!(master.end_of(killed.id).await.exit, ExitStatus::Exited(137));
     let end = master.end_of(stopped.id).await;
@@ -116,7 +117,7 @@ async fn several_containers_start_in_one_call_and_a_second_start_is_refused() {
     started.sort();
     assert_eq!(started, [first.id, second.id]);
     let again = master.try_start(&first, &launch).await;
-    assert_eq!(again.refused[0].1.kind, RefusalKind::AlreadyStarted);
+    assert_eq!(again.failed[0].1.kind, ContainerErrorKind::AlreadyStarted);
     std::fs::write(go, "").expect("a file");
     for container in [&first, &second] {
         let end = master.end_of(container.id).await;
@@ -128,20 +129,20 @@ async fn several_containers_start_in_one_call_and_a_second_start_is_refused() {
 #[tokio::test]
 async fn an_avoided_node_gets_no_containers_until_it_is_allowed_again() {
     let mut master = Master::new(cluster(), "blacklist").await;
-    let avoided = cluster().nodes()[1].address.ip().to_string();
-    let request = Request { avoid: vec![avoided.clone()], ..Request::default() };
+    let excluded = cluster().nodes()[1].address.ip().to_string();
+    let request = AllocateRequest { exclude: vec![excluded.clone()], ..AllocateRequest::default() };
     master.beat(request).await.expect("a beat");
     let containers = master.obtain(9, small()).await;
     let hosts: BTreeSet<_> = containers.iter().map(|c| c.node.host.clone()).collect();
-    assert!(!hosts.contains(&avoided), "{hosts:?}");
-    let request = Request {
-        allow: vec![avoided.clone()],
+    assert!(!hosts.contains(&excluded), "{hosts:?}");
+    let request = AllocateRequest {
+        readmit: vec![excluded.clone()],
         releases: containers.iter().map(|container| container.id).collect(),
-        ..Request::default()
+        ..AllocateRequest::default()
     };
     master.beat(request).await.expect("a beat");
-    let there = master.obtain_on(&avoided).await;
-    assert_eq!(there.node.host, avoided);
+    let there = master.obtain_on(&excluded).await;
+    assert_eq!(there.node.host, excluded);
     master.finish().await;
 }
 
@@ -149,9 +150,9 @@ async fn an_avoided_node_gets_no_containers_until_it_is_allowed_again() {
 async fn an_ask_that_can_never_be_met_is_refused_and_the_master_goes_on() {
     let mut master = Master::new(cluster(), "too large").await;
     let giant = Ask::anywhere(1, Resource::new(1 << 30, 1), 1);
-    let refused = master.beat(Request { asks: vec![giant], ..Request::default() });
+    let refused = master.beat(AllocateRequest { asks: vec![giant], ..AllocateRequest::default() });
     let refused = refused.await;
-    assert!(matches!(refused, Err(SchedulerError::Refused { .. })), "{refused:?}");
+    assert!(matches!(refused, Err(SchedulerError::Rejected { .. })), "{refused:?}");
     let end = master.run(&LaunchContext::command("exit 4")).await;
     assert_eq!(end.exit, ExitStatus::Exited(4));
     master.finish().await;
@@ -248,8 +249,8 @@ async fn a_node_without_a_service_refuses_what_is_meant_for_it() {
     launch.service_data.insert("no_such".into(), vec![1]);
     let container = master.obtain(1, small()).await.remove(0);
     let outcome = master.try_start(&container, &launch).await;
-    let kind = outcome.refused.first().map(|(_, refusal)| refusal.kind);
-    assert_eq!(kind, Some(RefusalKind::NoSuchService), "{outcome:?}");
+    let kind = outcome.failed.first().map(|(_, refusal)| refusal.kind);
+    assert_eq!(kind, Some(ContainerErrorKind::NoSuchService), "{outcome:?}");
     master.finish().await;
 }
 
@@ -262,9 +263,9 @@ async fn a_node_starts_a_container_again_if_it_is_told_to() {
         "echo x >> {marks}; test $(wc -l < {marks}) -ge 3 && exit 0; exit 9"
     ));
     launch.retry = Some(Retry {
-        after: RetryAfter::Codes(vec![9]),
-        times_max: Some(5),
-        pause: Duration::from_millis(1),
+        on: RetryOn::Codes(vec![9]),
+        max_retries: Some(5),
+        interval: Duration::from_millis(1),
         window: None,
     });
     let end = master.run(&launch).await;
@@ -275,17 +276,17 @@ async fn a_node_starts_a_container_again_if_it_is_told_to() {
 #[tokio::test]
 async fn a_placement_constraint_spreads_containers_one_for_each_node() {
     let mut master = Master::new(cluster(), "spread").await;
-    let ask = PlacementAsk {
+    let ask = SchedulingRequest {
         priority: 5,
         request_id: 500,
         tags: BTreeSet::from(["worker".to_owned()]),
         resource: small(),
         // One more than there are nodes for.
         count: 4,
-        constraint: Some(Constraint::away(Scope::Node, ["worker"])),
+        constraint: Some(Constraint::anti_affinity(PlacementScope::Node, ["worker"])),
         execution: ExecutionType::Guaranteed,
     };
-    let request = Request { placements: vec![ask], ..Request::default() };
+    let request = AllocateRequest { scheduling_requests: vec![ask], ..AllocateRequest::default() };
     master.beat(request).await.expect("a beat");
     if version() == Version::V2_10_2 {
         // It does not know the field and ignores it; what it knows still works.
@@ -318,7 +319,7 @@ async fn a_running_container_grows() {
             kind: UpdateKind::Increase,
             resource: Some(Resource::new(256, 1)),
         };
-        let request = Request { updates: vec![update], ..Request::default() };
+        let request = AllocateRequest { updates: vec![update], ..AllocateRequest::default() };
         master.answers.clear();
         master.beat(request).await.expect("a beat");
         let changed = master
@@ -355,12 +356,12 @@ async fn a_master_whose_application_is_killed_is_told_that_it_is_over() {
         sleep(Duration::from_millis(50)).await;
     }
     let told = loop {
-        match master.beat(Request::default()).await {
+        match master.beat(AllocateRequest::default()).await {
             Ok(()) => assert!(tokio::time::Instant::now() < deadline),
             Err(error) => break error,
         }
     };
-    assert!(matches!(told, SchedulerError::Over { .. }), "{told:?}");
+    assert!(matches!(told, SchedulerError::AttemptEnded { .. }), "{told:?}");
     let report = master.report_when_over().await;
     assert_eq!(report.state, ApplicationState::Killed);
 }
@@ -373,13 +374,13 @@ async fn a_new_process_of_an_unmanaged_master_gets_its_containers_back() {
     let container = master.obtain(1, small()).await.remove(0);
     master.start(&container, &wait_then_exit(&go, 21)).await;
     master.scheduler = line(cluster(), master.token.clone());
-    master.nodes = Nodes::new(NodeOptions::default());
+    master.nodes = NmClient::new(NmClientOptions::default());
     let again = master.scheduler.register(&registration(), soon()).await;
     let again = again.expect("registered");
-    let kept: Vec<_> = again.kept.iter().map(|container| container.id).collect();
+    let kept: Vec<_> = again.recovered.iter().map(|container| container.id).collect();
     assert_eq!(kept, [container.id]);
-    assert_eq!(again.kept[0].request_id, container.request_id);
-    master.nodes.learn(again.node_tokens);
+    assert_eq!(again.recovered[0].request_id, container.request_id);
+    master.nodes.add_tokens(again.node_tokens);
     let status = master.status(&container.node, container.id).await;
     assert_eq!(status.state, ContainerState::Running);
     std::fs::write(go, "").expect("a file");

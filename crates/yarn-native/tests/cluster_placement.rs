@@ -16,9 +16,9 @@ use tokio::time::{Instant, sleep};
 use yarn_native::client::{Client, Submission};
 use yarn_native::config::{Config, Environment};
 use yarn_native::credentials::Credentials;
-use yarn_native::node::{NodeOptions, Nodes};
+use yarn_native::node::{NmClient, NmClientOptions};
 use yarn_native::scheduler::{
-    Ask, Constraint, PlacementAsk, Request, Scheduler, SchedulerError, Scope,
+    AllocateRequest, AmRmClient, Ask, Constraint, PlacementScope, SchedulerError, SchedulingRequest,
 };
 use yarn_native::security::Identity;
 use yarn_native::types::{
@@ -117,8 +117,8 @@ async fn inside(directory: &Path) {
     let credentials = credentials.expect("credentials");
     let token = credentials.of_kind("YARN_AM_RM_TOKEN").expect("a token");
     let own: ContainerId = variable("CONTAINER_ID").parse().expect("an id");
-    let scheduler = Scheduler::from_config(&config, token.clone()).expect("a line");
-    let nodes = Nodes::new(NodeOptions::from_config(&config).expect("options"));
+    let scheduler = AmRmClient::from_config(&config, token.clone()).expect("a line");
+    let nodes = NmClient::new(NmClientOptions::from_config(&config).expect("options"));
     let id = own.attempt.application;
     let mut master = Master::on(client, scheduler, nodes, id, token.clone()).await;
     work(&mut master, directory).await;
@@ -183,16 +183,16 @@ async fn each_end_has_its_status(master: &mut Master, directory: &Path) {
 }
 
 async fn an_avoided_node_gets_nothing(master: &mut Master) {
-    let avoided = host(2);
-    let avoid = Request { avoid: vec![avoided.clone()], ..Request::default() };
-    master.beat(avoid).await.expect("a beat");
+    let excluded = host(2);
+    let exclude = AllocateRequest { exclude: vec![excluded.clone()], ..AllocateRequest::default() };
+    master.beat(exclude).await.expect("a beat");
     let containers = master.obtain(9, small()).await;
     let hosts: BTreeSet<_> = containers.iter().map(|c| c.node.host.clone()).collect();
-    assert!(!hosts.contains(&avoided), "{hosts:?}");
+    assert!(!hosts.contains(&excluded), "{hosts:?}");
     master.release(&containers).await;
-    let allow = Request { allow: vec![avoided.clone()], ..Request::default() };
-    master.beat(allow).await.expect("a beat");
-    let there = master.obtain_on(&avoided).await;
+    let readmit = AllocateRequest { readmit: vec![excluded.clone()], ..AllocateRequest::default() };
+    master.beat(readmit).await.expect("a beat");
+    let there = master.obtain_on(&excluded).await;
     master.release(&[there]).await;
 }
 
@@ -207,9 +207,9 @@ async fn a_label_places(master: &mut Master) {
     let end = master.end_of(labelled[0].id).await;
     assert_eq!(end.exit, ExitStatus::Exited(5));
     let unknown = Ask { label: Some("slow".into()), ..Ask::anywhere(99, small(), 1) };
-    let unknown = Request { asks: vec![unknown], ..Request::default() };
+    let unknown = AllocateRequest { asks: vec![unknown], ..AllocateRequest::default() };
     let refused = master.beat(unknown).await;
-    assert!(matches!(refused, Err(SchedulerError::Refused { .. })), "{refused:?}");
+    assert!(matches!(refused, Err(SchedulerError::Rejected { .. })), "{refused:?}");
     master.release(&[labelled[1].clone()]).await;
     master.release(&plain).await;
 }
@@ -225,7 +225,10 @@ async fn a_device_places(master: &mut Master) {
         assert_eq!(container.resource, with_gpu);
     }
     // A third device there is not; what needs none is granted while that ask waits.
-    let third = Request { asks: vec![Ask::anywhere(77, with_gpu, 1)], ..Request::default() };
+    let third = AllocateRequest {
+        asks: vec![Ask::anywhere(77, with_gpu, 1)],
+        ..AllocateRequest::default()
+    };
     master.beat(third).await.expect("a beat");
     let plain = master.obtain(1, Resource::new(64, 1)).await;
     assert_eq!(master.granted, []);
@@ -237,17 +240,17 @@ async fn a_device_places(master: &mut Master) {
 }
 
 async fn a_constraint_spreads(master: &mut Master) {
-    let ask = PlacementAsk {
+    let ask = SchedulingRequest {
         priority: 5,
         request_id: 500,
         tags: BTreeSet::from(["worker".to_owned()]),
         resource: small(),
         // One more than there are nodes for.
         count: 4,
-        constraint: Some(Constraint::away(Scope::Node, ["worker"])),
+        constraint: Some(Constraint::anti_affinity(PlacementScope::Node, ["worker"])),
         execution: ExecutionType::Guaranteed,
     };
-    let request = Request { placements: vec![ask], ..Request::default() };
+    let request = AllocateRequest { scheduling_requests: vec![ask], ..AllocateRequest::default() };
     master.beat(request).await.expect("a beat");
     if version() == Version::V2_10_2 {
         // It does not know the field and ignores it; what it knows still works.

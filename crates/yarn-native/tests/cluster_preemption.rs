@@ -8,7 +8,7 @@ use std::time::Duration;
 use cluster_support::{Master, options, scratch, wait_then_exit};
 use testbed::{Cluster, Options, Queue};
 use yarn_native::client::Submission;
-use yarn_native::scheduler::{Ask, Request};
+use yarn_native::scheduler::{AllocateRequest, Ask};
 use yarn_native::types::{ContainerId, ExitStatus, Resource};
 
 #[tokio::test]
@@ -29,12 +29,13 @@ async fn a_queue_takes_back_its_share_after_a_notice() {
     }
     let submission = |id| Submission { queue: "other".into(), ..Submission::new(id, "poor") };
     let mut poor = Master::submit(&cluster, submission).await;
-    let request = Request { asks: vec![Ask::anywhere(1, size, 2)], ..Request::default() };
+    let request =
+        AllocateRequest { asks: vec![Ask::anywhere(1, size, 2)], ..AllocateRequest::default() };
     poor.beat(request).await.expect("a beat");
     let named: BTreeSet<ContainerId> = rich
         .until("a notice", |rich| {
             let notices = rich.answers.iter().flat_map(|answer| &answer.preemption);
-            let named = notices.flat_map(|notice| notice.certain.iter().chain(&notice.negotiable));
+            let named = notices.flat_map(|notice| notice.strict.iter().chain(&notice.negotiable));
             let named: BTreeSet<ContainerId> = named.copied().collect();
             (!named.is_empty()).then_some(named)
         })

@@ -7,7 +7,7 @@ use std::time::Duration;
 use cluster_support::{Master, begun, options, scratch, small, turn, wait_then_exit};
 use testbed::{Cluster, Failover, File, Options};
 use tokio::time::Instant;
-use yarn_native::scheduler::{Request, SchedulerError};
+use yarn_native::scheduler::{AllocateRequest, SchedulerError};
 use yarn_native::types::{Container, ContainerState, ExitStatus, LaunchContext, NodeState};
 
 fn start(options: Options) -> Cluster {
@@ -83,8 +83,8 @@ async fn a_resource_manager_that_is_killed_and_comes_back_finds_master_and_conta
     let_go(&cluster, &containers[0]);
     master.until_node_says(&containers[0], ContainerState::Complete).await;
     let deadline = Instant::now() + Duration::from_secs(2);
-    let unheard = master.scheduler.allocate(Request::default, deadline).await;
-    assert!(matches!(unheard, Err(SchedulerError::NoAnswer(_))), "{unheard:?}");
+    let unheard = master.scheduler.allocate(AllocateRequest::default, deadline).await;
+    assert!(matches!(unheard, Err(SchedulerError::NoResponse(_))), "{unheard:?}");
     must(cluster.start_daemon("rm"));
     goes_on_after(&mut master, &cluster, &containers).await;
 }

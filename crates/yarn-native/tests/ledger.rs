@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use expect_test::{Expect, expect};
 use yarn_native::ledger::{
-    Beat, Execution, Grant, Key, Ledger, Mutant, NodePlace, Places, RackPlace, Reply, Request, Want,
+    Execution, Grant, Key, Ledger, LedgerReply, LedgerRequest, Localities, Mutant, NodeLocality,
+    RackLocality, ReplyCount, Want,
 };
 use yarn_native::types::Resource;
 
@@ -61,7 +62,7 @@ fn grant(container: u64, allocation: i64, host: &str) -> Grant<u64> {
     }
 }
 
-fn show(request: &Request<u64>) -> String {
+fn show(request: &LedgerRequest<u64>) -> String {
     let mut lines = vec![format!("#{}", request.response_id)];
     for row in &request.rows {
         let strict = if row.relax { "" } else { " strict" };
@@ -73,7 +74,7 @@ fn show(request: &Request<u64>) -> String {
         let (key, memory) = (row.key.allocation, row.resource.memory_mib);
         lines.push(format!("{key} {} {}x{memory}{strict}{label}{kind}", row.name, row.count));
     }
-    for (what, hosts) in [("avoid", &request.avoid), ("allow", &request.allow)] {
+    for (what, hosts) in [("exclude", &request.exclude), ("readmit", &request.readmit)] {
         for host in hosts {
             lines.push(format!("{what} {host}"));
         }
@@ -94,13 +95,13 @@ struct Life {
 impl Life {
     fn want(&mut self, wants: Vec<(i64, Want)>) {
         let wants = wants.into_iter().map(|(allocation, want)| (key(allocation), want));
-        self.ledger.set_wants(wants.collect(), self.ledger.beat());
+        self.ledger.set_wants(wants.collect(), self.ledger.reply_count());
     }
 
     fn beat(&mut self, granted: Vec<Grant<u64>>, completed: Vec<u64>) {
         let request = self.ledger.request();
         self.told.push(show(&request));
-        let reply = Reply { response_id: request.response_id + 1, granted, completed };
+        let reply = LedgerReply { response_id: request.response_id + 1, granted, completed };
         let taken = self.ledger.on_reply(reply).unwrap();
         for grant in taken.surplus {
             self.told.push(format!("surplus {}", grant.container));
@@ -112,13 +113,13 @@ impl Life {
     }
 }
 
-fn on(hosts: &[(&str, u32)], strict: bool) -> Places {
-    let node = |(host, count): &(&str, u32)| NodePlace {
+fn on(hosts: &[(&str, u32)], strict: bool) -> Localities {
+    let node = |(host, count): &(&str, u32)| NodeLocality {
         host: (*host).into(),
         rack: "/r".into(),
         count: *count,
     };
-    Places { nodes: hosts.iter().map(node).collect(), racks: Vec::new(), strict }
+    Localities { nodes: hosts.iter().map(node).collect(), racks: Vec::new(), strict }
 }
 
 #[test]
@@ -180,7 +181,7 @@ fn a_release_is_said_again_when_nothing_comes_of_it() {
 fn after_a_resync_everything_is_said_again() {
     let mut life = Life::default();
     life.want(vec![(7, Want::anywhere(2, resource(1024)))]);
-    life.ledger.set_avoided(BTreeSet::from(["bad".into()]));
+    life.ledger.set_excluded(BTreeSet::from(["bad".into()]));
     life.ledger.release(9);
     life.beat(vec![grant(1, 7, "a")], vec![]);
     life.beat(vec![], vec![]);
@@ -189,10 +190,10 @@ fn after_a_resync_everything_is_said_again() {
     life.beat(vec![], vec![9]);
     life.beat(vec![], vec![]);
     life.check(expect![[r#"
-        #0; 7 * 2x1024; avoid bad; release 9
+        #0; 7 * 2x1024; exclude bad; release 9
         #1; 7 * 1x1024
         resync
-        #0; 7 * 1x1024; avoid bad; release 9
+        #0; 7 * 1x1024; exclude bad; release 9
         #1"#]]);
 }
 
@@ -200,11 +201,11 @@ fn after_a_resync_everything_is_said_again() {
 fn a_lost_reply_is_asked_for_with_the_same_words() {
     let mut ledger: Ledger<u64> = Ledger::new();
     let want = |count| BTreeMap::from([(key(7), Want::anywhere(count, resource(1024)))]);
-    ledger.set_wants(want(2), Beat(0));
+    ledger.set_wants(want(2), ReplyCount(0));
     let first = ledger.request();
-    ledger.set_wants(want(5), Beat(0));
+    ledger.set_wants(want(5), ReplyCount(0));
     assert_eq!(ledger.request(), first, "whatever is wanted meanwhile");
-    let reply = Reply { response_id: 1, granted: vec![], completed: vec![] };
+    let reply = LedgerReply { response_id: 1, granted: vec![], completed: vec![] };
     ledger.on_reply(reply.clone()).unwrap();
     assert!(ledger.on_reply(reply).is_err(), "an answer counts once");
     assert_eq!(show(&ledger.request()), "#1; 7 * 5x1024");
@@ -225,7 +226,7 @@ fn a_refused_request_is_made_anew() {
 fn hosts_are_named_with_their_racks() {
     let mut life = Life::default();
     let mut want = Want::anywhere(4, resource(1024));
-    want.places = on(&[("a", 2), ("b", 2)], true);
+    want.localities = on(&[("a", 2), ("b", 2)], true);
     want.label = Some("gpu".into());
     life.want(vec![(7, want)]);
     life.beat(vec![], vec![]);
@@ -233,7 +234,7 @@ fn hosts_are_named_with_their_racks() {
     life.beat(vec![], vec![]);
     // Not on `a` any more: its line goes, that of `b` grows, and the others stay as they are.
     let mut want = Want::anywhere(2, resource(1024));
-    want.places = on(&[("b", 2)], true);
+    want.localities = on(&[("b", 2)], true);
     want.label = Some("gpu".into());
     life.want(vec![(7, want)]);
     life.beat(vec![], vec![]);
@@ -252,8 +253,8 @@ fn hosts_are_named_with_their_racks() {
 fn a_grant_on_a_named_host_leaves_what_its_rack_may_have() {
     let mut life = Life::default();
     let mut want = Want::anywhere(3, resource(1024));
-    want.places = on(&[("a", 1)], false);
-    want.places.racks.push(RackPlace { rack: "/r".into(), count: 2 });
+    want.localities = on(&[("a", 1)], false);
+    want.localities.racks.push(RackLocality { rack: "/r".into(), count: 2 });
     life.want(vec![(7, want)]);
     life.beat(vec![], vec![]);
     life.beat(vec![grant(1, 7, "a")], vec![]);
@@ -270,7 +271,7 @@ fn a_grant_on_a_named_host_leaves_what_its_rack_may_have() {
 fn lines_left_over_for_hosts_are_taken_back() {
     let mut life = Life::default();
     let mut want = Want::anywhere(1, resource(1024));
-    want.places = on(&[("a", 1), ("b", 1)], false);
+    want.localities = on(&[("a", 1), ("b", 1)], false);
     life.want(vec![(7, want)]);
     life.beat(vec![], vec![]);
     life.beat(vec![grant(1, 7, "a")], vec![]);
@@ -324,19 +325,20 @@ fn opportunistic_asks_are_kept_apart() {
 fn what_is_wanted_by_someone_who_has_not_heard_is_lowered() {
     let mut ledger: Ledger<u64> = Ledger::new();
     let want = |count| BTreeMap::from([(key(7), Want::anywhere(count, resource(1024)))]);
-    ledger.set_wants(want(3), Beat(0));
+    ledger.set_wants(want(3), ReplyCount(0));
     ledger.request();
-    let taken =
-        ledger.on_reply(Reply { response_id: 1, granted: vec![], completed: vec![] }).unwrap();
+    let taken = ledger
+        .on_reply(LedgerReply { response_id: 1, granted: vec![], completed: vec![] })
+        .unwrap();
     ledger.request();
     let granted = vec![grant(1, 7, "a"), grant(2, 7, "a")];
-    ledger.on_reply(Reply { response_id: 2, granted, completed: vec![] }).unwrap();
-    ledger.set_wants(want(3), taken.beat);
+    ledger.on_reply(LedgerReply { response_id: 2, granted, completed: vec![] }).unwrap();
+    ledger.set_wants(want(3), taken.reply_count);
     assert_eq!(ledger.outstanding(), 1);
-    assert!(!ledger.has_news());
-    ledger.set_wants(want(3), ledger.beat());
+    assert!(!ledger.has_changes());
+    ledger.set_wants(want(3), ledger.reply_count());
     assert_eq!(ledger.outstanding(), 3);
-    assert!(ledger.has_news());
+    assert!(ledger.has_changes());
 }
 
 #[test]
@@ -365,7 +367,7 @@ fn a_container_of_an_earlier_attempt_is_no_new_grant() {
 #[test]
 fn the_number_of_a_reply_wraps_around() {
     let mut ledger: Ledger<u64> = Ledger::new();
-    let reply = |response_id| Reply { response_id, granted: vec![], completed: vec![] };
+    let reply = |response_id| LedgerReply { response_id, granted: vec![], completed: vec![] };
     ledger.request();
     let error = ledger.on_reply(reply(7)).unwrap_err();
     assert_eq!(error.to_string(), "a reply has number 7, expected Some(1)");
@@ -378,9 +380,9 @@ fn the_number_of_a_reply_wraps_around() {
 #[test]
 fn what_an_earlier_attempt_avoided_and_this_one_does_not_is_allowed_again() {
     let mut ledger: Ledger<u64> = Ledger::new();
-    ledger.inherit_avoided(["a", "b"].map(str::to_owned));
-    ledger.set_avoided(BTreeSet::from(["b".to_owned(), "c".to_owned()]));
+    ledger.inherit_excluded(["a", "b"].map(str::to_owned));
+    ledger.set_excluded(BTreeSet::from(["b".to_owned(), "c".to_owned()]));
     let request = ledger.request();
-    assert_eq!(request.allow, ["a"]);
-    assert_eq!(request.avoid, ["c"]);
+    assert_eq!(request.readmit, ["a"]);
+    assert_eq!(request.exclude, ["c"]);
 }

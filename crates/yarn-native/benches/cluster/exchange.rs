@@ -6,7 +6,7 @@ use std::time::Duration;
 use testbed::Cluster;
 use tokio::time::{Instant, sleep};
 use yarn_native::rpc::{self, Address, Channel, Protocol};
-use yarn_native::scheduler::{Ask, Registration, Request, Scheduler};
+use yarn_native::scheduler::{AllocateRequest, AmRmClient, Ask, Registration};
 use yarn_native::security::Identity;
 use yarn_native::types::Resource;
 
@@ -20,9 +20,9 @@ const REPEATS: usize = 15;
 pub async fn of_ten_thousand(cluster: &Cluster) {
     let tap = Arc::new(Tap::default());
     let mut scheduler = master(cluster, tap.clone()).await;
-    let ask = || Request {
+    let ask = || AllocateRequest {
         asks: vec![Ask::anywhere(1, Resource::new(64, 1), CONTAINERS)],
-        ..Request::default()
+        ..AllocateRequest::default()
     };
     let first = scheduler.allocate(ask, soon()).await.expect("an answer");
     assert!(first.granted.is_empty(), "grants come with a later beat");
@@ -36,7 +36,7 @@ pub async fn of_ten_thousand(cluster: &Cluster) {
     }
     tap.heard.lock().expect("a heap").clear();
     let began = Instant::now();
-    let answer = scheduler.allocate(Request::default, soon()).await.expect("an answer");
+    let answer = scheduler.allocate(AllocateRequest::default, soon()).await.expect("an answer");
     let took = began.elapsed().as_secs_f64() * 1e3;
     let granted = answer.granted.len();
     let answer = last_message(&tap.heard.lock().expect("a heap"));
@@ -54,7 +54,7 @@ async fn replayed(answer: Vec<u8>) {
     let options = rpc::Options::default();
     let protocol = Protocol::APPLICATION_MASTER;
     let channel = Channel::over(dial, protocol, vec![address], identity, options);
-    let mut scheduler = Scheduler::on(channel.expect("a channel"));
+    let mut scheduler = AmRmClient::with_channel(channel.expect("a channel"));
     let registration = Registration::new("localhost");
     scheduler.register(&registration, soon()).await.expect("registered");
     let own = std::process::id();
@@ -63,7 +63,7 @@ async fn replayed(answer: Vec<u8>) {
         forget_peak();
         let before = status_mib(own, "VmRSS");
         let began = Instant::now();
-        let answer = scheduler.allocate(Request::default, soon()).await.expect("an answer");
+        let answer = scheduler.allocate(AllocateRequest::default, soon()).await.expect("an answer");
         times.push(began.elapsed().as_secs_f64() * 1e3);
         peaks.push(status_mib(own, "VmHWM") - before);
         assert!(!answer.granted.is_empty());

@@ -15,7 +15,7 @@ use testbed::{Cluster, Hdfs, Options, Version};
 use tokio::time::{Instant, sleep};
 use yarn_native::client::{Client, Submission};
 use yarn_native::rpc::{self, Address, Channel, Dial, Protocol};
-use yarn_native::scheduler::{Registration, Scheduler};
+use yarn_native::scheduler::{AmRmClient, Registration};
 use yarn_native::security::Identity;
 
 /// More than any allocate here asks for; only the scheduler counts them.
@@ -55,7 +55,7 @@ fn client(cluster: &Cluster) -> Client {
 }
 
 /// An unmanaged master that has registered, over streams that `dial` opens.
-async fn master(cluster: &Cluster, dial: Arc<dyn Dial>) -> Scheduler {
+async fn master(cluster: &Cluster, dial: Arc<dyn Dial>) -> AmRmClient {
     let client = client(cluster);
     let id = client.new_application(soon()).await.expect("an id").id;
     let submission = Submission { unmanaged: true, ..Submission::new(id, "bench") };
@@ -72,7 +72,7 @@ async fn master(cluster: &Cluster, dial: Arc<dyn Dial>) -> Scheduler {
     let (protocol, identity) = (Protocol::APPLICATION_MASTER, Identity::token(token));
     let options = rpc::Options::default();
     let channel = Channel::over(dial, protocol, vec![address], identity, options);
-    let mut scheduler = Scheduler::on(channel.expect("a channel"));
+    let mut scheduler = AmRmClient::with_channel(channel.expect("a channel"));
     let registration = Registration::new("localhost");
     scheduler.register(&registration, soon()).await.expect("registered");
     scheduler

@@ -16,7 +16,7 @@ use crate::proto::yarn::{
 use crate::rpc::RpcError;
 use crate::token::Token;
 use crate::types::named::named;
-use crate::types::{ApplicationId, ApplicationReport, ApplicationState, Unfit, moment};
+use crate::types::{ApplicationId, ApplicationReport, ApplicationState, InvalidMessage, timestamp};
 
 /// The ResourceManager needs a moment to end an application.
 const KILL_PAUSE: Duration = Duration::from_millis(200);
@@ -150,7 +150,7 @@ impl Client {
         let call = &method::GET_APPLICATION_REPORT;
         let answer = self.ask(call, &request, deadline).await?;
         let report = answer.application_report;
-        self.read(call.name, report.ok_or(Unfit("the report")))
+        self.read(call.name, report.ok_or(InvalidMessage("the report")))
     }
 
     /// Asks for an application to be ended. Whether it has been; it takes several calls.
@@ -236,7 +236,7 @@ impl Client {
             application_id: id.proto(),
             application_timeouts: vec![ApplicationUpdateTimeoutMapProto {
                 application_timeout_type: Some(lifetime.into()),
-                expire_time: Some(moment::format(end)),
+                expire_time: Some(timestamp::format(end)),
             }],
         };
         let call = &method::UPDATE_APPLICATION_TIMEOUTS;
@@ -245,7 +245,7 @@ impl Client {
             .application_timeouts
             .iter()
             .find(|entry| entry.application_timeout_type() == lifetime);
-        Ok(now.and_then(|entry| moment::parse(entry.expire_time())).unwrap_or(end))
+        Ok(now.and_then(|entry| timestamp::parse(entry.expire_time())).unwrap_or(end))
     }
 }
 

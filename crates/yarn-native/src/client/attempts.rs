@@ -11,7 +11,7 @@ use crate::proto::yarn::{
 };
 use crate::rpc::{RpcError, Safety};
 use crate::types::{
-    ApplicationId, AttemptId, AttemptReport, ContainerId, ContainerReport, Signal, Unfit,
+    ApplicationId, AttemptId, AttemptReport, ContainerId, ContainerReport, InvalidMessage, Signal,
 };
 
 impl Client {
@@ -41,7 +41,7 @@ impl Client {
         let call = &method::GET_APPLICATION_ATTEMPT_REPORT;
         let answer = self.ask(call, &request, deadline).await?;
         let report = answer.application_attempt_report;
-        let report = report.ok_or(Unfit("the report"));
+        let report = report.ok_or(InvalidMessage("the report"));
         self.read(call.name, report.and_then(|report| AttemptReport::of(&report)))
     }
 
@@ -69,7 +69,7 @@ impl Client {
         let request = GetContainerReportRequestProto { container_id: Some(id.proto()) };
         let call = &method::GET_CONTAINER_REPORT;
         let answer = self.ask(call, &request, deadline).await?;
-        let report = answer.container_report.ok_or(Unfit("the report"));
+        let report = answer.container_report.ok_or(InvalidMessage("the report"));
         self.read(call.name, report.and_then(|report| ContainerReport::of(&report)))
     }
 

@@ -15,8 +15,8 @@ use crate::proto::yarn::{
 };
 use crate::rpc::RpcError;
 use crate::types::{
-    Attribute, AttributeName, ClusterMetrics, NodeId, NodeLabel, NodeReport, NodeState, Queue,
-    QueuePermissions, ResourceKind, Unfit,
+    Attribute, AttributeName, ClusterMetrics, InvalidMessage, NodeId, NodeLabel, NodeReport,
+    NodeState, Queue, QueuePermissions, ResourceTypeInfo,
 };
 
 /// How much to tell about a queue.
@@ -55,7 +55,7 @@ impl Client {
         let request = GetClusterMetricsRequestProto {};
         let answer = self.ask(call, &request, deadline).await?;
         let metrics = answer.cluster_metrics.as_ref().map(ClusterMetrics::of);
-        self.read(call.name, metrics.ok_or(Unfit("the metrics")))
+        self.read(call.name, metrics.ok_or(InvalidMessage("the metrics")))
     }
 
     /// A queue. One that does not exist is refused by some servers, and by others told as nothing.
@@ -85,7 +85,7 @@ impl Client {
     pub async fn queues(&self, deadline: Instant) -> Result<Queue, RpcError> {
         let detail = QueueDetail { children: true, ..QueueDetail::default() };
         let root = self.queue("root", detail, deadline).await?;
-        self.read(method::GET_QUEUE_INFO.name, root.ok_or(Unfit("the root queue")))
+        self.read(method::GET_QUEUE_INFO.name, root.ok_or(InvalidMessage("the root queue")))
     }
 
     /// What the caller may do in each queue.
@@ -189,11 +189,14 @@ impl Client {
 
     /// The kinds of resources that the cluster counts. An ask for another kind is not refused: the
     /// ResourceManager forgets it silently.
-    pub async fn resource_kinds(&self, deadline: Instant) -> Result<Vec<ResourceKind>, RpcError> {
+    pub async fn resource_kinds(
+        &self,
+        deadline: Instant,
+    ) -> Result<Vec<ResourceTypeInfo>, RpcError> {
         let call = &method::GET_RESOURCE_TYPE_INFO;
         let request = GetAllResourceTypeInfoRequestProto {};
         let answer = self.ask(call, &request, deadline).await?;
-        let kinds = answer.resource_type_info.iter().map(ResourceKind::of);
+        let kinds = answer.resource_type_info.iter().map(ResourceTypeInfo::of);
         Ok(kinds.collect())
     }
 }

@@ -26,7 +26,7 @@ use tokio::time::Instant;
 use crate::config::{Config, SetupError};
 use crate::rpc::{Address, Channel, Method, Options, Protocol, RpcError, Safety};
 use crate::security::Identity;
-use crate::types::Unfit;
+use crate::types::InvalidMessage;
 
 /// Speaks to the ResourceManager, or to whichever of several is active. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -74,7 +74,7 @@ impl Client {
     }
 
     /// An answer that makes no sense is the server's fault.
-    fn read<T>(&self, method: &str, answer: Result<T, Unfit>) -> Result<T, RpcError> {
+    fn read<T>(&self, method: &str, answer: Result<T, InvalidMessage>) -> Result<T, RpcError> {
         answer.map_err(|unfit| self.channel.unfit(method, &unfit.to_string()))
     }
 }

@@ -13,14 +13,14 @@ use crate::proto::yarn::{
     SubmitApplicationResponseProto, YarnApplicationStateProto,
 };
 use crate::rpc::{Protocol, RpcError};
-use crate::scheduler::fake::{Fake, Reply};
+use crate::scheduler::fake::{Fake, FakeReply};
 use crate::types::{ApplicationId, ApplicationState, NodeState};
 
 fn soon() -> Instant {
     Instant::now() + Duration::from_secs(10)
 }
 
-fn client(script: impl FnMut(&str, &[u8]) -> Reply + Send + 'static) -> Client {
+fn client(script: impl FnMut(&str, &[u8]) -> FakeReply + Send + 'static) -> Client {
     Client::on(Fake::new(script).channel(Protocol::APPLICATION_CLIENT))
 }
 
@@ -43,7 +43,7 @@ async fn a_server_that_does_not_know_names_is_listed_by_name_all_the_same() {
         let running = YarnApplicationStateProto::Running;
         let names = ["mine", "yours", "mine", "mine"];
         let reports = names.iter().zip(1..);
-        Reply::message(&GetApplicationsResponseProto {
+        FakeReply::message(&GetApplicationsResponseProto {
             applications: reports.map(|(name, n)| report(n, name, running)).collect(),
         })
     });
@@ -64,7 +64,7 @@ async fn without_a_state_nodes_in_every_state_are_asked_for() {
     let client = client(move |_, body| {
         let request = GetClusterNodesRequestProto::decode(body).expect("a request");
         log.lock().unwrap().push(request.node_states.len());
-        Reply::message(&GetClusterNodesResponseProto::default())
+        FakeReply::message(&GetClusterNodesResponseProto::default())
     });
     client.nodes(&[], soon()).await.expect("nodes");
     let lost = client.nodes(&[NodeState::Lost], soon()).await;
@@ -77,10 +77,10 @@ async fn an_application_is_asked_to_end_until_it_has_or_the_deadline_passes() {
     let mut calls = 0;
     let obedient = client(move |_, _| {
         calls += 1;
-        Reply::message(&KillApplicationResponseProto { is_kill_completed: Some(calls == 3) })
+        FakeReply::message(&KillApplicationResponseProto { is_kill_completed: Some(calls == 3) })
     });
     assert_eq!(obedient.end(id(1), "enough", soon()).await, Ok(true));
-    let stubborn = client(|_, _| Reply::message(&KillApplicationResponseProto::default()));
+    let stubborn = client(|_, _| FakeReply::message(&KillApplicationResponseProto::default()));
     let deadline = soon();
     assert_eq!(stubborn.end(id(1), "enough", deadline).await, Ok(false));
     assert!(Instant::now() <= deadline);
@@ -95,16 +95,16 @@ async fn an_application_that_was_forgotten_is_submitted_again() {
         calls.push(method.to_owned());
         let state = match (method, calls.len()) {
             ("submitApplication", _) => {
-                return Reply::message(&SubmitApplicationResponseProto::default());
+                return FakeReply::message(&SubmitApplicationResponseProto::default());
             }
             (_, 2) => {
                 let words = "Application with id 'application_1_0007' doesn't exist in RM.";
-                return Reply::Exception("ApplicationNotFoundException", words.into());
+                return FakeReply::Exception("ApplicationNotFoundException", words.into());
             }
             (_, 4) => YarnApplicationStateProto::Submitted,
             _ => YarnApplicationStateProto::Accepted,
         };
-        Reply::message(&GetApplicationReportResponseProto {
+        FakeReply::message(&GetApplicationReportResponseProto {
             application_report: Some(report(7, "again", state)),
         })
     });
@@ -117,7 +117,7 @@ async fn an_application_that_was_forgotten_is_submitted_again() {
 
 #[tokio::test]
 async fn an_answer_without_what_was_asked_for_is_the_servers_fault() {
-    let client = client(|_, _| Reply::message(&GetApplicationReportResponseProto::default()));
+    let client = client(|_, _| FakeReply::message(&GetApplicationReportResponseProto::default()));
     let missing = client.application(id(1), soon()).await;
     assert!(matches!(missing, Err(RpcError::Protocol { .. })), "{missing:?}");
 }

@@ -12,7 +12,7 @@ use crate::proto::common::{
 use crate::proto::yarn::application_client_protocol as method;
 use crate::rpc::RpcError;
 use crate::token::{Token, service_names};
-use crate::types::{Unfit, moment};
+use crate::types::{InvalidMessage, timestamp};
 
 impl Client {
     /// A delegation token, with which its holder is the caller; `renewer` may renew it. It is for all
@@ -25,7 +25,7 @@ impl Client {
         let request = GetDelegationTokenRequestProto { renewer: renewer.to_owned() };
         let call = &method::GET_DELEGATION_TOKEN;
         let answer = self.ask(call, &request, deadline).await?;
-        let token = self.read(call.name, answer.token.ok_or(Unfit("the token")))?;
+        let token = self.read(call.name, answer.token.ok_or(InvalidMessage("the token")))?;
         let mut token = Token::of(token);
         // The ResourceManager leaves to the caller what it is called.
         let addresses = self.channel.addresses();
@@ -42,7 +42,7 @@ impl Client {
         let request = RenewDelegationTokenRequestProto { token: token.proto() };
         let call = &method::RENEW_DELEGATION_TOKEN;
         let answer = self.ask(call, &request, deadline).await?;
-        Ok(moment::of_millis(answer.new_expiry_time))
+        Ok(timestamp::of_millis(answer.new_expiry_time))
     }
 
     /// Makes a token worthless. The caller must be its owner or its renewer.

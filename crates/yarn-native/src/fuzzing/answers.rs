@@ -4,25 +4,25 @@ use std::fmt::Debug;
 
 use prost::Message;
 
-use super::picked;
-use crate::node::{Localisation, Refusal, Started};
+use super::split_selector;
+use crate::node::{ContainerError, Localisation, StartOutcome};
 use crate::proto::yarn;
-use crate::scheduler::{Answer, Registered};
+use crate::scheduler::{AllocateResponse, RegisterResponse};
 use crate::token::Token;
 use crate::types::{
     ApplicationReport, AttemptReport, Attribute, AttributeName, ClusterMetrics, ContainerReport,
-    ContainerStatus, NodeLabel, NodeReport, Queue, QueuePermissions, ResourceKind,
+    ContainerStatus, NodeLabel, NodeReport, Queue, QueuePermissions, ResourceTypeInfo,
 };
 
 /// The bytes of an answer; the first one picks the call.
 pub fn answers(bytes: &[u8]) {
-    let Some((pick, rest)) = picked(bytes) else {
+    let Some((pick, rest)) = split_selector(bytes) else {
         return;
     };
     match pick % 12 {
-        0 => read(rest, |answer: yarn::AllocateResponseProto| shown(Answer::of(answer))),
+        0 => read(rest, |answer: yarn::AllocateResponseProto| shown(AllocateResponse::of(answer))),
         1 => read(rest, |answer: yarn::RegisterApplicationMasterResponseProto| {
-            shown(Registered::of(answer));
+            shown(RegisterResponse::of(answer));
         }),
         2 => read(rest, |answer: yarn::GetApplicationsResponseProto| {
             each(&answer.applications, ApplicationReport::of);
@@ -45,11 +45,11 @@ pub fn answers(bytes: &[u8]) {
             each(&answer.containers, ContainerReport::of);
         }),
         8 => read(rest, |answer: yarn::StartContainersResponseProto| {
-            each(&answer.failed_requests, Refusal::of);
-            shown(Started::of(&answer, &[], true));
+            each(&answer.failed_requests, ContainerError::of);
+            shown(StartOutcome::of(&answer, &[], true));
         }),
         9 => read(rest, |answer: yarn::GetContainerStatusesResponseProto| {
-            each(&answer.failed_requests, Refusal::of);
+            each(&answer.failed_requests, ContainerError::of);
             answer.status.into_iter().map(ContainerStatus::of).for_each(shown);
         }),
         10 => read(rest, |answer: yarn::GetLocalizationStatusesResponseProto| {
@@ -83,7 +83,7 @@ fn cluster(bytes: &[u8]) {
         }
     });
     read(bytes, |answer: yarn::GetAllResourceTypeInfoResponseProto| {
-        each(&answer.resource_type_info, ResourceKind::of);
+        each(&answer.resource_type_info, ResourceTypeInfo::of);
     });
 }
 

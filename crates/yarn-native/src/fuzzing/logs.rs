@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-use super::picked;
+use super::split_selector;
 use crate::logs::{Checksum, LogError, LogFile};
 
 /// What the magic of a TFile is.
@@ -20,7 +20,7 @@ pub fn tfile(bytes: &[u8]) {
     if bytes.starts_with(&MAGIC) {
         return read(bytes);
     }
-    let Some((pick, part)) = picked(bytes) else {
+    let Some((pick, part)) = split_selector(bytes) else {
         return;
     };
     let (compression, length) = match pick % 4 {

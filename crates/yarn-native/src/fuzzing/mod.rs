@@ -19,7 +19,7 @@ pub use tokens::credentials;
 pub use wire::{frames, handshake, layers};
 
 /// Takes a first byte, which picks one of several readers.
-fn picked(bytes: &[u8]) -> Option<(u8, &[u8])> {
+fn split_selector(bytes: &[u8]) -> Option<(u8, &[u8])> {
     let (pick, rest) = bytes.split_first()?;
     Some((*pick, rest))
 }

@@ -4,14 +4,14 @@ use std::fmt::{Debug, Display};
 use std::str::FromStr;
 
 use crate::address::Address;
-use crate::scheduler::Place;
+use crate::scheduler::Locality;
 use crate::security::glob::is_like;
 use crate::security::principal::Claim;
 use crate::security::text::{base64, hex};
 use crate::security::{Quality, ServerPrincipal, replace_host};
 use crate::types::{
     ApplicationId, ApplicationState, AttemptId, AttributeName, ContainerId, ExitStatus,
-    FinalStatus, Location, NodeId, moment,
+    FinalStatus, Location, NodeId, timestamp,
 };
 
 /// A text as every kind of name, and in two halves at its first line end as a pattern and what may fit it.
@@ -21,24 +21,24 @@ pub fn names(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
     };
-    same_again::<ApplicationId>(text);
-    same_again::<AttemptId>(text);
-    same_again::<ContainerId>(text);
-    same_again::<NodeId>(text);
-    same_again::<Address>(text);
-    same_again::<ExitStatus>(text);
-    same_again::<ApplicationState>(text);
-    same_again::<FinalStatus>(text);
-    same_again::<Quality>(text);
-    same_again::<AttributeName>(text);
-    same_again::<Place>(text);
+    round_trips::<ApplicationId>(text);
+    round_trips::<AttemptId>(text);
+    round_trips::<ContainerId>(text);
+    round_trips::<NodeId>(text);
+    round_trips::<Address>(text);
+    round_trips::<ExitStatus>(text);
+    round_trips::<ApplicationState>(text);
+    round_trips::<FinalStatus>(text);
+    round_trips::<Quality>(text);
+    round_trips::<AttributeName>(text);
+    round_trips::<Locality>(text);
     let _ = Address::parse(text, 8032);
     if let Ok(location) = text.parse::<Location>() {
         let _ = location.to_string();
     }
-    if let Some(time) = moment::parse(text) {
-        let written = moment::format(time);
-        assert_eq!(moment::parse(&written), Some(time), "`{written}`");
+    if let Some(time) = timestamp::parse(text) {
+        let written = timestamp::format(time);
+        assert_eq!(timestamp::parse(&written), Some(time), "`{written}`");
     }
     let (pattern, name) = text.split_once('\n').unwrap_or((text, "yarn/rm.example.com"));
     let _ = is_like(pattern, name);
@@ -57,7 +57,7 @@ pub fn names(bytes: &[u8]) {
 }
 
 /// What was understood is understood the same when it is written.
-fn same_again<T: FromStr + Display + Debug + PartialEq>(text: &str)
+fn round_trips<T: FromStr + Display + Debug + PartialEq>(text: &str)
 where
     T::Err: Display,
 {

@@ -18,34 +18,34 @@ pub fn config(bytes: &[u8]) {
     }
     let keys: Vec<String> = config.keys_under("").map(str::to_owned).collect();
     for key in keys {
-        told(config.value(&key));
+        check_error(config.value(&key));
     }
-    told(config.resource_managers());
-    told(config.resource_manager_reconnect());
-    told(config.resource_manager_options());
-    told(config.resource_manager_principal());
-    told(config.web_addresses());
-    told(config.web_proxy());
-    told(config.web_proxy_hosts());
-    told(config.node());
-    told(config.node_manager_options());
-    told(config.scheduler_proxy());
-    told(config.rpc());
-    told(config.protections());
-    told(config.resource_types());
-    told(config.placement_handler());
-    told(config.timeline());
-    told(config.default_namenodes());
-    told(config.namenodes("ns"));
-    told(config.namenode_options());
-    told(config.home_directory("alice"));
-    told(config.log_format());
-    told(config.log_directories("alice", "application_1700000000000_0007"));
-    told(config.renewer());
-    told(config.user());
+    check_error(config.resource_managers());
+    check_error(config.resource_manager_reconnect());
+    check_error(config.resource_manager_options());
+    check_error(config.resource_manager_principal());
+    check_error(config.web_addresses());
+    check_error(config.web_proxy());
+    check_error(config.web_proxy_hosts());
+    check_error(config.node());
+    check_error(config.node_manager_options());
+    check_error(config.scheduler_proxy());
+    check_error(config.rpc());
+    check_error(config.protections());
+    check_error(config.resource_types());
+    check_error(config.placement_handler());
+    check_error(config.timeline());
+    check_error(config.default_namenodes());
+    check_error(config.namenodes("ns"));
+    check_error(config.namenode_options());
+    check_error(config.home_directory("alice"));
+    check_error(config.log_format());
+    check_error(config.log_directories("alice", "application_1700000000000_0007"));
+    check_error(config.renewer());
+    check_error(config.user());
 }
 
-fn told<T>(answer: Result<T, ConfigError>) {
+fn check_error<T>(answer: Result<T, ConfigError>) {
     if let Err(error) = answer {
         let _ = error.to_string();
     }

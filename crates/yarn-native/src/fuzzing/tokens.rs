@@ -1,6 +1,6 @@
 //! Files of tokens, and what tokens say.
 
-use super::picked;
+use super::split_selector;
 use crate::credentials::{Credentials, Format, Identifier};
 use crate::token::Token;
 
@@ -20,7 +20,7 @@ pub fn credentials(bytes: &[u8]) {
     if bytes.starts_with(b"HDTS") {
         return file(bytes);
     }
-    let Some((pick, rest)) = picked(bytes) else {
+    let Some((pick, rest)) = split_selector(bytes) else {
         return;
     };
     look_into(&Token {

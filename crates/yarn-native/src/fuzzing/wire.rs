@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use prost::Message;
 
-use super::{parts, picked};
+use super::{parts, split_selector};
 use crate::proto::common::rpc_response_header_proto::RpcStatusProto;
 use crate::proto::common::rpc_sasl_proto::SaslState;
 use crate::proto::common::{RpcResponseHeaderProto, RpcSaslProto};
@@ -25,7 +25,7 @@ const CIPHERS: [Option<&str>; 3] = [None, Some("rc4"), Some("3des")];
 
 /// A stream of frames, arriving in pieces, protected or not.
 pub fn frames(bytes: &[u8]) {
-    let Some((pick, rest)) = picked(bytes) else {
+    let Some((pick, rest)) = split_selector(bytes) else {
         return;
     };
     let mut codec = Codec::new(FRAME_BYTES_MAX);
@@ -85,7 +85,7 @@ fn protected(token: Vec<u8>) -> Vec<u8> {
 
 /// Messages of a server during a handshake, to a caller of each kind.
 pub fn handshake(bytes: &[u8]) {
-    let Some((pick, rest)) = picked(bytes) else {
+    let Some((pick, rest)) = split_selector(bytes) else {
         return;
     };
     let parts = parts(rest);
@@ -148,9 +148,9 @@ fn digest(parts: &[&[u8]]) {
 }
 
 /// A library that takes everything for its own.
-struct Credulous;
+struct PermissiveContext;
 
-impl Context for Credulous {
+impl Context for PermissiveContext {
     fn step(&mut self, token: Option<&[u8]>) -> Result<Progress, SecurityError> {
         Ok(Progress {
             token: token.unwrap_or_default().to_vec(),
@@ -172,7 +172,7 @@ impl Context for Credulous {
 }
 
 fn kerberos(parts: &[&[u8]]) {
-    let Ok((mut client, _)) = KerberosClient::start(Box::new(Credulous), &[]) else {
+    let Ok((mut client, _)) = KerberosClient::start(Box::new(PermissiveContext), &[]) else {
         return;
     };
     let mut parts = parts.iter();
@@ -191,7 +191,7 @@ fn kerberos(parts: &[&[u8]]) {
 
 /// Messages under the protection of DIGEST-MD5: those of nobody, and those of the server, touched.
 pub fn layers(bytes: &[u8]) {
-    let Some((pick, rest)) = picked(bytes) else {
+    let Some((pick, rest)) = split_selector(bytes) else {
         return;
     };
     let cipher = CIPHERS[usize::from(pick) % CIPHERS.len()];

@@ -12,7 +12,7 @@ pub enum Mutant {
     /// A release is sent once, and not again after a resync.
     ForgetsReleases,
     /// A request whose reply was lost is put together anew.
-    ChangesRepeated,
+    ChangesRetried,
     /// Grants do not lower what is wanted.
     IgnoresGrants,
     /// Grants do not lower what the ResourceManager is thought to believe.
@@ -20,15 +20,15 @@ pub enum Mutant {
     /// Grants that come back on a request are thought to be made after it arrived.
     CountsEarlyGrants,
     /// What is wanted is taken as said, however little the speaker knew.
-    TrustsTheIgnorant,
+    IgnoresStaleWants,
     /// A container nobody wants is kept.
     KeepsSurplus,
     /// A container that was made for an earlier ask is taken for one of the new kind.
-    TakesFormerKind,
+    AcceptsOutdatedKind,
     /// Hosts to be avoided are not named again after a resync.
-    ForgetsAvoided,
+    ForgetsExcluded,
     /// A refused request is thought to have arrived.
-    BelievesRefused,
+    AppliesRejected,
 }
 
 impl Mutant {
@@ -38,15 +38,15 @@ impl Mutant {
         Mutant::ResendsUnchanged,
         Mutant::ForgetsToResend,
         Mutant::ForgetsReleases,
-        Mutant::ChangesRepeated,
+        Mutant::ChangesRetried,
         Mutant::IgnoresGrants,
         Mutant::ForgetsCountdown,
         Mutant::CountsEarlyGrants,
-        Mutant::TrustsTheIgnorant,
+        Mutant::IgnoresStaleWants,
         Mutant::KeepsSurplus,
-        Mutant::TakesFormerKind,
-        Mutant::ForgetsAvoided,
-        Mutant::BelievesRefused,
+        Mutant::AcceptsOutdatedKind,
+        Mutant::ForgetsExcluded,
+        Mutant::AppliesRejected,
     ];
 
     /// Whether this is the mistake being made. Always false in a product build, and compiled away.

@@ -34,7 +34,7 @@ pub struct Want {
     /// What each has.
     pub resource: Resource,
     /// Where they should be.
-    pub places: Places,
+    pub localities: Localities,
     /// The label their nodes must have.
     pub label: Option<String>,
     /// Whether they run at once.
@@ -47,7 +47,7 @@ impl Want {
         Self {
             count,
             resource,
-            places: Places::default(),
+            localities: Localities::default(),
             label: None,
             execution: Execution::Guaranteed,
         }
@@ -56,18 +56,18 @@ impl Want {
 
 /// Where containers should be; nothing named means anywhere.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Places {
+pub struct Localities {
     /// Hosts, as their NodeManagers registered them.
-    pub nodes: Vec<NodePlace>,
+    pub nodes: Vec<NodeLocality>,
     /// Racks that will do, beside those of the hosts.
-    pub racks: Vec<RackPlace>,
+    pub racks: Vec<RackLocality>,
     /// Nowhere else: not another host of the rack, nor another rack.
     pub strict: bool,
 }
 
 /// A host and how many containers may be on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodePlace {
+pub struct NodeLocality {
     /// The host.
     pub host: String,
     /// Its rack, as `/default-rack`. The ResourceManager wants it said.
@@ -78,7 +78,7 @@ pub struct NodePlace {
 
 /// A rack and how many containers may be in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RackPlace {
+pub struct RackLocality {
     /// The rack.
     pub rack: String,
     /// How many, of all that are wanted.
@@ -121,11 +121,11 @@ pub struct Grant<C> {
 
 /// How many replies had been taken in. Says how much somebody knew when they said what they want.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Beat(pub u64);
+pub struct ReplyCount(pub u64);
 
 /// What to send with an `allocate` call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request<C> {
+pub struct LedgerRequest<C> {
     /// The number of the last reply.
     pub response_id: i32,
     /// Lines that have changed.
@@ -133,14 +133,14 @@ pub struct Request<C> {
     /// Containers to be taken back.
     pub releases: Vec<C>,
     /// Hosts on which nothing may be granted any more.
-    pub avoid: Vec<String>,
+    pub exclude: Vec<String>,
     /// Hosts on which something may be granted again.
-    pub allow: Vec<String>,
+    pub readmit: Vec<String>,
 }
 
 /// What came back.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reply<C> {
+pub struct LedgerReply<C> {
     /// Its number.
     pub response_id: i32,
     /// Containers given to us.
@@ -151,19 +151,19 @@ pub struct Reply<C> {
 
 /// What a reply means.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Taken<C> {
+pub struct ReplyOutcome<C> {
     /// Containers that were wanted. The wants are lowered by them already.
     pub wanted: Vec<Grant<C>>,
     /// Containers nobody wants any more; they will be released with the next request.
     pub surplus: Vec<Grant<C>>,
     /// The number of this reply among those taken in.
-    pub beat: Beat,
+    pub reply_count: ReplyCount,
 }
 
 /// A reply that does not answer the request in flight; nothing was done with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a reply has number {got}, expected {expected:?}")]
-pub struct OutOfTurn {
+pub struct UnexpectedReply {
     /// Its number.
     pub got: i32,
     /// The number that would answer the request in flight; `None` when there is no such request.

@@ -1,7 +1,7 @@
 //! Both formats as one: the logs in a file, and the bytes of each.
 
-use super::indexed::{self, Indexed};
-use super::plain::{PIECE_BYTES, Plain};
+use super::indexed::{self, IndexedFile};
+use super::run_reader::{PIECE_BYTES, RunReader};
 use super::source::{LogError, Source, read};
 use super::tfile::{self, TFile};
 
@@ -26,7 +26,7 @@ pub enum LogFormat {
 
 /// A log: one file of one container.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct LogEntry {
     /// The container, such as `container_1700000000000_0007_01_000002`.
     pub container: String,
     /// The name of the file, such as `stdout`.
@@ -43,12 +43,12 @@ pub struct Entry {
 /// An aggregated log file of one node, read from its beginning.
 pub struct LogFile<S> {
     source: S,
-    reading: Reading,
+    reader: FormatReader,
 }
 
-enum Reading {
+enum FormatReader {
     TFile(Box<TFile>),
-    Indexed { index: Indexed, next: usize, current: Option<Box<Plain>> },
+    Indexed { index: IndexedFile, next: usize, current: Option<Box<RunReader>> },
 }
 
 impl<S: Source> LogFile<S> {
@@ -65,41 +65,45 @@ impl<S: Source> LogFile<S> {
             return Err(LogError::Empty);
         }
         let head = read(&source, 0, end.min(tfile::MAGIC.len() as u64) as usize).await?;
-        let reading = if head == tfile::MAGIC {
-            Reading::TFile(Box::new(TFile::open(&source).await?))
+        let reader = if head == tfile::MAGIC {
+            FormatReader::TFile(Box::new(TFile::open(&source).await?))
         } else if indexed::is_indexed(&source, end).await? {
-            Reading::Indexed { index: Indexed::open(&source, end).await?, next: 0, current: None }
+            FormatReader::Indexed {
+                index: IndexedFile::open(&source, end).await?,
+                next: 0,
+                current: None,
+            }
         } else if head.starts_with(b"%2F") {
             // The index of an archive: paths, each written as in a URL.
             return Err(LogError::Archive);
         } else {
             return Err(LogError::Unknown);
         };
-        Ok(Self { source, reading })
+        Ok(Self { source, reader })
     }
 
     /// Its format.
     pub fn format(&self) -> LogFormat {
-        match &self.reading {
-            Reading::TFile(_) => LogFormat::TFile,
-            Reading::Indexed { .. } => LogFormat::Indexed,
+        match &self.reader {
+            FormatReader::TFile(_) => LogFormat::TFile,
+            FormatReader::Indexed { .. } => LogFormat::Indexed,
         }
     }
 
     /// Whose application it was; in a TFile this is known once the first entry is.
     pub fn owner(&self) -> Option<&str> {
-        match &self.reading {
-            Reading::TFile(file) => file.owner(),
-            Reading::Indexed { index, .. } => index.owner.as_deref(),
+        match &self.reader {
+            FormatReader::TFile(file) => file.owner(),
+            FormatReader::Indexed { index, .. } => index.owner.as_deref(),
         }
     }
 
     /// Goes on to the next log, wherever reading stopped in the one before.
-    pub async fn next(&mut self) -> Result<Option<Entry>, LogError> {
-        match &mut self.reading {
-            Reading::TFile(file) => {
+    pub async fn next(&mut self) -> Result<Option<LogEntry>, LogError> {
+        match &mut self.reader {
+            FormatReader::TFile(file) => {
                 let found = file.next(&self.source).await?;
-                Ok(found.map(|found| Entry {
+                Ok(found.map(|found| LogEntry {
                     container: found.container,
                     file: found.file,
                     length: found.length,
@@ -107,14 +111,14 @@ impl<S: Source> LogFile<S> {
                     uploaded_ms: None,
                 }))
             }
-            Reading::Indexed { index, next, current } => {
+            FormatReader::Indexed { index, next, current } => {
                 let Some(log) = index.logs.get(*next) else {
                     *current = None;
                     return Ok(None);
                 };
                 *next += 1;
-                *current = Some(Box::new(Plain::new(log.run, index.compression)));
-                Ok(Some(Entry {
+                *current = Some(Box::new(RunReader::new(log.run, index.compression)));
+                Ok(Some(LogEntry {
                     container: log.container.clone(),
                     file: log.file.clone(),
                     length: log.run.length,
@@ -127,10 +131,10 @@ impl<S: Source> LogFile<S> {
 
     /// The next bytes of the current log, at most 64 KiB; `None` at its end.
     pub async fn piece(&mut self) -> Result<Option<Vec<u8>>, LogError> {
-        let piece = match &mut self.reading {
-            Reading::TFile(file) => file.piece(&self.source).await?,
-            Reading::Indexed { current, .. } => match current {
-                Some(plain) => plain.some(&self.source, PIECE_BYTES as u64).await?,
+        let piece = match &mut self.reader {
+            FormatReader::TFile(file) => file.piece(&self.source).await?,
+            FormatReader::Indexed { current, .. } => match current {
+                Some(run) => run.read_up_to(&self.source, PIECE_BYTES as u64).await?,
                 None => Vec::new(),
             },
         };
@@ -139,12 +143,12 @@ impl<S: Source> LogFile<S> {
 
     /// Passes over so many bytes of the current log, or what is left of it: for the tail of a long one.
     pub async fn skip(&mut self, bytes: u64) -> Result<(), LogError> {
-        match &mut self.reading {
-            Reading::TFile(file) => file.skip(&self.source, bytes).await,
-            Reading::Indexed { current, .. } => match current {
-                Some(plain) => {
-                    let bytes = bytes.min(plain.left());
-                    plain.skip(&self.source, bytes).await
+        match &mut self.reader {
+            FormatReader::TFile(file) => file.skip(&self.source, bytes).await,
+            FormatReader::Indexed { current, .. } => match current {
+                Some(run) => {
+                    let bytes = bytes.min(run.left());
+                    run.skip(&self.source, bytes).await
                 }
                 None => Ok(()),
             },
@@ -154,9 +158,9 @@ impl<S: Source> LogFile<S> {
 
 impl<S> std::fmt::Debug for LogFile<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let format = match &self.reading {
-            Reading::TFile(_) => LogFormat::TFile,
-            Reading::Indexed { .. } => LogFormat::Indexed,
+        let format = match &self.reader {
+            FormatReader::TFile(_) => LogFormat::TFile,
+            FormatReader::Indexed { .. } => LogFormat::Indexed,
         };
         f.debug_struct("LogFile").field("format", &format).finish_non_exhaustive()
     }

@@ -1,8 +1,8 @@
 //! Indexed files: one run of bytes per log, and at the end an index as Java serialises it. A file that was
 //! appended to holds older indexes too; only the last one counts.
 
-use super::java::{Graph, Value};
-use super::plain::{Compression, Run, check_total};
+use super::java::{Graph, JavaValue};
+use super::run_reader::{Compression, Run, check_total};
 use super::source::{LogError, Source, read};
 
 /// An id of the application, at the beginning and at the end of the file.
@@ -16,7 +16,7 @@ const LOG_BYTES_MIN: u64 = 16;
 
 /// A log in the file.
 #[derive(Clone, Debug)]
-pub(super) struct Log {
+pub(super) struct IndexedLog {
     pub container: String,
     pub file: String,
     pub modified_ms: i64,
@@ -24,11 +24,11 @@ pub(super) struct Log {
     pub run: Run,
 }
 
-pub(super) struct Indexed {
+pub(super) struct IndexedFile {
     pub compression: Compression,
     pub owner: Option<String>,
     /// The logs, in the order in which they were written.
-    pub logs: Vec<Log>,
+    pub logs: Vec<IndexedLog>,
 }
 
 /// Whether the file begins and ends as an indexed one does.
@@ -41,7 +41,7 @@ pub(super) async fn is_indexed(source: &impl Source, end: u64) -> Result<bool, L
     Ok(first == last)
 }
 
-impl Indexed {
+impl IndexedFile {
     /// Reads the index of a file that ends at `end`.
     pub async fn open(source: &impl Source, end: u64) -> Result<Self, LogError> {
         let tail_at = end - TAIL_BYTES;
@@ -58,7 +58,7 @@ impl Indexed {
         let (graph, root) = Graph::read(&bytes).map_err(|broken| damaged(broken.0))?;
         drop(bytes);
 
-        let text = |value: Value, name: &str| {
+        let text = |value: JavaValue, name: &str| {
             let field = graph.field(value, name);
             field.and_then(|field| graph.text(field)).map(str::to_owned)
         };
@@ -76,12 +76,12 @@ impl Indexed {
         let mut names_left = length.saturating_mul(4) as usize;
         for upload in graph.items(uploads) {
             let uploaded = number(&graph, *upload, "uploadTimeStamp").unwrap_or(0);
-            let containers = graph.field(*upload, "logMetas").unwrap_or(Value::Null);
+            let containers = graph.field(*upload, "logMetas").unwrap_or(JavaValue::Null);
             for pair in graph.items(containers).chunks(2) {
                 let &[container, logs] = pair else { continue };
                 let container = graph.text(container).unwrap_or_default();
                 for log in graph.items(logs) {
-                    let log = one(&graph, *log, container, uploaded);
+                    let log = read_log(&graph, *log, container, uploaded);
                     let log = log.ok_or(damaged("a log in its index is incomplete"))?;
                     let names = log.container.len() + log.file.len();
                     let left = names_left.checked_sub(names).zip(logs_left.checked_sub(1));
@@ -97,17 +97,22 @@ impl Indexed {
     }
 }
 
-fn number(graph: &Graph, value: Value, name: &str) -> Option<i64> {
+fn number(graph: &Graph, value: JavaValue, name: &str) -> Option<i64> {
     match graph.field(value, name)? {
-        Value::Number(number) => Some(number),
-        Value::Null | Value::Node(_) => None,
+        JavaValue::Number(number) => Some(number),
+        JavaValue::Null | JavaValue::Node(_) => None,
     }
 }
 
-fn one(graph: &Graph, log: Value, container: &str, uploaded_ms: i64) -> Option<Log> {
+fn read_log(
+    graph: &Graph,
+    log: JavaValue,
+    container: &str,
+    uploaded_ms: i64,
+) -> Option<IndexedLog> {
     let size = |name: &str| u64::try_from(number(graph, log, name)?).ok();
     let file = graph.text(graph.field(log, "fileName")?)?;
-    Some(Log {
+    Some(IndexedLog {
         container: container.to_owned(),
         file: file.to_owned(),
         modified_ms: number(graph, log, "lastModifiedTime")?,
@@ -179,7 +184,7 @@ mod tests {
     }
 
     async fn open(file: &[u8]) -> Result<usize, String> {
-        let index = Indexed::open(&file, file.len() as u64).await;
+        let index = IndexedFile::open(&file, file.len() as u64).await;
         let index = index.map_err(|error| error.to_string())?;
         Ok(index.logs.len())
     }

@@ -13,23 +13,23 @@ const FIRST_HANDLE: u32 = 0x7e_0000;
 
 /// What is wrong with a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Broken(pub &'static str);
+pub(super) struct InvalidStream(pub &'static str);
 
 /// A value; things that can be referred to again are in the graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Value {
+pub(super) enum JavaValue {
     Null,
     Number(i64),
     Node(usize),
 }
 
 #[derive(Debug)]
-pub(super) enum Node {
+pub(super) enum JavaNode {
     Text(String),
     Object {
-        fields: BTreeMap<Arc<str>, Value>,
+        fields: BTreeMap<Arc<str>, JavaValue>,
         /// What its class wrote beside its fields: the items of a list, the keys and values of a map.
-        extra: Vec<Value>,
+        extra: Vec<JavaValue>,
     },
     /// An array, an enum, a class: nothing in it is of interest.
     Other,
@@ -38,13 +38,13 @@ pub(super) enum Node {
 /// Everything in a stream, by the order in which it was met.
 #[derive(Debug, Default)]
 pub(super) struct Graph {
-    nodes: Vec<Node>,
+    nodes: Vec<JavaNode>,
 }
 
 impl Graph {
     /// Reads the first object of a stream.
-    pub fn read(bytes: &[u8]) -> Result<(Self, Value), Broken> {
-        let mut reader = Reader {
+    pub fn read(bytes: &[u8]) -> Result<(Self, JavaValue), InvalidStream> {
+        let mut reader = StreamReader {
             bytes,
             at: 0,
             graph: Self::default(),
@@ -53,41 +53,41 @@ impl Graph {
             values: 0,
         };
         if reader.take(4)? != [0xac, 0xed, 0, 5] {
-            return Err(Broken("its index is not what Java writes"));
+            return Err(InvalidStream("its index is not what Java writes"));
         }
         let root = match reader.content(0)? {
             Content::Value(value) => value,
-            Content::Block | Content::End => return Err(Broken("its index has no object")),
+            Content::Block | Content::End => return Err(InvalidStream("its index has no object")),
         };
         Ok((reader.graph, root))
     }
 
-    pub fn text(&self, value: Value) -> Option<&str> {
+    pub fn text(&self, value: JavaValue) -> Option<&str> {
         match self.node(value)? {
-            Node::Text(text) => Some(text),
-            Node::Object { .. } | Node::Other => None,
+            JavaNode::Text(text) => Some(text),
+            JavaNode::Object { .. } | JavaNode::Other => None,
         }
     }
 
-    pub fn field(&self, value: Value, name: &str) -> Option<Value> {
+    pub fn field(&self, value: JavaValue, name: &str) -> Option<JavaValue> {
         match self.node(value)? {
-            Node::Object { fields, .. } => fields.get(name).copied(),
-            Node::Text(_) | Node::Other => None,
+            JavaNode::Object { fields, .. } => fields.get(name).copied(),
+            JavaNode::Text(_) | JavaNode::Other => None,
         }
     }
 
     /// The items of a list, or keys and values of a map in turn.
-    pub fn items(&self, value: Value) -> &[Value] {
+    pub fn items(&self, value: JavaValue) -> &[JavaValue] {
         match self.node(value) {
-            Some(Node::Object { extra, .. }) => extra,
+            Some(JavaNode::Object { extra, .. }) => extra,
             _ => &[],
         }
     }
 
-    fn node(&self, value: Value) -> Option<&Node> {
+    fn node(&self, value: JavaValue) -> Option<&JavaNode> {
         match value {
-            Value::Node(at) => self.nodes.get(at),
-            Value::Null | Value::Number(_) => None,
+            JavaValue::Node(at) => self.nodes.get(at),
+            JavaValue::Null | JavaValue::Number(_) => None,
         }
     }
 }
@@ -103,74 +103,74 @@ struct Class {
 }
 
 #[derive(Clone, Copy)]
-enum Handle {
+enum StreamHandle {
     Node(usize),
     Class(usize),
 }
 
 /// What may stand where an object may stand.
 enum Content {
-    Value(Value),
+    Value(JavaValue),
     /// Bytes that a class wrote for itself.
     Block,
     /// The end of what a class wrote for itself.
     End,
 }
 
-struct Reader<'a> {
+struct StreamReader<'a> {
     bytes: &'a [u8],
     at: usize,
     graph: Graph,
-    handles: Vec<Handle>,
+    handles: Vec<StreamHandle>,
     classes: Vec<Class>,
     values: usize,
 }
 
-impl<'a> Reader<'a> {
-    fn take(&mut self, length: usize) -> Result<&'a [u8], Broken> {
+impl<'a> StreamReader<'a> {
+    fn take(&mut self, length: usize) -> Result<&'a [u8], InvalidStream> {
         let end = self.at.checked_add(length);
         let taken = end.and_then(|end| self.bytes.get(self.at..end));
-        let taken = taken.ok_or(Broken("its index ends in the middle"))?;
+        let taken = taken.ok_or(InvalidStream("its index ends in the middle"))?;
         self.at += length;
         Ok(taken)
     }
 
-    fn number(&mut self, length: usize) -> Result<u64, Broken> {
+    fn number(&mut self, length: usize) -> Result<u64, InvalidStream> {
         let bytes = self.take(length)?;
         Ok(bytes.iter().fold(0, |value, byte| (value << 8) | u64::from(*byte)))
     }
 
-    fn text(&mut self, length: u64) -> Result<String, Broken> {
-        let length =
-            usize::try_from(length).map_err(|_| Broken("a text in its index is too long"))?;
+    fn text(&mut self, length: u64) -> Result<String, InvalidStream> {
+        let length = usize::try_from(length)
+            .map_err(|_| InvalidStream("a text in its index is too long"))?;
         Ok(String::from_utf8_lossy(self.take(length)?).into_owned())
     }
 
-    fn short_text(&mut self) -> Result<String, Broken> {
+    fn short_text(&mut self) -> Result<String, InvalidStream> {
         let length = self.number(2)?;
         self.text(length)
     }
 
-    fn count(&mut self) -> Result<(), Broken> {
+    fn count(&mut self) -> Result<(), InvalidStream> {
         self.values += 1;
         match self.values > VALUES_MAX {
-            true => Err(Broken("its index is too large")),
+            true => Err(InvalidStream("its index is too large")),
             false => Ok(()),
         }
     }
 
-    fn add(&mut self, node: Node) -> Result<usize, Broken> {
+    fn add(&mut self, node: JavaNode) -> Result<usize, InvalidStream> {
         self.count()?;
         self.graph.nodes.push(node);
         let at = self.graph.nodes.len() - 1;
-        self.handles.push(Handle::Node(at));
+        self.handles.push(StreamHandle::Node(at));
         Ok(at)
     }
 
     /// One thing in the stream.
-    fn content(&mut self, depth: usize) -> Result<Content, Broken> {
+    fn content(&mut self, depth: usize) -> Result<Content, InvalidStream> {
         if depth > DEPTH_MAX {
-            return Err(Broken("its index is nested too deeply"));
+            return Err(InvalidStream("its index is nested too deeply"));
         }
         self.count()?;
         let mut tag = self.number(1)?;
@@ -179,28 +179,28 @@ impl<'a> Reader<'a> {
             tag = self.number(1)?;
         }
         let value = match tag {
-            0x70 => Value::Null,
+            0x70 => JavaValue::Null,
             0x71 => self.reference()?,
             0x72 | 0x7d => {
                 self.at -= 1;
                 self.class(depth + 1)?;
-                Value::Null
+                JavaValue::Null
             }
-            0x73 => Value::Node(self.object(depth)?),
+            0x73 => JavaValue::Node(self.object(depth)?),
             0x74 => {
                 let length = self.number(2)?;
                 let text = self.text(length)?;
-                Value::Node(self.add(Node::Text(text))?)
+                JavaValue::Node(self.add(JavaNode::Text(text))?)
             }
             0x7c => {
                 let length = self.number(8)?;
                 let text = self.text(length)?;
-                Value::Node(self.add(Node::Text(text))?)
+                JavaValue::Node(self.add(JavaNode::Text(text))?)
             }
-            0x75 => Value::Node(self.array(depth)?),
+            0x75 => JavaValue::Node(self.array(depth)?),
             0x76 => {
                 self.class(depth + 1)?;
-                Value::Node(self.add(Node::Other)?)
+                JavaValue::Node(self.add(JavaNode::Other)?)
             }
             0x77 | 0x7a => {
                 let length = self.number(if tag == 0x77 { 1 } else { 4 })?;
@@ -210,58 +210,58 @@ impl<'a> Reader<'a> {
             0x78 => return Ok(Content::End),
             0x7e => {
                 self.class(depth + 1)?;
-                let at = self.add(Node::Other)?;
+                let at = self.add(JavaNode::Other)?;
                 self.value(depth + 1)?;
-                Value::Node(at)
+                JavaValue::Node(at)
             }
-            _ => return Err(Broken("its index holds something unknown")),
+            _ => return Err(InvalidStream("its index holds something unknown")),
         };
         Ok(Content::Value(value))
     }
 
-    fn value(&mut self, depth: usize) -> Result<Value, Broken> {
+    fn value(&mut self, depth: usize) -> Result<JavaValue, InvalidStream> {
         match self.content(depth)? {
             Content::Value(value) => Ok(value),
-            Content::Block | Content::End => Err(Broken("a value in its index is missing")),
+            Content::Block | Content::End => Err(InvalidStream("a value in its index is missing")),
         }
     }
 
-    fn handle(&mut self) -> Result<Handle, Broken> {
+    fn handle(&mut self) -> Result<StreamHandle, InvalidStream> {
         let number = self.number(4)? as u32;
         let at = number.checked_sub(FIRST_HANDLE);
         let handle = at.and_then(|at| self.handles.get(at as usize));
-        handle.copied().ok_or(Broken("a reference in its index leads nowhere"))
+        handle.copied().ok_or(InvalidStream("a reference in its index leads nowhere"))
     }
 
-    fn reference(&mut self) -> Result<Value, Broken> {
+    fn reference(&mut self) -> Result<JavaValue, InvalidStream> {
         Ok(match self.handle()? {
-            Handle::Node(at) => Value::Node(at),
-            Handle::Class(_) => Value::Null,
+            StreamHandle::Node(at) => JavaValue::Node(at),
+            StreamHandle::Class(_) => JavaValue::Null,
         })
     }
 
     /// The description of a class; `None` for none.
-    fn class(&mut self, depth: usize) -> Result<Option<usize>, Broken> {
+    fn class(&mut self, depth: usize) -> Result<Option<usize>, InvalidStream> {
         if depth > DEPTH_MAX {
-            return Err(Broken("its index is nested too deeply"));
+            return Err(InvalidStream("its index is nested too deeply"));
         }
         self.count()?;
         match self.number(1)? {
             0x70 => return Ok(None),
             0x71 => {
                 return match self.handle()? {
-                    Handle::Class(at) => Ok(Some(at)),
-                    Handle::Node(_) => Err(Broken("a class in its index is no class")),
+                    StreamHandle::Class(at) => Ok(Some(at)),
+                    StreamHandle::Node(_) => Err(InvalidStream("a class in its index is no class")),
                 };
             }
             0x72 => {}
-            _ => return Err(Broken("a class in its index is no class")),
+            _ => return Err(InvalidStream("a class in its index is no class")),
         }
         let name = self.short_text()?;
         self.take(8)?;
         self.classes.push(Class { name, ..Class::default() });
         let at = self.classes.len() - 1;
-        self.handles.push(Handle::Class(at));
+        self.handles.push(StreamHandle::Class(at));
         let flags = self.number(1)? as u8;
         let mut fields = Vec::new();
         for _ in 0..self.number(2)? {
@@ -284,14 +284,14 @@ impl<'a> Reader<'a> {
     }
 
     /// What a class wrote for itself, up to its end; values are added to the node.
-    fn extra(&mut self, depth: usize, node: Option<usize>) -> Result<(), Broken> {
+    fn extra(&mut self, depth: usize, node: Option<usize>) -> Result<(), InvalidStream> {
         loop {
             match self.content(depth + 1)? {
                 Content::End => return Ok(()),
                 Content::Block => {}
                 Content::Value(value) => {
                     let node = node.and_then(|node| self.graph.nodes.get_mut(node));
-                    if let Some(Node::Object { extra, .. }) = node {
+                    if let Some(JavaNode::Object { extra, .. }) = node {
                         extra.push(value);
                     }
                 }
@@ -299,16 +299,16 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn object(&mut self, depth: usize) -> Result<usize, Broken> {
+    fn object(&mut self, depth: usize) -> Result<usize, InvalidStream> {
         let class = self.class(depth + 1)?;
-        let node = self.add(Node::Object { fields: BTreeMap::new(), extra: Vec::new() })?;
+        let node = self.add(JavaNode::Object { fields: BTreeMap::new(), extra: Vec::new() })?;
         // From the oldest ancestor down; more than a few are a circle.
         let mut line = Vec::new();
         let mut next = class;
         while let Some(at) = next {
             line.push(at);
             if line.len() > DEPTH_MAX {
-                return Err(Broken("a class in its index has too many ancestors"));
+                return Err(InvalidStream("a class in its index has too many ancestors"));
             }
             next = self.classes[at].parent;
         }
@@ -319,19 +319,19 @@ impl<'a> Reader<'a> {
     }
 
     /// The part of an object that one class of its line wrote.
-    fn part(&mut self, depth: usize, node: usize, class: usize) -> Result<(), Broken> {
+    fn part(&mut self, depth: usize, node: usize, class: usize) -> Result<(), InvalidStream> {
         let flags = self.classes[class].flags;
         let (serializable, externalizable) = (flags & 2 != 0, flags & 4 != 0);
         let (writes, in_blocks) = (flags & 1 != 0, flags & 8 != 0);
         if externalizable && !in_blocks {
-            return Err(Broken("an object in its index cannot be read without its class"));
+            return Err(InvalidStream("an object in its index cannot be read without its class"));
         }
         if serializable {
             for field in 0..self.classes[class].fields.len() {
                 let kind = self.classes[class].fields[field].0;
                 let value = self.primitive_or_value(kind, depth)?;
                 let name = Arc::clone(&self.classes[class].fields[field].1);
-                if let Some(Node::Object { fields, .. }) = self.graph.nodes.get_mut(node) {
+                if let Some(JavaNode::Object { fields, .. }) = self.graph.nodes.get_mut(node) {
                     fields.insert(name, value);
                 }
             }
@@ -342,7 +342,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn primitive_or_value(&mut self, kind: u8, depth: usize) -> Result<Value, Broken> {
+    fn primitive_or_value(&mut self, kind: u8, depth: usize) -> Result<JavaValue, InvalidStream> {
         self.count()?;
         if matches!(kind, b'L' | b'[') {
             return self.value(depth + 1);
@@ -350,13 +350,13 @@ impl<'a> Reader<'a> {
         let length = primitive_length(kind)?;
         let bits = self.number(length)?;
         let unused = 64 - 8 * length as u32;
-        Ok(Value::Number(((bits << unused) as i64) >> unused))
+        Ok(JavaValue::Number(((bits << unused) as i64) >> unused))
     }
 
     /// An array; passed over.
-    fn array(&mut self, depth: usize) -> Result<usize, Broken> {
+    fn array(&mut self, depth: usize) -> Result<usize, InvalidStream> {
         let class = self.class(depth + 1)?;
-        let node = self.add(Node::Other)?;
+        let node = self.add(JavaNode::Other)?;
         let length = self.number(4)? as usize;
         let name = class.map(|at| self.classes[at].name.as_bytes());
         let kind = name.and_then(|name| name.get(1).copied());
@@ -370,19 +370,19 @@ impl<'a> Reader<'a> {
                 let bytes = primitive_length(kind)?.checked_mul(length);
                 self.take(bytes.unwrap_or(usize::MAX))?;
             }
-            None => return Err(Broken("an array in its index is of nothing")),
+            None => return Err(InvalidStream("an array in its index is of nothing")),
         }
         Ok(node)
     }
 }
 
-fn primitive_length(kind: u8) -> Result<usize, Broken> {
+fn primitive_length(kind: u8) -> Result<usize, InvalidStream> {
     match kind {
         b'B' | b'Z' => Ok(1),
         b'C' | b'S' => Ok(2),
         b'I' | b'F' => Ok(4),
         b'J' | b'D' => Ok(8),
-        _ => Err(Broken("a field in its index is of no kind")),
+        _ => Err(InvalidStream("a field in its index is of no kind")),
     }
 }
 
@@ -397,7 +397,10 @@ mod tests {
         for _ in 0..100_000 {
             bytes.extend([0x76, 0x72, 0, 1, b'a', 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0]);
         }
-        assert_eq!(Graph::read(&bytes).unwrap_err(), Broken("its index is nested too deeply"));
+        assert_eq!(
+            Graph::read(&bytes).unwrap_err(),
+            InvalidStream("its index is nested too deeply")
+        );
     }
 
     #[test]
@@ -412,7 +415,7 @@ mod tests {
         bytes.extend(class(b'b'));
         assert_eq!(
             Graph::read(&bytes).unwrap_err(),
-            Broken("a class in its index has too many ancestors")
+            InvalidStream("a class in its index has too many ancestors")
         );
     }
 
@@ -429,8 +432,8 @@ mod tests {
             .nodes
             .iter()
             .filter_map(|node| match node {
-                Node::Object { fields, .. } => fields.keys().next(),
-                Node::Text(_) | Node::Other => None,
+                JavaNode::Object { fields, .. } => fields.keys().next(),
+                JavaNode::Text(_) | JavaNode::Other => None,
             })
             .collect();
         assert_eq!(names.len(), 2);
@@ -443,7 +446,7 @@ mod tests {
         bytes.extend([0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0x78, 0x70]);
         bytes.extend((VALUES_MAX as u32).to_be_bytes());
         bytes.resize(bytes.len() + VALUES_MAX, 0x70);
-        assert_eq!(Graph::read(&bytes).unwrap_err(), Broken("its index is too large"));
+        assert_eq!(Graph::read(&bytes).unwrap_err(), InvalidStream("its index is too large"));
     }
 
     #[test]
@@ -455,7 +458,10 @@ mod tests {
         array.extend([0x7f, 0xff, 0xff, 0xff]);
         for body in [&long_text[..], &array, &[0x7a, 0xff, 0xff, 0xff, 0xff]] {
             let bytes = [&header[..], body].concat();
-            assert_eq!(Graph::read(&bytes).unwrap_err(), Broken("its index ends in the middle"));
+            assert_eq!(
+                Graph::read(&bytes).unwrap_err(),
+                InvalidStream("its index ends in the middle")
+            );
         }
     }
 }

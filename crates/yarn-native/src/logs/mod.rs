@@ -3,7 +3,7 @@
 //!
 //! In reading order:
 //! * `source`: where the bytes come from; the caller's affair.
-//! * `plain`: a run of bytes, inflated where it was compressed.
+//! * `run`: a run of bytes, inflated where it was compressed.
 //! * `tfile` and `indexed`: the two formats; `java` reads the index of the latter.
 //! * `file`: both of them as one: entries, and the bytes of an entry.
 //!
@@ -31,7 +31,7 @@
 
 mod source;
 
-mod plain;
+mod run_reader;
 
 mod indexed;
 mod java;
@@ -39,5 +39,5 @@ mod tfile;
 
 mod file;
 
-pub use file::{Checksum, Entry, LogFile, LogFormat, is_archive};
+pub use file::{Checksum, LogEntry, LogFile, LogFormat, is_archive};
 pub use source::{LogError, Source};

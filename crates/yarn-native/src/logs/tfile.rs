@@ -1,7 +1,7 @@
 //! TFile: blocks of keys and values. A key is a container, its value the container's files one after the
 //! other. The index of the blocks is found from the end of the file.
 
-use super::plain::{Compression, PIECE_BYTES, Plain, Run, check_total};
+use super::run_reader::{Compression, PIECE_BYTES, Run, RunReader, check_total};
 use super::source::{LogError, Source, read};
 
 /// What a TFile begins and ends with.
@@ -18,7 +18,7 @@ const KEY_BYTES_MAX: i64 = 64 << 10;
 const LENGTH_DIGITS_MAX: usize = 20;
 
 /// A file of a container whose bytes come next.
-pub(super) struct Found {
+pub(super) struct TFileEntry {
     pub container: String,
     pub file: String,
     pub length: u64,
@@ -28,13 +28,13 @@ pub(super) struct TFile {
     compression: Compression,
     /// The data blocks not read yet, the next one last.
     blocks: Vec<Run>,
-    block: Option<Plain>,
-    value: Option<Value>,
+    block: Option<RunReader>,
+    value: Option<ValueState>,
     owner: Option<String>,
 }
 
 /// The value being read.
-struct Value {
+struct ValueState {
     container: String,
     chunk_left: u64,
     /// Whether another chunk follows this one.
@@ -61,11 +61,12 @@ impl TFile {
         let size = end.checked_sub(offset);
         let size = size.ok_or(damaged("its index would lie outside of it"))?;
         let index =
-            whole(source, Run { offset, stored: size, length: size }, Compression::None).await?;
+            read_whole(source, Run { offset, stored: size, length: size }, Compression::None)
+                .await?;
         let start = MAGIC.len() as u64;
         let (name, run) = data_index(&mut Cursor::new(&index, offset))?;
         let run = run.within(start, end)?;
-        let index = whole(source, run, Compression::named(&name)?).await?;
+        let index = read_whole(source, run, Compression::named(&name)?).await?;
 
         let mut cursor = Cursor::new(&index, run.offset);
         let compression = Compression::named(&cursor.string()?)?;
@@ -83,7 +84,7 @@ impl TFile {
     }
 
     /// The next file, wherever reading stopped in the one before.
-    pub async fn next(&mut self, source: &impl Source) -> Result<Option<Found>, LogError> {
+    pub async fn next(&mut self, source: &impl Source) -> Result<Option<TFileEntry>, LogError> {
         loop {
             if let Some(value) = &self.value {
                 self.skip(source, value.file_left).await?;
@@ -100,7 +101,7 @@ impl TFile {
             let Some(run) = self.blocks.pop() else {
                 return Ok(None);
             };
-            self.block = Some(Plain::new(run, self.compression));
+            self.block = Some(RunReader::new(run, self.compression));
         }
     }
 
@@ -110,7 +111,7 @@ impl TFile {
             return Ok(Vec::new());
         };
         let left = value.file_left;
-        let piece = self.some(source, left.min(PIECE_BYTES as u64)).await?;
+        let piece = self.read_up_to(source, left.min(PIECE_BYTES as u64)).await?;
         if let Some(value) = &mut self.value {
             value.file_left -= piece.len() as u64;
         }
@@ -145,11 +146,11 @@ impl TFile {
         let Some(block) = &mut self.block else {
             return Ok(());
         };
-        let key = block.exact(source, length as usize).await?;
+        let key = block.read_exact(source, length as usize).await?;
         // The key is a text with its own length in front.
         let text = String::from_utf8_lossy(&key[2..]).into_owned();
         self.value =
-            Some(Value { container: text.clone(), chunk_left: 0, more: true, file_left: 0 });
+            Some(ValueState { container: text.clone(), chunk_left: 0, more: true, file_left: 0 });
         match text.as_str() {
             "APPLICATION_OWNER" => {
                 let owner = self.text(source).await?;
@@ -160,13 +161,13 @@ impl TFile {
         }
         // Nothing else of such a value is of interest.
         while !self.at_end_of_value(source).await? {
-            self.some(source, PIECE_BYTES as u64).await?;
+            self.read_up_to(source, PIECE_BYTES as u64).await?;
         }
         self.value = None;
         Ok(())
     }
 
-    async fn file(&mut self, source: &impl Source) -> Result<Found, LogError> {
+    async fn file(&mut self, source: &impl Source) -> Result<TFileEntry, LogError> {
         let file = self.text(source).await?;
         let digits = self.text(source).await?;
         let length = Some(&digits).filter(|digits| digits.len() <= LENGTH_DIGITS_MAX);
@@ -176,7 +177,7 @@ impl TFile {
             return Err(self.damaged("a file belongs to no container"));
         };
         value.file_left = length;
-        Ok(Found { container: value.container.clone(), file, length })
+        Ok(TFileEntry { container: value.container.clone(), file, length })
     }
 
     /// Whether the value is over. Moves on to the next chunk where there is one.
@@ -197,7 +198,7 @@ impl TFile {
     }
 
     /// Up to `most` bytes of the value, at least one; none only when `most` is zero.
-    async fn some(&mut self, source: &impl Source, most: u64) -> Result<Vec<u8>, LogError> {
+    async fn read_up_to(&mut self, source: &impl Source, most: u64) -> Result<Vec<u8>, LogError> {
         if most == 0 {
             return Ok(Vec::new());
         }
@@ -207,7 +208,7 @@ impl TFile {
         let (Some(block), Some(value)) = (&mut self.block, &mut self.value) else {
             return Ok(Vec::new());
         };
-        let bytes = block.some(source, most.min(value.chunk_left)).await?;
+        let bytes = block.read_up_to(source, most.min(value.chunk_left)).await?;
         if bytes.is_empty() {
             return Err(block.damaged("it ends in the middle"));
         }
@@ -219,12 +220,12 @@ impl TFile {
     async fn text(&mut self, source: &impl Source) -> Result<String, LogError> {
         let mut bytes = Vec::new();
         while bytes.len() < 2 {
-            bytes.extend(self.some(source, 2 - bytes.len() as u64).await?);
+            bytes.extend(self.read_up_to(source, 2 - bytes.len() as u64).await?);
         }
         let length = usize::from(u16::from_be_bytes([bytes[0], bytes[1]]));
         let mut text = Vec::with_capacity(length);
         while text.len() < length {
-            text.extend(self.some(source, (length - text.len()) as u64).await?);
+            text.extend(self.read_up_to(source, (length - text.len()) as u64).await?);
         }
         Ok(String::from_utf8_lossy(&text).into_owned())
     }
@@ -234,8 +235,8 @@ impl TFile {
         let Some(block) = &mut self.block else {
             return Err(self.damaged("a number is missing"));
         };
-        let first = block.exact(source, 1).await?[0] as i8;
-        let rest = block.exact(source, number_length(first)).await?;
+        let first = block.read_exact(source, 1).await?[0] as i8;
+        let rest = block.read_exact(source, number_length(first)).await?;
         Ok(number(first, &rest))
     }
 
@@ -276,18 +277,18 @@ fn number(first: i8, rest: &[u8]) -> i64 {
 }
 
 /// Reads a run that must be held whole: an index.
-async fn whole(
+async fn read_whole(
     source: &impl Source,
     run: Run,
     compression: Compression,
 ) -> Result<Vec<u8>, LogError> {
-    let mut plain = Plain::new(run, compression);
+    let mut reader = RunReader::new(run, compression);
     if run.length > INDEX_BYTES_MAX || run.stored > INDEX_BYTES_MAX {
-        return Err(plain.damaged("its index is too large"));
+        return Err(reader.damaged("its index is too large"));
     }
     let mut bytes = Vec::new();
-    while plain.left() > 0 {
-        bytes.extend(plain.some(source, PIECE_BYTES as u64).await?);
+    while reader.left() > 0 {
+        bytes.extend(reader.read_up_to(source, PIECE_BYTES as u64).await?);
     }
     Ok(bytes)
 }
@@ -354,7 +355,7 @@ mod tests {
     #[tokio::test]
     async fn an_index_that_promises_too_much_is_not_read() {
         let run = Run { offset: 0, stored: 0, length: INDEX_BYTES_MAX + 1 };
-        let read = whole(&&b""[..], run, Compression::Zlib).await;
+        let read = read_whole(&&b""[..], run, Compression::Zlib).await;
         let error = read.expect_err("seventeen megabytes").to_string();
         assert!(error.ends_with("its index is too large"), "{error}");
     }

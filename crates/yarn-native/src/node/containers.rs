@@ -2,7 +2,7 @@
 
 use tokio::time::Instant;
 
-use crate::node::{NodeError, Nodes, Refusal};
+use crate::node::{ContainerError, NmClient, NodeError};
 use crate::proto::yarn::container_management_protocol as method;
 use crate::proto::yarn::{
     ContainerExceptionMapProto, ContainerUpdateRequestProto, GetContainerStatusesRequestProto,
@@ -13,11 +13,12 @@ use crate::proto::yarn::{
 use crate::rpc::Safety;
 use crate::types::named::named;
 use crate::types::{
-    Container, ContainerId, ContainerStatus, LaunchContext, LocalResource, NodeId, Signal, Unfit,
+    Container, ContainerId, ContainerStatus, InvalidMessage, LaunchContext, LocalResource, NodeId,
+    Signal,
 };
 
 /// For each container what came of it, in the order in which they were named.
-pub type Each<T> = Vec<(ContainerId, Result<T, Refusal>)>;
+pub type PerContainer<T> = Vec<(ContainerId, Result<T, ContainerError>)>;
 
 named! {
     /// How far the fetching of a file has come.
@@ -44,17 +45,17 @@ pub struct Localisation {
 }
 
 impl Localisation {
-    pub(crate) fn of(proto: &LocalizationStatusProto) -> Result<Self, Unfit> {
+    pub(crate) fn of(proto: &LocalizationStatusProto) -> Result<Self, InvalidMessage> {
         let state = proto.localization_state;
         Ok(Self {
             name: proto.resource_key().to_owned(),
-            state: LocalisationState::of(state.ok_or(Unfit("a state of localisation"))?)?,
+            state: LocalisationState::of(state.ok_or(InvalidMessage("a state of localisation"))?)?,
             diagnostics: proto.diagnostics().to_owned(),
         })
     }
 }
 
-impl Nodes {
+impl NmClient {
     /// Stops containers: SIGTERM, and SIGKILL a quarter of a second later
     /// (`yarn.nodemanager.sleep-delay-before-sigkill.ms`). That they have ended, the scheduler
     /// tells.
@@ -63,7 +64,7 @@ impl Nodes {
         node: &NodeId,
         containers: &[ContainerId],
         deadline: Instant,
-    ) -> Result<Each<()>, NodeError> {
+    ) -> Result<PerContainer<()>, NodeError> {
         let request = StopContainersRequestProto {
             container_id: containers.iter().map(ContainerId::proto).collect(),
         };
@@ -74,7 +75,7 @@ impl Nodes {
         let done = || {
             let stopped = answer.succeeded_requests.iter();
             let stopped = stopped.map(|id| Ok((ContainerId::of(Some(id))?, ())));
-            each(containers, stopped, &answer.failed_requests, unsaid)
+            each(containers, stopped, &answer.failed_requests, missing)
         };
         self.read(node, call.name, done())
     }
@@ -85,7 +86,7 @@ impl Nodes {
         node: &NodeId,
         containers: &[ContainerId],
         deadline: Instant,
-    ) -> Result<Each<ContainerStatus>, NodeError> {
+    ) -> Result<PerContainer<ContainerStatus>, NodeError> {
         let request = GetContainerStatusesRequestProto {
             container_id: containers.iter().map(ContainerId::proto).collect(),
         };
@@ -98,20 +99,20 @@ impl Nodes {
                 let status = ContainerStatus::of(status)?;
                 Ok((status.id, status))
             });
-            each(containers, statuses, &answer.failed_requests, unsaid)
+            each(containers, statuses, &answer.failed_requests, missing)
         };
         self.read(node, call.name, told())
     }
 
     /// Tells a node of containers that the scheduler has changed, each by its new token
-    /// ([`Answer::updated`](crate::scheduler::Answer::updated)): larger or promoted ones. Until
+    /// ([`AllocateResponse::updated`](crate::scheduler::AllocateResponse::updated)): larger or promoted ones. Until
     /// then they are as before.
     pub async fn update(
         &self,
         node: &NodeId,
         containers: &[&Container],
         deadline: Instant,
-    ) -> Result<Each<()>, NodeError> {
+    ) -> Result<PerContainer<()>, NodeError> {
         let ids: Vec<ContainerId> = containers.iter().map(|container| container.id).collect();
         let request = ContainerUpdateRequestProto {
             update_container_token: containers.iter().map(|c| c.token.proto()).collect(),
@@ -122,7 +123,7 @@ impl Nodes {
         let done = || {
             let updated = answer.succeeded_requests.iter();
             let updated = updated.map(|id| Ok((ContainerId::of(Some(id))?, ())));
-            each(&ids, updated, &answer.failed_requests, unsaid)
+            each(&ids, updated, &answer.failed_requests, missing)
         };
         self.read(node, call.name, done())
     }
@@ -151,7 +152,7 @@ impl Nodes {
         node: &NodeId,
         containers: &[ContainerId],
         deadline: Instant,
-    ) -> Result<Each<Vec<Localisation>>, NodeError> {
+    ) -> Result<PerContainer<Vec<Localisation>>, NodeError> {
         let request = GetLocalizationStatusesRequestProto {
             container_id: containers.iter().map(ContainerId::proto).collect(),
         };
@@ -191,7 +192,7 @@ impl Nodes {
     }
 
     /// Ends what runs in a container, and starts something else in it. Unless it is committed at
-    /// once, [`Nodes::commit`] makes it final and [`Nodes::roll_back`] undoes it.
+    /// once, [`NmClient::commit`] makes it final and [`NmClient::roll_back`] undoes it.
     pub async fn reinitialise(
         &self,
         node: &NodeId,
@@ -222,7 +223,7 @@ impl Nodes {
         Ok(())
     }
 
-    /// Goes back to what ran in a container before [`Nodes::reinitialise`].
+    /// Goes back to what ran in a container before [`NmClient::reinitialise`].
     pub async fn roll_back(
         &self,
         node: &NodeId,
@@ -234,7 +235,7 @@ impl Nodes {
         Ok(())
     }
 
-    /// Makes final what [`Nodes::reinitialise`] started.
+    /// Makes final what [`NmClient::reinitialise`] started.
     pub async fn commit(
         &self,
         node: &NodeId,
@@ -248,29 +249,29 @@ impl Nodes {
 }
 
 /// For a container that a node's answer leaves out.
-fn unsaid<T>() -> Result<T, Refusal> {
-    Err(Refusal::unsaid())
+fn missing<T>() -> Result<T, ContainerError> {
+    Err(ContainerError::missing())
 }
 
-/// What a node said of each container that was asked about, or `unsaid` of one it left out.
+/// What a node said of each container that was asked about, or `missing` of one it left out.
 fn each<T>(
     asked: &[ContainerId],
-    done: impl Iterator<Item = Result<(ContainerId, T), Unfit>>,
+    done: impl Iterator<Item = Result<(ContainerId, T), InvalidMessage>>,
     refused: &[ContainerExceptionMapProto],
-    unsaid: impl Fn() -> Result<T, Refusal>,
-) -> Result<Each<T>, Unfit> {
+    missing: impl Fn() -> Result<T, ContainerError>,
+) -> Result<PerContainer<T>, InvalidMessage> {
     let mut told = std::collections::HashMap::new();
     for one in done {
         let (id, value) = one?;
         told.insert(id, Ok(value));
     }
     for one in refused {
-        let (id, refusal) = Refusal::of(one)?;
-        told.insert(id, Err(refusal));
+        let (id, error) = ContainerError::of(one)?;
+        told.insert(id, Err(error));
     }
     let one = |id: &ContainerId| {
         let outcome = told.remove(id);
-        (*id, outcome.unwrap_or_else(&unsaid))
+        (*id, outcome.unwrap_or_else(&missing))
     };
     Ok(asked.iter().map(one).collect())
 }

@@ -1,6 +1,6 @@
 //! How a call to a node can fail, cut by what a master can do.
 
-use crate::node::{Refusal, RefusalKind};
+use crate::node::{ContainerError, ContainerErrorKind};
 use crate::rpc::RpcError;
 use crate::types::NodeId;
 
@@ -25,16 +25,16 @@ pub enum NodeError {
     },
     /// The node could not be reached, or was not ready. It did nothing.
     #[error("node `{node}` did nothing: {source}")]
-    Unreached {
+    Unreachable {
         /// The node.
         node: NodeId,
         /// Why.
         source: Box<RpcError>,
     },
     /// The node may have done what was asked, or not: its state tells
-    /// ([`Nodes::status`](crate::node::Nodes::status)).
+    /// ([`NmClient::status`](crate::node::NmClient::status)).
     #[error("node `{node}` may or may not have done it: {source}")]
-    Unanswered {
+    NoResponse {
         /// The node.
         node: NodeId,
         /// Why.
@@ -49,12 +49,12 @@ pub enum NodeError {
         source: Box<RpcError>,
     },
     /// The node refused. It did nothing.
-    #[error("node `{node}` refused: {refusal}")]
-    Refused {
+    #[error("node `{node}` refused: {error}")]
+    Rejected {
         /// The node.
         node: NodeId,
         /// Why.
-        refusal: Refusal,
+        error: ContainerError,
     },
 }
 
@@ -67,13 +67,13 @@ impl NodeError {
             RpcError::Unreachable { .. }
             | RpcError::NoneActive { .. }
             | RpcError::TooLong { .. }
-            | RpcError::DeadlinePassed { sent: false, .. } => Self::Unreached { node, source },
+            | RpcError::DeadlinePassed { sent: false, .. } => Self::Unreachable { node, source },
             RpcError::DeadlinePassed { .. }
             | RpcError::Unanswered { .. }
-            | RpcError::Protocol { .. } => Self::Unanswered { node, source },
+            | RpcError::Protocol { .. } => Self::NoResponse { node, source },
             RpcError::Unsupported { .. } => Self::Unsupported { node, source },
             RpcError::Denied { exception, .. } | RpcError::Rejected { exception, .. } => {
-                Self::Refused { node, refusal: Refusal::new(exception) }
+                Self::Rejected { node, error: ContainerError::new(exception) }
             }
         }
     }
@@ -83,16 +83,16 @@ impl NodeError {
         match self {
             Self::NoToken { node }
             | Self::Untrusted { node, .. }
-            | Self::Unreached { node, .. }
-            | Self::Unanswered { node, .. }
+            | Self::Unreachable { node, .. }
+            | Self::NoResponse { node, .. }
             | Self::Unsupported { node, .. }
-            | Self::Refused { node, .. } => node,
+            | Self::Rejected { node, .. } => node,
         }
     }
 
     /// Whether the connection broke after the request had left.
     pub(crate) fn is_cut_off(&self) -> bool {
-        let Self::Unanswered { source, .. } = self else {
+        let Self::NoResponse { source, .. } = self else {
             return false;
         };
         matches!(**source, RpcError::Unanswered { .. })
@@ -100,6 +100,9 @@ impl NodeError {
 
     /// Whether the same call is worth trying a little later.
     pub(crate) fn is_not_ready(&self) -> bool {
-        matches!(self, Self::Refused { refusal: Refusal { kind: RefusalKind::NotReady, .. }, .. })
+        matches!(
+            self,
+            Self::Rejected { error: ContainerError { kind: ContainerErrorKind::NotReady, .. }, .. }
+        )
     }
 }

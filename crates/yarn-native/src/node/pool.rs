@@ -15,7 +15,7 @@ const TOKENS_MAX: usize = 1 << 17;
 
 /// How channels are made.
 #[derive(Debug)]
-pub(crate) struct Making {
+pub(crate) struct ChannelFactory {
     pub(crate) dial: Arc<dyn Dial>,
     pub(crate) options: Options,
 }
@@ -23,19 +23,19 @@ pub(crate) struct Making {
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
     tokens: HashMap<NodeId, Token>,
-    channels: HashMap<NodeId, Kept>,
+    channels: HashMap<NodeId, PooledChannel>,
     /// Counts uses; a channel with a smaller number has not been used for longer.
     uses: u64,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct PooledChannel {
     channel: Channel,
     used: u64,
 }
 
 impl Pool {
-    pub(crate) fn learn(&mut self, tokens: impl IntoIterator<Item = NodeToken>) {
+    pub(crate) fn add_tokens(&mut self, tokens: impl IntoIterator<Item = NodeToken>) {
         for NodeToken { node, token } in tokens {
             if self.tokens.get(&node) == Some(&token) {
                 continue;
@@ -50,7 +50,7 @@ impl Pool {
         }
     }
 
-    pub(crate) fn knows(&self, node: &NodeId) -> bool {
+    pub(crate) fn has_token(&self, node: &NodeId) -> bool {
         self.tokens.contains_key(node)
     }
 
@@ -59,7 +59,7 @@ impl Pool {
     pub(crate) fn channel(
         &mut self,
         node: &NodeId,
-        making: &Making,
+        factory: &ChannelFactory,
         channels_max: usize,
     ) -> Result<Channel, NodeError> {
         self.uses += 1;
@@ -70,7 +70,7 @@ impl Pool {
         let token = self.tokens.get(node).cloned();
         let token = token.ok_or_else(|| NodeError::NoToken { node: node.clone() })?;
         let channel =
-            Self::make(node, token, making).map_err(|error| NodeError::new(node, error))?;
+            Self::make(node, token, factory).map_err(|error| NodeError::new(node, error))?;
         while self.channels.len() >= channels_max.max(1) {
             let oldest = self.channels.iter().min_by_key(|(_, kept)| kept.used);
             let Some(oldest) = oldest.map(|(node, _)| node.clone()) else {
@@ -78,18 +78,18 @@ impl Pool {
             };
             self.channels.remove(&oldest);
         }
-        let kept = Kept { channel: channel.clone(), used: self.uses };
+        let kept = PooledChannel { channel: channel.clone(), used: self.uses };
         self.channels.insert(node.clone(), kept);
         Ok(channel)
     }
 
-    fn make(node: &NodeId, token: Token, making: &Making) -> Result<Channel, RpcError> {
+    fn make(node: &NodeId, token: Token, factory: &ChannelFactory) -> Result<Channel, RpcError> {
         Channel::over(
-            making.dial.clone(),
+            factory.dial.clone(),
             Protocol::CONTAINER_MANAGEMENT,
             vec![Address::new(node.host.clone(), node.port)],
             Identity::token(token),
-            making.options.clone(),
+            factory.options.clone(),
         )
     }
 }
@@ -123,16 +123,16 @@ mod tests {
 
     #[test]
     fn the_channel_not_used_for_longest_goes_first_and_its_token_stays() {
-        let making = Making { dial: Arc::new(Tcp), options: Options::default() };
+        let factory = ChannelFactory { dial: Arc::new(Tcp), options: Options::default() };
         let mut pool = Pool::default();
-        pool.learn((1..=4).map(|number| token(number, 0)));
+        pool.add_tokens((1..=4).map(|number| token(number, 0)));
         for number in [1, 2, 1, 3, 4] {
-            pool.channel(&node(number), &making, 3).expect("a channel");
+            pool.channel(&node(number), &factory, 3).expect("a channel");
         }
         assert_eq!(kept(&pool), [1, 3, 4]);
-        pool.channel(&node(2), &making, 3).expect("a channel");
+        pool.channel(&node(2), &factory, 3).expect("a channel");
         assert_eq!(kept(&pool), [2, 3, 4]);
-        let unknown = pool.channel(&node(9), &making, 3);
+        let unknown = pool.channel(&node(9), &factory, 3);
         assert!(matches!(unknown, Err(NodeError::NoToken { .. })));
     }
 }

@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tokio::time::Instant;
 
-use crate::node::{NodeError, Nodes, Refusal, RefusalKind};
+use crate::node::{ContainerError, ContainerErrorKind, NmClient, NodeError};
 use crate::proto::yarn::container_management_protocol as method;
 use crate::proto::yarn::{
     StartContainerRequestProto, StartContainersRequestProto, StartContainersResponseProto,
 };
 use crate::rpc::Safety;
-use crate::types::{Container, ContainerId, LaunchContext, NodeId, Unfit};
+use crate::types::{Container, ContainerId, InvalidMessage, LaunchContext, NodeId};
 
 /// A container, and what to start in it.
 #[derive(Clone, Copy, Debug)]
@@ -23,16 +23,16 @@ pub struct Start<'a> {
 
 /// What became of the containers of one call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Started {
+pub struct StartOutcome {
     /// Those that are being started.
     pub started: Vec<ContainerId>,
     /// Those that are not.
-    pub refused: Vec<(ContainerId, Refusal)>,
+    pub failed: Vec<(ContainerId, ContainerError)>,
     /// What the node's auxiliary services tell, by their names.
     pub services: BTreeMap<String, Vec<u8>>,
 }
 
-impl Nodes {
+impl NmClient {
     /// Starts containers of one node. Each can be refused, while the others are started.
     ///
     /// Where an answer is lost the call is made again, and what the node then says it has started
@@ -42,7 +42,7 @@ impl Nodes {
         node: &NodeId,
         starts: &[Start<'_>],
         deadline: Instant,
-    ) -> Result<Started, NodeError> {
+    ) -> Result<StartOutcome, NodeError> {
         let one = |start: &Start<'_>| StartContainerRequestProto {
             container_launch_context: Some(start.launch.proto()),
             container_token: Some(start.container.token.proto()),
@@ -57,15 +57,15 @@ impl Nodes {
             let answer = self.call(node, call, &request, deadline, Safety::Once);
             match answer.await {
                 Ok(answer) => {
-                    return self.read(node, call.name, Started::of(&answer, &ids, repeated));
+                    return self.read(node, call.name, StartOutcome::of(&answer, &ids, repeated));
                 }
                 Err(error) if error.is_cut_off() && self.may_wait(deadline) => {
                     repeated = true;
                     self.wait().await;
                 }
                 // That the node could not be reached a second time says nothing of the first.
-                Err(NodeError::Unreached { node, source }) if repeated => {
-                    return Err(NodeError::Unanswered { node, source });
+                Err(NodeError::Unreachable { node, source }) if repeated => {
+                    return Err(NodeError::NoResponse { node, source });
                 }
                 Err(error) => return Err(error),
             }
@@ -73,22 +73,22 @@ impl Nodes {
     }
 }
 
-impl Started {
+impl StartOutcome {
     pub(crate) fn of(
         proto: &StartContainersResponseProto,
         asked: &[ContainerId],
         repeated: bool,
-    ) -> Result<Self, Unfit> {
+    ) -> Result<Self, InvalidMessage> {
         let mut outcome = Self::default();
         for id in &proto.succeeded_requests {
             outcome.started.push(ContainerId::of(Some(id))?);
         }
         for refused in &proto.failed_requests {
-            let (id, refusal) = Refusal::of(refused)?;
-            if repeated && refusal.kind == RefusalKind::AlreadyStarted {
+            let (id, error) = ContainerError::of(refused)?;
+            if repeated && error.kind == ContainerErrorKind::AlreadyStarted {
                 outcome.started.push(id);
             } else {
-                outcome.refused.push((id, refusal));
+                outcome.failed.push((id, error));
             }
         }
         for service in &proto.services_meta_data {
@@ -104,8 +104,8 @@ impl Started {
     fn account_for(&mut self, asked: &[ContainerId]) {
         let mut untold: BTreeSet<ContainerId> = asked.iter().copied().collect();
         self.started.retain(|id| untold.remove(id));
-        self.refused.retain(|(id, _)| untold.remove(id));
-        let unsaid = untold.into_iter().map(|id| (id, Refusal::unsaid()));
-        self.refused.extend(unsaid);
+        self.failed.retain(|(id, _)| untold.remove(id));
+        let missing = untold.into_iter().map(|id| (id, ContainerError::missing()));
+        self.failed.extend(missing);
     }
 }

@@ -7,14 +7,16 @@ use std::time::Duration;
 use prost::Message;
 use tokio::time::Instant;
 
-use crate::node::{Each, NodeError, NodeOptions, Nodes, RefusalKind, Start, Started};
+use crate::node::{
+    ContainerErrorKind, NmClient, NmClientOptions, NodeError, PerContainer, Start, StartOutcome,
+};
 use crate::proto::common::TokenProto;
 use crate::proto::yarn::{
     ContainerExceptionMapProto, ContainerProto, GetContainerStatusesResponseProto,
     SerializedExceptionProto, StartContainersRequestProto, StartContainersResponseProto,
     StopContainersResponseProto,
 };
-use crate::scheduler::fake::{Fake, PASSWORD, Reply};
+use crate::scheduler::fake::{Fake, FakeReply, PASSWORD};
 use crate::token::Token;
 use crate::types::{Container, ContainerId, LaunchContext, NodeId, NodeToken, Resource};
 
@@ -71,10 +73,10 @@ fn refusal(id: ContainerId, message: &str) -> ContainerExceptionMapProto {
     }
 }
 
-fn nodes(fake: &Fake, count: u16) -> Nodes {
-    let options = NodeOptions { rpc: Fake::options(), ..NodeOptions::default() };
-    let nodes = Nodes::over(Arc::new(fake.clone()), options);
-    nodes.learn((1..=count).map(|number| token(number, 1)));
+fn nodes(fake: &Fake, count: u16) -> NmClient {
+    let options = NmClientOptions { rpc: Fake::options(), ..NmClientOptions::default() };
+    let nodes = NmClient::with_dialer(Arc::new(fake.clone()), options);
+    nodes.add_tokens((1..=count).map(|number| token(number, 1)));
     nodes
 }
 
@@ -103,34 +105,34 @@ fn starting(body: &[u8], running: &mut Vec<u8>) -> StartContainersResponseProto 
 
 #[tokio::test]
 async fn some_of_several_containers_can_be_refused() {
-    let fake = Fake::new(|_, body| Reply::message(&starting(body, &mut vec![9])));
+    let fake = Fake::new(|_, body| FakeReply::message(&starting(body, &mut vec![9])));
     let containers = [1, 9, 13, 14].map(container);
     let launch = LaunchContext::command("true");
     let starts = containers.each_ref().map(|container| Start { container, launch: &launch });
     let outcome = nodes(&fake, 1).start(&node(1), &starts, soon()).await;
     let outcome = outcome.expect("an answer");
     assert_eq!(outcome.started, [id(1)]);
-    let refused: Vec<_> = outcome.refused.iter().map(|(id, r)| (*id, r.kind)).collect();
+    let refused: Vec<_> = outcome.failed.iter().map(|(id, r)| (*id, r.kind)).collect();
     assert_eq!(
         refused,
         [
-            (id(9), RefusalKind::AlreadyStarted),
-            (id(13), RefusalKind::Expired),
-            (id(14), RefusalKind::Other),
+            (id(9), ContainerErrorKind::AlreadyStarted),
+            (id(13), ContainerErrorKind::Expired),
+            (id(14), ContainerErrorKind::Other),
         ]
     );
 }
 
 #[test]
 fn what_a_node_says_of_containers_nobody_asked_about_is_passed_over() {
-    let told = StartContainersResponseProto {
+    let outcome = StartContainersResponseProto {
         succeeded_requests: vec![id(1).proto(), id(1).proto(), id(98).proto()],
         failed_requests: vec![refusal(id(2), "no"), refusal(id(99), "no")],
         ..StartContainersResponseProto::default()
     };
-    let told = Started::of(&told, &[id(1), id(2), id(3)], false).expect("an answer");
-    assert_eq!(told.started, [id(1)]);
-    let refused: Vec<_> = told.refused.iter().map(|(id, _)| *id).collect();
+    let outcome = StartOutcome::of(&outcome, &[id(1), id(2), id(3)], false).expect("an answer");
+    assert_eq!(outcome.started, [id(1)]);
+    let refused: Vec<_> = outcome.failed.iter().map(|(id, _)| *id).collect();
     assert_eq!(refused, [id(2), id(3)]);
 }
 
@@ -141,8 +143,8 @@ async fn a_start_whose_answer_is_lost_is_known_to_have_happened() {
     let fake = Fake::new(move |_, body| {
         let response = starting(body, &mut script.lock().unwrap());
         match calls.fetch_add(1, Ordering::Relaxed) {
-            0 => Reply::Cut,
-            _ => Reply::message(&response),
+            0 => FakeReply::Disconnect,
+            _ => FakeReply::message(&response),
         }
     });
     let containers = [1, 2].map(container);
@@ -155,28 +157,30 @@ async fn a_start_whose_answer_is_lost_is_known_to_have_happened() {
 
 #[tokio::test(start_paused = true)]
 async fn of_a_start_whose_answer_was_lost_with_its_node_nobody_says_that_it_was_nothing() {
-    let options = NodeOptions {
+    let options = NmClientOptions {
         rpc: crate::rpc::Options { patience: Duration::ZERO, ..Fake::options() },
-        ..NodeOptions::default()
+        ..NmClientOptions::default()
     };
-    let vanishing = Vanishing { fake: Fake::new(|_, _| Reply::Cut), dialled: AtomicU32::new(0) };
-    let nodes = Nodes::over(Arc::new(vanishing), options);
-    nodes.learn([token(1, 1)]);
+    let vanishing =
+        VanishingNode { fake: Fake::new(|_, _| FakeReply::Disconnect), dialled: AtomicU32::new(0) };
+    let nodes = NmClient::with_dialer(Arc::new(vanishing), options);
+    nodes.add_tokens([token(1, 1)]);
     let (container, launch) = (container(1), LaunchContext::command("true"));
     let start = [Start { container: &container, launch: &launch }];
     let outcome = nodes.start(&node(1), &start, soon()).await;
-    assert!(matches!(outcome, Err(NodeError::Unanswered { .. })), "{outcome:?}");
+    assert!(matches!(outcome, Err(NodeError::NoResponse { .. })), "{outcome:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_node_that_is_not_ready_holds_up_nobody_else() {
     let fake = Fake::new(|method, _| match method {
-        "startContainers" => Reply::Exception("NMNotYetReadyException", "no".into()),
-        _ => Reply::message(&GetContainerStatusesResponseProto::default()),
+        "startContainers" => FakeReply::Exception("NMNotYetReadyException", "no".into()),
+        _ => FakeReply::message(&GetContainerStatusesResponseProto::default()),
     });
-    let options = NodeOptions { rpc: Fake::options(), calls_max: 1, ..NodeOptions::default() };
-    let nodes = Nodes::over(Arc::new(fake.clone()), options);
-    nodes.learn([token(1, 1), token(2, 1)]);
+    let options =
+        NmClientOptions { rpc: Fake::options(), calls_max: 1, ..NmClientOptions::default() };
+    let nodes = NmClient::with_dialer(Arc::new(fake.clone()), options);
+    nodes.add_tokens([token(1, 1), token(2, 1)]);
     let waiting = tokio::spawn({
         let nodes = nodes.clone();
         async move {
@@ -193,7 +197,7 @@ async fn a_node_that_is_not_ready_holds_up_nobody_else() {
     let status = nodes.status(&node(2), &[], at_once).await;
     status.expect("its turn comes while the other node is waited for");
     let waited = waiting.await.expect("no panic");
-    assert!(matches!(waited, Err(NodeError::Refused { .. })), "{waited:?}");
+    assert!(matches!(waited, Err(NodeError::Rejected { .. })), "{waited:?}");
 }
 
 #[tokio::test]
@@ -202,8 +206,8 @@ async fn a_node_that_is_not_ready_is_called_again() {
     let fake = Fake::new(move |_, body| {
         calls += 1;
         match calls {
-            1 | 2 => Reply::Exception("NMNotYetReadyException", "not yet connected".into()),
-            _ => Reply::message(&starting(body, &mut Vec::new())),
+            1 | 2 => FakeReply::Exception("NMNotYetReadyException", "not yet connected".into()),
+            _ => FakeReply::message(&starting(body, &mut Vec::new())),
         }
     });
     let (container, launch) = (container(1), LaunchContext::command("true"));
@@ -211,43 +215,45 @@ async fn a_node_that_is_not_ready_is_called_again() {
     let outcome = nodes(&fake, 1).start(&node(1), &start, soon()).await;
     assert_eq!(outcome.expect("an answer").started, [id(1)]);
     let hasty = Instant::now() + Duration::from_millis(50);
-    let fake = Fake::new(|_, _| Reply::Exception("NMNotYetReadyException", "no".into()));
+    let fake = Fake::new(|_, _| FakeReply::Exception("NMNotYetReadyException", "no".into()));
     let outcome = nodes(&fake, 1).start(&node(1), &start, hasty).await;
-    let Err(NodeError::Refused { refusal, .. }) = outcome else {
+    let Err(NodeError::Rejected { error, .. }) = outcome else {
         panic!("{outcome:?}");
     };
-    assert_eq!(refusal.kind, RefusalKind::NotReady);
+    assert_eq!(error.kind, ContainerErrorKind::NotReady);
 }
 
 #[tokio::test]
 async fn every_container_asked_about_is_answered_for() {
     let fake = Fake::new(|method, _| match method {
-        "stopContainers" => Reply::message(&StopContainersResponseProto {
+        "stopContainers" => FakeReply::message(&StopContainersResponseProto {
             succeeded_requests: vec![id(1).proto(), id(99).proto()],
             failed_requests: vec![refusal(id(2), "Container x is not handled by this NodeManager")],
         }),
-        _ => Reply::message(&GetContainerStatusesResponseProto::default()),
+        _ => FakeReply::message(&GetContainerStatusesResponseProto::default()),
     });
     let nodes = nodes(&fake, 1);
     let stopped = nodes.stop(&node(1), &[id(1), id(2), id(3)], soon()).await;
-    let kinds = |each: Each<()>| -> Vec<_> {
-        each.into_iter()
-            .map(|(id, outcome)| (id, outcome.map_err(|refusal| refusal.kind)))
-            .collect()
+    let kinds = |each: PerContainer<()>| -> Vec<_> {
+        each.into_iter().map(|(id, outcome)| (id, outcome.map_err(|error| error.kind))).collect()
     };
     assert_eq!(
         kinds(stopped.expect("an answer")),
-        [(id(1), Ok(())), (id(2), Err(RefusalKind::NotFound)), (id(3), Err(RefusalKind::Other)),]
+        [
+            (id(1), Ok(())),
+            (id(2), Err(ContainerErrorKind::NotFound)),
+            (id(3), Err(ContainerErrorKind::Other)),
+        ]
     );
     let status = nodes.status(&node(1), &[id(1)], soon()).await;
     let status = status.expect("an answer");
-    let told = status[0].1.as_ref().map_err(|refusal| refusal.to_string());
+    let told = status[0].1.as_ref().map_err(|error| error.to_string());
     assert_eq!(told, Err("the node's answer does not mention the container".into()));
 }
 
 #[tokio::test]
 async fn a_newer_token_is_used_from_the_next_call_on_and_other_nodes_are_left_alone() {
-    let fake = Fake::new(|_, _| Reply::message(&GetContainerStatusesResponseProto::default()));
+    let fake = Fake::new(|_, _| FakeReply::message(&GetContainerStatusesResponseProto::default()));
     let nodes = nodes(&fake, 2);
     let ask = async |number| {
         let status = nodes.status(&node(number), &[], soon()).await;
@@ -255,9 +261,9 @@ async fn a_newer_token_is_used_from_the_next_call_on_and_other_nodes_are_left_al
     };
     ask(1).await;
     ask(2).await;
-    nodes.learn([token(1, 1)]);
+    nodes.add_tokens([token(1, 1)]);
     ask(1).await;
-    nodes.learn([token(1, 2)]);
+    nodes.add_tokens([token(1, 2)]);
     ask(1).await;
     ask(2).await;
     let login = |node: &str, user: &str| (node.to_owned(), Some(user.to_owned()));
@@ -267,15 +273,16 @@ async fn a_newer_token_is_used_from_the_next_call_on_and_other_nodes_are_left_al
     );
     let unknown = nodes.status(&node(3), &[], soon()).await;
     assert_eq!(unknown, Err(NodeError::NoToken { node: node(3) }));
-    assert!(nodes.knows(&node(2)) && !nodes.knows(&node(3)));
+    assert!(nodes.has_token(&node(2)) && !nodes.has_token(&node(3)));
 }
 
 #[tokio::test(start_paused = true)]
 async fn calls_beyond_the_limit_wait_and_their_deadline_counts() {
-    let options = NodeOptions { rpc: Fake::options(), calls_max: 1, ..NodeOptions::default() };
+    let options =
+        NmClientOptions { rpc: Fake::options(), calls_max: 1, ..NmClientOptions::default() };
     // The first call is never answered, as nothing is at the other end.
-    let nodes = Nodes::over(Arc::new(Silence), options);
-    nodes.learn([token(1, 1), token(2, 1)]);
+    let nodes = NmClient::with_dialer(Arc::new(SilentNetwork), options);
+    nodes.add_tokens([token(1, 1), token(2, 1)]);
     let held = tokio::spawn({
         let nodes = nodes.clone();
         async move { nodes.status(&node(1), &[], soon()).await }
@@ -283,19 +290,19 @@ async fn calls_beyond_the_limit_wait_and_their_deadline_counts() {
     tokio::task::yield_now().await;
     let late = Instant::now() + Duration::from_secs(1);
     let refused = nodes.status(&node(2), &[], late).await;
-    let Err(NodeError::Unreached { source, .. }) = refused else {
+    let Err(NodeError::Unreachable { source, .. }) = refused else {
         panic!("{refused:?}");
     };
     assert!(source.to_string().contains("too many other calls"), "{source}");
     let held = held.await.expect("no panic");
-    assert!(matches!(held, Err(NodeError::Unreached { .. })), "{held:?}");
+    assert!(matches!(held, Err(NodeError::Unreachable { .. })), "{held:?}");
 }
 
 /// A network on which nobody answers.
 #[derive(Debug)]
-struct Silence;
+struct SilentNetwork;
 
-impl crate::rpc::Dial for Silence {
+impl crate::rpc::Dial for SilentNetwork {
     fn dial<'a>(
         &'a self,
         _: &'a crate::rpc::Address,
@@ -307,12 +314,12 @@ impl crate::rpc::Dial for Silence {
 
 /// A node that takes one connection, and then none.
 #[derive(Debug)]
-struct Vanishing {
+struct VanishingNode {
     fake: Fake,
     dialled: AtomicU32,
 }
 
-impl crate::rpc::Dial for Vanishing {
+impl crate::rpc::Dial for VanishingNode {
     fn dial<'a>(
         &'a self,
         address: &'a crate::rpc::Address,

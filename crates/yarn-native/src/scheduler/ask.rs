@@ -8,13 +8,13 @@ use crate::proto::yarn::{
     AllocateRequestProto, ContainerUpdateTypeProto, ExecutionTypeRequestProto, PriorityProto,
     ResourceBlacklistRequestProto, ResourceRequestProto, UpdateContainerRequestProto,
 };
-use crate::scheduler::PlacementAsk;
+use crate::scheduler::SchedulingRequest;
 use crate::types::named::named;
-use crate::types::{ContainerId, ExecutionType, Resource, Unfit};
+use crate::types::{ContainerId, ExecutionType, InvalidMessage, Resource};
 
 /// Where containers are wanted. Written as YARN writes it: `*`, `/rack`, or a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Place {
+pub enum Locality {
     /// On any node.
     #[default]
     Anywhere,
@@ -24,7 +24,7 @@ pub enum Place {
     Host(String),
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Locality {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Anywhere => f.pad("*"),
@@ -33,7 +33,7 @@ impl fmt::Display for Place {
     }
 }
 
-impl From<&str> for Place {
+impl From<&str> for Locality {
     fn from(name: &str) -> Self {
         match name {
             "*" => Self::Anywhere,
@@ -43,7 +43,7 @@ impl From<&str> for Place {
     }
 }
 
-impl FromStr for Place {
+impl FromStr for Locality {
     type Err = Infallible;
 
     fn from_str(name: &str) -> Result<Self, Infallible> {
@@ -58,7 +58,7 @@ impl FromStr for Place {
 /// without need is granted again (YARN-1902); 0 takes it back.
 ///
 /// Containers on a host need three rows of the same priority and request id: one for the host, one
-/// for its rack, and one for [`Place::Anywhere`]; with `relax_locality` off on the last two they
+/// for its rack, and one for [`Locality::Anywhere`]; with `relax_locality` off on the last two they
 /// come from that host or not at all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask {
@@ -68,14 +68,14 @@ pub struct Ask {
     /// the same size. -1 sends none.
     pub request_id: i64,
     /// Where.
-    pub place: Place,
+    pub locality: Locality,
     /// The size of each.
     pub resource: Resource,
     /// How many are still wanted.
     pub count: u32,
     /// Whether other places of the same level will do.
     pub relax_locality: bool,
-    /// Only nodes with this label. Only a row for [`Place::Anywhere`] may have one.
+    /// Only nodes with this label. Only a row for [`Locality::Anywhere`] may have one.
     pub label: Option<String>,
     /// Whether their resources are to be their own.
     pub execution: ExecutionType,
@@ -89,7 +89,7 @@ impl Ask {
         Self {
             priority: 0,
             request_id,
-            place: Place::Anywhere,
+            locality: Locality::Anywhere,
             resource,
             count,
             relax_locality: true,
@@ -102,7 +102,7 @@ impl Ask {
     pub(crate) fn proto(&self) -> ResourceRequestProto {
         ResourceRequestProto {
             priority: Some(priority(self.priority)),
-            resource_name: Some(self.place.to_string()),
+            resource_name: Some(self.locality.to_string()),
             capability: Some(self.resource.proto()),
             num_containers: Some(count(self.count)),
             relax_locality: Some(self.relax_locality),
@@ -112,12 +112,12 @@ impl Ask {
         }
     }
 
-    pub(crate) fn of(proto: &ResourceRequestProto) -> Result<Self, Unfit> {
+    pub(crate) fn of(proto: &ResourceRequestProto) -> Result<Self, InvalidMessage> {
         let execution = proto.execution_type_request.as_ref();
         Ok(Self {
             priority: proto.priority.as_ref().map_or(0, |p| p.priority()),
             request_id: proto.allocation_request_id(),
-            place: proto.resource_name().into(),
+            locality: proto.resource_name().into(),
             resource: Resource::of(proto.capability.as_ref())?,
             count: proto.num_containers().try_into().unwrap_or(0),
             relax_locality: proto.relax_locality(),
@@ -188,7 +188,7 @@ impl Update {
         }
     }
 
-    pub(crate) fn of(proto: &UpdateContainerRequestProto) -> Result<Self, Unfit> {
+    pub(crate) fn of(proto: &UpdateContainerRequestProto) -> Result<Self, InvalidMessage> {
         Ok(Self {
             container: ContainerId::of(Some(&proto.container_id))?,
             version: proto.container_version,
@@ -201,17 +201,17 @@ impl Update {
 /// What a master says in one beat: what has changed since the last. Empty, it only says that the
 /// master lives.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Request {
+pub struct AllocateRequest {
     /// Rows that have changed.
     pub asks: Vec<Ask>,
     /// Requests with placement constraints (Hadoop 3).
-    pub placements: Vec<PlacementAsk>,
+    pub scheduling_requests: Vec<SchedulingRequest>,
     /// Containers to give back, started or not.
     pub releases: Vec<ContainerId>,
     /// Hosts or racks on which nothing more is wanted.
-    pub avoid: Vec<String>,
+    pub exclude: Vec<String>,
     /// Hosts or racks that will do again.
-    pub allow: Vec<String>,
+    pub readmit: Vec<String>,
     /// Containers to change.
     pub updates: Vec<Update>,
     /// From 0 to 1.
@@ -220,12 +220,12 @@ pub struct Request {
     pub tracking_url: Option<String>,
 }
 
-impl Request {
+impl AllocateRequest {
     pub(crate) fn proto(&self, response_id: i32) -> AllocateRequestProto {
-        let blacklist = (!self.avoid.is_empty() || !self.allow.is_empty()).then(|| {
+        let blacklist = (!self.exclude.is_empty() || !self.readmit.is_empty()).then(|| {
             ResourceBlacklistRequestProto {
-                blacklist_additions: self.avoid.clone(),
-                blacklist_removals: self.allow.clone(),
+                blacklist_additions: self.exclude.clone(),
+                blacklist_removals: self.readmit.clone(),
             }
         });
         // The ResourceManager counts what is no number as 0, and what is above 1 as 1.
@@ -237,7 +237,11 @@ impl Request {
             response_id: Some(response_id),
             progress: Some(progress),
             update_requests: self.updates.iter().map(Update::proto).collect(),
-            scheduling_requests: self.placements.iter().map(PlacementAsk::proto).collect(),
+            scheduling_requests: self
+                .scheduling_requests
+                .iter()
+                .map(SchedulingRequest::proto)
+                .collect(),
             tracking_url: self.tracking_url.clone(),
         }
     }
@@ -250,11 +254,11 @@ mod tests {
     #[test]
     fn places_are_read_as_they_are_written() {
         for (text, place) in [
-            ("*", Place::Anywhere),
-            ("/default-rack", Place::Rack("/default-rack".into())),
-            ("node17", Place::Host("node17".into())),
+            ("*", Locality::Anywhere),
+            ("/default-rack", Locality::Rack("/default-rack".into())),
+            ("node17", Locality::Host("node17".into())),
         ] {
-            assert_eq!(Place::from(text), place);
+            assert_eq!(Locality::from(text), place);
             assert_eq!(place.to_string(), text);
         }
     }
@@ -265,7 +269,7 @@ mod tests {
         resource.others.insert("yarn.io/gpu".into(), 1);
         let ask = Ask {
             priority: 3,
-            place: Place::Host("n".into()),
+            locality: Locality::Host("n".into()),
             relax_locality: false,
             label: Some("gpu".into()),
             execution: ExecutionType::Opportunistic,
@@ -280,11 +284,11 @@ mod tests {
 
     #[test]
     fn an_empty_request_is_a_beat_and_progress_is_a_share() {
-        let request = Request { progress: f32::NAN, ..Request::default() };
+        let request = AllocateRequest { progress: f32::NAN, ..AllocateRequest::default() };
         let proto = request.proto(7);
         assert_eq!((proto.response_id(), proto.progress()), (7, 0.0));
         assert_eq!(proto.blacklist_request, None);
-        let over = Request { progress: 3.0, ..Request::default() };
+        let over = AllocateRequest { progress: 3.0, ..AllocateRequest::default() };
         assert_eq!(over.proto(0).progress(), 1.0);
     }
 }

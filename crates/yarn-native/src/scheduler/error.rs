@@ -21,27 +21,27 @@ pub enum SchedulerError {
     },
     /// The attempt is over, whatever its master thinks: it should end, and need not finish.
     #[error("the attempt is over: {reason}")]
-    Over {
+    AttemptEnded {
         /// Why, as far as it is known.
         reason: String,
     },
     /// The request was refused, and nothing of it was done. Its master goes on without it.
     #[error("the ResourceManager refused the request, and did nothing of it: {exception}")]
-    Refused {
+    Rejected {
         /// What the ResourceManager said.
         exception: Exception,
     },
     /// The request has placement constraints, and this cluster does not take them. Nothing of the
     /// request was done.
     #[error("the cluster takes no placement constraints: {exception}")]
-    NoConstraints {
+    ConstraintsUnsupported {
         /// What the ResourceManager said.
         exception: Exception,
     },
     /// The ResourceManager has heard something from this master that the master does not know it
     /// has said: two processes act as one master. It should end.
     #[error("another process speaks for this master: {exception}")]
-    OutOfStep {
+    ConcurrentMaster {
         /// What the ResourceManager said.
         exception: Exception,
     },
@@ -55,19 +55,19 @@ pub enum SchedulerError {
     },
     /// The ResourceManager has noted the end, and had not acted on it when the time was over.
     #[error("the ResourceManager did not complete the master's end in time")]
-    Unfinished,
+    FinishTimeout,
     /// No answer came. The request may have been carried out or not; it is kept, and the next call
     /// sends it again in a way that does no harm.
     #[error(transparent)]
-    NoAnswer(RpcError),
+    NoResponse(RpcError),
 }
 
 impl SchedulerError {
     /// What a person can do about it.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::NoAnswer(error) => error.hint(),
-            Self::NoConstraints { .. } => Some(
+            Self::NoResponse(error) => error.hint(),
+            Self::ConstraintsUnsupported { .. } => Some(
                 "set `yarn.resourcemanager.placement-constraints.handler` to `scheduler` or \
                  `placement-processor` on the cluster",
             ),
@@ -80,13 +80,13 @@ impl From<RpcError> for SchedulerError {
     fn from(error: RpcError) -> Self {
         match error {
             RpcError::Security { source, .. } if is_over(&source) => {
-                Self::Over { reason: source.to_string() }
+                Self::AttemptEnded { reason: source.to_string() }
             }
             RpcError::TooLong { bytes, bytes_max, .. } => Self::TooLong { bytes, bytes_max },
             RpcError::Denied { exception, .. }
             | RpcError::Unsupported { exception, .. }
             | RpcError::Rejected { exception, .. } => refusal(exception),
-            unanswered => Self::NoAnswer(unanswered),
+            unanswered => Self::NoResponse(unanswered),
         }
     }
 }
@@ -104,23 +104,23 @@ fn refusal(exception: Exception) -> SchedulerError {
     match exception.kind() {
         ExceptionKind::MasterNotRegistered => SchedulerError::NotRegistered,
         ExceptionKind::AttemptNotFound | ExceptionKind::ApplicationNotFound => {
-            SchedulerError::Over { reason: exception.to_string() }
+            SchedulerError::AttemptEnded { reason: exception.to_string() }
         }
         ExceptionKind::InvalidToken if says("not found in AMRMTokenSecretManager") => {
-            SchedulerError::Over { reason: exception.to_string() }
+            SchedulerError::AttemptEnded { reason: exception.to_string() }
         }
         ExceptionKind::InvalidMasterRequest if says("already registered") => {
             SchedulerError::AlreadyRegistered { exception }
         }
         // An attempt that has ended is not in the cache that registrations are looked up in.
         ExceptionKind::InvalidMasterRequest if says("doesn't exist in cache") => {
-            SchedulerError::Over { reason: exception.to_string() }
+            SchedulerError::AttemptEnded { reason: exception.to_string() }
         }
-        ExceptionKind::InvalidMasterRequest => SchedulerError::OutOfStep { exception },
+        ExceptionKind::InvalidMasterRequest => SchedulerError::ConcurrentMaster { exception },
         _ if says("cannot handle placement constraints") => {
-            SchedulerError::NoConstraints { exception }
+            SchedulerError::ConstraintsUnsupported { exception }
         }
-        _ => SchedulerError::Refused { exception },
+        _ => SchedulerError::Rejected { exception },
     }
 }
 
@@ -144,19 +144,19 @@ mod tests {
             said("ApplicationMasterNotRegisteredException", "AM should re-register.");
         assert_eq!(not_registered, E::NotRegistered);
         let gone = said("ApplicationAttemptNotFoundException", "doesn't exist");
-        assert!(matches!(gone, E::Over { .. }), "{gone:?}");
+        assert!(matches!(gone, E::AttemptEnded { .. }), "{gone:?}");
         let invalid = "InvalidApplicationMasterRequestException";
         let twice = said(invalid, "Application Master is already registered : x");
         assert!(matches!(twice, E::AlreadyRegistered { .. }), "{twice:?}");
         let gone = said(invalid, "Application doesn't exist in cache x");
-        assert!(matches!(gone, E::Over { .. }), "{gone:?}");
+        assert!(matches!(gone, E::AttemptEnded { .. }), "{gone:?}");
         let other = said(invalid, "Invalid responseId in AllocateRequest");
-        assert!(matches!(other, E::OutOfStep { .. }), "{other:?}");
+        assert!(matches!(other, E::ConcurrentMaster { .. }), "{other:?}");
         let refused = said("InvalidResourceRequestException", "too large");
-        assert!(matches!(refused, E::Refused { .. }), "{refused:?}");
+        assert!(matches!(refused, E::Rejected { .. }), "{refused:?}");
         let words = "the configured disabled cannot handle placement constraints. Rejecting";
         let unable = said("YarnException", words);
-        assert!(matches!(unable, E::NoConstraints { .. }), "{unable:?}");
+        assert!(matches!(unable, E::ConstraintsUnsupported { .. }), "{unable:?}");
         assert!(unable.hint().is_some());
     }
 
@@ -172,7 +172,7 @@ mod tests {
             })
         };
         let over = refused("appattempt_1_0001_000001 not found in AMRMTokenSecretManager.");
-        assert!(matches!(over, SchedulerError::Over { .. }));
-        assert!(matches!(refused("Invalid AMRMToken"), SchedulerError::NoAnswer(_)));
+        assert!(matches!(over, SchedulerError::AttemptEnded { .. }));
+        assert!(matches!(refused("Invalid AMRMToken"), SchedulerError::NoResponse(_)));
     }
 }

@@ -4,32 +4,32 @@ use std::collections::BTreeSet;
 
 use tokio::time::Instant;
 
-use crate::ledger::{Execution, Grant, Key, Ledger, Reply, Row, Taken};
-use crate::scheduler::{Answer, Ask, Request, Scheduler, SchedulerError};
+use crate::ledger::{Execution, Grant, Key, Ledger, LedgerReply, ReplyOutcome, Row};
+use crate::scheduler::{AllocateRequest, AllocateResponse, AmRmClient, Ask, SchedulerError};
 use crate::types::{Container, ContainerId, ExecutionType};
 
-impl Scheduler {
+impl AmRmClient {
     /// One beat in which a ledger decides what is asked for, given back and avoided. `rest` is asked
     /// for all else there is to say; what it says of those matters is left out. Of the containers
     /// granted the answer has those that were wanted; the others are given back with the next beat.
     ///
-    /// A master that uses it says nothing by [`Scheduler::allocate`], or the ledger would not know.
+    /// A master that uses it says nothing by [`AmRmClient::allocate`], or the ledger would not know.
     /// After [`SchedulerError::NotRegistered`] it registers again and goes on: the ledger then says
-    /// everything anew. After [`SchedulerError::Refused`] the same would be said again, so something
+    /// everything anew. After [`SchedulerError::Rejected`] the same would be said again, so something
     /// else has to be wanted first.
     ///
     /// ```no_run
     /// # use std::{collections::BTreeMap, time::Duration};
     /// # use tokio::time::{Instant, sleep};
     /// # use yarn_native::{ledger::{Key, Ledger, Want}, scheduler::*, types::*};
-    /// # async fn example(scheduler: &mut Scheduler) -> Result<(), Box<dyn std::error::Error>> {
+    /// # async fn example(scheduler: &mut AmRmClient) -> Result<(), Box<dyn std::error::Error>> {
     /// # let soon = || Instant::now() + Duration::from_secs(30);
     /// let mut ledger: Ledger<ContainerId> = Ledger::new();
     /// let two = Want::anywhere(2, Resource::new(512, 1));
     /// let key = Key { priority: 1, allocation: 7 };
-    /// ledger.set_wants(BTreeMap::from([(key, two)]), ledger.beat());
+    /// ledger.set_wants(BTreeMap::from([(key, two)]), ledger.reply_count());
     /// while ledger.outstanding() > 0 {
-    ///     let (answer, _) = scheduler.exchange(&mut ledger, Request::default, soon()).await?;
+    ///     let (answer, _) = scheduler.exchange(&mut ledger, AllocateRequest::default, soon()).await?;
     ///     // Start what is in `answer.granted`.
     ///     sleep(Duration::from_millis(100)).await;
     /// }
@@ -39,25 +39,25 @@ impl Scheduler {
     pub async fn exchange(
         &mut self,
         ledger: &mut Ledger<ContainerId>,
-        rest: impl FnOnce() -> Request,
+        rest: impl FnOnce() -> AllocateRequest,
         deadline: Instant,
-    ) -> Result<(Answer, Taken<ContainerId>), SchedulerError> {
-        let request = || Request::from(ledger.request()).with_rest(rest());
+    ) -> Result<(AllocateResponse, ReplyOutcome<ContainerId>), SchedulerError> {
+        let request = || AllocateRequest::from(ledger.request()).with_rest(rest());
         let mut answer = match self.allocate(request, deadline).await {
             Ok(answer) => answer,
             Err(error) => {
                 match error {
                     SchedulerError::NotRegistered => ledger.on_resync(),
                     // What has no answer is said again, by the ledger as by the session.
-                    SchedulerError::NoAnswer(_) => {}
+                    SchedulerError::NoResponse(_) => {}
                     _ => ledger.on_rejected(),
                 }
                 return Err(error);
             }
         };
-        let taken = ledger.on_reply(Reply::from(&answer));
+        let taken = ledger.on_reply(LedgerReply::from(&answer));
         let taken = taken.map_err(|error| self.unfit(&error.to_string()))?;
-        for container in &answer.kept {
+        for container in &answer.recovered {
             ledger.adopt(container.id);
         }
         let wanted: BTreeSet<ContainerId> = taken.wanted.iter().map(|g| g.container).collect();
@@ -66,13 +66,13 @@ impl Scheduler {
     }
 }
 
-impl Request {
-    fn with_rest(self, rest: Request) -> Self {
+impl AllocateRequest {
+    fn with_rest(self, rest: AllocateRequest) -> Self {
         Self {
             asks: self.asks,
             releases: self.releases,
-            avoid: self.avoid,
-            allow: self.allow,
+            exclude: self.exclude,
+            readmit: self.readmit,
             ..rest
         }
     }
@@ -88,7 +88,7 @@ impl From<&Row> for Ask {
         Self {
             priority: row.key.priority,
             request_id: row.key.allocation,
-            place: row.name.as_str().into(),
+            locality: row.name.as_str().into(),
             resource: row.resource.clone(),
             count: row.count,
             relax_locality: row.relax,
@@ -99,14 +99,14 @@ impl From<&Row> for Ask {
     }
 }
 
-/// What a ledger has to say, and nothing else. Its number is left out: the [`Scheduler`] counts.
-impl From<crate::ledger::Request<ContainerId>> for Request {
-    fn from(said: crate::ledger::Request<ContainerId>) -> Self {
+/// What a ledger has to say, and nothing else. Its number is left out: the [`AmRmClient`] counts.
+impl From<crate::ledger::LedgerRequest<ContainerId>> for AllocateRequest {
+    fn from(said: crate::ledger::LedgerRequest<ContainerId>) -> Self {
         Self {
             asks: said.rows.iter().map(Ask::from).collect(),
             releases: said.releases,
-            avoid: said.avoid,
-            allow: said.allow,
+            exclude: said.exclude,
+            readmit: said.readmit,
             ..Self::default()
         }
     }
@@ -126,8 +126,8 @@ impl From<&Container> for Grant<ContainerId> {
 }
 
 /// What a ledger needs to know of an answer.
-impl From<&Answer> for Reply<ContainerId> {
-    fn from(answer: &Answer) -> Self {
+impl From<&AllocateResponse> for LedgerReply<ContainerId> {
+    fn from(answer: &AllocateResponse) -> Self {
         Self {
             response_id: answer.response_id,
             granted: answer.granted.iter().map(Grant::from).collect(),
@@ -139,7 +139,7 @@ impl From<&Answer> for Reply<ContainerId> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scheduler::Place;
+    use crate::scheduler::Locality;
     use crate::types::Resource;
 
     #[test]
@@ -156,7 +156,7 @@ mod tests {
         let expected = Ask {
             priority: 3,
             request_id: 7,
-            place: Place::Rack("/rack".into()),
+            locality: Locality::Rack("/rack".into()),
             resource: Resource::new(64, 1),
             count: 2,
             relax_locality: false,

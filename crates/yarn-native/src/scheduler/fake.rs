@@ -26,26 +26,26 @@ const CHALLENGE: &str = "realm=\"default\",nonce=\"n\",qop=\"auth\",charset=utf-
                          algorithm=md5-sess";
 
 /// What the server does with a call.
-pub(crate) enum Reply {
-    Answer(Vec<u8>),
+pub(crate) enum FakeReply {
+    Message(Vec<u8>),
     /// A class of `org.apache.hadoop.yarn.exceptions`, and a message.
     Exception(&'static str, String),
     /// Hangs up without an answer.
-    Cut,
+    Disconnect,
     /// Says nothing, and goes on.
-    Silence,
+    NoReply,
 }
 
-impl Reply {
+impl FakeReply {
     pub(crate) fn message(message: &impl Message) -> Self {
-        Self::Answer(message.encode_to_vec())
+        Self::Message(message.encode_to_vec())
     }
 }
 
 /// An address that was dialled, and the identifier of the token that was shown, in base64.
 pub(crate) type Login = (String, Option<String>);
 
-type Script = dyn FnMut(&str, &[u8]) -> Reply + Send;
+type Script = dyn FnMut(&str, &[u8]) -> FakeReply + Send;
 
 /// All servers a test has: whatever address is dialled, the same script answers.
 #[derive(Clone)]
@@ -61,7 +61,7 @@ impl std::fmt::Debug for Fake {
 }
 
 impl Fake {
-    pub(crate) fn new(script: impl FnMut(&str, &[u8]) -> Reply + Send + 'static) -> Self {
+    pub(crate) fn new(script: impl FnMut(&str, &[u8]) -> FakeReply + Send + 'static) -> Self {
         Self { script: Arc::new(Mutex::new(Box::new(script))), seen: Arc::default() }
     }
 
@@ -109,7 +109,7 @@ impl Fake {
                         }
                     };
                     let call = header.call_id.cast_unsigned();
-                    respond(&mut stream, call, Reply::message(&answer)).await?;
+                    respond(&mut stream, call, FakeReply::message(&answer)).await?;
                 }
                 call if call < 0 => {}
                 call => {
@@ -121,8 +121,8 @@ impl Fake {
                         script(&request.method_name, rest)
                     };
                     match reply {
-                        Reply::Cut => return Ok(()),
-                        Reply::Silence => {}
+                        FakeReply::Disconnect => return Ok(()),
+                        FakeReply::NoReply => {}
                         reply => respond(&mut stream, call.cast_unsigned(), reply).await?,
                     }
                 }
@@ -169,7 +169,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-async fn respond(stream: &mut DuplexStream, call: u32, reply: Reply) -> io::Result<()> {
+async fn respond(stream: &mut DuplexStream, call: u32, reply: FakeReply) -> io::Result<()> {
     let mut header = RpcResponseHeaderProto {
         call_id: call,
         status: RpcStatusProto::Success.into(),
@@ -177,19 +177,19 @@ async fn respond(stream: &mut DuplexStream, call: u32, reply: Reply) -> io::Resu
     };
     let mut bytes = Vec::new();
     match reply {
-        Reply::Answer(body) => {
+        FakeReply::Message(body) => {
             header.encode_length_delimited(&mut bytes)?;
             prost::encode_length_delimiter(body.len(), &mut bytes)?;
             bytes.extend(body);
         }
-        Reply::Exception(class, message) => {
+        FakeReply::Exception(class, message) => {
             header.status = RpcStatusProto::Error.into();
             header.exception_class_name =
                 Some(format!("org.apache.hadoop.yarn.exceptions.{class}"));
             header.error_msg = Some(message);
             header.encode_length_delimited(&mut bytes)?;
         }
-        Reply::Cut | Reply::Silence => unreachable!("nothing is sent"),
+        FakeReply::Disconnect | FakeReply::NoReply => unreachable!("nothing is sent"),
     }
     let length = u32::try_from(bytes.len()).expect("tests are short");
     stream.write_u32(length).await?;

@@ -15,14 +15,14 @@ use crate::proto::yarn::{
 };
 use crate::scheduler::ask::{count, execution, priority};
 use crate::types::named::named;
-use crate::types::{ApplicationId, ExecutionType, Resource, Unfit};
+use crate::types::{ApplicationId, ExecutionType, InvalidMessage, Resource};
 
 /// The key under which a node's label is among its attributes.
 const PARTITION: &str = "yarn_node_partition/";
 
 /// Within what a constraint counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Scope {
+pub enum PlacementScope {
     /// A node.
     #[default]
     Node,
@@ -30,7 +30,7 @@ pub enum Scope {
     Rack,
 }
 
-impl fmt::Display for Scope {
+impl fmt::Display for PlacementScope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Node => "node",
@@ -41,7 +41,7 @@ impl fmt::Display for Scope {
 
 /// Whose containers count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Whose {
+pub enum TagNamespace {
     /// The application's own.
     #[default]
     Own,
@@ -50,19 +50,19 @@ pub enum Whose {
     /// Everybody's.
     All,
     /// Of one application.
-    Of(ApplicationId),
+    Application(ApplicationId),
     /// Of the applications with a tag.
-    Tagged(String),
+    ApplicationTag(String),
 }
 
-impl fmt::Display for Whose {
+impl fmt::Display for TagNamespace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Own => f.write_str("self"),
             Self::Others => f.write_str("not-self"),
             Self::All => f.write_str("all"),
-            Self::Of(application) => write!(f, "app-id/{application}"),
-            Self::Tagged(tag) => write!(f, "app-tag/{tag}"),
+            Self::Application(application) => write!(f, "app-id/{application}"),
+            Self::ApplicationTag(tag) => write!(f, "app-tag/{tag}"),
         }
     }
 }
@@ -72,11 +72,11 @@ impl fmt::Display for Whose {
 #[non_exhaustive]
 pub enum Constraint {
     /// Where at least `min` and at most `max` containers with any of the tags are already.
-    Count {
+    Cardinality {
         /// Where they are counted.
-        scope: Scope,
+        scope: PlacementScope,
         /// Whose.
-        whose: Whose,
+        namespace: TagNamespace,
         /// With any of these tags.
         tags: Vec<String>,
         /// At least so many.
@@ -98,11 +98,11 @@ pub enum Constraint {
     /// On nodes with this label, where another constraint holds too. The capacity scheduler looks for a
     /// label in a constraint that stands alone, and not within [`All`](Self::All): so the other one has
     /// to be of one of the kinds above.
-    Labelled {
+    WithLabel {
         /// The label.
         label: String,
         /// What has to hold there.
-        also: Box<Constraint>,
+        constraint: Box<Constraint>,
     },
     /// Where all of these hold.
     All(Vec<Constraint>),
@@ -110,7 +110,7 @@ pub enum Constraint {
     Any(Vec<Constraint>),
     /// Where the first of these holds; when it has been tried for so long, where the second holds,
     /// and so on.
-    InTurn(Vec<(Constraint, Delay)>),
+    DelayedOr(Vec<(Constraint, Delay)>),
 }
 
 /// How long a constraint is tried.
@@ -119,32 +119,38 @@ pub enum Delay {
     /// For a time.
     Time(Duration),
     /// For so many chances to place something.
-    Chances(u32),
+    Opportunities(u32),
 }
 
 impl Constraint {
     /// Together with the application's containers that have any of the tags.
-    pub fn near(scope: Scope, tags: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        Self::count(scope, tags, 1, None)
+    pub fn affinity(
+        scope: PlacementScope,
+        tags: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Self {
+        Self::cardinality(scope, tags, 1, None)
     }
 
     /// Away from the application's containers that have any of the tags. With their own tag
     /// containers spread, one for each node or rack.
-    pub fn away(scope: Scope, tags: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        Self::count(scope, tags, 0, Some(0))
+    pub fn anti_affinity(
+        scope: PlacementScope,
+        tags: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Self {
+        Self::cardinality(scope, tags, 0, Some(0))
     }
 
     /// Where at least `min` and at most `max` of the application's containers with any of the tags
     /// are already.
-    pub fn count(
-        scope: Scope,
+    pub fn cardinality(
+        scope: PlacementScope,
         tags: impl IntoIterator<Item = impl Into<String>>,
         min: u32,
         max: Option<u32>,
     ) -> Self {
-        Self::Count {
+        Self::Cardinality {
             scope,
-            whose: Whose::Own,
+            namespace: TagNamespace::Own,
             tags: tags.into_iter().map(Into::into).collect(),
             min,
             max,
@@ -158,20 +164,20 @@ impl Constraint {
         };
         let children = |all: &[Self]| all.iter().map(Self::proto).collect();
         let (kind, child_constraints, timed_child_constraints) = match self {
-            Self::Count { scope, whose, tags, min, max } => {
-                let target = target(TargetType::AllocationTag, whose.to_string(), tags);
+            Self::Cardinality { scope, namespace, tags, min, max } => {
+                let target = target(TargetType::AllocationTag, namespace.to_string(), tags);
                 let max = max.map_or(i32::MAX, count);
                 return simple(counted(*scope, target, count(*min), max));
             }
             Self::Label(labels) => {
                 let target = target(TargetType::NodeAttribute, PARTITION.to_owned(), labels);
-                return simple(counted(Scope::Node, target, 1, i32::MAX));
+                return simple(counted(PlacementScope::Node, target, 1, i32::MAX));
             }
-            Self::Labelled { label, also } => {
-                let mut proto = also.proto();
+            Self::WithLabel { label, constraint } => {
+                let mut proto = constraint.proto();
                 let Some(simple) = &mut proto.simple_constraint else {
                     let label = Self::Label(vec![label.clone()]);
-                    return Self::All(vec![label, (**also).clone()]).proto();
+                    return Self::All(vec![label, (**constraint).clone()]).proto();
                 };
                 let label = std::slice::from_ref(label);
                 let target = target(TargetType::NodeAttribute, PARTITION.to_owned(), label);
@@ -188,12 +194,12 @@ impl Constraint {
                 return simple(SimplePlacementConstraintProto {
                     attribute_op_code: Some(operation.into()),
                     // Nothing is counted.
-                    ..counted(Scope::Node, target, -1, -1)
+                    ..counted(PlacementScope::Node, target, -1, -1)
                 });
             }
             Self::All(all) => (CompositeType::And, children(all), Vec::new()),
             Self::Any(any) => (CompositeType::Or, children(any), Vec::new()),
-            Self::InTurn(turns) => {
+            Self::DelayedOr(turns) => {
                 let turns = turns.iter().map(|(constraint, delay)| delay.on(constraint));
                 (CompositeType::DelayedOr, Vec::new(), turns.collect())
             }
@@ -218,7 +224,7 @@ fn target(kind: TargetType, key: String, values: &[String]) -> PlacementConstrai
 }
 
 fn counted(
-    scope: Scope,
+    scope: PlacementScope,
     target: PlacementConstraintTargetProto,
     min: i32,
     max: i32,
@@ -239,7 +245,7 @@ impl Delay {
                 let ms = time.as_millis().try_into().unwrap_or(i64::MAX);
                 (ms, DelayUnit::Milliseconds)
             }
-            Self::Chances(chances) => (chances.into(), DelayUnit::Opportunities),
+            Self::Opportunities(chances) => (chances.into(), DelayUnit::Opportunities),
         };
         TimedPlacementConstraintProto {
             placement_constraint: constraint.proto(),
@@ -254,7 +260,7 @@ impl Delay {
 ///
 /// Priority and request id must not be those of an [`Ask`](crate::scheduler::Ask).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PlacementAsk {
+pub struct SchedulingRequest {
     /// Lower numbers are served first.
     pub priority: i32,
     /// Comes back in the containers.
@@ -271,7 +277,7 @@ pub struct PlacementAsk {
     pub execution: ExecutionType,
 }
 
-impl PlacementAsk {
+impl SchedulingRequest {
     pub(crate) fn proto(&self) -> SchedulingRequestProto {
         SchedulingRequestProto {
             allocation_request_id: Some(self.request_id),
@@ -310,9 +316,9 @@ named! {
     /// Why a request with a constraint came back.
     pub enum RejectionReason: RejectionReasonProto, "reason of a rejection" {
         /// No node satisfies it.
-        NoPlace = RrpCouldNotPlaceOnNode "COULD_NOT_PLACE_ON_NODE",
+        CouldNotPlace = RrpCouldNotPlaceOnNode "COULD_NOT_PLACE_ON_NODE",
         /// A node satisfied it, and could not take it.
-        NoRoom = RrpCouldNotScheduleOnNode "COULD_NOT_SCHEDULE_ON_NODE",
+        CouldNotSchedule = RrpCouldNotScheduleOnNode "COULD_NOT_SCHEDULE_ON_NODE",
     }
 }
 
@@ -333,7 +339,7 @@ pub struct Rejection {
 }
 
 impl Rejection {
-    pub(crate) fn of(proto: RejectedSchedulingRequestProto) -> Result<Self, Unfit> {
+    pub(crate) fn of(proto: RejectedSchedulingRequestProto) -> Result<Self, InvalidMessage> {
         let request = proto.request;
         let sizing = request.resource_sizing.as_ref();
         Ok(Self {
@@ -356,7 +362,7 @@ mod tests {
 
     #[test]
     fn constraints_have_the_shapes_that_hadoop_gives_them() {
-        let away = simple(&Constraint::away(Scope::Node, ["w"]));
+        let away = simple(&Constraint::anti_affinity(PlacementScope::Node, ["w"]));
         assert_eq!((away.min_cardinality(), away.max_cardinality()), (0, 0));
         assert_eq!((away.scope.as_str(), away.attribute_op_code), ("node", None));
         let target = &away.target_expressions[0];
@@ -364,7 +370,7 @@ mod tests {
             (target.target_key(), &target.target_values[..]),
             ("self", &["w".to_owned()][..])
         );
-        let near = simple(&Constraint::near(Scope::Rack, ["w"]));
+        let near = simple(&Constraint::affinity(PlacementScope::Rack, ["w"]));
         assert_eq!((near.min_cardinality(), near.max_cardinality()), (1, i32::MAX));
         let attribute = simple(&Constraint::Attribute {
             name: "rm.yarn.io/zone".into(),
@@ -377,24 +383,24 @@ mod tests {
 
     #[test]
     fn constraints_are_put_together() {
-        let away = Constraint::away(Scope::Node, ["w"]);
+        let away = Constraint::anti_affinity(PlacementScope::Node, ["w"]);
         let label = Constraint::Label(vec!["gpu".into()]);
         let both = Constraint::All(vec![away.clone(), label.clone()]).proto();
         let both = both.composite_constraint.expect("a composite one");
         assert_eq!(both.composite_type(), CompositeType::And);
         assert_eq!(both.child_constraints.len(), 2);
-        let labelled = |also: &Constraint| Constraint::Labelled {
+        let labelled = |also: &Constraint| Constraint::WithLabel {
             label: "gpu".into(),
-            also: Box::new(also.clone()),
+            constraint: Box::new(also.clone()),
         };
         let targets = simple(&labelled(&away)).target_expressions;
         let keys: Vec<_> = targets.iter().map(|target| target.target_key()).collect();
         assert_eq!(keys, ["self", PARTITION]);
         let composite = labelled(&Constraint::Any(vec![away.clone()])).proto();
         assert!(composite.composite_constraint.is_some());
-        let turns = Constraint::InTurn(vec![
+        let turns = Constraint::DelayedOr(vec![
             (away, Delay::Time(Duration::from_secs(2))),
-            (label, Delay::Chances(3)),
+            (label, Delay::Opportunities(3)),
         ]);
         let turns = turns.proto().composite_constraint.expect("a composite one");
         let delays: Vec<_> = turns

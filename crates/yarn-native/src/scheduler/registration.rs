@@ -7,9 +7,11 @@ use crate::proto::yarn::{
     RegisterApplicationMasterResponseProto, SchedulerResourceTypes,
 };
 use crate::scheduler::TagConstraint;
-use crate::scheduler::answer::all;
+use crate::scheduler::response::all;
 use crate::token::Secret;
-use crate::types::{Access, Container, FinalStatus, NodeToken, Resource, Unfit};
+use crate::types::{
+    Access, Container, FinalStatus, InvalidMessage, NodeToken, Resource, ResourceTypeInfo,
+};
 
 /// What a master tells about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,31 +42,21 @@ impl Registration {
     }
 }
 
-/// A resource that the cluster counts.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ResourceType {
-    /// Its name, as `yarn.io/gpu`.
-    pub name: String,
-    /// Its unit, as `Mi`; empty where it has none.
-    pub unit: String,
-}
-
 /// What a master is told when it registers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Registered {
+pub struct RegisterResponse {
     /// The largest container.
     pub capability_max: Resource,
     /// The application's queue. Hadoop 3.5 gives its whole path.
     pub queue: String,
     /// Containers of earlier attempts that still run.
-    pub kept: Vec<Container>,
+    pub recovered: Vec<Container>,
     /// Tokens of their nodes.
     pub node_tokens: Vec<NodeToken>,
     /// What the cluster counts, memory and cores included. Hadoop before 2.10 says
     /// nothing.
-    pub resource_types: Vec<ResourceType>,
+    pub resource_types: Vec<ResourceTypeInfo>,
     /// Whether the scheduler heeds cores; otherwise it counts memory only.
     pub counts_vcores: bool,
     /// Who may do what with the application.
@@ -73,22 +65,21 @@ pub struct Registered {
     pub client_key: Option<Secret>,
 }
 
-impl Registered {
-    pub(crate) fn of(proto: RegisterApplicationMasterResponseProto) -> Result<Self, Unfit> {
+impl RegisterResponse {
+    pub(crate) fn of(
+        proto: RegisterApplicationMasterResponseProto,
+    ) -> Result<Self, InvalidMessage> {
         let cpu = i32::from(SchedulerResourceTypes::Cpu);
         let access = proto.application_ac_ls.iter().flat_map(|entry| {
             let access = Access::of(entry.access_type?).ok()?;
             Some((access, entry.acl().to_owned()))
         });
-        let types = proto
-            .resource_types
-            .into_iter()
-            .map(|known| ResourceType { name: known.name, unit: known.units.unwrap_or_default() });
+        let types = proto.resource_types.iter().map(ResourceTypeInfo::of);
         let key = proto.client_to_am_token_master_key;
         Ok(Self {
             capability_max: Resource::of(proto.maximum_capability.as_ref())?,
             queue: proto.queue.unwrap_or_default(),
-            kept: all(proto.containers_from_previous_attempts, Container::kept)?,
+            recovered: all(proto.containers_from_previous_attempts, Container::recovered)?,
             node_tokens: all(proto.nm_tokens_from_previous_attempts, NodeToken::of)?,
             resource_types: types.collect(),
             counts_vcores: proto.scheduler_resource_types.contains(&cpu),

@@ -17,9 +17,10 @@ use crate::proto::yarn::{
     SchedulingRequestProto, StrictPreemptionContractProto,
 };
 use crate::rpc::Protocol;
-use crate::scheduler::fake::{Fake, PASSWORD, Reply};
+use crate::scheduler::fake::{Fake, FakeReply, PASSWORD};
 use crate::scheduler::{
-    Answer, Ask, Finish, Registered, Registration, Request, Scheduler, SchedulerError,
+    AllocateRequest, AllocateResponse, AmRmClient, Ask, Finish, RegisterResponse, Registration,
+    SchedulerError,
 };
 use crate::types::{ContainerId, ExitStatus, FinalStatus, NodeId, Resource};
 
@@ -27,8 +28,8 @@ fn soon() -> Instant {
     Instant::now() + Duration::from_secs(10)
 }
 
-fn registered() -> Reply {
-    Reply::message(&RegisterApplicationMasterResponseProto {
+fn registered() -> FakeReply {
+    FakeReply::message(&RegisterApplicationMasterResponseProto {
         maximum_capability: Some(Resource::new(8192, 4).proto()),
         queue: Some("default".into()),
         ..RegisterApplicationMasterResponseProto::default()
@@ -49,7 +50,7 @@ struct Counting {
 }
 
 impl Counting {
-    fn allocate(&mut self, body: &[u8], cut: impl Fn(u32) -> bool) -> Reply {
+    fn allocate(&mut self, body: &[u8], cut: impl Fn(u32) -> bool) -> FakeReply {
         let request = AllocateRequestProto::decode(body).expect("a request");
         self.calls += 1;
         let id = request.response_id();
@@ -58,24 +59,24 @@ impl Counting {
             self.applied.push(request);
         } else if id + 1 != self.last {
             let message = format!("Invalid responseId {id}");
-            return Reply::Exception("InvalidApplicationMasterRequestException", message);
+            return FakeReply::Exception("InvalidApplicationMasterRequestException", message);
         }
         match cut(self.calls) {
-            true => Reply::Cut,
-            false => Reply::message(&beat(self.last)),
+            true => FakeReply::Disconnect,
+            false => FakeReply::message(&beat(self.last)),
         }
     }
 }
 
-fn ask(request_id: i64) -> impl FnOnce() -> Request {
-    move || Request {
+fn ask(request_id: i64) -> impl FnOnce() -> AllocateRequest {
+    move || AllocateRequest {
         asks: vec![Ask::anywhere(request_id, Resource::new(64, 1), 1)],
-        ..Request::default()
+        ..AllocateRequest::default()
     }
 }
 
-async fn register(fake: &Fake) -> Scheduler {
-    let mut scheduler = Scheduler::on(fake.channel(Protocol::APPLICATION_MASTER));
+async fn register(fake: &Fake) -> AmRmClient {
+    let mut scheduler = AmRmClient::with_channel(fake.channel(Protocol::APPLICATION_MASTER));
     let registration = Registration::new("host");
     let registered = scheduler.register(&registration, soon()).await;
     assert_eq!(registered.expect("registered").queue, "default");
@@ -148,7 +149,7 @@ async fn a_refused_request_is_dropped_and_the_next_one_counts_on() {
         "allocate" => {
             let request = AllocateRequestProto::decode(body).expect("a request");
             if request.ask.iter().any(|ask| ask.allocation_request_id() == 1) {
-                return Reply::Exception("InvalidResourceRequestException", "too large".into());
+                return FakeReply::Exception("InvalidResourceRequestException", "too large".into());
             }
             script.lock().unwrap().allocate(body, |_| false)
         }
@@ -156,7 +157,7 @@ async fn a_refused_request_is_dropped_and_the_next_one_counts_on() {
     });
     let mut scheduler = register(&fake).await;
     let refused = scheduler.allocate(ask(1), soon()).await;
-    assert!(matches!(refused, Err(SchedulerError::Refused { .. })), "{refused:?}");
+    assert!(matches!(refused, Err(SchedulerError::Rejected { .. })), "{refused:?}");
     scheduler.allocate(ask(2), soon()).await.expect("an answer");
     assert_eq!(rm.lock().unwrap().applied.len(), 1);
 }
@@ -173,7 +174,7 @@ async fn a_master_that_was_forgotten_registers_again_and_counts_from_the_start()
                 registered()
             }
             "allocate" if *known => rm.allocate(body, |_| false),
-            _ => Reply::Exception(
+            _ => FakeReply::Exception(
                 "ApplicationMasterNotRegisteredException",
                 "AM should re-register.".into(),
             ),
@@ -197,7 +198,7 @@ async fn an_answer_to_something_else_is_no_answer() {
     let fake = Fake::new(|method, body| match method {
         "allocate" => {
             let request = AllocateRequestProto::decode(body).expect("a request");
-            Reply::message(&beat(request.response_id() + 2))
+            FakeReply::message(&beat(request.response_id() + 2))
         }
         _ => registered(),
     });
@@ -211,7 +212,7 @@ fn two() -> Ledger<ContainerId> {
     let mut ledger = Ledger::new();
     let key = Key { priority: 1, allocation: 7 };
     let want = Want::anywhere(2, Resource::new(64, 1));
-    ledger.set_wants([(key, want)].into(), ledger.beat());
+    ledger.set_wants([(key, want)].into(), ledger.reply_count());
     ledger
 }
 
@@ -243,7 +244,7 @@ async fn a_ledger_says_its_ask_once_and_gives_back_what_it_did_not_want() {
         let released = request.release.len();
         let mut said = log.lock().unwrap();
         said.push((rows, released, request.progress()));
-        Reply::message(&AllocateResponseProto {
+        FakeReply::message(&AllocateResponseProto {
             allocated_containers: match request.response_id() {
                 0 => vec![],
                 1 => (2..5).map(granted).collect(),
@@ -255,10 +256,10 @@ async fn a_ledger_says_its_ask_once_and_gives_back_what_it_did_not_want() {
     });
     let mut scheduler = register(&fake).await;
     let mut ledger = two();
-    let rest = || Request {
+    let rest = || AllocateRequest {
         asks: vec![Ask::anywhere(99, Resource::new(1, 1), 1)],
         progress: 0.5,
-        ..Request::default()
+        ..AllocateRequest::default()
     };
     let mut counts = Vec::new();
     for _ in 0..3 {
@@ -278,23 +279,23 @@ async fn a_container_that_was_kept_is_no_new_one_when_it_is_granted_again() {
             return registered();
         }
         let request = AllocateRequestProto::decode(body).expect("a request");
-        let (mut kept, mut new) = (Vec::new(), Vec::new());
+        let (mut recovered, mut new) = (Vec::new(), Vec::new());
         match request.response_id() {
-            0 => kept.push(granted(2)),
+            0 => recovered.push(granted(2)),
             _ => new.push(granted(2)),
         }
-        Reply::message(&AllocateResponseProto {
-            containers_from_previous_attempts: kept,
+        FakeReply::message(&AllocateResponseProto {
+            containers_from_previous_attempts: recovered,
             allocated_containers: new,
             ..beat(request.response_id() + 1)
         })
     });
     let mut scheduler = register(&fake).await;
     let mut ledger = two();
-    for kept in [1, 0] {
-        let heard = scheduler.exchange(&mut ledger, Request::default, soon());
+    for recovered in [1, 0] {
+        let heard = scheduler.exchange(&mut ledger, AllocateRequest::default, soon());
         let (answer, taken) = heard.await.expect("an answer");
-        assert_eq!((answer.kept.len(), answer.granted.len()), (kept, 0));
+        assert_eq!((answer.recovered.len(), answer.granted.len()), (recovered, 0));
         assert!(taken.wanted.is_empty() && taken.surplus.is_empty());
     }
     assert_eq!(ledger.outstanding(), 2);
@@ -313,7 +314,7 @@ async fn a_ledger_says_all_again_to_whoever_forgot_it_and_nothing_twice_to_whoev
             }
             // The first answer of each life is lost.
             "allocate" if *known => rm.allocate(body, |call| call == 1),
-            _ => Reply::Exception("ApplicationMasterNotRegisteredException", "".into()),
+            _ => FakeReply::Exception("ApplicationMasterNotRegisteredException", "".into()),
         }
     });
     let mut scheduler = register(&fake).await;
@@ -324,18 +325,18 @@ async fn a_ledger_says_all_again_to_whoever_forgot_it_and_nothing_twice_to_whoev
         asks.collect::<Vec<_>>()
     };
     for _ in 0..2 {
-        let heard = scheduler.exchange(&mut ledger, Request::default, soon());
+        let heard = scheduler.exchange(&mut ledger, AllocateRequest::default, soon());
         heard.await.expect("an answer");
     }
     assert_eq!(said(), [1, 0]);
     state.lock().unwrap().0 = false;
-    let forgotten = scheduler.exchange(&mut ledger, Request::default, soon());
+    let forgotten = scheduler.exchange(&mut ledger, AllocateRequest::default, soon());
     assert_eq!(forgotten.await, Err(SchedulerError::NotRegistered));
     let registration = Registration::new("host");
     let again = scheduler.register(&registration, soon()).await;
     again.expect("registered");
     for _ in 0..2 {
-        let heard = scheduler.exchange(&mut ledger, Request::default, soon());
+        let heard = scheduler.exchange(&mut ledger, AllocateRequest::default, soon());
         heard.await.expect("an answer");
     }
     assert_eq!(said(), [1, 0]);
@@ -345,17 +346,17 @@ async fn a_ledger_says_all_again_to_whoever_forgot_it_and_nothing_twice_to_whoev
 async fn commands_in_an_answer_are_heard() {
     for (command, over) in [(AmCommandProto::AmResync, false), (AmCommandProto::AmShutdown, true)] {
         let fake = Fake::new(move |method, _| match method {
-            "allocate" => Reply::message(&AllocateResponseProto {
+            "allocate" => FakeReply::message(&AllocateResponseProto {
                 a_m_command: Some(command.into()),
                 ..beat(1)
             }),
             _ => registered(),
         });
         let mut scheduler = register(&fake).await;
-        let told = scheduler.allocate(Request::default, soon()).await;
+        let told = scheduler.allocate(AllocateRequest::default, soon()).await;
         match told {
             Err(SchedulerError::NotRegistered) => assert!(!over),
-            Err(SchedulerError::Over { .. }) => assert!(over),
+            Err(SchedulerError::AttemptEnded { .. }) => assert!(over),
             other => panic!("{other:?}"),
         }
     }
@@ -369,7 +370,7 @@ async fn a_new_token_is_used_from_the_next_call_on() {
         }
         let request = AllocateRequestProto::decode(body).expect("a request");
         let first = request.response_id() == 0;
-        Reply::message(&AllocateResponseProto {
+        FakeReply::message(&AllocateResponseProto {
             am_rm_token: first.then(|| TokenProto {
                 identifier: vec![7, 7, 7],
                 password: PASSWORD.into(),
@@ -380,10 +381,10 @@ async fn a_new_token_is_used_from_the_next_call_on() {
         })
     });
     let mut scheduler = register(&fake).await;
-    let first = scheduler.allocate(Request::default, soon()).await;
+    let first = scheduler.allocate(AllocateRequest::default, soon()).await;
     assert!(first.expect("an answer").token_replaced);
     for _ in 0..2 {
-        let later = scheduler.allocate(Request::default, soon()).await;
+        let later = scheduler.allocate(AllocateRequest::default, soon()).await;
         assert!(!later.expect("an answer").token_replaced);
     }
     let logins: Vec<_> = fake.seen().into_iter().map(|(_, user)| user).collect();
@@ -397,19 +398,19 @@ async fn a_registration_whose_answer_is_lost_is_known_to_have_been_made() {
         "registerApplicationMaster" => {
             calls += 1;
             match calls {
-                1 => Reply::Cut,
-                _ => Reply::Exception(
+                1 => FakeReply::Disconnect,
+                _ => FakeReply::Exception(
                     "InvalidApplicationMasterRequestException",
                     "Application Master is already registered : application_1_0001".into(),
                 ),
             }
         }
-        _ => Reply::message(&beat(1)),
+        _ => FakeReply::message(&beat(1)),
     });
-    let mut scheduler = Scheduler::on(fake.channel(Protocol::APPLICATION_MASTER));
+    let mut scheduler = AmRmClient::with_channel(fake.channel(Protocol::APPLICATION_MASTER));
     let again = scheduler.register(&Registration::new("host"), soon()).await;
     assert!(matches!(again, Err(SchedulerError::AlreadyRegistered { .. })), "{again:?}");
-    scheduler.allocate(Request::default, soon()).await.expect("the master can go on");
+    scheduler.allocate(AllocateRequest::default, soon()).await.expect("the master can go on");
 }
 
 #[tokio::test]
@@ -422,12 +423,12 @@ async fn an_end_is_said_until_it_is_complete_and_survives_a_restart() {
         *log.lock().unwrap() = calls.clone();
         match (method, calls.len()) {
             ("registerApplicationMaster", _) => registered(),
-            (_, 2) => Reply::Exception("ApplicationMasterNotRegisteredException", "".into()),
-            (_, 4) => Reply::Cut,
-            (_, 5) => Reply::message(&FinishApplicationMasterResponseProto {
+            (_, 2) => FakeReply::Exception("ApplicationMasterNotRegisteredException", "".into()),
+            (_, 4) => FakeReply::Disconnect,
+            (_, 5) => FakeReply::message(&FinishApplicationMasterResponseProto {
                 is_unregistered: Some(false),
             }),
-            _ => Reply::Exception("ApplicationAttemptNotFoundException", "gone".into()),
+            _ => FakeReply::Exception("ApplicationAttemptNotFoundException", "gone".into()),
         }
     });
     let mut scheduler = register(&fake).await;
@@ -442,12 +443,12 @@ async fn an_end_is_said_until_it_is_complete_and_survives_a_restart() {
 async fn an_end_that_nobody_heard_is_not_taken_for_done() {
     let fake = Fake::new(|method, _| match method {
         "registerApplicationMaster" => registered(),
-        _ => Reply::Exception("ApplicationAttemptNotFoundException", "gone".into()),
+        _ => FakeReply::Exception("ApplicationAttemptNotFoundException", "gone".into()),
     });
     let mut scheduler = register(&fake).await;
     let finish = Finish::new(FinalStatus::Succeeded);
     let told = scheduler.finish(&finish, soon()).await;
-    assert!(matches!(told, Err(SchedulerError::Over { .. })), "{told:?}");
+    assert!(matches!(told, Err(SchedulerError::AttemptEnded { .. })), "{told:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -459,14 +460,14 @@ async fn an_end_whose_answer_never_came_is_done_once_the_attempt_is_gone() {
         }
         ends += 1;
         match ends {
-            1 => Reply::Silence,
-            _ => Reply::Exception("ApplicationAttemptNotFoundException", "gone".into()),
+            1 => FakeReply::NoReply,
+            _ => FakeReply::Exception("ApplicationAttemptNotFoundException", "gone".into()),
         }
     });
     let mut scheduler = register(&fake).await;
     let finish = Finish::new(FinalStatus::Succeeded);
     let late = scheduler.finish(&finish, soon()).await;
-    assert!(matches!(late, Err(SchedulerError::NoAnswer(_))), "{late:?}");
+    assert!(matches!(late, Err(SchedulerError::NoResponse(_))), "{late:?}");
     scheduler.finish(&finish, soon()).await.expect("the end");
 }
 
@@ -521,17 +522,17 @@ fn full_answer(id: ContainerId, node: &NodeId) -> AllocateResponseProto {
 fn an_answer_is_read_to_its_last_field() {
     let id: ContainerId = "container_e01_1_0001_01_000002".parse().expect("an id");
     let node: NodeId = "n:1".parse().expect("an id");
-    let answer = Answer::of(full_answer(id, &node)).expect("an answer");
+    let answer = AllocateResponse::of(full_answer(id, &node)).expect("an answer");
     assert_eq!(answer.granted[0].request_id, 7);
     assert_eq!(answer.completed[0].exit, ExitStatus::Preempted);
     assert_eq!(answer.node_tokens[0].node, node);
     assert_eq!(answer.nodes, []);
     let preemption = answer.preemption.expect("a notice");
-    assert_eq!((preemption.certain, preemption.negotiable), (vec![id], vec![id]));
+    assert_eq!((preemption.strict, preemption.negotiable), (vec![id], vec![id]));
     assert_eq!(answer.cluster_nodes, 3);
     let nameless =
         AllocateResponseProto { allocated_containers: vec![ContainerProto::default()], ..beat(1) };
-    assert!(Answer::of(nameless).is_err());
+    assert!(AllocateResponse::of(nameless).is_err());
 }
 
 #[test]
@@ -546,12 +547,12 @@ fn answers_with_any_bytes_changed_are_read_or_refused() {
         let Ok(proto) = AllocateResponseProto::decode(&bytes[..]) else {
             continue;
         };
-        if let Ok(answer) = Answer::of(proto) {
+        if let Ok(answer) = AllocateResponse::of(proto) {
             read += 1;
             let _ = format!("{answer:?}");
         }
         if let Ok(proto) = RegisterApplicationMasterResponseProto::decode(&bytes[..]) {
-            let _ = format!("{:?}", Registered::of(proto));
+            let _ = format!("{:?}", RegisterResponse::of(proto));
         }
     }
     assert!(read > 100, "{read} were read, which says little");

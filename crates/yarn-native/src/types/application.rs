@@ -7,7 +7,7 @@ use crate::proto::yarn::{
     FinalApplicationStatusProto, LogAggregationStatusProto, YarnApplicationStateProto,
 };
 use crate::types::named::named;
-use crate::types::{ApplicationId, AttemptId, Resource, Unfit, moment};
+use crate::types::{ApplicationId, AttemptId, InvalidMessage, Resource, timestamp};
 
 named! {
     /// How far an application has come.
@@ -105,7 +105,7 @@ impl Lifetime {
     fn of(proto: &ApplicationTimeoutProto) -> Self {
         // Without a limit the moment is a word and the rest is negative.
         let left = u64::try_from(proto.remaining_time.unwrap_or(-1)).ok();
-        Self { ends: moment::parse(proto.expire_time()), left: left.map(Duration::from_secs) }
+        Self { ends: timestamp::parse(proto.expire_time()), left: left.map(Duration::from_secs) }
     }
 }
 
@@ -167,7 +167,7 @@ pub struct ApplicationReport {
 }
 
 impl ApplicationReport {
-    pub(crate) fn of(proto: &ApplicationReportProto) -> Result<Self, Unfit> {
+    pub(crate) fn of(proto: &ApplicationReportProto) -> Result<Self, InvalidMessage> {
         let attempt = proto.current_application_attempt_id.as_ref();
         let usage = proto.app_resource_usage.as_ref().and_then(|usage| {
             let resource = |proto: &Option<_>| Resource::of(proto.as_ref()).unwrap_or_default();

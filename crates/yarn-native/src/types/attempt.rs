@@ -6,7 +6,8 @@ use crate::proto::yarn::{
 };
 use crate::types::named::named;
 use crate::types::{
-    AttemptId, ContainerId, ContainerState, ExecutionType, ExitStatus, NodeId, Resource, Unfit,
+    AttemptId, ContainerId, ContainerState, ExecutionType, ExitStatus, InvalidMessage, NodeId,
+    Resource,
 };
 
 named! {
@@ -76,7 +77,7 @@ pub struct AttemptReport {
 }
 
 impl AttemptReport {
-    pub(crate) fn of(proto: &ApplicationAttemptReportProto) -> Result<Self, Unfit> {
+    pub(crate) fn of(proto: &ApplicationAttemptReportProto) -> Result<Self, InvalidMessage> {
         let master = proto.am_container_id.as_ref();
         Ok(Self {
             id: AttemptId::of(proto.application_attempt_id.as_ref())?,
@@ -124,7 +125,7 @@ pub struct ContainerReport {
 }
 
 impl ContainerReport {
-    pub(crate) fn of(proto: &ContainerReportProto) -> Result<Self, Unfit> {
+    pub(crate) fn of(proto: &ContainerReportProto) -> Result<Self, InvalidMessage> {
         let state = ContainerState::of(proto.container_state.unwrap_or(-1))?;
         let exit = proto.container_exit_status.map(ExitStatus::from);
         let node = proto.node_id.as_ref();

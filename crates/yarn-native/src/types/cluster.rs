@@ -2,7 +2,7 @@
 
 use crate::proto::yarn::{NodeReportProto, NodeStateProto, YarnClusterMetricsProto};
 use crate::types::named::named;
-use crate::types::{Attribute, NodeId, Resource, Unfit};
+use crate::types::{Attribute, InvalidMessage, NodeId, Resource};
 
 named! {
     /// How a node is.
@@ -67,7 +67,7 @@ pub struct NodeReport {
 }
 
 impl NodeReport {
-    pub(crate) fn of(proto: &NodeReportProto) -> Result<Self, Unfit> {
+    pub(crate) fn of(proto: &NodeReportProto) -> Result<Self, InvalidMessage> {
         // A node that has not told yet, or was lost, has no resources.
         let resource = |proto: &Option<_>| Resource::of(proto.as_ref()).unwrap_or_default();
         Ok(Self {

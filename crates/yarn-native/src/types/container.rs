@@ -8,7 +8,7 @@ use crate::proto::yarn::{
 };
 use crate::token::Token;
 use crate::types::named::named;
-use crate::types::{ContainerId, ExitStatus, NodeId, Resource, Unfit};
+use crate::types::{ContainerId, ExitStatus, InvalidMessage, NodeId, Resource};
 
 named! {
     /// Whether a container's resources are its own.
@@ -79,12 +79,12 @@ pub struct Container {
 
 impl Container {
     /// A container of an earlier attempt. It was started long ago, so that nobody misses its token.
-    pub(crate) fn kept(mut proto: ContainerProto) -> Result<Self, Unfit> {
+    pub(crate) fn recovered(mut proto: ContainerProto) -> Result<Self, InvalidMessage> {
         proto.container_token.get_or_insert_default();
         Self::of(proto)
     }
 
-    pub(crate) fn of(proto: ContainerProto) -> Result<Self, Unfit> {
+    pub(crate) fn of(proto: ContainerProto) -> Result<Self, InvalidMessage> {
         Ok(Self {
             id: ContainerId::of(proto.id.as_ref())?,
             node: NodeId::of(proto.node_id.as_ref())?,
@@ -95,7 +95,7 @@ impl Container {
             version: proto.version(),
             http_address: proto.node_http_address.unwrap_or_default(),
             tags: proto.allocation_tags,
-            token: Token::of(proto.container_token.ok_or(Unfit("a container's token"))?),
+            token: Token::of(proto.container_token.ok_or(InvalidMessage("a container's token"))?),
         })
     }
 }
@@ -123,8 +123,8 @@ pub struct ContainerStatus {
 }
 
 impl ContainerStatus {
-    pub(crate) fn of(proto: ContainerStatusProto) -> Result<Self, Unfit> {
-        let state = proto.state.ok_or(Unfit("a container's state"))?;
+    pub(crate) fn of(proto: ContainerStatusProto) -> Result<Self, InvalidMessage> {
+        let state = proto.state.ok_or(InvalidMessage("a container's state"))?;
         let attribute = |entry: StringStringMapProto| {
             let (key, value) = (entry.key.unwrap_or_default(), entry.value);
             (key, value.unwrap_or_default())
@@ -161,10 +161,10 @@ pub struct NodeToken {
 }
 
 impl NodeToken {
-    pub(crate) fn of(proto: NmTokenProto) -> Result<Self, Unfit> {
+    pub(crate) fn of(proto: NmTokenProto) -> Result<Self, InvalidMessage> {
         Ok(Self {
             node: NodeId::of(proto.node_id.as_ref())?,
-            token: Token::of(proto.token.ok_or(Unfit("a node's token"))?),
+            token: Token::of(proto.token.ok_or(InvalidMessage("a node's token"))?),
         })
     }
 }
@@ -196,8 +196,8 @@ mod tests {
     fn a_kept_container_may_be_without_a_token_and_a_new_one_may_not() {
         let proto = ContainerProto { container_token: None, ..container() };
         assert!(Container::of(proto.clone()).is_err());
-        let kept = Container::kept(proto).expect("a container");
-        assert_eq!(kept.id.to_string(), "container_1_0001_01_000002");
+        let recovered = Container::recovered(proto).expect("a container");
+        assert_eq!(recovered.id.to_string(), "container_1_0001_01_000002");
     }
 
     #[test]

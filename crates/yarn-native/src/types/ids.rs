@@ -6,7 +6,7 @@ use std::str::FromStr;
 use crate::proto::yarn::{
     ApplicationAttemptIdProto, ApplicationIdProto, ContainerIdProto, NodeIdProto,
 };
-use crate::types::Unfit;
+use crate::types::InvalidMessage;
 
 /// Bits of a container's id below the epoch of its ResourceManager.
 const EPOCH_SHIFT: u32 = 40;
@@ -172,8 +172,8 @@ impl FromStr for NodeId {
 }
 
 impl ApplicationId {
-    pub(crate) fn of(proto: Option<&ApplicationIdProto>) -> Result<Self, Unfit> {
-        let proto = proto.ok_or(Unfit("an application's id"))?;
+    pub(crate) fn of(proto: Option<&ApplicationIdProto>) -> Result<Self, InvalidMessage> {
+        let proto = proto.ok_or(InvalidMessage("an application's id"))?;
         Ok(Self { cluster: proto.cluster_timestamp(), number: proto.id() })
     }
 
@@ -183,8 +183,8 @@ impl ApplicationId {
 }
 
 impl AttemptId {
-    pub(crate) fn of(proto: Option<&ApplicationAttemptIdProto>) -> Result<Self, Unfit> {
-        let proto = proto.ok_or(Unfit("an attempt's id"))?;
+    pub(crate) fn of(proto: Option<&ApplicationAttemptIdProto>) -> Result<Self, InvalidMessage> {
+        let proto = proto.ok_or(InvalidMessage("an attempt's id"))?;
         let application = ApplicationId::of(proto.application_id.as_ref())?;
         Ok(Self { application, number: proto.attempt_id() })
     }
@@ -198,8 +198,8 @@ impl AttemptId {
 }
 
 impl ContainerId {
-    pub(crate) fn of(proto: Option<&ContainerIdProto>) -> Result<Self, Unfit> {
-        let proto = proto.ok_or(Unfit("a container's id"))?;
+    pub(crate) fn of(proto: Option<&ContainerIdProto>) -> Result<Self, InvalidMessage> {
+        let proto = proto.ok_or(InvalidMessage("a container's id"))?;
         let attempt = AttemptId::of(proto.app_attempt_id.as_ref())?;
         let (epoch, number) = (proto.id() >> EPOCH_SHIFT, proto.id() & SEQUENCE_MASK);
         Ok(Self { attempt, epoch, number })
@@ -215,9 +215,9 @@ impl ContainerId {
 }
 
 impl NodeId {
-    pub(crate) fn of(proto: Option<&NodeIdProto>) -> Result<Self, Unfit> {
-        let proto = proto.ok_or(Unfit("a node's id"))?;
-        let port = u16::try_from(proto.port()).map_err(|_| Unfit("a node's port"))?;
+    pub(crate) fn of(proto: Option<&NodeIdProto>) -> Result<Self, InvalidMessage> {
+        let proto = proto.ok_or(InvalidMessage("a node's id"))?;
+        let port = u16::try_from(proto.port()).map_err(|_| InvalidMessage("a node's port"))?;
         Ok(Self { host: proto.host().to_owned(), port })
     }
 }

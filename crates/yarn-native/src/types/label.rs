@@ -103,20 +103,20 @@ impl fmt::Display for Attribute {
 /// A kind of resource that a cluster counts, printed as `yarn.io/gpu` or `memory-mb (Mi)`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct ResourceKind {
+pub struct ResourceTypeInfo {
     /// Its name.
     pub name: String,
     /// Its unit, such as `Gi`; empty for things that are counted.
     pub units: String,
 }
 
-impl ResourceKind {
+impl ResourceTypeInfo {
     pub(crate) fn of(proto: &ResourceTypeInfoProto) -> Self {
         Self { name: proto.name.clone(), units: proto.units().to_owned() }
     }
 }
 
-impl fmt::Display for ResourceKind {
+impl fmt::Display for ResourceTypeInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.units.as_str() {
             "" => f.write_str(&self.name),

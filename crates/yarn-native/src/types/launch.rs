@@ -56,11 +56,11 @@ pub struct LaunchContext {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Retry {
     /// After which ends.
-    pub after: RetryAfter,
+    pub on: RetryOn,
     /// How often; `None` is without end.
-    pub times_max: Option<u32>,
+    pub max_retries: Option<u32>,
     /// How long it waits before.
-    pub pause: Duration,
+    pub interval: Duration,
     /// Failures older than this do not count; `None` counts all.
     pub window: Option<Duration>,
 }
@@ -68,7 +68,7 @@ pub struct Retry {
 /// After which ends a container is started again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum RetryAfter {
+pub enum RetryOn {
     /// All but 0.
     AnyError,
     /// These exit codes.
@@ -127,14 +127,14 @@ impl LaunchContext {
 
 impl Retry {
     fn proto(&self) -> ContainerRetryContextProto {
-        let (policy, error_codes) = match &self.after {
-            RetryAfter::AnyError => (ContainerRetryPolicyProto::RetryOnAllErrors, Vec::new()),
-            RetryAfter::Codes(codes) => {
+        let (policy, error_codes) = match &self.on {
+            RetryOn::AnyError => (ContainerRetryPolicyProto::RetryOnAllErrors, Vec::new()),
+            RetryOn::Codes(codes) => {
                 (ContainerRetryPolicyProto::RetryOnSpecificErrorCodes, codes.clone())
             }
         };
-        let times = self.times_max.map_or(-1, |n| n.try_into().unwrap_or(i32::MAX));
-        let pause = self.pause.as_millis().try_into().unwrap_or(i32::MAX);
+        let times = self.max_retries.map_or(-1, |n| n.try_into().unwrap_or(i32::MAX));
+        let pause = self.interval.as_millis().try_into().unwrap_or(i32::MAX);
         let window = self.window.map(|w| w.as_millis().try_into().unwrap_or(i64::MAX));
         ContainerRetryContextProto {
             retry_policy: Some(policy.into()),
@@ -164,9 +164,9 @@ mod tests {
     #[test]
     fn a_retry_without_end_is_minus_one() {
         let retry = Retry {
-            after: RetryAfter::Codes(vec![7]),
-            times_max: None,
-            pause: Duration::from_secs(1),
+            on: RetryOn::Codes(vec![7]),
+            max_retries: None,
+            interval: Duration::from_secs(1),
             window: None,
         };
         let proto = retry.proto();

@@ -6,15 +6,15 @@ mod cluster;
 mod container;
 mod exit;
 mod ids;
+mod invalid_message;
 mod label;
 mod launch;
 mod local_resource;
-pub(crate) mod moment;
 pub(crate) mod named;
 mod queue;
 mod resource;
+pub(crate) mod timestamp;
 mod token;
-mod unfit;
 
 pub use application::{
     ApplicationReport, ApplicationState, FinalStatus, Lifetime, LogState, Usage,
@@ -26,12 +26,12 @@ pub use container::{
 };
 pub use exit::ExitStatus;
 pub use ids::{ApplicationId, AttemptId, BadId, ContainerId, NodeId};
-pub use label::{Attribute, AttributeName, BadAttribute, NodeLabel, ResourceKind};
-pub use launch::{Access, LaunchContext, Retry, RetryAfter};
+pub(crate) use invalid_message::InvalidMessage;
+pub use label::{Attribute, AttributeName, BadAttribute, NodeLabel, ResourceTypeInfo};
+pub use launch::{Access, LaunchContext, Retry, RetryOn};
 pub use local_resource::{BadLocation, LocalResource, LocalResourceKind, Location, Visibility};
 pub use named::BadName;
 pub use queue::{
     Queue, QueuePermission, QueuePermissions, QueueShare, QueueState, QueueStatistics,
 };
 pub use resource::Resource;
-pub(crate) use unfit::Unfit;

@@ -33,10 +33,10 @@ macro_rules! named {
         // Some values only come, and some only go.
         #[allow(dead_code)]
         impl $name {
-            pub(crate) fn of(number: i32) -> Result<Self, $crate::types::Unfit> {
+            pub(crate) fn of(number: i32) -> Result<Self, $crate::types::InvalidMessage> {
                 match $proto::try_from(number) {
                     $( Ok($proto::$wire) => Ok(Self::$variant), )*
-                    _ => Err($crate::types::Unfit(concat!("the ", $what))),
+                    _ => Err($crate::types::InvalidMessage(concat!("the ", $what))),
                 }
             }
 

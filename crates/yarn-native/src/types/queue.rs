@@ -6,7 +6,7 @@ use crate::proto::yarn::{
     QueueAclProto, QueueInfoProto, QueueStateProto, QueueStatisticsProto, QueueUserAclInfoProto,
 };
 use crate::types::named::named;
-use crate::types::{ApplicationReport, Unfit};
+use crate::types::{ApplicationReport, InvalidMessage};
 
 named! {
     /// Whether a queue takes applications.
@@ -98,12 +98,12 @@ pub struct QueueStatistics {
 }
 
 impl Queue {
-    pub(crate) fn of(proto: &QueueInfoProto) -> Result<Self, Unfit> {
+    pub(crate) fn of(proto: &QueueInfoProto) -> Result<Self, InvalidMessage> {
         let some = |text: Option<&String>| text.filter(|text| !text.is_empty()).cloned();
         let children = proto.child_queues.iter().map(Self::of);
         let applications = proto.applications.iter().map(ApplicationReport::of);
         Ok(Self {
-            name: some(proto.queue_name.as_ref()).ok_or(Unfit("a queue's name"))?,
+            name: some(proto.queue_name.as_ref()).ok_or(InvalidMessage("a queue's name"))?,
             path: some(proto.queue_path.as_ref()),
             capacity: proto.capacity(),
             capacity_max: proto.maximum_capacity(),
@@ -158,7 +158,7 @@ pub struct QueuePermissions {
 }
 
 impl QueuePermissions {
-    pub(crate) fn of(proto: &QueueUserAclInfoProto) -> Result<Self, Unfit> {
+    pub(crate) fn of(proto: &QueueUserAclInfoProto) -> Result<Self, InvalidMessage> {
         let permissions = proto.user_acls.iter().map(|&n| QueuePermission::of(n));
         Ok(Self {
             queue: proto.queue_name().to_owned(),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::proto::yarn::{ResourceInformationProto, ResourceProto, ResourceTypesProto};
-use crate::types::Unfit;
+use crate::types::InvalidMessage;
 
 /// Names under which memory and cores also appear among the other resources.
 const MEMORY: &str = "memory-mb";
@@ -27,8 +27,8 @@ impl Resource {
         Self { memory_mib, vcores, others: BTreeMap::new() }
     }
 
-    pub(crate) fn of(proto: Option<&ResourceProto>) -> Result<Self, Unfit> {
-        let proto = proto.ok_or(Unfit("a resource"))?;
+    pub(crate) fn of(proto: Option<&ResourceProto>) -> Result<Self, InvalidMessage> {
+        let proto = proto.ok_or(InvalidMessage("a resource"))?;
         let others = proto
             .resource_value_map
             .iter()

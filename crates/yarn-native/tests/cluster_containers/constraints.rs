@@ -2,14 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use yarn_native::scheduler::{Constraint, PlacementAsk, RejectionReason, Request, Scope};
+use yarn_native::scheduler::{
+    AllocateRequest, Constraint, PlacementScope, RejectionReason, SchedulingRequest,
+};
 use yarn_native::types::{ExecutionType, ExitStatus, LaunchContext};
 
 use super::cluster;
 use crate::cluster_support::{Master, small, version};
 
-fn ask(request_id: i64, tag: &str, count: u32, constraint: Constraint) -> PlacementAsk {
-    PlacementAsk {
+fn ask(request_id: i64, tag: &str, count: u32, constraint: Constraint) -> SchedulingRequest {
+    SchedulingRequest {
         priority: request_id as i32,
         request_id,
         tags: BTreeSet::from([tag.to_owned()]),
@@ -24,8 +26,8 @@ fn colour(value: &str, equal: bool) -> Constraint {
     Constraint::Attribute { name: "nm.yarn.io/colour".into(), value: value.into(), equal }
 }
 
-async fn say(master: &mut Master, asks: Vec<PlacementAsk>) {
-    let request = Request { placements: asks, ..Request::default() };
+async fn say(master: &mut Master, asks: Vec<SchedulingRequest>) {
+    let request = AllocateRequest { scheduling_requests: asks, ..AllocateRequest::default() };
     master.beat(request).await.expect("a beat");
 }
 
@@ -42,7 +44,7 @@ async fn constraints_are_heeded_together_and_what_cannot_be_placed_is_rejected()
     }
     let hosts: Vec<String> =
         cluster().nodes().iter().map(|node| node.address.ip().to_string()).collect();
-    let away = |tag: &str| Constraint::away(Scope::Node, [tag]);
+    let away = |tag: &str| Constraint::anti_affinity(PlacementScope::Node, [tag]);
     let both = Constraint::All(vec![colour("blue", true), away("spread")]);
     let either = Constraint::Any(vec![colour("green", true), colour("red", true)]);
     let cases = [
@@ -50,7 +52,7 @@ async fn constraints_are_heeded_together_and_what_cannot_be_placed_is_rejected()
         (ask(2, "other", 2, colour("red", false)), &hosts[1..], 1),
         (ask(3, "spread", 2, both.clone()), &hosts[1..], 2),
         (ask(4, "either", 2, either), &hosts[..1], 1),
-        (ask(5, "near", 2, Constraint::near(Scope::Node, ["red"])), &hosts[..1], 1),
+        (ask(5, "near", 2, Constraint::affinity(PlacementScope::Node, ["red"])), &hosts[..1], 1),
     ];
     for (asked, allowed, distinct_min) in cases {
         let id = asked.request_id;
@@ -69,7 +71,7 @@ async fn constraints_are_heeded_together_and_what_cannot_be_placed_is_rejected()
             answers.find_map(|answer| answer.rejected.first().cloned())
         })
         .await;
-    assert_eq!(rejected.reason, RejectionReason::NoPlace);
+    assert_eq!(rejected.reason, RejectionReason::CouldNotPlace);
     assert_eq!(rejected.request_id, 6);
     let end = master.run(&LaunchContext::command("exit 7")).await;
     assert_eq!(end.exit, ExitStatus::Exited(7));

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
-use yarn_native::scheduler::{Ask, Request, Update, UpdateKind};
+use yarn_native::scheduler::{AllocateRequest, Ask, Update, UpdateKind};
 use yarn_native::types::{ExecutionType, ExitStatus, LaunchContext, LocalResourceKind, Visibility};
 
 use super::{cluster, local_resource};
@@ -104,7 +104,7 @@ async fn a_container_on_what_others_leave_is_promoted() {
         kind: UpdateKind::Promote,
         resource: None,
     };
-    let request = Request { updates: vec![update], ..Request::default() };
+    let request = AllocateRequest { updates: vec![update], ..AllocateRequest::default() };
     master.beat(request).await.expect("a beat");
     let promoted = master
         .until("the promotion", |master| {

@@ -12,10 +12,11 @@ use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::{Instant, sleep};
 use yarn_native::Token;
 use yarn_native::client::{Client, Submission};
-use yarn_native::node::{NodeOptions, Nodes, Start, Started};
+use yarn_native::node::{NmClient, NmClientOptions, Start, StartOutcome};
 use yarn_native::rpc::{self, Address};
 use yarn_native::scheduler::{
-    Answer, Ask, Finish, Place, Registered, Registration, Request, Scheduler, SchedulerError,
+    AllocateRequest, AllocateResponse, AmRmClient, Ask, Finish, Locality, RegisterResponse,
+    Registration, SchedulerError,
 };
 use yarn_native::security::Identity;
 use yarn_native::types::{
@@ -80,10 +81,10 @@ pub async fn begun(file: &Path, id: ContainerId) {
 
 pub struct Master {
     pub client: Client,
-    pub scheduler: Scheduler,
-    pub nodes: Nodes,
+    pub scheduler: AmRmClient,
+    pub nodes: NmClient,
     pub id: ApplicationId,
-    pub registered: Registered,
+    pub registered: RegisterResponse,
     /// The token with which the attempt began.
     pub token: Token,
     /// Containers that were granted and not yet handed out by [`Master::obtain`].
@@ -91,7 +92,7 @@ pub struct Master {
     /// Ends, by container, in the order in which they came.
     pub ended: BTreeMap<ContainerId, ContainerStatus>,
     /// All other news, one answer after the other.
-    pub answers: Vec<Answer>,
+    pub answers: Vec<AllocateResponse>,
     /// How often the master has registered.
     pub registrations: u32,
     next_request: i64,
@@ -138,15 +139,15 @@ impl Master {
         token: Token,
     ) -> Self {
         let scheduler = line(cluster, token.clone());
-        let nodes = Nodes::new(NodeOptions::default());
+        let nodes = NmClient::new(NmClientOptions::default());
         Self::on(client, scheduler, nodes, id, token).await
     }
 
     /// A master on the lines it is given, as it is once it has registered.
     pub async fn on(
         client: Client,
-        mut scheduler: Scheduler,
-        nodes: Nodes,
+        mut scheduler: AmRmClient,
+        nodes: NmClient,
         id: ApplicationId,
         token: Token,
     ) -> Self {
@@ -167,18 +168,18 @@ impl Master {
     }
 
     /// One exchange; registers again where that is called for, and then says nothing of `request`.
-    pub async fn beat(&mut self, request: Request) -> Result<(), SchedulerError> {
+    pub async fn beat(&mut self, request: AllocateRequest) -> Result<(), SchedulerError> {
         let mut answer = match self.scheduler.allocate(|| request, soon()).await {
             Err(SchedulerError::NotRegistered) => {
                 let registered = self.scheduler.register(&registration(), soon()).await?;
-                self.nodes.learn(registered.node_tokens.iter().cloned());
+                self.nodes.add_tokens(registered.node_tokens.iter().cloned());
                 self.registered = registered;
                 self.registrations += 1;
                 return Ok(());
             }
             other => other?,
         };
-        self.nodes.learn(answer.node_tokens.iter().cloned());
+        self.nodes.add_tokens(answer.node_tokens.iter().cloned());
         self.granted.append(&mut answer.granted);
         for status in &answer.completed {
             // After a restart of the ResourceManager an end may be told twice.
@@ -197,7 +198,7 @@ impl Master {
             }
             assert!(Instant::now() < deadline, "waited in vain for {what}");
             sleep(Duration::from_millis(50)).await;
-            self.beat(Request::default()).await.expect("a beat");
+            self.beat(AllocateRequest::default()).await.expect("a beat");
         }
     }
 
@@ -217,7 +218,7 @@ impl Master {
     pub async fn obtain_on(&mut self, host: &str) -> Container {
         let id = self.fresh_id();
         let row = |place: &str, relax_locality| Ask {
-            place: Place::from(place),
+            locality: Locality::from(place),
             relax_locality,
             ..Ask::anywhere(id, small(), 1)
         };
@@ -228,7 +229,7 @@ impl Master {
     /// As many containers as the asks, all of one request id, want.
     pub async fn obtain_by(&mut self, asks: Vec<Ask>, count: u32) -> Vec<Container> {
         let id = asks[0].request_id;
-        let request = Request { asks, ..Request::default() };
+        let request = AllocateRequest { asks, ..AllocateRequest::default() };
         self.beat(request).await.expect("a beat");
         self.of_request(id, count as usize).await
     }
@@ -247,7 +248,7 @@ impl Master {
         found
     }
 
-    pub async fn try_start(&self, container: &Container, launch: &LaunchContext) -> Started {
+    pub async fn try_start(&self, container: &Container, launch: &LaunchContext) -> StartOutcome {
         let start = [Start { container, launch }];
         let started = self.nodes.start(&container.node, &start, soon()).await;
         started.expect("an answer")
@@ -290,9 +291,9 @@ impl Master {
 
     /// Gives containers back, and waits for their ends.
     pub async fn release(&mut self, containers: &[Container]) {
-        let request = Request {
+        let request = AllocateRequest {
             releases: containers.iter().map(|container| container.id).collect(),
-            ..Request::default()
+            ..AllocateRequest::default()
         };
         self.beat(request).await.expect("a beat");
         for container in containers {
@@ -334,11 +335,11 @@ pub async fn end_of(client: &Client, id: ApplicationId) -> ApplicationReport {
 }
 
 /// A line to the scheduler for whoever holds the token.
-pub fn line(cluster: &Cluster, token: Token) -> Scheduler {
+pub fn line(cluster: &Cluster, token: Token) -> AmRmClient {
     let addresses = cluster.resource_managers().iter().map(|rm| rm.scheduler);
     let addresses = addresses.map(|at| Address::new(at.ip().to_string(), at.port()));
     let options = rpc::Options::default();
-    Scheduler::new(addresses.collect(), token, options).expect("a line")
+    AmRmClient::new(addresses.collect(), token, options).expect("a line")
 }
 
 pub fn registration() -> Registration {

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use yarn_native::ledger::{Execution, Grant, Key, Reply, Request, Row};
+use yarn_native::ledger::{Execution, Grant, Key, LedgerReply, LedgerRequest, Row};
 use yarn_native::types::Resource;
 
 use crate::random::Random;
@@ -13,7 +13,7 @@ pub const HOSTS: [(&str, &str); 6] =
 
 /// Why a request was refused.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum Rejection {
     NotRegistered,
     Rejected,
 }
@@ -43,13 +43,13 @@ pub struct Model {
     registered: bool,
     response_id: i32,
     /// The last reply, for whoever asks with the number before it.
-    last: Option<Reply<u64>>,
+    last: Option<LedgerReply<u64>>,
     guaranteed: BTreeMap<Key, Asked>,
     opportunistic: BTreeMap<(Key, Resource), u32>,
     pub containers: BTreeMap<u64, Container>,
     fresh: Vec<u64>,
     ended: Vec<u64>,
-    pub avoided: BTreeSet<String>,
+    pub excluded: BTreeSet<String>,
     next: u64,
     /// Whether lines for hosts and racks go when nothing is left to grant. Versions differ.
     drops_lines: bool,
@@ -67,7 +67,7 @@ impl Model {
             containers: BTreeMap::new(),
             fresh: Vec::new(),
             ended: Vec::new(),
-            avoided: BTreeSet::new(),
+            excluded: BTreeSet::new(),
             next: 1,
             drops_lines: random.one_in(2),
             granted: 0,
@@ -83,12 +83,12 @@ impl Model {
     /// `window`: grants may be made after the asks are taken in and before the reply is put together.
     pub fn allocate(
         &mut self,
-        request: &Request<u64>,
+        request: &LedgerRequest<u64>,
         rejects: bool,
         window: Option<&mut Random>,
-    ) -> Result<Reply<u64>, Refusal> {
+    ) -> Result<LedgerReply<u64>, Rejection> {
         if !self.registered {
-            return Err(Refusal::NotRegistered);
+            return Err(Rejection::NotRegistered);
         }
         let following = (request.response_id + 1) & i32::MAX;
         if let Some(last) = &self.last
@@ -98,7 +98,7 @@ impl Model {
         }
         assert_eq!(request.response_id, self.response_id, "a wrong response id");
         if rejects {
-            return Err(Refusal::Rejected);
+            return Err(Rejection::Rejected);
         }
         for row in &request.rows {
             self.ask(row);
@@ -106,8 +106,8 @@ impl Model {
         for container in &request.releases {
             self.end(*container);
         }
-        self.avoided.extend(request.avoid.iter().cloned());
-        self.avoided.retain(|host| !request.allow.contains(host));
+        self.excluded.extend(request.exclude.iter().cloned());
+        self.excluded.retain(|host| !request.readmit.contains(host));
         if let Some(random) = window {
             self.schedule(random);
         }
@@ -126,8 +126,11 @@ impl Model {
             })
             .collect();
         self.response_id = following;
-        let reply =
-            Reply { response_id: following, granted, completed: std::mem::take(&mut self.ended) };
+        let reply = LedgerReply {
+            response_id: following,
+            granted,
+            completed: std::mem::take(&mut self.ended),
+        };
         self.last = Some(reply.clone());
         Ok(reply)
     }
@@ -176,7 +179,7 @@ impl Model {
             let Some(count) = self.opportunistic.get_mut(&lane).filter(|count| **count > 0) else {
                 continue;
             };
-            if !self.avoided.contains(host) {
+            if !self.excluded.contains(host) {
                 *count -= 1;
                 self.add(lane.0, host, lane.1, true, Vec::new());
             }
@@ -189,7 +192,7 @@ impl Model {
         };
         let line = |name: &str| asked.lines.get(name).copied().unwrap_or((0, false));
         let (anywhere, relax_anywhere) = line("*");
-        if anywhere == 0 || self.avoided.contains(host) {
+        if anywhere == 0 || self.excluded.contains(host) {
             return;
         }
         let (in_rack, relax_rack) = line(rack);
@@ -274,7 +277,7 @@ impl Model {
         let mut told = last.map(|last| last.completed).unwrap_or_default();
         self.guaranteed.clear();
         self.opportunistic.clear();
-        self.avoided.clear();
+        self.excluded.clear();
         self.fresh.clear();
         // Nodes tell of ends again until the master has answered the reply that told them.
         self.ended.append(&mut told);

@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use yarn_native::ledger::{
-    Beat, Execution, Key, Ledger, Mutant, NodePlace, Places, RackPlace, Request, Row, Taken, Want,
+    Execution, Key, Ledger, LedgerRequest, Localities, Mutant, NodeLocality, RackLocality,
+    ReplyCount, ReplyOutcome, Row, Want,
 };
 use yarn_native::types::Resource;
 
-use crate::model::{HOSTS, Model, Refusal};
+use crate::model::{HOSTS, Model, Rejection};
 use crate::random::Random;
 
 /// What may go wrong under one seed. Each seed has a random half of it.
@@ -49,7 +50,7 @@ struct Role {
     key: Key,
     target: u32,
     resource: Resource,
-    places: Places,
+    localities: Localities,
     label: Option<String>,
     execution: Execution,
 }
@@ -63,11 +64,11 @@ struct World {
     roles: Vec<Role>,
     held: BTreeMap<u64, Key>,
     /// Replies the decider has not heard of yet.
-    inbox: VecDeque<(Taken<u64>, Vec<u64>)>,
-    seen: Beat,
-    avoid: BTreeSet<String>,
+    inbox: VecDeque<(ReplyOutcome<u64>, Vec<u64>)>,
+    seen: ReplyCount,
+    exclude: BTreeSet<String>,
     /// The request whose answer has not come.
-    unanswered: Option<Request<u64>>,
+    unanswered: Option<LedgerRequest<u64>>,
     /// Whether anything happened since the last new request that may make lines change.
     stirred: bool,
     /// Replies since something was said about a key, or granted under it.
@@ -91,8 +92,8 @@ pub fn run(seed: u64, mutant: Mutant) -> Result<(), String> {
         roles: Vec::new(),
         held: BTreeMap::new(),
         inbox: VecDeque::new(),
-        seen: Beat(0),
-        avoid: BTreeSet::new(),
+        seen: ReplyCount(0),
+        exclude: BTreeSet::new(),
         unanswered: None,
         stirred: true,
         silence: BTreeMap::new(),
@@ -127,11 +128,11 @@ impl World {
             0 => Execution::Opportunistic { enforce: true },
             _ => Execution::Guaranteed,
         };
-        let mut places = Places::default();
+        let mut localities = Localities::default();
         if execution == Execution::Guaranteed && random.one_in(2) {
             for (host, rack) in HOSTS {
                 if random.one_in(2) {
-                    places.nodes.push(NodePlace {
+                    localities.nodes.push(NodeLocality {
                         host: host.into(),
                         rack: rack.into(),
                         count: target,
@@ -139,15 +140,15 @@ impl World {
                 }
             }
             if random.one_in(3) {
-                places.racks.push(RackPlace { rack: "/two".into(), count: target });
+                localities.racks.push(RackLocality { rack: "/two".into(), count: target });
             }
-            places.strict = random.one_in(2);
+            localities.strict = random.one_in(2);
         }
         Role {
             key: Key { priority: 1 + (number % 2) as i32, allocation: number },
             target,
             resource: Resource { memory_mib, vcores: 1, others: BTreeMap::new() },
-            places,
+            localities,
             label: random.one_in(4).then(|| "gpu".to_owned()),
             execution,
         }
@@ -159,24 +160,24 @@ impl World {
         for role in &self.roles {
             let has = self.held.values().filter(|key| **key == role.key).count() as u32;
             let count = role.target.saturating_sub(has);
-            let mut places = role.places.clone();
-            for node in &mut places.nodes {
+            let mut localities = role.localities.clone();
+            for node in &mut localities.nodes {
                 node.count = count;
             }
-            for rack in &mut places.racks {
+            for rack in &mut localities.racks {
                 rack.count = count;
             }
             let want = Want {
                 count,
                 resource: role.resource.clone(),
-                places,
+                localities,
                 label: role.label.clone(),
                 execution: role.execution,
             };
             wants.insert(role.key, want);
         }
         self.ledger.set_wants(wants, self.seen);
-        self.ledger.set_avoided(self.avoid.clone());
+        self.ledger.set_excluded(self.exclude.clone());
     }
 
     fn step(&mut self) -> Result<(), String> {
@@ -212,8 +213,8 @@ impl World {
             }
             2 => {
                 let host = self.random.pick(&HOSTS).0.to_owned();
-                if !self.avoid.remove(&host) {
-                    self.avoid.insert(host);
+                if !self.exclude.remove(&host) {
+                    self.exclude.insert(host);
                 }
             }
             _ => {
@@ -275,13 +276,13 @@ impl World {
         let mut window = Random::new(self.random.next());
         let window = self.faults.window.then_some(&mut window);
         match self.model.allocate(&request, rejects, window) {
-            Err(Refusal::NotRegistered) => {
+            Err(Rejection::NotRegistered) => {
                 self.model.register();
                 self.ledger.on_resync();
                 self.unanswered = None;
                 self.stirred = true;
             }
-            Err(Refusal::Rejected) => {
+            Err(Rejection::Rejected) => {
                 self.ledger.on_rejected();
                 self.unanswered = None;
                 self.stirred = true;
@@ -307,7 +308,11 @@ impl World {
     }
 
     /// What comes back on a request for larger containers is not too small for it.
-    fn check_kinds(&self, request: &Request<u64>, taken: &Taken<u64>) -> Result<(), String> {
+    fn check_kinds(
+        &self,
+        request: &LedgerRequest<u64>,
+        taken: &ReplyOutcome<u64>,
+    ) -> Result<(), String> {
         for grant in &taken.wanted {
             let role = self.roles.iter().find(|role| role.key == grant.key);
             let Some(role) = role else { continue };
@@ -328,7 +333,7 @@ impl World {
                 self.inbox.push_front((taken, completed));
                 break;
             }
-            self.seen = taken.beat;
+            self.seen = taken.reply_count;
             // What it hears late may be outdated, and then it wants something else than a moment ago.
             self.stirred |= lag;
             for grant in taken.wanted {
@@ -373,10 +378,10 @@ impl World {
     fn calm(&mut self) -> Result<(), String> {
         self.faults = Faults::default();
         // Nobody can satisfy a strict wish for hosts that are to be avoided, nor one where all are.
-        if self.roles.iter().any(|role| role.places.strict) {
-            self.avoid.clear();
+        if self.roles.iter().any(|role| role.localities.strict) {
+            self.exclude.clear();
         }
-        self.avoid.remove("a");
+        self.exclude.remove("a");
         self.hear(false);
         self.stirred = true;
         self.decide();
@@ -384,7 +389,7 @@ impl World {
             self.model.schedule(&mut self.random);
             self.exchange()?;
             self.hear(false);
-            if beat > 2 && !self.ledger.has_news() {
+            if beat > 2 && !self.ledger.has_changes() {
                 self.check_debts()?;
                 let over = self.ledger.outstanding() == 0 && self.model.outstanding() == 0;
                 if over && self.inbox.is_empty() && !self.stirred {
@@ -406,8 +411,8 @@ impl World {
         if self.model.outstanding() != 0 || self.ledger.outstanding() != 0 {
             return Err(format!("{} still asked for", self.model.outstanding()));
         }
-        if self.model.avoided != self.avoid {
-            return Err(format!("avoids {:?}, should {:?}", self.model.avoided, self.avoid));
+        if self.model.excluded != self.exclude {
+            return Err(format!("avoids {:?}, should {:?}", self.model.excluded, self.exclude));
         }
         let before = self.model.granted;
         for beat in 0..80 {

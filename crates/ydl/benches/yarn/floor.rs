@@ -9,8 +9,8 @@ use yarn_native::{
     config::{Config, Environment},
     credentials::Credentials,
     ledger::{Key, Ledger, Want},
-    node::{NodeOptions, Nodes, Start},
-    scheduler::{Registration, Request, Scheduler},
+    node::{NmClient, NmClientOptions, Start},
+    scheduler::{AllocateRequest, AmRmClient, Registration},
     types::{Container, LaunchContext, NodeId, Resource},
 };
 
@@ -70,21 +70,21 @@ async fn beat(tasks: u32, script: &str) {
     let file = std::env::var("HADOOP_TOKEN_FILE_LOCATION").expect("credentials");
     let credentials = Credentials::read(Path::new(&file)).expect("credentials");
     let token = credentials.of_kind("YARN_AM_RM_TOKEN").expect("a token");
-    let mut scheduler = Scheduler::from_config(&config, token.clone()).expect("a scheduler");
+    let mut scheduler = AmRmClient::from_config(&config, token.clone()).expect("a scheduler");
     let registration = Registration::new("localhost");
     scheduler.register(&registration, soon()).await.expect("registered");
-    let nodes = Nodes::new(NodeOptions::from_config(&config).expect("options"));
+    let nodes = NmClient::new(NmClientOptions::from_config(&config).expect("options"));
     let launch = LaunchContext::command(format!("{script} 1><LOG_DIR>/stdout 2><LOG_DIR>/stderr"));
     let mut ledger = Ledger::new();
     let mut wanted = tasks;
     loop {
         let size = Resource::new(128, 1);
         let wants = [(KEY, Want::anywhere(wanted, size))];
-        ledger.set_wants(wants.into(), ledger.beat());
+        ledger.set_wants(wants.into(), ledger.reply_count());
         let began = Instant::now();
-        let answer = scheduler.exchange(&mut ledger, Request::default, soon());
+        let answer = scheduler.exchange(&mut ledger, AllocateRequest::default, soon());
         let (answer, _) = answer.await.expect("an answer");
-        nodes.learn(answer.node_tokens);
+        nodes.add_tokens(answer.node_tokens);
         let granted = u32::try_from(answer.granted.len()).unwrap_or(u32::MAX);
         wanted = wanted.saturating_sub(granted);
         start(&nodes, &answer.granted, &launch);
@@ -97,7 +97,7 @@ async fn beat(tasks: u32, script: &str) {
 }
 
 /// One call per node, side by side.
-fn start(nodes: &Nodes, granted: &[Container], launch: &LaunchContext) {
+fn start(nodes: &NmClient, granted: &[Container], launch: &LaunchContext) {
     let mut on: Vec<&NodeId> = granted.iter().map(|container| &container.node).collect();
     on.sort();
     on.dedup();

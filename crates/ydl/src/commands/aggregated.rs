@@ -11,7 +11,7 @@ use crate::{
 use std::{io, time::Duration};
 use tokio::time::{Instant, sleep};
 use yarn_native::{
-    logs::{Entry, LogFile, Source},
+    logs::{LogEntry, LogFile, Source},
     types::{ApplicationReport, LogState},
 };
 
@@ -159,7 +159,7 @@ async fn one(source: Collected, manners: Manners) -> Result<Result<(), String>, 
     }
 }
 
-fn objects(entry: &Entry, text: &[u8]) -> Result<(), Report> {
+fn objects(entry: &LogEntry, text: &[u8]) -> Result<(), Report> {
     for line in String::from_utf8_lossy(text).lines() {
         show::json(&serde_json::json!({ "output": {
             "container": entry.container, "file": entry.file, "line": line,

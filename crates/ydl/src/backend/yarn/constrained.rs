@@ -9,8 +9,8 @@ use std::{
 };
 use tokio::time::Instant;
 use yarn_native::{
-    ledger::{Beat, Key},
-    scheduler::{Constraint, PlacementAsk, Rejection},
+    ledger::{Key, ReplyCount},
+    scheduler::{Constraint, Rejection, SchedulingRequest},
     types::{ExecutionType, Resource},
 };
 
@@ -39,7 +39,7 @@ pub(super) struct Constrained {
     /// Not to be asked for before.
     rejected: BTreeMap<Key, Instant>,
     /// Grants that whoever sets the wants may not know of yet.
-    recent: Vec<(Beat, Key)>,
+    recent: Vec<(ReplyCount, Key)>,
     /// What was ever asked for: a number that has to be taken back needs to be said in full.
     known: BTreeMap<Key, Lot>,
 }
@@ -58,7 +58,7 @@ impl Constrained {
     }
 
     /// Sets everything that is still wanted; containers granted after `seen` are deducted.
-    pub(super) fn set(&mut self, lots: BTreeMap<Key, Lot>, seen: Beat) {
+    pub(super) fn set(&mut self, lots: BTreeMap<Key, Lot>, seen: ReplyCount) {
         self.lots = lots;
         for (key, lot) in &self.lots {
             self.known.insert(*key, lot.clone());
@@ -98,11 +98,11 @@ impl Constrained {
     }
 
     /// What to say in a beat in which something fresh is said.
-    pub(super) fn request(&mut self, now: Instant) -> Vec<PlacementAsk> {
+    pub(super) fn request(&mut self, now: Instant) -> Vec<SchedulingRequest> {
         let differences = self.differences(now);
         let asks = differences.iter().filter_map(|(key, count)| {
             let lot = self.known.get(key)?;
-            Some(PlacementAsk {
+            Some(SchedulingRequest {
                 priority: key.priority,
                 request_id: key.allocation,
                 tags: BTreeSet::from([lot.tag.clone()]),
@@ -141,7 +141,7 @@ impl Constrained {
     }
 
     /// A container was granted; whether anybody wants it.
-    pub(super) fn on_grant(&mut self, key: Key, beat: Beat) -> bool {
+    pub(super) fn on_grant(&mut self, key: Key, beat: ReplyCount) -> bool {
         if let Some(told) = self.told.get_mut(&key) {
             *told = told.saturating_sub(1);
         }
@@ -192,26 +192,26 @@ mod tests {
     fn a_number_is_said_once_and_replaced_when_it_changes() {
         let now = Instant::now();
         let mut asks = Constrained::new(false);
-        asks.set(lots(3), Beat(0));
+        asks.set(lots(3), ReplyCount(0));
         assert!(asks.has_news(now));
         assert_eq!(said(&mut asks, now), [3]);
         assert!(said(&mut asks, now).is_empty(), "it is known");
-        assert!(asks.on_grant(KEY, Beat(1)));
+        assert!(asks.on_grant(KEY, ReplyCount(1)));
         assert!(said(&mut asks, now).is_empty(), "both have counted it");
         // Whoever wants three has not heard of the grant.
-        asks.set(lots(3), Beat(0));
+        asks.set(lots(3), ReplyCount(0));
         assert_eq!(asks.outstanding(), 2);
         assert!(said(&mut asks, now).is_empty());
-        asks.set(BTreeMap::new(), Beat(1));
+        asks.set(BTreeMap::new(), ReplyCount(1));
         assert_eq!(said(&mut asks, now), [0], "it is taken back");
-        assert!(!asks.on_grant(KEY, Beat(2)), "nobody wants it any more");
+        assert!(!asks.on_grant(KEY, ReplyCount(2)), "nobody wants it any more");
     }
 
     #[test]
     fn what_was_not_heard_or_is_forgotten_is_said_again() {
         let now = Instant::now();
         let mut asks = Constrained::new(false);
-        asks.set(lots(2), Beat(0));
+        asks.set(lots(2), ReplyCount(0));
         asks.request(now);
         asks.on_refused();
         assert_eq!(said(&mut asks, now), [2]);
@@ -223,11 +223,11 @@ mod tests {
     fn a_step_before_the_scheduler_is_told_what_is_wanted_more() {
         let now = Instant::now();
         let mut asks = Constrained::new(true);
-        asks.set(lots(3), Beat(0));
+        asks.set(lots(3), ReplyCount(0));
         assert_eq!(said(&mut asks, now), [3]);
-        asks.set(lots(5), Beat(0));
+        asks.set(lots(5), ReplyCount(0));
         assert_eq!(said(&mut asks, now), [2]);
-        asks.set(lots(1), Beat(0));
+        asks.set(lots(1), ReplyCount(0));
         assert!(said(&mut asks, now).is_empty(), "nothing can be taken back");
     }
 }

@@ -6,7 +6,7 @@
 use super::size;
 use std::collections::{BTreeMap, BTreeSet};
 use yarn_native::{
-    ledger::{Key, NodePlace},
+    ledger::{Key, NodeLocality},
     types::{NodeReport, NodeState, Resource},
 };
 
@@ -133,7 +133,7 @@ impl Hosts {
     }
 
     /// The hosts to name in an ask for so many containers. What was planned before stays, as far as it can.
-    pub(super) fn plan(&mut self, key: Key, count: u32, wish: &Wish<'_>) -> Vec<NodePlace> {
+    pub(super) fn plan(&mut self, key: Key, count: u32, wish: &Wish<'_>) -> Vec<NodeLocality> {
         // Of one container there is nothing to spread; it comes with the first beat of whichever node.
         if count < 2 && wish.only.is_empty() {
             self.plans.remove(&key);
@@ -175,7 +175,7 @@ impl Hosts {
             *plan.entry(host).or_default() += 1;
             total += 1;
         }
-        let places = plan.iter().map(|(host, count)| NodePlace {
+        let places = plan.iter().map(|(host, count)| NodeLocality {
             host: host.clone(),
             rack: self.rack(host),
             count: *count,

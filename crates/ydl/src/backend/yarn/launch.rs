@@ -24,7 +24,7 @@ use tokio::{
 };
 use yarn_native::{
     credentials::Format,
-    node::{self, NodeError, Nodes, RefusalKind},
+    node::{self, ContainerErrorKind, NmClient, NodeError},
     types::{Access, Container, ContainerId, LaunchContext, NodeId},
 };
 use ydl_core::{Event, RoleName};
@@ -51,7 +51,7 @@ pub(super) struct Start {
 
 /// What all agents of a job have in common.
 pub(super) struct Launcher {
-    nodes: Nodes,
+    nodes: NmClient,
     news: UnboundedSender<News>,
     common: LaunchContext,
     runtimes: Runtimes,
@@ -65,7 +65,7 @@ pub(super) struct Launcher {
 impl Launcher {
     pub(super) fn new(
         setting: &YarnSetting,
-        nodes: Nodes,
+        nodes: NmClient,
         news: UnboundedSender<News>,
     ) -> Result<Launcher, Report> {
         let launch = Duration::from_millis(setting.spec.deadlines.launch.0);
@@ -133,10 +133,12 @@ impl Launcher {
                     for id in outcome.started {
                         self.launched(id);
                     }
-                    for (id, refusal) in outcome.refused {
+                    for (id, refusal) in outcome.failed {
                         match refusal.kind {
-                            RefusalKind::AlreadyStarted => self.launched(id),
-                            RefusalKind::NotReady | RefusalKind::NotAllowed if again => {
+                            ContainerErrorKind::AlreadyStarted => self.launched(id),
+                            ContainerErrorKind::NotReady | ContainerErrorKind::PermissionDenied
+                                if again =>
+                            {
                                 later.insert(id);
                             }
                             _ => self

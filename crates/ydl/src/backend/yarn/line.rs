@@ -20,10 +20,13 @@ use tokio::{
 };
 use yarn_native::{
     client::Client,
-    ledger::{Beat, Grant, Key, Ledger, Reply},
-    node::Nodes,
+    ledger::{Grant, Key, Ledger, LedgerReply, ReplyCount},
+    node::NmClient,
     rpc::RpcError,
-    scheduler::{Answer, Finish, Registered, Registration, Request, Scheduler, SchedulerError},
+    scheduler::{
+        AllocateRequest, AllocateResponse, AmRmClient, Finish, RegisterResponse, Registration,
+        SchedulerError,
+    },
     types::{AttemptId, Container, ContainerId, NodeId, NodeReport, NodeState},
 };
 use ydl_core::{Asks, ContainerEnd, Event};
@@ -50,7 +53,7 @@ pub(super) const QUESTION_MAX: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) enum Command {
     /// What should still be granted, and the last beat that whoever says so knows of.
-    Want(Asks, Beat),
+    Want(Asks, ReplyCount),
     Release(ContainerId),
     /// Something may have happened that only the ResourceManager tells.
     Stir,
@@ -76,13 +79,13 @@ pub(super) struct Held {
 }
 
 pub(super) struct Line {
-    pub(super) scheduler: Scheduler,
+    pub(super) scheduler: AmRmClient,
     pub(super) registration: Registration,
     pub(super) ledger: Ledger<ContainerId>,
     pub(super) constrained: Constrained,
     pub(super) wants: Wants,
     pub(super) hosts: Hosts,
-    pub(super) nodes: Nodes,
+    pub(super) nodes: NmClient,
     pub(super) client: Option<Client>,
     pub(super) attempt: Option<AttemptId>,
     /// Containers that are ours, with what will have to be known when they end.
@@ -131,7 +134,7 @@ impl Line {
         }
     }
 
-    fn want(&mut self, mut asks: Asks, seen: Beat) {
+    fn want(&mut self, mut asks: Asks, seen: ReplyCount) {
         let mut complaints = asks.asks.iter().filter_map(|ask| {
             let too_large = self.largest.complaint(&ask.role, &ask.resources);
             too_large.or_else(|| self.wants.complaint(&ask.role))
@@ -142,12 +145,12 @@ impl Line {
             self.tell(Event::Impossible { why });
         }
         self.avoided = asks.avoid.iter().map(ToString::to_string).collect();
-        self.ledger.set_avoided(self.avoided.clone());
+        self.ledger.set_excluded(self.avoided.clone());
         let wanted = self.wants.wanted(&asks, &mut self.hosts);
         self.ledger.set_wants(wanted.plain, seen);
         self.constrained.set(wanted.lots, seen);
         let now = Instant::now();
-        if self.ledger.has_news() || self.constrained.has_news(now) {
+        if self.ledger.has_changes() || self.constrained.has_news(now) {
             self.pace.speak(now);
         }
         self.spare();
@@ -174,8 +177,10 @@ impl Line {
     pub(super) async fn beat(&mut self) -> Option<Verdict> {
         let now = Instant::now();
         let (ledger, constrained) = (&mut self.ledger, &mut self.constrained);
-        let request =
-            || Request { placements: constrained.request(now), ..Request::from(ledger.request()) };
+        let request = || AllocateRequest {
+            scheduling_requests: constrained.request(now),
+            ..AllocateRequest::from(ledger.request())
+        };
         let heard = self.scheduler.allocate(request, now + BEAT_MAX).await;
         let now = Instant::now();
         match heard {
@@ -188,11 +193,11 @@ impl Line {
                 self.constrained.on_resync();
                 return self.register_again().await;
             }
-            Err(SchedulerError::Over { reason }) => return Some(self.over(&reason).await),
-            Err(error @ SchedulerError::OutOfStep { .. }) => {
+            Err(SchedulerError::AttemptEnded { reason }) => return Some(self.over(&reason).await),
+            Err(error @ SchedulerError::ConcurrentMaster { .. }) => {
                 return Some(Verdict::Deposed(error.to_string()));
             }
-            Err(SchedulerError::NoAnswer(error)) => return self.on_silence(&error, now),
+            Err(SchedulerError::NoResponse(error)) => return self.on_silence(&error, now),
             Err(error) => {
                 self.ledger.on_rejected();
                 self.constrained.on_refused();
@@ -203,12 +208,12 @@ impl Line {
         None
     }
 
-    fn hear(&mut self, answer: Answer) -> Option<Verdict> {
-        self.nodes.learn(answer.node_tokens.iter().cloned());
+    fn hear(&mut self, answer: AllocateResponse) -> Option<Verdict> {
+        self.nodes.add_tokens(answer.node_tokens.iter().cloned());
         self.constrained.on_answer();
         let mine = |container: &&Container| self.constrained.is_mine(key_of(container));
         let (special, plain): (Vec<_>, Vec<_>) = answer.granted.iter().partition(mine);
-        let reply = Reply {
+        let reply = LedgerReply {
             response_id: answer.response_id,
             granted: plain.into_iter().map(Grant::from).collect(),
             completed: answer.completed.iter().map(|status| status.id).collect(),
@@ -219,7 +224,7 @@ impl Line {
         };
         let mut wanted: BTreeSet<ContainerId> = taken.wanted.iter().map(|g| g.container).collect();
         for container in special {
-            match self.constrained.on_grant(key_of(container), taken.beat) {
+            match self.constrained.on_grant(key_of(container), taken.reply_count) {
                 true => drop(wanted.insert(container.id)),
                 false => self.ledger.release(container.id),
             }
@@ -233,7 +238,7 @@ impl Line {
         self.on_completed(&answer, &mut events);
         let granted = answer.granted.iter().filter(|one| wanted.contains(&one.id));
         let granted = self.on_granted(granted.cloned().collect(), &mut events);
-        self.on_kept(&answer.kept);
+        self.on_kept(&answer.recovered);
         self.on_warnings(&answer, &mut events);
         let now = Instant::now();
         for rejection in &answer.rejected {
@@ -241,7 +246,7 @@ impl Line {
         }
         let stirring = !events.is_empty() || !taken.surplus.is_empty();
         if !events.is_empty() {
-            let beat = taken.beat;
+            let beat = taken.reply_count;
             let heard = News::Heard { beat, granted, events };
             // The receiver is gone only when the master is.
             let _ = self.news.send(heard);
@@ -254,7 +259,7 @@ impl Line {
         None
     }
 
-    fn on_completed(&mut self, answer: &Answer, events: &mut Vec<Event>) {
+    fn on_completed(&mut self, answer: &AllocateResponse, events: &mut Vec<Event>) {
         let mut ended = Vec::new();
         for status in &answer.completed {
             let Some(held) = self.held.remove(&status.id) else {
@@ -316,10 +321,10 @@ impl Line {
     }
 
     /// What will be taken back, and what will be lost with a node that is being taken out of service.
-    fn on_warnings(&mut self, answer: &Answer, events: &mut Vec<Event>) {
+    fn on_warnings(&mut self, answer: &AllocateResponse, events: &mut Vec<Event>) {
         let mut warned = BTreeSet::new();
         if let Some(preemption) = &answer.preemption {
-            let named = preemption.certain.iter().chain(&preemption.negotiable);
+            let named = preemption.strict.iter().chain(&preemption.negotiable);
             warned.extend(named.filter(|id| self.held.contains_key(id)).copied());
         }
         for report in &answer.nodes {
@@ -343,7 +348,7 @@ impl Line {
             Ok(registered) => self.on_registered(&registered),
             // The answer to an earlier try was lost.
             Err(SchedulerError::AlreadyRegistered { .. }) => self.pace.speak(Instant::now()),
-            Err(SchedulerError::Over { reason }) => return Some(self.over(&reason).await),
+            Err(SchedulerError::AttemptEnded { reason }) => return Some(self.over(&reason).await),
             Err(error) => {
                 tracing::warn!("it cannot register: {error}");
                 self.pace.fail(Instant::now());
@@ -352,10 +357,10 @@ impl Line {
         None
     }
 
-    fn on_registered(&mut self, registered: &Registered) {
-        self.nodes.learn(registered.node_tokens.iter().cloned());
+    fn on_registered(&mut self, registered: &RegisterResponse) {
+        self.nodes.add_tokens(registered.node_tokens.iter().cloned());
         self.largest = Largest::of(registered);
-        self.on_kept(&registered.kept);
+        self.on_kept(&registered.recovered);
         self.pace.speak(Instant::now());
     }
 
@@ -379,8 +384,8 @@ impl Line {
     fn on_refused(&mut self, error: &SchedulerError, now: Instant) {
         let lasts = self.trouble.has(Trouble::Refused, now);
         let certain = match error {
-            SchedulerError::NoConstraints { .. } | SchedulerError::TooLong { .. } => true,
-            SchedulerError::Refused { exception } => {
+            SchedulerError::ConstraintsUnsupported { .. } | SchedulerError::TooLong { .. } => true,
+            SchedulerError::Rejected { exception } => {
                 let class = exception.short_class();
                 class.starts_with("Invalid") && class.contains("ResourceRequest")
             }
@@ -389,8 +394,8 @@ impl Line {
         tracing::warn!("{error}");
         if certain || lasts > REFUSED_MAX {
             self.trouble.over();
-            self.ledger.set_wants(BTreeMap::new(), self.ledger.beat());
-            self.constrained.set(BTreeMap::new(), self.ledger.beat());
+            self.ledger.set_wants(BTreeMap::new(), self.ledger.reply_count());
+            self.constrained.set(BTreeMap::new(), self.ledger.reply_count());
             let why = match error.hint() {
                 Some(hint) => format!("{error}; {hint}"),
                 None => error.to_string(),
@@ -447,16 +452,19 @@ impl Line {
     }
 
     fn tell(&self, event: Event) {
-        let heard =
-            News::Heard { beat: self.ledger.beat(), granted: Vec::new(), events: vec![event] };
+        let heard = News::Heard {
+            beat: self.ledger.reply_count(),
+            granted: Vec::new(),
+            events: vec![event],
+        };
         // The receiver is gone only when the master is.
         let _ = self.news.send(heard);
     }
 
     /// Gives everything back, and says how the job ended.
     async fn finish(&mut self, finish: Finish) -> Verdict {
-        self.ledger.set_wants(BTreeMap::new(), self.ledger.beat());
-        self.constrained.set(BTreeMap::new(), self.ledger.beat());
+        self.ledger.set_wants(BTreeMap::new(), self.ledger.reply_count());
+        self.constrained.set(BTreeMap::new(), self.ledger.reply_count());
         for container in self.held.keys() {
             self.ledger.release(*container);
         }
@@ -473,7 +481,7 @@ impl Line {
             let deadline = Instant::now() + FINISH_TRY;
             match self.scheduler.finish(&finish, deadline).await {
                 Ok(()) => return Verdict::Finished,
-                Err(SchedulerError::Over { reason }) => return Verdict::Deposed(reason),
+                Err(SchedulerError::AttemptEnded { reason }) => return Verdict::Deposed(reason),
                 Err(error) if Instant::now() > end => {
                     let why = format!("the ResourceManager was not told of the job's end: {error}");
                     return Verdict::Deposed(why);

@@ -38,7 +38,7 @@ use tokio::{
     time::timeout,
 };
 use yarn_native::{
-    ledger::Beat,
+    ledger::ReplyCount,
     scheduler::Finish,
     types::{Container, FinalStatus},
 };
@@ -53,7 +53,7 @@ const DIAGNOSTICS_MAX: usize = 4096;
 #[derive(Debug)]
 enum News {
     /// A beat brought this.
-    Heard { beat: Beat, granted: Vec<Container>, events: Vec<Event> },
+    Heard { beat: ReplyCount, granted: Vec<Container>, events: Vec<Event> },
     /// A launch came to this.
     Launch(Event),
 }
@@ -69,15 +69,15 @@ pub struct Yarn {
     launcher: JoinHandle<()>,
     /// What has happened and was not told yet, all of one beat.
     happened: VecDeque<Event>,
-    beat: Beat,
+    beat: ReplyCount,
     /// The last beat of which everything was told.
-    seen: Beat,
+    seen: ReplyCount,
     /// Containers that were granted, and neither launched nor given back yet.
     granted: BTreeMap<ContainerId, Container>,
     wanted: Asks,
     /// A grant was dealt with, and what is wanted was not said since: what the master knew then. The line has counted
     /// the grant; that as many are wanted as before has to be said again.
-    unsaid: Option<Beat>,
+    unsaid: Option<ReplyCount>,
     gpus: Gpus,
     logs: String,
 }
@@ -99,8 +99,8 @@ impl Yarn {
             line: Some(tokio::spawn(line.run(obeyed))),
             launcher: tokio::spawn(launcher.run(orders)),
             happened: VecDeque::new(),
-            beat: Beat(0),
-            seen: Beat(0),
+            beat: ReplyCount(0),
+            seen: ReplyCount(0),
             granted: BTreeMap::new(),
             wanted: Asks::default(),
             unsaid: None,

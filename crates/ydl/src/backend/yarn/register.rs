@@ -24,8 +24,8 @@ use yarn_native::{
     config::PlacementHandler,
     credentials::Identifier,
     ledger::Ledger,
-    node::{NodeOptions, Nodes},
-    scheduler::{Registered, Registration, Scheduler},
+    node::{NmClient, NmClientOptions},
+    scheduler::{AmRmClient, RegisterResponse, Registration},
     types::{ContainerId, NodeState},
 };
 use ydl_core::spec::Deadlines;
@@ -55,7 +55,7 @@ impl Yarn {
 async fn registered(
     setting: &YarnSetting,
     news: UnboundedSender<News>,
-) -> Result<(Line, Registered), Report> {
+) -> Result<(Line, RegisterResponse), Report> {
     let config = &setting.config;
     let wrong = |error: &dyn fmt::Display| {
         Report::trouble(format!("the Hadoop configuration is of no use: {error}"))
@@ -65,8 +65,8 @@ async fn registered(
         Ok(Identifier::Master { attempt, .. }) => attempt.parse().ok(),
         _ => None,
     };
-    let mut scheduler = Scheduler::from_config(config, token).map_err(|e| wrong(&e))?;
-    let options = NodeOptions::from_config(config).map_err(|e| wrong(&e))?;
+    let mut scheduler = AmRmClient::from_config(config, token).map_err(|e| wrong(&e))?;
+    let options = NmClientOptions::from_config(config).map_err(|e| wrong(&e))?;
     let client = match setting.identity.clone() {
         Some(identity) => Some(Client::from_config(config, identity).map_err(|e| wrong(&e))?),
         None => None,
@@ -94,8 +94,8 @@ async fn registered(
         }
     })?;
     let of_queue = label(client.as_ref(), &registered.queue).await;
-    let nodes = Nodes::new(options);
-    nodes.learn(registered.node_tokens.iter().cloned());
+    let nodes = NmClient::new(options);
+    nodes.add_tokens(registered.node_tokens.iter().cloned());
     let line = Line {
         scheduler,
         registration,
@@ -149,7 +149,7 @@ async fn label(client: Option<&Client>, queue: &str) -> Option<String> {
 /// started again has to hear of them from their nodes first.
 async fn recovered(
     line: &mut Line,
-    registered: &Registered,
+    registered: &RegisterResponse,
     setting: &YarnSetting,
 ) -> Result<Vec<ydl_core::ContainerId>, Report> {
     let told = setting.held.iter().filter_map(|id| id.as_str().parse().ok());
@@ -157,10 +157,10 @@ async fn recovered(
     for id in &expected {
         line.held.insert(*id, Held::default());
     }
-    if !expected.is_empty() || !registered.kept.is_empty() {
-        line.ledger.inherit_avoided(line.hosts.names());
+    if !expected.is_empty() || !registered.recovered.is_empty() {
+        line.ledger.inherit_excluded(line.hosts.names());
     }
-    for container in &registered.kept {
+    for container in &registered.recovered {
         line.ledger.adopt(container.id);
         line.hold(container);
     }

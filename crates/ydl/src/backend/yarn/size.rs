@@ -1,8 +1,8 @@
 //! Sizes of containers in the core's words and in YARN's, and whether a cluster can have one so large.
 
 use yarn_native::{
-    scheduler::{Registered, ResourceType},
-    types::Resource,
+    scheduler::RegisterResponse,
+    types::{Resource, ResourceTypeInfo},
 };
 use ydl_core::{
     RoleName,
@@ -53,11 +53,11 @@ pub(super) fn fits(size: &Resource, room: &Resource) -> bool {
 #[derive(Clone, Debug)]
 pub(super) struct Largest {
     max: Resource,
-    kinds: Vec<ResourceType>,
+    kinds: Vec<ResourceTypeInfo>,
 }
 
 impl Largest {
-    pub(super) fn of(registered: &Registered) -> Largest {
+    pub(super) fn of(registered: &RegisterResponse) -> Largest {
         Largest { max: registered.capability_max.clone(), kinds: registered.resource_types.clone() }
     }
 

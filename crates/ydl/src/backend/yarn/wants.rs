@@ -7,8 +7,8 @@ use super::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 use yarn_native::{
-    ledger::{Execution, Key, Places, RackPlace, Want},
-    scheduler::{Constraint, Scope},
+    ledger::{Execution, Key, Localities, RackLocality, Want},
+    scheduler::{Constraint, PlacementScope},
     types::Resource,
 };
 use ydl_core::{
@@ -75,11 +75,11 @@ impl Wants {
     /// Why the places of a role cannot be asked for.
     pub(super) fn complaint(&self, name: &RoleName) -> Option<String> {
         let role = self.roles.iter().find(|role| role.name == *name)?;
-        let Some(Constraint::Labelled { label, also }) = role.constraint() else {
+        let Some(Constraint::WithLabel { label, constraint }) = role.constraint() else {
             return None;
         };
         // Schedulers heed a label beside one constraint and forget it beside several.
-        let several = matches!(*also, Constraint::All(_) | Constraint::Any(_));
+        let several = matches!(*constraint, Constraint::All(_) | Constraint::Any(_));
         several.then(|| {
             format!(
                 "role `{name}` wants nodes with label `{label}` and more than one thing beside: `most_per_node`, or \
@@ -107,11 +107,11 @@ impl Wants {
                 continue;
             }
             keys.insert(key);
-            let places = role.places(key, ask.count, &resource, &avoid, hosts);
+            let localities = role.localities(key, ask.count, &resource, &avoid, hosts);
             let want = Want {
                 count: ask.count,
                 resource,
-                places,
+                localities,
                 label: role.label.clone(),
                 execution: Execution::Guaranteed,
             };
@@ -161,7 +161,7 @@ impl Role {
             // It counts those that are there already.
             let beside = most.saturating_sub(1);
             let tag = self.name.to_string();
-            all.push(Constraint::count(Scope::Node, [tag], 0, Some(beside)));
+            all.push(Constraint::cardinality(PlacementScope::Node, [tag], 0, Some(beside)));
         }
         let attributes = self.placement.attributes.iter();
         all.extend(attributes.map(|(name, value)| attribute(name, value)));
@@ -171,7 +171,7 @@ impl Role {
             _ => Constraint::All(all),
         };
         Some(match self.label.clone() {
-            Some(label) => Constraint::Labelled { label, also: Box::new(constraint) },
+            Some(label) => Constraint::WithLabel { label, constraint: Box::new(constraint) },
             None => constraint,
         })
     }
@@ -181,26 +181,26 @@ impl Role {
     fn anywhere(&self) -> Constraint {
         match self.label.clone() {
             Some(label) => Constraint::Label(vec![label]),
-            None => Constraint::count(Scope::Node, [self.name.to_string()], 0, None),
+            None => Constraint::cardinality(PlacementScope::Node, [self.name.to_string()], 0, None),
         }
     }
 
-    fn places(
+    fn localities(
         &self,
         key: Key,
         count: u32,
         resource: &Resource,
         avoid: &BTreeSet<String>,
         hosts: &mut Hosts,
-    ) -> Places {
-        let racks = self.placement.racks.iter().map(|rack| RackPlace {
+    ) -> Localities {
+        let racks = self.placement.racks.iter().map(|rack| RackLocality {
             rack: match rack.starts_with('/') {
                 true => rack.clone(),
                 false => format!("/{rack}"),
             },
             count,
         });
-        let racks: Vec<RackPlace> = racks.collect();
+        let racks: Vec<RackLocality> = racks.collect();
         let wish = Wish {
             size: resource,
             label: self.gets.as_deref(),
@@ -211,7 +211,7 @@ impl Role {
             true => hosts.plan(key, count, &wish),
             false => Vec::new(),
         };
-        Places { nodes, racks, strict: false }
+        Localities { nodes, racks, strict: false }
     }
 }
 
@@ -299,8 +299,8 @@ mod tests {
         assert!(wanted.plain.is_empty(), "{wanted:?}");
         let constraints: Vec<_> = wanted.lots.into_values().map(|lot| lot.constraint).collect();
         let [worker, server, chief] = &constraints[..] else { panic!("{constraints:?}") };
-        assert!(matches!(worker, Constraint::Count { max: Some(0), .. }));
-        assert!(matches!(server, Constraint::Count { min: 0, max: None, .. }));
+        assert!(matches!(worker, Constraint::Cardinality { max: Some(0), .. }));
+        assert!(matches!(server, Constraint::Cardinality { min: 0, max: None, .. }));
         assert_eq!(*chief, Constraint::Label(vec!["gpu".to_owned()]));
     }
 
@@ -314,7 +314,7 @@ mod tests {
             ..Placement::default()
         };
         assert_eq!(role("w", Placement::default()).constraint(), None);
-        let away = Constraint::away(Scope::Node, ["w"]);
+        let away = Constraint::anti_affinity(PlacementScope::Node, ["w"]);
         assert_eq!(role("w", alone.clone()).constraint(), Some(away));
         let any = role("w", zone("zone")).constraint();
         assert!(matches!(any, Some(Constraint::Any(_))), "{any:?}");

@@ -29,7 +29,7 @@ use yarn_native::{
     Token,
     config::{Authentication, Config, Environment},
     credentials::Credentials,
-    scheduler::{Finish, Registration, Scheduler},
+    scheduler::{AmRmClient, Finish, Registration},
     security::Identity,
     types::{ContainerId, FinalStatus},
 };
@@ -250,7 +250,7 @@ pub(super) async fn give_up_from_here(why: &str) {
 async fn give_up(config: &Config, token: Token, host: Option<String>, why: &str) {
     let deadline = Instant::now() + GIVE_UP_MAX;
     let told = async {
-        let mut scheduler = Scheduler::from_config(config, token).map_err(|e| e.to_string())?;
+        let mut scheduler = AmRmClient::from_config(config, token).map_err(|e| e.to_string())?;
         let registration = Registration::new(host.unwrap_or_default());
         let registered = scheduler.register(&registration, deadline).await;
         registered.map_err(|e| e.to_string())?;

@@ -7,7 +7,7 @@ use crate::proto::yarn::{
 use crate::scheduler::{Ask, Rejection, Update, UpdateKind};
 use crate::token::Token;
 use crate::types::{
-    Container, ContainerId, ContainerStatus, NodeReport, NodeToken, Resource, Unfit,
+    Container, ContainerId, ContainerStatus, InvalidMessage, NodeReport, NodeToken, Resource,
 };
 
 /// What the scheduler says in one beat.
@@ -16,7 +16,7 @@ use crate::types::{
 /// goes by the container's id.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
-pub struct Answer {
+pub struct AllocateResponse {
     /// The answer's number; each is one more than the one before, and a registration begins anew.
     pub response_id: i32,
     /// Containers that are the master's now, to be started within some minutes.
@@ -24,7 +24,7 @@ pub struct Answer {
     /// Containers that have ended, also those that were released.
     pub completed: Vec<ContainerStatus>,
     /// Containers of earlier attempts whose nodes have come back only now (Hadoop 3).
-    pub kept: Vec<Container>,
+    pub recovered: Vec<Container>,
     /// Tokens of nodes that are new, or have changed.
     pub node_tokens: Vec<NodeToken>,
     /// Nodes whose state has changed.
@@ -56,7 +56,7 @@ pub struct Answer {
 #[non_exhaustive]
 pub struct Preemption {
     /// Containers that will be killed, whatever the master does.
-    pub certain: Vec<ContainerId>,
+    pub strict: Vec<ContainerId>,
     /// Containers that will be killed unless the master gives back as much in another way.
     pub negotiable: Vec<ContainerId>,
     /// How much that is.
@@ -70,7 +70,7 @@ pub struct UpdatedContainer {
     /// How.
     pub kind: UpdateKind,
     /// As it is now. Its node learns of an increase or promotion from its token
-    /// ([`Nodes::update`](crate::node::Nodes::update)).
+    /// ([`NmClient::update`](crate::node::NmClient::update)).
     pub container: Container,
 }
 
@@ -106,13 +106,13 @@ pub struct Backlog {
     pub active_cores: i32,
 }
 
-impl Answer {
-    pub(crate) fn of(proto: AllocateResponseProto) -> Result<Self, Unfit> {
+impl AllocateResponse {
+    pub(crate) fn of(proto: AllocateResponseProto) -> Result<Self, InvalidMessage> {
         Ok(Self {
             response_id: proto.response_id() & i32::MAX,
             granted: all(proto.allocated_containers, Container::of)?,
             completed: all(proto.completed_container_statuses, ContainerStatus::of)?,
-            kept: all(proto.containers_from_previous_attempts, Container::kept)?,
+            recovered: all(proto.containers_from_previous_attempts, Container::recovered)?,
             node_tokens: all(proto.nm_tokens, NodeToken::of)?,
             // A state that a later version has invented is no reason to lose the containers above.
             nodes: proto.updated_nodes.iter().flat_map(NodeReport::of).collect(),
@@ -139,20 +139,20 @@ impl Answer {
 /// All of them, or the first that makes no sense.
 pub(crate) fn all<P, T>(
     protos: Vec<P>,
-    of: impl Fn(P) -> Result<T, Unfit>,
-) -> Result<Vec<T>, Unfit> {
+    of: impl Fn(P) -> Result<T, InvalidMessage>,
+) -> Result<Vec<T>, InvalidMessage> {
     protos.into_iter().map(of).collect()
 }
 
 impl Preemption {
-    fn of(proto: &PreemptionMessageProto) -> Result<Self, Unfit> {
+    fn of(proto: &PreemptionMessageProto) -> Result<Self, InvalidMessage> {
         let ids = |containers: &[PreemptionContainerProto]| {
             let ids = containers.iter().map(|one| ContainerId::of(one.id.as_ref()));
             ids.collect::<Result<_, _>>()
         };
         let mut preemption = Self::default();
         if let Some(strict) = &proto.strict_contract {
-            preemption.certain = ids(&strict.container)?;
+            preemption.strict = ids(&strict.container)?;
         }
         if let Some(contract) = &proto.contract {
             preemption.negotiable = ids(&contract.container)?;
@@ -164,7 +164,7 @@ impl Preemption {
 }
 
 impl UpdatedContainer {
-    fn of(proto: UpdatedContainerProto) -> Result<Self, Unfit> {
+    fn of(proto: UpdatedContainerProto) -> Result<Self, InvalidMessage> {
         Ok(Self {
             kind: UpdateKind::of(proto.update_type)?,
             container: Container::of(proto.container)?,
@@ -173,11 +173,11 @@ impl UpdatedContainer {
 }
 
 impl UpdateError {
-    fn of(proto: UpdateContainerErrorProto) -> Result<Self, Unfit> {
+    fn of(proto: UpdateContainerErrorProto) -> Result<Self, InvalidMessage> {
         let update = proto.update_request.as_ref();
         Ok(Self {
             reason: proto.reason().to_owned(),
-            update: Update::of(update.ok_or(Unfit("a refused update"))?)?,
+            update: Update::of(update.ok_or(InvalidMessage("a refused update"))?)?,
             version: proto.current_container_version(),
         })
     }

@@ -9,10 +9,12 @@ use crate::proto::yarn::application_master_protocol as method;
 use crate::proto::yarn::{AllocateResponseProto, AmCommandProto};
 use crate::rpc::{Address, Channel, Options, Protocol, RpcError, Safety};
 use crate::scheduler::session::Session;
-use crate::scheduler::{Answer, Finish, Registered, Registration, Request, SchedulerError};
+use crate::scheduler::{
+    AllocateRequest, AllocateResponse, Finish, RegisterResponse, Registration, SchedulerError,
+};
 use crate::security::Identity;
 use crate::token::Token;
-use crate::types::Unfit;
+use crate::types::InvalidMessage;
 
 /// The ResourceManager needs a moment to write an end down.
 const FINISH_PAUSE: Duration = Duration::from_millis(100);
@@ -24,7 +26,7 @@ const REGISTER_PAUSE: Duration = Duration::from_millis(200);
 /// There is one for each attempt, and one call at a time. Calls can be cut short: what was said and
 /// not answered is said again by the next.
 #[derive(Debug)]
-pub struct Scheduler {
+pub struct AmRmClient {
     channel: Channel,
     session: Session,
     /// The last registration, for a master that has to register again only to finish.
@@ -33,13 +35,13 @@ pub struct Scheduler {
     finishing: bool,
 }
 
-impl Scheduler {
+impl AmRmClient {
     /// A line to the scheduler at any of `addresses`, for the master that holds the attempt's token
     /// (of the kind `YARN_AM_RM_TOKEN`).
     pub fn new(addresses: Vec<Address>, token: Token, options: Options) -> Result<Self, RpcError> {
         let identity = Identity::token(token);
         let channel = Channel::new(Protocol::APPLICATION_MASTER, addresses, identity, options)?;
-        Ok(Self::on(channel))
+        Ok(Self::with_channel(channel))
     }
 
     /// A line to the scheduler that a configuration names.
@@ -51,8 +53,8 @@ impl Scheduler {
     }
 
     /// A line on a channel that speaks [`Protocol::APPLICATION_MASTER`].
-    pub fn on(channel: Channel) -> Self {
-        Self { channel, session: Session::Outside, registration: None, finishing: false }
+    pub fn with_channel(channel: Channel) -> Self {
+        Self { channel, session: Session::Unregistered, registration: None, finishing: false }
     }
 
     /// Whether the master is registered, as far as it knows.
@@ -66,7 +68,7 @@ impl Scheduler {
         &mut self,
         registration: &Registration,
         deadline: Instant,
-    ) -> Result<Registered, SchedulerError> {
+    ) -> Result<RegisterResponse, SchedulerError> {
         let request = registration.proto();
         let call = &method::REGISTER_APPLICATION_MASTER;
         let answer = loop {
@@ -91,7 +93,7 @@ impl Scheduler {
         };
         self.session.on_registered();
         self.registration = Some(registration.clone());
-        self.read(call.name, Registered::of(answer))
+        self.read(call.name, RegisterResponse::of(answer))
     }
 
     /// One beat: says what has changed, and hears what has happened. `fresh` is asked for what to
@@ -104,15 +106,15 @@ impl Scheduler {
     /// preemption only when it does.
     pub async fn allocate(
         &mut self,
-        fresh: impl FnOnce() -> Request,
+        fresh: impl FnOnce() -> AllocateRequest,
         deadline: Instant,
-    ) -> Result<Answer, SchedulerError> {
+    ) -> Result<AllocateResponse, SchedulerError> {
         let call = &method::ALLOCATE;
-        let request = self.session.say(fresh)?;
+        let request = self.session.next_request(fresh)?;
         // Repeated with its number it does no harm.
         let answer = self.channel.call(call, request, deadline, Safety::Idempotent);
         let heard = match answer.await {
-            Ok(answer) => self.hear(answer),
+            Ok(answer) => self.on_response(answer),
             Err(error) => Err(error.into()),
         };
         if let Err(error) = &heard {
@@ -121,23 +123,26 @@ impl Scheduler {
         heard
     }
 
-    fn hear(&mut self, mut answer: AllocateResponseProto) -> Result<Answer, SchedulerError> {
+    fn on_response(
+        &mut self,
+        mut answer: AllocateResponseProto,
+    ) -> Result<AllocateResponse, SchedulerError> {
         let command = answer.a_m_command.map(AmCommandProto::try_from);
         match command {
             Some(Ok(AmCommandProto::AmResync)) => return Err(SchedulerError::NotRegistered),
             Some(Ok(AmCommandProto::AmShutdown)) => {
                 let reason = "the ResourceManager told the master to end".to_owned();
-                return Err(SchedulerError::Over { reason });
+                return Err(SchedulerError::AttemptEnded { reason });
             }
             Some(Err(_)) | None => {}
         }
         let token = answer.am_rm_token.take().map(Token::of);
-        let mut heard = self.read(method::ALLOCATE.name, Answer::of(answer))?;
+        let mut heard = self.read(method::ALLOCATE.name, AllocateResponse::of(answer))?;
         // An answer to something else says nothing of what became of this.
-        if self.session.awaits() != Some(heard.response_id) {
+        if self.session.expected_response() != Some(heard.response_id) {
             return Err(self.unfit(&format!("answer {} is out of turn", heard.response_id)));
         }
-        self.session.on_answer(heard.response_id);
+        self.session.on_response(heard.response_id);
         if let Some(token) = token {
             // It is sent until a connection is made with it, and the old one ends some time later.
             self.channel.replace_identity(Identity::token(token));
@@ -165,39 +170,43 @@ impl Scheduler {
                 Ok(true) => break,
                 Ok(false) => self.finishing = true,
                 // An earlier call has been carried out to its end.
-                Err(SchedulerError::Over { .. }) if self.finishing => break,
+                Err(SchedulerError::AttemptEnded { .. }) if self.finishing => break,
                 Err(SchedulerError::NotRegistered) => {
-                    self.session = Session::Outside;
+                    self.session = Session::Unregistered;
                     let registration = self.registration.clone();
                     let registration = registration.ok_or(SchedulerError::NotRegistered)?;
                     self.register(&registration, deadline).await?;
                 }
                 Err(error) => {
-                    self.finishing |= matches!(error, SchedulerError::NoAnswer(_));
+                    self.finishing |= matches!(error, SchedulerError::NoResponse(_));
                     self.session.on_error(&error);
                     return Err(error);
                 }
             }
             if Instant::now() + FINISH_PAUSE >= deadline {
-                return Err(SchedulerError::Unfinished);
+                return Err(SchedulerError::FinishTimeout);
             }
             sleep(FINISH_PAUSE).await;
         }
         // Nobody is to be registered again only to hear of an end twice.
         self.registration = None;
-        self.session = Session::Outside;
+        self.session = Session::Unregistered;
         Ok(())
     }
 
     /// An answer that makes no sense is the server's fault.
-    fn read<T>(&self, method: &str, answer: Result<T, Unfit>) -> Result<T, SchedulerError> {
+    fn read<T>(
+        &self,
+        method: &str,
+        answer: Result<T, InvalidMessage>,
+    ) -> Result<T, SchedulerError> {
         answer.map_err(|unfit| {
-            SchedulerError::NoAnswer(self.channel.unfit(method, &unfit.to_string()))
+            SchedulerError::NoResponse(self.channel.unfit(method, &unfit.to_string()))
         })
     }
 
     /// What an answer to a beat is that makes no sense.
     pub(super) fn unfit(&self, why: &str) -> SchedulerError {
-        SchedulerError::NoAnswer(self.channel.unfit(method::ALLOCATE.name, why))
+        SchedulerError::NoResponse(self.channel.unfit(method::ALLOCATE.name, why))
     }
 }

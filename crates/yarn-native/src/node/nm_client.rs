@@ -9,9 +9,9 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::config::{Config, ConfigError};
 use crate::node::NodeError;
-use crate::node::pool::{Making, Pool};
+use crate::node::pool::{ChannelFactory, Pool};
 use crate::rpc::{Dial, Method, Options, RpcError, Safety, Tcp};
-use crate::types::{NodeId, NodeToken, Unfit};
+use crate::types::{InvalidMessage, NodeId, NodeToken};
 
 /// Pause before a node that is not ready, or did not answer, is called again.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -21,7 +21,7 @@ const RESPONSE_BYTES_MAX: usize = 16 << 20;
 
 /// How many nodes are spoken to, and how.
 #[derive(Clone, Debug)]
-pub struct NodeOptions {
+pub struct NmClientOptions {
     /// Limits and times of each node's channel.
     pub rpc: Options,
     /// Channels that are kept. A channel has at most one connection, and none when it is idle.
@@ -31,7 +31,7 @@ pub struct NodeOptions {
     pub calls_max: usize,
 }
 
-impl Default for NodeOptions {
+impl Default for NmClientOptions {
     fn default() -> Self {
         Self {
             rpc: Options {
@@ -47,7 +47,7 @@ impl Default for NodeOptions {
     }
 }
 
-impl NodeOptions {
+impl NmClientOptions {
     /// How a configuration wants NodeManagers to be called.
     pub fn from_config(config: &Config) -> Result<Self, ConfigError> {
         let default = Self::default();
@@ -65,34 +65,34 @@ impl NodeOptions {
 
 /// The NodeManagers of a cluster, as one master speaks to them: a token and a channel for each.
 /// Cheap to clone. A node that is slow, dead or hostile holds up nobody but its own callers, as long
-/// as those are fewer than [`NodeOptions::calls_max`].
+/// as those are fewer than [`NmClientOptions::calls_max`].
 #[derive(Clone, Debug)]
-pub struct Nodes {
-    inner: Arc<Inner>,
+pub struct NmClient {
+    inner: Arc<NmClientInner>,
 }
 
 #[derive(Debug)]
-struct Inner {
-    making: Making,
+struct NmClientInner {
+    factory: ChannelFactory,
     channels_max: usize,
     pool: Mutex<Pool>,
     calls: Semaphore,
 }
 
-impl Nodes {
-    /// No node is known yet; [`Nodes::learn`] changes that.
-    pub fn new(options: NodeOptions) -> Self {
-        Self::over(Arc::new(Tcp), options)
+impl NmClient {
+    /// No node is known yet; [`NmClient::learn`] changes that.
+    pub fn new(options: NmClientOptions) -> Self {
+        Self::with_dialer(Arc::new(Tcp), options)
     }
 
     /// The same, over streams that something else opens.
-    pub fn over(dial: Arc<dyn Dial>, options: NodeOptions) -> Self {
-        let NodeOptions { rpc, channels_max, calls_max } = options;
+    pub fn with_dialer(dial: Arc<dyn Dial>, options: NmClientOptions) -> Self {
+        let NmClientOptions { rpc, channels_max, calls_max } = options;
         let calls = calls_max.clamp(1, Semaphore::MAX_PERMITS);
-        let making = Making { dial, options: rpc };
+        let factory = ChannelFactory { dial, options: rpc };
         Self {
-            inner: Arc::new(Inner {
-                making,
+            inner: Arc::new(NmClientInner {
+                factory,
                 channels_max,
                 pool: Mutex::default(),
                 calls: Semaphore::new(calls),
@@ -102,13 +102,13 @@ impl Nodes {
 
     /// Keeps the tokens the scheduler gives; a newer one takes an older one's place, and is used
     /// from the next call on.
-    pub fn learn(&self, tokens: impl IntoIterator<Item = NodeToken>) {
-        self.pool().learn(tokens);
+    pub fn add_tokens(&self, tokens: impl IntoIterator<Item = NodeToken>) {
+        self.pool().add_tokens(tokens);
     }
 
     /// Whether there is a token for a node.
-    pub fn knows(&self, node: &NodeId) -> bool {
-        self.pool().knows(node)
+    pub fn has_token(&self, node: &NodeId) -> bool {
+        self.pool().has_token(node)
     }
 
     fn pool(&self) -> MutexGuard<'_, Pool> {
@@ -136,8 +136,8 @@ impl Nodes {
                     reason: Some("too many other calls were under way".into()),
                 }));
             };
-            let (making, max) = (&self.inner.making, self.inner.channels_max);
-            let channel = self.pool().channel(node, making, max)?;
+            let (factory, max) = (&self.inner.factory, self.inner.channels_max);
+            let channel = self.pool().channel(node, factory, max)?;
             let answer = channel.call(method, request, deadline, safety).await;
             match answer.map_err(failed) {
                 Err(error) if error.is_not_ready() && self.may_wait(deadline) => {}
@@ -161,7 +161,7 @@ impl Nodes {
         &self,
         node: &NodeId,
         method: &str,
-        answer: Result<T, Unfit>,
+        answer: Result<T, InvalidMessage>,
     ) -> Result<T, NodeError> {
         answer.map_err(|unfit| {
             let reason = format!("its answer to `{method}` cannot be read: {unfit}");
@@ -180,8 +180,9 @@ mod tests {
     fn a_node_says_no_more_than_a_node_can_have_to_say() {
         let environment = Environment::default().with_variable("USER", "alice");
         let mut config = Config::defaults(environment);
-        let limit =
-            |config: &Config| NodeOptions::from_config(config).map(|o| o.rpc.response_bytes_max);
+        let limit = |config: &Config| {
+            NmClientOptions::from_config(config).map(|o| o.rpc.response_bytes_max)
+        };
         assert_eq!(limit(&config).unwrap(), RESPONSE_BYTES_MAX);
         config.set("ipc.maximum.response.length", "1m", "a test");
         assert_eq!(limit(&config).unwrap(), 1 << 20);

@@ -11,17 +11,17 @@ pub(super) const ANYWHERE: &str = "*";
 
 /// Replies without a grant after which lines are said again. Said while nothing is being granted they do no
 /// harm, and whatever else made the ResourceManager forget them is mended.
-const SILENCE_MAX: u32 = 100;
+const IDLE_REPLIES_MAX: u32 = 100;
 
 /// Lines that replace each other. The ResourceManager keeps opportunistic asks apart, and those of them also
 /// by what each container has.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Lane {
+pub(super) struct RowGroup {
     pub key: Key,
     opportunistic: Option<Resource>,
 }
 
-impl Lane {
+impl RowGroup {
     pub fn of(key: Key, want: &Want) -> Self {
         let opportunistic = match want.execution {
             Execution::Guaranteed => None,
@@ -33,38 +33,38 @@ impl Lane {
 
 /// What the ResourceManager believes about one lane.
 #[derive(Clone, Debug)]
-pub(super) struct Belief {
+pub(super) struct RmView {
     pub resource: Resource,
     label: Option<String>,
     execution: Execution,
-    lines: BTreeMap<String, Line>,
+    lines: BTreeMap<String, RowView>,
     /// Replies since something was said or granted.
-    silence: u32,
+    idle_replies: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Line {
+struct RowView {
     /// `None`: it may be anything, so it must be said again.
     count: Option<u32>,
     relax: bool,
 }
 
 /// The lines of a want: name, count, relax. None when nothing is wanted.
-fn lines_of(want: &Want) -> BTreeMap<&str, (u32, bool)> {
+fn rows_of(want: &Want) -> BTreeMap<&str, (u32, bool)> {
     let mut lines: BTreeMap<&str, (u32, bool)> = BTreeMap::new();
     if want.count == 0 {
         return lines;
     }
-    let places = &want.places;
-    let named = !places.nodes.is_empty() || !places.racks.is_empty();
-    lines.insert(ANYWHERE, (want.count, !(named && places.strict)));
-    for node in &places.nodes {
+    let localities = &want.localities;
+    let named = !localities.nodes.is_empty() || !localities.racks.is_empty();
+    lines.insert(ANYWHERE, (want.count, !(named && localities.strict)));
+    for node in &localities.nodes {
         let line = lines.entry(&node.host).or_insert((0, true));
         line.0 = line.0.saturating_add(node.count);
-        let rack = lines.entry(&node.rack).or_insert((0, !places.strict));
+        let rack = lines.entry(&node.rack).or_insert((0, !localities.strict));
         rack.0 = rack.0.saturating_add(node.count);
     }
-    for place in &places.racks {
+    for place in &localities.racks {
         let rack = lines.entry(&place.rack).or_insert((0, true));
         // A rack that was named will do as a whole, also when hosts of it were named.
         *rack = (rack.0.saturating_add(place.count), true);
@@ -77,7 +77,7 @@ fn lines_of(want: &Want) -> BTreeMap<&str, (u32, bool)> {
     lines
 }
 
-impl Belief {
+impl RmView {
     /// What is believed after `row`, of which nothing was known before.
     fn new(row: &Row) -> Self {
         Self {
@@ -85,36 +85,36 @@ impl Belief {
             label: None,
             execution: row.execution,
             lines: BTreeMap::new(),
-            silence: 0,
+            idle_replies: 0,
         }
     }
 
     /// What is believed of one lane once these rows have arrived.
-    pub fn apply(beliefs: &mut BTreeMap<Lane, Belief>, row: &Row) {
-        let lane = Lane {
+    pub fn apply(views: &mut BTreeMap<RowGroup, RmView>, row: &Row) {
+        let group = RowGroup {
             key: row.key,
             opportunistic: match row.execution {
                 Execution::Guaranteed => None,
                 Execution::Opportunistic { .. } => Some(row.resource.clone()),
             },
         };
-        let belief = beliefs.entry(lane.clone()).or_insert_with(|| Belief::new(row));
-        belief.silence = 0;
+        let view = views.entry(group.clone()).or_insert_with(|| RmView::new(row));
+        view.idle_replies = 0;
         if row.count > 0 {
-            belief.resource = row.resource.clone();
-            belief.execution = row.execution;
+            view.resource = row.resource.clone();
+            view.execution = row.execution;
         }
         if row.name == ANYWHERE {
-            belief.label = row.label.clone();
+            view.label = row.label.clone();
         }
         if row.count == 0 {
-            belief.lines.remove(&row.name);
+            view.lines.remove(&row.name);
         } else {
-            let line = Line { count: Some(row.count), relax: row.relax };
-            belief.lines.insert(row.name.clone(), line);
+            let line = RowView { count: Some(row.count), relax: row.relax };
+            view.lines.insert(row.name.clone(), line);
         }
-        if belief.lines.is_empty() {
-            beliefs.remove(&lane);
+        if view.lines.is_empty() {
+            views.remove(&group);
         }
     }
 
@@ -123,12 +123,12 @@ impl Belief {
     /// Lines that travelled with the request this grant came back on are another matter. Most likely it was
     /// made before they arrived, and they stand as they were sent; but it may also have been made a moment
     /// after. What is not known is said again.
-    pub fn count_down(&mut self, host: &str, rack: Option<&str>, travelled: &BTreeSet<&str>) {
-        self.silence = 0;
+    pub fn count_down(&mut self, host: &str, rack: Option<&str>, sent: &BTreeSet<&str>) {
+        self.idle_replies = 0;
         let mut down = |name: &str| {
             if let Some(line) = self.lines.get_mut(name) {
                 line.count = match line.count {
-                    Some(count) if !travelled.contains(name) => Some(count.saturating_sub(1)),
+                    Some(count) if !sent.contains(name) => Some(count.saturating_sub(1)),
                     _ => None,
                 };
             }
@@ -153,10 +153,10 @@ impl Belief {
     }
 
     /// A reply has come. After many that brought nothing nobody knows what is still believed.
-    pub fn pass(&mut self) {
-        self.silence += 1;
-        if self.silence > SILENCE_MAX {
-            self.silence = 0;
+    pub fn on_reply(&mut self) {
+        self.idle_replies += 1;
+        if self.idle_replies > IDLE_REPLIES_MAX {
+            self.idle_replies = 0;
             self.lines.values_mut().for_each(|line| line.count = None);
         }
     }
@@ -171,62 +171,62 @@ impl Belief {
 /// would be granted twice (YARN-1902).
 pub(super) fn differences(
     wants: &BTreeMap<Key, Want>,
-    beliefs: &BTreeMap<Lane, Belief>,
+    views: &BTreeMap<RowGroup, RmView>,
     mutant: Mutant,
 ) -> Vec<Row> {
     let mut rows = Vec::new();
-    let wanted: BTreeMap<Lane, &Want> = wants
+    let wanted: BTreeMap<RowGroup, &Want> = wants
         .iter()
         .filter(|(_, want)| want.count > 0)
-        .map(|(key, want)| (Lane::of(*key, want), want))
+        .map(|(key, want)| (RowGroup::of(*key, want), want))
         .collect();
-    for (lane, belief) in beliefs {
-        if !wanted.contains_key(lane) {
-            cancel(lane, belief, &mut rows);
+    for (group, view) in views {
+        if !wanted.contains_key(group) {
+            cancel(group, view, &mut rows);
         }
     }
-    for (lane, want) in wanted {
-        correct(lane.key, want, beliefs.get(&lane), mutant, &mut rows);
+    for (group, want) in wanted {
+        correct(group.key, want, views.get(&group), mutant, &mut rows);
     }
     rows
 }
 
 /// Takes back every line of a lane in which nothing is wanted.
-fn cancel(lane: &Lane, belief: &Belief, rows: &mut Vec<Row>) {
-    for name in belief.lines.keys() {
+fn cancel(group: &RowGroup, view: &RmView, rows: &mut Vec<Row>) {
+    for name in view.lines.keys() {
         rows.push(Row {
-            key: lane.key,
+            key: group.key,
             name: name.clone(),
             count: 0,
-            resource: belief.resource.clone(),
+            resource: view.resource.clone(),
             relax: true,
             label: None,
-            execution: belief.execution,
+            execution: view.execution,
         });
     }
 }
 
-fn correct(key: Key, want: &Want, belief: Option<&Belief>, mutant: Mutant, rows: &mut Vec<Row>) {
-    let lines = lines_of(want);
-    let changed = belief.is_none_or(|belief| {
-        let kind = (&belief.resource, &belief.label, belief.execution);
+fn correct(key: Key, want: &Want, view: Option<&RmView>, mutant: Mutant, rows: &mut Vec<Row>) {
+    let lines = rows_of(want);
+    let changed = view.is_none_or(|view| {
+        let kind = (&view.resource, &view.label, view.execution);
         kind != (&want.resource, &want.label, want.execution)
     });
-    let names = belief.iter().flat_map(|belief| belief.lines.keys());
+    let names = view.iter().flat_map(|view| view.lines.keys());
     let names: BTreeSet<&str> = names.map(String::as_str).chain(lines.keys().copied()).collect();
     for name in names {
         let (count, relax) = lines.get(name).copied().unwrap_or((0, true));
-        let line = belief.and_then(|belief| belief.lines.get(name));
+        let line = view.and_then(|view| view.lines.get(name));
         let same = match line {
             None => count == 0,
-            Some(Line { count: None, .. }) => false,
+            Some(RowView { count: None, .. }) => false,
             // What a line says beyond the number for `*` has no effect, so it need not be set right.
-            Some(Line { count: Some(believed), relax: believed_relax }) => {
+            Some(RowView { count: Some(known), relax: known_relax }) => {
                 let effective = match name {
-                    ANYWHERE => *believed,
-                    _ => (*believed).min(want.count),
+                    ANYWHERE => *known,
+                    _ => (*known).min(want.count),
                 };
-                effective == count && (count == 0 || (!changed && *believed_relax == relax))
+                effective == count && (count == 0 || (!changed && *known_relax == relax))
             }
         };
         if same && !mutant.is(Mutant::ResendsUnchanged) {

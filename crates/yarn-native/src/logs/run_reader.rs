@@ -64,7 +64,7 @@ pub(super) fn check_total(runs: impl Iterator<Item = Run>, length: u64) -> Resul
 }
 
 /// Reads one run from its beginning.
-pub(super) struct Plain {
+pub(super) struct RunReader {
     start: u64,
     /// What has not been read yet.
     at: u64,
@@ -80,7 +80,7 @@ pub(super) struct Plain {
     ready_at: usize,
 }
 
-impl Plain {
+impl RunReader {
     pub fn new(run: Run, compression: Compression) -> Self {
         Self {
             start: run.offset,
@@ -112,7 +112,11 @@ impl Plain {
     }
 
     /// Up to `most` of the next bytes, at least one; none at the end of the run.
-    pub async fn some(&mut self, source: &impl Source, most: u64) -> Result<Vec<u8>, LogError> {
+    pub async fn read_up_to(
+        &mut self,
+        source: &impl Source,
+        most: u64,
+    ) -> Result<Vec<u8>, LogError> {
         let most = most.min(self.left);
         if most == 0 {
             return Ok(Vec::new());
@@ -127,7 +131,7 @@ impl Plain {
     }
 
     /// Exactly so many bytes, which must be few.
-    pub async fn exact(
+    pub async fn read_exact(
         &mut self,
         source: &impl Source,
         length: usize,
@@ -137,7 +141,7 @@ impl Plain {
         }
         let mut bytes = Vec::with_capacity(length);
         while bytes.len() < length {
-            let piece = self.some(source, (length - bytes.len()) as u64).await?;
+            let piece = self.read_up_to(source, (length - bytes.len()) as u64).await?;
             bytes.extend_from_slice(&piece);
         }
         Ok(bytes)
@@ -221,9 +225,9 @@ mod tests {
     async fn what_was_not_compressed_is_no_longer_than_it_is_stored() {
         let run = Run { offset: 1, stored: 3, length: u64::MAX };
         let source = &b"abcdef"[..];
-        let mut plain = Plain::new(run, Compression::None);
-        let bytes = plain.some(&source, u64::MAX).await;
+        let mut run = RunReader::new(run, Compression::None);
+        let bytes = run.read_up_to(&source, u64::MAX).await;
         assert_eq!(bytes.expect("a piece"), b"bcd");
-        assert_eq!(plain.left(), 0);
+        assert_eq!(run.left(), 0);
     }
 }

@@ -4,16 +4,16 @@ use std::fmt;
 
 use crate::proto::yarn::{ContainerExceptionMapProto, SerializedExceptionProto};
 use crate::rpc::{Exception, ExceptionKind};
-use crate::types::{ContainerId, Unfit};
+use crate::types::{ContainerId, InvalidMessage};
 
 /// How many causes of an exception are looked at; each is within the one before.
 const CAUSES_MAX: usize = 8;
 
 /// A NodeManager's refusal for one container.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct ContainerError {
     /// What a master can do.
-    pub kind: RefusalKind,
+    pub kind: ContainerErrorKind,
     /// What the NodeManager said.
     pub exception: Exception,
 }
@@ -21,7 +21,7 @@ pub struct Refusal {
 /// What a refusal means to a master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum RefusalKind {
+pub enum ContainerErrorKind {
     /// The container has been started before, and may have ended since.
     AlreadyStarted,
     /// The container's token is too old by the node's clock: the container is lost. Where that
@@ -36,16 +36,18 @@ pub enum RefusalKind {
     /// The NodeManager does not know the container, or no more.
     NotFound,
     /// The tokens do not fit the container, the node or the application.
-    NotAllowed,
+    PermissionDenied,
     /// The launch context names an auxiliary service that the node lacks.
     NoSuchService,
     /// Something else; see the exception.
     Other,
 }
 
-impl Refusal {
+impl ContainerError {
     /// The container a refusal is about, and the refusal.
-    pub(crate) fn of(proto: &ContainerExceptionMapProto) -> Result<(ContainerId, Self), Unfit> {
+    pub(crate) fn of(
+        proto: &ContainerExceptionMapProto,
+    ) -> Result<(ContainerId, Self), InvalidMessage> {
         let id = ContainerId::of(proto.container_id.as_ref())?;
         let exception = proto.exception.as_ref().map(exception_of);
         let exception = exception.unwrap_or_else(|| Exception::new("", "", None));
@@ -58,19 +60,19 @@ impl Refusal {
     }
 
     /// For a container that the NodeManager's answer leaves out.
-    pub(crate) fn unsaid() -> Self {
+    pub(crate) fn missing() -> Self {
         let message = "the node's answer does not mention the container";
         Self::new(Exception::new("", message, None))
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for ContainerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.exception.fmt(f)
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for ContainerError {}
 
 /// The exception, or the first of its causes that says something where it says nothing itself.
 fn exception_of(proto: &SerializedExceptionProto) -> Exception {
@@ -79,34 +81,34 @@ fn exception_of(proto: &SerializedExceptionProto) -> Exception {
     Exception::new(telling.class_name(), telling.message(), None)
 }
 
-fn kind_of(exception: &Exception) -> RefusalKind {
+fn kind_of(exception: &Exception) -> ContainerErrorKind {
     let says = |text: &str| exception.message.contains(text);
     // The classes say little; the words have been the same since Hadoop 2.
     if exception.kind() == ExceptionKind::NodeNotReady || says("is recovering, try later") {
-        RefusalKind::NotReady
+        ContainerErrorKind::NotReady
     } else if says("relaunch the same container") || says("already is running on this node") {
-        RefusalKind::AlreadyStarted
+        ContainerErrorKind::AlreadyStarted
     } else if says("This token is expired") {
-        RefusalKind::Expired
+        ContainerErrorKind::Expired
     } else if exception.kind() == ExceptionKind::InvalidContainer || says("by a previous RM") {
-        RefusalKind::Outdated
+        ContainerErrorKind::Outdated
     } else if says("in the process of shutting down") {
-        RefusalKind::ShuttingDown
+        ContainerErrorKind::ShuttingDown
     } else if says("is not handled by this NodeManager")
         || says("was recently stopped on node manager")
         || says("no longer exists")
     {
-        RefusalKind::NotFound
+        ContainerErrorKind::NotFound
     } else if exception.short_class() == "InvalidAuxServiceException" || says("auxService:") {
-        RefusalKind::NoSuchService
+        ContainerErrorKind::NoSuchService
     } else if matches!(exception.kind(), ExceptionKind::InvalidToken | ExceptionKind::AccessControl)
         || says("Unauthorized request")
         || says("non-application container")
         || says("not authorized to perform")
     {
-        RefusalKind::NotAllowed
+        ContainerErrorKind::PermissionDenied
     } else {
-        RefusalKind::Other
+        ContainerErrorKind::Other
     }
 }
 
@@ -114,8 +116,8 @@ fn kind_of(exception: &Exception) -> RefusalKind {
 mod tests {
     use super::*;
 
-    fn check(class: &str, message: &str) -> RefusalKind {
-        Refusal::new(Exception::new(class, message, None)).kind
+    fn check(class: &str, message: &str) -> ContainerErrorKind {
+        ContainerError::new(Exception::new(class, message, None)).kind
     }
 
     #[test]
@@ -123,21 +125,21 @@ mod tests {
         let yarn = "org.apache.hadoop.yarn.exceptions.YarnException";
         let relaunch = "Unauthorized request to start container. \nAttempt to relaunch the same \
                         container with id container_1_0001_01_000002.";
-        assert_eq!(check(yarn, relaunch), RefusalKind::AlreadyStarted);
+        assert_eq!(check(yarn, relaunch), ContainerErrorKind::AlreadyStarted);
         let expired = "Unauthorized request to start container. \nThis token is expired. current \
                        time is 2 found 1";
-        assert_eq!(check(yarn, expired), RefusalKind::Expired);
+        assert_eq!(check(yarn, expired), ContainerErrorKind::Expired);
         let forged = "Unauthorized request to start container. \nNMToken for application attempt";
-        assert_eq!(check(yarn, forged), RefusalKind::NotAllowed);
+        assert_eq!(check(yarn, forged), ContainerErrorKind::PermissionDenied);
         let old = "Container x rejected as it is allocated by a previous RM";
         let class = "org.apache.hadoop.yarn.exceptions.InvalidContainerException";
-        assert_eq!(check(class, old), RefusalKind::Outdated);
+        assert_eq!(check(class, old), ContainerErrorKind::Outdated);
         let unknown = "Container x is not handled by this NodeManager";
-        assert_eq!(check(yarn, unknown), RefusalKind::NotFound);
+        assert_eq!(check(yarn, unknown), ContainerErrorKind::NotFound);
         let class = "org.apache.hadoop.yarn.exceptions.InvalidAuxServiceException";
         let service = "The auxService:shuffle does not exist";
-        assert_eq!(check(class, service), RefusalKind::NoSuchService);
-        assert_eq!(check(yarn, "disk on fire"), RefusalKind::Other);
+        assert_eq!(check(class, service), ContainerErrorKind::NoSuchService);
+        assert_eq!(check(yarn, "disk on fire"), ContainerErrorKind::Other);
     }
 
     #[test]
@@ -153,12 +155,12 @@ mod tests {
         let outer = SerializedExceptionProto {
             class_name: Some("a.Outer".into()),
             cause: Some(Box::new(SerializedExceptionProto {
-                class_name: Some("a.Inner".into()),
+                class_name: Some("a.NmClientInner".into()),
                 message: Some("why".into()),
                 ..SerializedExceptionProto::default()
             })),
             ..SerializedExceptionProto::default()
         };
-        assert_eq!(exception_of(&outer).to_string(), "why (`Inner`)");
+        assert_eq!(exception_of(&outer).to_string(), "why (`NmClientInner`)");
     }
 }
