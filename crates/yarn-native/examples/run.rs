@@ -44,7 +44,7 @@ async fn submit(words: Vec<String>) -> Outcome<()> {
     };
     if let Err(error) = &failed {
         // It would stay, with its containers, until the ResourceManager misses the master.
-        client.end(id, &error.to_string(), soon()).await?;
+        client.kill_and_wait(id, &error.to_string(), soon()).await?;
     }
     match failed? {
         0 => Ok(()),

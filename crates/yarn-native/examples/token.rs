@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use yarn_native::client::Client;
 use yarn_native::config::{Config, Environment};
-use yarn_native::credentials::{Format, Identifier};
+use yarn_native::credentials::{Format, TokenIdentifier};
 use yarn_native::namenode::fetch_tokens;
 use yarn_native::security::Identity;
 
@@ -47,7 +47,7 @@ async fn fetch() -> Result<(), Box<dyn Error>> {
 
     credentials.write(Path::new(&path), Format::Writable)?;
     for (alias, token) in credentials.tokens() {
-        println!("{} for {alias}: {}", token.kind, Identifier::of(token)?);
+        println!("{} for {alias}: {}", token.kind, TokenIdentifier::decode(token)?);
     }
     Ok(())
 }

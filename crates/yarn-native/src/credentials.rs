@@ -18,7 +18,7 @@ mod identifier;
 mod protobuf;
 mod writable;
 
-pub use identifier::{Identifier, UnreadableIdentifier};
+pub use identifier::{IdentifierError, TokenIdentifier};
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -59,12 +59,12 @@ pub enum Format {
 #[non_exhaustive]
 pub enum CredentialsError {
     /// The file cannot be read or written.
-    #[error("cannot {doing} the credentials file `{}`: {source}", path.display())]
+    #[error("cannot {action} the credentials file `{}`: {source}", path.display())]
     File {
         /// The file.
         path: PathBuf,
         /// `read` or `write`.
-        doing: &'static str,
+        action: &'static str,
         /// What the system said.
         source: io::Error,
     },
@@ -74,17 +74,17 @@ pub enum CredentialsError {
         /// The file.
         path: PathBuf,
         /// What is wrong with its bytes.
-        why: Malformed,
+        why: FormatError,
     },
     /// Bytes are not credentials.
     #[error("these are no credentials: {0}")]
-    Bytes(#[from] Malformed),
+    Bytes(#[from] FormatError),
 }
 
 /// What is wrong with some bytes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Malformed {
+pub enum FormatError {
     /// They do not begin as credentials do.
     #[error("they do not begin with `HDTS`")]
     Magic,
@@ -109,15 +109,15 @@ impl Credentials {
         Ok(Self::parse(bytes)?)
     }
 
-    fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
+    fn parse(bytes: &[u8]) -> Result<Self, FormatError> {
         if !bytes.starts_with(MAGIC) {
-            return Err(Malformed::Magic);
+            return Err(FormatError::Magic);
         }
         match bytes.get(MAGIC.len()) {
-            None => Err(Malformed::Short(MAGIC.len())),
+            None => Err(FormatError::Short(MAGIC.len())),
             Some(0) => writable::parse(bytes, MAGIC.len() + 1),
             Some(1) => protobuf::parse(bytes, MAGIC.len() + 1),
-            Some(other) => Err(Malformed::Format(*other)),
+            Some(other) => Err(FormatError::Format(*other)),
         }
     }
 
@@ -151,7 +151,7 @@ impl Credentials {
     /// Reads a credentials file.
     pub fn read(path: &Path) -> Result<Self, CredentialsError> {
         let unreadable =
-            |source| CredentialsError::File { path: path.to_owned(), doing: "read", source };
+            |source| CredentialsError::File { path: path.to_owned(), action: "read", source };
         // Looked at first: opening a pipe waits for somebody to write into it.
         if !path.metadata().map_err(unreadable)?.is_file() {
             return Err(unreadable(io::Error::other("not a file")));
@@ -186,7 +186,7 @@ impl Credentials {
         store().map_err(|source| {
             // Best effort: the error that counts is the one above.
             let _ = std::fs::remove_file(&part);
-            CredentialsError::File { path: path.to_owned(), doing: "write", source }
+            CredentialsError::File { path: path.to_owned(), action: "write", source }
         })
     }
 
@@ -198,7 +198,7 @@ impl Credentials {
     /// Adds copies of the tokens for `service` that are for the same server under other names, such as
     /// [`NameNodes::token_spellings`](crate::namenode::NameNodes::token_spellings) gives: one for each
     /// spelling that has none yet.
-    pub fn copy_for(&mut self, service: &str, spellings: &[String]) {
+    pub fn copy_to_services(&mut self, service: &str, spellings: &[String]) {
         let tokens = self.tokens.values().filter(|token| token.service == service);
         for token in tokens.cloned().collect::<Vec<_>>() {
             for spelling in spellings {

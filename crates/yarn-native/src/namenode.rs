@@ -23,9 +23,9 @@ use crate::token::{Token, service_names};
 use crate::types::timestamp;
 
 /// What the service of a token begins with that is for several NameNodes.
-const SEVERAL: &str = "ha-hdfs:";
+const HA_SERVICE_PREFIX: &str = "ha-hdfs:";
 /// How long the addresses of NameNodes are looked for where nobody set a deadline.
-const LOOKUP_MAX: Duration = Duration::from_secs(20);
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The NameNodes of one file system: one, or several of which one is active. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -108,25 +108,25 @@ impl NameNodes {
         deadline: Instant,
     ) -> Result<Option<Token>, RpcError> {
         let request = GetDelegationTokenRequestProto { renewer: renewer.to_owned() };
-        let answer = self.ask(&method::GET_DELEGATION_TOKEN, &request, deadline);
+        let answer = self.call_idempotent(&method::GET_DELEGATION_TOKEN, &request, deadline);
         let Some(token) = answer.await?.token else {
             return Ok(None);
         };
         let mut token = Token::of(token);
-        token.service = self.token_service_by(deadline).await;
+        token.service = self.token_service_before(deadline).await;
         Ok(Some(token))
     }
 
     /// What tokens for this file system name as their service: `ha-hdfs:name`, or `10.0.0.1:8020`.
     /// A host whose address is not found within twenty seconds keeps its name.
     pub async fn token_service(&self) -> String {
-        self.token_service_by(Instant::now() + LOOKUP_MAX).await
+        self.token_service_before(Instant::now() + LOOKUP_TIMEOUT).await
     }
 
-    async fn token_service_by(&self, deadline: Instant) -> String {
+    async fn token_service_before(&self, deadline: Instant) -> String {
         let addresses = self.channel.addresses();
         match &self.name {
-            Some(name) => format!("{SEVERAL}{name}"),
+            Some(name) => format!("{HA_SERVICE_PREFIX}{name}"),
             None => service_names(addresses, self.services_by_ip, deadline).await,
         }
     }
@@ -135,9 +135,9 @@ impl NameNodes {
     /// Hadoop gives it, and each NameNode by its address and by its name as it is configured. Clients
     /// that compare a token's service with the authority of a URL letter by letter, as `hdfs-native`
     /// does, need a copy of the token for the spelling they use ([`Credentials::copy_for`]).
-    pub async fn token_spellings(&self) -> Vec<String> {
-        let deadline = Instant::now() + LOOKUP_MAX;
-        let mut spellings = vec![self.token_service_by(deadline).await];
+    pub async fn token_services(&self) -> Vec<String> {
+        let deadline = Instant::now() + LOOKUP_TIMEOUT;
+        let mut spellings = vec![self.token_service_before(deadline).await];
         for address in self.channel.addresses() {
             for by_ip in [true, false] {
                 let address = std::iter::once(address);
@@ -156,21 +156,21 @@ impl NameNodes {
         deadline: Instant,
     ) -> Result<SystemTime, RpcError> {
         let request = RenewDelegationTokenRequestProto { token: token.proto() };
-        let answer = self.ask(&method::RENEW_DELEGATION_TOKEN, &request, deadline);
+        let answer = self.call_idempotent(&method::RENEW_DELEGATION_TOKEN, &request, deadline);
         Ok(timestamp::of_millis(answer.await?.new_expiry_time))
     }
 
     /// Makes a token worthless. The caller must be its owner or its renewer.
     pub async fn cancel_token(&self, token: &Token, deadline: Instant) -> Result<(), RpcError> {
         let request = CancelDelegationTokenRequestProto { token: token.proto() };
-        self.ask(&method::CANCEL_DELEGATION_TOKEN, &request, deadline).await?;
+        self.call_idempotent(&method::CANCEL_DELEGATION_TOKEN, &request, deadline).await?;
         Ok(())
     }
 
     /// Where the keys of encrypted directories are, as a URL of the key server; `None` without one.
     pub async fn key_provider(&self, deadline: Instant) -> Result<Option<String>, RpcError> {
         let request = GetServerDefaultsRequestProto {};
-        let answer = self.ask(&method::GET_SERVER_DEFAULTS, &request, deadline);
+        let answer = self.call_idempotent(&method::GET_SERVER_DEFAULTS, &request, deadline);
         let provider = answer.await?.server_defaults.key_provider_uri;
         Ok(provider.filter(|url| !url.is_empty()))
     }
@@ -187,7 +187,7 @@ impl NameNodes {
             offset: 0,
             length: i64::MAX as u64,
         };
-        let answer = self.ask(&method::GET_BLOCK_LOCATIONS, &request, deadline);
+        let answer = self.call_idempotent(&method::GET_BLOCK_LOCATIONS, &request, deadline);
         let located = answer.await?.locations.unwrap_or_default();
         let mut hosts = BTreeMap::new();
         for block in located.blocks {
@@ -198,7 +198,7 @@ impl NameNodes {
         Ok(hosts)
     }
 
-    async fn ask<Req: Message, Resp: Message + Default>(
+    async fn call_idempotent<Req: Message, Resp: Message + Default>(
         &self,
         method: &Method<Req, Resp>,
         request: &Req,
@@ -291,7 +291,7 @@ mod tests {
             let addresses = vec![Address::new("localhost", 8020)];
             let (name, identity) = (name.map(str::to_owned), Identity::simple("alice"));
             let namenodes = NameNodes::new(addresses, name, identity, Options::default());
-            namenodes.unwrap().token_spellings().await
+            namenodes.unwrap().token_services().await
         };
         let both = ["127.0.0.1:8020", "localhost:8020"];
         assert_eq!(spellings(None).await, both);

@@ -10,10 +10,12 @@ use cluster_client_support::{
     submission, until, version,
 };
 use testbed::{Cluster, Label, Options};
-use yarn_native::client::{ApplicationFilter, LogCollection, QueueDetail, Scope, Submission};
+use yarn_native::client::{
+    ApplicationFilter, ApplicationScope, LogAggregation, QueueDetail, Submission,
+};
 use yarn_native::credentials::Credentials;
 use yarn_native::rpc::RpcError;
-use yarn_native::security::{Identity, Proof};
+use yarn_native::security::{AuthMethod, Identity};
 use yarn_native::types::{
     ApplicationState, AttributeName, LaunchContext, NodeId, QueueState, Resource, Signal,
 };
@@ -104,7 +106,7 @@ async fn a_master_goes_where_its_label_says_and_its_end_is_told() {
         launch: LaunchContext::command("exit 7"),
         failure_window: Some(std::time::Duration::from_secs(60)),
         keep_containers: true,
-        logs: Some(LogCollection { include: Some("std.*".into()), ..LogCollection::default() }),
+        logs: Some(LogAggregation { include: Some("std.*".into()), ..LogAggregation::default() }),
         ..submission(&client, "labelled").await
     };
     client.submit(&submission, soon()).await.unwrap();
@@ -142,7 +144,7 @@ async fn what_cannot_be_is_refused_with_a_reason() {
     let refused = client.submit(&huge, soon()).await;
     assert!(matches!(refused, Err(RpcError::Rejected { .. })), "{refused:?}");
     let nowhere = Submission { queue: "nowhere".into(), ..submission(&client, "nowhere").await };
-    let report = client.submit_and_see(&nowhere, soon()).await.unwrap();
+    let report = client.submit_and_wait(&nowhere, soon()).await.unwrap();
     assert_eq!(report.state, ApplicationState::Failed);
     assert!(report.diagnostics.contains("nowhere"), "{report:?}");
 }
@@ -153,15 +155,16 @@ async fn one_user_may_act_for_another_where_that_is_allowed() {
     let as_bob = Identity::simple("proxy").acting_for("bob");
     let client = yarn_native::client::Client::from_config(&config, as_bob).unwrap();
     let submission = submission(&client, "for bob").await;
-    let report = client.submit_and_see(&submission, soon()).await.unwrap();
+    let report = client.submit_and_wait(&submission, soon()).await.unwrap();
     assert_eq!(report.user, "bob");
-    let own = ApplicationFilter { scope: Some(Scope::Own), ..ApplicationFilter::default() };
+    let own =
+        ApplicationFilter { scope: Some(ApplicationScope::Own), ..ApplicationFilter::default() };
     let found = client.applications(&own, soon()).await.unwrap();
     assert!(found.iter().all(|report| report.user == "bob") && !found.is_empty());
-    assert!(client.end(submission.id, "done", soon()).await.unwrap());
+    assert!(client.kill_and_wait(submission.id, "done", soon()).await.unwrap());
 
     let as_root = Identity::simple("mallory").acting_for("bob");
-    assert!(matches!(as_root.proof, Proof::Simple { .. }));
+    assert!(matches!(as_root.auth, AuthMethod::Simple { .. }));
     let client = yarn_native::client::Client::from_config(&config, as_root).unwrap();
     let refused = client.cluster_metrics(soon()).await.unwrap_err();
     assert!(refused.to_string().contains("not allowed to impersonate"), "{refused}");

@@ -94,7 +94,7 @@ async fn with_tokens_alone() {
 
 async fn the_wrong_server_is_not_trusted(config: &Config, identity: &Identity) {
     let mut options = config.resource_manager_options().unwrap();
-    options.security.server = Some(ServerPrincipal::Named("hdfs/_HOST@TESTBED.LOCAL".into()));
+    options.security.server = Some(ServerPrincipal::Exact("hdfs/_HOST@TESTBED.LOCAL".into()));
     let address = config.resource_managers().unwrap().remove(0).client;
     let client = Client::new(vec![address], identity.clone(), options).unwrap();
     let refused = client.cluster_metrics(soon()).await.unwrap_err();

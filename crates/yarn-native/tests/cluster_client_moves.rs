@@ -14,7 +14,7 @@ async fn a_client_follows_and_its_token_is_good_for_both() {
     let cluster = cluster.unwrap_or_else(|failure| panic!("{failure}"));
     let (config, client) = (config(&cluster), client(&cluster));
     let submission = submission(&client, "moving").await;
-    let report = client.submit_and_see(&submission, soon()).await.unwrap();
+    let report = client.submit_and_wait(&submission, soon()).await.unwrap();
     assert_eq!(report.state, ApplicationState::Accepted);
     let token = client.delegation_token(&cluster.own_user(), soon()).await;
     let token = token.unwrap();
@@ -29,5 +29,5 @@ async fn a_client_follows_and_its_token_is_good_for_both() {
     let holder = Client::from_config(&config, Identity::token(token.clone())).unwrap();
     holder.cluster_metrics(soon()).await.unwrap();
     client.renew_token(&token, soon()).await.unwrap();
-    assert!(client.end(submission.id, "done", soon()).await.unwrap());
+    assert!(client.kill_and_wait(submission.id, "done", soon()).await.unwrap());
 }

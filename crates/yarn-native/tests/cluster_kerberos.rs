@@ -18,12 +18,12 @@ use testbed::{Cluster, Hdfs, Protection, Version, run};
 use tokio::time::{Instant, sleep, timeout};
 use yarn_native::client::Submission;
 use yarn_native::config::Config;
-use yarn_native::credentials::{Credentials, Format, Identifier};
+use yarn_native::credentials::{Credentials, Format, TokenIdentifier};
 use yarn_native::namenode::{NameNodes, fetch_tokens};
 use yarn_native::node::{NmClient, NmClientOptions, Start};
 use yarn_native::rpc::{ExceptionKind, RpcError};
 use yarn_native::scheduler::{AllocateRequest, AmRmClient, Ask, Finish, Registration};
-use yarn_native::security::{Identity, Tickets};
+use yarn_native::security::{Identity, TicketSource};
 use yarn_native::types::{
     ApplicationState, Container, ExitStatus, FinalStatus, LaunchContext, LocalResource,
     LocalResourceKind, Resource, Visibility,
@@ -69,7 +69,7 @@ async fn with_a_ticket() {
 async fn tokens(config: &Config) -> Credentials {
     let renewer = config.renewer().unwrap().expect("a name");
     let file_system = [config.default_fs().unwrap()];
-    let identity = Identity::kerberos(Tickets::Default);
+    let identity = Identity::kerberos(TicketSource::Default);
     let fetched = fetch_tokens(config, &file_system, &identity, &renewer, soon());
     fetched.await.unwrap()
 }
@@ -110,8 +110,8 @@ async fn what_java_wrote_is_read_and_used(config: &Config) {
         }
         let credentials = Credentials::read(&file).unwrap();
         let token = credentials.of_kind(KIND).expect("a token");
-        let says = Identifier::of(token).unwrap();
-        let Identifier::Delegation { owner, renewer, .. } = says else {
+        let says = TokenIdentifier::decode(token).unwrap();
+        let TokenIdentifier::Delegation { owner, renewer, .. } = says else {
             panic!("{says:?}");
         };
         assert_eq!((owner.as_str(), renewer.as_str()), (cluster_kerberos_support::ALICE, "yarn"));
@@ -148,7 +148,7 @@ fn java_reads(cluster: &Cluster) {
 /// Fetched with a ticket, used without, renewed by its renewer, cancelled by its owner.
 async fn a_token_of_hdfs_lives(config: &Config) {
     let file_system = config.default_fs().unwrap();
-    let owner = Identity::kerberos(Tickets::Default);
+    let owner = Identity::kerberos(TicketSource::Default);
     let owner = NameNodes::from_config(config, &file_system, owner).unwrap();
     let token = owner.delegation_token("yarn/localhost@TESTBED.LOCAL", soon());
     let token = token.await.unwrap().expect("a token");
@@ -160,8 +160,8 @@ async fn a_token_of_hdfs_lives(config: &Config) {
         &format!("hdfs://localhost:{port}"),
         Identity::token(token.clone()),
     );
-    let spellings = elsewhere.unwrap().token_spellings().await;
-    credentials.copy_for(&token.service, &spellings);
+    let spellings = elsewhere.unwrap().token_services().await;
+    credentials.copy_to_services(&token.service, &spellings);
     assert_eq!(credentials.tokens().count(), 2, "{credentials:?}");
     credentials.write(&scratch("tokens"), Format::Writable).unwrap();
 
@@ -170,7 +170,7 @@ async fn a_token_of_hdfs_lives(config: &Config) {
     let refused = owner.renew_token(&token, soon()).await;
     assert!(matches!(refused, Err(RpcError::Denied { .. })), "{refused:?}");
     let keytab = std::env::var_os(RENEWER_KEYTAB).expect("a keytab");
-    let renewer = Identity::kerberos(Tickets::Keytab {
+    let renewer = Identity::kerberos(TicketSource::Keytab {
         path: keytab.into(),
         principal: "yarn/localhost@TESTBED.LOCAL".into(),
     });
@@ -208,8 +208,10 @@ fn files(url: &str) -> hdfs_native::Client {
 
 async fn with_a_token() {
     let config = config();
-    let without =
-        yarn_native::client::Client::from_config(&config, Identity::kerberos(Tickets::Default));
+    let without = yarn_native::client::Client::from_config(
+        &config,
+        Identity::kerberos(TicketSource::Default),
+    );
     let refused = without.unwrap().cluster_metrics(soon()).await;
     assert!(matches!(refused, Err(RpcError::Security { .. })), "no ticket: {refused:?}");
 
@@ -249,7 +251,7 @@ async fn with_a_token_that_was_cancelled() {
 /// The master is this very program, which the node fetches from HDFS with Alice's token.
 async fn a_master_runs_in_a_container(config: &Config) {
     let program = upload(config).await;
-    let client = client(config, Tickets::Default);
+    let client = client(config, TicketSource::Default);
     let id = client.new_application(soon()).await.unwrap().id;
     let directory = std::env::var("HADOOP_CONF_DIR").expect("a directory");
     let script = format!("./master --exact {NAME} --nocapture 1><LOG_DIR>/stdout 2>&1");

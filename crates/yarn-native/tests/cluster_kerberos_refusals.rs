@@ -15,7 +15,7 @@ use testbed::{Cluster, Hdfs, Kerberos, Protection, run};
 use yarn_native::client::Client;
 use yarn_native::config::Config;
 use yarn_native::rpc::RpcError;
-use yarn_native::security::{self, Identity, Proof, SecurityError, Tickets};
+use yarn_native::security::{self, AuthMethod, Identity, SecurityError, TicketSource};
 
 const NAME: &str = "what_is_wrong_with_kerberos_is_said";
 /// A realm that has its own users, and no trust in the cluster's.
@@ -90,8 +90,8 @@ async fn inside() {
     clocks_that_differ_are_told(&config).await;
 }
 
-fn cache(name: &str) -> Tickets {
-    Tickets::Cache(format!("FILE:{}", scratch(name).display()))
+fn cache(name: &str) -> TicketSource {
+    TicketSource::Cache(format!("FILE:{}", scratch(name).display()))
 }
 
 /// Why a caller is not let in: what the library says of it, and what it shows a person, which must
@@ -125,11 +125,11 @@ async fn a_ticket_of_the_wrong_realm_is_told(config: &Config) {
     assert!(error.hint().is_some_and(|hint| hint.contains("realm")));
 
     // A realm that no configuration knows is another way to be wrong.
-    let Tickets::Keytab { path, .. } = with_keytab() else {
+    let TicketSource::Keytab { path, .. } = with_keytab() else {
         panic!("no keytab");
     };
     let principal = "alice@NOWHERE.LOCAL".to_owned();
-    let stranger = client(config, Tickets::Keytab { path, principal });
+    let stranger = client(config, TicketSource::Keytab { path, principal });
     let (error, shown) = refusal(config, &stranger).await;
     assert!(matches!(error, SecurityError::Keytab { .. }), "{error:?}");
     assert!(shown.contains("alice@NOWHERE.LOCAL"), "{shown}");
@@ -138,8 +138,8 @@ async fn a_ticket_of_the_wrong_realm_is_told(config: &Config) {
 async fn a_missing_library_is_told(config: &Config) {
     for library in ["/nonexistent/libgssapi_krb5.so.2", "/etc/hostname"] {
         let kerberos =
-            security::Kerberos { tickets: Tickets::Default, library: Some(library.into()) };
-        let identity = Identity { proof: Proof::Kerberos(kerberos), acting_for: None };
+            security::Kerberos { tickets: TicketSource::Default, library: Some(library.into()) };
+        let identity = Identity { auth: AuthMethod::Kerberos(kerberos), acting_for: None };
         let client = Client::from_config(config, identity).unwrap();
         let (error, shown) = refusal(config, &client).await;
         assert!(matches!(error, SecurityError::MissingLibrary { .. }), "{error:?}");

@@ -8,14 +8,14 @@ use std::time::Duration;
 use cluster_support::{Master, options, scratch, small, wait_then_exit};
 use testbed::{Cluster, File, Options};
 use tokio::time::{Instant, sleep};
-use yarn_native::credentials::Identifier;
+use yarn_native::credentials::TokenIdentifier;
 use yarn_native::types::{ContainerState, ExitStatus, LaunchContext};
 
 /// The keys of the tokens for nodes that the scheduler has given so far.
 fn keys(master: &Master) -> Vec<i32> {
     let tokens = master.answers.iter().flat_map(|answer| &answer.node_tokens);
-    let key = |token| match Identifier::of(token) {
-        Ok(Identifier::Node { key, .. }) => key,
+    let key = |token| match TokenIdentifier::decode(token) {
+        Ok(TokenIdentifier::Node { key, .. }) => key,
         other => panic!("{other:?}"),
     };
     tokens.map(|token| key(&token.token)).collect()

@@ -46,7 +46,7 @@ fn check_error(files: &[(&str, &str)], expected: Expect) {
     let place = directory.path().to_str().unwrap();
     let result = Config::load(Environment::default().with_variable("HADOOP_CONF_DIR", place));
     let shown = match result {
-        Ok(config) => format!("{:?}", config.notes()),
+        Ok(config) => format!("{:?}", config.warnings()),
         Err(error) => error.to_string(),
     };
     expected.assert_eq(&shown.replace(place, "DIR"));
@@ -66,7 +66,7 @@ fn without_files_the_defaults_apply_and_every_getter_answers() {
     assert!(config.token_services_use_ip().unwrap());
     assert!(!config.fallback_to_simple_allowed().unwrap());
     assert_eq!(config.token_mechanism().unwrap(), "DIGEST-MD5");
-    assert_eq!(config.name_rules().unwrap(), None);
+    assert_eq!(config.auth_to_local_rules().unwrap(), None);
     assert_eq!(config.web_authentication().unwrap(), Authentication::Simple);
     let rpc = config.rpc().unwrap();
     assert_eq!(rpc.request_bytes_max, 128 << 20);
@@ -74,8 +74,8 @@ fn without_files_the_defaults_apply_and_every_getter_answers() {
     assert_eq!(rpc.ping_interval, Some(Duration::from_secs(60)));
     assert_eq!(config.cluster_id().unwrap(), None);
     assert_eq!(config.resource_manager_principal().unwrap(), None);
-    let reconnect = config.resource_manager_reconnect().unwrap();
-    assert_eq!(reconnect.give_up_after, Some(Duration::from_secs(900)));
+    let policy = config.resource_manager_retry_policy().unwrap();
+    assert_eq!(policy.timeout, Some(Duration::from_secs(900)));
     assert_eq!(config.resource_manager_retry_interval().unwrap().as_secs(), 30);
     assert_eq!(config.submit_poll_interval().unwrap().as_millis(), 200);
     assert_eq!(config.submit_poll_timeout().unwrap(), None);
@@ -86,10 +86,10 @@ fn without_files_the_defaults_apply_and_every_getter_answers() {
     let node = config.node().unwrap();
     assert_eq!(node.inherited_variables.len(), 10);
     assert_eq!(node.kill_delay.as_millis(), 250);
-    assert_eq!(config.node_manager_reconnect().unwrap().pause.as_secs(), 10);
+    assert_eq!(config.node_manager_retry_policy().unwrap().backoff_initial.as_secs(), 10);
     assert_eq!(config.node_manager_principal().unwrap(), None);
     assert_eq!(config.scheduler_proxy().unwrap(), None);
-    assert_eq!(config.node_beat_interval().unwrap().as_secs(), 1);
+    assert_eq!(config.node_heartbeat_interval().unwrap().as_secs(), 1);
     assert_eq!(config.node_expiry().unwrap().as_secs(), 600);
     assert_eq!(config.memory_mib_min().unwrap(), 1024);
     assert_eq!(config.memory_mib_max().unwrap(), 8192);
@@ -102,10 +102,10 @@ fn without_files_the_defaults_apply_and_every_getter_answers() {
     assert_eq!(config.tag_length_max().unwrap(), 100);
     assert_eq!(config.application_priority_max().unwrap(), 0);
     assert_eq!(config.master_expiry().unwrap().as_secs(), 900);
-    assert_eq!(config.container_start_within().unwrap().as_secs(), 600);
-    assert_eq!(config.master_key_rolls_every().unwrap().as_secs(), 86400);
+    assert_eq!(config.container_start_timeout().unwrap().as_secs(), 600);
+    assert_eq!(config.master_key_roll_interval().unwrap().as_secs(), 86400);
     assert_eq!(config.scheduling_wait_after_restart().unwrap().as_secs(), 10);
-    assert!(!config.resource_manager_recovers().unwrap());
+    assert!(!config.resource_manager_recovery_enabled().unwrap());
     assert!(config.recovery_keeps_containers().unwrap());
     assert_eq!(config.tokens_conf_bytes_max().unwrap(), 12800);
     assert_eq!(config.token_renew_interval().unwrap().as_secs(), 86400);
@@ -121,16 +121,16 @@ fn without_files_the_defaults_apply_and_every_getter_answers() {
     assert_eq!(config.default_fs().unwrap(), "file:///");
     assert!(config.nameservices().unwrap().is_empty());
     assert!(config.default_namenodes().unwrap().is_empty());
-    assert_eq!(config.namenode_principal().unwrap(), Some(ServerPrincipal::Like("*".into())));
-    assert_eq!(config.namenode_reconnect().unwrap().attempts_max, Some(15));
+    assert_eq!(config.namenode_principal().unwrap(), Some(ServerPrincipal::Pattern("*".into())));
+    assert_eq!(config.namenode_retry_policy().unwrap().attempts_max, Some(15));
     assert_eq!(config.home_directory("alice").unwrap(), "/user/alice");
     assert_eq!(config.key_provider().unwrap(), None);
     assert_eq!(config.hdfs_token_renew_interval().unwrap().as_secs(), 86400);
     assert_eq!(config.hdfs_token_lifetime_max().unwrap().as_secs(), 604800);
-    assert!(!config.logs_are_aggregated().unwrap());
+    assert!(!config.log_aggregation_enabled().unwrap());
     assert_eq!(config.log_format().unwrap(), Some(LogFormat::TFile));
-    assert_eq!(config.logs_kept_for().unwrap(), None);
-    assert_eq!(config.logs_rolled_every().unwrap(), None);
+    assert_eq!(config.log_retention().unwrap(), None);
+    assert_eq!(config.log_roll_interval().unwrap(), None);
     assert_eq!(config.log_server().unwrap(), None);
     let tmp = config.value("hadoop.tmp.dir").unwrap().unwrap();
     assert_eq!(tmp.text, "/tmp/hadoop-alice");
@@ -159,7 +159,7 @@ fn several_resource_managers_are_tried_in_their_order() {
         rm1 one.example:8032 one.example:8030 one.example:8033 one.example:8088
         rm2 two.example:10032 two.example:8030 two.example:8033 two.example:8088"#]]
     .assert_eq(&shown.join("\n"));
-    assert_eq!(config.resource_manager_reconnect().unwrap().pause.as_millis(), 100);
+    assert_eq!(config.resource_manager_retry_policy().unwrap().backoff_initial.as_millis(), 100);
     let (secure, addresses) = config.web_addresses().unwrap();
     assert!(secure);
     assert_eq!(addresses[1].to_string(), "two.example:8090");
@@ -228,10 +228,10 @@ fn a_key_is_found_under_its_former_name_and_noted() {
     assert_eq!(config.default_fs().unwrap(), "hdfs://old.example:8020");
     let by_old = config.value("fs.default.name").unwrap();
     assert_eq!(by_old, config.value("fs.defaultFS").unwrap());
-    let note = config.notes()[0].to_string();
+    let warning = config.warnings()[0].to_string();
     assert!(
-        note.ends_with("yarn-site.xml, line 3: `fs.default.name` is called `fs.defaultFS` now"),
-        "{note}"
+        warning.ends_with("yarn-site.xml, line 3: `fs.default.name` is called `fs.defaultFS` now"),
+        "{warning}"
     );
 }
 
@@ -242,10 +242,10 @@ fn what_is_final_stays() {
     let yarn = site(&[("yarn.acl.enable", "false")]);
     let config = read(&[("core-site.xml", core), ("yarn-site.xml", &yarn)]).unwrap();
     assert!(config.access_lists().unwrap());
-    let note = config.notes()[0].to_string();
+    let warning = config.warnings()[0].to_string();
     assert!(
-        note.contains("yarn-site.xml, line 3: `yarn.acl.enable` has no effect, it is final in"),
-        "{note}"
+        warning.contains("yarn-site.xml, line 3: `yarn.acl.enable` has no effect, it is final in"),
+        "{warning}"
     );
     let mut config = config;
     config.set("yarn.acl.enable", "false", "the command line");
@@ -321,7 +321,7 @@ fn security_is_read() {
     assert_eq!(config.authentication().unwrap(), Authentication::Kerberos);
     let wanted = vec![Quality::Privacy, Quality::Integrity];
     assert_eq!(config.protections().unwrap(), Some(wanted));
-    let named = |name: &str| Some(ServerPrincipal::Named(name.into()));
+    let named = |name: &str| Some(ServerPrincipal::Exact(name.into()));
     assert_eq!(config.resource_manager_principal().unwrap(), named("yarn/_HOST@EXAMPLE"));
     // Hadoop's default pattern takes any server; a name that somebody wrote down says more.
     let key = "dfs.namenode.kerberos.principal";
@@ -330,7 +330,7 @@ fn security_is_read() {
     let pattern = ("dfs.namenode.kerberos.principal.pattern", "nn/*.example@EXAMPLE");
     assert_eq!(
         with(&[with_name[0], pattern]).namenode_principal().unwrap(),
-        Some(ServerPrincipal::Like("nn/*.example@EXAMPLE".into()))
+        Some(ServerPrincipal::Pattern("nn/*.example@EXAMPLE".into()))
     );
     let rpc = config.rpc().unwrap();
     assert_eq!(rpc.call_timeout, None);
@@ -502,8 +502,9 @@ fn a_broken_file_is_an_error_that_says_where() {
 fn oddities_that_hadoop_overlooks_are_noted() {
     let text = "<configuration><property><value>x</value></property>\n<property><name>a</name></property></configuration>";
     let config = read(&[("core-site.xml", text)]).unwrap();
-    let notes: Vec<String> = config.notes().iter().map(|note| note.quirk.to_string()).collect();
-    assert_eq!(notes, ["a property has no name", "`a` has no value"]);
+    let warnings: Vec<String> =
+        config.warnings().iter().map(|warning| warning.kind.to_string()).collect();
+    assert_eq!(warnings, ["a property has no name", "`a` has no value"]);
 }
 
 #[test]

@@ -24,7 +24,7 @@ const SEED_FILE: &str = r#"<?xml version="1.0"?>
 /// Asks everything; what it answers does not matter.
 fn ask_everything(config: &Config) {
     let _ = config.resource_managers();
-    let _ = config.resource_manager_reconnect();
+    let _ = config.resource_manager_retry_policy();
     let _ = config.protections();
     let _ = config.rpc();
     let _ = config.resource_types();
@@ -34,7 +34,7 @@ fn ask_everything(config: &Config) {
     let _ = config.web_proxy_hosts();
     let _ = config.timeline();
     let _ = config.node();
-    for note in config.notes() {
+    for note in config.warnings() {
         let _ = note.to_string();
     }
 }

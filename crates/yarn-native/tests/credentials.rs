@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use expect_test::{Expect, expect};
-use yarn_native::credentials::{Credentials, CredentialsError, Format, Identifier};
+use yarn_native::credentials::{Credentials, CredentialsError, Format, TokenIdentifier};
 use yarn_native::{Secret, Token};
 
 #[path = "ledger/random.rs"]
@@ -59,7 +59,7 @@ fn what_old_java_fetched_is_read_and_written_back_to_the_byte() {
     let credentials = Credentials::from_bytes(bytes).unwrap();
     let token = credentials.of_kind("HDFS_DELEGATION_TOKEN").unwrap();
     assert_eq!(token.service, "127.0.0.1:21011");
-    let says = Identifier::of(token).unwrap().to_string();
+    let says = TokenIdentifier::decode(token).unwrap().to_string();
     assert_eq!(says, "token 1 of alice@TESTBED.LOCAL, renewed by yarn");
     assert_eq!(*credentials.to_bytes(Format::Writable), bytes);
 }
@@ -71,13 +71,13 @@ fn a_token_is_copied_for_other_names_of_its_server() {
     let kind = "HDFS_DELEGATION_TOKEN";
     let spellings = [service, "localhost:21011"].map(str::to_owned);
     for _ in 0..2 {
-        credentials.copy_for(service, &spellings);
+        credentials.copy_to_services(service, &spellings);
         assert_eq!(credentials.tokens().count(), 2, "no spelling twice");
     }
     let [old, new] = [0, 1].map(|n| credentials.for_service(kind, &spellings[n]).unwrap());
     assert_eq!(old.password, new.password);
     assert_eq!(old.identifier, new.identifier);
-    credentials.copy_for("10.0.0.1:1", &["elsewhere:1".to_owned()]);
+    credentials.copy_to_services("10.0.0.1:1", &["elsewhere:1".to_owned()]);
     assert_eq!(credentials.tokens().count(), 2, "there is no such server");
 }
 
@@ -88,8 +88,13 @@ fn what_java_wrote_is_read() {
     let shown: Vec<String> = writable
         .tokens()
         .map(|(alias, token)| {
-            let says = Identifier::of(token).unwrap();
-            format!("{alias} | {} | {} | {says} | {:?}", token.kind, token.service, says.ends_ms())
+            let says = TokenIdentifier::decode(token).unwrap();
+            format!(
+                "{alias} | {} | {} | {says} | {:?}",
+                token.kind,
+                token.service,
+                says.expires_ms()
+            )
         })
         .collect();
     expect![[r#"
@@ -107,41 +112,41 @@ fn what_java_wrote_is_read() {
 #[test]
 fn identifiers_are_read_to_the_last_field() {
     let credentials = Credentials::from_bytes(JAVA[0]).unwrap();
-    let of = |alias: &str| Identifier::of(credentials.token(alias).unwrap()).unwrap();
+    let of = |alias: &str| TokenIdentifier::decode(credentials.token(alias).unwrap()).unwrap();
     let text = String::from;
     let attempt = || text("appattempt_1700000000000_0007_000002");
-    assert_eq!(of(""), Identifier::Master { attempt: attempt(), key: 42 });
-    let node = Identifier::Node {
+    assert_eq!(of(""), TokenIdentifier::Master { attempt: attempt(), key: 42 });
+    let node = TokenIdentifier::Node {
         attempt: attempt(),
         node: text("node.example:45454"),
         user: text("alice"),
         key: -7,
     };
     assert_eq!(of("nm"), node);
-    let container = Identifier::Container {
+    let container = TokenIdentifier::Container {
         container: text("container_e03_1700000000000_0007_02_012345"),
         node: text("node.example:45454"),
         user: text("alice"),
         expires_ms: 1700000600000,
     };
     assert_eq!(of("ct"), container);
-    assert_eq!(of("cl"), Identifier::Client { attempt: attempt(), user: text("bob") });
-    let delegation = Identifier::Delegation {
+    assert_eq!(of("cl"), TokenIdentifier::Client { attempt: attempt(), user: text("bob") });
+    let delegation = TokenIdentifier::Delegation {
         owner: text("alice"),
         renewer: text("yarn"),
         real_user: text("oozie"),
         issued_ms: 1700000000000,
-        ends_ms: 1700604800000,
+        max_date_ms: 1700604800000,
         number: 3,
         key: 4,
     };
     assert_eq!(of("rm"), delegation);
-    let hdfs = Identifier::Delegation {
+    let hdfs = TokenIdentifier::Delegation {
         owner: text("alice@EXAMPLE"),
         renewer: text("yarn"),
         real_user: text(""),
         issued_ms: 1700000000000,
-        ends_ms: 1700604800000,
+        max_date_ms: 1700604800000,
         number: 300,
         key: 2,
     };
@@ -149,18 +154,18 @@ fn identifiers_are_read_to_the_last_field() {
     // ResourceManagers wrote theirs in the same way once.
     let mut old = credentials.token("ha-hdfs:cluster").unwrap().clone();
     old.kind = text("RM_DELEGATION_TOKEN");
-    assert_eq!(Identifier::of(&old), Ok(hdfs));
+    assert_eq!(TokenIdentifier::decode(&old), Ok(hdfs));
 }
 
 #[test]
 fn an_identifier_that_is_none_is_an_error() {
     let mut token = master_token();
     token.kind = "HDFS_DELEGATION_TOKEN".into();
-    let error = Identifier::of(&token).unwrap_err().to_string();
+    let error = TokenIdentifier::decode(&token).unwrap_err().to_string();
     expect!["cannot look into a token of kind `HDFS_DELEGATION_TOKEN`: their format is 10, and only 0 and 1 are known"]
         .assert_eq(&error);
     token.kind = "made-up".into();
-    assert_eq!(Identifier::of(&token), Ok(Identifier::Other));
+    assert_eq!(TokenIdentifier::decode(&token), Ok(TokenIdentifier::Other));
 }
 
 #[test]
@@ -323,7 +328,7 @@ fn damaged_credentials_are_read_or_refused() {
         };
         if let Ok(credentials) = Credentials::from_bytes(&damaged) {
             for (_, token) in credentials.tokens() {
-                let _ = Identifier::of(token).map(|says| says.to_string());
+                let _ = TokenIdentifier::decode(token).map(|says| says.to_string());
             }
             for format in [Format::Writable, Format::Protobuf] {
                 let again = Credentials::from_bytes(&credentials.to_bytes(format)).unwrap();
@@ -341,6 +346,6 @@ fn damaged_identifiers_are_read_or_refused() {
         let mut random = random::Random::new(seed);
         let mut token = (*random.pick(&tokens)).clone();
         token.identifier = random.mutate(&token.identifier);
-        let _ = Identifier::of(&token).map(|says| says.to_string());
+        let _ = TokenIdentifier::decode(&token).map(|says| says.to_string());
     }
 }

@@ -10,7 +10,7 @@ use yarn_native::{
     config::{Config, Environment},
     credentials::Format,
     namenode::fetch_tokens,
-    security::{Identity, Tickets},
+    security::{Identity, TicketSource},
 };
 use ydl::{
     hdfs::{Hdfs, Kind},
@@ -123,8 +123,10 @@ async fn with_a_ticket() {
 }
 
 async fn with_a_keytab() {
-    let tickets =
-        Tickets::Keytab { path: variable(KEYTAB).into(), principal: "alice@TESTBED.LOCAL".into() };
+    let tickets = TicketSource::Keytab {
+        path: variable(KEYTAB).into(),
+        principal: "alice@TESTBED.LOCAL".into(),
+    };
     let identity = Identity::kerberos(tickets);
     let hdfs = Hdfs::connect(&config(), None, &identity, soon()).await.expect("a file system");
     assert_eq!(hdfs.user(soon()).await.expect("a user"), "alice");

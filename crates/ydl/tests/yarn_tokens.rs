@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 use testbed::{Cluster, File, Hdfs, Options, Protection};
-use yarn_native::credentials::{Credentials, Identifier};
+use yarn_native::credentials::{Credentials, TokenIdentifier};
 use yarn_support::{Desk, Ran, example, shared, version, wait_for};
 
 /// The longest life of a token.
@@ -146,9 +146,9 @@ fn issued(file: &Path) -> BTreeSet<(String, i64)> {
     let credentials = Credentials::read(file).expect("tokens");
     let tokens = credentials.tokens();
     tokens
-        .filter_map(|(alias, token)| match Identifier::of(token).ok()? {
+        .filter_map(|(alias, token)| match TokenIdentifier::decode(token).ok()? {
             // Two NameNodes may have issued theirs in the same moment.
-            Identifier::Delegation { issued_ms, .. } => Some((alias.to_owned(), issued_ms)),
+            TokenIdentifier::Delegation { issued_ms, .. } => Some((alias.to_owned(), issued_ms)),
             _ => None,
         })
         .collect()

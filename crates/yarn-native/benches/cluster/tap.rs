@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf, duplex};
-use yarn_native::rpc::{Address, Dial, Dialed, Stream, Tcp};
+use yarn_native::rpc::{Address, Dial, DialedStream, Stream, Tcp};
 
 use self::wire::Fields;
 
@@ -17,7 +17,7 @@ use self::wire::Fields;
 mod wire;
 
 type Heard = Arc<Mutex<Vec<u8>>>;
-type Dialing<'a> = Pin<Box<dyn Future<Output = io::Result<Dialed>> + Send + 'a>>;
+type Dialing<'a> = Pin<Box<dyn Future<Output = io::Result<DialedStream>> + Send + 'a>>;
 
 /// TCP, and a copy of everything that comes in.
 #[derive(Debug, Default)]
@@ -33,10 +33,10 @@ struct Tapped {
 impl Dial for Tap {
     fn dial<'a>(&'a self, address: &'a Address) -> Dialing<'a> {
         Box::pin(async move {
-            let Dialed { stream, peer } = Tcp.dial(address).await?;
+            let DialedStream { stream, peer } = Tcp.dial(address).await?;
             let heard = Arc::clone(&self.heard);
             let stream = Box::new(Tapped { stream, heard });
-            Ok(Dialed { stream, peer })
+            Ok(DialedStream { stream, peer })
         })
     }
 }
@@ -125,6 +125,6 @@ impl Dial for Echo {
             Some(())
         });
         let stream = Box::new(ours);
-        Box::pin(async { Ok(Dialed { stream, peer: None }) })
+        Box::pin(async { Ok(DialedStream { stream, peer: None }) })
     }
 }

@@ -19,11 +19,11 @@ use crate::types::named::named;
 use crate::types::{ApplicationId, ApplicationReport, ApplicationState, InvalidMessage, timestamp};
 
 /// The ResourceManager needs a moment to end an application.
-const KILL_PAUSE: Duration = Duration::from_millis(200);
+const KILL_POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 named! {
     /// Whose applications to list.
-    pub enum Scope: ApplicationsRequestScopeProto, "scope" {
+    pub enum ApplicationScope: ApplicationsRequestScopeProto, "scope" {
         /// Everybody's.
         All = All "ALL",
         /// Those whose details the caller may see.
@@ -53,7 +53,7 @@ pub struct ApplicationFilter {
     /// Over since then, in milliseconds.
     pub finished: Option<RangeInclusive<i64>>,
     /// Whose they are.
-    pub scope: Option<Scope>,
+    pub scope: Option<ApplicationScope>,
     /// At most this many.
     pub limit: Option<u32>,
 }
@@ -94,9 +94,9 @@ impl Client {
         deadline: Instant,
     ) -> Result<Vec<ApplicationReport>, RpcError> {
         let call = &method::GET_APPLICATIONS;
-        let answer = self.ask(call, &filter.proto(), deadline).await?;
+        let answer = self.call_idempotent(call, &filter.proto(), deadline).await?;
         let reports = answer.applications.iter().map(ApplicationReport::of);
-        let mut reports: Vec<_> = self.read(call.name, reports.collect())?;
+        let mut reports: Vec<_> = self.decode(call.name, reports.collect())?;
         // Servers before Hadoop 3.3 do not know names, and see no need to say so.
         if let Some(name) = &filter.name {
             reports.retain(|report| report.name == *name);
@@ -113,7 +113,7 @@ impl Client {
     ) -> Result<ApplicationReport, RpcError> {
         let report = self.report(id, deadline).await?;
         let name = method::GET_APPLICATION_REPORT.name;
-        self.read(name, ApplicationReport::of(&report))
+        self.decode(name, ApplicationReport::of(&report))
     }
 
     /// The token of an unmanaged master, once its attempt waits for it. It is the owner's to ask.
@@ -148,34 +148,34 @@ impl Client {
     ) -> Result<ApplicationReportProto, RpcError> {
         let request = GetApplicationReportRequestProto { application_id: Some(id.proto()) };
         let call = &method::GET_APPLICATION_REPORT;
-        let answer = self.ask(call, &request, deadline).await?;
+        let answer = self.call_idempotent(call, &request, deadline).await?;
         let report = answer.application_report;
-        self.read(call.name, report.ok_or(InvalidMessage("the report")))
+        self.decode(call.name, report.ok_or(InvalidMessage("the report")))
     }
 
     /// Asks for an application to be ended. Whether it has been; it takes several calls.
     pub async fn kill(&self, id: ApplicationId, deadline: Instant) -> Result<bool, RpcError> {
-        self.kill_because(id, None, deadline).await
+        self.kill_with_reason(id, None, deadline).await
     }
 
     /// Ends an application, and waits until it has ended; why goes into its diagnostics. Whether it
     /// has ended before the deadline.
-    pub async fn end(
+    pub async fn kill_and_wait(
         &self,
         id: ApplicationId,
         why: &str,
         deadline: Instant,
     ) -> Result<bool, RpcError> {
-        while !self.kill_because(id, Some(why), deadline).await? {
-            if Instant::now() + KILL_PAUSE >= deadline {
+        while !self.kill_with_reason(id, Some(why), deadline).await? {
+            if Instant::now() + KILL_POLL_INTERVAL >= deadline {
                 return Ok(false);
             }
-            sleep(KILL_PAUSE).await;
+            sleep(KILL_POLL_INTERVAL).await;
         }
         Ok(true)
     }
 
-    async fn kill_because(
+    async fn kill_with_reason(
         &self,
         id: ApplicationId,
         why: Option<&str>,
@@ -186,7 +186,7 @@ impl Client {
             diagnostics: why.map(str::to_owned),
         };
         let call = &method::FORCE_KILL_APPLICATION;
-        let answer = self.ask(call, &request, deadline).await?;
+        let answer = self.call_idempotent(call, &request, deadline).await?;
         Ok(answer.is_kill_completed())
     }
 
@@ -202,7 +202,7 @@ impl Client {
             target_queue: queue.to_owned(),
         };
         let call = &method::MOVE_APPLICATION_ACROSS_QUEUES;
-        self.ask(call, &request, deadline).await?;
+        self.call_idempotent(call, &request, deadline).await?;
         Ok(())
     }
 
@@ -219,13 +219,13 @@ impl Client {
             application_priority: PriorityProto { priority: Some(priority) },
         };
         let call = &method::UPDATE_APPLICATION_PRIORITY;
-        let answer = self.ask(call, &request, deadline).await?;
+        let answer = self.call_idempotent(call, &request, deadline).await?;
         let now = answer.application_priority;
         Ok(now.map_or(priority, |now| now.priority()))
     }
 
     /// Changes when an application will be ended; when that is now, as the ResourceManager says.
-    pub async fn set_end(
+    pub async fn set_expiry(
         &self,
         id: ApplicationId,
         end: SystemTime,
@@ -240,7 +240,7 @@ impl Client {
             }],
         };
         let call = &method::UPDATE_APPLICATION_TIMEOUTS;
-        let answer = self.ask(call, &request, deadline).await?;
+        let answer = self.call_idempotent(call, &request, deadline).await?;
         let now = answer
             .application_timeouts
             .iter()

@@ -23,9 +23,9 @@ impl Client {
     ) -> Result<Vec<AttemptReport>, RpcError> {
         let request = GetApplicationAttemptsRequestProto { application_id: Some(id.proto()) };
         let call = &method::GET_APPLICATION_ATTEMPTS;
-        let answer = self.ask(call, &request, deadline).await?;
+        let answer = self.call_idempotent(call, &request, deadline).await?;
         let reports = answer.application_attempts.iter().map(AttemptReport::of);
-        let mut reports: Vec<_> = self.read(call.name, reports.collect())?;
+        let mut reports: Vec<_> = self.decode(call.name, reports.collect())?;
         reports.sort_by_key(|report| report.id.number);
         Ok(reports)
     }
@@ -39,10 +39,10 @@ impl Client {
         let request =
             GetApplicationAttemptReportRequestProto { application_attempt_id: Some(id.proto()) };
         let call = &method::GET_APPLICATION_ATTEMPT_REPORT;
-        let answer = self.ask(call, &request, deadline).await?;
+        let answer = self.call_idempotent(call, &request, deadline).await?;
         let report = answer.application_attempt_report;
         let report = report.ok_or(InvalidMessage("the report"));
-        self.read(call.name, report.and_then(|report| AttemptReport::of(&report)))
+        self.decode(call.name, report.and_then(|report| AttemptReport::of(&report)))
     }
 
     /// The containers of an attempt that the ResourceManager still knows: those that live.
@@ -53,9 +53,9 @@ impl Client {
     ) -> Result<Vec<ContainerReport>, RpcError> {
         let request = GetContainersRequestProto { application_attempt_id: Some(id.proto()) };
         let call = &method::GET_CONTAINERS;
-        let answer = self.ask(call, &request, deadline).await?;
+        let answer = self.call_idempotent(call, &request, deadline).await?;
         let reports = answer.containers.iter().map(ContainerReport::of);
-        let mut reports: Vec<_> = self.read(call.name, reports.collect())?;
+        let mut reports: Vec<_> = self.decode(call.name, reports.collect())?;
         reports.sort_by_key(|report| report.id);
         Ok(reports)
     }
@@ -68,9 +68,9 @@ impl Client {
     ) -> Result<ContainerReport, RpcError> {
         let request = GetContainerReportRequestProto { container_id: Some(id.proto()) };
         let call = &method::GET_CONTAINER_REPORT;
-        let answer = self.ask(call, &request, deadline).await?;
+        let answer = self.call_idempotent(call, &request, deadline).await?;
         let report = answer.container_report.ok_or(InvalidMessage("the report"));
-        self.read(call.name, report.and_then(|report| ContainerReport::of(&report)))
+        self.decode(call.name, report.and_then(|report| ContainerReport::of(&report)))
     }
 
     /// Tells a container something, through its node's next beat. It must be running: NodeManagers

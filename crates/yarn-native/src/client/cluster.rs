@@ -44,18 +44,18 @@ impl Client {
             node_states: states.iter().map(|state| state.proto().into()).collect(),
         };
         let call = &method::GET_CLUSTER_NODES;
-        let answer = self.ask(call, &request, deadline).await?;
+        let answer = self.call_idempotent(call, &request, deadline).await?;
         let reports = answer.node_reports.iter().map(NodeReport::of);
-        self.read(call.name, reports.collect())
+        self.decode(call.name, reports.collect())
     }
 
     /// How many nodes there are, by how they are.
     pub async fn cluster_metrics(&self, deadline: Instant) -> Result<ClusterMetrics, RpcError> {
         let call = &method::GET_CLUSTER_METRICS;
         let request = GetClusterMetricsRequestProto {};
-        let answer = self.ask(call, &request, deadline).await?;
+        let answer = self.call_idempotent(call, &request, deadline).await?;
         let metrics = answer.cluster_metrics.as_ref().map(ClusterMetrics::of);
-        self.read(call.name, metrics.ok_or(InvalidMessage("the metrics")))
+        self.decode(call.name, metrics.ok_or(InvalidMessage("the metrics")))
     }
 
     /// A queue. One that does not exist is refused by some servers, and by others told as nothing.
@@ -73,19 +73,19 @@ impl Client {
             sub_cluster_id: None,
         };
         let call = &method::GET_QUEUE_INFO;
-        let answer = self.ask(call, &request, deadline).await?;
+        let answer = self.call_idempotent(call, &request, deadline).await?;
         let queue = answer.queue_info.as_ref().filter(|queue| {
             // What stands for nothing has no name either.
             queue.queue_name.is_some()
         });
-        self.read(call.name, queue.map(Queue::of).transpose())
+        self.decode(call.name, queue.map(Queue::of).transpose())
     }
 
     /// All queues, each with those below it, from the root.
     pub async fn queues(&self, deadline: Instant) -> Result<Queue, RpcError> {
         let detail = QueueDetail { children: true, ..QueueDetail::default() };
         let root = self.queue("root", detail, deadline).await?;
-        self.read(method::GET_QUEUE_INFO.name, root.ok_or(InvalidMessage("the root queue")))
+        self.decode(method::GET_QUEUE_INFO.name, root.ok_or(InvalidMessage("the root queue")))
     }
 
     /// What the caller may do in each queue.
@@ -95,16 +95,16 @@ impl Client {
     ) -> Result<Vec<QueuePermissions>, RpcError> {
         let call = &method::GET_QUEUE_USER_ACLS;
         let request = GetQueueUserAclsInfoRequestProto {};
-        let answer = self.ask(call, &request, deadline).await?;
+        let answer = self.call_idempotent(call, &request, deadline).await?;
         let queues = answer.queue_user_acls.iter().map(QueuePermissions::of);
-        self.read(call.name, queues.collect())
+        self.decode(call.name, queues.collect())
     }
 
     /// The labels of the cluster.
     pub async fn labels(&self, deadline: Instant) -> Result<Vec<NodeLabel>, RpcError> {
         let call = &method::GET_CLUSTER_NODE_LABELS;
         let request = GetClusterNodeLabelsRequestProto {};
-        let answer = self.ask(call, &request, deadline).await?;
+        let answer = self.call_idempotent(call, &request, deadline).await?;
         Ok(answer.node_labels.iter().map(NodeLabel::of).collect())
     }
 
@@ -115,12 +115,12 @@ impl Client {
     ) -> Result<BTreeMap<NodeId, Vec<String>>, RpcError> {
         let call = &method::GET_NODE_TO_LABELS;
         let request = GetNodesToLabelsRequestProto {};
-        let answer = self.ask(call, &request, deadline).await?;
+        let answer = self.call_idempotent(call, &request, deadline).await?;
         let entries = answer.node_to_labels.iter().map(|entry| {
             let node = NodeId::of(entry.node_id.as_ref())?;
             Ok((node, entry.node_labels.clone()))
         });
-        self.read(call.name, entries.collect())
+        self.decode(call.name, entries.collect())
     }
 
     /// The nodes of each of these labels; of all of them, if none is named. The port 0 stands for all
@@ -132,20 +132,20 @@ impl Client {
     ) -> Result<BTreeMap<String, Vec<NodeId>>, RpcError> {
         let call = &method::GET_LABELS_TO_NODES;
         let request = GetLabelsToNodesRequestProto { node_labels: labels.to_vec() };
-        let answer = self.ask(call, &request, deadline).await?;
+        let answer = self.call_idempotent(call, &request, deadline).await?;
         let entries = answer.labels_to_nodes.iter().map(|entry| {
             let nodes = entry.node_id.iter().map(|id| NodeId::of(Some(id)));
             let nodes = nodes.collect::<Result<Vec<_>, _>>()?;
             Ok((entry.node_labels().to_owned(), nodes))
         });
-        self.read(call.name, entries.collect())
+        self.decode(call.name, entries.collect())
     }
 
     /// The attributes that nodes of the cluster have (Hadoop 3.2).
     pub async fn attributes(&self, deadline: Instant) -> Result<Vec<AttributeName>, RpcError> {
         let call = &method::GET_CLUSTER_NODE_ATTRIBUTES;
         let request = GetClusterNodeAttributesRequestProto {};
-        let answer = self.ask(call, &request, deadline).await?;
+        let answer = self.call_idempotent(call, &request, deadline).await?;
         let names = answer.node_attributes.iter();
         let names = names.map(|entry| AttributeName::of(&entry.attribute_key));
         Ok(names.collect())
@@ -159,7 +159,7 @@ impl Client {
     ) -> Result<BTreeMap<String, Vec<Attribute>>, RpcError> {
         let call = &method::GET_NODES_TO_ATTRIBUTES;
         let request = GetNodesToAttributesRequestProto { hostnames: hosts.to_vec() };
-        let answer = self.ask(call, &request, deadline).await?;
+        let answer = self.call_idempotent(call, &request, deadline).await?;
         let entries = answer.nodes_to_attributes.iter().map(|entry| {
             let attributes = entry.node_attributes.iter().map(Attribute::of);
             (entry.node().to_owned(), attributes.collect())
@@ -178,7 +178,7 @@ impl Client {
         let request = GetAttributesToNodesRequestProto {
             node_attributes: attributes.iter().map(AttributeName::proto).collect(),
         };
-        let answer = self.ask(call, &request, deadline).await?;
+        let answer = self.call_idempotent(call, &request, deadline).await?;
         let entries = answer.attributes_to_nodes.iter().map(|entry| {
             let hosts = entry.node_value_map.iter();
             let hosts = hosts.map(|at| (at.hostname.clone(), at.attribute_value.clone()));
@@ -195,7 +195,7 @@ impl Client {
     ) -> Result<Vec<ResourceTypeInfo>, RpcError> {
         let call = &method::GET_RESOURCE_TYPE_INFO;
         let request = GetAllResourceTypeInfoRequestProto {};
-        let answer = self.ask(call, &request, deadline).await?;
+        let answer = self.call_idempotent(call, &request, deadline).await?;
         let kinds = answer.resource_type_info.iter().map(ResourceTypeInfo::of);
         Ok(kinds.collect())
     }

@@ -16,9 +16,9 @@ mod tokens;
 #[cfg(test)]
 mod tests;
 
-pub use applications::{ApplicationFilter, Scope};
+pub use applications::{ApplicationFilter, ApplicationScope};
 pub use cluster::QueueDetail;
-pub use submit::{LogCollection, NewApplication, Submission};
+pub use submit::{LogAggregation, NewApplication, Submission};
 
 use prost::Message;
 use tokio::time::Instant;
@@ -44,7 +44,7 @@ impl Client {
         options: Options,
     ) -> Result<Self, RpcError> {
         let channel = Channel::new(Protocol::APPLICATION_CLIENT, addresses, identity, options)?;
-        Ok(Self::on(channel))
+        Ok(Self::with_channel(channel))
     }
 
     /// A client of the ResourceManagers that a configuration names, trusting whom it trusts.
@@ -58,12 +58,12 @@ impl Client {
     }
 
     /// A client on a channel that speaks [`Protocol::APPLICATION_CLIENT`].
-    pub fn on(channel: Channel) -> Self {
+    pub fn with_channel(channel: Channel) -> Self {
         Self { channel, services_by_ip: true }
     }
 
     /// Calls what does no harm when it is carried out twice.
-    async fn ask<Req: Message, Resp: Message + Default>(
+    async fn call_idempotent<Req: Message, Resp: Message + Default>(
         &self,
         method: &Method<Req, Resp>,
         request: &Req,
@@ -74,7 +74,7 @@ impl Client {
     }
 
     /// An answer that makes no sense is the server's fault.
-    fn read<T>(&self, method: &str, answer: Result<T, InvalidMessage>) -> Result<T, RpcError> {
-        answer.map_err(|unfit| self.channel.unfit(method, &unfit.to_string()))
+    fn decode<T>(&self, method: &str, answer: Result<T, InvalidMessage>) -> Result<T, RpcError> {
+        answer.map_err(|unfit| self.channel.invalid_response(method, &unfit.to_string()))
     }
 }

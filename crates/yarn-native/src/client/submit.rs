@@ -16,7 +16,8 @@ use crate::rpc::{ExceptionKind, RpcError};
 use crate::types::{ApplicationId, ApplicationReport, ApplicationState, LaunchContext, Resource};
 
 /// Pause between questions for an application that was just submitted, at first and at most.
-const ACCEPT_PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(200));
+const ACCEPT_POLL_INTERVAL: (Duration, Duration) =
+    (Duration::from_millis(5), Duration::from_millis(200));
 
 /// An application that has an id, and nothing else yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,7 +64,7 @@ pub struct Submission {
     /// After this long it is ended, whatever it does. Whole seconds count.
     pub lifetime: Option<Duration>,
     /// Which logs are collected; none leaves it to the cluster.
-    pub logs: Option<LogCollection>,
+    pub logs: Option<LogAggregation>,
     /// Whether the ResourceManager cancels its tokens when it is over.
     pub cancel_tokens: bool,
     /// What schedulers may want to know besides (Hadoop 3.3).
@@ -72,7 +73,7 @@ pub struct Submission {
 
 /// Which of an application's logs are collected, by patterns of Java's for the names of files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LogCollection {
+pub struct LogAggregation {
     /// At the end: these, or all.
     pub include: Option<String>,
     /// At the end: but not these.
@@ -87,7 +88,7 @@ pub struct LogCollection {
     pub policy_parameters: Option<String>,
 }
 
-impl LogCollection {
+impl LogAggregation {
     fn proto(&self) -> LogAggregationContextProto {
         LogAggregationContextProto {
             include_pattern: self.include.clone(),
@@ -151,10 +152,10 @@ impl Submission {
             // As Java's clients do: lists are searched for lower case only.
             application_tags: self.tags.iter().map(|tag| tag.to_lowercase()).collect(),
             attempt_failures_validity_interval: self.failure_window.map(millis),
-            log_aggregation_context: self.logs.as_ref().map(LogCollection::proto),
+            log_aggregation_context: self.logs.as_ref().map(LogAggregation::proto),
             reservation_id: None,
             node_label_expression: self.label.clone(),
-            am_container_resource_request: self.master_row().into_iter().collect(),
+            am_container_resource_request: self.master_request().into_iter().collect(),
             application_timeouts: self.lifetime.map(lifetime).into_iter().collect(),
             application_scheduling_properties: self
                 .scheduling_properties
@@ -165,7 +166,7 @@ impl Submission {
     }
 
     /// The ask for the master's container, which is needed only to say where it goes.
-    fn master_row(&self) -> Option<ResourceRequestProto> {
+    fn master_request(&self) -> Option<ResourceRequestProto> {
         let label = self.master_label.clone()?;
         Some(ResourceRequestProto {
             priority: Some(PriorityProto { priority: Some(0) }),
@@ -183,14 +184,14 @@ impl Client {
     pub async fn new_application(&self, deadline: Instant) -> Result<NewApplication, RpcError> {
         let call = &method::GET_NEW_APPLICATION;
         let request = GetNewApplicationRequestProto {};
-        let answer = self.ask(call, &request, deadline).await?;
+        let answer = self.call_idempotent(call, &request, deadline).await?;
         let new = || {
             Ok(NewApplication {
                 id: ApplicationId::of(answer.application_id.as_ref())?,
                 capability_max: Resource::of(answer.maximum_capability.as_ref())?,
             })
         };
-        self.read(call.name, new())
+        self.decode(call.name, new())
     }
 
     /// Submits an application. Twice does no harm. What is wrong with its queue or tokens shows
@@ -199,19 +200,19 @@ impl Client {
         let request = SubmitApplicationRequestProto {
             application_submission_context: Some(submission.proto()),
         };
-        self.ask(&method::SUBMIT_APPLICATION, &request, deadline).await?;
+        self.call_idempotent(&method::SUBMIT_APPLICATION, &request, deadline).await?;
         Ok(())
     }
 
     /// Submits an application, and waits until the scheduler has taken it or it is over, also across
     /// a ResourceManager that forgot it. When the deadline passes, its report says how far it is.
-    pub async fn submit_and_see(
+    pub async fn submit_and_wait(
         &self,
         submission: &Submission,
         deadline: Instant,
     ) -> Result<ApplicationReport, RpcError> {
         self.submit(submission, deadline).await?;
-        let mut pause = ACCEPT_PAUSE.0;
+        let mut interval = ACCEPT_POLL_INTERVAL.0;
         loop {
             match self.application(submission.id, deadline).await {
                 Ok(report) => {
@@ -221,7 +222,7 @@ impl Client {
                             | ApplicationState::NewSaving
                             | ApplicationState::Submitted
                     );
-                    if !early || Instant::now() + pause >= deadline {
+                    if !early || Instant::now() + interval >= deadline {
                         return Ok(report);
                     }
                 }
@@ -233,8 +234,8 @@ impl Client {
                 }
                 Err(error) => return Err(error),
             }
-            sleep(pause).await;
-            pause = (pause * 2).min(ACCEPT_PAUSE.1);
+            sleep(interval).await;
+            interval = (interval * 2).min(ACCEPT_POLL_INTERVAL.1);
         }
     }
 }

@@ -21,7 +21,7 @@ fn soon() -> Instant {
 }
 
 fn client(script: impl FnMut(&str, &[u8]) -> FakeReply + Send + 'static) -> Client {
-    Client::on(Fake::new(script).channel(Protocol::APPLICATION_CLIENT))
+    Client::with_channel(Fake::new(script).channel(Protocol::APPLICATION_CLIENT))
 }
 
 fn id(number: i32) -> ApplicationId {
@@ -79,10 +79,10 @@ async fn an_application_is_asked_to_end_until_it_has_or_the_deadline_passes() {
         calls += 1;
         FakeReply::message(&KillApplicationResponseProto { is_kill_completed: Some(calls == 3) })
     });
-    assert_eq!(obedient.end(id(1), "enough", soon()).await, Ok(true));
+    assert_eq!(obedient.kill_and_wait(id(1), "enough", soon()).await, Ok(true));
     let stubborn = client(|_, _| FakeReply::message(&KillApplicationResponseProto::default()));
     let deadline = soon();
-    assert_eq!(stubborn.end(id(1), "enough", deadline).await, Ok(false));
+    assert_eq!(stubborn.kill_and_wait(id(1), "enough", deadline).await, Ok(false));
     assert!(Instant::now() <= deadline);
 }
 
@@ -109,7 +109,7 @@ async fn an_application_that_was_forgotten_is_submitted_again() {
         })
     });
     let submission = Submission::new(id(7), "again");
-    let seen = client.submit_and_see(&submission, soon()).await;
+    let seen = client.submit_and_wait(&submission, soon()).await;
     assert_eq!(seen.expect("a report").state, ApplicationState::Accepted);
     let (submit, ask) = ("submitApplication", "getApplicationReport");
     assert_eq!(*calls.lock().unwrap(), [submit, ask, submit, ask, ask]);

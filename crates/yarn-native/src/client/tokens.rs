@@ -24,8 +24,8 @@ impl Client {
     ) -> Result<Token, RpcError> {
         let request = GetDelegationTokenRequestProto { renewer: renewer.to_owned() };
         let call = &method::GET_DELEGATION_TOKEN;
-        let answer = self.ask(call, &request, deadline).await?;
-        let token = self.read(call.name, answer.token.ok_or(InvalidMessage("the token")))?;
+        let answer = self.call_idempotent(call, &request, deadline).await?;
+        let token = self.decode(call.name, answer.token.ok_or(InvalidMessage("the token")))?;
         let mut token = Token::of(token);
         // The ResourceManager leaves to the caller what it is called.
         let addresses = self.channel.addresses();
@@ -41,7 +41,7 @@ impl Client {
     ) -> Result<SystemTime, RpcError> {
         let request = RenewDelegationTokenRequestProto { token: token.proto() };
         let call = &method::RENEW_DELEGATION_TOKEN;
-        let answer = self.ask(call, &request, deadline).await?;
+        let answer = self.call_idempotent(call, &request, deadline).await?;
         Ok(timestamp::of_millis(answer.new_expiry_time))
     }
 
@@ -49,7 +49,7 @@ impl Client {
     pub async fn cancel_token(&self, token: &Token, deadline: Instant) -> Result<(), RpcError> {
         let request = CancelDelegationTokenRequestProto { token: token.proto() };
         let call = &method::CANCEL_DELEGATION_TOKEN;
-        self.ask(call, &request, deadline).await?;
+        self.call_idempotent(call, &request, deadline).await?;
         Ok(())
     }
 }

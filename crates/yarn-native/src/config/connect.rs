@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use super::resource_manager::Reconnect;
+use super::resource_manager::RetryPolicy;
 use super::rpc::Authentication;
 use super::table::{Config, ConfigError};
 use crate::rpc::{Options, RpcError};
-use crate::security::{Identity, Policy, ServerPrincipal, Tickets, replace_host};
+use crate::security::{Identity, Policy, ServerPrincipal, TicketSource, replace_host};
 
 /// Calls have deadlines of their own, so that patience without end is only a long one.
-const PATIENCE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+const RETRY_TIMEOUT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// A server that says nothing for this long is given up where nobody set a limit.
-const SILENCE_MAX: Duration = Duration::from_secs(120);
+const READ_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Why no caller could be made of a configuration.
 #[derive(Debug, thiserror::Error)]
@@ -30,7 +30,7 @@ impl Identity {
     /// `HADOOP_USER_NAME` or the name of this process's user; on behalf of `HADOOP_PROXY_USER`, if set.
     pub fn from_config(config: &Config) -> Result<Self, ConfigError> {
         let identity = match config.authentication()? {
-            Authentication::Kerberos => Self::kerberos(Tickets::Default),
+            Authentication::Kerberos => Self::kerberos(TicketSource::Default),
             Authentication::Simple => Self::simple(config.user()?),
         };
         Ok(match config.proxy_user() {
@@ -44,12 +44,12 @@ impl Config {
     /// The user that an insecure cluster is told.
     pub fn user(&self) -> Result<String, ConfigError> {
         let environment = self.environment();
-        let stated = environment
-            .stated("HADOOP_USER_NAME")
+        let user = environment
+            .non_empty("HADOOP_USER_NAME")
             .map(str::to_owned)
             .or_else(|| environment.property("HADOOP_USER_NAME"))
             .or_else(|| environment.property("user.name"));
-        stated.ok_or_else(|| ConfigError::Missing {
+        user.ok_or_else(|| ConfigError::Missing {
             key: "HADOOP_USER_NAME".into(),
             why: "nor has this process's user a name".into(),
         })
@@ -59,7 +59,7 @@ impl Config {
     pub fn proxy_user(&self) -> Option<String> {
         let environment = self.environment();
         environment
-            .stated("HADOOP_PROXY_USER")
+            .non_empty("HADOOP_PROXY_USER")
             .map(str::to_owned)
             .or_else(|| environment.property("HADOOP_PROXY_USER"))
     }
@@ -67,19 +67,19 @@ impl Config {
     /// How to call the ResourceManager.
     pub fn resource_manager_options(&self) -> Result<Options, ConfigError> {
         let server = self.resource_manager_principal()?;
-        self.options(server, &self.resource_manager_reconnect()?)
+        self.options(server, &self.resource_manager_retry_policy()?)
     }
 
     /// How to call NodeManagers. They are known by the tokens that only they understand.
     pub fn node_manager_options(&self) -> Result<Options, ConfigError> {
         let server = self.node_manager_principal()?;
-        self.options(server, &self.node_manager_reconnect()?)
+        self.options(server, &self.node_manager_retry_policy()?)
     }
 
     /// How to call NameNodes.
     pub fn namenode_options(&self) -> Result<Options, ConfigError> {
         let server = self.namenode_principal()?;
-        self.options(server, &self.namenode_reconnect()?)
+        self.options(server, &self.namenode_retry_policy()?)
     }
 
     /// Who may renew the tokens that an application takes with it: the ResourceManager, by the name it has
@@ -104,22 +104,22 @@ impl Config {
     fn options(
         &self,
         server: Option<ServerPrincipal>,
-        reconnect: &Reconnect,
+        policy: &RetryPolicy,
     ) -> Result<Options, ConfigError> {
         let rpc = self.rpc()?;
         let default = Options::default();
         let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
         // With a count of tries and no time, the time is what so many tries take.
-        let tries = |count: u32| reconnect.pause_max.saturating_mul(count);
-        let patience = reconnect.give_up_after.or(reconnect.attempts_max.map(tries));
+        let tries = |count: u32| policy.backoff_max.saturating_mul(count);
+        let retry_timeout = policy.timeout.or(policy.attempts_max.map(tries));
         Ok(Options {
             security: self.policy(server)?,
             connect_timeout: rpc.connect_timeout.unwrap_or(default.connect_timeout),
-            silence_max: rpc.call_timeout.unwrap_or(SILENCE_MAX),
+            read_timeout: rpc.call_timeout.unwrap_or(READ_TIMEOUT),
             ping_interval: rpc.ping_interval.unwrap_or(default.ping_interval),
-            idle_max: rpc.idle_max,
-            patience: patience.unwrap_or(PATIENCE_MAX).min(PATIENCE_MAX),
-            pause_max: reconnect.pause_max,
+            idle_timeout: rpc.idle_timeout,
+            retry_timeout: retry_timeout.unwrap_or(RETRY_TIMEOUT_MAX).min(RETRY_TIMEOUT_MAX),
+            backoff_max: policy.backoff_max,
             request_bytes_max: size(rpc.request_bytes_max),
             response_bytes_max: size(rpc.response_bytes_max),
             ..default
@@ -145,7 +145,7 @@ impl Config {
 mod tests {
     use super::*;
     use crate::config::Environment;
-    use crate::security::{Proof, Quality};
+    use crate::security::{AuthMethod, Quality};
 
     fn config(values: &[(&str, &str)]) -> Config {
         let environment = Environment::default()
@@ -166,13 +166,13 @@ mod tests {
     fn an_insecure_caller_is_the_user_and_acts_for_whom_it_is_told() {
         let config = config(&[]);
         let identity = Identity::from_config(&config).unwrap();
-        assert!(matches!(&identity.proof, Proof::Simple { user } if user == "alice"));
+        assert!(matches!(&identity.auth, AuthMethod::Simple { user } if user == "alice"));
         assert_eq!(identity.acting_for.as_deref(), Some("bob"));
         let named = Environment::default()
             .with_variable("USER", "alice")
             .with_variable("HADOOP_USER_NAME", "carol");
         let identity = Identity::from_config(&Config::defaults(named)).unwrap();
-        assert!(matches!(&identity.proof, Proof::Simple { user } if user == "carol"));
+        assert!(matches!(&identity.auth, AuthMethod::Simple { user } if user == "carol"));
         assert_eq!(identity.acting_for, None);
     }
 
@@ -182,7 +182,7 @@ mod tests {
         let protection = ("hadoop.rpc.protection", "privacy");
         let secure = config(&[kerberos, protection]);
         let identity = Identity::from_config(&secure).unwrap();
-        assert!(matches!(identity.proof, Proof::Kerberos(_)));
+        assert!(matches!(identity.auth, AuthMethod::Kerberos(_)));
         let policy = options(&secure).security;
         assert_eq!(policy.fallback_to_simple, None);
         assert_eq!(policy.protection, [Quality::Privacy]);
@@ -202,7 +202,7 @@ mod tests {
             ]));
             let usual = Options::default();
             assert_eq!(options.connect_timeout, usual.connect_timeout);
-            assert_eq!(options.silence_max, SILENCE_MAX);
+            assert_eq!(options.read_timeout, READ_TIMEOUT);
             assert_eq!(options.ping_interval, usual.ping_interval);
         }
     }
@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn patience_without_end_has_one() {
         let endless = config(&[("yarn.resourcemanager.connect.max-wait.ms", "-1")]);
-        assert_eq!(options(&endless).patience, PATIENCE_MAX);
-        assert_eq!(options(&config(&[])).patience.as_secs(), 15 * 60);
+        assert_eq!(options(&endless).retry_timeout, RETRY_TIMEOUT_MAX);
+        assert_eq!(options(&config(&[])).retry_timeout.as_secs(), 15 * 60);
     }
 }

@@ -29,13 +29,13 @@ const RENAMED: &[(&str, &str)] = &[
 ];
 
 /// Today's name of a former one.
-pub(super) fn renamed(key: &str) -> Option<&'static str> {
+pub(super) fn replacement(key: &str) -> Option<&'static str> {
     RENAMED.iter().find(|(old, _)| *old == key).map(|(_, new)| *new)
 }
 
 /// Today's name of any key.
-pub(super) fn today(key: &str) -> &str {
-    renamed(key).unwrap_or(key)
+pub(super) fn current_name(key: &str) -> &str {
+    replacement(key).unwrap_or(key)
 }
 
 #[cfg(test)]
@@ -45,7 +45,7 @@ mod tests {
     #[test]
     fn a_name_is_renamed_once() {
         for (old, new) in RENAMED {
-            assert_eq!(renamed(new), None, "{old}");
+            assert_eq!(replacement(new), None, "{old}");
         }
     }
 }

@@ -53,7 +53,7 @@ impl Environment {
     }
 
     /// A variable that says something: set, and not empty.
-    pub(super) fn stated(&self, name: &str) -> Option<&str> {
+    pub(super) fn non_empty(&self, name: &str) -> Option<&str> {
         self.variable(name).filter(|value| !value.is_empty())
     }
 
@@ -62,7 +62,7 @@ impl Environment {
         if let Some(value) = self.properties.get(name) {
             return Some(value.clone());
         }
-        let own = |name: &str| self.stated(name).map(str::to_owned);
+        let own = |name: &str| self.non_empty(name).map(str::to_owned);
         match name {
             "user.name" => own("USER").or_else(|| own("LOGNAME")),
             "user.home" => own("HOME"),
@@ -80,7 +80,7 @@ impl Environment {
     }
 
     fn in_home(&self, folder: &str) -> Option<String> {
-        self.stated("HADOOP_HOME").map(|home| format!("{home}/{folder}"))
+        self.non_empty("HADOOP_HOME").map(|home| format!("{home}/{folder}"))
     }
 }
 

@@ -66,7 +66,7 @@ fn from_environment(text: &str, environment: &Environment) -> Option<String> {
     };
     let default = &text[dash + 1..];
     match text[..dash].strip_suffix(':') {
-        Some(name) => Some(environment.stated(name).unwrap_or(default).to_owned()),
+        Some(name) => Some(environment.non_empty(name).unwrap_or(default).to_owned()),
         None => Some(environment.variable(&text[..dash]).unwrap_or(default).to_owned()),
     }
 }

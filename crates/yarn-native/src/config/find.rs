@@ -24,14 +24,14 @@ impl Config {
     pub fn directories(environment: &Environment) -> Vec<PathBuf> {
         let mut found: Vec<PathBuf> = Vec::new();
         for variable in ["YARN_CONF_DIR", "HADOOP_CONF_DIR"] {
-            if let Some(directory) = environment.stated(variable)
+            if let Some(directory) = environment.non_empty(variable)
                 && !found.iter().any(|known| known == Path::new(directory))
             {
                 found.push(directory.into());
             }
         }
         if found.is_empty()
-            && let Some(home) = environment.stated("HADOOP_HOME")
+            && let Some(home) = environment.non_empty("HADOOP_HOME")
         {
             found.push(Path::new(home).join("etc/hadoop"));
         }
@@ -73,7 +73,7 @@ impl Config {
     #[cfg(any(test, fuzzing))]
     pub(crate) fn from_text(text: &str, environment: Environment) -> Result<Self, ConfigError> {
         let mut config = Self::defaults(environment);
-        for property in xml::Reader::new(&[]).text(Path::new("/nowhere/yarn-site.xml"), text)? {
+        for property in xml::XmlReader::new(&[]).text(Path::new("/nowhere/yarn-site.xml"), text)? {
             config.insert(property);
         }
         Ok(config)
@@ -85,7 +85,7 @@ impl Config {
         environment: Environment,
     ) -> Result<Self, ConfigError> {
         let mut config = Self::defaults(environment);
-        let mut reader = xml::Reader::new(directories);
+        let mut reader = xml::XmlReader::new(directories);
         for path in files {
             for property in reader.read(path)? {
                 config.insert(property);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::resource_manager::Reconnect;
+use super::resource_manager::RetryPolicy;
 use super::table::{Config, ConfigError};
 use super::value;
 use crate::address::Address;
@@ -109,17 +109,17 @@ impl Config {
     }
 
     /// How to try a NameNode again, or the next one.
-    pub fn namenode_reconnect(&self) -> Result<Reconnect, ConfigError> {
+    pub fn namenode_retry_policy(&self) -> Result<RetryPolicy, ConfigError> {
         let attempts = self.required("dfs.client.failover.max.attempts", |text| {
             u32::try_from(value::count(text)?).map_err(|_| "too large".into())
         })?;
-        let pause = self.millis("dfs.client.failover.sleep.base.millis")?;
-        let most = self.millis("dfs.client.failover.sleep.max.millis")?;
-        Ok(Reconnect {
-            give_up_after: None,
+        let backoff_initial = self.millis("dfs.client.failover.sleep.base.millis")?;
+        let max = self.millis("dfs.client.failover.sleep.max.millis")?;
+        Ok(RetryPolicy {
+            timeout: None,
             attempts_max: Some(attempts),
-            pause,
-            pause_max: most.max(pause),
+            backoff_initial,
+            backoff_max: max.max(backoff_initial),
         })
     }
 

@@ -11,7 +11,7 @@ const TYPES_MAX: usize = 256;
 
 /// A kind of resource beside memory and cores, such as `yarn.io/gpu`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ResourceType {
+pub struct ResourceTypeSettings {
     /// Its name.
     pub name: String,
     /// Its unit, such as `Gi`; empty for things that are counted.
@@ -46,7 +46,7 @@ pub enum HttpsPolicy {
 
 /// The timeline service.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Timeline {
+pub struct TimelineService {
     /// Its version, such as `1.0` or `2.0`.
     pub version: String,
     /// Where it answers calls.
@@ -77,7 +77,7 @@ impl Config {
     }
 
     /// Kinds of resources beside memory and cores.
-    pub fn resource_types(&self) -> Result<Vec<ResourceType>, ConfigError> {
+    pub fn resource_types(&self) -> Result<Vec<ResourceTypeSettings>, ConfigError> {
         let key = "yarn.resource-types";
         let mut names = self.list(key, TYPES_MAX)?;
         names.retain(|name| name != "memory-mb" && name != "vcores");
@@ -87,7 +87,7 @@ impl Config {
             };
             let (minimum, maximum) = (bound("minimum")?, bound("maximum")?);
             let units = self.text(&format!("{key}.{name}.units"))?;
-            Ok(ResourceType { units: units.unwrap_or_default(), name, minimum, maximum })
+            Ok(ResourceTypeSettings { units: units.unwrap_or_default(), name, minimum, maximum })
         };
         names.into_iter().map(one).collect()
     }
@@ -127,12 +127,12 @@ impl Config {
     }
 
     /// Within how long a granted container must be started.
-    pub fn container_start_within(&self) -> Result<Duration, ConfigError> {
+    pub fn container_start_timeout(&self) -> Result<Duration, ConfigError> {
         self.millis("yarn.resourcemanager.rm.container-allocation.expiry-interval-ms")
     }
 
     /// How often the key of masters' tokens changes.
-    pub fn master_key_rolls_every(&self) -> Result<Duration, ConfigError> {
+    pub fn master_key_roll_interval(&self) -> Result<Duration, ConfigError> {
         let key = "yarn.resourcemanager.am-rm-tokens.master-key-rolling-interval-secs";
         self.required(key, |text| value::duration(text, "s"))
     }
@@ -143,7 +143,7 @@ impl Config {
     }
 
     /// Whether applications outlive a restart of the ResourceManager.
-    pub fn resource_manager_recovers(&self) -> Result<bool, ConfigError> {
+    pub fn resource_manager_recovery_enabled(&self) -> Result<bool, ConfigError> {
         self.flag("yarn.resourcemanager.recovery.enabled")
     }
 
@@ -216,7 +216,7 @@ impl Config {
     }
 
     /// The timeline service, where there is one.
-    pub fn timeline(&self) -> Result<Option<Timeline>, ConfigError> {
+    pub fn timeline(&self) -> Result<Option<TimelineService>, ConfigError> {
         if !self.flag("yarn.timeline-service.enabled")? {
             return Ok(None);
         }
@@ -226,7 +226,7 @@ impl Config {
         let version = self.required("yarn.timeline-service.version", |text| {
             Ok(text.trim_end_matches(['f', 'F']).to_owned())
         })?;
-        Ok(Some(Timeline {
+        Ok(Some(TimelineService {
             version,
             address: at("yarn.timeline-service.address", 10200)?,
             web: at("yarn.timeline-service.webapp.address", 8188)?,

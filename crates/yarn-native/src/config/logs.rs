@@ -11,7 +11,7 @@ const DIRECTORIES_MAX: usize = 64;
 
 impl Config {
     /// Whether logs are collected when an application ends.
-    pub fn logs_are_aggregated(&self) -> Result<bool, ConfigError> {
+    pub fn log_aggregation_enabled(&self) -> Result<bool, ConfigError> {
         self.flag("yarn.log-aggregation-enable")
     }
 
@@ -30,14 +30,16 @@ impl Config {
     }
 
     /// How long collected logs are kept; `None` is for ever.
-    pub fn logs_kept_for(&self) -> Result<Option<Duration>, ConfigError> {
-        self.required("yarn.log-aggregation.retain-seconds", |text| value::endless(text, "s"))
+    pub fn log_retention(&self) -> Result<Option<Duration>, ConfigError> {
+        self.required("yarn.log-aggregation.retain-seconds", |text| {
+            value::duration_or_unlimited(text, "s")
+        })
     }
 
     /// How often the logs of a running application are collected; `None` is only at its end.
-    pub fn logs_rolled_every(&self) -> Result<Option<Duration>, ConfigError> {
+    pub fn log_roll_interval(&self) -> Result<Option<Duration>, ConfigError> {
         let key = "yarn.nodemanager.log-aggregation.roll-monitoring-interval-seconds";
-        let interval = self.required(key, |text| value::endless(text, "s"))?;
+        let interval = self.required(key, |text| value::duration_or_unlimited(text, "s"))?;
         Ok(interval.filter(|interval| !interval.is_zero()))
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::resource_manager::Reconnect;
+use super::resource_manager::RetryPolicy;
 use super::table::{Config, ConfigError};
 use crate::address::Address;
 use crate::security::ServerPrincipal;
@@ -29,7 +29,7 @@ pub struct NodeSettings {
     /// Whether a container is killed for its address space.
     pub checks_address_space: bool,
     /// Whether containers outlive a restart of their NodeManager.
-    pub recovers: bool,
+    pub recovery_enabled: bool,
 }
 
 impl Config {
@@ -45,19 +45,19 @@ impl Config {
             runtimes: self.list("yarn.nodemanager.runtime.linux.allowed-runtimes", NAMES_MAX)?,
             checks_memory: self.flag("yarn.nodemanager.pmem-check-enabled")?,
             checks_address_space: self.flag("yarn.nodemanager.vmem-check-enabled")?,
-            recovers: self.flag("yarn.nodemanager.recovery.enabled")?,
+            recovery_enabled: self.flag("yarn.nodemanager.recovery.enabled")?,
         })
     }
 
     /// How to try a NodeManager again.
-    pub fn node_manager_reconnect(&self) -> Result<Reconnect, ConfigError> {
-        let pause = self.millis("yarn.client.nodemanager-connect.retry-interval-ms")?;
+    pub fn node_manager_retry_policy(&self) -> Result<RetryPolicy, ConfigError> {
+        let backoff_initial = self.millis("yarn.client.nodemanager-connect.retry-interval-ms")?;
         let key = "yarn.client.nodemanager-connect.max-wait-ms";
-        Ok(Reconnect {
-            give_up_after: self.millis_or_endless(key)?,
+        Ok(RetryPolicy {
+            timeout: self.millis_or_unlimited(key)?,
             attempts_max: None,
-            pause,
-            pause_max: pause,
+            backoff_initial,
+            backoff_max: backoff_initial,
         })
     }
 
@@ -76,7 +76,7 @@ impl Config {
     }
 
     /// How often a node reports; up to Hadoop 3.4 nothing is granted in between.
-    pub fn node_beat_interval(&self) -> Result<Duration, ConfigError> {
+    pub fn node_heartbeat_interval(&self) -> Result<Duration, ConfigError> {
         self.millis("yarn.resourcemanager.nodemanagers.heartbeat-interval-ms")
     }
 

@@ -12,9 +12,9 @@ const MANAGERS_MAX: usize = 32;
 
 /// How long to wait between managers when nobody configured it. Hadoop then waits 30 s, which makes a
 /// failover of two seconds take half a minute.
-const FAILOVER_PAUSE: Duration = Duration::from_millis(500);
+const FAILOVER_BACKOFF: Duration = Duration::from_millis(500);
 /// The same after many failures.
-const FAILOVER_PAUSE_MAX: Duration = Duration::from_secs(5);
+const FAILOVER_BACKOFF_MAX: Duration = Duration::from_secs(5);
 
 /// Where one ResourceManager listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,15 +37,15 @@ pub struct ResourceManager {
 
 /// How long and how often to try again.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reconnect {
+pub struct RetryPolicy {
     /// Give up after this long; `None` is never.
-    pub give_up_after: Option<Duration>,
+    pub timeout: Option<Duration>,
     /// Give up after so many failures; `None` when only the time counts.
     pub attempts_max: Option<u32>,
     /// The first pause; later ones may be longer.
-    pub pause: Duration,
+    pub backoff_initial: Duration,
     /// The longest pause.
-    pub pause_max: Duration,
+    pub backoff_max: Duration,
 }
 
 impl Config {
@@ -117,18 +117,18 @@ impl Config {
     }
 
     /// How to try a ResourceManager again, or the next one.
-    pub fn resource_manager_reconnect(&self) -> Result<Reconnect, ConfigError> {
+    pub fn resource_manager_retry_policy(&self) -> Result<RetryPolicy, ConfigError> {
         let millis = |text: &str| value::duration(text, "ms");
         let base = self.parsed("yarn.client.failover-sleep-base-ms", millis)?;
-        let most = self.parsed("yarn.client.failover-sleep-max-ms", millis)?;
-        let pause = base.unwrap_or(FAILOVER_PAUSE);
-        Ok(Reconnect {
-            give_up_after: self.millis_or_endless("yarn.resourcemanager.connect.max-wait.ms")?,
+        let max = self.parsed("yarn.client.failover-sleep-max-ms", millis)?;
+        let backoff_initial = base.unwrap_or(FAILOVER_BACKOFF);
+        Ok(RetryPolicy {
+            timeout: self.millis_or_unlimited("yarn.resourcemanager.connect.max-wait.ms")?,
             attempts_max: self.parsed("yarn.client.failover-max-attempts", |text| {
                 u32::try_from(value::count(text)?).map_err(|_| "too large".into())
             })?,
-            pause,
-            pause_max: most.unwrap_or(FAILOVER_PAUSE_MAX).max(pause),
+            backoff_initial,
+            backoff_max: max.unwrap_or(FAILOVER_BACKOFF_MAX).max(backoff_initial),
         })
     }
 
@@ -144,11 +144,11 @@ impl Config {
 
     /// How long to ask for it; `None` is without end.
     pub fn submit_poll_timeout(&self) -> Result<Option<Duration>, ConfigError> {
-        self.millis_or_endless("yarn.client.application-client-protocol.poll-timeout-ms")
+        self.millis_or_unlimited("yarn.client.application-client-protocol.poll-timeout-ms")
     }
 
     /// Whether web pages are served by https.
-    pub fn web_is_secure(&self) -> Result<bool, ConfigError> {
+    pub fn web_uses_https(&self) -> Result<bool, ConfigError> {
         self.required("yarn.http.policy", |text| match text.to_ascii_uppercase().as_str() {
             "HTTP_ONLY" => Ok(false),
             "HTTPS_ONLY" => Ok(true),
@@ -158,7 +158,7 @@ impl Config {
 
     /// The web addresses of the ResourceManagers, and whether they speak https.
     pub fn web_addresses(&self) -> Result<(bool, Vec<Address>), ConfigError> {
-        let secure = self.web_is_secure()?;
+        let secure = self.web_uses_https()?;
         let addresses = self.resource_managers()?.into_iter();
         let pick = |manager: ResourceManager| match secure {
             true => manager.web_secure,

@@ -29,13 +29,13 @@ pub struct RpcSettings {
     /// How often connecting is tried again when it takes too long.
     pub connect_retries_on_timeout: u32,
     /// How long to wait before connecting again.
-    pub connect_pause: Duration,
+    pub connect_retry_interval: Duration,
     /// How long a call may take; `None` is without end.
     pub call_timeout: Option<Duration>,
     /// How often to ask whether a silent server is still there; `None` when asking is switched off.
     pub ping_interval: Option<Duration>,
     /// How long a connection without calls is kept.
-    pub idle_max: Duration,
+    pub idle_timeout: Duration,
     /// Whether small packets are sent at once.
     pub no_delay: bool,
 }
@@ -97,7 +97,7 @@ impl Config {
     }
 
     /// The rules that make short user names of Kerberos names, as text; `None`: Hadoop's own.
-    pub fn name_rules(&self) -> Result<Option<String>, ConfigError> {
+    pub fn auth_to_local_rules(&self) -> Result<Option<String>, ConfigError> {
         self.text("hadoop.security.auth_to_local")
     }
 
@@ -110,7 +110,7 @@ impl Config {
         };
         // Hadoop takes 0, and what is below it, for "without end".
         let limit = |key: &str| -> Result<Option<Duration>, ConfigError> {
-            Ok(self.millis_or_endless(key)?.filter(|time| !time.is_zero()))
+            Ok(self.millis_or_unlimited(key)?.filter(|time| !time.is_zero()))
         };
         let pings = self.flag("ipc.client.ping")?;
         Ok(RpcSettings {
@@ -119,13 +119,13 @@ impl Config {
             connect_timeout: limit("ipc.client.connect.timeout")?,
             connect_retries: small("ipc.client.connect.max.retries")?,
             connect_retries_on_timeout: small("ipc.client.connect.max.retries.on.timeouts")?,
-            connect_pause: self.millis("ipc.client.connect.retry.interval")?,
+            connect_retry_interval: self.millis("ipc.client.connect.retry.interval")?,
             call_timeout: limit("ipc.client.rpc-timeout.ms")?,
             ping_interval: match pings {
                 true => limit("ipc.ping.interval")?,
                 false => None,
             },
-            idle_max: self.millis("ipc.client.connection.maxidletime")?,
+            idle_timeout: self.millis("ipc.client.connection.maxidletime")?,
             no_delay: self.flag("ipc.client.tcpnodelay")?,
         })
     }
@@ -151,11 +151,11 @@ impl Config {
         let key = format!("{key}.pattern");
         // The default for NameNodes takes any server at all, which nobody meant who gave a name.
         if name.is_some() && self.origin(&key) == Some(&super::Origin::Default) {
-            return Ok(name.map(ServerPrincipal::Named));
+            return Ok(name.map(ServerPrincipal::Exact));
         }
         match self.text(&key)? {
-            Some(pattern) => Ok(Some(ServerPrincipal::Like(pattern))),
-            None => Ok(name.map(ServerPrincipal::Named)),
+            Some(pattern) => Ok(Some(ServerPrincipal::Pattern(pattern))),
+            None => Ok(name.map(ServerPrincipal::Exact)),
         }
     }
 }

@@ -15,19 +15,19 @@ use super::value;
 use super::xml::Property;
 
 /// Remarks kept; a file with more mistakes than this has been read by nobody.
-const NOTES_MAX: usize = 1000;
+const WARNINGS_MAX: usize = 1000;
 
 /// Hadoop's configuration as it applies: the files over the defaults, every key behind a typed getter.
 #[derive(Clone)]
 pub struct Config {
-    entries: BTreeMap<String, Entry>,
+    entries: BTreeMap<String, ConfigEntry>,
     environment: Environment,
     files: Vec<PathBuf>,
-    notes: Vec<Note>,
+    warnings: Vec<ConfigWarning>,
 }
 
 #[derive(Clone)]
-struct Entry {
+struct ConfigEntry {
     value: String,
     origin: Origin,
     /// Marked `<final>`: later files do not change it.
@@ -62,7 +62,7 @@ impl fmt::Display for Origin {
 
 /// A value and where it came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Value {
+pub struct ConfigValue {
     /// The value, trimmed and with its variables replaced.
     pub text: String,
     /// Where it was set.
@@ -71,23 +71,23 @@ pub struct Value {
 
 /// Something Hadoop overlooks and a person may want to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Note {
+pub struct ConfigWarning {
     /// Where it stands.
     pub origin: Origin,
     /// What is odd.
-    pub quirk: Quirk,
+    pub kind: ConfigWarningKind,
 }
 
-impl fmt::Display for Note {
+impl fmt::Display for ConfigWarning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.origin, self.quirk)
+        write!(f, "{}: {}", self.origin, self.kind)
     }
 }
 
 /// What is odd about a property.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Quirk {
+pub enum ConfigWarningKind {
     /// A key under its former name; it was understood.
     Renamed {
         /// The name used.
@@ -111,7 +111,7 @@ pub enum Quirk {
     },
 }
 
-impl fmt::Display for Quirk {
+impl fmt::Display for ConfigWarningKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Renamed { old, new } => write!(f, "`{old}` is called `{new}` now"),
@@ -169,7 +169,7 @@ pub enum ConfigError {
 impl Config {
     /// What applies where nobody configured anything.
     pub fn defaults(environment: Environment) -> Self {
-        let entry = |value: &&str| Entry {
+        let entry = |value: &&str| ConfigEntry {
             value: (*value).to_owned(),
             origin: Origin::Default,
             locked: false,
@@ -181,7 +181,7 @@ impl Config {
                 .collect(),
             environment,
             files: Vec::new(),
-            notes: Vec::new(),
+            warnings: Vec::new(),
         }
     }
 
@@ -191,8 +191,8 @@ impl Config {
     }
 
     /// What Hadoop overlooks and a person may want to know.
-    pub fn notes(&self) -> &[Note] {
-        &self.notes
+    pub fn warnings(&self) -> &[ConfigWarning] {
+        &self.warnings
     }
 
     /// The variables and system properties that values may refer to.
@@ -203,13 +203,13 @@ impl Config {
     /// Sets a key, whatever the files say; `why` is shown as its origin.
     pub fn set(&mut self, key: &str, value: impl Into<String>, why: impl Into<String>) {
         let entry =
-            Entry { value: value.into(), origin: Origin::Program(why.into()), locked: true };
-        self.entries.insert(deprecated::today(key).to_owned(), entry);
+            ConfigEntry { value: value.into(), origin: Origin::Program(why.into()), locked: true };
+        self.entries.insert(deprecated::current_name(key).to_owned(), entry);
     }
 
     /// A value by its key, today's or a former name; `None` when not set, or set to nothing.
-    pub fn value(&self, key: &str) -> Result<Option<Value>, ConfigError> {
-        let Some(entry) = self.entries.get(deprecated::today(key)) else {
+    pub fn value(&self, key: &str) -> Result<Option<ConfigValue>, ConfigError> {
+        let Some(entry) = self.entries.get(deprecated::current_name(key)) else {
             return Ok(None);
         };
         let text = self.expand(&entry.value).map_err(|why| ConfigError::Invalid {
@@ -220,12 +220,12 @@ impl Config {
         })?;
         let text = text.trim();
         Ok((!text.is_empty())
-            .then(|| Value { text: text.to_owned(), origin: entry.origin.clone() }))
+            .then(|| ConfigValue { text: text.to_owned(), origin: entry.origin.clone() }))
     }
 
     /// Where a key was set; `None` when nobody set it and Hadoop assumes nothing.
     pub fn origin(&self, key: &str) -> Option<&Origin> {
-        self.entries.get(deprecated::today(key)).map(|entry| &entry.origin)
+        self.entries.get(deprecated::current_name(key)).map(|entry| &entry.origin)
     }
 
     /// Keys that begin with `prefix`, in order.
@@ -238,7 +238,7 @@ impl Config {
 
     fn expand(&self, value: &str) -> Result<String, String> {
         expand::expand(value, &self.environment, |key| {
-            let entry = self.entries.get(deprecated::today(key))?;
+            let entry = self.entries.get(deprecated::current_name(key))?;
             Some(entry.value.as_str())
         })
     }
@@ -251,14 +251,14 @@ impl Config {
     pub(super) fn insert(&mut self, property: Property) {
         let Property { name, value, locked, origin } = property;
         let Some(name) = name else {
-            return self.note(origin, Quirk::Nameless);
+            return self.warn(origin, ConfigWarningKind::Nameless);
         };
         let Some(value) = value else {
-            return self.note(origin, Quirk::Valueless { key: name });
+            return self.warn(origin, ConfigWarningKind::Valueless { key: name });
         };
-        let key = match deprecated::renamed(&name) {
+        let key = match deprecated::replacement(&name) {
             Some(new) => {
-                self.note(origin.clone(), Quirk::Renamed { old: name, new });
+                self.warn(origin.clone(), ConfigWarningKind::Renamed { old: name, new });
                 new.to_owned()
             }
             None => name,
@@ -268,16 +268,16 @@ impl Config {
         {
             if present.value != value {
                 let by = present.origin.clone();
-                self.note(origin, Quirk::Locked { key, by });
+                self.warn(origin, ConfigWarningKind::Locked { key, by });
             }
             return;
         }
-        self.entries.insert(key, Entry { value, origin, locked });
+        self.entries.insert(key, ConfigEntry { value, origin, locked });
     }
 
-    fn note(&mut self, origin: Origin, quirk: Quirk) {
-        if self.notes.len() < NOTES_MAX {
-            self.notes.push(Note { origin, quirk });
+    fn warn(&mut self, origin: Origin, kind: ConfigWarningKind) {
+        if self.warnings.len() < WARNINGS_MAX {
+            self.warnings.push(ConfigWarning { origin, kind });
         }
     }
 }
@@ -294,7 +294,7 @@ impl Config {
         key: &str,
         parse: impl FnOnce(&str) -> Result<T, String>,
     ) -> Result<Option<T>, ConfigError> {
-        let Some(Value { text, origin }) = self.value(key)? else {
+        let Some(ConfigValue { text, origin }) = self.value(key)? else {
             return Ok(None);
         };
         match parse(&text) {
@@ -339,14 +339,14 @@ impl Config {
     }
 
     /// The same for keys where a negative number means "without end".
-    pub(super) fn millis_or_endless(&self, key: &str) -> Result<Option<Duration>, ConfigError> {
-        self.required(key, |text| value::endless(text, "ms"))
+    pub(super) fn millis_or_unlimited(&self, key: &str) -> Result<Option<Duration>, ConfigError> {
+        self.required(key, |text| value::duration_or_unlimited(text, "ms"))
     }
 
     /// A comma list of at most `most` items; empty when not set.
-    pub(super) fn list(&self, key: &str, most: usize) -> Result<Vec<String>, ConfigError> {
+    pub(super) fn list(&self, key: &str, max: usize) -> Result<Vec<String>, ConfigError> {
         let items = self.parsed(key, |text| match value::list(text) {
-            items if items.len() > most => Err(format!("more than {most} items")),
+            items if items.len() > max => Err(format!("more than {max} items")),
             items => Ok(items),
         })?;
         Ok(items.unwrap_or_default())

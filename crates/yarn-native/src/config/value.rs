@@ -67,11 +67,11 @@ pub(super) fn bytes(text: &str) -> Result<u64, String> {
 
 /// A duration with one of Hadoop's suffixes, or a bare number in `unit`.
 pub(super) fn duration(text: &str, unit: &str) -> Result<Duration, String> {
-    endless(text, unit)?.ok_or_else(|| "negative".into())
+    duration_or_unlimited(text, unit)?.ok_or_else(|| "negative".into())
 }
 
 /// The same where a negative number means "without end".
-pub(super) fn endless(text: &str, unit: &str) -> Result<Option<Duration>, String> {
+pub(super) fn duration_or_unlimited(text: &str, unit: &str) -> Result<Option<Duration>, String> {
     const EXPECTED: &str = "not a duration such as `30s`";
     let lower = text.to_ascii_lowercase();
     let digits = lower.trim_end_matches(|last: char| last.is_ascii_alphabetic());
@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(duration("2 h", "ms"), Ok(Duration::from_secs(7200)));
         assert_eq!(duration("7d", "ms"), Ok(Duration::from_secs(604800)));
         assert_eq!(duration("1500us", "ms"), Ok(Duration::from_micros(1500)));
-        assert_eq!(endless("-1", "ms"), Ok(None));
+        assert_eq!(duration_or_unlimited("-1", "ms"), Ok(None));
         assert!(duration("-1", "ms").is_err());
         let centuries = duration("9223372036854775807d", "ms").unwrap();
         assert_eq!(centuries.as_secs(), u64::from(u32::MAX));

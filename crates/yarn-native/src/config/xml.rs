@@ -37,7 +37,7 @@ pub(super) struct Property {
 }
 
 /// Reads files, and remembers how many it has read.
-pub(super) struct Reader<'a> {
+pub(super) struct XmlReader<'a> {
     /// Where a relative include may lie, beside the directory of the including file.
     directories: &'a [PathBuf],
     read: usize,
@@ -45,7 +45,7 @@ pub(super) struct Reader<'a> {
     open: Vec<PathBuf>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> XmlReader<'a> {
     pub fn new(directories: &'a [PathBuf]) -> Self {
         Self { directories, read: 0, open: Vec::new() }
     }
@@ -79,18 +79,18 @@ impl<'a> Reader<'a> {
         text: &str,
         out: &mut Vec<Property>,
     ) -> Result<(), ConfigError> {
-        let mut place = Place::new(path, text);
+        let mut position = SourcePosition::new(path, text);
         if text.trim().is_empty() {
-            return Err(place.malformed(0, "the file is empty"));
+            return Err(position.malformed(0, "the file is empty"));
         }
         let checked = check_entities(text).and_then(|()| check_elements(text));
-        checked.map_err(|(at, why)| place.malformed(at, why))?;
+        checked.map_err(|(at, why)| position.malformed(at, why))?;
         let options =
             ParsingOptions { allow_dtd: true, nodes_limit: NODES_MAX, ..ParsingOptions::default() };
         let document = match Document::parse_with_options(text, options) {
             Ok(document) => document,
             Err(Error::UnclosedRootNode | Error::UnexpectedEndOfStream) => {
-                return Err(place.malformed(text.len(), "the file ends too early"));
+                return Err(position.malformed(text.len(), "the file ends too early"));
             }
             Err(error) => {
                 return Err(ConfigError::Malformed {
@@ -106,9 +106,9 @@ impl<'a> Reader<'a> {
                 "expected `<configuration>`, found `<{}>`",
                 shorten(root.tag_name().name())
             );
-            return Err(place.malformed(root.range().start, why));
+            return Err(position.malformed(root.range().start, why));
         }
-        self.children(root, &mut place, out)
+        self.children(root, &mut position, out)
     }
 
     /// The properties of an element, and of configurations and includes within it. Elements are walked
@@ -116,7 +116,7 @@ impl<'a> Reader<'a> {
     fn children(
         &mut self,
         parent: Node,
-        place: &mut Place,
+        position: &mut SourcePosition,
         out: &mut Vec<Property>,
     ) -> Result<(), ConfigError> {
         let mut waiting: Vec<Node> = parent.children().collect();
@@ -126,14 +126,14 @@ impl<'a> Reader<'a> {
                 continue;
             }
             match node.tag_name().name() {
-                "property" => out.push(property(node, place)),
+                "property" => out.push(property(node, position)),
                 "configuration" => {
                     let at = waiting.len();
                     waiting.extend(node.children());
                     waiting[at..].reverse();
                 }
                 "include" => {
-                    if let Some(fallback) = self.include(node, place, out)? {
+                    if let Some(fallback) = self.include(node, position, out)? {
                         let at = waiting.len();
                         waiting.extend(fallback.children());
                         waiting[at..].reverse();
@@ -149,32 +149,30 @@ impl<'a> Reader<'a> {
     fn include<'n, 'i>(
         &mut self,
         node: Node<'n, 'i>,
-        place: &mut Place,
+        position: &mut SourcePosition,
         out: &mut Vec<Property>,
     ) -> Result<Option<Node<'n, 'i>>, ConfigError> {
         let at = node.range().start;
         let Some(href) = node.attribute("href").map(str::trim) else {
-            return Err(place.malformed(at, "the include has no `href`"));
+            return Err(position.malformed(at, "the include has no `href`"));
         };
         let shown = shorten(href);
         let target = match href.split_once(':') {
             Some(("file", rest)) => format!("/{}", rest.trim_start_matches('/')),
             Some((scheme, _)) if !scheme.contains('/') => {
                 let why = format!("cannot include `{shown}`: only files on this machine are read");
-                return Err(place.malformed(at, why));
+                return Err(position.malformed(at, why));
             }
             _ => href.to_owned(),
         };
         let fallback = node
             .children()
             .find(|child| child.is_element() && child.tag_name().name() == "fallback");
-        let Some(path) = self.locate(&place.path, &target) else {
+        let Some(path) = self.locate(&position.path, &target) else {
             return match fallback {
                 Some(_) => Ok(fallback),
-                None => {
-                    Err(place
-                        .malformed(at, format!("cannot include `{shown}`: there is no such file")))
-                }
+                None => Err(position
+                    .malformed(at, format!("cannot include `{shown}`: there is no such file"))),
             };
         };
         let real = path.canonicalize().unwrap_or_else(|_| path.clone());
@@ -188,7 +186,7 @@ impl<'a> Reader<'a> {
             self.file(&path, out)?;
             return Ok(None);
         };
-        Err(place.malformed(at, why))
+        Err(position.malformed(at, why))
     }
 
     /// An included file: beside the including one, else in a configuration directory.
@@ -202,7 +200,7 @@ impl<'a> Reader<'a> {
 }
 
 /// A property in either form: with child elements, or with attributes.
-fn property(node: Node, place: &mut Place) -> Property {
+fn property(node: Node, position: &mut SourcePosition) -> Property {
     let mut name = node.attribute("name").map(|name| name.trim().to_owned());
     let mut value = node.attribute("value").map(str::to_owned);
     let mut locked = node.attribute("final").is_some_and(is_true);
@@ -219,8 +217,8 @@ fn property(node: Node, place: &mut Place) -> Property {
         value,
         locked,
         origin: Origin::File {
-            path: Arc::clone(&place.shared),
-            line: place.line(node.range().start),
+            path: Arc::clone(&position.shared),
+            line: position.line(node.range().start),
         },
     }
 }
@@ -236,7 +234,7 @@ fn text_in(node: Node) -> String {
 
 /// Where in a file something is. Offsets are asked for in ascending order, or nearly: lines are counted
 /// on from the last answer, since counting from the start each time would be quadratic.
-struct Place<'t> {
+struct SourcePosition<'t> {
     path: PathBuf,
     shared: Arc<Path>,
     text: &'t [u8],
@@ -244,7 +242,7 @@ struct Place<'t> {
     line: u32,
 }
 
-impl<'t> Place<'t> {
+impl<'t> SourcePosition<'t> {
     fn new(path: &Path, text: &'t str) -> Self {
         Self { path: path.to_owned(), shared: path.into(), text: text.as_bytes(), at: 0, line: 1 }
     }

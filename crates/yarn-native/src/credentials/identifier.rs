@@ -3,16 +3,16 @@
 
 use std::fmt;
 
-use super::Malformed;
-use super::protobuf::{Fields, Value, text};
-use super::writable::Reader;
+use super::FormatError;
+use super::protobuf::{FieldReader, FieldValue, text};
+use super::writable::WritableReader;
 use crate::token::Token;
 
 /// What a token says about its holder. Ids are texts as Hadoop prints them, times are milliseconds since
 /// 1970.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Identifier {
+pub enum TokenIdentifier {
     /// `YARN_AM_RM_TOKEN`: a master speaks to the ResourceManager.
     Master {
         /// The attempt, such as `appattempt_1700000000000_0007_000001`.
@@ -60,7 +60,7 @@ pub enum Identifier {
         /// When it was given out.
         issued_ms: i64,
         /// When it ends, however often it is renewed.
-        ends_ms: i64,
+        max_date_ms: i64,
         /// Its number.
         number: i32,
         /// The key it was made with.
@@ -73,16 +73,16 @@ pub enum Identifier {
 /// A token's identifier is not what its kind promises.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot look into a token of kind `{kind}`: {why}")]
-pub struct UnreadableIdentifier {
+pub struct IdentifierError {
     /// The kind.
     pub kind: String,
     /// What is wrong with the identifier.
-    pub why: Malformed,
+    pub why: FormatError,
 }
 
-impl Identifier {
+impl TokenIdentifier {
     /// Looks into a token.
-    pub fn of(token: &Token) -> Result<Self, UnreadableIdentifier> {
+    pub fn decode(token: &Token) -> Result<Self, IdentifierError> {
         let bytes = token.identifier.as_slice();
         let result = match token.kind.as_str() {
             "YARN_AM_RM_TOKEN" => master(bytes),
@@ -102,20 +102,20 @@ impl Identifier {
             | "kms-dt" => old_delegation(bytes),
             _ => Ok(Self::Other),
         };
-        result.map_err(|why| UnreadableIdentifier { kind: token.kind.clone(), why })
+        result.map_err(|why| IdentifierError { kind: token.kind.clone(), why })
     }
 
     /// When the token ends, if it says so.
-    pub fn ends_ms(&self) -> Option<i64> {
+    pub fn expires_ms(&self) -> Option<i64> {
         match self {
             Self::Container { expires_ms, .. } => Some(*expires_ms),
-            Self::Delegation { ends_ms, .. } => Some(*ends_ms),
+            Self::Delegation { max_date_ms, .. } => Some(*max_date_ms),
             Self::Master { .. } | Self::Node { .. } | Self::Client { .. } | Self::Other => None,
         }
     }
 }
 
-impl fmt::Display for Identifier {
+impl fmt::Display for TokenIdentifier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Master { attempt, .. } => write!(f, "master of {attempt}"),
@@ -138,11 +138,11 @@ impl fmt::Display for Identifier {
 }
 
 /// Calls `take` for each field, with its value and where it is.
-fn each<'a>(
+fn for_each_field<'a>(
     bytes: &'a [u8],
-    mut take: impl FnMut(u32, Value<'a>, usize) -> Result<(), Malformed>,
-) -> Result<(), Malformed> {
-    let mut fields = Fields::new(bytes, 0);
+    mut take: impl FnMut(u32, FieldValue<'a>, usize) -> Result<(), FormatError>,
+) -> Result<(), FormatError> {
+    let mut fields = FieldReader::new(bytes, 0);
     while let Some((field, value)) = fields.next()? {
         take(field, value, fields.position())?;
     }
@@ -151,17 +151,17 @@ fn each<'a>(
 
 /// Times and ids of an application; the numbers are unsigned only on the wire.
 #[derive(Clone, Copy, Default)]
-struct Application {
+struct ApplicationParts {
     id: i32,
     cluster: i64,
 }
 
-fn application(bytes: &[u8]) -> Result<Application, Malformed> {
-    let mut found = Application::default();
-    each(bytes, |field, value, _| {
+fn application(bytes: &[u8]) -> Result<ApplicationParts, FormatError> {
+    let mut found = ApplicationParts::default();
+    for_each_field(bytes, |field, value, _| {
         match (field, value) {
-            (1, Value::Number(id)) => found.id = id as i32,
-            (2, Value::Number(cluster)) => found.cluster = cluster as i64,
+            (1, FieldValue::Number(id)) => found.id = id as i32,
+            (2, FieldValue::Number(cluster)) => found.cluster = cluster as i64,
             _ => {}
         }
         Ok(())
@@ -169,12 +169,12 @@ fn application(bytes: &[u8]) -> Result<Application, Malformed> {
     Ok(found)
 }
 
-fn attempt(bytes: &[u8]) -> Result<(Application, i32), Malformed> {
-    let mut found = (Application::default(), 0);
-    each(bytes, |field, value, _| {
+fn attempt(bytes: &[u8]) -> Result<(ApplicationParts, i32), FormatError> {
+    let mut found = (ApplicationParts::default(), 0);
+    for_each_field(bytes, |field, value, _| {
         match (field, value) {
-            (1, Value::Bytes(inner)) => found.0 = application(inner)?,
-            (2, Value::Number(attempt)) => found.1 = attempt as i32,
+            (1, FieldValue::Bytes(inner)) => found.0 = application(inner)?,
+            (2, FieldValue::Number(attempt)) => found.1 = attempt as i32,
             _ => {}
         }
         Ok(())
@@ -182,26 +182,26 @@ fn attempt(bytes: &[u8]) -> Result<(Application, i32), Malformed> {
     Ok(found)
 }
 
-fn attempt_text(bytes: &[u8]) -> Result<String, Malformed> {
+fn attempt_text(bytes: &[u8]) -> Result<String, FormatError> {
     let (application, attempt) = attempt(bytes)?;
-    let Application { id, cluster } = application;
+    let ApplicationParts { id, cluster } = application;
     Ok(format!("appattempt_{cluster}_{id:04}_{attempt:06}"))
 }
 
-fn container_text(bytes: &[u8]) -> Result<String, Malformed> {
-    let mut of = (Application::default(), 0);
+fn container_text(bytes: &[u8]) -> Result<String, FormatError> {
+    let mut of = (ApplicationParts::default(), 0);
     let mut id = 0u64;
-    each(bytes, |field, value, _| {
+    for_each_field(bytes, |field, value, _| {
         match (field, value) {
-            (2, Value::Bytes(inner)) => of = attempt(inner)?,
-            (3, Value::Number(number)) => id = number,
+            (2, FieldValue::Bytes(inner)) => of = attempt(inner)?,
+            (3, FieldValue::Number(number)) => id = number,
             _ => {}
         }
         Ok(())
     })?;
     // The upper bits count the restarts of the ResourceManager.
     let (epoch, number) = (id >> 40, id & 0xff_ffff_ffff);
-    let (Application { id, cluster }, attempt) = of;
+    let (ApplicationParts { id, cluster }, attempt) = of;
     let epoch = match epoch {
         0 => String::new(),
         epoch => format!("e{epoch:02}_"),
@@ -209,12 +209,12 @@ fn container_text(bytes: &[u8]) -> Result<String, Malformed> {
     Ok(format!("container_{epoch}{cluster}_{id:04}_{attempt:02}_{number:06}"))
 }
 
-fn node_text(bytes: &[u8]) -> Result<String, Malformed> {
+fn node_text(bytes: &[u8]) -> Result<String, FormatError> {
     let mut found = (String::new(), 0);
-    each(bytes, |field, value, at| {
+    for_each_field(bytes, |field, value, at| {
         match (field, value) {
-            (1, Value::Bytes(host)) => found.0 = text(host, at)?,
-            (2, Value::Number(port)) => found.1 = port as i32,
+            (1, FieldValue::Bytes(host)) => found.0 = text(host, at)?,
+            (2, FieldValue::Number(port)) => found.1 = port as i32,
             _ => {}
         }
         Ok(())
@@ -222,96 +222,104 @@ fn node_text(bytes: &[u8]) -> Result<String, Malformed> {
     Ok(format!("{}:{}", found.0, found.1))
 }
 
-fn master(bytes: &[u8]) -> Result<Identifier, Malformed> {
+fn master(bytes: &[u8]) -> Result<TokenIdentifier, FormatError> {
     let mut found = (String::new(), -1);
-    each(bytes, |field, value, _| {
+    for_each_field(bytes, |field, value, _| {
         match (field, value) {
-            (1, Value::Bytes(inner)) => found.0 = attempt_text(inner)?,
-            (2, Value::Number(key)) => found.1 = key as i32,
+            (1, FieldValue::Bytes(inner)) => found.0 = attempt_text(inner)?,
+            (2, FieldValue::Number(key)) => found.1 = key as i32,
             _ => {}
         }
         Ok(())
     })?;
     let (attempt, key) = found;
-    Ok(Identifier::Master { attempt, key })
+    Ok(TokenIdentifier::Master { attempt, key })
 }
 
-fn node(bytes: &[u8]) -> Result<Identifier, Malformed> {
+fn node(bytes: &[u8]) -> Result<TokenIdentifier, FormatError> {
     let (mut attempt, mut node, mut user, mut key) = Default::default();
-    each(bytes, |field, value, at| {
+    for_each_field(bytes, |field, value, at| {
         match (field, value) {
-            (1, Value::Bytes(inner)) => attempt = attempt_text(inner)?,
-            (2, Value::Bytes(inner)) => node = node_text(inner)?,
-            (3, Value::Bytes(name)) => user = text(name, at)?,
-            (4, Value::Number(number)) => key = number as i32,
+            (1, FieldValue::Bytes(inner)) => attempt = attempt_text(inner)?,
+            (2, FieldValue::Bytes(inner)) => node = node_text(inner)?,
+            (3, FieldValue::Bytes(name)) => user = text(name, at)?,
+            (4, FieldValue::Number(number)) => key = number as i32,
             _ => {}
         }
         Ok(())
     })?;
-    Ok(Identifier::Node { attempt, node, user, key })
+    Ok(TokenIdentifier::Node { attempt, node, user, key })
 }
 
-fn container(bytes: &[u8]) -> Result<Identifier, Malformed> {
+fn container(bytes: &[u8]) -> Result<TokenIdentifier, FormatError> {
     let (mut container, mut node, mut user, mut expires_ms) = Default::default();
-    each(bytes, |field, value, at| {
+    for_each_field(bytes, |field, value, at| {
         match (field, value) {
-            (1, Value::Bytes(inner)) => container = container_text(inner)?,
-            (2, Value::Bytes(address)) => node = text(address, at)?,
-            (3, Value::Bytes(name)) => user = text(name, at)?,
-            (5, Value::Number(time)) => expires_ms = time as i64,
+            (1, FieldValue::Bytes(inner)) => container = container_text(inner)?,
+            (2, FieldValue::Bytes(address)) => node = text(address, at)?,
+            (3, FieldValue::Bytes(name)) => user = text(name, at)?,
+            (5, FieldValue::Number(time)) => expires_ms = time as i64,
             _ => {}
         }
         Ok(())
     })?;
-    Ok(Identifier::Container { container, node, user, expires_ms })
+    Ok(TokenIdentifier::Container { container, node, user, expires_ms })
 }
 
-fn client(bytes: &[u8]) -> Result<Identifier, Malformed> {
+fn client(bytes: &[u8]) -> Result<TokenIdentifier, FormatError> {
     let (mut attempt, mut user) = Default::default();
-    each(bytes, |field, value, at| {
+    for_each_field(bytes, |field, value, at| {
         match (field, value) {
-            (1, Value::Bytes(inner)) => attempt = attempt_text(inner)?,
-            (2, Value::Bytes(name)) => user = text(name, at)?,
+            (1, FieldValue::Bytes(inner)) => attempt = attempt_text(inner)?,
+            (2, FieldValue::Bytes(name)) => user = text(name, at)?,
             _ => {}
         }
         Ok(())
     })?;
-    Ok(Identifier::Client { attempt, user })
+    Ok(TokenIdentifier::Client { attempt, user })
 }
 
-fn delegation(bytes: &[u8]) -> Result<Identifier, Malformed> {
+fn delegation(bytes: &[u8]) -> Result<TokenIdentifier, FormatError> {
     let [mut owner, mut renewer, mut real_user] = <[String; 3]>::default();
-    let [mut issued_ms, mut ends_ms] = [0; 2];
+    let [mut issued_ms, mut max_date_ms] = [0; 2];
     let [mut number, mut key] = [0; 2];
-    each(bytes, |field, value, at| {
+    for_each_field(bytes, |field, value, at| {
         match (field, value) {
-            (1, Value::Bytes(name)) => owner = text(name, at)?,
-            (2, Value::Bytes(name)) => renewer = text(name, at)?,
-            (3, Value::Bytes(name)) => real_user = text(name, at)?,
-            (4, Value::Number(time)) => issued_ms = time as i64,
-            (5, Value::Number(time)) => ends_ms = time as i64,
-            (6, Value::Number(value)) => number = value as i32,
-            (7, Value::Number(value)) => key = value as i32,
+            (1, FieldValue::Bytes(name)) => owner = text(name, at)?,
+            (2, FieldValue::Bytes(name)) => renewer = text(name, at)?,
+            (3, FieldValue::Bytes(name)) => real_user = text(name, at)?,
+            (4, FieldValue::Number(time)) => issued_ms = time as i64,
+            (5, FieldValue::Number(time)) => max_date_ms = time as i64,
+            (6, FieldValue::Number(value)) => number = value as i32,
+            (7, FieldValue::Number(value)) => key = value as i32,
             _ => {}
         }
         Ok(())
     })?;
-    Ok(Identifier::Delegation { owner, renewer, real_user, issued_ms, ends_ms, number, key })
+    Ok(TokenIdentifier::Delegation {
+        owner,
+        renewer,
+        real_user,
+        issued_ms,
+        max_date_ms,
+        number,
+        key,
+    })
 }
 
 /// The Writable form: a version, names, times, numbers.
-fn old_delegation(bytes: &[u8]) -> Result<Identifier, Malformed> {
-    let mut reader = Reader::new(bytes, 0);
+fn old_delegation(bytes: &[u8]) -> Result<TokenIdentifier, FormatError> {
+    let mut reader = WritableReader::new(bytes, 0);
     let version = reader.byte()?;
     if version != 0 {
-        return Err(Malformed::Format(version));
+        return Err(FormatError::Format(version));
     }
-    Ok(Identifier::Delegation {
+    Ok(TokenIdentifier::Delegation {
         owner: reader.text()?,
         renewer: reader.text()?,
         real_user: reader.text()?,
         issued_ms: reader.long()?,
-        ends_ms: reader.long()?,
+        max_date_ms: reader.long()?,
         number: reader.long()? as i32,
         key: reader.long()? as i32,
     })

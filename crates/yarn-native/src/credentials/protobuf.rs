@@ -3,12 +3,12 @@
 //! Read in place rather than through generated messages: those copy every field, and a copy of a password
 //! that is not erased is one too many.
 
-use super::{Credentials, Malformed};
+use super::{Credentials, FormatError};
 use crate::token::{Secret, Token};
 
 /// One field of a message.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Value<'a> {
+pub(super) enum FieldValue<'a> {
     Number(u64),
     Bytes(&'a [u8]),
     /// Of a fixed size; nothing here uses one.
@@ -16,36 +16,36 @@ pub(super) enum Value<'a> {
 }
 
 /// The fields of a message, one after the other. Messages within are read as bytes.
-pub(super) struct Fields<'a> {
+pub(super) struct FieldReader<'a> {
     bytes: &'a [u8],
     at: usize,
     /// Where the message is in what the caller is reading, for errors.
     base: usize,
 }
 
-impl<'a> Fields<'a> {
+impl<'a> FieldReader<'a> {
     pub fn new(bytes: &'a [u8], base: usize) -> Self {
         Self { bytes, at: 0, base }
     }
 
     /// The next field, or `None` at the end.
-    pub fn next(&mut self) -> Result<Option<(u32, Value<'a>)>, Malformed> {
+    pub fn next(&mut self) -> Result<Option<(u32, FieldValue<'a>)>, FormatError> {
         if self.at == self.bytes.len() {
             return Ok(None);
         }
         let start = self.base + self.at;
         let tag = self.number()?;
-        let field = u32::try_from(tag >> 3).map_err(|_| Malformed::Number(start))?;
+        let field = u32::try_from(tag >> 3).map_err(|_| FormatError::Number(start))?;
         let value = match tag & 7 {
-            0 => Value::Number(self.number()?),
-            1 => self.take(8).map(|_| Value::Fixed)?,
+            0 => FieldValue::Number(self.number()?),
+            1 => self.take(8).map(|_| FieldValue::Fixed)?,
             2 => {
                 let length = self.number()?;
-                let length = usize::try_from(length).map_err(|_| Malformed::Number(start))?;
-                Value::Bytes(self.take(length)?)
+                let length = usize::try_from(length).map_err(|_| FormatError::Number(start))?;
+                FieldValue::Bytes(self.take(length)?)
             }
-            5 => self.take(4).map(|_| Value::Fixed)?,
-            _ => return Err(Malformed::Number(start)),
+            5 => self.take(4).map(|_| FieldValue::Fixed)?,
+            _ => return Err(FormatError::Number(start)),
         };
         Ok(Some((field, value)))
     }
@@ -55,15 +55,15 @@ impl<'a> Fields<'a> {
         self.base + self.at
     }
 
-    fn take(&mut self, length: usize) -> Result<&'a [u8], Malformed> {
+    fn take(&mut self, length: usize) -> Result<&'a [u8], FormatError> {
         let end = self.at.checked_add(length);
         let taken = end.and_then(|end| self.bytes.get(self.at..end));
-        let taken = taken.ok_or(Malformed::Short(self.base + self.bytes.len()))?;
+        let taken = taken.ok_or(FormatError::Short(self.base + self.bytes.len()))?;
         self.at += length;
         Ok(taken)
     }
 
-    fn number(&mut self) -> Result<u64, Malformed> {
+    fn number(&mut self) -> Result<u64, FormatError> {
         let start = self.base + self.at;
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
@@ -73,13 +73,13 @@ impl<'a> Fields<'a> {
                 return Ok(value);
             }
         }
-        Err(Malformed::Number(start))
+        Err(FormatError::Number(start))
     }
 }
 
 /// Text in a field.
-pub(super) fn text(bytes: &[u8], at: usize) -> Result<String, Malformed> {
-    let text = std::str::from_utf8(bytes).map_err(|_| Malformed::Text(at))?;
+pub(super) fn text(bytes: &[u8], at: usize) -> Result<String, FormatError> {
+    let text = std::str::from_utf8(bytes).map_err(|_| FormatError::Text(at))?;
     Ok(text.to_owned())
 }
 
@@ -91,17 +91,17 @@ struct Item<'a> {
     secret: Option<&'a [u8]>,
 }
 
-pub(super) fn parse(bytes: &[u8], at: usize) -> Result<Credentials, Malformed> {
-    let mut outer = Fields::new(&bytes[at..], at);
+pub(super) fn parse(bytes: &[u8], at: usize) -> Result<Credentials, FormatError> {
+    let mut outer = FieldReader::new(&bytes[at..], at);
     let length = outer.number()?;
     let start = outer.position();
-    let length = usize::try_from(length).map_err(|_| Malformed::Number(at))?;
+    let length = usize::try_from(length).map_err(|_| FormatError::Number(at))?;
     let body = outer.take(length)?;
 
     let mut credentials = Credentials::default();
-    let mut fields = Fields::new(body, start);
+    let mut fields = FieldReader::new(body, start);
     while let Some((field, value)) = fields.next()? {
-        let Value::Bytes(inner) = value else { continue };
+        let FieldValue::Bytes(inner) = value else { continue };
         let at = fields.position() - inner.len();
         match field {
             1 => {
@@ -121,11 +121,11 @@ pub(super) fn parse(bytes: &[u8], at: usize) -> Result<Credentials, Malformed> {
     Ok(credentials)
 }
 
-fn item(bytes: &[u8], at: usize) -> Result<Item<'_>, Malformed> {
+fn item(bytes: &[u8], at: usize) -> Result<Item<'_>, FormatError> {
     let mut item = Item::default();
-    let mut fields = Fields::new(bytes, at);
+    let mut fields = FieldReader::new(bytes, at);
     while let Some((field, value)) = fields.next()? {
-        let Value::Bytes(inner) = value else { continue };
+        let FieldValue::Bytes(inner) = value else { continue };
         let at = fields.position() - inner.len();
         match field {
             1 => item.alias = text(inner, at)?,
@@ -137,16 +137,16 @@ fn item(bytes: &[u8], at: usize) -> Result<Item<'_>, Malformed> {
     Ok(item)
 }
 
-fn token(bytes: &[u8], at: usize) -> Result<Token, Malformed> {
+fn token(bytes: &[u8], at: usize) -> Result<Token, FormatError> {
     let mut token = Token {
         identifier: Vec::new(),
         password: Secret::default(),
         kind: String::new(),
         service: String::new(),
     };
-    let mut fields = Fields::new(bytes, at);
+    let mut fields = FieldReader::new(bytes, at);
     while let Some((field, value)) = fields.next()? {
-        let Value::Bytes(inner) = value else { continue };
+        let FieldValue::Bytes(inner) = value else { continue };
         let at = fields.position() - inner.len();
         match field {
             1 => token.identifier = inner.to_vec(),

@@ -3,34 +3,34 @@
 //! Numbers: −112 to 127 are one byte. Otherwise the first byte says how many bytes follow and whether the
 //! number is negative, and then its complement is what follows.
 
-use super::{Credentials, Malformed};
+use super::{Credentials, FormatError};
 use crate::token::{Secret, Token};
 
 /// Bytes and how far they have been read. Every length is checked against what is there before anything is
 /// allocated.
-pub(super) struct Reader<'a> {
+pub(super) struct WritableReader<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> WritableReader<'a> {
     pub fn new(bytes: &'a [u8], at: usize) -> Self {
         Self { bytes, at }
     }
 
-    pub fn take(&mut self, length: usize) -> Result<&'a [u8], Malformed> {
+    pub fn take(&mut self, length: usize) -> Result<&'a [u8], FormatError> {
         let end = self.at.checked_add(length);
         let taken = end.and_then(|end| self.bytes.get(self.at..end));
-        let taken = taken.ok_or(Malformed::Short(self.bytes.len()))?;
+        let taken = taken.ok_or(FormatError::Short(self.bytes.len()))?;
         self.at += length;
         Ok(taken)
     }
 
-    pub fn byte(&mut self) -> Result<u8, Malformed> {
+    pub fn byte(&mut self) -> Result<u8, FormatError> {
         Ok(self.take(1)?[0])
     }
 
-    pub fn long(&mut self) -> Result<i64, Malformed> {
+    pub fn long(&mut self) -> Result<i64, FormatError> {
         let first = self.byte()? as i8;
         let (length, negative) = match first {
             -112..=127 => return Ok(i64::from(first)),
@@ -45,26 +45,26 @@ impl<'a> Reader<'a> {
     }
 
     /// A number that is a length or a count, and so not negative.
-    pub fn length(&mut self) -> Result<usize, Malformed> {
+    pub fn length(&mut self) -> Result<usize, FormatError> {
         let at = self.at;
-        usize::try_from(self.long()?).map_err(|_| Malformed::Number(at))
+        usize::try_from(self.long()?).map_err(|_| FormatError::Number(at))
     }
 
-    pub fn block(&mut self) -> Result<&'a [u8], Malformed> {
+    pub fn block(&mut self) -> Result<&'a [u8], FormatError> {
         let length = self.length()?;
         self.take(length)
     }
 
-    pub fn text(&mut self) -> Result<String, Malformed> {
+    pub fn text(&mut self) -> Result<String, FormatError> {
         let at = self.at;
         let bytes = self.block()?;
-        let text = std::str::from_utf8(bytes).map_err(|_| Malformed::Text(at))?;
+        let text = std::str::from_utf8(bytes).map_err(|_| FormatError::Text(at))?;
         Ok(text.to_owned())
     }
 }
 
-pub(super) fn parse(bytes: &[u8], at: usize) -> Result<Credentials, Malformed> {
-    let mut reader = Reader::new(bytes, at);
+pub(super) fn parse(bytes: &[u8], at: usize) -> Result<Credentials, FormatError> {
+    let mut reader = WritableReader::new(bytes, at);
     let mut credentials = Credentials::default();
     for _ in 0..reader.length()? {
         let alias = reader.text()?;
@@ -146,7 +146,7 @@ mod tests {
         for value in values.chain([i64::MIN, i64::MAX]) {
             let mut out = Vec::new();
             put_long(value, &mut out);
-            assert_eq!(Reader::new(&out, 0).long(), Ok(value));
+            assert_eq!(WritableReader::new(&out, 0).long(), Ok(value));
         }
     }
 }

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use crate::address::Address;
 use crate::scheduler::Locality;
 use crate::security::glob::is_like;
-use crate::security::principal::Claim;
+use crate::security::principal::ClaimedPrincipal;
 use crate::security::text::{base64, hex};
 use crate::security::{Quality, ServerPrincipal, replace_host};
 use crate::types::{
@@ -44,11 +44,11 @@ pub fn names(bytes: &[u8]) {
     let _ = is_like(pattern, name);
     let _ = replace_host(pattern, name).map_err(|error| error.to_string());
     let (primary, host) = name.split_once('/').unwrap_or((name, ""));
-    let Ok(claim) = Claim::new(primary, host) else {
+    let Ok(claim) = ClaimedPrincipal::new(primary, host) else {
         return;
     };
     for expected in
-        [ServerPrincipal::Named(pattern.to_owned()), ServerPrincipal::Like(pattern.to_owned())]
+        [ServerPrincipal::Exact(pattern.to_owned()), ServerPrincipal::Pattern(pattern.to_owned())]
     {
         let _ = expected.needs_lookup(&claim, "rm.example.com");
         let target = expected.target(&claim, "rm.example.com", false);

@@ -13,7 +13,7 @@ pub fn config(bytes: &[u8]) {
         Ok(config) => config,
         Err(error) => return drop(error.to_string()),
     };
-    for note in config.notes() {
+    for note in config.warnings() {
         let _ = note.to_string();
     }
     let keys: Vec<String> = config.keys_under("").map(str::to_owned).collect();
@@ -21,7 +21,7 @@ pub fn config(bytes: &[u8]) {
         check_error(config.value(&key));
     }
     check_error(config.resource_managers());
-    check_error(config.resource_manager_reconnect());
+    check_error(config.resource_manager_retry_policy());
     check_error(config.resource_manager_options());
     check_error(config.resource_manager_principal());
     check_error(config.web_addresses());

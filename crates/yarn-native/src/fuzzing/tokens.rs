@@ -1,7 +1,7 @@
 //! Files of tokens, and what tokens say.
 
 use super::split_selector;
-use crate::credentials::{Credentials, Format, Identifier};
+use crate::credentials::{Credentials, Format, TokenIdentifier};
 use crate::token::Token;
 
 const KINDS: [&str; 7] = [
@@ -47,8 +47,8 @@ fn file(bytes: &[u8]) {
 }
 
 fn look_into(token: &Token) {
-    match Identifier::of(token) {
-        Ok(identifier) => drop((identifier.to_string(), identifier.ends_ms())),
+    match TokenIdentifier::decode(token) {
+        Ok(identifier) => drop((identifier.to_string(), identifier.expires_ms())),
         Err(error) => drop(error.to_string()),
     }
 }

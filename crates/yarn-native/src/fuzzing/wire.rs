@@ -9,11 +9,11 @@ use crate::proto::common::rpc_sasl_proto::SaslState;
 use crate::proto::common::{RpcResponseHeaderProto, RpcSaslProto};
 use crate::rpc::Exception;
 use crate::rpc::codec::Codec;
-use crate::rpc::frame::{Response, SASL_ANSWER};
+use crate::rpc::frame::{Response, SASL_RESPONSE};
 use crate::security::digest::{DigestClient, DigestLayer};
 use crate::security::error::SecurityError;
-use crate::security::identity::{Kerberos, Proof};
-use crate::security::kerberos::{Context, KerberosClient, Progress};
+use crate::security::identity::{AuthMethod, Kerberos};
+use crate::security::kerberos::{KerberosClient, Progress, SecurityContext};
 use crate::security::layer::Layer;
 use crate::security::sasl::{Handshake, Step};
 use crate::security::{Policy, Quality, ServerPrincipal};
@@ -41,7 +41,7 @@ pub fn frames(bytes: &[u8]) {
             Some(server) => protected(server.wrap(piece)),
             None => piece.to_vec(),
         };
-        codec.room().extend_from_slice(&sent);
+        codec.read_buffer().extend_from_slice(&sent);
         loop {
             match codec.decode() {
                 Ok(Some(frame)) => response(frame),
@@ -50,7 +50,7 @@ pub fn frames(bytes: &[u8]) {
             }
         }
     }
-    let _ = codec.is_amid();
+    let _ = codec.is_mid_frame();
 }
 
 fn response(frame: Bytes) {
@@ -68,7 +68,7 @@ fn response(frame: Bytes) {
 /// A frame as a server sends it under protection.
 fn protected(token: Vec<u8>) -> Vec<u8> {
     let header = RpcResponseHeaderProto {
-        call_id: SASL_ANSWER,
+        call_id: SASL_RESPONSE,
         status: RpcStatusProto::Success.into(),
         ..RpcResponseHeaderProto::default()
     };
@@ -92,11 +92,14 @@ pub fn handshake(bytes: &[u8]) {
     match pick % 5 {
         0 => digest(&parts),
         1 => kerberos(&parts),
-        2 => talk(Proof::Token(token()), &parts),
-        3 => talk(Proof::Simple { user: "alice".into() }, &parts),
+        2 => talk(AuthMethod::Token(token()), &parts),
+        3 => talk(AuthMethod::Simple { user: "alice".into() }, &parts),
         // The library is never found: what a server says is judged before it is needed.
         _ => talk(
-            Proof::Kerberos(Kerberos { library: Some("/nowhere".into()), ..Kerberos::default() }),
+            AuthMethod::Kerberos(Kerberos {
+                library: Some("/nowhere".into()),
+                ..Kerberos::default()
+            }),
             &parts,
         ),
     }
@@ -111,9 +114,9 @@ fn token() -> Token {
     }
 }
 
-fn talk(proof: Proof, parts: &[&[u8]]) {
+fn talk(proof: AuthMethod, parts: &[&[u8]]) {
     let policy = Policy {
-        server: Some(ServerPrincipal::Like("yarn/*.example.com@EXAMPLE.COM".into())),
+        server: Some(ServerPrincipal::Pattern("yarn/*.example.com@EXAMPLE.COM".into())),
         ..Policy::default()
     };
     let mut handshake = Handshake::new(proof, policy, "rm.example.com".into());
@@ -150,7 +153,7 @@ fn digest(parts: &[&[u8]]) {
 /// A library that takes everything for its own.
 struct PermissiveContext;
 
-impl Context for PermissiveContext {
+impl SecurityContext for PermissiveContext {
     fn step(&mut self, token: Option<&[u8]>) -> Result<Progress, SecurityError> {
         Ok(Progress {
             token: token.unwrap_or_default().to_vec(),

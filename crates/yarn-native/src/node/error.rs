@@ -65,8 +65,8 @@ impl NodeError {
         match *source {
             RpcError::Security { .. } => Self::Untrusted { node, source },
             RpcError::Unreachable { .. }
-            | RpcError::NoneActive { .. }
-            | RpcError::TooLong { .. }
+            | RpcError::NoActiveServer { .. }
+            | RpcError::RequestTooLarge { .. }
             | RpcError::DeadlinePassed { sent: false, .. } => Self::Unreachable { node, source },
             RpcError::DeadlinePassed { .. }
             | RpcError::Unanswered { .. }

@@ -36,7 +36,7 @@ impl Default for NmClientOptions {
         Self {
             rpc: Options {
                 // `yarn.client.nodemanager-connect.max-wait-ms`
-                patience: Duration::from_secs(3 * 60),
+                retry_timeout: Duration::from_secs(3 * 60),
                 calls_max: 16,
                 response_bytes_max: RESPONSE_BYTES_MAX,
                 ..Options::default()

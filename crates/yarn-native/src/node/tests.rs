@@ -158,7 +158,7 @@ async fn a_start_whose_answer_is_lost_is_known_to_have_happened() {
 #[tokio::test(start_paused = true)]
 async fn of_a_start_whose_answer_was_lost_with_its_node_nobody_says_that_it_was_nothing() {
     let options = NmClientOptions {
-        rpc: crate::rpc::Options { patience: Duration::ZERO, ..Fake::options() },
+        rpc: crate::rpc::Options { retry_timeout: Duration::ZERO, ..Fake::options() },
         ..NmClientOptions::default()
     };
     let vanishing =
@@ -306,8 +306,9 @@ impl crate::rpc::Dial for SilentNetwork {
     fn dial<'a>(
         &'a self,
         _: &'a crate::rpc::Address,
-    ) -> std::pin::Pin<Box<dyn Future<Output = std::io::Result<crate::rpc::Dialed>> + Send + 'a>>
-    {
+    ) -> std::pin::Pin<
+        Box<dyn Future<Output = std::io::Result<crate::rpc::DialedStream>> + Send + 'a>,
+    > {
         Box::pin(std::future::pending())
     }
 }
@@ -323,8 +324,9 @@ impl crate::rpc::Dial for VanishingNode {
     fn dial<'a>(
         &'a self,
         address: &'a crate::rpc::Address,
-    ) -> std::pin::Pin<Box<dyn Future<Output = std::io::Result<crate::rpc::Dialed>> + Send + 'a>>
-    {
+    ) -> std::pin::Pin<
+        Box<dyn Future<Output = std::io::Result<crate::rpc::DialedStream>> + Send + 'a>,
+    > {
         match self.dialled.fetch_add(1, Ordering::Relaxed) {
             0 => self.fake.dial(address),
             _ => Box::pin(async { Err(std::io::ErrorKind::ConnectionRefused.into()) }),

@@ -10,8 +10,8 @@ use prost::Message;
 use tokio::time::{Instant, sleep, timeout_at};
 use zeroize::Zeroizing;
 
-use crate::rpc::connection::{Broken, Failure};
-use crate::rpc::failover::{self, Active, Pauses, Verdict};
+use crate::rpc::connection::{CallError, ConnectionError};
+use crate::rpc::failover::{self, ActiveServer, RetryAction, RetryBackoff};
 use crate::rpc::frame;
 use crate::rpc::link::{Badge, Caller, Link};
 use crate::rpc::{
@@ -23,13 +23,13 @@ use crate::security::{Identity, SecurityError};
 /// clones share their connections, and a connection carries many calls at once.
 #[derive(Clone)]
 pub struct Channel {
-    inner: Arc<Inner>,
+    inner: Arc<ChannelInner>,
 }
 
-struct Inner {
+struct ChannelInner {
     caller: Caller,
     links: Vec<Link>,
-    active: Active,
+    active: ActiveServer,
     badge: RwLock<Badge>,
     next_call: AtomicU32,
 }
@@ -68,9 +68,9 @@ impl Channel {
             address: "this machine".into(),
             source: SecurityError::NoRandomness,
         })?;
-        let inner = Inner {
+        let inner = ChannelInner {
             caller: Caller { protocol, client, options, dial },
-            active: Active::new(addresses.len()),
+            active: ActiveServer::new(addresses.len()),
             links: addresses.into_iter().map(Link::new).collect(),
             badge: RwLock::new(Badge { identity: Arc::new(identity), edition: 0 }),
             next_call: AtomicU32::new(0),
@@ -113,11 +113,11 @@ impl Channel {
         // It may hold credentials.
         let body = Zeroizing::new(request.encode_to_vec());
         let answer = self.inner.call(method.name, &body, deadline, safety).await?;
-        Resp::decode(answer).map_err(|error| self.unfit(method.name, &error.to_string()))
+        Resp::decode(answer).map_err(|error| self.invalid_response(method.name, &error.to_string()))
     }
 
     /// The error for an answer that cannot be what a server means.
-    pub(crate) fn unfit(&self, method: &str, why: &str) -> RpcError {
+    pub(crate) fn invalid_response(&self, method: &str, why: &str) -> RpcError {
         let reason = format!("its answer to `{method}` cannot be read: {why}");
         // Who was called last is the one that answered, unless others have moved on since.
         let answered = self.inner.links.get(self.inner.active.index());
@@ -126,7 +126,7 @@ impl Channel {
     }
 }
 
-impl Inner {
+impl ChannelInner {
     async fn call(
         &self,
         method: &'static str,
@@ -136,7 +136,7 @@ impl Inner {
     ) -> Result<Bytes, RpcError> {
         let limit = self.caller.options.request_bytes_max.min(i32::MAX as usize);
         if body.len() > limit {
-            return Err(RpcError::TooLong { method, bytes: body.len(), bytes_max: limit });
+            return Err(RpcError::RequestTooLarge { method, bytes: body.len(), bytes_max: limit });
         }
         if self.links.is_empty() {
             let (addresses, reason) = ("no address".into(), "none is configured".into());
@@ -145,10 +145,10 @@ impl Inner {
         // The sign is for what is no call.
         let id = self.next_call.fetch_add(1, Ordering::Relaxed) & i32::MAX.cast_unsigned();
         // Patience without end ends with the deadline.
-        let patient_until = Instant::now().checked_add(self.caller.options.patience);
+        let patient_until = Instant::now().checked_add(self.caller.options.retry_timeout);
         let give_up = patient_until.map_or(deadline, |until| until.min(deadline));
-        let mut pauses = Pauses::new(self.caller.options.pause_max, self.links.len());
-        let mut last: Option<(usize, Failure)> = None;
+        let mut pauses = RetryBackoff::new(self.caller.options.backoff_max, self.links.len());
+        let mut last: Option<(usize, CallError)> = None;
         let mut retry = 0;
         loop {
             let server = self.active.index();
@@ -159,19 +159,19 @@ impl Inner {
                 Ok(Err(failure)) => failure,
                 Err(_) => {
                     // Another server may be the one that answers.
-                    self.active.leave(server);
-                    return Err(self.too_late(method, server, sent.into_inner(), last));
+                    self.active.advance_from(server);
+                    return Err(self.deadline_error(method, server, sent.into_inner(), last));
                 }
             };
-            let verdict = failover::judge(&failure, safety);
-            let pause = pauses.after(verdict, failover::random());
+            let action = failover::retry_action(&failure, safety);
+            let pause = pauses.after(action, failover::random());
             // The other servers are tried whatever the patience: it is for waiting.
             let waits_too_long = pause > Duration::ZERO && Instant::now() + pause >= give_up;
-            if verdict == Verdict::GiveUp || waits_too_long {
+            if action == RetryAction::Fail || waits_too_long {
                 return Err(self.error(method, server, failure));
             }
-            if verdict == Verdict::Elsewhere {
-                self.active.leave(server);
+            if action == RetryAction::NextServer {
+                self.active.advance_from(server);
             }
             last = Some((server, failure));
             retry += 1;
@@ -189,7 +189,7 @@ impl Inner {
         retry: i32,
         body: &[u8],
         sent: &AtomicBool,
-    ) -> Result<Bytes, Failure> {
+    ) -> Result<Bytes, CallError> {
         let Caller { protocol, client, .. } = &self.caller;
         let frame = frame::request(client, id, retry, *protocol, method, body);
         let badge = self.badge.read().unwrap_or_else(PoisonError::into_inner).clone();
@@ -197,16 +197,18 @@ impl Inner {
         self.links[server].call(&self.caller, &badge, id, frame, told).await
     }
 
-    fn too_late(
+    fn deadline_error(
         &self,
         method: &'static str,
         server: usize,
         sent: bool,
-        last: Option<(usize, Failure)>,
+        last: Option<(usize, CallError)>,
     ) -> RpcError {
         match last {
             // It was still being tried: that it cannot be reached says more than that it is late.
-            Some((server, failure @ (Failure::NotSent(_) | Failure::Exception(_)))) if !sent => {
+            Some((server, failure @ (CallError::NotSent(_) | CallError::Exception(_))))
+                if !sent =>
+            {
                 self.error(method, server, failure)
             }
             last => RpcError::DeadlinePassed {
@@ -219,35 +221,41 @@ impl Inner {
     }
 
     /// What the caller is told of its last try.
-    fn error(&self, method: &'static str, server: usize, failure: Failure) -> RpcError {
+    fn error(&self, method: &'static str, server: usize, failure: CallError) -> RpcError {
         let address = self.links[server].address.to_string();
         match failure {
-            Failure::Exception(exception) | Failure::NotSent(Broken::Fatal(exception)) => {
-                self.refusal(method, address, exception)
+            CallError::Exception(exception)
+            | CallError::NotSent(ConnectionError::Fatal(exception)) => {
+                self.exception_error(method, address, exception)
             }
-            Failure::NotSent(Broken::Security(source))
-            | Failure::Unanswered(Broken::Security(source)) => {
+            CallError::NotSent(ConnectionError::Security(source))
+            | CallError::Unanswered(ConnectionError::Security(source)) => {
                 RpcError::Security { address, source }
             }
-            Failure::NotSent(Broken::Protocol(reason))
-            | Failure::Unanswered(Broken::Protocol(reason)) => {
+            CallError::NotSent(ConnectionError::Protocol(reason))
+            | CallError::Unanswered(ConnectionError::Protocol(reason)) => {
                 RpcError::Protocol { address, reason }
             }
-            Failure::NotSent(broken) => {
+            CallError::NotSent(error) => {
                 let addresses = self.addresses();
-                RpcError::Unreachable { addresses, reason: broken.to_string() }
+                RpcError::Unreachable { addresses, reason: error.to_string() }
             }
-            Failure::Unanswered(broken) => {
-                RpcError::Unanswered { method, address, reason: broken.to_string() }
+            CallError::Unanswered(error) => {
+                RpcError::Unanswered { method, address, reason: error.to_string() }
             }
         }
     }
 
-    fn refusal(&self, method: &'static str, address: String, exception: Exception) -> RpcError {
+    fn exception_error(
+        &self,
+        method: &'static str,
+        address: String,
+        exception: Exception,
+    ) -> RpcError {
         match exception.kind() {
             ExceptionKind::Standby => {
                 let addresses = self.addresses();
-                RpcError::NoneActive { addresses, reason: exception.to_string() }
+                RpcError::NoActiveServer { addresses, reason: exception.to_string() }
             }
             ExceptionKind::NoSuchMethod
             | ExceptionKind::NoSuchProtocol
@@ -265,9 +273,9 @@ impl Inner {
     }
 }
 
-fn reason(failure: &Failure) -> String {
+fn reason(failure: &CallError) -> String {
     match failure {
-        Failure::NotSent(broken) | Failure::Unanswered(broken) => broken.to_string(),
-        Failure::Exception(exception) => exception.to_string(),
+        CallError::NotSent(error) | CallError::Unanswered(error) => error.to_string(),
+        CallError::Exception(exception) => exception.to_string(),
     }
 }

@@ -7,8 +7,8 @@ use crate::proto::common::RpcSaslProto;
 use crate::proto::common::rpc_response_header_proto::RpcStatusProto;
 use crate::proto::common::rpc_sasl_proto::SaslState;
 use crate::rpc::Exception;
-use crate::rpc::connection::Broken;
-use crate::rpc::frame::{self, Deframer, Response, SASL_ANSWER};
+use crate::rpc::connection::ConnectionError;
+use crate::rpc::frame::{self, FrameDecoder, Response, SASL_RESPONSE};
 use crate::security::layer::Layer;
 
 /// What a protected message may be longer than what is in it.
@@ -16,7 +16,7 @@ const PROTECTION_BYTES_MAX: usize = 4096;
 
 /// Cuts and joins the frames of one connection.
 pub(crate) struct Codec {
-    received: Deframer,
+    received: FrameDecoder,
     protection: Option<Protection>,
     frame_max: usize,
 }
@@ -25,39 +25,44 @@ pub(crate) struct Codec {
 /// several tokens, and a token may hold several.
 struct Protection {
     layer: Layer,
-    plain: Deframer,
+    plain: FrameDecoder,
 }
 
 impl Codec {
     pub(crate) fn new(frame_max: usize) -> Self {
-        let received = Deframer::new(frame_max.saturating_add(PROTECTION_BYTES_MAX));
+        let received = FrameDecoder::new(frame_max.saturating_add(PROTECTION_BYTES_MAX));
         Self { received, protection: None, frame_max }
     }
 
     /// From here on everything is protected, in both directions.
     pub(crate) fn protect(&mut self, layer: Layer) {
-        let plain = Deframer::new(self.frame_max);
+        let plain = FrameDecoder::new(self.frame_max);
         self.protection = Some(Protection { layer, plain });
     }
 
     /// Where to put what is read from the stream.
-    pub(crate) fn room(&mut self) -> &mut BytesMut {
-        self.received.room()
+    pub(crate) fn read_buffer(&mut self) -> &mut BytesMut {
+        self.received.read_buffer()
     }
 
     /// Whether the stream may end here without having lost something.
-    pub(crate) fn is_amid(&self) -> bool {
-        self.received.is_amid() || self.protection.as_ref().is_some_and(|p| p.plain.is_amid())
+    pub(crate) fn is_mid_frame(&self) -> bool {
+        self.received.is_mid_frame()
+            || self.protection.as_ref().is_some_and(|p| p.plain.is_mid_frame())
     }
 
     /// Appends a frame to what will be written.
-    pub(crate) fn encode(&mut self, whole: &[u8], out: &mut BytesMut) -> Result<(), Broken> {
+    pub(crate) fn encode(
+        &mut self,
+        whole: &[u8],
+        out: &mut BytesMut,
+    ) -> Result<(), ConnectionError> {
         let Some(Protection { layer, .. }) = &mut self.protection else {
             out.extend_from_slice(whole);
             return Ok(());
         };
         for piece in whole.chunks(layer.plain_max()) {
-            let token = Some(layer.wrap(piece).map_err(Broken::Security)?);
+            let token = Some(layer.wrap(piece).map_err(ConnectionError::Security)?);
             let state = SaslState::Wrap.into();
             let message = RpcSaslProto { state, token, ..RpcSaslProto::default() };
             out.extend_from_slice(&frame::sasl(&message));
@@ -66,7 +71,7 @@ impl Codec {
     }
 
     /// The next frame, once it is there.
-    pub(crate) fn decode(&mut self) -> Result<Option<Bytes>, Broken> {
+    pub(crate) fn decode(&mut self) -> Result<Option<Bytes>, ConnectionError> {
         let Some(Protection { layer, plain }) = &mut self.protection else {
             return Ok(self.received.next()?);
         };
@@ -79,14 +84,14 @@ impl Codec {
             };
             let response = Response::parse(frame)?;
             if response.header.status() != RpcStatusProto::Success {
-                return Err(Broken::Fatal(Exception::of_header(&response.header)));
+                return Err(ConnectionError::Fatal(Exception::of_header(&response.header)));
             }
-            if response.header.call_id != SASL_ANSWER {
-                return Err(Broken::protocol("it sent something unprotected"));
+            if response.header.call_id != SASL_RESPONSE {
+                return Err(ConnectionError::protocol("it sent something unprotected"));
             }
             let message = response.sasl()?;
             if message.state() != SaslState::Wrap {
-                return Err(Broken::protocol("it went back to the handshake"));
+                return Err(ConnectionError::protocol("it went back to the handshake"));
             }
             let unwrapped = layer.unwrap(&message.token.unwrap_or_default())?;
             plain.extend(&Zeroizing::new(unwrapped));

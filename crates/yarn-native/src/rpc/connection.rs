@@ -15,29 +15,29 @@ use zeroize::Zeroizing;
 
 use crate::proto::common::rpc_response_header_proto::RpcStatusProto;
 use crate::rpc::codec::Codec;
-use crate::rpc::frame::{self, ClientId, Response, Unreadable};
-use crate::rpc::table::{CallTable, Reply};
+use crate::rpc::frame::{self, ClientId, FrameError, Response};
+use crate::rpc::table::{CallTable, ReplySender};
 use crate::rpc::{Exception, Options};
 use crate::security::SecurityError;
 
 /// Requests that may wait for room before their callers do.
-const QUEUE: usize = 64;
+const QUEUE_CAPACITY: usize = 64;
 /// No request is taken from the queue while more than this waits to be written.
 const UNWRITTEN_MAX: usize = 1 << 20;
 /// How long a connection that takes nothing more is read for the reason.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 /// The longest time that is counted; more is as good as without end, and too much for a clock.
-const TIME_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+const TIMEOUT_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// Why a connection cannot be used any more.
 #[derive(Clone, Debug)]
-pub(crate) enum Broken {
+pub(crate) enum ConnectionError {
     Io(String),
     /// The peer closed it, between frames or within one.
     Closed {
-        amid: bool,
+        mid_frame: bool,
     },
-    Silent,
+    ReadTimeout,
     Idle,
     Protocol(String),
     Security(SecurityError),
@@ -45,21 +45,21 @@ pub(crate) enum Broken {
     Fatal(Exception),
 }
 
-impl Broken {
+impl ConnectionError {
     pub(crate) fn protocol(what: &str) -> Self {
         Self::Protocol(what.to_owned())
     }
 }
 
-impl std::fmt::Display for Broken {
+impl std::fmt::Display for ConnectionError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Io(reason) | Self::Protocol(reason) => f.write_str(reason),
-            Self::Closed { amid: false } => f.write_str("the server closed the connection"),
-            Self::Closed { amid: true } => {
+            Self::Closed { mid_frame: false } => f.write_str("the server closed the connection"),
+            Self::Closed { mid_frame: true } => {
                 f.write_str("the server closed the connection in the middle of an answer")
             }
-            Self::Silent => f.write_str("nothing was heard for too long"),
+            Self::ReadTimeout => f.write_str("no data was received before the read timeout"),
             Self::Idle => f.write_str("the connection was closed, being idle"),
             Self::Security(error) => error.fmt(f),
             Self::Fatal(exception) => exception.fmt(f),
@@ -67,19 +67,19 @@ impl std::fmt::Display for Broken {
     }
 }
 
-impl From<io::Error> for Broken {
+impl From<io::Error> for ConnectionError {
     fn from(error: io::Error) -> Self {
         Self::Io(error.to_string())
     }
 }
 
-impl From<Unreadable> for Broken {
-    fn from(error: Unreadable) -> Self {
+impl From<FrameError> for ConnectionError {
+    fn from(error: FrameError) -> Self {
         Self::Protocol(error.0)
     }
 }
 
-impl From<SecurityError> for Broken {
+impl From<SecurityError> for ConnectionError {
     fn from(error: SecurityError) -> Self {
         Self::Security(error)
     }
@@ -87,26 +87,26 @@ impl From<SecurityError> for Broken {
 
 /// How a call on a connection fails.
 #[derive(Clone, Debug)]
-pub(crate) enum Failure {
+pub(crate) enum CallError {
     /// The server cannot have carried it out: it never had the whole request.
-    NotSent(Broken),
+    NotSent(ConnectionError),
     /// The server had the request, and the connection broke.
-    Unanswered(Broken),
+    Unanswered(ConnectionError),
     /// The server says no.
     Exception(Exception),
 }
 
 /// A request on its way to the task.
-struct Request {
+struct OutgoingCall {
     call: u32,
     frame: Zeroizing<Vec<u8>>,
-    reply: Reply,
+    reply: ReplySender,
 }
 
 /// A handle on a live connection. The connection ends when the last handle is dropped.
 #[derive(Clone)]
 pub(crate) struct Connection {
-    requests: mpsc::Sender<Request>,
+    requests: mpsc::Sender<OutgoingCall>,
 }
 
 impl Connection {
@@ -115,10 +115,10 @@ impl Connection {
     where
         S: AsyncRead + AsyncWrite + Send + 'static,
     {
-        let (requests, queue) = mpsc::channel(QUEUE);
+        let (requests, queue) = mpsc::channel(QUEUE_CAPACITY);
         let (reader, writer) = tokio::io::split(stream);
         let now = Instant::now();
-        let task = Task {
+        let task = ConnectionTask {
             reader,
             writer,
             codec,
@@ -127,9 +127,9 @@ impl Connection {
             calls: CallTable::default(),
             unwritten: BytesMut::new(),
             written: 0,
-            heard: now,
-            spoken: now,
-            times: Times::of(options),
+            last_read: now,
+            last_write: now,
+            timeouts: ConnectionTimeouts::of(options),
             calls_max: options.calls_max.max(1),
             answered: false,
         };
@@ -147,76 +147,80 @@ impl Connection {
         call: u32,
         frame: Zeroizing<Vec<u8>>,
         sent: impl FnOnce(),
-    ) -> Result<Bytes, Failure> {
+    ) -> Result<Bytes, CallError> {
         // It was open when it was chosen.
-        let gone = |_| Failure::NotSent(Broken::Idle);
-        let place = self.requests.reserve().await.map_err(gone)?;
+        let gone = |_| CallError::NotSent(ConnectionError::Idle);
+        let permit = self.requests.reserve().await.map_err(gone)?;
         let (reply, answer) = oneshot::channel();
         sent();
-        place.send(Request { call, frame, reply });
+        permit.send(OutgoingCall { call, frame, reply });
         // A task that ends answers all it was sent; one that was cut off cannot say how far it got.
-        answer.await.unwrap_or_else(|_| Err(Failure::Unanswered(Broken::Closed { amid: false })))
+        answer.await.unwrap_or_else(|_| {
+            Err(CallError::Unanswered(ConnectionError::Closed { mid_frame: false }))
+        })
     }
 }
 
 #[derive(Clone, Copy)]
-struct Times {
-    silence_max: Duration,
+struct ConnectionTimeouts {
+    read_timeout: Duration,
     ping_interval: Duration,
-    idle_max: Duration,
+    idle_timeout: Duration,
 }
 
-impl Times {
+impl ConnectionTimeouts {
     fn of(options: &Options) -> Self {
         // A timer that is always due would keep the task busy.
-        let sane = |duration: Duration| duration.clamp(Duration::from_millis(1), TIME_MAX);
+        let clamped = |duration: Duration| duration.clamp(Duration::from_millis(1), TIMEOUT_MAX);
         Self {
-            silence_max: sane(options.silence_max),
-            ping_interval: sane(options.ping_interval),
-            idle_max: sane(options.idle_max),
+            read_timeout: clamped(options.read_timeout),
+            ping_interval: clamped(options.ping_interval),
+            idle_timeout: clamped(options.idle_timeout),
         }
     }
 }
 
-struct Task<S> {
+struct ConnectionTask<S> {
     reader: ReadHalf<S>,
     writer: WriteHalf<S>,
     codec: Codec,
     client: ClientId,
-    queue: mpsc::Receiver<Request>,
+    queue: mpsc::Receiver<OutgoingCall>,
     calls: CallTable,
     unwritten: BytesMut,
     /// Bytes of the stream that the system has taken.
     written: u64,
     /// When something was last read; or, if later, when the first of the waiting calls was made.
-    heard: Instant,
+    last_read: Instant,
     /// When something was last put out, or the last call answered.
-    spoken: Instant,
-    times: Times,
+    last_write: Instant,
+    timeouts: ConnectionTimeouts,
     calls_max: usize,
     /// Whether any call has been answered.
     answered: bool,
 }
 
-impl<S: AsyncRead + AsyncWrite> Task<S> {
+impl<S: AsyncRead + AsyncWrite> ConnectionTask<S> {
     async fn run(mut self) {
-        let mut broken = match self.serve().await {
+        let mut error = match self.serve().await {
             Ok(()) => return,
-            Err(broken) => broken,
+            Err(error) => error,
         };
-        if let Broken::Io(_) = broken {
+        if let ConnectionError::Io(_) = error {
             // A server that refuses says so and closes; what is sent after that breaks the pipe
             // before its words are read.
-            if let Ok(Err(said)) = tokio::time::timeout(LAST_WORDS, self.listen()).await {
-                broken = said;
+            if let Ok(Err(said)) = tokio::time::timeout(DRAIN_TIMEOUT, self.drain()).await {
+                error = said;
             }
         }
         self.queue.close();
-        let outcome = |sent: bool| match &broken {
+        let outcome = |sent: bool| match &error {
             // A server that has never answered has refused the connection, and with it all calls.
-            Broken::Fatal(exception) if !self.answered => Failure::Exception(exception.clone()),
-            other if sent => Failure::Unanswered(other.clone()),
-            other => Failure::NotSent(other.clone()),
+            ConnectionError::Fatal(exception) if !self.answered => {
+                CallError::Exception(exception.clone())
+            }
+            other if sent => CallError::Unanswered(other.clone()),
+            other => CallError::NotSent(other.clone()),
         };
         self.calls.fail(self.written, outcome);
         // Ends when every place that was reserved has been used or given back.
@@ -226,13 +230,13 @@ impl<S: AsyncRead + AsyncWrite> Task<S> {
     }
 
     /// Runs until nobody needs the connection any more, or it breaks.
-    async fn serve(&mut self) -> Result<(), Broken> {
+    async fn serve(&mut self) -> Result<(), ConnectionError> {
         loop {
             let may_take =
                 self.calls.len() < self.calls_max && self.unwritten.len() < UNWRITTEN_MAX;
             let wake = self.next_wake();
             tokio::select! {
-                read = self.reader.read_buf(self.codec.room()) => self.on_read(read?)?,
+                read = self.reader.read_buf(self.codec.read_buffer()) => self.on_read(read?)?,
                 wrote = self.writer.write_buf(&mut self.unwritten), if !self.unwritten.is_empty() => {
                     self.written += wrote? as u64;
                 }
@@ -246,62 +250,64 @@ impl<S: AsyncRead + AsyncWrite> Task<S> {
     }
 
     /// Reads only, until the stream ends.
-    async fn listen(&mut self) -> Result<(), Broken> {
+    async fn drain(&mut self) -> Result<(), ConnectionError> {
         loop {
-            match self.reader.read_buf(self.codec.room()).await {
+            match self.reader.read_buf(self.codec.read_buffer()).await {
                 Ok(0) | Err(_) => return Ok(()),
                 Ok(bytes) => self.on_read(bytes)?,
             }
         }
     }
 
-    fn on_read(&mut self, bytes: usize) -> Result<(), Broken> {
+    fn on_read(&mut self, bytes: usize) -> Result<(), ConnectionError> {
         if bytes == 0 {
-            return Err(Broken::Closed { amid: self.codec.is_amid() });
+            return Err(ConnectionError::Closed { mid_frame: self.codec.is_mid_frame() });
         }
-        self.heard = Instant::now();
+        self.last_read = Instant::now();
         while let Some(frame) = self.codec.decode()? {
             self.on_frame(frame)?;
         }
         Ok(())
     }
 
-    fn on_frame(&mut self, frame: Bytes) -> Result<(), Broken> {
+    fn on_frame(&mut self, frame: Bytes) -> Result<(), ConnectionError> {
         let response = Response::parse(frame)?;
         let call = response.header.call_id;
         let outcome = match RpcStatusProto::try_from(response.header.status) {
             Ok(RpcStatusProto::Success) => Ok(response.body()?),
             Ok(RpcStatusProto::Error) => {
-                Err(Failure::Exception(Exception::of_header(&response.header)))
+                Err(CallError::Exception(Exception::of_header(&response.header)))
             }
             Ok(RpcStatusProto::Fatal) => {
                 let exception = Exception::of_header(&response.header);
-                self.calls.answer(call, Err(Failure::Exception(exception.clone())));
-                return Err(Broken::Fatal(exception));
+                self.calls.answer(call, Err(CallError::Exception(exception.clone())));
+                return Err(ConnectionError::Fatal(exception));
             }
-            Err(_) => return Err(Broken::protocol("an answer has an unknown status")),
+            Err(_) => return Err(ConnectionError::protocol("an answer has an unknown status")),
         };
         if !self.calls.answer(call, outcome) {
-            return Err(Broken::Protocol(format!("it answered call {call}, which was not made")));
+            return Err(ConnectionError::Protocol(format!(
+                "it answered call {call}, which was not made"
+            )));
         }
         self.answered = true;
         if self.calls.is_empty() {
-            self.spoken = Instant::now();
+            self.last_write = Instant::now();
         }
         Ok(())
     }
 
-    fn on_request(&mut self, request: Request) -> Result<(), Broken> {
+    fn on_request(&mut self, request: OutgoingCall) -> Result<(), ConnectionError> {
         if request.reply.is_closed() {
             // Its caller has gone while it waited in the queue.
             return Ok(());
         }
-        let Request { call, frame, reply } = request;
+        let OutgoingCall { call, frame, reply } = request;
         let now = Instant::now();
         if self.calls.is_empty() {
-            self.heard = now;
+            self.last_read = now;
         }
-        self.spoken = now;
+        self.last_write = now;
         if self.unwritten.is_empty() {
             // What one large request needed is not kept for the small ones after it.
             self.unwritten = BytesMut::with_capacity(frame.len());
@@ -318,22 +324,22 @@ impl<S: AsyncRead + AsyncWrite> Task<S> {
 
     fn next_wake(&self) -> Instant {
         if self.calls.is_empty() {
-            self.spoken + self.times.idle_max
+            self.last_write + self.timeouts.idle_timeout
         } else {
-            let silent = self.heard + self.times.silence_max;
-            silent.min(self.spoken + self.times.ping_interval)
+            let silent = self.last_read + self.timeouts.read_timeout;
+            silent.min(self.last_write + self.timeouts.ping_interval)
         }
     }
 
-    fn on_wake(&mut self) -> Result<(), Broken> {
+    fn on_wake(&mut self) -> Result<(), ConnectionError> {
         let now = Instant::now();
         if self.calls.is_empty() {
-            return Err(Broken::Idle);
+            return Err(ConnectionError::Idle);
         }
-        if now >= self.heard + self.times.silence_max {
-            return Err(Broken::Silent);
+        if now >= self.last_read + self.timeouts.read_timeout {
+            return Err(ConnectionError::ReadTimeout);
         }
-        self.spoken = now;
+        self.last_write = now;
         // A peer that takes nothing needs no more of it.
         if self.unwritten.is_empty() {
             let ping = frame::ping(&self.client);

@@ -23,16 +23,16 @@ pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
 /// A stream, and who is at its other end.
-pub struct Dialed {
+pub struct DialedStream {
     /// The stream.
     pub stream: Box<dyn Stream>,
     /// The peer's address, against which its Kerberos name is checked.
     pub peer: Option<IpAddr>,
 }
 
-impl fmt::Debug for Dialed {
+impl fmt::Debug for DialedStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Dialed").field("peer", &self.peer).finish_non_exhaustive()
+        f.debug_struct("DialedStream").field("peer", &self.peer).finish_non_exhaustive()
     }
 }
 
@@ -42,7 +42,7 @@ pub trait Dial: fmt::Debug + Send + Sync {
     fn dial<'a>(
         &'a self,
         address: &'a Address,
-    ) -> Pin<Box<dyn Future<Output = io::Result<Dialed>> + Send + 'a>>;
+    ) -> Pin<Box<dyn Future<Output = io::Result<DialedStream>> + Send + 'a>>;
 }
 
 /// Plain sockets, without delay and with keepalive.
@@ -53,12 +53,12 @@ impl Dial for Tcp {
     fn dial<'a>(
         &'a self,
         address: &'a Address,
-    ) -> Pin<Box<dyn Future<Output = io::Result<Dialed>> + Send + 'a>> {
+    ) -> Pin<Box<dyn Future<Output = io::Result<DialedStream>> + Send + 'a>> {
         Box::pin(connect(address))
     }
 }
 
-async fn connect(address: &Address) -> io::Result<Dialed> {
+async fn connect(address: &Address) -> io::Result<DialedStream> {
     let mut candidates: Vec<SocketAddr> =
         lookup_host((address.host.as_str(), address.port)).await?.collect();
     // Hadoop listens on IPv4 unless it is told otherwise.
@@ -67,9 +67,9 @@ async fn connect(address: &Address) -> io::Result<Dialed> {
     for candidate in candidates {
         match TcpStream::connect(candidate).await {
             Ok(stream) => {
-                prepare(&stream)?;
+                configure_socket(&stream)?;
                 let peer = Some(candidate.ip().to_canonical());
-                return Ok(Dialed { stream: Box::new(stream), peer });
+                return Ok(DialedStream { stream: Box::new(stream), peer });
             }
             Err(error) => failure = Some(error),
         }
@@ -77,14 +77,14 @@ async fn connect(address: &Address) -> io::Result<Dialed> {
     Err(failure.unwrap_or_else(|| io::Error::other("the host has no address")))
 }
 
-fn prepare(stream: &TcpStream) -> io::Result<()> {
+fn configure_socket(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let keepalive = TcpKeepalive::new().with_time(KEEPALIVE_AFTER).with_interval(KEEPALIVE_EVERY);
     SockRef::from(stream).set_tcp_keepalive(&keepalive)
 }
 
 /// Whether a host's name leads to an address.
-pub(crate) async fn leads_to(host: &str, address: IpAddr) -> bool {
+pub(crate) async fn resolves_to(host: &str, address: IpAddr) -> bool {
     match lookup_host((host, 0)).await {
         Ok(mut found) => found.any(|candidate| candidate.ip().to_canonical() == address),
         Err(_) => false,

@@ -8,7 +8,7 @@ use crate::security::SecurityError;
 #[non_exhaustive]
 pub enum RpcError {
     /// No server could be reached. The call was not carried out.
-    #[error("no server could be reached at {addresses}: {reason}{}", unnamed(.addresses))]
+    #[error("no server could be reached at {addresses}: {reason}{}", unconfigured_hint(.addresses))]
     Unreachable {
         /// Where it was tried.
         addresses: String,
@@ -17,14 +17,14 @@ pub enum RpcError {
     },
     /// Servers answer, and none of them is active. The call was not carried out.
     #[error("no server at {addresses} is active: {reason}")]
-    NoneActive {
+    NoActiveServer {
         /// Where it was tried.
         addresses: String,
         /// What the last one said.
         reason: String,
     },
     /// The call's deadline passed.
-    #[error("`{method}` got no answer from {address} before its deadline{}", because(.reason))]
+    #[error("`{method}` got no answer from {address} before its deadline{}", reason_suffix(.reason))]
     DeadlinePassed {
         /// The method called.
         method: &'static str,
@@ -95,7 +95,7 @@ pub enum RpcError {
     },
     /// The request is longer than servers accept.
     #[error("`{method}` is {bytes} bytes long, and servers accept {bytes_max}")]
-    TooLong {
+    RequestTooLarge {
         /// The method called.
         method: &'static str,
         /// Its length.
@@ -105,12 +105,12 @@ pub enum RpcError {
     },
 }
 
-fn because(reason: &Option<String>) -> String {
+fn reason_suffix(reason: &Option<String>) -> String {
     reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default()
 }
 
 /// Hadoop's own default addresses are of no use from anywhere but the server's machine.
-fn unnamed(addresses: &str) -> &'static str {
+fn unconfigured_hint(addresses: &str) -> &'static str {
     match addresses.starts_with("0.0.0.0:") {
         true => "; no configuration names a server: look at HADOOP_CONF_DIR",
         false => "",

@@ -16,7 +16,7 @@ const CONTEXT_CALL: i32 = -3;
 const PING_CALL: i32 = -4;
 const SASL_CALL: i32 = -33;
 /// Responses carry ids without a sign.
-pub(crate) const SASL_ANSWER: u32 = SASL_CALL.cast_unsigned();
+pub(crate) const SASL_RESPONSE: u32 = SASL_CALL.cast_unsigned();
 /// All protocols are in their first version.
 const PROTOCOL_VERSION: u64 = 1;
 /// Room made for reading at a time, little when nothing is announced, and never much more than has
@@ -30,16 +30,16 @@ pub(crate) type ClientId = [u8; 16];
 /// What the peer sent cannot be read as frames or messages.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct Unreadable(pub(crate) String);
+pub(crate) struct FrameError(pub(crate) String);
 
-impl Unreadable {
+impl FrameError {
     fn new(what: impl Into<String>) -> Self {
         Self(what.into())
     }
 }
 
 /// The first bytes of a connection.
-pub(crate) fn greeting(sasl: bool) -> [u8; 7] {
+pub(crate) fn connection_header(sasl: bool) -> [u8; 7] {
     let authentication = if sasl { 0xdf } else { 0 };
     [b'h', b'r', b'p', b'c', 9, 0, authentication]
 }
@@ -115,49 +115,49 @@ pub(crate) struct Response {
 }
 
 impl Response {
-    pub(crate) fn parse(frame: Bytes) -> Result<Self, Unreadable> {
+    pub(crate) fn parse(frame: Bytes) -> Result<Self, FrameError> {
         let mut rest = frame;
         let header = take(&mut rest, "a response's header")?;
         let header = RpcResponseHeaderProto::decode(header)
-            .map_err(|error| Unreadable::new(format!("a response's header is damaged: {error}")))?;
+            .map_err(|error| FrameError::new(format!("a response's header is damaged: {error}")))?;
         Ok(Self { header, rest })
     }
 
     /// The bytes of the message that answers the call.
-    pub(crate) fn body(mut self) -> Result<Bytes, Unreadable> {
+    pub(crate) fn body(mut self) -> Result<Bytes, FrameError> {
         take(&mut self.rest, "a response")
     }
 
-    pub(crate) fn sasl(self) -> Result<RpcSaslProto, Unreadable> {
+    pub(crate) fn sasl(self) -> Result<RpcSaslProto, FrameError> {
         RpcSaslProto::decode(self.body()?)
-            .map_err(|error| Unreadable::new(format!("a message of SASL is damaged: {error}")))
+            .map_err(|error| FrameError::new(format!("a message of SASL is damaged: {error}")))
     }
 }
 
 /// Takes a message with its length before it.
-fn take(bytes: &mut Bytes, what: &str) -> Result<Bytes, Unreadable> {
+fn take(bytes: &mut Bytes, what: &str) -> Result<Bytes, FrameError> {
     let length = prost::decode_length_delimiter(&mut *bytes)
         .ok()
         .filter(|&length| length <= bytes.remaining())
-        .ok_or_else(|| Unreadable::new(format!("{what} is longer than its frame")))?;
+        .ok_or_else(|| FrameError::new(format!("{what} is longer than its frame")))?;
     Ok(bytes.split_to(length))
 }
 
 /// Cuts what arrives into frames.
-pub(crate) struct Deframer {
+pub(crate) struct FrameDecoder {
     buffer: BytesMut,
     frame_max: usize,
     /// Nothing has been cut yet: it may not be a Hadoop server at all.
     first: bool,
 }
 
-impl Deframer {
+impl FrameDecoder {
     pub(crate) fn new(frame_max: usize) -> Self {
         Self { buffer: BytesMut::new(), frame_max, first: true }
     }
 
     /// Where to put what is read next.
-    pub(crate) fn room(&mut self) -> &mut BytesMut {
+    pub(crate) fn read_buffer(&mut self) -> &mut BytesMut {
         let announced = self.buffer.first_chunk().map_or(0, |&prefix| u32::from_be_bytes(prefix));
         let missing = (announced as usize).saturating_sub(self.buffer.len());
         self.buffer.reserve(missing.clamp(READ_MIN, READ_MAX));
@@ -169,32 +169,32 @@ impl Deframer {
     }
 
     /// Whether a frame has begun and not ended.
-    pub(crate) fn is_amid(&self) -> bool {
+    pub(crate) fn is_mid_frame(&self) -> bool {
         !self.buffer.is_empty()
     }
 
     /// The next frame, once it is there.
-    pub(crate) fn next(&mut self) -> Result<Option<Bytes>, Unreadable> {
+    pub(crate) fn next(&mut self) -> Result<Option<Bytes>, FrameError> {
         let Some(&prefix) = self.buffer.first_chunk::<4>() else {
             return Ok(None);
         };
         let length = u32::from_be_bytes(prefix);
         if self.first {
-            recognise(prefix)?;
+            check_protocol(prefix)?;
         }
         let length = usize::try_from(length)
             .ok()
             .filter(|&length| length <= self.frame_max)
             .ok_or_else(|| {
                 let limit = self.frame_max;
-                Unreadable::new(format!("it announces {length} bytes, and {limit} are the limit"))
+                FrameError::new(format!("it announces {length} bytes, and {limit} are the limit"))
             })?;
         if self.buffer.len() - 4 < length {
             return Ok(None);
         }
         self.first = false;
         self.buffer.advance(4);
-        let frame = Bytes::from_owner(Erased(self.buffer.split_to(length)));
+        let frame = Bytes::from_owner(ZeroizingFrame(self.buffer.split_to(length)));
         if self.buffer.is_empty() && length > READ_MAX {
             // What one large frame needed is not kept for the small ones after it.
             self.buffer = BytesMut::new();
@@ -204,29 +204,29 @@ impl Deframer {
 }
 
 /// A frame that is erased when nobody reads it any more: it may hold passwords of tokens.
-struct Erased(BytesMut);
+struct ZeroizingFrame(BytesMut);
 
-impl AsRef<[u8]> for Erased {
+impl AsRef<[u8]> for ZeroizingFrame {
     fn as_ref(&self) -> &[u8] {
         &self.0
     }
 }
 
-impl Drop for Erased {
+impl Drop for ZeroizingFrame {
     fn drop(&mut self) {
         self.0.as_mut().zeroize();
     }
 }
 
 /// Says what a peer is that answers with something else than a frame.
-fn recognise(prefix: [u8; 4]) -> Result<(), Unreadable> {
+fn check_protocol(prefix: [u8; 4]) -> Result<(), FrameError> {
     match &prefix {
-        b"HTTP" => Err(Unreadable::new("it speaks HTTP; this is a web port, not an RPC port")),
+        b"HTTP" => Err(FrameError::new("it speaks HTTP; this is a web port, not an RPC port")),
         [0xff, 0xff, 0xff, 0xff] => {
-            Err(Unreadable::new("it speaks an older version of Hadoop RPC than 9"))
+            Err(FrameError::new("it speaks an older version of Hadoop RPC than 9"))
         }
         // A TLS alert.
-        [0x15, 0x03, ..] => Err(Unreadable::new("it speaks TLS; this is not an RPC port")),
+        [0x15, 0x03, ..] => Err(FrameError::new("it speaks TLS; this is not an RPC port")),
         _ => Ok(()),
     }
 }

@@ -7,9 +7,9 @@ use tokio::sync::Mutex;
 use tokio::time::timeout;
 use zeroize::Zeroizing;
 
-use crate::rpc::connection::{Broken, Connection, Failure};
+use crate::rpc::connection::{CallError, Connection, ConnectionError};
 use crate::rpc::frame::ClientId;
-use crate::rpc::open::Opening;
+use crate::rpc::open::ConnectionSetup;
 use crate::rpc::{Address, Dial, Options, Protocol};
 use crate::security::Identity;
 
@@ -46,12 +46,16 @@ impl Link {
         call: u32,
         frame: Zeroizing<Vec<u8>>,
         sent: impl FnOnce(),
-    ) -> Result<Bytes, Failure> {
-        let connection = self.connection(caller, badge).await.map_err(Failure::NotSent)?;
+    ) -> Result<Bytes, CallError> {
+        let connection = self.connection(caller, badge).await.map_err(CallError::NotSent)?;
         connection.call(call, frame, sent).await
     }
 
-    async fn connection(&self, caller: &Caller, badge: &Badge) -> Result<Connection, Broken> {
+    async fn connection(
+        &self,
+        caller: &Caller,
+        badge: &Badge,
+    ) -> Result<Connection, ConnectionError> {
         let mut current = self.current.lock().await;
         if let Some((connection, edition)) = &*current
             && *edition >= badge.edition
@@ -63,14 +67,14 @@ impl Link {
         *current = None;
         let connection = timeout(caller.options.connect_timeout, self.open(caller, badge))
             .await
-            .unwrap_or_else(|_| Err(Broken::Io("it took too long to connect".into())))?;
+            .unwrap_or_else(|_| Err(ConnectionError::Io("it took too long to connect".into())))?;
         *current = Some((connection.clone(), badge.edition));
         Ok(connection)
     }
 
-    async fn open(&self, caller: &Caller, badge: &Badge) -> Result<Connection, Broken> {
+    async fn open(&self, caller: &Caller, badge: &Badge) -> Result<Connection, ConnectionError> {
         let dialed = caller.dial.dial(&self.address).await?;
-        let opening = Opening {
+        let opening = ConnectionSetup {
             protocol: caller.protocol,
             address: &self.address,
             client: caller.client,

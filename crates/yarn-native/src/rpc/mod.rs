@@ -21,7 +21,7 @@ mod table;
 
 pub use crate::address::{Address, AddressError};
 pub use channel::Channel;
-pub use dial::{Dial, Dialed, Stream, Tcp};
+pub use dial::{Dial, DialedStream, Stream, Tcp};
 pub use error::RpcError;
 pub use exception::{Exception, ExceptionKind};
 pub(crate) use method::Method;

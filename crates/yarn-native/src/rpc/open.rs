@@ -9,18 +9,18 @@ use tokio::sync::oneshot;
 use crate::proto::common::rpc_response_header_proto::RpcStatusProto;
 use crate::proto::common::{IpcConnectionContextProto, RpcSaslProto, UserInformationProto};
 use crate::rpc::codec::Codec;
-use crate::rpc::connection::{Broken, Connection};
-use crate::rpc::dial::{Dialed, Stream, leads_to};
-use crate::rpc::frame::{self, ClientId, Response, SASL_ANSWER};
+use crate::rpc::connection::{Connection, ConnectionError};
+use crate::rpc::dial::{DialedStream, Stream, resolves_to};
+use crate::rpc::frame::{self, ClientId, Response, SASL_RESPONSE};
 use crate::rpc::{Address, Exception, ExceptionKind, Options, Protocol};
-use crate::security::sasl::{Agreed, Handshake, Method, Step};
-use crate::security::{Identity, Proof, SecurityError};
+use crate::security::sasl::{Handshake, HandshakeOutcome, NegotiatedAuth, Step};
+use crate::security::{AuthMethod, Identity, SecurityError};
 
 /// A handshake's messages are short: a ticket with large group lists is some tens of kilobytes.
 const HANDSHAKE_FRAME_MAX: usize = 1 << 20;
 
 /// Who opens a connection, to whom, and how.
-pub(crate) struct Opening<'a> {
+pub(crate) struct ConnectionSetup<'a> {
     pub(crate) protocol: Protocol,
     pub(crate) address: &'a Address,
     pub(crate) client: ClientId,
@@ -28,20 +28,20 @@ pub(crate) struct Opening<'a> {
     pub(crate) options: &'a Options,
 }
 
-impl Opening<'_> {
+impl ConnectionSetup<'_> {
     /// Makes a connection of a stream. The caller sees to the time it may take.
-    pub(crate) async fn open(&self, dialed: Dialed) -> Result<Connection, Broken> {
-        let Dialed { mut stream, peer } = dialed;
+    pub(crate) async fn open(&self, dialed: DialedStream) -> Result<Connection, ConnectionError> {
+        let DialedStream { mut stream, peer } = dialed;
         let mut codec = Codec::new(self.options.response_bytes_max);
         let mut out = BytesMut::new();
-        let method = match &self.identity.proof {
-            Proof::Simple { user } => {
-                out.extend_from_slice(&frame::greeting(false));
-                Method::Simple { user: user.clone() }
+        let method = match &self.identity.auth {
+            AuthMethod::Simple { user } => {
+                out.extend_from_slice(&frame::connection_header(false));
+                NegotiatedAuth::Simple { user: user.clone() }
             }
-            Proof::Token(_) | Proof::Kerberos(_) => {
-                out.extend_from_slice(&frame::greeting(true));
-                let (agreed, last) = self.shake_hands(&mut stream, peer, &mut out).await?;
+            AuthMethod::Token(_) | AuthMethod::Kerberos(_) => {
+                out.extend_from_slice(&frame::connection_header(true));
+                let (agreed, last) = self.handshake(&mut stream, peer, &mut out).await?;
                 if let Some(message) = last {
                     out.extend_from_slice(&frame::sasl(&message));
                 }
@@ -60,47 +60,50 @@ impl Opening<'_> {
     }
 
     /// The dialogue; gives what was agreed, and a last message that has no answer.
-    async fn shake_hands(
+    async fn handshake(
         &self,
         stream: &mut Box<dyn Stream>,
         peer: Option<IpAddr>,
         out: &mut BytesMut,
-    ) -> Result<(Agreed, Option<RpcSaslProto>), Broken> {
+    ) -> Result<(HandshakeOutcome, Option<RpcSaslProto>), ConnectionError> {
         let policy = self.options.security.clone();
-        let called = self.address.host.to_lowercase();
-        let mut handshake = Handshake::new(self.identity.proof.clone(), policy, called);
+        let server_host = self.address.host.to_lowercase();
+        let mut handshake = Handshake::new(self.identity.auth.clone(), policy, server_host);
         let mut received = Codec::new(HANDSHAKE_FRAME_MAX);
-        out.extend_from_slice(&frame::sasl(&Handshake::opening()));
+        out.extend_from_slice(&frame::sasl(&Handshake::negotiate_message()));
         loop {
             let wrote = stream.write_all(out).await;
             out.clear();
             let message = match read(stream, &mut received).await {
                 // What the server said explains more than that it takes no more.
-                Err(Broken::Closed { .. } | Broken::Io(_)) if wrote.is_err() => {
-                    return Err(wrote.map_err(Broken::from).err().unwrap_or(Broken::Silent));
+                Err(ConnectionError::Closed { .. } | ConnectionError::Io(_)) if wrote.is_err() => {
+                    return Err(wrote
+                        .map_err(ConnectionError::from)
+                        .err()
+                        .unwrap_or(ConnectionError::ReadTimeout));
                 }
                 message => message?,
             };
             let is_peer = match (handshake.host_to_look_up(&message), peer) {
-                (Some(host), Some(peer)) => leads_to(&host, peer).await,
+                (Some(host), Some(peer)) => resolves_to(&host, peer).await,
                 _ => false,
             };
-            let (next, step) = advance(handshake, message, is_peer).await?;
+            let (next, step) = handshake_step(handshake, message, is_peer).await?;
             handshake = next;
             match step? {
                 Step::Send(message) => out.extend_from_slice(&frame::sasl(&message)),
-                Step::Done(last, agreed) if !received.is_amid() => return Ok((agreed, last)),
+                Step::Done(last, agreed) if !received.is_mid_frame() => return Ok((agreed, last)),
                 Step::Done(..) => {
-                    return Err(Broken::protocol("it said more than its handshake"));
+                    return Err(ConnectionError::protocol("it said more than its handshake"));
                 }
             }
         }
     }
 
-    fn context(&self, method: Method) -> IpcConnectionContextProto {
+    fn context(&self, method: NegotiatedAuth) -> IpcConnectionContextProto {
         let acting_for = self.identity.acting_for.clone();
         let user_info = match method {
-            Method::Simple { user } => Some(match acting_for {
+            NegotiatedAuth::Simple { user } => Some(match acting_for {
                 Some(effective) => {
                     UserInformationProto { effective_user: Some(effective), real_user: Some(user) }
                 }
@@ -108,53 +111,58 @@ impl Opening<'_> {
             }),
             // The ticket says who calls; a name, even the caller's own short one, would be a
             // request to act for somebody.
-            Method::Kerberos => acting_for.map(|effective| UserInformationProto {
+            NegotiatedAuth::Kerberos => acting_for.map(|effective| UserInformationProto {
                 effective_user: Some(effective),
                 real_user: None,
             }),
             // The token says all, and another name is an error.
-            Method::Token => None,
+            NegotiatedAuth::Token => None,
         };
         let protocol = Some(self.protocol.name().to_owned());
         IpcConnectionContextProto { user_info, protocol }
     }
 }
 
-async fn read(stream: &mut Box<dyn Stream>, received: &mut Codec) -> Result<RpcSaslProto, Broken> {
+async fn read(
+    stream: &mut Box<dyn Stream>,
+    received: &mut Codec,
+) -> Result<RpcSaslProto, ConnectionError> {
     loop {
         if let Some(frame) = received.decode()? {
             let response = Response::parse(frame)?;
             if response.header.status() != RpcStatusProto::Success {
-                return Err(refusal(Exception::of_header(&response.header)));
+                return Err(handshake_error(Exception::of_header(&response.header)));
             }
-            if response.header.call_id != SASL_ANSWER {
-                return Err(Broken::protocol("it answers a call in the middle of the handshake"));
+            if response.header.call_id != SASL_RESPONSE {
+                return Err(ConnectionError::protocol(
+                    "it answers a call in the middle of the handshake",
+                ));
             }
             return Ok(response.sasl()?);
         }
-        if stream.read_buf(received.room()).await? == 0 {
-            return Err(Broken::Closed { amid: received.is_amid() });
+        if stream.read_buf(received.read_buffer()).await? == 0 {
+            return Err(ConnectionError::Closed { mid_frame: received.is_mid_frame() });
         }
     }
 }
 
 /// A server may refuse for reasons that have nothing to do with who calls.
-fn refusal(exception: Exception) -> Broken {
+fn handshake_error(exception: Exception) -> ConnectionError {
     match exception.kind() {
         ExceptionKind::Standby | ExceptionKind::Retriable | ExceptionKind::Busy => {
-            Broken::Fatal(exception)
+            ConnectionError::Fatal(exception)
         }
-        _ => Broken::Security(SecurityError::refused(exception.class, exception.message)),
+        _ => ConnectionError::Security(SecurityError::refused(exception.class, exception.message)),
     }
 }
 
 /// Takes a step of the handshake. Kerberos may wait for its server, which must not stop others: it
 /// gets a thread of its own, which the runtime need not wait for at its end.
-async fn advance(
+async fn handshake_step(
     mut handshake: Handshake,
     message: RpcSaslProto,
     is_peer: bool,
-) -> Result<(Handshake, Result<Step, SecurityError>), Broken> {
+) -> Result<(Handshake, Result<Step, SecurityError>), ConnectionError> {
     if !handshake.may_block(&message) {
         let step = handshake.on_message(message, is_peer);
         return Ok((handshake, step));
@@ -165,5 +173,5 @@ async fn advance(
         // Nobody waits any more when the connection was given up meanwhile.
         let _ = done.send((handshake, step));
     })?;
-    outcome.await.map_err(|_| Broken::protocol("the Kerberos library failed"))
+    outcome.await.map_err(|_| ConnectionError::protocol("the Kerberos library failed"))
 }

@@ -13,17 +13,17 @@ pub struct Options {
     pub connect_timeout: Duration,
     /// A connection on which calls wait, and nothing has been heard for this long, is given up
     /// (`ipc.client.rpc-timeout.ms`).
-    pub silence_max: Duration,
+    pub read_timeout: Duration,
     /// While calls wait, something is sent at least this often (`ipc.ping.interval`).
     pub ping_interval: Duration,
     /// A connection without calls is closed after this long; servers do the same.
-    pub idle_max: Duration,
+    pub idle_timeout: Duration,
     /// How long servers that cannot be reached, or are standby, are tried again
     /// (`yarn.resourcemanager.connect.max-wait.ms`). A call's deadline may end it earlier. Without
     /// any, each server has one chance.
-    pub patience: Duration,
+    pub retry_timeout: Duration,
     /// The longest pause between tries; the first is a tenth of it.
-    pub pause_max: Duration,
+    pub backoff_max: Duration,
     /// The longest request (`ipc.maximum.data.length` of the server; 64 MiB before Hadoop 3.3).
     pub request_bytes_max: usize,
     /// The longest response (`ipc.maximum.response.length`).
@@ -37,11 +37,11 @@ impl Default for Options {
         Self {
             security: Policy::default(),
             connect_timeout: Duration::from_secs(20),
-            silence_max: Duration::from_secs(120),
+            read_timeout: Duration::from_secs(120),
             ping_interval: Duration::from_secs(60),
-            idle_max: Duration::from_secs(10),
-            patience: Duration::from_secs(15 * 60),
-            pause_max: Duration::from_secs(1),
+            idle_timeout: Duration::from_secs(10),
+            retry_timeout: Duration::from_secs(15 * 60),
+            backoff_max: Duration::from_secs(1),
             request_bytes_max: 64 << 20,
             response_bytes_max: 128 << 20,
             calls_max: 1024,

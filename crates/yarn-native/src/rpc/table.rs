@@ -5,20 +5,20 @@ use std::collections::HashMap;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
-use crate::rpc::connection::Failure;
+use crate::rpc::connection::CallError;
 
 /// Where the answer goes.
-pub(crate) type Reply = oneshot::Sender<Result<Bytes, Failure>>;
+pub(crate) type ReplySender = oneshot::Sender<Result<Bytes, CallError>>;
 
 /// Calls by id. An entry stays until its answer has come, also when nobody waits any more: so a late
 /// answer is told from one that was never asked for.
 #[derive(Default)]
 pub(crate) struct CallTable {
-    calls: HashMap<u32, Waiting>,
+    calls: HashMap<u32, PendingCall>,
 }
 
-struct Waiting {
-    reply: Reply,
+struct PendingCall {
+    reply: ReplySender,
     /// Answers still to come: a call that is tried again on the same connection has two.
     answers: u32,
     /// Where in the stream the request ends.
@@ -34,13 +34,13 @@ impl CallTable {
         self.calls.is_empty()
     }
 
-    pub(crate) fn insert(&mut self, call: u32, reply: Reply, end: u64) {
+    pub(crate) fn insert(&mut self, call: u32, reply: ReplySender, end: u64) {
         let earlier = self.calls.remove(&call).map_or(0, |waiting| waiting.answers);
-        self.calls.insert(call, Waiting { reply, answers: earlier + 1, end });
+        self.calls.insert(call, PendingCall { reply, answers: earlier + 1, end });
     }
 
     /// Hands an answer over. Whether such a call was made at all.
-    pub(crate) fn answer(&mut self, call: u32, outcome: Result<Bytes, Failure>) -> bool {
+    pub(crate) fn answer(&mut self, call: u32, outcome: Result<Bytes, CallError>) -> bool {
         let Some(mut waiting) = self.calls.remove(&call) else {
             return false;
         };
@@ -57,7 +57,7 @@ impl CallTable {
     }
 
     /// Ends all calls; `failure` is given whether the call's request was written to its end.
-    pub(crate) fn fail(&mut self, written: u64, mut failure: impl FnMut(bool) -> Failure) {
+    pub(crate) fn fail(&mut self, written: u64, mut failure: impl FnMut(bool) -> CallError) {
         for (_, waiting) in self.calls.drain() {
             let _ = waiting.reply.send(Err(failure(waiting.end <= written)));
         }

@@ -140,7 +140,9 @@ impl AmRmClient {
         let mut heard = self.read(method::ALLOCATE.name, AllocateResponse::of(answer))?;
         // An answer to something else says nothing of what became of this.
         if self.session.expected_response() != Some(heard.response_id) {
-            return Err(self.unfit(&format!("answer {} is out of turn", heard.response_id)));
+            return Err(
+                self.invalid_response(&format!("answer {} is out of turn", heard.response_id))
+            );
         }
         self.session.on_response(heard.response_id);
         if let Some(token) = token {
@@ -201,12 +203,12 @@ impl AmRmClient {
         answer: Result<T, InvalidMessage>,
     ) -> Result<T, SchedulerError> {
         answer.map_err(|unfit| {
-            SchedulerError::NoResponse(self.channel.unfit(method, &unfit.to_string()))
+            SchedulerError::NoResponse(self.channel.invalid_response(method, &unfit.to_string()))
         })
     }
 
     /// What an answer to a beat is that makes no sense.
-    pub(super) fn unfit(&self, why: &str) -> SchedulerError {
-        SchedulerError::NoResponse(self.channel.unfit(method::ALLOCATE.name, why))
+    pub(super) fn invalid_response(&self, why: &str) -> SchedulerError {
+        SchedulerError::NoResponse(self.channel.invalid_response(method::ALLOCATE.name, why))
     }
 }

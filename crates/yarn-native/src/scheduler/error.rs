@@ -82,7 +82,9 @@ impl From<RpcError> for SchedulerError {
             RpcError::Security { source, .. } if is_over(&source) => {
                 Self::AttemptEnded { reason: source.to_string() }
             }
-            RpcError::TooLong { bytes, bytes_max, .. } => Self::TooLong { bytes, bytes_max },
+            RpcError::RequestTooLarge { bytes, bytes_max, .. } => {
+                Self::TooLong { bytes, bytes_max }
+            }
             RpcError::Denied { exception, .. }
             | RpcError::Unsupported { exception, .. }
             | RpcError::Rejected { exception, .. } => refusal(exception),

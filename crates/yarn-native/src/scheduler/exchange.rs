@@ -56,7 +56,7 @@ impl AmRmClient {
             }
         };
         let taken = ledger.on_reply(LedgerReply::from(&answer));
-        let taken = taken.map_err(|error| self.unfit(&error.to_string()))?;
+        let taken = taken.map_err(|error| self.invalid_response(&error.to_string()))?;
         for container in &answer.recovered {
             ledger.adopt(container.id);
         }

@@ -16,7 +16,7 @@ use crate::proto::common::rpc_sasl_proto::{SaslAuth, SaslState};
 use crate::proto::common::{
     RequestHeaderProto, RpcRequestHeaderProto, RpcResponseHeaderProto, RpcSaslProto,
 };
-use crate::rpc::{Address, Channel, Dial, Dialed, Options, Protocol};
+use crate::rpc::{Address, Channel, Dial, DialedStream, Options, Protocol};
 use crate::security::Identity;
 
 /// The password of every token.
@@ -75,7 +75,7 @@ impl Fake {
     }
 
     pub(crate) fn options() -> Options {
-        Options { patience: Duration::from_secs(5), ..Options::default() }
+        Options { retry_timeout: Duration::from_secs(5), ..Options::default() }
     }
 
     pub(crate) fn channel(&self, protocol: Protocol) -> Channel {
@@ -200,10 +200,10 @@ impl Dial for Fake {
     fn dial<'a>(
         &'a self,
         address: &'a Address,
-    ) -> Pin<Box<dyn Future<Output = io::Result<Dialed>> + Send + 'a>> {
+    ) -> Pin<Box<dyn Future<Output = io::Result<DialedStream>> + Send + 'a>> {
         let (near, far) = tokio::io::duplex(1 << 16);
         tokio::spawn(self.clone().serve(address.clone(), far));
-        let dialed = Dialed { stream: Box::new(near), peer: None };
+        let dialed = DialedStream { stream: Box::new(near), peer: None };
         Box::pin(async { Ok(dialed) })
     }
 }

@@ -101,13 +101,13 @@ pub enum SecurityError {
     },
     /// The server answered with something that is no part of the dialogue.
     #[error("the server broke the handshake: {what}")]
-    Broken {
+    Protocol {
         /// What it did.
         what: String,
     },
     /// The server does not know the password it should know.
     #[error("the server could not prove that it knows the token's password")]
-    UnprovenServer,
+    ServerUnauthenticated,
     /// A protected message was forged, repeated, reordered or damaged.
     #[error("a protected message did not pass its check: {what}")]
     Tampered {
@@ -173,12 +173,12 @@ impl SecurityError {
         Self::Refused { class, message }
     }
 
-    pub(crate) fn broken(what: impl Into<String>) -> Self {
-        Self::Broken { what: what.into() }
+    pub(crate) fn protocol(what: impl Into<String>) -> Self {
+        Self::Protocol { what: what.into() }
     }
 
     pub(crate) fn no_common_quality(offered: &[Quality], wanted: &[Quality]) -> Self {
-        let (offered, wanted) = (quality::listed(offered), quality::listed(wanted));
+        let (offered, wanted) = (quality::join(offered), quality::join(wanted));
         Self::NoCommonQuality { offered, wanted }
     }
 }

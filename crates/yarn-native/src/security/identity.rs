@@ -10,7 +10,7 @@ use crate::token::Token;
 #[derive(Clone, Debug)]
 pub struct Identity {
     /// What the caller shows.
-    pub proof: Proof,
+    pub auth: AuthMethod,
     /// The user on whose behalf the call is made, if not the caller's own. The cluster must allow
     /// it (`hadoop.proxyuser.*`). A token is its owner's, so this changes nothing for one.
     pub acting_for: Option<String>,
@@ -19,7 +19,7 @@ pub struct Identity {
 /// What a caller can show.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum Proof {
+pub enum AuthMethod {
     /// The caller's word, which an insecure cluster believes.
     Simple {
         /// The user's name.
@@ -35,7 +35,7 @@ pub enum Proof {
 #[derive(Clone, Debug, Default)]
 pub struct Kerberos {
     /// Where tickets come from.
-    pub tickets: Tickets,
+    pub tickets: TicketSource,
     /// The GSSAPI library, where it has an unusual name or place.
     pub library: Option<PathBuf>,
 }
@@ -43,7 +43,7 @@ pub struct Kerberos {
 /// Where tickets come from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Tickets {
+pub enum TicketSource {
     /// The cache that `kinit` fills; `KRB5CCNAME` and `KRB5_CLIENT_KTNAME` are honoured.
     #[default]
     Default,
@@ -65,7 +65,7 @@ pub struct Ticket {
     /// Whose it is: `alice@EXAMPLE.COM`.
     pub principal: String,
     /// How long it still counts.
-    pub life: Duration,
+    pub lifetime: Duration,
 }
 
 impl Kerberos {
@@ -78,17 +78,17 @@ impl Kerberos {
 impl Identity {
     /// A user of an insecure cluster.
     pub fn simple(user: impl Into<String>) -> Self {
-        Self::new(Proof::Simple { user: user.into() })
+        Self::new(AuthMethod::Simple { user: user.into() })
     }
 
     /// The holder of a token.
     pub fn token(token: Token) -> Self {
-        Self::new(Proof::Token(token))
+        Self::new(AuthMethod::Token(token))
     }
 
     /// The holder of a Kerberos ticket.
-    pub fn kerberos(tickets: Tickets) -> Self {
-        Self::new(Proof::Kerberos(Kerberos { tickets, library: None }))
+    pub fn kerberos(tickets: TicketSource) -> Self {
+        Self::new(AuthMethod::Kerberos(Kerberos { tickets, library: None }))
     }
 
     /// The same caller, on behalf of `user`.
@@ -97,7 +97,7 @@ impl Identity {
         self
     }
 
-    fn new(proof: Proof) -> Self {
-        Self { proof, acting_for: None }
+    fn new(auth: AuthMethod) -> Self {
+        Self { auth, acting_for: None }
     }
 }

@@ -9,15 +9,15 @@ const SIZE_MAX: [u8; 3] = [0xff; 3];
 const PLAIN_MAX: usize = 65536;
 
 /// A security context of some GSSAPI library.
-pub(crate) trait Context: Send {
+pub(crate) trait SecurityContext: Send {
     /// Takes what the server sent, gives what to send.
     fn step(&mut self, token: Option<&[u8]>) -> Result<Progress, SecurityError>;
     /// Protects a message; sealed, nobody else can read it.
-    fn wrap(&mut self, plain: &[u8], sealed: bool) -> Result<Vec<u8>, SecurityError>;
+    fn wrap(&mut self, plain: &[u8], encrypted: bool) -> Result<Vec<u8>, SecurityError>;
     /// The message, and whether it was sealed.
     fn unwrap(&mut self, token: &[u8]) -> Result<(Vec<u8>, bool), SecurityError>;
     /// The longest message whose protected form is at most `size` bytes.
-    fn plain_max(&mut self, sealed: bool, size: usize) -> Result<usize, SecurityError>;
+    fn plain_max(&mut self, encrypted: bool, size: usize) -> Result<usize, SecurityError>;
 }
 
 /// How far a context has come.
@@ -28,55 +28,55 @@ pub(crate) struct Progress {
 
 /// A client on its way through the handshake.
 pub(crate) struct KerberosClient {
-    context: Box<dyn Context>,
+    context: Box<dyn SecurityContext>,
     wanted: Vec<Quality>,
-    state: State,
+    state: NegotiationState,
 }
 
 /// What the server's next message must be.
-enum State {
+enum NegotiationState {
     /// A token for the library.
     Establishing,
     /// The protections it offers.
     Offer,
     /// Success.
-    Agreed { quality: Quality, size: usize },
+    Negotiated { quality: Quality, size: usize },
 }
 
 impl KerberosClient {
     /// The client, and the first token to send.
     pub(crate) fn start(
-        mut context: Box<dyn Context>,
+        mut context: Box<dyn SecurityContext>,
         wanted: &[Quality],
     ) -> Result<(Self, Vec<u8>), SecurityError> {
         let Progress { token, complete } = context.step(None)?;
-        let state = if complete { State::Offer } else { State::Establishing };
+        let state = if complete { NegotiationState::Offer } else { NegotiationState::Establishing };
         Ok((Self { context, wanted: wanted.to_vec(), state }, token))
     }
 
     /// Answers a challenge.
     pub(crate) fn respond(&mut self, challenge: &[u8]) -> Result<Vec<u8>, SecurityError> {
         match self.state {
-            State::Establishing => {
+            NegotiationState::Establishing => {
                 let Progress { token, complete } = self.context.step(Some(challenge))?;
                 if complete {
-                    self.state = State::Offer;
+                    self.state = NegotiationState::Offer;
                 }
                 // Nothing left to say is said as an empty response.
                 Ok(token)
             }
-            State::Offer => self.agree(challenge),
-            State::Agreed { .. } => {
-                Err(SecurityError::broken("it challenges after protection was agreed"))
+            NegotiationState::Offer => self.negotiate_layer(challenge),
+            NegotiationState::Negotiated { .. } => {
+                Err(SecurityError::protocol("it challenges after protection was agreed"))
             }
         }
     }
 
-    fn agree(&mut self, challenge: &[u8]) -> Result<Vec<u8>, SecurityError> {
+    fn negotiate_layer(&mut self, challenge: &[u8]) -> Result<Vec<u8>, SecurityError> {
         let (offer, _) = self.context.unwrap(challenge)?;
         let [mask, size @ ..]: [u8; 4] = offer
             .try_into()
-            .map_err(|_| SecurityError::broken("its offer of protection has not 4 bytes"))?;
+            .map_err(|_| SecurityError::protocol("its offer of protection has not 4 bytes"))?;
         let offered: Vec<Quality> = Quality::STRONGEST_FIRST
             .into_iter()
             .filter(|quality| mask & quality.gssapi_bit() != 0)
@@ -88,32 +88,32 @@ impl KerberosClient {
             answer[1..].copy_from_slice(&SIZE_MAX);
         }
         let size = size.iter().fold(0, |size, &byte| size << 8 | usize::from(byte));
-        self.state = State::Agreed { quality, size };
+        self.state = NegotiationState::Negotiated { quality, size };
         self.context.wrap(&answer, false)
     }
 
     /// Takes the server's success, which counts only once both sides have agreed.
     pub(crate) fn finish(mut self) -> Result<Option<GssapiLayer>, SecurityError> {
-        let State::Agreed { quality, size } = self.state else {
-            return Err(SecurityError::broken("it reports success before it has proven itself"));
+        let NegotiationState::Negotiated { quality, size } = self.state else {
+            return Err(SecurityError::protocol("it reports success before it has proven itself"));
         };
-        let sealed = match quality {
+        let encrypted = match quality {
             Quality::Authentication => return Ok(None),
             Quality::Integrity => false,
             Quality::Privacy => true,
         };
-        let plain_max = self.context.plain_max(sealed, size.min(PLAIN_MAX))?;
+        let plain_max = self.context.plain_max(encrypted, size.min(PLAIN_MAX))?;
         if plain_max == 0 {
-            return Err(SecurityError::broken("it takes no message of any size"));
+            return Err(SecurityError::protocol("it takes no message of any size"));
         }
-        Ok(Some(GssapiLayer { context: self.context, sealed, plain_max }))
+        Ok(Some(GssapiLayer { context: self.context, encrypted, plain_max }))
     }
 }
 
 /// Protects the messages that follow.
 pub(crate) struct GssapiLayer {
-    context: Box<dyn Context>,
-    sealed: bool,
+    context: Box<dyn SecurityContext>,
+    encrypted: bool,
     plain_max: usize,
 }
 
@@ -123,13 +123,13 @@ impl GssapiLayer {
     }
 
     pub(crate) fn wrap(&mut self, plain: &[u8]) -> Result<Vec<u8>, SecurityError> {
-        self.context.wrap(plain, self.sealed)
+        self.context.wrap(plain, self.encrypted)
     }
 
     pub(crate) fn unwrap(&mut self, token: &[u8]) -> Result<Vec<u8>, SecurityError> {
-        let (plain, sealed) = self.context.unwrap(token)?;
-        if self.sealed && !sealed {
-            return Err(SecurityError::Tampered { what: "it is not sealed" });
+        let (plain, encrypted) = self.context.unwrap(token)?;
+        if self.encrypted && !encrypted {
+            return Err(SecurityError::Tampered { what: "it is not encrypted" });
         }
         Ok(plain)
     }
@@ -141,17 +141,17 @@ pub(crate) mod tests {
 
     /// A library whose context is complete after one exchange, and which protects by a first byte:
     /// `i` for integrity, `c` for privacy.
-    pub(crate) struct Pretended;
+    pub(crate) struct FakeContext;
 
-    impl Context for Pretended {
+    impl SecurityContext for FakeContext {
         fn step(&mut self, token: Option<&[u8]>) -> Result<Progress, SecurityError> {
             Ok(match token {
                 None => Progress { token: b"first".to_vec(), complete: false },
                 Some(_) => Progress { token: Vec::new(), complete: true },
             })
         }
-        fn wrap(&mut self, plain: &[u8], sealed: bool) -> Result<Vec<u8>, SecurityError> {
-            Ok([if sealed { b"c" } else { b"i" }, plain].concat())
+        fn wrap(&mut self, plain: &[u8], encrypted: bool) -> Result<Vec<u8>, SecurityError> {
+            Ok([if encrypted { b"c" } else { b"i" }, plain].concat())
         }
         fn unwrap(&mut self, token: &[u8]) -> Result<(Vec<u8>, bool), SecurityError> {
             match token.split_first() {
@@ -167,7 +167,7 @@ pub(crate) mod tests {
 
     fn established(wanted: &[Quality]) -> KerberosClient {
         let (mut client, first) =
-            KerberosClient::start(Box::new(Pretended), wanted).expect("a start");
+            KerberosClient::start(Box::new(FakeContext), wanted).expect("a start");
         assert_eq!(first, b"first");
         assert_eq!(client.respond(b"mutual").expect("the second token"), b"");
         client
@@ -201,7 +201,7 @@ pub(crate) mod tests {
 
     #[test]
     fn success_before_the_agreement_is_refused() {
-        let (client, _) = KerberosClient::start(Box::new(Pretended), &[]).expect("a start");
+        let (client, _) = KerberosClient::start(Box::new(FakeContext), &[]).expect("a start");
         assert!(client.finish().is_err());
         assert!(established(&[]).finish().is_err());
     }

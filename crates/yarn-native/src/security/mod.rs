@@ -19,8 +19,8 @@ pub(crate) mod sasl;
 pub(crate) mod text;
 
 pub use error::SecurityError;
-pub use identity::{Identity, Kerberos, Proof, Ticket, Tickets};
-pub use principal::{NeedsName, ServerPrincipal, replace_host};
+pub use identity::{AuthMethod, Identity, Kerberos, Ticket, TicketSource};
+pub use principal::{HostNameRequired, ServerPrincipal, replace_host};
 pub use quality::Quality;
 
 /// What a client demands of a server before it trusts it.

@@ -14,30 +14,30 @@ const HOST: &str = "_HOST";
 #[non_exhaustive]
 pub enum ServerPrincipal {
     /// Exactly this one, as in `yarn/_HOST@EXAMPLE.COM`; `_HOST` is the host that is called.
-    Named(String),
+    Exact(String),
     /// Any that fits the pattern, as in `yarn/*.example.com@EXAMPLE.COM` (`*`, `?`, `[…]`
     /// and `{a,b}`).
-    Like(String),
+    Pattern(String),
 }
 
 /// `_HOST` stands for a name, and only an address is known.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot put `{host}` into `{principal}`: it takes the name of the host, not its address")]
-pub struct NeedsName {
+pub struct HostNameRequired {
     principal: String,
     host: String,
 }
 
 /// Who the server says it is: the two halves of `yarn/rm.example.com`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Claim {
+pub(crate) struct ClaimedPrincipal {
     primary: String,
     host: String,
 }
 
 /// The name to ask a ticket for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Target {
+pub(crate) enum TargetName {
     /// A principal with its realm.
     Principal(String),
     /// `yarn@host`; the Kerberos library finds the realm.
@@ -47,19 +47,19 @@ pub(crate) enum Target {
 impl fmt::Display for ServerPrincipal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Named(name) => f.write_str(name),
-            Self::Like(pattern) => f.write_str(pattern),
+            Self::Exact(name) => f.write_str(name),
+            Self::Pattern(pattern) => f.write_str(pattern),
         }
     }
 }
 
-impl fmt::Display for Claim {
+impl fmt::Display for ClaimedPrincipal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.primary, self.host)
     }
 }
 
-impl Claim {
+impl ClaimedPrincipal {
     /// What a server says goes into names and messages, so it may hold nothing but a name's letters.
     pub(crate) fn new(primary: &str, host: &str) -> Result<Self, SecurityError> {
         let plain = |part: &str| {
@@ -67,7 +67,7 @@ impl Claim {
             (1..=255).contains(&part.len()) && part.bytes().all(letter)
         };
         if !plain(primary) || !plain(host) {
-            return Err(SecurityError::broken("it calls itself by something that is no name"));
+            return Err(SecurityError::protocol("it calls itself by something that is no name"));
         }
         Ok(Self { primary: primary.to_owned(), host: host.to_owned() })
     }
@@ -79,9 +79,9 @@ impl Claim {
 
 impl ServerPrincipal {
     /// Whether the claim can only be judged by where the claimed host's address leads.
-    pub(crate) fn needs_lookup(&self, claim: &Claim, called: &str) -> bool {
-        matches!(self, Self::Named(name) if parts(name).1 == Some(HOST))
-            && !claim.host.eq_ignore_ascii_case(called)
+    pub(crate) fn needs_lookup(&self, claim: &ClaimedPrincipal, dialed_host: &str) -> bool {
+        matches!(self, Self::Exact(name) if split_principal(name).1 == Some(HOST))
+            && !claim.host.eq_ignore_ascii_case(dialed_host)
     }
 
     /// The name to ask a ticket for, if the claim is one to believe. `called` is the host that was
@@ -89,21 +89,21 @@ impl ServerPrincipal {
     /// (Java compares with the name that the address leads to, which trusts the same servers.)
     pub(crate) fn target(
         &self,
-        claim: &Claim,
-        called: &str,
+        claim: &ClaimedPrincipal,
+        dialed_host: &str,
         is_peer: bool,
-    ) -> Result<Target, SecurityError> {
+    ) -> Result<TargetName, SecurityError> {
         let (fits, realm) = match self {
-            Self::Named(name) => {
-                let (primary, host, realm) = parts(name);
+            Self::Exact(name) => {
+                let (primary, host, realm) = split_principal(name);
                 let host_fits = match host {
-                    Some(HOST) => claim.host.eq_ignore_ascii_case(called) || is_peer,
+                    Some(HOST) => claim.host.eq_ignore_ascii_case(dialed_host) || is_peer,
                     Some(host) => claim.host == host,
                     None => false,
                 };
                 (primary == claim.primary && host_fits, realm)
             }
-            Self::Like(pattern) => {
+            Self::Pattern(pattern) => {
                 let (name, realm) = match pattern.split_once('@') {
                     Some((name, realm)) => (name, Some(realm)),
                     None => (pattern.as_str(), None),
@@ -117,14 +117,14 @@ impl ServerPrincipal {
             return Err(SecurityError::WrongServer { claimed, expected });
         }
         Ok(match realm {
-            Some(realm) => Target::Principal(format!("{claim}@{realm}")),
-            None => Target::HostBased(format!("{}@{}", claim.primary, claim.host)),
+            Some(realm) => TargetName::Principal(format!("{claim}@{realm}")),
+            None => TargetName::HostBased(format!("{}@{}", claim.primary, claim.host)),
         })
     }
 }
 
 /// `yarn/host@REALM` → its three parts.
-fn parts(principal: &str) -> (&str, Option<&str>, Option<&str>) {
+fn split_principal(principal: &str) -> (&str, Option<&str>, Option<&str>) {
     let (name, realm) = match principal.split_once('@') {
         Some((name, realm)) => (name, Some(realm)),
         None => (principal, None),
@@ -137,7 +137,7 @@ fn parts(principal: &str) -> (&str, Option<&str>, Option<&str>) {
 
 /// Puts the host into a configured name: `rm/_HOST@REALM` becomes `rm/rm1.example@REALM`. Names without
 /// `_HOST` in the second place stay as they are. The host must be the canonical name, as DNS has it.
-pub fn replace_host(principal: &str, host: &str) -> Result<String, NeedsName> {
+pub fn replace_host(principal: &str, host: &str) -> Result<String, HostNameRequired> {
     let words: Vec<&str> = principal.split(['/', '@']).collect();
     let &[service, HOST, realm] = words.as_slice() else {
         return Ok(principal.to_owned());
@@ -145,7 +145,7 @@ pub fn replace_host(principal: &str, host: &str) -> Result<String, NeedsName> {
     let host = host.trim_end_matches('.').to_lowercase();
     if host.is_empty() || host.parse::<IpAddr>().is_ok() {
         let principal = principal.to_owned();
-        return Err(NeedsName { principal, host });
+        return Err(HostNameRequired { principal, host });
     }
     Ok(format!("{service}/{host}@{realm}"))
 }
@@ -154,16 +154,16 @@ pub fn replace_host(principal: &str, host: &str) -> Result<String, NeedsName> {
 mod tests {
     use super::*;
 
-    fn check(expected: ServerPrincipal, claim: &str, is_peer: bool) -> Result<Target, ()> {
+    fn check(expected: ServerPrincipal, claim: &str, is_peer: bool) -> Result<TargetName, ()> {
         let (primary, host) = claim.split_once('/').expect("a claim has two halves");
-        let claim = Claim::new(primary, host).expect("a plain claim");
+        let claim = ClaimedPrincipal::new(primary, host).expect("a plain claim");
         expected.target(&claim, "rm.example.com", is_peer).map_err(|_| ())
     }
 
     #[test]
     fn the_host_that_was_called_may_answer_and_no_other() {
-        let named = |text: &str| ServerPrincipal::Named(text.into());
-        let rm = Ok(Target::Principal("yarn/rm.example.com@EXAMPLE.COM".into()));
+        let named = |text: &str| ServerPrincipal::Exact(text.into());
+        let rm = Ok(TargetName::Principal("yarn/rm.example.com@EXAMPLE.COM".into()));
         assert_eq!(check(named("yarn/_HOST@EXAMPLE.COM"), "yarn/rm.example.com", false), rm);
         assert_eq!(check(named("yarn/_HOST@EXAMPLE.COM"), "yarn/evil.example.com", false), Err(()));
         assert_eq!(check(named("yarn/_HOST@EXAMPLE.COM"), "evil/rm.example.com", true), Err(()));
@@ -177,24 +177,24 @@ mod tests {
 
     #[test]
     fn another_name_of_the_same_machine_is_believed() {
-        let alias = check(ServerPrincipal::Named("yarn/_HOST@A".into()), "yarn/alias", true);
-        assert_eq!(alias, Ok(Target::Principal("yarn/alias@A".into())));
+        let alias = check(ServerPrincipal::Exact("yarn/_HOST@A".into()), "yarn/alias", true);
+        assert_eq!(alias, Ok(TargetName::Principal("yarn/alias@A".into())));
     }
 
     #[test]
     fn without_a_realm_the_library_finds_it() {
         let target =
-            check(ServerPrincipal::Named("yarn/_HOST".into()), "yarn/rm.example.com", false);
-        assert_eq!(target, Ok(Target::HostBased("yarn@rm.example.com".into())));
+            check(ServerPrincipal::Exact("yarn/_HOST".into()), "yarn/rm.example.com", false);
+        assert_eq!(target, Ok(TargetName::HostBased("yarn@rm.example.com".into())));
     }
 
     #[test]
     fn patterns_take_what_fits() {
-        let like = |text: &str| ServerPrincipal::Like(text.into());
-        let rm = Target::Principal("yarn/rm.example.com@A".into());
+        let like = |text: &str| ServerPrincipal::Pattern(text.into());
+        let rm = TargetName::Principal("yarn/rm.example.com@A".into());
         assert_eq!(check(like("yarn/*.example.com@A"), "yarn/rm.example.com", false), Ok(rm));
         assert_eq!(check(like("yarn/*.example.org@A"), "yarn/rm.example.com", false), Err(()));
-        let found = Target::HostBased("yarn@rm.example.com".into());
+        let found = TargetName::HostBased("yarn@rm.example.com".into());
         assert_eq!(check(like("*/r?.*"), "yarn/rm.example.com", false), Ok(found.clone()));
         assert_eq!(check(like("*@*"), "yarn/rm.example.com", false), Ok(found));
     }
@@ -202,9 +202,9 @@ mod tests {
     #[test]
     fn a_claim_with_odd_letters_is_refused() {
         for (primary, host) in [("", "a"), ("a", ""), ("a/b", "c"), ("a", "b@C"), ("a", "b\nc")] {
-            assert!(Claim::new(primary, host).is_err(), "{primary} {host}");
+            assert!(ClaimedPrincipal::new(primary, host).is_err(), "{primary} {host}");
         }
-        assert!(Claim::new("a", &"b".repeat(300)).is_err());
+        assert!(ClaimedPrincipal::new("a", &"b".repeat(300)).is_err());
     }
 
     #[test]

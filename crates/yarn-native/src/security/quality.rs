@@ -75,7 +75,7 @@ impl FromStr for Quality {
 }
 
 /// A list for people: `privacy, integrity`, or `none`.
-pub(crate) fn listed(qualities: &[Quality]) -> String {
+pub(crate) fn join(qualities: &[Quality]) -> String {
     if qualities.is_empty() {
         return "none".to_owned();
     }

@@ -5,10 +5,10 @@ use crate::proto::common::rpc_sasl_proto::{SaslAuth, SaslState};
 use crate::security::digest::DigestClient;
 use crate::security::error::SecurityError;
 use crate::security::gssapi;
-use crate::security::identity::{Kerberos, Proof};
+use crate::security::identity::{AuthMethod, Kerberos};
 use crate::security::kerberos::KerberosClient;
 use crate::security::layer::Layer;
-use crate::security::principal::Claim;
+use crate::security::principal::ClaimedPrincipal;
 use crate::security::{Policy, ServerPrincipal};
 use crate::token::Token;
 
@@ -19,19 +19,19 @@ const OFFERS_MAX: usize = 16;
 
 /// One connection's handshake. Messages in, messages out.
 pub(crate) struct Handshake {
-    proof: Proof,
+    auth: AuthMethod,
     policy: Policy,
     /// The host that was called, for principals with `_HOST`.
-    called: String,
-    state: State,
+    server_host: String,
+    state: HandshakeState,
     rounds: u32,
 }
 
-enum State {
-    Asked,
+enum HandshakeState {
+    Negotiating,
     Token(DigestClient),
     Kerberos(KerberosClient),
-    Over,
+    Closed,
 }
 
 /// What to do next.
@@ -39,30 +39,30 @@ pub(crate) enum Step {
     /// Send this, and wait for an answer.
     Send(RpcSaslProto),
     /// Send this if there is something; the dialogue is over.
-    Done(Option<RpcSaslProto>, Agreed),
+    Done(Option<RpcSaslProto>, HandshakeOutcome),
 }
 
 /// How the dialogue ended.
-pub(crate) struct Agreed {
-    pub(crate) method: Method,
+pub(crate) struct HandshakeOutcome {
+    pub(crate) method: NegotiatedAuth,
     pub(crate) layer: Option<Layer>,
 }
 
 /// How the caller is known to the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Method {
+pub(crate) enum NegotiatedAuth {
     Simple { user: String },
     Token,
     Kerberos,
 }
 
 impl Handshake {
-    pub(crate) fn new(proof: Proof, policy: Policy, called: String) -> Self {
-        Self { proof, policy, called, state: State::Asked, rounds: 0 }
+    pub(crate) fn new(auth: AuthMethod, policy: Policy, server_host: String) -> Self {
+        Self { auth, policy, server_host, state: HandshakeState::Negotiating, rounds: 0 }
     }
 
     /// What the client says first.
-    pub(crate) fn opening() -> RpcSaslProto {
+    pub(crate) fn negotiate_message() -> RpcSaslProto {
         message(SaslState::Negotiate, None)
     }
 
@@ -70,21 +70,24 @@ impl Handshake {
     pub(crate) fn may_block(&self, message: &RpcSaslProto) -> bool {
         let offered = || message.auths.iter().any(|offer| offer.method == "KERBEROS");
         match self.state {
-            State::Kerberos(_) => true,
-            State::Asked => matches!(self.proof, Proof::Kerberos(_)) && offered(),
-            State::Token(_) | State::Over => false,
+            HandshakeState::Kerberos(_) => true,
+            HandshakeState::Negotiating => {
+                matches!(self.auth, AuthMethod::Kerberos(_)) && offered()
+            }
+            HandshakeState::Token(_) | HandshakeState::Closed => false,
         }
     }
 
     /// The host whose address has to be looked up before this offer can be judged.
     pub(crate) fn host_to_look_up(&self, offer: &RpcSaslProto) -> Option<String> {
         let principal = self.policy.server.as_ref()?;
-        let (State::Asked, Proof::Kerberos(_)) = (&self.state, &self.proof) else {
+        let (HandshakeState::Negotiating, AuthMethod::Kerberos(_)) = (&self.state, &self.auth)
+        else {
             return None;
         };
         let auth = offer.auths.iter().find(|auth| auth.method == "KERBEROS")?;
-        let claim = Claim::new(auth.protocol(), auth.server_id()).ok()?;
-        principal.needs_lookup(&claim, &self.called).then(|| claim.host().to_owned())
+        let claim = ClaimedPrincipal::new(auth.protocol(), auth.server_id()).ok()?;
+        principal.needs_lookup(&claim, &self.server_host).then(|| claim.host().to_owned())
     }
 
     /// Takes the server's message. `is_peer` says that the host it claims to be, as far as
@@ -96,30 +99,32 @@ impl Handshake {
     ) -> Result<Step, SecurityError> {
         self.rounds += 1;
         if self.rounds > ROUNDS_MAX {
-            return Err(SecurityError::broken("the dialogue does not end"));
+            return Err(SecurityError::protocol("the dialogue does not end"));
         }
         let state = SaslState::try_from(message.state)
-            .map_err(|_| SecurityError::broken("its message has an unknown state"))?;
-        match (std::mem::replace(&mut self.state, State::Over), state) {
-            (State::Asked, SaslState::Success) => {
-                self.simple("no authentication").map(|agreed| Step::Done(None, agreed))
+            .map_err(|_| SecurityError::protocol("its message has an unknown state"))?;
+        match (std::mem::replace(&mut self.state, HandshakeState::Closed), state) {
+            (HandshakeState::Negotiating, SaslState::Success) => {
+                self.simple("no authentication").map(|outcome| Step::Done(None, outcome))
             }
-            (State::Asked, SaslState::Negotiate) => self.choose(message.auths, is_peer),
-            (State::Token(client), SaslState::Success) => {
+            (HandshakeState::Negotiating, SaslState::Negotiate) => {
+                self.choose(message.auths, is_peer)
+            }
+            (HandshakeState::Token(client), SaslState::Success) => {
                 let answer = message.token.unwrap_or_default();
                 let layer = client.finish(&answer)?.map(Layer::Digest);
-                Ok(Step::Done(None, Agreed { method: Method::Token, layer }))
+                Ok(Step::Done(None, HandshakeOutcome { method: NegotiatedAuth::Token, layer }))
             }
-            (State::Kerberos(mut client), SaslState::Challenge) => {
+            (HandshakeState::Kerberos(mut client), SaslState::Challenge) => {
                 let token = client.respond(&message.token.unwrap_or_default())?;
-                self.state = State::Kerberos(client);
+                self.state = HandshakeState::Kerberos(client);
                 Ok(Step::Send(self::message(SaslState::Response, Some(token))))
             }
-            (State::Kerberos(client), SaslState::Success) => {
+            (HandshakeState::Kerberos(client), SaslState::Success) => {
                 let layer = client.finish()?.map(Layer::Gssapi);
-                Ok(Step::Done(None, Agreed { method: Method::Kerberos, layer }))
+                Ok(Step::Done(None, HandshakeOutcome { method: NegotiatedAuth::Kerberos, layer }))
             }
-            (_, state) => Err(SecurityError::broken(format!(
+            (_, state) => Err(SecurityError::protocol(format!(
                 "it says `{}` where that has no meaning",
                 state.as_str_name()
             ))),
@@ -128,61 +133,61 @@ impl Handshake {
 
     fn choose(&mut self, offers: Vec<SaslAuth>, is_peer: bool) -> Result<Step, SecurityError> {
         if offers.len() > OFFERS_MAX {
-            return Err(SecurityError::broken("it offers too many methods"));
+            return Err(SecurityError::protocol("it offers too many methods"));
         }
         let find = |method: &str| offers.iter().find(|offer| offer.method == method).cloned();
-        match &self.proof {
-            Proof::Token(token) => {
+        match &self.auth {
+            AuthMethod::Token(token) => {
                 if let Some(offer) = find("TOKEN") {
                     let (client, answer) = start_token(&offer, token, &self.policy)?;
-                    self.state = State::Token(client);
+                    self.state = HandshakeState::Token(client);
                     return Ok(Step::Send(initiate(offer, Some(answer))));
                 }
             }
-            Proof::Kerberos(kerberos) => {
+            AuthMethod::Kerberos(kerberos) => {
                 if let Some(offer) = find("KERBEROS") {
-                    let (policy, called) = (&self.policy, &self.called);
+                    let (policy, server_host) = (&self.policy, &self.server_host);
                     let (client, first) =
-                        start_kerberos(&offer, kerberos, policy, called, is_peer)?;
-                    self.state = State::Kerberos(client);
+                        start_kerberos(&offer, kerberos, policy, server_host, is_peer)?;
+                    self.state = HandshakeState::Kerberos(client);
                     return Ok(Step::Send(initiate(offer, Some(first))));
                 }
             }
-            Proof::Simple { .. } => {}
+            AuthMethod::Simple { .. } => {}
         }
         match find("SIMPLE") {
             Some(offer) => {
-                let agreed = self.simple(&named(&offers))?;
-                Ok(Step::Done(Some(initiate(offer, None)), agreed))
+                let outcome = self.simple(&method_names(&offers))?;
+                Ok(Step::Done(Some(initiate(offer, None)), outcome))
             }
-            None => Err(self.nothing_in_common(&named(&offers))),
+            None => Err(self.no_common_method(&method_names(&offers))),
         }
     }
 
     /// Goes on without proof, if the caller has none to show or has allowed it.
-    fn simple(&self, offered: &str) -> Result<Agreed, SecurityError> {
-        let user = match (&self.proof, &self.policy.fallback_to_simple) {
-            (Proof::Simple { user }, _) => user,
-            (Proof::Kerberos(_), Some(user)) => user,
-            (Proof::Kerberos(_), None) => return Err(SecurityError::SimpleRefused),
+    fn simple(&self, offered: &str) -> Result<HandshakeOutcome, SecurityError> {
+        let user = match (&self.auth, &self.policy.fallback_to_simple) {
+            (AuthMethod::Simple { user }, _) => user,
+            (AuthMethod::Kerberos(_), Some(user)) => user,
+            (AuthMethod::Kerberos(_), None) => return Err(SecurityError::SimpleRefused),
             // A token names its user, and a server that cannot read it would have to guess.
-            (Proof::Token(_), _) => return Err(self.nothing_in_common(offered)),
+            (AuthMethod::Token(_), _) => return Err(self.no_common_method(offered)),
         };
-        Ok(Agreed { method: Method::Simple { user: user.clone() }, layer: None })
+        Ok(HandshakeOutcome { method: NegotiatedAuth::Simple { user: user.clone() }, layer: None })
     }
 
-    fn nothing_in_common(&self, offered: &str) -> SecurityError {
-        let have = match self.proof {
-            Proof::Simple { .. } => "no proof (SIMPLE)",
-            Proof::Token(_) => "a token",
-            Proof::Kerberos(_) => "a Kerberos ticket",
+    fn no_common_method(&self, offered: &str) -> SecurityError {
+        let have = match self.auth {
+            AuthMethod::Simple { .. } => "no authentication (SIMPLE)",
+            AuthMethod::Token(_) => "a token",
+            AuthMethod::Kerberos(_) => "a Kerberos ticket",
         };
         SecurityError::NoCommonMethod { offered: offered.to_owned(), have }
     }
 }
 
 /// The methods of an offer, for a message to people.
-fn named(offers: &[SaslAuth]) -> String {
+fn method_names(offers: &[SaslAuth]) -> String {
     let short = |offer: &SaslAuth| offer.method.chars().take(32).collect::<String>();
     match offers.iter().map(short).collect::<Vec<_>>() {
         names if names.is_empty() => "nothing".to_owned(),
@@ -195,14 +200,14 @@ fn start_token(
     token: &Token,
     policy: &Policy,
 ) -> Result<(DigestClient, Vec<u8>), SecurityError> {
-    demand_mechanism(offer, "TOKEN", "DIGEST-MD5")?;
+    require_mechanism(offer, "TOKEN", "DIGEST-MD5")?;
     let challenge = offer
         .challenge
         .as_deref()
-        .ok_or_else(|| SecurityError::broken("it offers TOKEN without a challenge"))?;
+        .ok_or_else(|| SecurityError::protocol("it offers TOKEN without a challenge"))?;
     let name = |part: &str| part.bytes().all(|b| b.is_ascii_graphic() && b != b'"' && b != b'\\');
     if !name(offer.protocol()) || !name(offer.server_id()) {
-        return Err(SecurityError::broken("it calls itself by something that is no name"));
+        return Err(SecurityError::protocol("it calls itself by something that is no name"));
     }
     let uri = format!("{}/{}", offer.protocol(), offer.server_id());
     DigestClient::answer(challenge, token, &uri, &policy.protection)
@@ -212,19 +217,19 @@ fn start_kerberos(
     offer: &SaslAuth,
     kerberos: &Kerberos,
     policy: &Policy,
-    called: &str,
+    server_host: &str,
     is_peer: bool,
 ) -> Result<(KerberosClient, Vec<u8>), SecurityError> {
-    demand_mechanism(offer, "KERBEROS", "GSSAPI")?;
-    let claim = Claim::new(offer.protocol(), offer.server_id())?;
+    require_mechanism(offer, "KERBEROS", "GSSAPI")?;
+    let claim = ClaimedPrincipal::new(offer.protocol(), offer.server_id())?;
     let principal: &ServerPrincipal =
         policy.server.as_ref().ok_or(SecurityError::NoServerPrincipal)?;
-    let target = principal.target(&claim, called, is_peer)?;
-    let context = gssapi::Context::new(kerberos, &target)?;
+    let target = principal.target(&claim, server_host, is_peer)?;
+    let context = gssapi::GssapiContext::new(kerberos, &target)?;
     KerberosClient::start(Box::new(context), &policy.protection)
 }
 
-fn demand_mechanism(
+fn require_mechanism(
     offer: &SaslAuth,
     method: &'static str,
     mechanism: &str,

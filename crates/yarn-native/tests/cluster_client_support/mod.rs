@@ -10,7 +10,7 @@ use testbed::{Cluster, File, Hdfs, Options, Queue, Version};
 use tokio::time::{Instant, sleep};
 use yarn_native::client::{ApplicationFilter, Client, Submission};
 use yarn_native::config::{Config, Environment};
-use yarn_native::credentials::Identifier;
+use yarn_native::credentials::TokenIdentifier;
 use yarn_native::rpc::{ExceptionKind, RpcError};
 use yarn_native::security::{Identity, SecurityError};
 use yarn_native::types::{
@@ -100,7 +100,7 @@ pub async fn an_application_lives(client: &Client) {
     let id = submission.id;
     let unknown = client.application(id, soon()).await;
     assert_rejected(unknown, ExceptionKind::ApplicationNotFound);
-    let report = client.submit_and_see(&submission, soon()).await.unwrap();
+    let report = client.submit_and_wait(&submission, soon()).await.unwrap();
     assert_eq!(report.state, ApplicationState::Accepted, "{report:?}");
     client.submit(&submission, soon()).await.expect("again");
     assert_eq!((leaf(&report.queue), report.priority), ("default", 3));
@@ -130,14 +130,14 @@ pub async fn an_application_lives(client: &Client) {
     until(client, id, "its priority", |report| report.priority == 5).await;
     // To the millisecond, which is what the ResourceManager keeps.
     let end = SystemTime::UNIX_EPOCH + Duration::from_millis(now_ms() + 1_800_000);
-    assert_eq!(client.set_end(id, end, soon()).await.unwrap(), end);
+    assert_eq!(client.set_expiry(id, end, soon()).await.unwrap(), end);
     let report = client.application(id, soon()).await.unwrap();
     let left = report.lifetime.left.expect("a limited life").as_secs();
     assert!((1500..=1800).contains(&left), "{left}");
 
     an_attempt_is_looked_into(client, id).await;
 
-    assert!(client.end(id, "enough of it", soon()).await.unwrap());
+    assert!(client.kill_and_wait(id, "enough of it", soon()).await.unwrap());
     let report = client.application(id, soon()).await.unwrap();
     assert_eq!(report.state, ApplicationState::Killed, "{report:?}");
     assert!(report.diagnostics.contains("enough of it"), "{report:?}");
@@ -192,7 +192,8 @@ pub async fn a_token_lives(config: &Config, client: &Client, renewer: &str) {
     assert_eq!(token.kind, "RM_DELEGATION_TOKEN");
     let address = &config.resource_managers().unwrap()[0].client;
     assert_eq!(token.service, address.to_string(), "tests run on addresses");
-    let Ok(Identifier::Delegation { renewer: named, .. }) = Identifier::of(&token) else {
+    let Ok(TokenIdentifier::Delegation { renewer: named, .. }) = TokenIdentifier::decode(&token)
+    else {
         panic!("an unreadable token");
     };
     assert_eq!(named, renewer);

@@ -39,7 +39,7 @@ async fn an_application_is_seen_and_ended_by_those_it_names() {
         },
         ..Submission::new(id, "access")
     };
-    let report = alice.submit_and_see(&submission, soon()).await;
+    let report = alice.submit_and_wait(&submission, soon()).await;
     assert_eq!(report.expect("a report").state, ApplicationState::Accepted);
     let attempt = AttemptId { application: id, number: 1 };
     for client in [&alice, &bob] {
@@ -51,7 +51,7 @@ async fn an_application_is_seen_and_ended_by_those_it_names() {
     for (client, user) in [(&bob, "bob"), (&dave, "dave")] {
         assert_forbidden(client.kill(id, soon()).await, user);
     }
-    let ended = carol.end(id, "carol has had enough", soon()).await;
+    let ended = carol.kill_and_wait(id, "carol has had enough", soon()).await;
     assert!(ended.expect("an answer"));
     let report = end_of(&alice, id).await;
     assert_eq!(report.state, ApplicationState::Killed);

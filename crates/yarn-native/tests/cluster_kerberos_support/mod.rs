@@ -15,7 +15,7 @@ use testbed::{Cluster, Hdfs, Options, Protection, Version};
 use tokio::time::{Instant, sleep};
 use yarn_native::client::{Client, Submission};
 use yarn_native::config::{Config, Environment};
-use yarn_native::security::{Identity, Tickets};
+use yarn_native::security::{Identity, TicketSource};
 use yarn_native::types::{ApplicationId, ApplicationReport, ApplicationState, LaunchContext};
 
 /// Which part of its test a process plays.
@@ -106,12 +106,12 @@ pub fn config() -> Config {
     Config::load(Environment::of_process()).expect("a configuration")
 }
 
-pub fn client(config: &Config, tickets: Tickets) -> Client {
+pub fn client(config: &Config, tickets: TicketSource) -> Client {
     Client::from_config(config, Identity::kerberos(tickets)).expect("a client")
 }
 
-pub fn with_keytab() -> Tickets {
-    Tickets::Keytab { path: variable(KEYTAB), principal: ALICE.to_owned() }
+pub fn with_keytab() -> TicketSource {
+    TicketSource::Keytab { path: variable(KEYTAB), principal: ALICE.to_owned() }
 }
 
 /// The report of an application once it is over.
@@ -129,7 +129,7 @@ pub async fn over(client: &Client, id: ApplicationId) -> ApplicationReport {
 
 /// An ordinary user submits with a keytab, and with the ticket that `kinit` left.
 pub async fn alice_submits_both_ways(config: &Config) {
-    let submit = async |tickets: Tickets, code: i32| {
+    let submit = async |tickets: TicketSource, code: i32| {
         let client = client(config, tickets);
         let id = client.new_application(soon()).await.expect("an id").id;
         let submission = Submission {
@@ -144,5 +144,5 @@ pub async fn alice_submits_both_ways(config: &Config) {
         let end = format!("exitCode: {code}");
         assert!(report.diagnostics.contains(&end), "{report:?}");
     };
-    tokio::join!(submit(with_keytab(), 41), submit(Tickets::Default, 42));
+    tokio::join!(submit(with_keytab(), 41), submit(TicketSource::Default, 42));
 }

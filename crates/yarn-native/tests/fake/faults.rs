@@ -19,7 +19,7 @@ pub fn soon() -> Instant {
 
 /// No second chance, so that the first failure is seen.
 pub fn impatient() -> Options {
-    Options { patience: Duration::ZERO, ..Options::default() }
+    Options { retry_timeout: Duration::ZERO, ..Options::default() }
 }
 
 pub async fn call(channel: &Channel, body: &[u8]) -> Result<Vec<u8>, RpcError> {
@@ -140,7 +140,7 @@ async fn a_server_that_never_says_anything_is_given_up() {
         let mut peer = accepted(peer).await;
         while peer.call().await.is_some() {}
     });
-    let options = Options { silence_max: Duration::from_secs(5), ..impatient() };
+    let options = Options { read_timeout: Duration::from_secs(5), ..impatient() };
     let channel = fake.channel(&["rm"], Identity::simple("alice"), options);
     let began = Instant::now();
     let error = call(&channel, b"").await.expect_err("nobody answers");
@@ -265,7 +265,7 @@ async fn what_may_not_be_done_and_what_is_unknown_are_told_apart() {
         ("security.authorize.AuthorizationException", |e| matches!(e, RpcError::Denied { .. })),
         ("ipc.RpcNoSuchMethodException", |e| matches!(e, RpcError::Unsupported { .. })),
         ("ipc.RpcNoSuchProtocolException", |e| matches!(e, RpcError::Unsupported { .. })),
-        ("ipc.StandbyException", |e| matches!(e, RpcError::NoneActive { .. })),
+        ("ipc.StandbyException", |e| matches!(e, RpcError::NoActiveServer { .. })),
         ("yarn.exceptions.YarnException", |e| matches!(e, RpcError::Rejected { .. })),
     ] {
         let fake = Fake::new(move |peer| async move {

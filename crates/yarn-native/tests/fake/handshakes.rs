@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::time::Instant;
 use yarn_native::rpc::{Channel, Options, RpcError};
-use yarn_native::security::{Identity, Quality, SecurityError, ServerPrincipal, Tickets};
+use yarn_native::security::{Identity, Quality, SecurityError, ServerPrincipal, TicketSource};
 
 use super::digest;
 use super::faults::{call, impatient};
@@ -98,7 +98,7 @@ async fn a_server_that_proves_nothing_is_not_believed() {
             pending().await
         });
         let error = refused(&fake, Identity::token(token()), impatient()).await;
-        assert_eq!(error, SecurityError::UnprovenServer);
+        assert_eq!(error, SecurityError::ServerUnauthenticated);
     }
 }
 
@@ -202,8 +202,8 @@ async fn wrong_lists_of_mechanisms_are_refused() {
 
 fn kerberos() -> (Identity, Options) {
     let mut options = impatient();
-    options.security.server = Some(ServerPrincipal::Named("yarn/_HOST@EXAMPLE.COM".into()));
-    (Identity::kerberos(Tickets::Default), options)
+    options.security.server = Some(ServerPrincipal::Exact("yarn/_HOST@EXAMPLE.COM".into()));
+    (Identity::kerberos(TicketSource::Default), options)
 }
 
 #[tokio::test(start_paused = true)]

@@ -40,7 +40,7 @@ async fn an_answer_that_makes_no_sense_is_blamed_on_whoever_gave_it() {
         "rm2" => Some(Box::pin(async { accepted(peer).await.echo().await })),
         _ => None,
     });
-    let client = Client::on(fake.channel(&["rm1", "rm2"], alice(), Options::default()));
+    let client = Client::with_channel(fake.channel(&["rm1", "rm2"], alice(), Options::default()));
     let outcome = client.cluster_metrics(soon()).await;
     let Err(RpcError::Protocol { address, .. }) = outcome else {
         panic!("{outcome:?}");
@@ -89,7 +89,7 @@ async fn servers_that_flap_for_ever_are_given_up_in_time() {
             peer.fail(call.id, "ipc.StandbyException").await;
         }
     });
-    let options = Options { patience: Duration::from_secs(20), ..Options::default() };
+    let options = Options { retry_timeout: Duration::from_secs(20), ..Options::default() };
     let channel = fake.channel(&["rm1", "rm2"], alice(), options);
     let began = Instant::now();
     let error = call(&channel, b"").await.expect_err("none is active");
@@ -167,7 +167,7 @@ async fn a_server_that_asks_for_patience_is_asked_again_later() {
 #[tokio::test(start_paused = true)]
 async fn a_server_that_cannot_be_reached_is_tried_until_patience_or_the_deadline_ends() {
     let fake = Fake::picky(|_| None);
-    let options = Options { patience: Duration::from_secs(5), ..Options::default() };
+    let options = Options { retry_timeout: Duration::from_secs(5), ..Options::default() };
     let channel = fake.channel(&["rm"], alice(), options);
     let began = Instant::now();
     let error = call(&channel, b"").await.expect_err("nobody is there");
@@ -187,8 +187,8 @@ async fn a_server_that_cannot_be_reached_is_tried_until_patience_or_the_deadline
 async fn patience_ends_also_where_no_pause_is_configured() {
     let fake = Fake::picky(|_| None);
     let options = Options {
-        patience: Duration::from_secs(5),
-        pause_max: Duration::ZERO,
+        retry_timeout: Duration::from_secs(5),
+        backoff_max: Duration::ZERO,
         ..Options::default()
     };
     let channel = fake.channel(&["rm1", "rm2"], alice(), options);
@@ -202,11 +202,11 @@ async fn patience_ends_also_where_no_pause_is_configured() {
 async fn times_without_end_are_only_long() {
     let endless = || Options {
         connect_timeout: Duration::MAX,
-        silence_max: Duration::MAX,
+        read_timeout: Duration::MAX,
         ping_interval: Duration::MAX,
-        idle_max: Duration::MAX,
-        patience: Duration::MAX,
-        pause_max: Duration::MAX,
+        idle_timeout: Duration::MAX,
+        retry_timeout: Duration::MAX,
+        backoff_max: Duration::MAX,
         ..Options::default()
     };
     let fake = Fake::new(async |peer| accepted(peer).await.echo().await);

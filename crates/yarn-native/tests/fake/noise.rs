@@ -47,7 +47,7 @@ async fn survives(identity: Identity, said: Vec<u8>) {
             let _ = tokio::io::copy(&mut peer.stream, &mut tokio::io::sink()).await;
         }
     });
-    let options = Options { patience: Duration::ZERO, ..Options::default() };
+    let options = Options { retry_timeout: Duration::ZERO, ..Options::default() };
     let channel = fake.channel(&["rm"], identity, options);
     let deadline = Instant::now() + Duration::from_secs(10);
     // Any outcome will do, if there is one in time.

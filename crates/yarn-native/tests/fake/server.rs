@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use yarn_native::Token;
-use yarn_native::rpc::{Address, Channel, Dial, Dialed, Options, Protocol};
+use yarn_native::rpc::{Address, Channel, Dial, DialedStream, Options, Protocol};
 use yarn_native::security::Identity;
 
 use super::digest::{self, Session};
@@ -71,7 +71,7 @@ impl Dial for Fake {
     fn dial<'a>(
         &'a self,
         address: &'a Address,
-    ) -> Pin<Box<dyn Future<Output = io::Result<Dialed>> + Send + 'a>> {
+    ) -> Pin<Box<dyn Future<Output = io::Result<DialedStream>> + Send + 'a>> {
         Box::pin(async move {
             let number = self.dialled.fetch_add(1, Ordering::SeqCst);
             self.seen.lock().expect("no test panics with it").push(address.host.clone());
@@ -79,7 +79,7 @@ impl Dial for Fake {
             let peer = Peer { number, host: address.host.clone(), ..Peer::on(theirs) };
             let refused = || io::Error::new(io::ErrorKind::ConnectionRefused, "connection refused");
             tokio::spawn((self.script)(peer).ok_or_else(refused)?);
-            Ok(Dialed { stream: Box::new(ours), peer: None })
+            Ok(DialedStream { stream: Box::new(ours), peer: None })
         })
     }
 }

@@ -135,7 +135,8 @@ impl Scene {
     pub fn end(&self, id: &str) {
         let parsed = id.parse().expect("an id");
         let soon = || tokio::time::Instant::now() + PATIENCE;
-        let ended = self.block_on(async { self.client.end(parsed, "measured", soon()).await });
+        let ended =
+            self.block_on(async { self.client.kill_and_wait(parsed, "measured", soon()).await });
         ended.expect("it ends");
         self.wait("the end of all processes", || {
             (!crate::figures::Process::all().any(|process| process.is_of(id))).then_some(())

@@ -255,7 +255,7 @@ impl Begun<'_> {
             |own, papers: &Papers| submission(yarn_id, &submitted.spec, &staged, own, papers, user);
         let submitting = |asked| async move {
             let deadline = Instant::now() + ACCEPT_MAX;
-            let report = client.submit_and_see(&asked, deadline).await;
+            let report = client.submit_and_wait(&asked, deadline).await;
             report.map_err(|error| gateway.report(error))
         };
         let (report, notes) = match luggage {
@@ -289,7 +289,7 @@ impl Begun<'_> {
         if reached.is_ok_and(|report| !report.state.is_over()) {
             // It was interrupted in the moment between submitting and knowing it.
             let why = "ended by whoever submitted it";
-            let _ = self.gateway.client.end(self.id, why, deadline).await;
+            let _ = self.gateway.client.kill_and_wait(self.id, why, deadline).await;
         }
         if let Some(place) = &self.place {
             let dir = place.job(&self.id.to_string());

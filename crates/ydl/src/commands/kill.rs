@@ -96,7 +96,7 @@ async fn kill_afar(
     if let Err(why) = asked {
         show::tell(format!("the master of {id} cannot be asked ({why}); the ResourceManager is"));
         let why = format!("ended by {by}");
-        let ended = gateway.client.end(id, &why, gateway.deadline()).await;
+        let ended = gateway.client.kill_and_wait(id, &why, gateway.deadline()).await;
         ended.map_err(|error| gateway.report(error))?;
     }
     let end = Instant::now() + patience;

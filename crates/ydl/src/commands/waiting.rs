@@ -85,7 +85,7 @@ pub async fn wait_for_master(
         tokio::spawn(async move {
             let why = format!("ended by {by}");
             // What became of it is seen by those who watch.
-            let _ = gateway.client.end(id, &why, gateway.deadline()).await;
+            let _ = gateway.client.kill_and_wait(id, &why, gateway.deadline()).await;
         });
     }
 }

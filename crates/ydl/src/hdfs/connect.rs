@@ -14,7 +14,7 @@ use yarn_native::{
     credentials::Credentials,
     namenode::NameNodes,
     rpc::RpcError,
-    security::{Identity, Proof, Tickets},
+    security::{AuthMethod, Identity, TicketSource},
 };
 
 /// Where YARN leaves a container's tokens. The library below reads it by itself, at each connection.
@@ -263,15 +263,15 @@ fn build(
         .with_config(settings)
         // It would read the files a second time, and otherwise than Hadoop does.
         .with_config_dir("/dev/null");
-    match &identity.proof {
-        Proof::Simple { user } => builder = builder.with_user(user),
-        Proof::Kerberos(kerberos) => match &kerberos.tickets {
-            Tickets::Keytab { path, principal } => {
+    match &identity.auth {
+        AuthMethod::Simple { user } => builder = builder.with_user(user),
+        AuthMethod::Kerberos(kerberos) => match &kerberos.tickets {
+            TicketSource::Keytab { path, principal } => {
                 builder = builder
                     .with_kerberos_keytab(path.to_string_lossy())
                     .with_kerberos_principal(principal);
             }
-            Tickets::Cache(cache) => builder = builder.with_kerberos_cache(cache),
+            TicketSource::Cache(cache) => builder = builder.with_kerberos_cache(cache),
             _ => {}
         },
         // Tokens are read from the file that the environment names.
@@ -287,13 +287,13 @@ fn known_user(identity: &Identity) -> Option<String> {
     if let Some(user) = &identity.acting_for {
         return Some(user.clone());
     }
-    match &identity.proof {
-        Proof::Simple { user } => Some(user.clone()),
-        Proof::Kerberos(kerberos) => match &kerberos.tickets {
-            Tickets::Keytab { principal, .. } => Some(short(principal)),
+    match &identity.auth {
+        AuthMethod::Simple { user } => Some(user.clone()),
+        AuthMethod::Kerberos(kerberos) => match &kerberos.tickets {
+            TicketSource::Keytab { principal, .. } => Some(short(principal)),
             _ => None,
         },
-        Proof::Token(token) => owner(token),
+        AuthMethod::Token(token) => owner(token),
         _ => None,
     }
 }

@@ -3,7 +3,7 @@
 use std::{fmt, time::Duration};
 use yarn_native::{
     Token,
-    credentials::{Credentials, Identifier},
+    credentials::{Credentials, TokenIdentifier},
 };
 
 /// The kind of tokens for HDFS.
@@ -29,8 +29,8 @@ impl fmt::Debug for Fresh {
 
 /// Whose a token is.
 pub fn owner(token: &Token) -> Option<String> {
-    match Identifier::of(token).ok()? {
-        Identifier::Delegation { owner, .. } => Some(short(&owner)),
+    match TokenIdentifier::decode(token).ok()? {
+        TokenIdentifier::Delegation { owner, .. } => Some(short(&owner)),
         _ => None,
     }
 }

@@ -8,7 +8,7 @@ use super::{
 use crate::os::reason;
 use hdfs_native::HdfsError as Native;
 use std::time::{SystemTime, UNIX_EPOCH};
-use yarn_native::credentials::{Credentials, Identifier};
+use yarn_native::credentials::{Credentials, TokenIdentifier};
 
 /// What is kept of a server's message: its first line says what, the rest is a stack trace.
 const WORDS_MAX: usize = 400;
@@ -171,9 +171,9 @@ fn ends_before(tokens: &Credentials, moment: SystemTime) -> bool {
     let moment = moment.duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut ends = tokens.tokens().filter_map(|(_, token)| {
         let is_ours = token.kind == KIND;
-        Identifier::of(token).ok().filter(|_| is_ours)?.ends_ms()
+        TokenIdentifier::decode(token).ok().filter(|_| is_ours)?.expires_ms()
     });
-    ends.any(|ends_ms| u128::try_from(ends_ms).unwrap_or(0) <= moment.as_millis())
+    ends.any(|expires_ms| u128::try_from(expires_ms).unwrap_or(0) <= moment.as_millis())
 }
 
 fn is_about_leases(line: &str) -> bool {

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{hdfs::Hdfs, jobs::ambiguous, report::Report};
 use yarn_native::{
-    client::{ApplicationFilter, Scope},
+    client::{ApplicationFilter, ApplicationScope},
     rpc::{ExceptionKind, RpcError},
     types::{ApplicationId, ApplicationReport},
 };
@@ -21,9 +21,11 @@ pub async fn list(gateway: &Gateway) -> Result<Vec<ApplicationReport>, Report> {
             users: vec![user(gateway).await?],
             ..ApplicationFilter::default()
         },
-        false => {
-            ApplicationFilter { kinds, scope: Some(Scope::Own), ..ApplicationFilter::default() }
-        }
+        false => ApplicationFilter {
+            kinds,
+            scope: Some(ApplicationScope::Own),
+            ..ApplicationFilter::default()
+        },
     };
     let listed = gateway.client.applications(&filter, gateway.deadline());
     let mut all = gateway.ask(listed).await?;

@@ -140,7 +140,7 @@ impl Gateway {
     pub fn report(&self, error: RpcError) -> Report {
         match &error {
             RpcError::Unreachable { reason, .. } => self.unreachable(reason),
-            RpcError::NoneActive { reason, .. } => {
+            RpcError::NoActiveServer { reason, .. } => {
                 let what = format!(
                     "no ResourceManager at {} is active: {}",
                     self.addresses(),

@@ -236,7 +236,7 @@ impl Mirror {
     pub async fn kill(&self, by: &str) -> Result<bool, Report> {
         let why = format!("ended by {by}");
         let deadline = Instant::now() + KILL_MAX;
-        let ended = self.gateway.client.end(self.id, &why, deadline).await;
+        let ended = self.gateway.client.kill_and_wait(self.id, &why, deadline).await;
         ended.map_err(|error| self.gateway.report(error))
     }
 }

@@ -15,7 +15,7 @@ use yarn_native::{
     config::Config,
     credentials::Credentials,
     namenode::{NameNodes, TokensError, fetch_tokens},
-    security::{Identity, Tickets},
+    security::{Identity, TicketSource},
 };
 use ydl_core::{JobSpec, spec::Keytab};
 
@@ -122,7 +122,7 @@ async fn prove(
         let what = format!("the keytab `{path}` gets no tokens for `{principal}`: {why}");
         Report::bad_input(what).hint("look at `keytab`; `klist -k` shows whose keys a keytab has")
     };
-    let tickets = Tickets::Keytab { path: path.into(), principal: principal.clone() };
+    let tickets = TicketSource::Keytab { path: path.into(), principal: principal.clone() };
     let mut identity = Identity::kerberos(tickets);
     identity.acting_for = gateway.identity.acting_for.clone();
     let namenodes = NameNodes::from_config(&gateway.config, staging, identity);

@@ -7,9 +7,9 @@ const CLIENT: ClientId = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
 
 #[test]
 fn a_connection_opens_with_the_bytes_hadoop_expects() {
-    assert_eq!(greeting(false).to_vec(), from_hex("68727063090000"));
+    assert_eq!(connection_header(false).to_vec(), from_hex("68727063090000"));
     let negotiate = RpcSaslProto { state: SaslState::Negotiate.into(), ..RpcSaslProto::default() };
-    let opening = [&greeting(true)[..], &sasl(&negotiate)].concat();
+    let opening = [&connection_header(true)[..], &sasl(&negotiate)].concat();
     let expected = from_hex("687270630900df 0000000e 0a08021000184122002801 021001");
     assert_eq!(opening, expected);
 }
@@ -50,16 +50,16 @@ const RESPONSE: &[u8] = &[0, 0, 0, 8, 4, 8, 3, 16, 0, 2, 8, 1];
 fn frames_are_cut_wherever_the_stream_is() {
     let stream = RESPONSE.repeat(3);
     for cut in 0..stream.len() {
-        let mut deframer = Deframer::new(100);
+        let mut decoder = FrameDecoder::new(100);
         let mut frames = Vec::new();
         for part in [&stream[..cut], &stream[cut..]] {
-            deframer.extend(part);
-            while let Some(frame) = deframer.next().expect("sound frames") {
+            decoder.extend(part);
+            while let Some(frame) = decoder.next().expect("sound frames") {
                 frames.push(frame);
             }
         }
         assert_eq!(frames, [&RESPONSE[4..]; 3], "cut at {cut}");
-        assert!(!deframer.is_amid());
+        assert!(!decoder.is_mid_frame());
     }
     let response = Response::parse(Bytes::from_static(&RESPONSE[4..])).expect("sound");
     assert_eq!(response.header.call_id, 3);
@@ -68,18 +68,18 @@ fn frames_are_cut_wherever_the_stream_is() {
 
 #[test]
 fn a_frame_that_is_too_long_is_refused_before_it_comes() {
-    let mut deframer = Deframer::new(7);
-    deframer.extend(&RESPONSE[..4]);
-    let error = deframer.next().expect_err("longer than the limit").to_string();
+    let mut decoder = FrameDecoder::new(7);
+    decoder.extend(&RESPONSE[..4]);
+    let error = decoder.next().expect_err("longer than the limit").to_string();
     assert_eq!(error, "it announces 8 bytes, and 7 are the limit");
 }
 
 #[test]
 fn what_is_announced_takes_no_memory_before_it_comes() {
-    let mut deframer = Deframer::new(1 << 30);
-    deframer.extend(&(1u32 << 30).to_be_bytes());
-    assert_eq!(deframer.next(), Ok(None));
-    assert!(deframer.room().capacity() < 1 << 20);
+    let mut decoder = FrameDecoder::new(1 << 30);
+    decoder.extend(&(1u32 << 30).to_be_bytes());
+    assert_eq!(decoder.next(), Ok(None));
+    assert!(decoder.read_buffer().capacity() < 1 << 20);
 }
 
 #[test]
@@ -89,9 +89,9 @@ fn a_peer_that_is_no_hadoop_server_is_named() {
         (&[0xff, 0xff, 0xff, 0xff, 0, 0], "older version"),
         (&[0x15, 0x03, 0x01, 0x00, 0x02], "TLS"),
     ] {
-        let mut deframer = Deframer::new(1 << 20);
-        deframer.extend(bytes);
-        let error = deframer.next().expect_err(what).to_string();
+        let mut decoder = FrameDecoder::new(1 << 20);
+        decoder.extend(bytes);
+        let error = decoder.next().expect_err(what).to_string();
         assert!(error.contains(what), "{error}");
     }
 }
@@ -114,9 +114,9 @@ fn parsers_take_any_bytes() {
         if let Ok(response) = Response::parse(Bytes::from(frame.clone())) {
             let _ = response.sasl();
         }
-        let mut deframer = Deframer::new(32);
-        deframer.extend(&frame);
-        while let Ok(Some(frame)) = deframer.next() {
+        let mut decoder = FrameDecoder::new(32);
+        decoder.extend(&frame);
+        while let Ok(Some(frame)) = decoder.next() {
             assert!(frame.len() <= 32);
         }
     }

@@ -24,35 +24,35 @@ pub(super) struct Challenge {
 impl Challenge {
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, SecurityError> {
         if bytes.len() > CHALLENGE_BYTES_MAX {
-            return Err(broken("it is too long"));
+            return Err(invalid("it is too long"));
         }
-        let text = std::str::from_utf8(bytes).map_err(|_| broken("it is not UTF-8"))?;
+        let text = std::str::from_utf8(bytes).map_err(|_| invalid("it is not UTF-8"))?;
         let (mut realm, mut nonce, mut maxbuf, mut md5_sess) = (None, None, None, false);
         let (mut qualities, mut ciphers) = (None, None);
         for (name, value) in directives(text)? {
             match name {
                 // Several realms would be a question to a person; Hadoop names one.
-                "realm" => once(&mut realm, echoed(value)?)?,
-                "nonce" => once(&mut nonce, echoed(value)?)?,
+                "realm" => set_once(&mut realm, echoable(value)?)?,
+                "nonce" => set_once(&mut nonce, echoable(value)?)?,
                 "maxbuf" => {
                     let size = value.parse().ok().filter(|&n: &usize| n >= MAXBUF_MIN);
-                    once(&mut maxbuf, size.ok_or_else(|| broken("its `maxbuf` is no size"))?)?;
+                    set_once(&mut maxbuf, size.ok_or_else(|| invalid("its `maxbuf` is no size"))?)?;
                 }
-                "qop" => once(&mut qualities, listed(value, Quality::from_digest_name))?,
-                "cipher" => once(&mut ciphers, listed(value, Cipher::from_name))?,
+                "qop" => set_once(&mut qualities, parse_list(value, Quality::from_digest_name))?,
+                "cipher" => set_once(&mut ciphers, parse_list(value, Cipher::from_name))?,
                 "algorithm" => md5_sess = value == "md5-sess",
                 // `charset`, `stale`, and what a later server may add.
                 _ => {}
             }
         }
         if !md5_sess {
-            return Err(broken("its algorithm is not `md5-sess`"));
+            return Err(invalid("its algorithm is not `md5-sess`"));
         }
         Ok(Self {
             realm: realm.unwrap_or_default(),
             nonce: nonce
                 .filter(|nonce| !nonce.is_empty())
-                .ok_or_else(|| broken("it has no nonce"))?,
+                .ok_or_else(|| invalid("it has no nonce"))?,
             qualities: qualities.unwrap_or_else(|| vec![Quality::Authentication]),
             ciphers: ciphers.unwrap_or_default(),
             maxbuf: maxbuf.unwrap_or(MAXBUF_DEFAULT),
@@ -60,54 +60,54 @@ impl Challenge {
     }
 }
 
-fn broken(what: &str) -> SecurityError {
-    SecurityError::broken(format!("the DIGEST-MD5 challenge cannot be used: {what}"))
+fn invalid(what: &str) -> SecurityError {
+    SecurityError::protocol(format!("the DIGEST-MD5 challenge cannot be used: {what}"))
 }
 
-fn once<T>(slot: &mut Option<T>, value: T) -> Result<(), SecurityError> {
+fn set_once<T>(slot: &mut Option<T>, value: T) -> Result<(), SecurityError> {
     match slot.replace(value) {
         None => Ok(()),
-        Some(_) => Err(broken("it says something twice")),
+        Some(_) => Err(invalid("it says something twice")),
     }
 }
 
 /// A value that is sent back in quotes: nothing in it may end them.
-fn echoed(value: &str) -> Result<String, SecurityError> {
+fn echoable(value: &str) -> Result<String, SecurityError> {
     let plain = |byte: u8| matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\';
     if value.bytes().all(plain) {
         Ok(value.to_owned())
     } else {
-        Err(broken("its realm or nonce has odd characters"))
+        Err(invalid("its realm or nonce has odd characters"))
     }
 }
 
 /// The known words of a comma list; unknown ones are what others may use.
-fn listed<T>(value: &str, known: impl Fn(&str) -> Option<T>) -> Vec<T> {
+fn parse_list<T>(value: &str, known: impl Fn(&str) -> Option<T>) -> Vec<T> {
     value.split(',').filter_map(|word| known(word.trim())).collect()
 }
 
 /// Splits into names and values; quotes are taken off, and commas in quotes divide nothing.
 pub(super) fn directives(text: &str) -> Result<Vec<(&str, &str)>, SecurityError> {
     let mut found = Vec::new();
-    let mut rest = text.trim_matches(is_filler);
+    let mut rest = text.trim_matches(is_separator);
     while !rest.is_empty() {
-        let (name, after) = rest.split_once('=').ok_or_else(|| broken("a word has no value"))?;
+        let (name, after) = rest.split_once('=').ok_or_else(|| invalid("a word has no value"))?;
         let (value, after) = match after.strip_prefix('"') {
             Some(quoted) => {
-                quoted.split_once('"').ok_or_else(|| broken("a quote is never closed"))?
+                quoted.split_once('"').ok_or_else(|| invalid("a quote is never closed"))?
             }
             None => after.split_at(after.find(',').unwrap_or(after.len())),
         };
-        if !(after.is_empty() || after.starts_with(is_filler)) {
-            return Err(broken("something follows a closed quote"));
+        if !(after.is_empty() || after.starts_with(is_separator)) {
+            return Err(invalid("something follows a closed quote"));
         }
         found.push((name.trim(), value.trim()));
-        rest = after.trim_start_matches(is_filler);
+        rest = after.trim_start_matches(is_separator);
     }
     Ok(found)
 }
 
-fn is_filler(letter: char) -> bool {
+fn is_separator(letter: char) -> bool {
     letter == ',' || letter.is_ascii_whitespace()
 }
 

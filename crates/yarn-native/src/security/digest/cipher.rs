@@ -37,18 +37,18 @@ impl Cipher {
 }
 
 /// What turns plain bytes into sealed ones. Its state runs on from message to message.
-pub(super) enum Sealer {
+pub(super) enum Encryptor {
     Rc4(Box<Rc4>),
     TripleDes(Box<cbc::Encryptor<TdesEde2>>),
 }
 
 /// The way back.
-pub(super) enum Opener {
+pub(super) enum Decryptor {
     Rc4(Box<Rc4>),
     TripleDes(Box<cbc::Decryptor<TdesEde2>>),
 }
 
-impl Sealer {
+impl Encryptor {
     pub(super) fn new(cipher: Cipher, key: &[u8; 16]) -> Self {
         match cipher {
             Cipher::Rc4 => Self::Rc4(Box::new(rc4(key))),
@@ -61,7 +61,7 @@ impl Sealer {
     }
 
     /// Pads, appends the code that authenticates the message, and seals all of it in place.
-    pub(super) fn seal(&mut self, message: &mut Vec<u8>, mac: &[u8]) {
+    pub(super) fn encrypt(&mut self, message: &mut Vec<u8>, mac: &[u8]) {
         match self {
             Self::Rc4(state) => {
                 message.extend_from_slice(mac);
@@ -81,7 +81,7 @@ impl Sealer {
     }
 }
 
-impl Opener {
+impl Decryptor {
     pub(super) fn new(cipher: Cipher, key: &[u8; 16]) -> Self {
         match cipher {
             Cipher::Rc4 => Self::Rc4(Box::new(rc4(key))),
@@ -95,27 +95,27 @@ impl Opener {
 
     /// Opens in place and takes the padding off; what is left is the message and, at its end, the
     /// `mac` bytes of its code. `None` where that is impossible.
-    pub(super) fn open(&mut self, sealed: &mut Vec<u8>, mac: usize) -> Option<()> {
+    pub(super) fn decrypt(&mut self, encrypted: &mut Vec<u8>, mac: usize) -> Option<()> {
         match self {
             Self::Rc4(state) => {
-                state.apply_keystream(sealed);
-                (sealed.len() >= mac).then_some(())
+                state.apply_keystream(encrypted);
+                (encrypted.len() >= mac).then_some(())
             }
             Self::TripleDes(state) => {
-                if !sealed.len().is_multiple_of(BLOCK) || sealed.len() <= mac {
+                if !encrypted.len().is_multiple_of(BLOCK) || encrypted.len() <= mac {
                     return None;
                 }
-                for block in sealed.chunks_exact_mut(BLOCK) {
+                for block in encrypted.chunks_exact_mut(BLOCK) {
                     let block: &mut [u8; BLOCK] =
                         block.try_into().expect("chunks_exact gives whole blocks");
                     state.decrypt_block(block.into());
                 }
-                let padded = sealed.len() - mac;
-                let pad = usize::from(sealed[padded - 1]);
+                let padded = encrypted.len() - mac;
+                let pad = usize::from(encrypted[padded - 1]);
                 let start = padded.checked_sub(pad)?;
                 let sound = (1..=BLOCK).contains(&pad)
-                    && sealed[start..padded].iter().all(|&byte| usize::from(byte) == pad);
-                sound.then(|| drop(sealed.drain(start..padded)))
+                    && encrypted[start..padded].iter().all(|&byte| usize::from(byte) == pad);
+                sound.then(|| drop(encrypted.drain(start..padded)))
             }
         }
     }

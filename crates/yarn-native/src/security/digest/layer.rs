@@ -5,7 +5,7 @@ use md5::{Digest, Md5};
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
-use crate::security::digest::cipher::{Cipher, Opener, Sealer};
+use crate::security::digest::cipher::{Cipher, Decryptor, Encryptor};
 use crate::security::error::SecurityError;
 
 /// Bytes of the code in each message, of the version that follows it, and of the sequence number.
@@ -15,12 +15,12 @@ const TRAILER: usize = VERSION.len() + 4;
 
 /// Protects both directions of a connection; `cipher` is what makes privacy of integrity.
 pub(crate) struct DigestLayer {
-    outgoing: Side<Sealer>,
-    incoming: Side<Opener>,
+    outgoing: DirectionState<Encryptor>,
+    incoming: DirectionState<Decryptor>,
     plain_max: usize,
 }
 
-struct Side<C> {
+struct DirectionState<C> {
     signing: Zeroizing<[u8; 16]>,
     /// Of the next message.
     sequence: u32,
@@ -29,7 +29,7 @@ struct Side<C> {
 
 /// Which way a key is for.
 #[derive(Clone, Copy)]
-enum Way {
+enum Direction {
     ToServer,
     ToClient,
 }
@@ -39,7 +39,7 @@ impl DigestLayer {
     pub(super) fn new(session: &[u8; 16], cipher: Option<Cipher>, maxbuf: usize) -> Self {
         // Room for the code, the trailer and, as Java counts, the padding of a block.
         let overhead = MAC + TRAILER + if cipher.is_some() { 10 } else { 0 };
-        Self::between(session, cipher, Way::ToServer, maxbuf - overhead)
+        Self::between(session, cipher, Direction::ToServer, maxbuf - overhead)
     }
 
     /// Both sides of a session, with the cipher of that name.
@@ -47,25 +47,30 @@ impl DigestLayer {
     pub(crate) fn both_sides(cipher: Option<&str>) -> (Self, Self) {
         let cipher = cipher.and_then(Cipher::from_name);
         let side = |out| Self::between(&[7; 16], cipher, out, 1024);
-        (side(Way::ToServer), side(Way::ToClient))
+        (side(Direction::ToServer), side(Direction::ToClient))
     }
 
-    fn between(session: &[u8; 16], cipher: Option<Cipher>, out: Way, plain_max: usize) -> Self {
+    fn between(
+        session: &[u8; 16],
+        cipher: Option<Cipher>,
+        out: Direction,
+        plain_max: usize,
+    ) -> Self {
         let back = match out {
-            Way::ToServer => Way::ToClient,
-            Way::ToClient => Way::ToServer,
+            Direction::ToServer => Direction::ToClient,
+            Direction::ToClient => Direction::ToServer,
         };
-        let sealing = |way| sealing_key(session, way);
+        let encryption = |direction| encryption_key(session, direction);
         Self {
-            outgoing: Side {
+            outgoing: DirectionState {
                 signing: signing_key(session, out),
                 sequence: 0,
-                cipher: cipher.map(|cipher| Sealer::new(cipher, &sealing(out))),
+                cipher: cipher.map(|cipher| Encryptor::new(cipher, &encryption(out))),
             },
-            incoming: Side {
+            incoming: DirectionState {
                 signing: signing_key(session, back),
                 sequence: 0,
-                cipher: cipher.map(|cipher| Opener::new(cipher, &sealing(back))),
+                cipher: cipher.map(|cipher| Decryptor::new(cipher, &encryption(back))),
             },
             plain_max,
         }
@@ -79,11 +84,11 @@ impl DigestLayer {
         let side = &mut self.outgoing;
         let sequence = side.sequence.to_be_bytes();
         side.sequence = side.sequence.wrapping_add(1);
-        let mac = code(&side.signing, sequence, plain);
+        let mac = compute_mac(&side.signing, sequence, plain);
         let mut message = Vec::with_capacity(plain.len() + MAC + TRAILER + 8);
         message.extend_from_slice(plain);
         match &mut side.cipher {
-            Some(sealer) => sealer.seal(&mut message, &mac),
+            Some(encryptor) => encryptor.encrypt(&mut message, &mac),
             None => message.extend_from_slice(&mac),
         }
         message.extend_from_slice(&VERSION);
@@ -104,12 +109,12 @@ impl DigestLayer {
         }
         side.sequence = side.sequence.wrapping_add(1);
         let mut message = body.to_vec();
-        if let Some(opener) = &mut side.cipher {
-            opener.open(&mut message, MAC).ok_or_else(|| tampered("its padding is wrong"))?;
+        if let Some(decryptor) = &mut side.cipher {
+            decryptor.decrypt(&mut message, MAC).ok_or_else(|| tampered("its padding is wrong"))?;
         }
         let plain = message.len().checked_sub(MAC).ok_or_else(|| tampered("it is too short"))?;
         let mac = message.split_off(plain);
-        let expected = code(&side.signing, sequence, &message);
+        let expected = compute_mac(&side.signing, sequence, &message);
         if !bool::from(expected.ct_eq(&mac)) {
             return Err(tampered("its code does not fit"));
         }
@@ -121,7 +126,7 @@ fn tampered(what: &'static str) -> SecurityError {
     SecurityError::Tampered { what }
 }
 
-fn code(key: &[u8; 16], sequence: [u8; 4], message: &[u8]) -> [u8; MAC] {
+fn compute_mac(key: &[u8; 16], sequence: [u8; 4], message: &[u8]) -> [u8; MAC] {
     let mut mac = Hmac::<Md5>::new_from_slice(key).expect("HMAC takes a key of any length");
     mac.update(&sequence);
     mac.update(message);
@@ -129,22 +134,30 @@ fn code(key: &[u8; 16], sequence: [u8; 4], message: &[u8]) -> [u8; MAC] {
     std::array::from_fn(|i| whole[i])
 }
 
-fn signing_key(session: &[u8; 16], way: Way) -> Zeroizing<[u8; 16]> {
+fn signing_key(session: &[u8; 16], direction: Direction) -> Zeroizing<[u8; 16]> {
     derived(
         session,
-        match way {
-            Way::ToServer => b"Digest session key to client-to-server signing key magic constant",
-            Way::ToClient => b"Digest session key to server-to-client signing key magic constant",
+        match direction {
+            Direction::ToServer => {
+                b"Digest session key to client-to-server signing key magic constant"
+            }
+            Direction::ToClient => {
+                b"Digest session key to server-to-client signing key magic constant"
+            }
         },
     )
 }
 
-fn sealing_key(session: &[u8; 16], way: Way) -> Zeroizing<[u8; 16]> {
+fn encryption_key(session: &[u8; 16], direction: Direction) -> Zeroizing<[u8; 16]> {
     derived(
         session,
-        match way {
-            Way::ToServer => b"Digest H(A1) to client-to-server sealing key magic constant",
-            Way::ToClient => b"Digest H(A1) to server-to-client sealing key magic constant",
+        match direction {
+            Direction::ToServer => {
+                b"Digest H(A1) to client-to-server sealing key magic constant"
+            }
+            Direction::ToClient => {
+                b"Digest H(A1) to server-to-client sealing key magic constant"
+            }
         },
     )
 }
@@ -167,7 +180,7 @@ mod tests {
 
     fn check(cipher: Option<Cipher>, to_server: [&str; 2], to_client: [&str; 2]) {
         let mut client = DigestLayer::new(&session(), cipher, 65536);
-        let mut server = DigestLayer::between(&session(), cipher, Way::ToClient, 65536);
+        let mut server = DigestLayer::between(&session(), cipher, Direction::ToClient, 65536);
         for (i, plain) in ["hello", "hadoop"].into_iter().enumerate() {
             let sent = client.wrap(plain.as_bytes());
             assert_eq!(sent, from_hex(to_server[i]), "{cipher:?} to server {i}");
@@ -183,13 +196,13 @@ mod tests {
         let key = |key: Zeroizing<[u8; 16]>| key.to_vec();
         let session = session();
         let expected = from_hex("4f4238d105e4932bb54841cd2ae32178");
-        assert_eq!(key(signing_key(&session, Way::ToServer)), expected);
+        assert_eq!(key(signing_key(&session, Direction::ToServer)), expected);
         let expected = from_hex("2a10d2aafa4db083a4abc199d22b0c36");
-        assert_eq!(key(sealing_key(&session, Way::ToServer)), expected);
+        assert_eq!(key(encryption_key(&session, Direction::ToServer)), expected);
         let expected = from_hex("ac9072dce5e767d8688f01c69f337a8e");
-        assert_eq!(key(signing_key(&session, Way::ToClient)), expected);
+        assert_eq!(key(signing_key(&session, Direction::ToClient)), expected);
         let expected = from_hex("719da526f8bb55cb30dc6ade2efa73c3");
-        assert_eq!(key(sealing_key(&session, Way::ToClient)), expected);
+        assert_eq!(key(encryption_key(&session, Direction::ToClient)), expected);
     }
 
     #[test]
@@ -241,7 +254,7 @@ mod tests {
     fn a_message_that_was_touched_repeated_or_cut_is_refused() {
         for cipher in [None, Some(Cipher::Rc4), Some(Cipher::TripleDes)] {
             let fresh = || DigestLayer::new(&session(), cipher, 65536);
-            let mut server = DigestLayer::between(&session(), cipher, Way::ToClient, 65536);
+            let mut server = DigestLayer::between(&session(), cipher, Direction::ToClient, 65536);
             let sound = server.wrap(b"a message of some length");
             for i in 0..sound.len() {
                 let mut bad = sound.clone();

@@ -22,7 +22,7 @@ const CNONCE_BYTES: usize = 24;
 /// A client that has answered the challenge and waits for the server's own proof.
 pub(crate) struct DigestClient {
     session: Zeroizing<[u8; 16]>,
-    server_proof: Zeroizing<String>,
+    expected_rspauth: Zeroizing<String>,
     quality: Quality,
     cipher: Option<Cipher>,
     maxbuf: usize,
@@ -61,31 +61,32 @@ impl DigestClient {
         let user = base64(&token.identifier);
         let password = base64(token.password.expose());
         let session = session_secret(&user, &realm, &password, &nonce, cnonce);
-        let prove = |role: &str| proof(&session, &nonce, cnonce, quality, role, uri);
+        let respond = |role: &str| compute_response(&session, &nonce, cnonce, quality, role, uri);
         let mut reply = format!(
             "charset=utf-8,username=\"{}\",realm=\"{realm}\",nonce=\"{nonce}\",nc={NONCE_COUNT},\
              cnonce=\"{cnonce}\",digest-uri=\"{uri}\",maxbuf={MAXBUF},response={},qop={}",
             *user,
-            *prove("AUTHENTICATE"),
+            *respond("AUTHENTICATE"),
             quality.digest_name(),
         );
         if let Some(cipher) = cipher {
             reply.push_str(&format!(",cipher=\"{}\"", cipher.name()));
         }
-        let server_proof = prove("");
-        Ok((Self { session, server_proof, quality, cipher, maxbuf }, reply.into_bytes()))
+        let expected_rspauth = respond("");
+        Ok((Self { session, expected_rspauth, quality, cipher, maxbuf }, reply.into_bytes()))
     }
 
     /// Checks that the server knows the password too; gives the protection that was agreed.
     pub(crate) fn finish(self, answer: &[u8]) -> Result<Option<DigestLayer>, SecurityError> {
-        let text = std::str::from_utf8(answer).map_err(|_| SecurityError::UnprovenServer)?;
-        let said = challenge::directives(text).map_err(|_| SecurityError::UnprovenServer)?;
-        let shown = said
+        let text = std::str::from_utf8(answer).map_err(|_| SecurityError::ServerUnauthenticated)?;
+        let directives =
+            challenge::directives(text).map_err(|_| SecurityError::ServerUnauthenticated)?;
+        let rspauth = directives
             .iter()
             .find_map(|&(name, value)| (name == "rspauth").then_some(value))
-            .ok_or(SecurityError::UnprovenServer)?;
-        if !bool::from(shown.as_bytes().ct_eq(self.server_proof.as_bytes())) {
-            return Err(SecurityError::UnprovenServer);
+            .ok_or(SecurityError::ServerUnauthenticated)?;
+        if !bool::from(rspauth.as_bytes().ct_eq(self.expected_rspauth.as_bytes())) {
+            return Err(SecurityError::ServerUnauthenticated);
         }
         Ok(match self.quality {
             Quality::Authentication => None,
@@ -106,21 +107,23 @@ fn session_secret(
     nonce: &str,
     cnonce: &str,
 ) -> Zeroizing<[u8; 16]> {
-    let who = Md5::new()
+    let credentials_hash = Md5::new()
         .chain_update(user)
         .chain_update(":")
         .chain_update(realm)
         .chain_update(":")
         .chain_update(password)
         .finalize();
-    let who = Zeroizing::new(<[u8; 16]>::from(who));
-    let session =
-        Md5::new().chain_update(*who).chain_update(format!(":{nonce}:{cnonce}")).finalize();
+    let credentials_hash = Zeroizing::new(<[u8; 16]>::from(credentials_hash));
+    let session = Md5::new()
+        .chain_update(*credentials_hash)
+        .chain_update(format!(":{nonce}:{cnonce}"))
+        .finalize();
     Zeroizing::new(session.into())
 }
 
 /// The response of the client, or with an empty `role` that of the server.
-fn proof(
+fn compute_response(
     session: &[u8; 16],
     nonce: &str,
     cnonce: &str,
@@ -130,11 +133,11 @@ fn proof(
 ) -> Zeroizing<String> {
     let no_body =
         if quality == Quality::Authentication { "" } else { ":00000000000000000000000000000000" };
-    let what = Md5::digest(format!("{role}:{uri}{no_body}"));
+    let uri_hash = Md5::digest(format!("{role}:{uri}{no_body}"));
     let whole = Md5::new()
         .chain_update(hex(session).as_bytes())
         .chain_update(format!(":{nonce}:{NONCE_COUNT}:{cnonce}:{}:", quality.digest_name()))
-        .chain_update(hex(&what).as_bytes())
+        .chain_update(hex(&uri_hash).as_bytes())
         .finalize();
     hex(&whole)
 }
@@ -219,7 +222,7 @@ mod tests {
         ] {
             let (client, _) = answer(&[Quality::Authentication], "rc4").expect("an answer");
             let outcome = client.finish(bad.as_bytes()).map(|_| ());
-            assert_eq!(outcome, Err(SecurityError::UnprovenServer), "{bad}");
+            assert_eq!(outcome, Err(SecurityError::ServerUnauthenticated), "{bad}");
         }
     }
 

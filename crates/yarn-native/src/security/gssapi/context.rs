@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use crate::security::error::SecurityError;
 use crate::security::gssapi::library::{self, Functions, Handle};
-use crate::security::gssapi::owned::{self, Credentials, Given, Name, lent};
+use crate::security::gssapi::owned::{self, GssapiCredentials, Name, OutputBuffer, input_buffer};
 use crate::security::gssapi::status;
 use crate::security::identity::Kerberos;
 use crate::security::kerberos::{self, Progress};
-use crate::security::principal::Target;
+use crate::security::principal::TargetName;
 
 /// Mutual authentication, replay and sequence detection, confidentiality, integrity.
 const WANTED: u32 = MUTUAL | 4 | 8 | 16 | 32;
@@ -19,31 +19,31 @@ const MUTUAL: u32 = 2;
 const CONTINUE: u32 = 1;
 
 /// The client's context with one server.
-pub(crate) struct Context {
+pub(crate) struct GssapiContext {
     handle: Handle,
-    credentials: Credentials,
+    credentials: GssapiCredentials,
     server: Name,
     gss: Arc<Functions>,
 }
 
 // SAFETY: the library keeps no thread's identity in a name, credential or context, and allows each
 // to be used by any thread, one at a time; having one owner and `&mut self` sees to the latter.
-unsafe impl Send for Context {}
+unsafe impl Send for GssapiContext {}
 
-impl Context {
+impl GssapiContext {
     /// Finds the caller's tickets. May wait for a Kerberos server.
-    pub(crate) fn new(kerberos: &Kerberos, target: &Target) -> Result<Self, SecurityError> {
+    pub(crate) fn new(kerberos: &Kerberos, target: &TargetName) -> Result<Self, SecurityError> {
         let gss = library::open(kerberos.library.as_deref())?;
-        let credentials = Credentials::acquire(&gss, &kerberos.tickets)?;
+        let credentials = GssapiCredentials::acquire(&gss, &kerberos.tickets)?;
         let server = Name::target(&gss, target)?;
         Ok(Self { handle: ptr::null_mut(), credentials, server, gss })
     }
 }
 
-impl kerberos::Context for Context {
+impl kerberos::SecurityContext for GssapiContext {
     fn step(&mut self, token: Option<&[u8]>) -> Result<Progress, SecurityError> {
-        let input = token.map(lent);
-        let mut output = Given::new(&self.gss);
+        let input = token.map(input_buffer);
+        let mut output = OutputBuffer::new(&self.gss);
         let (mut minor, mut flags) = (0, 0);
         // SAFETY: the handles are live (the context's is null at first, as the function wants);
         // all other pointers are null where allowed, or to locals that outlive the call.
@@ -67,28 +67,28 @@ impl kerberos::Context for Context {
         status::check(&self.gss, major, minor, "the handshake")?;
         let complete = major & CONTINUE == 0;
         if complete && flags & MUTUAL == 0 {
-            return Err(SecurityError::broken("it did not prove who it is"));
+            return Err(SecurityError::protocol("it did not prove who it is"));
         }
         Ok(Progress { token: output.to_vec(), complete })
     }
 
-    fn wrap(&mut self, plain: &[u8], sealed: bool) -> Result<Vec<u8>, SecurityError> {
-        let mut output = Given::new(&self.gss);
-        let (mut minor, mut was_sealed) = (0, 0);
+    fn wrap(&mut self, plain: &[u8], encrypted: bool) -> Result<Vec<u8>, SecurityError> {
+        let mut output = OutputBuffer::new(&self.gss);
+        let (mut minor, mut was_encrypted) = (0, 0);
         // SAFETY: the context is live, and all pointers are to locals that outlive the call.
         let major = unsafe {
             (self.gss.wrap)(
                 &mut minor,
                 self.handle,
-                c_int::from(sealed),
+                c_int::from(encrypted),
                 0,
-                &lent(plain),
-                &mut was_sealed,
+                &input_buffer(plain),
+                &mut was_encrypted,
                 &mut output.buffer,
             )
         };
         status::check(&self.gss, major, minor, "protecting a message")?;
-        if sealed && was_sealed == 0 {
+        if encrypted && was_encrypted == 0 {
             let reason = "the library cannot encrypt".to_owned();
             return Err(SecurityError::Kerberos { during: "protecting a message", reason });
         }
@@ -96,17 +96,17 @@ impl kerberos::Context for Context {
     }
 
     fn unwrap(&mut self, token: &[u8]) -> Result<(Vec<u8>, bool), SecurityError> {
-        let mut output = Given::new(&self.gss);
-        let (mut minor, mut sealed) = (0, 0);
+        let mut output = OutputBuffer::new(&self.gss);
+        let (mut minor, mut encrypted) = (0, 0);
         // SAFETY: the context is live, all pointers are to locals that outlive the call, and the
         // quality is not wanted.
         let major = unsafe {
             (self.gss.unwrap)(
                 &mut minor,
                 self.handle,
-                &lent(token),
+                &input_buffer(token),
                 &mut output.buffer,
-                &mut sealed,
+                &mut encrypted,
                 ptr::null_mut(),
             )
         };
@@ -115,23 +115,23 @@ impl kerberos::Context for Context {
         if major & (2 | 4 | 8 | 16) != 0 {
             return Err(SecurityError::Tampered { what: "it is out of order" });
         }
-        Ok((output.to_vec(), sealed != 0))
+        Ok((output.to_vec(), encrypted != 0))
     }
 
-    fn plain_max(&mut self, sealed: bool, size: usize) -> Result<usize, SecurityError> {
+    fn plain_max(&mut self, encrypted: bool, size: usize) -> Result<usize, SecurityError> {
         let size = u32::try_from(size).unwrap_or(u32::MAX);
         let (mut minor, mut plain) = (0, 0);
         // SAFETY: the context is live, and the pointers are to locals that outlive the call.
         let major = unsafe {
-            let sealed = c_int::from(sealed);
-            (self.gss.wrap_size_limit)(&mut minor, self.handle, sealed, 0, size, &mut plain)
+            let encrypted = c_int::from(encrypted);
+            (self.gss.wrap_size_limit)(&mut minor, self.handle, encrypted, 0, size, &mut plain)
         };
         status::check(&self.gss, major, minor, "agreeing on protection")?;
         Ok(plain as usize)
     }
 }
 
-impl Drop for Context {
+impl Drop for GssapiContext {
     fn drop(&mut self) {
         if !self.handle.is_null() {
             // SAFETY: the handle is the library's and has this one owner; no token is wanted.

@@ -11,33 +11,36 @@ use std::time::Duration;
 
 use crate::security::error::SecurityError;
 use crate::security::gssapi::library::{Functions, KeyValue, KeyValues, OidSet};
-use crate::security::gssapi::owned::{self, Credentials, Name};
+use crate::security::gssapi::owned::{self, GssapiCredentials, Name};
 use crate::security::gssapi::status;
-use crate::security::identity::{Ticket, Tickets};
+use crate::security::identity::{Ticket, TicketSource};
 
 /// `GSS_C_INDEFINITE`, `GSS_C_INITIATE`.
-const AS_LONG_AS_POSSIBLE: u32 = u32::MAX;
-const TO_INITIATE: c_int = 1;
+const INDEFINITE: u32 = u32::MAX;
+const INITIATE: c_int = 1;
 
-impl Credentials {
+impl GssapiCredentials {
     /// Finds tickets, or gets them with the keytab; may wait for a Kerberos server.
-    pub(super) fn acquire(gss: &Arc<Functions>, tickets: &Tickets) -> Result<Self, SecurityError> {
+    pub(super) fn acquire(
+        gss: &Arc<Functions>,
+        tickets: &TicketSource,
+    ) -> Result<Self, SecurityError> {
         match tickets {
-            Tickets::Default => {
+            TicketSource::Default => {
                 let named = std::env::var("KRB5CCNAME").unwrap_or_default();
                 if is_file(&named) {
-                    return Self::acquire(gss, &Tickets::Cache(named));
+                    return Self::acquire(gss, &TicketSource::Cache(named));
                 }
-                Self::find(gss, None, &[]).map_err(|error| match error {
+                Self::acquire_from(gss, None, &[]).map_err(|error| match error {
                     SecurityError::TicketExpired { .. } if named.is_empty() => {
-                        name_cache(error, "the default cache")
+                        with_cache_name(error, "the default cache")
                     }
-                    error => name_cache(error, &named),
+                    error => with_cache_name(error, &named),
                 })
             }
-            Tickets::Cache(name) => Self::find(gss, None, &[(c"ccache", text(name)?)])
-                .map_err(|error| name_cache(error, name)),
-            Tickets::Keytab { path, principal } => {
+            TicketSource::Cache(name) => Self::acquire_from(gss, None, &[(c"ccache", text(name)?)])
+                .map_err(|error| with_cache_name(error, name)),
+            TicketSource::Keytab { path, principal } => {
                 let unusable = |reason| SecurityError::Keytab {
                     path: path.display().to_string(),
                     principal: principal.clone(),
@@ -62,15 +65,15 @@ impl Credentials {
         principal: &str,
     ) -> Result<Self, SecurityError> {
         let name = Name::principal(gss, principal)?;
-        let place = path.to_str().ok_or_else(|| odd_text("the keytab's path"))?;
+        let path_text = path.to_str().ok_or_else(|| invalid_text("the keytab's path"))?;
         let store = [
-            (c"client_keytab", text(&format!("FILE:{place}"))?),
+            (c"client_keytab", text(&format!("FILE:{path_text}"))?),
             (c"ccache", text(&memory_cache(path, principal))?),
         ];
-        Self::find(gss, Some(&name), &store)
+        Self::acquire_from(gss, Some(&name), &store)
     }
 
-    fn find(
+    fn acquire_from(
         gss: &Arc<Functions>,
         name: Option<&Name>,
         store: &[(&'static std::ffi::CStr, CString)],
@@ -92,9 +95,9 @@ impl Credentials {
             (gss.acquire_cred_from)(
                 &mut minor,
                 name.map_or(ptr::null_mut(), |name| name.handle),
-                AS_LONG_AS_POSSIBLE,
+                INDEFINITE,
                 &mechanisms,
-                TO_INITIATE,
+                INITIATE,
                 if elements.is_empty() { ptr::null() } else { &store },
                 &mut handle,
                 ptr::null_mut(),
@@ -110,11 +113,11 @@ impl Credentials {
     /// The library puts off looking for tickets; this makes it look, so that what is missing is
     /// told as that and not as a failed handshake.
     fn check_lifetime(&self) -> Result<(), SecurityError> {
-        self.look().map(drop)
+        self.inspect().map(drop)
     }
 
     /// Whose they are, and how long they still count.
-    pub(super) fn look(&self) -> Result<Ticket, SecurityError> {
+    pub(super) fn inspect(&self) -> Result<Ticket, SecurityError> {
         let (mut minor, mut seconds, mut name) = (0, 0, ptr::null_mut());
         // SAFETY: the handle is live; what is not wanted is null, as the function allows.
         let major = unsafe {
@@ -128,12 +131,12 @@ impl Credentials {
             )
         };
         status::check(&self.gss, major, minor, "finding a ticket")?;
-        let name = Name::taken(&self.gss, name);
+        let name = Name::from_handle(&self.gss, name);
         if seconds == 0 {
             let reason = "its lifetime is over".to_owned();
             return Err(SecurityError::TicketExpired { reason });
         }
-        Ok(Ticket { principal: name.text()?, life: Duration::from_secs(u64::from(seconds)) })
+        Ok(Ticket { principal: name.text()?, lifetime: Duration::from_secs(u64::from(seconds)) })
     }
 }
 
@@ -144,7 +147,7 @@ fn is_file(cache: &str) -> bool {
 }
 
 /// The library does not always say which cache it means.
-fn name_cache(error: SecurityError, cache: &str) -> SecurityError {
+fn with_cache_name(error: SecurityError, cache: &str) -> SecurityError {
     let named = |reason: String| match reason.contains(cache.trim_start_matches("FILE:")) {
         true => reason,
         false => format!("{reason} (`{cache}`)"),
@@ -167,10 +170,10 @@ fn memory_cache(path: &Path, principal: &str) -> String {
 }
 
 fn text(text: &str) -> Result<CString, SecurityError> {
-    CString::new(text).map_err(|_| odd_text("the name of a cache or keytab"))
+    CString::new(text).map_err(|_| invalid_text("the name of a cache or keytab"))
 }
 
-fn odd_text(what: &str) -> SecurityError {
+fn invalid_text(what: &str) -> SecurityError {
     let reason = format!("{what} is not plain text");
     SecurityError::Kerberos { during: "finding a ticket", reason }
 }

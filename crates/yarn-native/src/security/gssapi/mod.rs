@@ -13,10 +13,10 @@ mod status;
 use super::error::SecurityError;
 use super::identity::{Kerberos, Ticket};
 
-pub(super) use context::Context;
+pub(super) use context::GssapiContext;
 
 /// The caller's ticket, as it is now.
 pub(super) fn ticket(kerberos: &Kerberos) -> Result<Ticket, SecurityError> {
     let gss = library::open(kerberos.library.as_deref())?;
-    owned::Credentials::acquire(&gss, &kerberos.tickets)?.look()
+    owned::GssapiCredentials::acquire(&gss, &kerberos.tickets)?.inspect()
 }

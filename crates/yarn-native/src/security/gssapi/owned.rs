@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::security::error::SecurityError;
 use crate::security::gssapi::library::{Buffer, Functions, Handle, Oid};
 use crate::security::gssapi::status;
-use crate::security::principal::Target;
+use crate::security::principal::TargetName;
 
 /// An object identifier in the form the library takes.
 macro_rules! oid {
@@ -51,17 +51,17 @@ oid!(
 );
 
 /// Lends bytes to the library for the length of a call.
-pub(super) fn lent(bytes: &[u8]) -> Buffer {
+pub(super) fn input_buffer(bytes: &[u8]) -> Buffer {
     Buffer { length: bytes.len(), value: bytes.as_ptr().cast_mut().cast::<c_void>() }
 }
 
 /// Room for bytes the library gives.
-pub(super) struct Given {
+pub(super) struct OutputBuffer {
     pub(super) buffer: Buffer,
     gss: Arc<Functions>,
 }
 
-impl Given {
+impl OutputBuffer {
     pub(super) fn new(gss: &Arc<Functions>) -> Self {
         let buffer = Buffer { length: 0, value: ptr::null_mut() };
         Self { buffer, gss: gss.clone() }
@@ -79,7 +79,7 @@ impl Given {
     }
 }
 
-impl Drop for Given {
+impl Drop for OutputBuffer {
     fn drop(&mut self) {
         // SAFETY: the buffer is empty or was filled by the library; releasing either is defined.
         unsafe { (self.gss.release_buffer)(&mut 0, &mut self.buffer) };
@@ -97,31 +97,32 @@ impl Name {
         Self::import(gss, name, &principal_name())
     }
 
-    pub(super) fn target(gss: &Arc<Functions>, target: &Target) -> Result<Self, SecurityError> {
+    pub(super) fn target(gss: &Arc<Functions>, target: &TargetName) -> Result<Self, SecurityError> {
         match target {
-            Target::Principal(name) => Self::import(gss, name, &principal_name()),
-            Target::HostBased(name) => Self::import(gss, name, &host_based_name()),
+            TargetName::Principal(name) => Self::import(gss, name, &principal_name()),
+            TargetName::HostBased(name) => Self::import(gss, name, &host_based_name()),
         }
     }
 
     fn import(gss: &Arc<Functions>, name: &str, kind: &Oid) -> Result<Self, SecurityError> {
         let (mut minor, mut handle) = (0, ptr::null_mut());
         // SAFETY: all pointers are to locals; the library copies the name.
-        let major =
-            unsafe { (gss.import_name)(&mut minor, &lent(name.as_bytes()), kind, &mut handle) };
+        let major = unsafe {
+            (gss.import_name)(&mut minor, &input_buffer(name.as_bytes()), kind, &mut handle)
+        };
         status::check(gss, major, minor, "reading a principal's name")?;
-        Ok(Self::taken(gss, handle))
+        Ok(Self::from_handle(gss, handle))
     }
 
     /// A name that the library gave, and that nobody else releases.
-    pub(super) fn taken(gss: &Arc<Functions>, handle: Handle) -> Self {
+    pub(super) fn from_handle(gss: &Arc<Functions>, handle: Handle) -> Self {
         Self { handle, gss: gss.clone() }
     }
 
     /// As people write it: `alice@EXAMPLE.COM`.
     pub(super) fn text(&self) -> Result<String, SecurityError> {
         let mut minor = 0;
-        let mut given = Given::new(&self.gss);
+        let mut given = OutputBuffer::new(&self.gss);
         // SAFETY: the handle is live, the buffer is a local, and what is not wanted is null.
         let major = unsafe {
             (self.gss.display_name)(&mut minor, self.handle, &mut given.buffer, ptr::null_mut())
@@ -139,12 +140,12 @@ impl Drop for Name {
 }
 
 /// The caller's credentials.
-pub(super) struct Credentials {
+pub(super) struct GssapiCredentials {
     pub(super) handle: Handle,
     pub(super) gss: Arc<Functions>,
 }
 
-impl Drop for Credentials {
+impl Drop for GssapiCredentials {
     fn drop(&mut self) {
         // SAFETY: the handle is the library's and has this one owner.
         unsafe { (self.gss.release_cred)(&mut 0, &mut self.handle) };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::security::error::SecurityError;
 use crate::security::gssapi::library::Functions;
-use crate::security::gssapi::owned::{self, Given};
+use crate::security::gssapi::owned::{self, OutputBuffer};
 
 /// `GSS_C_GSS_CODE`, `GSS_C_MECH_CODE`: which of the two numbers a text is for.
 const OF_GSSAPI: c_int = 1;
@@ -34,17 +34,17 @@ pub(super) fn check(
         return Ok(());
     }
     // The library keeps its longer texts for the thread that saw the failure, until its next one.
-    let kerberos = texts(gss, minor, OF_KERBEROS);
+    let kerberos = status_text(gss, minor, OF_KERBEROS);
     let reason = match kerberos.as_str() {
         // Kerberos has nothing to add; the library numbers that, too.
-        "" | "Success" => texts(gss, major, OF_GSSAPI),
+        "" | "Success" => status_text(gss, major, OF_GSSAPI),
         _ => kerberos,
     };
-    Err(named(major, minor, during, reason))
+    Err(classify(major, minor, during, reason))
 }
 
 /// Cut by what a person can do about it.
-fn named(major: u32, minor: u32, during: &'static str, reason: String) -> SecurityError {
+fn classify(major: u32, minor: u32, during: &'static str, reason: String) -> SecurityError {
     // The number is a signed one that travels in an unsigned type.
     match minor.cast_signed().wrapping_sub(KERBEROS) {
         // The ticket, or the principal itself.
@@ -65,11 +65,11 @@ fn named(major: u32, minor: u32, during: &'static str, reason: String) -> Securi
     }
 }
 
-fn texts(gss: &Arc<Functions>, status: u32, kind: c_int) -> String {
+fn status_text(gss: &Arc<Functions>, status: u32, kind: c_int) -> String {
     let mut pieces = Vec::new();
     let mut more = 0;
     while status != 0 && pieces.len() < PIECES_MAX {
-        let mut text = Given::new(gss);
+        let mut text = OutputBuffer::new(gss);
         // SAFETY: all pointers are to locals that outlive the call.
         let major = unsafe {
             let mechanism = owned::kerberos();
@@ -92,7 +92,7 @@ mod tests {
 
     fn check_name(major: u32, code: i32, expected: &str) {
         let minor = KERBEROS.wrapping_add(code).cast_unsigned();
-        let error = named(major, minor, "the handshake", "so it said".into());
+        let error = classify(major, minor, "the handshake", "so it said".into());
         let debug = format!("{error:?}");
         assert!(debug.starts_with(expected), "{code}: {debug}");
     }

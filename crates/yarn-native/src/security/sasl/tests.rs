@@ -2,15 +2,15 @@ use prost::Message;
 
 use super::*;
 use crate::noise::Noise;
-use crate::security::identity::{Kerberos, Tickets};
+use crate::security::identity::{Kerberos, TicketSource};
 use crate::security::kerberos::Progress;
 use crate::security::text::from_hex;
 
 const CHALLENGE: &str =
     "realm=\"default\",nonce=\"abc\",qop=\"auth\",charset=utf-8,algorithm=md5-sess";
 
-fn token() -> Proof {
-    Proof::Token(Token {
+fn token() -> AuthMethod {
+    AuthMethod::Token(Token {
         identifier: vec![1, 2, 3],
         password: vec![4, 5, 6].into(),
         kind: "NMToken".into(),
@@ -18,8 +18,11 @@ fn token() -> Proof {
     })
 }
 
-fn kerberos() -> Proof {
-    Proof::Kerberos(Kerberos { tickets: Tickets::Default, library: Some("/none.so".into()) })
+fn kerberos() -> AuthMethod {
+    AuthMethod::Kerberos(Kerberos {
+        tickets: TicketSource::Default,
+        library: Some("/none.so".into()),
+    })
 }
 
 fn offer(method: &str, mechanism: &str) -> SaslAuth {
@@ -44,13 +47,13 @@ fn offers(list: &[(&str, &str)]) -> RpcSaslProto {
 
 fn policy(principal: Option<&str>, fallback: Option<&str>) -> Policy {
     Policy {
-        server: principal.map(|name| ServerPrincipal::Named(name.into())),
+        server: principal.map(|name| ServerPrincipal::Exact(name.into())),
         fallback_to_simple: fallback.map(Into::into),
         ..Policy::default()
     }
 }
 
-fn first(proof: Proof, policy: Policy, message: RpcSaslProto) -> Result<Step, SecurityError> {
+fn first(proof: AuthMethod, policy: Policy, message: RpcSaslProto) -> Result<Step, SecurityError> {
     Handshake::new(proof, policy, "rm".into()).on_message(message, false)
 }
 
@@ -82,10 +85,10 @@ fn the_chosen_offer_goes_back_with_its_empty_fields_and_without_its_challenge() 
 #[test]
 fn simple_is_initiated_without_a_token_and_ends_the_dialogue() {
     let step = first(kerberos(), policy(None, Some("alice")), offers(&[("SIMPLE", "")]));
-    let Ok(Step::Done(Some(message), agreed)) = step else { panic!("it should be over") };
+    let Ok(Step::Done(Some(message), outcome)) = step else { panic!("it should be over") };
     assert_eq!(message.encode_to_vec(), from_hex("1002220a0a0653494d504c451200"));
-    assert_eq!(agreed.method, Method::Simple { user: "alice".into() });
-    assert!(agreed.layer.is_none());
+    assert_eq!(outcome.method, NegotiatedAuth::Simple { user: "alice".into() });
+    assert!(outcome.layer.is_none());
 }
 
 #[test]
@@ -96,7 +99,10 @@ fn a_secure_client_refuses_a_server_that_wants_no_proof() {
     let error = failed(first(kerberos(), Policy::default(), offers(&[("SIMPLE", "")])));
     assert_eq!(error, SecurityError::SimpleRefused);
     let step = first(kerberos(), policy(None, Some("alice")), at_once());
-    assert!(matches!(step, Ok(Step::Done(None, Agreed { method: Method::Simple { .. }, .. }))));
+    assert!(matches!(
+        step,
+        Ok(Step::Done(None, HandshakeOutcome { method: NegotiatedAuth::Simple { .. }, .. }))
+    ));
     // A token has no user to fall back to.
     let error = failed(first(token(), policy(None, Some("alice")), at_once()));
     assert!(matches!(error, SecurityError::NoCommonMethod { .. }), "{error}");
@@ -169,26 +175,26 @@ fn a_name_that_would_end_its_quotes_is_refused() {
 #[test]
 fn a_dialogue_without_end_is_ended() {
     /// A library that always wants to hear more.
-    struct Endless;
+    struct EndlessContext;
 
-    impl crate::security::kerberos::Context for Endless {
+    impl crate::security::kerberos::SecurityContext for EndlessContext {
         fn step(&mut self, _: Option<&[u8]>) -> Result<Progress, SecurityError> {
             Ok(Progress { token: Vec::new(), complete: false })
         }
         fn wrap(&mut self, _: &[u8], _: bool) -> Result<Vec<u8>, SecurityError> {
-            Err(SecurityError::broken("nothing is agreed"))
+            Err(SecurityError::protocol("nothing is negotiated"))
         }
         fn unwrap(&mut self, _: &[u8]) -> Result<(Vec<u8>, bool), SecurityError> {
-            Err(SecurityError::broken("nothing is agreed"))
+            Err(SecurityError::protocol("nothing is negotiated"))
         }
         fn plain_max(&mut self, _: bool, _: usize) -> Result<usize, SecurityError> {
             Ok(0)
         }
     }
 
-    let (client, _) = KerberosClient::start(Box::new(Endless), &[]).expect("a start");
+    let (client, _) = KerberosClient::start(Box::new(EndlessContext), &[]).expect("a start");
     let mut handshake = Handshake::new(kerberos(), Policy::default(), "rm".into());
-    handshake.state = State::Kerberos(client);
+    handshake.state = HandshakeState::Kerberos(client);
     let challenge = || message(SaslState::Challenge, Some(vec![1]));
     for _ in 0..ROUNDS_MAX {
         sent(handshake.on_message(challenge(), false));
@@ -203,15 +209,15 @@ fn success_without_the_servers_proof_is_refused() {
         let mut handshake = Handshake::new(token(), Policy::default(), "rm".into());
         sent(handshake.on_message(offers(&[("TOKEN", "DIGEST-MD5")]), false));
         let error = failed(handshake.on_message(message(SaslState::Success, answer), false));
-        assert_eq!(error, SecurityError::UnprovenServer);
+        assert_eq!(error, SecurityError::ServerUnauthenticated);
     }
 }
 
 #[test]
 fn only_a_host_that_may_be_an_alias_is_looked_up() {
-    let asked = |principal: &str, called: &str| {
+    let asked = |principal: &str, server_host: &str| {
         let handshake =
-            Handshake::new(kerberos(), policy(Some(principal), None), called.to_owned());
+            Handshake::new(kerberos(), policy(Some(principal), None), server_host.to_owned());
         handshake.host_to_look_up(&offers(&[("KERBEROS", "GSSAPI")]))
     };
     assert_eq!(asked("yarn/_HOST@R", "rm"), None);

@@ -22,7 +22,7 @@ use tokio::{
 use yarn_native::{
     client::{Client, QueueDetail},
     config::PlacementHandler,
-    credentials::Identifier,
+    credentials::TokenIdentifier,
     ledger::Ledger,
     node::{NmClient, NmClientOptions},
     scheduler::{AmRmClient, RegisterResponse, Registration},
@@ -61,8 +61,8 @@ async fn registered(
         Report::trouble(format!("the Hadoop configuration is of no use: {error}"))
     };
     let token = setting.token.clone();
-    let attempt = match Identifier::of(&token) {
-        Ok(Identifier::Master { attempt, .. }) => attempt.parse().ok(),
+    let attempt = match TokenIdentifier::decode(&token) {
+        Ok(TokenIdentifier::Master { attempt, .. }) => attempt.parse().ok(),
         _ => None,
     };
     let mut scheduler = AmRmClient::from_config(config, token).map_err(|e| wrong(&e))?;

@@ -18,8 +18,8 @@ use tokio::{
     time::{Instant, timeout},
 };
 use yarn_native::{
-    config::{Config, Environment, Origin, Quirk},
-    security::{Kerberos, Proof},
+    config::{Config, ConfigWarningKind, Environment, Origin},
+    security::{AuthMethod, Kerberos},
 };
 use ydl_core::{JobSpec, Span, spec::Memory};
 
@@ -141,8 +141,8 @@ fn odd(config: &Config, files: &[String]) -> Option<String> {
         ));
     }
     // Former names of keys are everywhere, and do no harm.
-    let mut notes = config.notes().iter();
-    let note = notes.find(|note| !matches!(note.quirk, Quirk::Renamed { .. }))?;
+    let mut notes = config.warnings().iter();
+    let note = notes.find(|note| !matches!(note.kind, ConfigWarningKind::Renamed { .. }))?;
     Some(note.to_string())
 }
 
@@ -156,7 +156,7 @@ async fn ticket(gateway: Option<&Gateway>, sheet: &mut Sheet) -> Result<String, 
         return Ok(nobody);
     };
     let user = gateway.user.clone();
-    let Proof::Kerberos(kerberos) = &gateway.identity.proof else {
+    let AuthMethod::Kerberos(kerberos) = &gateway.identity.auth else {
         let found = format!("none is needed: the cluster believes that this is `{user}`");
         sheet.ok(TICKET, found)?;
         return Ok(user);
@@ -192,7 +192,7 @@ async fn held(kerberos: Kerberos) -> Result<(String, Duration), Report> {
             None => report,
         }
     })?;
-    Ok((ticket.principal, ticket.life))
+    Ok((ticket.principal, ticket.lifetime))
 }
 
 /// What the ResourceManager says of its cluster.

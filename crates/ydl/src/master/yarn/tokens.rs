@@ -22,9 +22,9 @@ use tokio::{
 use yarn_native::{
     Secret, Token,
     config::Config,
-    credentials::{Credentials, Format, Identifier},
+    credentials::{Credentials, Format, TokenIdentifier},
     namenode::{NameNodes, fetch_tokens},
-    security::{Identity, Tickets},
+    security::{Identity, TicketSource},
 };
 use ydl_core::JobSpec;
 
@@ -74,7 +74,7 @@ impl Tokens {
         private::write(&path, keytab.expose()).map_err(|e| Report::trouble(e.to_string()))?;
         let principal = named.principal.clone();
         let owners = owners(&fresh.borrow().credentials);
-        let mut identity = Identity::kerberos(Tickets::Keytab { path, principal });
+        let mut identity = Identity::kerberos(TicketSource::Keytab { path, principal });
         let owner = match owners {
             Some((owner, real_user)) => {
                 // Somebody who may act for others submitted the job for its owner, and the keytab is his.
@@ -219,8 +219,8 @@ fn since_1970() -> Duration {
 
 /// For whom the tokens of file systems are, and who fetched them for him.
 fn owners(credentials: &Credentials) -> Option<(String, String)> {
-    match Identifier::of(credentials.of_kind(KIND)?).ok()? {
-        Identifier::Delegation { owner, real_user, .. } => Some((owner, real_user)),
+    match TokenIdentifier::decode(credentials.of_kind(KIND)?).ok()? {
+        TokenIdentifier::Delegation { owner, real_user, .. } => Some((owner, real_user)),
         _ => None,
     }
 }
@@ -234,11 +234,13 @@ fn due(credentials: &Credentials, life: Duration) -> (Duration, Duration) {
         if token.kind != KIND {
             continue;
         }
-        let Ok(Identifier::Delegation { issued_ms, ends_ms, .. }) = Identifier::of(token) else {
+        let Ok(TokenIdentifier::Delegation { issued_ms, max_date_ms, .. }) =
+            TokenIdentifier::decode(token)
+        else {
             continue;
         };
         let at = |ms: i64| Duration::from_millis(ms.try_into().unwrap_or(0));
-        let ends = at(ends_ms).saturating_sub(UNUSED);
+        let ends = at(max_date_ms).saturating_sub(UNUSED);
         let most = ends.saturating_sub(at(issued_ms));
         due = due.min(at(issued_ms) + most.min(life) * 3 / 4);
         end = end.min(ends);
@@ -251,13 +253,13 @@ mod tests {
     use super::*;
 
     /// A token as a NameNode makes it, of that life in milliseconds since 1970.
-    fn token(issued_ms: u64, ends_ms: u64) -> Token {
+    fn token(issued_ms: u64, max_date_ms: u64) -> Token {
         let mut identifier = vec![0];
         for text in ["alice", "yarn", ""] {
             identifier.push(text.len() as u8);
             identifier.extend_from_slice(text.as_bytes());
         }
-        for number in [issued_ms, ends_ms] {
+        for number in [issued_ms, max_date_ms] {
             // Eight bytes in Hadoop's form of variable length.
             identifier.push((-120i8) as u8);
             identifier.extend_from_slice(&number.to_be_bytes());
