@@ -10,7 +10,7 @@ pub(crate) fn serialize<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::
 
 pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
     let text = String::deserialize(from)?;
-    decode(text.as_bytes()).ok_or_else(|| D::Error::custom("these are not bytes in base64"))
+    decode(text.as_bytes()).ok_or_else(|| D::Error::custom("invalid base64"))
 }
 
 pub(crate) fn encode(bytes: &[u8]) -> String {

@@ -1,29 +1,26 @@
-//! What frameworks call scheduler, tracker or store, served by the master: each protocol as a value.
+//! Rendezvous protocols of distributed frameworks (scheduler, tracker, store), served by the master.
 //!
-//! No sockets, no clock, no randomness, no async: messages go in, acts come out, and the same messages give the same
-//! acts. So the messages that changed something, written down, are all that a new master needs to go on where the old
-//! one stopped, in the middle of a barrier too.
+//! Each protocol is a deterministic state machine without sockets, clock, randomness or async: messages go in, actions
+//! come out. A new master rebuilds the state by replaying the persisted messages, even in the middle of a barrier.
 //!
-//! * [`protocol`]: what a protocol is: the words everything else is said in.
-//! * [`frames`], [`porter`], [`desk`]: how what a program says reaches a protocol, and the answer the program, over any
-//!   number of breaks and masters. An agent has the porter, the master the desk.
-//! * [`c10d`]: PyTorch's store.
-//! * [`gloo`]: Horovod's store, and the driver's side of its elastic jobs.
-//! * [`pslite`]: the scheduler of MXNet's `dist_*` stores; [`zmtp`] is the wire it is spoken over.
-//! * [`tracker`]: the tracker of XGBoost, of which there are two: [`rabit`] and [`xgboost`].
+//! * [`protocol`]: the [`Protocol`] trait and its types.
+//! * [`link`]: byte streams between a program and a protocol, across reconnects and master restarts. The agent runs a
+//!   [`LinkSender`], the master a [`LinkServer`].
+//! * [`c10d`]: PyTorch's TCPStore.
+//! * [`gloo`]: Horovod's store, and the driver of its elastic jobs.
+//! * [`pslite`]: the scheduler of MXNet's `dist_*` stores. [`zmtp`] is its transport.
+//! * [`tracker`]: XGBoost's tracker. It detects the version of a worker and dispatches to [`rabit`] or [`xgboost`].
 //!
-//! A room per protocol, which knows its bytes and its rules and nothing of the others. What may not be here: anything
-//! that reads or writes, waits, or knows what a job is.
+//! Each module knows the bytes and rules of one protocol and nothing of the others. Nothing here performs I/O, waits, or
+//! knows about jobs.
 #![forbid(unsafe_code)]
 
 mod base64;
 pub mod c10d;
-pub mod desk;
-pub mod frames;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 pub mod gloo;
-pub mod porter;
+pub mod link;
 pub mod protocol;
 pub mod pslite;
 pub mod rabit;
@@ -32,31 +29,33 @@ pub mod xgboost;
 pub mod zmtp;
 
 #[cfg(any(test, fuzzing))]
-mod trial;
+mod harness;
 
 use ydl_core::{Cluster, Framework};
 
-pub use desk::{Desk, Kept, Work};
-pub use frames::{Call, Down, Mark, Up};
-pub use porter::{Errand, Porter};
-pub use protocol::{Act, Link, Peer, Protocol, Reaction, Refusal, Reminder};
+pub use link::{
+    frame::{ClientFrame, ConnId, Seq, ServerFrame},
+    sender::{LinkSender, SocketAction},
+    server::{LinkOutput, LinkRecord, LinkServer},
+};
+pub use protocol::{Action, Effects, LinkId, Peer, Protocol, Rejection, RetryTimer};
 
-/// The rendezvous that a job of that framework needs in a round with these members, if it needs any.
-pub fn serve(framework: Framework, members: &Cluster) -> Option<Box<dyn Protocol>> {
+/// Returns the rendezvous for a round of `members`, or `None` if `framework` needs none.
+pub fn protocol_for(framework: Framework, members: &Cluster) -> Option<Box<dyn Protocol>> {
     match framework {
-        // A job may bring a scheduler of its own.
+        // The job runs its own scheduler.
         Framework::Mxnet if members.role("scheduler").is_some() => None,
         Framework::Mxnet => {
             let count = |role| members.role(role).map_or(0, |member| member.instances);
-            let scheduler = pslite::Scheduler::new(count("worker"), count("server"));
+            let scheduler = pslite::PsScheduler::new(count("worker"), count("server"));
             Some(Box::new(scheduler))
         }
         Framework::Horovod => {
-            let driver = gloo::Driver::new(members, gloo::Limits::default());
+            let driver = gloo::GlooDriver::new(members, gloo::GlooLimits::default());
             Some(Box::new(driver))
         }
         Framework::Pytorch => {
-            let store = c10d::Store::default();
+            let store = c10d::C10dStore::default();
             Some(Box::new(store.with_members(members.tasks().collect())))
         }
         Framework::Xgboost => Some(Box::new(tracker::Tracker::new(members.tasks().collect()))),

@@ -1,176 +1,177 @@
-//! What a protocol is.
+//! The [`Protocol`] trait: a rendezvous protocol as a deterministic state machine.
 //!
-//! A program connects to a port of its own agent. That is a *link*: its bytes travel to the master in order, and the
-//! master knows from the agent, not from what is said, which task speaks. A protocol sees whole messages only: who runs
-//! it puts pieces together, and gives what is left of a piece again with the next one.
+//! A program connects to a port of its own agent. The connection is a *link*: its bytes reach the master in order, and
+//! the agent, not the bytes, identifies the task. A protocol sees complete messages only. Its runner buffers a partial
+//! message and passes it again together with the bytes that follow.
 //!
-//! A master can die at any moment. What came over a link since the last message that was *taken* is sent again by the
-//! agent, and a message whose [`Reaction`] says [`keep`](Reaction::keep) is written down before any of its acts is done;
-//! a new master is given the messages written down, in their order, and then what is new. Hence two rules:
-//! * A message is kept if any later answer, on any link, can depend on it: a key that is set, a number that is given, a
-//!   handshake that tells how the rest of the link is to be read. Reading is not kept, and a wait is not: whoever
-//!   waits asks again.
-//! * Acts depend on what was kept and on the message itself: no clock, no chance, no order of a hash map, no number of an
-//!   accepted link. An opening or an end is kept too if it matters when it came.
-//! * What is to be said again after a while is a [`Reminder`]: whoever runs the protocol has the clock, and writes down
-//!   that the time has come.
+//! A master can fail at any moment. The agent resends what came over a link since the last message that was consumed. A
+//! message whose [`Effects`] call [`persist`](Effects::persist) is written to the journal before any of its actions
+//! runs. A new master replays the journal in order and continues with new messages. Hence these rules:
+//! * Persist a message if a later response on any link can depend on it: a key that is set, a number that is assigned, a
+//!   handshake that determines how the rest of the link is parsed. Reads and waits are not persisted: a client that
+//!   waits repeats its request.
+//! * Actions depend only on persisted messages and on the message itself, never on the clock, randomness, the order of a
+//!   hash map or the number of an accepted link. Persist an open or a close too if its position matters.
+//! * A notification that must be repeated until it takes effect is a [`RetryTimer`]. The runner has the clock and
+//!   persists each expiry.
 //!
-//! What is sent because of a message that is not kept reaches its own link for certain, and another's if all goes well.
+//! Bytes sent because of a message that is not persisted always reach the message's own link. On other links, delivery
+//! is best effort.
 
 use std::{fmt, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use ydl_core::{Cluster, TaskId};
 
-/// One connection. No number is used twice while a protocol lives.
+/// Identifier of a link. Not reused during the lifetime of a protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Link {
-    /// A program has connected: numbered by who runs the protocol.
+pub enum LinkId {
+    /// A program connected. Numbered by the runner of the protocol.
     Accepted(u64),
-    /// The protocol has asked for it: numbered by itself, in the order of its asking.
+    /// The protocol requested the connection. Numbered by the protocol, in the order of its requests.
     Dialed(u64),
 }
 
-/// Whose program it is. Known from the agent through which it speaks, so nobody can say that he is another.
+/// The task attempt at the other end of a link, as identified by its agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Peer {
-    /// `worker:3`.
+    /// For example `worker:3`.
     pub task: TaskId,
-    /// Which attempt of it: a higher one has taken the place of those before.
+    /// Number of the attempt. A higher one replaces the lower ones.
     pub attempt: u32,
-    /// The node's address, as other nodes reach it.
+    /// Address of the node, as other nodes reach it.
     pub host: Arc<str>,
 }
 
-/// Why a link is ended: one sentence's worth, for the log and for people, without what was said on it.
+/// Reason for closing a link. Suitable for logs: it contains no payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal(pub String);
+pub struct Rejection(pub String);
 
-impl Refusal {
-    /// From what is wrong, lower case and without a full stop.
-    pub fn new(what: impl Into<String>) -> Refusal {
-        Refusal(what.into())
+impl Rejection {
+    /// Creates a rejection from a description, lower case and without a full stop.
+    pub fn new(what: impl Into<String>) -> Rejection {
+        Rejection(what.into())
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for Rejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-/// Something to be done.
+/// An action that a protocol requests from its runner.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Act {
-    /// Bytes for a program, in the order of these acts.
-    Send(Link, Vec<u8>),
-    /// No more is said on a link, and nothing more of it is heard. What was sent before arrives.
-    Close(Link),
-    /// That task's agent connects to its program, which listens on that port of the node. Comes back as an opened link,
-    /// or as a closed one that never was open.
-    Dial(Link, TaskId, u16),
-    /// Something that people want to read in the job's log.
-    Say(String),
+pub enum Action {
+    /// Sends bytes to a program, in the order of these actions.
+    Send(LinkId, Vec<u8>),
+    /// Closes a link. Bytes sent before still arrive; later input is ignored.
+    Close(LinkId),
+    /// Asks the agent of a task to connect to its program on a port of the node. The result is an `open` of the link, or
+    /// a `close` without one.
+    Dial(LinkId, TaskId, u16),
+    /// Writes a line to the job's log.
+    Log(String),
 }
 
-/// What follows from a message.
+/// Collects the actions that follow from one message.
 #[derive(Debug, Default)]
-pub struct Reaction {
-    acts: Vec<Act>,
-    keep: bool,
+pub struct Effects {
+    actions: Vec<Action>,
+    persist: bool,
 }
 
-impl Reaction {
-    /// The message is to be written down before anything is done.
-    pub fn keep(&mut self) {
-        self.keep = true;
+impl Effects {
+    /// Requires the message to be persisted before any action runs.
+    pub fn persist(&mut self) {
+        self.persist = true;
     }
 
-    /// Bytes for a program.
-    pub fn send(&mut self, link: Link, bytes: impl Into<Vec<u8>>) {
-        self.acts.push(Act::Send(link, bytes.into()));
+    /// Sends bytes to a program.
+    pub fn send(&mut self, link: LinkId, bytes: impl Into<Vec<u8>>) {
+        self.actions.push(Action::Send(link, bytes.into()));
     }
 
-    /// The end of a link.
-    pub fn close(&mut self, link: Link) {
-        self.acts.push(Act::Close(link));
+    /// Closes a link.
+    pub fn close(&mut self, link: LinkId) {
+        self.actions.push(Action::Close(link));
     }
 
-    /// A link to a program.
-    pub fn dial(&mut self, link: Link, task: TaskId, port: u16) {
-        self.acts.push(Act::Dial(link, task, port));
+    /// Opens a link to a program.
+    pub fn dial(&mut self, link: LinkId, task: TaskId, port: u16) {
+        self.actions.push(Action::Dial(link, task, port));
     }
 
-    /// A line for people.
-    pub fn say(&mut self, line: impl Into<String>) {
-        self.acts.push(Act::Say(line.into()));
+    /// Writes a line to the job's log.
+    pub fn log(&mut self, line: impl Into<String>) {
+        self.actions.push(Action::Log(line.into()));
     }
 
-    /// Whether the message is to be written down so far.
-    pub fn is_kept(&self) -> bool {
-        self.keep
+    /// Returns true if the message must be persisted.
+    pub fn is_persistent(&self) -> bool {
+        self.persist
     }
 
-    /// Whether it is to be written down, and what is to be done then.
-    pub fn into_parts(self) -> (bool, Vec<Act>) {
-        (self.keep, self.acts)
+    /// Returns whether the message must be persisted, and the actions to run afterwards.
+    pub fn into_parts(self) -> (bool, Vec<Action>) {
+        (self.persist, self.actions)
     }
 }
 
-/// Something that was said, and that nobody has heeded yet.
+/// Timer for a notification that is sent again until it takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reminder {
-    /// Another one each time that it was said.
-    pub number: u64,
-    /// It is said again when nobody has heeded it for so long.
-    pub after: Duration,
+pub struct RetryTimer {
+    /// Changes with every notification sent.
+    pub id: u64,
+    /// Delay before the notification is sent again.
+    pub delay: Duration,
 }
 
-/// A protocol, for one round of a job: another round begins with another value.
+/// A rendezvous protocol in one round of a job. Every round starts with a new value.
 pub trait Protocol: fmt::Debug + Send {
-    /// A message that is longer ends its link, before it has changed anything. A little more than a mebibyte at most:
-    /// rendezvous is about addresses and numbers, and what is kept is written down whole.
-    fn message_max(&self) -> usize;
+    /// Returns the maximum length of a message. A longer one closes its link before it has any effect. At most a little
+    /// over 1 MiB: messages carry addresses and ranks, and persistent ones are written to the journal as a whole.
+    fn max_message_len(&self) -> usize;
 
-    /// A link is open. It is new to the protocol, also when a new master finds it open. What is sent on a link before
-    /// it is open is lost.
-    fn open(&mut self, link: Link, peer: &Peer, reaction: &mut Reaction);
+    /// Handles a new link. Also called when a new master finds the link open. Bytes sent on a link before it is open are
+    /// lost.
+    fn open(&mut self, link: LinkId, peer: &Peer, effects: &mut Effects);
 
-    /// The first whole message of these bytes, if there is one: how long it was. `None` if more must come first; then
-    /// nothing has changed. Called again with what follows, until there is no whole message. An error ends the link, and
-    /// `close` comes next.
-    fn take(
+    /// Handles the first complete message in `bytes` and returns its length. Returns `None`, without any effect, if the
+    /// message is incomplete. Called again with the remaining bytes until it returns `None`. On an error the link is
+    /// closed and `close` is called.
+    fn receive(
         &mut self,
-        link: Link,
+        link: LinkId,
         bytes: &[u8],
-        reaction: &mut Reaction,
-    ) -> Result<Option<usize>, Refusal>;
+        effects: &mut Effects,
+    ) -> Result<Option<usize>, Rejection>;
 
-    /// A link has ended: by the program, by an error, or because a dial failed. Not called for what the protocol closed
-    /// itself.
-    fn close(&mut self, link: Link, reaction: &mut Reaction);
+    /// Handles the end of a link: closed by the program, by an error, or because a dial failed. Not called for links that
+    /// the protocol closed itself.
+    fn close(&mut self, link: LinkId, effects: &mut Effects);
 
-    /// An attempt of a task is over, and its links with it. What it leaves behind is for the next attempt to find.
-    fn ended(&mut self, _peer: &Peer, _reaction: &mut Reaction) {}
+    /// Handles the end of a task attempt, whose links have ended with it. The next attempt finds its state.
+    fn attempt_ended(&mut self, _peer: &Peer, _effects: &mut Effects) {}
 
-    /// Others are members of the round from now on, of an elastic job whose programs run on when that happens. An attempt
-    /// that has gone has ended before.
-    fn told(&mut self, _members: &Cluster, _reaction: &mut Reaction) {}
+    /// Handles new members of the round, in an elastic job whose programs keep running. Attempts that left have ended
+    /// before.
+    fn members_changed(&mut self, _members: &Cluster, _effects: &mut Effects) {}
 
-    /// What is to be said again unless it is heeded.
-    fn reminder(&self) -> Option<Reminder> {
+    /// Returns the timer of the notification that is to be sent again, if there is one.
+    fn retry_timer(&self) -> Option<RetryTimer> {
         None
     }
 
-    /// It is time to say that again. Always kept.
-    fn remind(&mut self, _reaction: &mut Reaction) {}
+    /// Handles the expiry of the retry timer. Always persisted.
+    fn retry(&mut self, _effects: &mut Effects) {}
 
-    /// Whether a program of that task was started to join members who are not the same any more, and could not but fail.
+    /// Returns true if a program of this task was started for a set of members that has changed since. It cannot succeed.
     fn is_outdated(&self, _task: &TaskId) -> bool {
         false
     }
 
-    /// Whom those who wait are waiting for.
+    /// Returns the tasks that waiting programs are waiting for.
     fn missing(&self) -> Vec<TaskId> {
         Vec::new()
     }

@@ -4,16 +4,16 @@ mod support;
 
 use expect_test::{Expect, expect};
 use support::{
-    Runner, bytes,
-    c10d::{Speaks, command, told},
+    ProtocolRunner, bytes,
+    c10d::{TestDialect, command, told},
     hex, link,
 };
-use ydl_rendezvous::{Act, Protocol, c10d::Store};
+use ydl_rendezvous::{Action, Protocol, c10d::C10dStore};
 
 /// Says what a transcript says a client said, and compares the answers with those in it. A line is what one link says
 /// (`>`) or hears (`<`); the first link if none is named.
 fn replay(transcript: &str) {
-    let mut runner = Runner::new(Store::default());
+    let mut runner = ProtocolRunner::new(C10dStore::default());
     let mut heard = String::new();
     let mut expected = String::new();
     for line in transcript.lines().map(str::trim).filter(|line| !line.is_empty()) {
@@ -27,7 +27,7 @@ fn replay(transcript: &str) {
             runner.open(link(number), number as u32);
         }
         for act in runner.say(link(number), &bytes(said)) {
-            let Act::Send(to, answer) = act else {
+            let Action::Send(to, answer) = act else {
                 panic!("{act:?} after {line}");
             };
             let to = (1..9).find(|number| link(*number) == to).expect("a known link");
@@ -39,15 +39,15 @@ fn replay(transcript: &str) {
 
 /// A command per line, in words, with the number of its link before it: `2 wait key`. Links 1 to 4 speak as torch 2.2
 /// does and later, 5 and 6 as torch 2.1, 7 and 8 as torch 2.0.
-fn say(runner: &mut Runner<Store>, script: &str) -> String {
+fn say(runner: &mut ProtocolRunner<C10dStore>, script: &str) -> String {
     let mut all = String::new();
     for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let (number, words) = line.split_once(' ').expect("a link and a command");
         let number: u64 = number.parse().expect("the number of a link");
         let speaks = match number {
-            1..=4 => Speaks::New,
-            5..=6 => Speaks::Extended,
-            _ => Speaks::Watching,
+            1..=4 => TestDialect::New,
+            5..=6 => TestDialect::Extended,
+            _ => TestDialect::Watching,
         };
         if words == "close" {
             all += &told(&runner.close(link(number)));
@@ -55,7 +55,7 @@ fn say(runner: &mut Runner<Store>, script: &str) -> String {
         }
         if !runner.is_open(link(number)) {
             runner.open(link(number), number as u32);
-            if speaks == Speaks::New && words != "validate" {
+            if speaks == TestDialect::New && words != "validate" {
                 runner.say(link(number), &command(speaks, "validate"));
             }
         }
@@ -65,7 +65,7 @@ fn say(runner: &mut Runner<Store>, script: &str) -> String {
 }
 
 fn check(script: &str, expected: Expect) {
-    expected.assert_eq(&say(&mut Runner::new(Store::default()), script));
+    expected.assert_eq(&say(&mut ProtocolRunner::new(C10dStore::default()), script));
 }
 
 #[test]
@@ -317,7 +317,7 @@ fn adding_to_what_is_not_a_number_ends_the_link() {
     check(
         "1 set a v\n1 add a 1\n2 get a",
         expect![[r#"
-        something was added to a value that is not a number
+        cannot add to a value that is not a number
         1 closed
         2 < `v`
     "#]],
@@ -330,7 +330,7 @@ fn a_number_is_read_as_cpp_reads_it() {
         "1 set a +7x\n1 add a 1\n1 set a 9223372036854775808\n1 add a 1",
         expect![[r#"
         1 < i64 8
-        something was added to a value that is not a number
+        cannot add to a value that is not a number
         1 closed
     "#]],
     );
@@ -338,16 +338,16 @@ fn a_number_is_read_as_cpp_reads_it() {
 
 #[test]
 fn an_unknown_command_ends_the_link() {
-    let mut runner = Runner::new(Store::default());
+    let mut runner = ProtocolRunner::new(C10dStore::default());
     say(&mut runner, "1 set a v");
     expect![[r#"
-        there is no command `19`
+        unknown command `19`
         1 closed
     "#]]
     .assert_eq(&told(&runner.say(link(1), &[19])));
     runner.open(link(2), 2);
     expect![[r#"
-        there is no command `12`
+        unknown command `12`
         2 closed
     "#]]
     .assert_eq(&told(&runner.say(link(2), &[12])));
@@ -355,10 +355,10 @@ fn an_unknown_command_ends_the_link() {
 
 #[test]
 fn a_wrong_magic_ends_the_link() {
-    let mut runner = Runner::new(Store::default());
+    let mut runner = ProtocolRunner::new(C10dStore::default());
     runner.open(link(1), 1);
     expect![[r#"
-        a key of length `3704026830` was announced, and `8192` is the most
+        key length `3704026830` exceeds the maximum of `8192`
         1 closed
     "#]]
     .assert_eq(&told(&runner.say(link(1), &bytes("00 ce f6 c6 dc 00 00 00 00"))));
@@ -369,7 +369,7 @@ fn a_link_is_validated_once() {
     check(
         "1 validate\n1 validate",
         expect![[r#"
-        a link was validated twice
+        duplicate VALIDATE command
         1 closed
     "#]],
     );
@@ -443,7 +443,8 @@ fn set_add_append_multi_set_compare_set_and_barrier_wake() {
         "compare_set a '' 1",
         "barrier a 1",
     ] {
-        let told = say(&mut Runner::new(Store::default()), &format!("1 wait a\n2 {waker}"));
+        let told =
+            say(&mut ProtocolRunner::new(C10dStore::default()), &format!("1 wait a\n2 {waker}"));
         assert!(told.contains("1 < 0\n"), "{waker}: {told}");
     }
 }
@@ -517,24 +518,24 @@ fn a_barrier_that_was_given_up_is_counted_but_not_answered() {
 #[test]
 fn who_has_not_come_is_missed_while_somebody_waits() {
     let members = (0..3).map(|index| support::peer(index).task).collect();
-    let mut runner = Runner::new(Store::default().with_members(members));
-    let missing = |runner: &Runner<Store>| -> Vec<String> {
+    let mut runner = ProtocolRunner::new(C10dStore::default().with_members(members));
+    let missing = |runner: &ProtocolRunner<C10dStore>| -> Vec<String> {
         let missing = runner.protocol.missing();
         missing.iter().map(ToString::to_string).collect()
     };
     runner.open(link(1), 1);
-    runner.say(link(1), &command(Speaks::New, "validate"));
+    runner.say(link(1), &command(TestDialect::New, "validate"));
     assert!(missing(&runner).is_empty(), "nobody waits");
-    runner.say(link(1), &command(Speaks::New, "wait go"));
+    runner.say(link(1), &command(TestDialect::New, "wait go"));
     assert_eq!(missing(&runner), ["worker:0", "worker:2"]);
     runner.open(link(2), 2);
-    runner.say(link(2), &command(Speaks::New, "validate"));
+    runner.say(link(2), &command(TestDialect::New, "validate"));
     assert_eq!(missing(&runner), ["worker:0"]);
-    let mut reaction = ydl_rendezvous::Reaction::default();
-    runner.protocol.ended(&support::peer(2), &mut reaction);
+    let mut effects = ydl_rendezvous::Effects::default();
+    runner.protocol.attempt_ended(&support::peer(2), &mut effects);
     assert_eq!(missing(&runner), ["worker:0", "worker:2"]);
     runner.open(link(3), 0);
-    runner.say(link(3), &command(Speaks::New, "validate"));
-    runner.say(link(3), &command(Speaks::New, "set go now"));
+    runner.say(link(3), &command(TestDialect::New, "validate"));
+    runner.say(link(3), &command(TestDialect::New, "set go now"));
     assert!(missing(&runner).is_empty(), "nobody waits any more");
 }

@@ -3,17 +3,20 @@
 mod support;
 
 use expect_test::{Expect, expect};
-use support::{Runner, bytes, hex, link, peer};
+use support::{ProtocolRunner, bytes, hex, link, peer};
 use ydl_core::{Cluster, Framework, framework::Given};
 use ydl_rendezvous::{
-    Act, Link, Protocol, Reaction,
-    gloo::{Change, Limits, Member, News, Place, Store, Worker, World, notice::Answer},
+    Action, Effects, LinkId, Protocol,
+    gloo::{
+        GlooLimits, GlooMember, GlooStore, HostChange, NotificationEndpoint, ProcessSlot, World,
+        WorldEvent, notification::NotificationReply,
+    },
 };
 
 fn world(places: &[&str]) -> World {
-    let members = places.iter().zip(0..).map(|(place, index)| Member {
+    let members = places.iter().zip(0..).map(|(slot, index)| GlooMember {
         task: peer(index).task,
-        place: place.parse().expect("a place"),
+        slot: slot.parse().expect("a slot"),
     });
     World::new(members.collect()).expect("a world")
 }
@@ -24,17 +27,20 @@ fn three() -> World {
 }
 
 struct Server {
-    runner: Runner<Store>,
+    runner: ProtocolRunner<GlooStore>,
     connections: u64,
 }
 
 impl Server {
     fn new(world: World) -> Server {
-        Server { runner: Runner::new(Store::new(world, Limits::default())), connections: 0 }
+        Server {
+            runner: ProtocolRunner::new(GlooStore::new(world, GlooLimits::default())),
+            connections: 0,
+        }
     }
 
     /// What a worker says on a new connection, and what comes of it.
-    fn say(&mut self, worker: u32, said: &str) -> Vec<Act> {
+    fn say(&mut self, worker: u32, said: &str) -> Vec<Action> {
         self.connections += 1;
         self.runner.open(link(self.connections), worker);
         self.runner.say(link(self.connections), said.as_bytes())
@@ -60,19 +66,19 @@ fn request(verb: &str, path: &str, value: &str) -> String {
     format!("{verb} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {length}\r\n\r\n{value}")
 }
 
-fn told(acts: &[Act]) -> String {
+fn told(acts: &[Action]) -> String {
     let told: Vec<String> = acts
         .iter()
         .map(|act| match act {
-            Act::Send(_, bytes) => {
+            Action::Send(_, bytes) => {
                 let text = String::from_utf8_lossy(bytes);
                 let (head, body) = text.split_once("\r\n\r\n").expect("a head and a body");
                 let status = head.lines().next().unwrap_or_default();
                 format!("{} `{body}`", status.trim_start_matches("HTTP/1.0 "))
             }
-            Act::Close(_) => "closed".to_owned(),
-            Act::Say(line) => line.clone(),
-            Act::Dial(_, task, port) => format!("dial {task} {port}"),
+            Action::Close(_) => "closed".to_owned(),
+            Action::Log(line) => line.clone(),
+            Action::Dial(_, task, port) => format!("dial {task} {port}"),
         })
         .collect();
     told.join(", ")
@@ -86,7 +92,7 @@ fn check(world: World, script: &str, expected: Expect) {
 fn a_client_hears_the_very_bytes() {
     let mut server = Server::new(three());
     let mut answered = |worker: u32, said: &str| match &server.say(worker, said)[..] {
-        [Act::Send(_, bytes), Act::Close(_)] => String::from_utf8_lossy(bytes).into_owned(),
+        [Action::Send(_, bytes), Action::Close(_)] => String::from_utf8_lossy(bytes).into_owned(),
         other => panic!("{other:?}"),
     };
     assert_eq!(
@@ -111,11 +117,11 @@ fn a_client_hears_the_very_bytes() {
     let asked =
         "GET /rank_and_size/hostA:0 HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\n\r\n";
     assert_eq!(server.say(0, asked), []);
-    let mut reaction = Reaction::default();
-    server.runner.protocol.hear(News::World(three()), &mut reaction);
-    let (_, acts) = reaction.into_parts();
+    let mut effects = Effects::default();
+    server.runner.protocol.hear(WorldEvent::Started(three()), &mut effects);
+    let (_, acts) = effects.into_parts();
     let expected = "HTTP/1.0 200 OK\r\nContent-Length: 11\r\n\r\n0,3,0,1,0,3";
-    assert_eq!(acts, [Act::Send(link(5), expected.into()), Act::Close(link(5))]);
+    assert_eq!(acts, [Action::Send(link(5), expected.into()), Action::Close(link(5))]);
 }
 
 #[test]
@@ -147,7 +153,7 @@ fn what_nobody_understands_is_answered_as_horovod_does() {
             POST /a/b: 501 Not Implemented ``, closed
             GET /a: 400 Bad Request ``, closed
             GET /: 400 Bad Request ``, closed
-            GET /a/b/c: a path has more than a scope and a key, closed
+            GET /a/b/c: request path has more than a scope and a key, closed
             DELETE /a/b: 200 OK ``, closed
         "#]],
     );
@@ -237,10 +243,10 @@ fn nobody_speaks_for_another_rank() {
         three(),
         "1 PUT /global/0 x\n1 PUT /global/rank_0 x\n2 DELETE /global/0\n1 GET /rank_and_size/hostA:0\n0 GET /global/0",
         expect![[r#"
-            PUT /global/0: it spoke for `worker:0`, closed
-            PUT /global/rank_0: it spoke for `worker:0`, closed
-            DELETE /global/0: it spoke for `worker:0`, closed
-            GET /rank_and_size/hostA:0: it spoke for `worker:0`, closed
+            PUT /global/0: key belongs to `worker:0`, closed
+            PUT /global/rank_0: key belongs to `worker:0`, closed
+            DELETE /global/0: key belongs to `worker:0`, closed
+            GET /rank_and_size/hostA:0: key belongs to `worker:0`, closed
             GET /global/0: 404 Not Found ``, closed
         "#]],
     );
@@ -252,7 +258,9 @@ fn the_numbers_of_a_world_are_those_horovod_gives() {
     let numbers: Vec<String> = world
         .members()
         .iter()
-        .map(|member| format!("{} {}", member.place, world.slot(&member.place).expect("its slot")))
+        .map(|member| {
+            format!("{} {}", member.slot, world.rank_info(&member.slot).expect("its slot"))
+        })
         .collect();
     expect![[r#"
         a:0 0,6,0,2,0,3
@@ -270,8 +278,8 @@ fn tasks_are_hosts_of_their_own() {
     let numbers: Vec<String> = world
         .members()
         .iter()
-        .map(|Member { task, place }| {
-            format!("{task} {place} {}", world.slot(place).expect("its slot"))
+        .map(|GlooMember { task, slot }| {
+            format!("{task} {slot} {}", world.rank_info(slot).expect("its slot"))
         })
         .collect();
     expect![[r#"
@@ -301,7 +309,7 @@ fn a_program_is_given_the_numbers_that_it_has_in_its_world() {
         let given = Given {
             cluster: &cluster,
             task: &member.task,
-            local: member.place.local_rank,
+            local: member.slot.local_rank,
             elastic: false,
             attempt: 1,
             door: Some(1234),
@@ -309,9 +317,9 @@ fn a_program_is_given_the_numbers_that_it_has_in_its_world() {
         };
         let env = Framework::Horovod.set_up(&given).env;
         let of = |name: &str| env[&format!("HOROVOD_{name}")].as_str();
-        assert_eq!(of("HOSTNAME"), member.place.host);
+        assert_eq!(of("HOSTNAME"), member.slot.host);
         let numbers = ["RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE"];
-        let slot = world.slot(&member.place).unwrap();
+        let slot = world.rank_info(&member.slot).unwrap();
         assert_eq!(numbers.map(of).join(","), slot.to_string());
     }
 }
@@ -320,17 +328,17 @@ fn a_program_is_given_the_numbers_that_it_has_in_its_world() {
 fn a_world_whose_local_ranks_have_a_gap_or_a_double_is_none() {
     for places in [["a:0", "a:2"], ["a:0", "a:0"], ["a:1", "b:0"]] {
         let members = places
-            .map(|place| Member { task: peer(0).task, place: place.parse().expect("a place") });
+            .map(|slot| GlooMember { task: peer(0).task, slot: slot.parse().expect("a slot") });
         let refused = World::new(members.into()).expect_err("no world");
         assert!(refused.starts_with("the local ranks of `a` are not 0 to"), "{refused}");
     }
 }
 
 /// Tells the store what was decided, and shows what comes of it.
-fn hear(server: &mut Server, news: News) -> (Vec<Act>, String) {
-    let mut reaction = Reaction::default();
-    server.runner.protocol.hear(news, &mut reaction);
-    let (_, acts) = reaction.into_parts();
+fn hear(server: &mut Server, news: WorldEvent) -> (Vec<Action>, String) {
+    let mut effects = Effects::default();
+    server.runner.protocol.hear(news, &mut effects);
+    let (_, acts) = effects.into_parts();
     let told = told(&acts);
     (acts, told)
 }
@@ -341,16 +349,16 @@ fn whoever_asks_for_its_numbers_waits_for_the_next_world() {
     server.script("0 PUT /global/0 old");
     assert_eq!(server.script("0 GET /rank_and_size/hostA:0"), "GET /rank_and_size/hostA:0: \n");
     server.script("2 GET /rank_and_size/hostC:0");
-    let asking: Vec<String> = server.runner.protocol.asking().map(Place::to_string).collect();
+    let asking: Vec<String> = server.runner.protocol.asking().map(ProcessSlot::to_string).collect();
     assert_eq!(asking, ["hostA:0", "hostC:0"]);
     assert_eq!(server.runner.protocol.missing(), [peer(1).task, peer(2).task]);
     // The second is gone, the third goes, another comes.
     let next = World::new(vec![
-        Member { task: peer(0).task, place: "hostA:0".parse().unwrap() },
-        Member { task: peer(3).task, place: "hostD:0".parse().unwrap() },
+        GlooMember { task: peer(0).task, slot: "hostA:0".parse().unwrap() },
+        GlooMember { task: peer(3).task, slot: "hostD:0".parse().unwrap() },
     ]);
     expect!["200 OK `0,2,0,1,0,2`, closed, 200 OK `-1,-1,-1,-1,-1,-1`, closed"]
-        .assert_eq(&hear(&mut server, News::World(next.unwrap())).1);
+        .assert_eq(&hear(&mut server, WorldEvent::Started(next.unwrap())).1);
     expect![[r#"
         GET /global/0: 404 Not Found ``, closed
         PUT /global/1: 200 OK ``, closed
@@ -386,8 +394,9 @@ const CHANGED: &str = "800263686f726f766f642e72756e6e65722e656c61737469632e776f7
 const TAKEN: &str = "80059539000000000000008c22686f726f766f642e72756e6e65722e636f6d6d6f6e2e7574696c2e6e6574776f726b948c0b41636b526573706f6e73659493942981942e";
 const LISTENS: &str = "8005955d000000000000007d94288c0465746830945d948c0831302e302e302e37944d409c8694618c026c6f945d948c093132372e302e302e31944d409c869461754320000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f9486942e";
 
-fn worker() -> Worker {
-    Worker::read(support::base64(&bytes(LISTENS)).as_bytes()).expect("what a worker says")
+fn worker() -> NotificationEndpoint {
+    NotificationEndpoint::read(support::base64(&bytes(LISTENS)).as_bytes())
+        .expect("what a worker says")
 }
 
 fn signed(digest: &str, length: &str, body: &str) -> Vec<u8> {
@@ -397,14 +406,15 @@ fn signed(digest: &str, length: &str, body: &str) -> Vec<u8> {
 #[test]
 fn where_a_worker_listens_is_read_and_its_key_is_not_shown() {
     expect![[
-        r#"Worker { addresses: [("eth0", "10.0.0.7", 40000), ("lo", "127.0.0.1", 40000)], .. }"#
+        r#"NotificationEndpoint { addresses: [("eth0", "10.0.0.7", 40000), ("lo", "127.0.0.1", 40000)], .. }"#
     ]]
     .assert_eq(&format!("{:?}", worker()));
     assert_eq!(worker().port(), Some(40000));
     // One interface only: the dictionary is made in another way.
     let one = "80057d948c026c6f945d948c093132372e302e302e31944d409c8694617343010194 86942e";
-    let one = Worker::read(support::base64(&bytes(one)).as_bytes()).expect("what a worker says");
-    expect![[r#"Worker { addresses: [("lo", "127.0.0.1", 40000)], .. }"#]]
+    let one = NotificationEndpoint::read(support::base64(&bytes(one)).as_bytes())
+        .expect("what a worker says");
+    expect![[r#"NotificationEndpoint { addresses: [("lo", "127.0.0.1", 40000)], .. }"#]]
         .assert_eq(&format!("{one:?}"));
 }
 
@@ -414,7 +424,7 @@ fn what_a_driver_says_is_signed_as_horovod_does() {
     assert_eq!(hex(&worker().ping()), hex(&signed(ping, "35000000", PING)));
     let changed = "7a97a10305f7b9bddc30f60e000a93b484bd8da4f5268197dbf4faf61d657c31";
     assert_eq!(
-        hex(&worker().changed(1_700_000_000, Change::Added)),
+        hex(&worker().changed(1_700_000_000, HostChange::Added)),
         hex(&signed(changed, "8b000000", CHANGED))
     );
     assert_eq!(bytes(KEY).len(), 32);
@@ -428,14 +438,14 @@ fn taken() -> Vec<u8> {
 #[test]
 fn what_a_worker_answers_is_read_if_it_is_signed() {
     let answer = taken();
-    assert_eq!(worker().answer(&answer), Ok(Some((Answer::Taken, answer.len()))));
+    assert_eq!(worker().answer(&answer), Ok(Some((NotificationReply::Ack, answer.len()))));
     for end in 0..answer.len() {
         assert_eq!(worker().answer(&answer[..end]), Ok(None));
     }
-    for place in (0..answer.len()).filter(|place| !(32..36).contains(place)) {
+    for slot in (0..answer.len()).filter(|slot| !(32..36).contains(slot)) {
         let mut other = answer.clone();
-        other[place] ^= 1;
-        expect!["an answer is not signed with the worker's key"]
+        other[slot] ^= 1;
+        expect!["reply is not signed with the worker's key"]
             .assert_eq(&worker().answer(&other).expect_err("a wrong answer").to_string());
     }
 }
@@ -443,29 +453,29 @@ fn what_a_worker_answers_is_read_if_it_is_signed() {
 #[test]
 fn rank_0_is_told_that_the_hosts_change() {
     let mut server = Server::new(three());
-    let (_, told_early) = hear(&mut server, News::Changed(Change::Added, 1));
-    expect!["worker:0 was not told that the hosts have changed: it has not said where it listens"]
+    let (_, told_early) = hear(&mut server, WorldEvent::HostsChanged(HostChange::Added, 1));
+    expect!["cannot notify worker:0 of the host change: no notification address registered"]
         .assert_eq(&told_early);
     let put = support::base64(&bytes(LISTENS));
     expect!["PUT /worker_addresses/hostA:0: 200 OK ``, closed\n"]
         .assert_eq(&server.script(&format!("0 PUT /worker_addresses/hostA:0 {put}")));
-    let (acts, told) = hear(&mut server, News::Changed(Change::Added, 1_700_000_000));
+    let (acts, told) =
+        hear(&mut server, WorldEvent::HostsChanged(HostChange::Added, 1_700_000_000));
     expect!["dial worker:0 40000"].assert_eq(&told);
-    let [Act::Dial(dialed @ Link::Dialed(1), _, _)] = acts[..] else {
+    let [Action::Dial(dialed @ LinkId::Dialed(1), _, _)] = acts[..] else {
         panic!("{acts:?}");
     };
     let said = server.runner.open(dialed, 0);
-    assert_eq!(said, [Act::Send(dialed, worker().changed(1_700_000_000, Change::Added))]);
-    assert_eq!(server.runner.say(dialed, &taken()), [Act::Close(dialed)]);
+    assert_eq!(said, [Action::Send(dialed, worker().changed(1_700_000_000, HostChange::Added))]);
+    assert_eq!(server.runner.say(dialed, &taken()), [Action::Close(dialed)]);
     // The next one does not listen any more.
-    let (acts, _) = hear(&mut server, News::Changed(Change::Removed, 1_700_000_001));
-    let [Act::Dial(dialed @ Link::Dialed(2), _, _)] = acts[..] else {
+    let (acts, _) = hear(&mut server, WorldEvent::HostsChanged(HostChange::Removed, 1_700_000_001));
+    let [Action::Dial(dialed @ LinkId::Dialed(2), _, _)] = acts[..] else {
         panic!("{acts:?}");
     };
     server.runner.open(dialed, 0);
     let acts = server.runner.close(dialed);
-    expect!["worker:0 was not told that the hosts have changed: it does not answer"]
-        .assert_eq(&self::told(&acts));
+    expect!["cannot notify worker:0 of the host change: no reply"].assert_eq(&self::told(&acts));
 }
 
 #[test]
@@ -477,10 +487,10 @@ fn only_members_may_listen_and_only_with_what_workers_say() {
             "1 PUT /worker_addresses/hostA:0 {put}\n1 PUT /worker_addresses/hostX:0 {put}\n1 PUT /worker_addresses/hostB:0 abc\n1 PUT /worker_addresses/hostB {put}"
         ),
         expect![[r#"
-            PUT /worker_addresses/hostA:0: it spoke for `worker:0`, closed
-            PUT /worker_addresses/hostX:0: it has no place in this world, closed
-            PUT /worker_addresses/hostB:0: where it listens was not said as workers say it, closed
-            PUT /worker_addresses/hostB: this is not a place; a place looks like `host:0`, closed
+            PUT /worker_addresses/hostA:0: key belongs to `worker:0`, closed
+            PUT /worker_addresses/hostX:0: not a member of this world, closed
+            PUT /worker_addresses/hostB:0: invalid notification address, closed
+            PUT /worker_addresses/hostB: invalid process slot: expected one such as `host:0`, closed
         "#]],
     );
 }

@@ -5,11 +5,11 @@ mod support;
 use std::{collections::BTreeMap, time::Duration};
 
 use expect_test::{Expect, expect};
-use support::{Runner, base64, bytes, link, peer};
+use support::{ProtocolRunner, base64, bytes, link, peer};
 use ydl_core::{Cluster, Member};
 use ydl_rendezvous::{
-    Act, Link, Protocol, Reaction,
-    gloo::{Driver, Limits},
+    Action, Effects, LinkId, Protocol,
+    gloo::{GlooDriver, GlooLimits},
 };
 
 /// Where a worker listens, as workers say it: port 40000, with the key 00 01 … 1f.
@@ -34,13 +34,13 @@ fn members(indexes: &[u32]) -> Cluster {
 }
 
 struct Scene {
-    runner: Runner<Driver>,
-    links: BTreeMap<Link, u32>,
+    runner: ProtocolRunner<GlooDriver>,
+    links: BTreeMap<LinkId, u32>,
     connections: u64,
 }
 
 impl Scene {
-    fn say(&mut self, worker: u32, verb: &str, path: &str, value: &str) -> Vec<Act> {
+    fn say(&mut self, worker: u32, verb: &str, path: &str, value: &str) -> Vec<Action> {
         self.connections += 1;
         let link = link(self.connections);
         self.links.insert(link, worker);
@@ -50,7 +50,7 @@ impl Scene {
         self.runner.say(link, said.as_bytes())
     }
 
-    fn acts(&mut self, line: &str) -> Vec<Act> {
+    fn acts(&mut self, line: &str) -> Vec<Action> {
         let words: Vec<&str> = line.split(' ').collect();
         let number = |at: usize| words[at].parse::<u32>().expect("a number");
         match words[..] {
@@ -67,76 +67,77 @@ impl Scene {
                 self.say(number(1), "PUT", &path, "here")
             }
             ["worker", _, "ends"] => {
-                let mut reaction = Reaction::default();
+                let mut effects = Effects::default();
                 let peer = peer(number(1));
                 for (link, _) in self.links.iter().filter(|(_, of)| **of == number(1)) {
-                    self.runner.protocol.close(*link, &mut reaction);
+                    self.runner.protocol.close(*link, &mut effects);
                 }
                 self.links.retain(|_, of| *of != number(1));
-                self.runner.protocol.ended(&peer, &mut reaction);
-                reaction.into_parts().1
+                self.runner.protocol.attempt_ended(&peer, &mut effects);
+                effects.into_parts().1
             }
             ["told", "of", ..] => {
                 let all: Vec<u32> = (2..words.len()).map(number).collect();
-                let mut reaction = Reaction::default();
-                self.runner.protocol.told(&members(&all), &mut reaction);
-                reaction.into_parts().1
+                let mut effects = Effects::default();
+                self.runner.protocol.members_changed(&members(&all), &mut effects);
+                effects.into_parts().1
             }
             ["dial", _, "fails"] => {
-                let mut reaction = Reaction::default();
-                let link = Link::Dialed(u64::from(number(1)));
-                self.runner.protocol.close(link, &mut reaction);
-                assert!(reaction.is_kept());
-                reaction.into_parts().1
+                let mut effects = Effects::default();
+                let link = LinkId::Dialed(u64::from(number(1)));
+                self.runner.protocol.close(link, &mut effects);
+                assert!(effects.is_persistent());
+                effects.into_parts().1
             }
             ["answered"] => self.answered(1),
             ["dial", _, "answered"] => self.answered(number(1)),
             ["time", "passes"] => {
-                let Some(reminder) = self.runner.protocol.reminder() else {
+                let Some(reminder) = self.runner.protocol.retry_timer() else {
                     return Vec::new();
                 };
-                let mut reaction = Reaction::default();
-                self.runner.protocol.remind(&mut reaction);
-                assert!(reaction.is_kept());
-                let after = Act::Say(format!("after {:?}", reminder.after));
-                [vec![after], reaction.into_parts().1].concat()
+                let mut effects = Effects::default();
+                self.runner.protocol.retry(&mut effects);
+                assert!(effects.is_persistent());
+                let after = Action::Log(format!("after {:?}", reminder.delay));
+                [vec![after], effects.into_parts().1].concat()
             }
             _ => panic!("`{line}`"),
         }
     }
 
-    fn answered(&mut self, dial: u32) -> Vec<Act> {
-        let link = Link::Dialed(u64::from(dial));
+    fn answered(&mut self, dial: u32) -> Vec<Action> {
+        let link = LinkId::Dialed(u64::from(dial));
         let mut acts = self.runner.open(link, 0);
         acts.extend(self.runner.say(link, &bytes(TAKEN)));
         acts
     }
 
-    fn told(&self, act: &Act) -> Option<String> {
-        let who = |link: &Link| match self.links.get(link) {
+    fn told(&self, act: &Action) -> Option<String> {
+        let who = |link: &LinkId| match self.links.get(link) {
             Some(worker) => format!("worker {worker}"),
             None => "dialed".to_owned(),
         };
         Some(match act {
-            Act::Send(link @ Link::Accepted(_), bytes) => {
+            Action::Send(link @ LinkId::Accepted(_), bytes) => {
                 let text = String::from_utf8_lossy(bytes);
                 let (head, body) = text.split_once("\r\n\r\n").expect("a head and a body");
                 let status = head.split(' ').nth(1).unwrap_or_default();
                 format!("{}: {status} {body}", who(link))
             }
-            Act::Send(link, bytes) => format!("{}: {} bytes", who(link), bytes.len()),
+            Action::Send(link, bytes) => format!("{}: {} bytes", who(link), bytes.len()),
             // Every answer is the end of its link.
-            Act::Close(_) => return None,
-            Act::Say(line) => format!("\"{line}\""),
-            Act::Dial(_, task, port) => format!("dial {task} {port}"),
+            Action::Close(_) => return None,
+            Action::Log(line) => format!("\"{line}\""),
+            Action::Dial(_, task, port) => format!("dial {task} {port}"),
         })
     }
 }
 
 /// A job that begins with these, and what comes of each line.
 fn check(workers: &[u32], script: &str, expected: Expect) {
-    let driver = Driver::new(&members(workers), Limits::default());
-    let mut scene = Scene { runner: Runner::new(driver), links: BTreeMap::new(), connections: 0 };
+    let driver = GlooDriver::new(&members(workers), GlooLimits::default());
+    let mut scene =
+        Scene { runner: ProtocolRunner::new(driver), links: BTreeMap::new(), connections: 0 };
     let mut all = String::new();
     for line in script.lines().map(str::trim) {
         let acts = scene.acts(line);
@@ -171,7 +172,7 @@ fn a_newcomer_waits_until_the_others_have_come_to_its_world() {
             worker 2 meets as 2 -> dial worker:0 40000
             answered -> dialed: 175 bytes
             worker 0 asks ->
-            worker 1 asks -> "a world of 3 begins", worker 0: 200 0,3,0,1,0,3, worker 1: 200 1,3,0,1,1,3, worker 2: 200
+            worker 1 asks -> "world started with 3 processes", worker 0: 200 0,3,0,1,0,3, worker 1: 200 1,3,0,1,1,3, worker 2: 200
             worker 0 meets as 0 -> worker 0: 200
             missing: worker:0 worker:1 worker:2"#]],
     );
@@ -225,7 +226,7 @@ fn those_who_are_left_go_on_without_the_one_who_has_gone() {
             worker 0 asks ->
             worker 2 ends ->
             told of 0 1 ->
-            worker 1 asks -> "a world of 2 begins", worker 0: 200 0,2,0,1,0,2, worker 1: 200 1,2,0,1,1,2
+            worker 1 asks -> "world started with 2 processes", worker 0: 200 0,2,0,1,0,2, worker 1: 200 1,2,0,1,1,2
             missing:"#]],
     );
 }
@@ -242,7 +243,7 @@ fn too_few_wait_for_a_newcomer_to_be_enough_again() {
             worker 1 ends ->
             worker 0 asks ->
             told of 0 1 ->
-            worker 1 meets as 1 -> "a world of 2 begins", worker 0: 200 0,2,0,1,0,2, worker 1: 200
+            worker 1 meets as 1 -> "world started with 2 processes", worker 0: 200 0,2,0,1,0,2, worker 1: 200
             missing: worker:0 worker:1"#]],
     );
 }
@@ -257,9 +258,9 @@ fn the_same_world_meets_again_when_all_have_asked() {
         worker 0 asks",
         expect![[r#"
             worker 0 asks ->
-            worker 1 asks -> "a world of 2 begins", worker 0: 200 0,2,0,1,0,2, worker 1: 200 1,2,0,1,1,2
+            worker 1 asks -> "world started with 2 processes", worker 0: 200 0,2,0,1,0,2, worker 1: 200 1,2,0,1,1,2
             worker 1 asks ->
-            worker 0 asks -> "a world of 2 begins", worker 1: 200 1,2,0,1,1,2, worker 0: 200 0,2,0,1,0,2
+            worker 0 asks -> "world started with 2 processes", worker 1: 200 1,2,0,1,1,2, worker 0: 200 0,2,0,1,0,2
             missing:"#]],
     );
 }
@@ -280,11 +281,11 @@ fn a_newcomer_to_a_world_that_cannot_be_is_sent_away() {
             told of 0 1 2 3 ->
             worker 3 meets as 3 ->
             worker 2 ends ->
-            told of 0 1 -> "worker:3 must start again: the world has changed since it was started"
-            worker 3 meets as 3 -> "the world for which it was started is gone"
+            told of 0 1 -> "worker:3 must restart: the world has changed since it started"
+            worker 3 meets as 3 -> "the world of this worker no longer exists"
             worker 3 ends ->
             worker 0 asks ->
-            worker 1 asks -> "a world of 2 begins", worker 0: 200 0,2,0,1,0,2, worker 1: 200 1,2,0,1,1,2
+            worker 1 asks -> "world started with 2 processes", worker 0: 200 0,2,0,1,0,2, worker 1: 200 1,2,0,1,1,2
             missing:"#]],
     );
 }
@@ -308,10 +309,10 @@ fn newcomers_of_two_worlds_come_one_after_the_other() {
             told of 0 1 2 ->
             worker 2 meets as 2 ->
             worker 1 meets as 1 -> dial worker:0 40000
-            worker 0 asks -> "a world of 2 begins", worker 0: 200 0,2,0,1,0,2, worker 1: 200 , dial worker:0 40000
+            worker 0 asks -> "world started with 2 processes", worker 0: 200 0,2,0,1,0,2, worker 1: 200 , dial worker:0 40000
             answered -> dialed: 175 bytes
             worker 1 asks ->
-            worker 0 asks -> "a world of 3 begins", worker 1: 200 1,3,0,1,1,3, worker 0: 200 0,3,0,1,0,3, worker 2: 200
+            worker 0 asks -> "world started with 3 processes", worker 1: 200 1,3,0,1,1,3, worker 0: 200 0,3,0,1,0,3, worker 2: 200
             missing: worker:0 worker:1 worker:2"#]],
     );
 }
@@ -330,7 +331,7 @@ fn everybody_who_starts_again_meets_as_at_the_beginning() {
             worker 0 ends ->
             worker 1 ends ->
             worker 0 meets as 0 ->
-            worker 1 meets as 1 -> "a world of 2 begins", worker 0: 200 , worker 1: 200
+            worker 1 meets as 1 -> "world started with 2 processes", worker 0: 200 , worker 1: 200
             missing: worker:0 worker:1"#]],
     );
 }
@@ -347,7 +348,7 @@ fn whoever_is_left_out_hears_so() {
             told of 0 1 ->
             worker 0 asks ->
             worker 2 asks ->
-            worker 1 asks -> "a world of 2 begins", worker 0: 200 0,2,0,1,0,2, worker 2: 200 -1,-1,-1,-1,-1,-1, worker 1: 200 1,2,0,1,1,2
+            worker 1 asks -> "world started with 2 processes", worker 0: 200 0,2,0,1,0,2, worker 2: 200 -1,-1,-1,-1,-1,-1, worker 1: 200 1,2,0,1,1,2
             missing:"#]],
     );
 }
@@ -369,10 +370,10 @@ fn rank_0_is_the_next_one_when_it_has_gone_and_its_task_comes_back_as_the_last()
             worker 1 listens -> worker 1: 200
             worker 0 ends ->
             told of 1 ->
-            worker 1 asks -> "a world of 1 begins", worker 1: 200 0,1,0,1,0,1
+            worker 1 asks -> "world started with 1 processes", worker 1: 200 0,1,0,1,0,1
             told of 1 0 ->
             worker 0 meets as 1 -> dial worker:1 40000
-            worker 1 asks -> "a world of 2 begins", worker 1: 200 0,2,0,1,0,2, worker 0: 200
+            worker 1 asks -> "world started with 2 processes", worker 1: 200 0,2,0,1,0,2, worker 0: 200
             missing: worker:1 worker:0"#]],
     );
 }
@@ -397,15 +398,15 @@ fn rank_0_is_told_again_when_it_could_not_be() {
             worker 0 listens -> worker 0: 200
             told of 0 1 2 ->
             worker 2 meets as 2 -> dial worker:0 40000
-            dial 1 fails -> "worker:0 was not told that the hosts have changed: it does not answer", dial worker:0 40000
-            dial 2 fails -> "worker:0 was not told that the hosts have changed: it does not answer", dial worker:0 40000
-            dial 3 fails -> "worker:0 was not told that the hosts have changed: it does not answer", dial worker:0 40000
-            dial 4 fails -> "worker:0 was not told that the hosts have changed: it does not answer", dial worker:0 40000
-            dial 5 fails -> "worker:0 was not told that the hosts have changed: it does not answer", dial worker:0 40000
-            dial 6 fails -> "worker:0 was not told that the hosts have changed: it does not answer"
+            dial 1 fails -> "cannot notify worker:0 of the host change: no reply", dial worker:0 40000
+            dial 2 fails -> "cannot notify worker:0 of the host change: no reply", dial worker:0 40000
+            dial 3 fails -> "cannot notify worker:0 of the host change: no reply", dial worker:0 40000
+            dial 4 fails -> "cannot notify worker:0 of the host change: no reply", dial worker:0 40000
+            dial 5 fails -> "cannot notify worker:0 of the host change: no reply", dial worker:0 40000
+            dial 6 fails -> "cannot notify worker:0 of the host change: no reply"
             worker 1 listens -> worker 1: 200 , dial worker:0 40000
             worker 1 meets as 1 -> worker 1: 200
-            dial 7 fails -> "worker:0 was not told that the hosts have changed: it does not answer"
+            dial 7 fails -> "cannot notify worker:0 of the host change: no reply"
             missing: worker:0 worker:1"#]],
     );
 }
@@ -441,7 +442,7 @@ fn rank_0_is_told_again_until_somebody_heeds_it() {
             dial 3 answered -> dialed: 175 bytes
             worker 1 asks ->
             time passes ->
-            worker 0 asks -> "a world of 3 begins", worker 1: 200 1,3,0,1,1,3, worker 0: 200 0,3,0,1,0,3, worker 2: 200
+            worker 0 asks -> "world started with 3 processes", worker 1: 200 1,3,0,1,1,3, worker 0: 200 0,3,0,1,0,3, worker 2: 200
             time passes ->
             missing: worker:0 worker:1 worker:2"#]],
     );
@@ -467,12 +468,12 @@ fn who_could_not_be_told_is_told_later_and_who_has_gone_is_not() {
             worker 0 listens -> worker 0: 200
             told of 0 1 2 ->
             worker 2 meets as 2 -> dial worker:0 40000
-            dial 1 fails -> "worker:0 was not told that the hosts have changed: it does not answer", dial worker:0 40000
-            dial 2 fails -> "worker:0 was not told that the hosts have changed: it does not answer", dial worker:0 40000
-            dial 3 fails -> "worker:0 was not told that the hosts have changed: it does not answer", dial worker:0 40000
-            dial 4 fails -> "worker:0 was not told that the hosts have changed: it does not answer", dial worker:0 40000
-            dial 5 fails -> "worker:0 was not told that the hosts have changed: it does not answer", dial worker:0 40000
-            dial 6 fails -> "worker:0 was not told that the hosts have changed: it does not answer"
+            dial 1 fails -> "cannot notify worker:0 of the host change: no reply", dial worker:0 40000
+            dial 2 fails -> "cannot notify worker:0 of the host change: no reply", dial worker:0 40000
+            dial 3 fails -> "cannot notify worker:0 of the host change: no reply", dial worker:0 40000
+            dial 4 fails -> "cannot notify worker:0 of the host change: no reply", dial worker:0 40000
+            dial 5 fails -> "cannot notify worker:0 of the host change: no reply", dial worker:0 40000
+            dial 6 fails -> "cannot notify worker:0 of the host change: no reply"
             time passes -> "after 1s", dial worker:0 40000
             worker 1 ends ->
             time passes ->
@@ -483,7 +484,7 @@ fn who_could_not_be_told_is_told_later_and_who_has_gone_is_not() {
 #[test]
 fn programs_that_heed_nothing_are_left_alone_in_the_end() {
     let mut scene = Scene {
-        runner: Runner::new(Driver::new(&members(&[0]), Limits::default())),
+        runner: ProtocolRunner::new(GlooDriver::new(&members(&[0]), GlooLimits::default())),
         links: BTreeMap::new(),
         connections: 0,
     };
@@ -495,13 +496,13 @@ fn programs_that_heed_nothing_are_left_alone_in_the_end() {
         told += 1;
         assert!(told < 100, "for ever");
         scene.answered(told);
-        let Some(reminder) = scene.runner.protocol.reminder() else {
+        let Some(reminder) = scene.runner.protocol.retry_timer() else {
             break;
         };
-        assert_eq!(reminder.number, u64::from(told));
-        waited += reminder.after;
+        assert_eq!(reminder.id, u64::from(told));
+        waited += reminder.delay;
         let acts = scene.acts("time passes");
-        assert!(matches!(acts[..], [Act::Say(_), Act::Dial(..)]), "{acts:?}");
+        assert!(matches!(acts[..], [Action::Log(_), Action::Dial(..)]), "{acts:?}");
     }
     assert_eq!((told, waited), (13, Duration::from_secs(4095)));
 }

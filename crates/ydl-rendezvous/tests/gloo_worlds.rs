@@ -5,11 +5,11 @@ mod support;
 
 use std::collections::BTreeMap;
 
-use support::{Chance, Runner, base64, bytes, link, peer};
+use support::{ProtocolRunner, Rng, base64, bytes, link, peer};
 use ydl_core::{Cluster, Member};
 use ydl_rendezvous::{
-    Act, Link, Protocol, Reaction,
-    gloo::{Driver, Limits},
+    Action, Effects, LinkId, Protocol,
+    gloo::{GlooDriver, GlooLimits},
 };
 
 /// Where a worker listens, and what it answers; both with the key 00 01 … 1f.
@@ -24,11 +24,11 @@ const TASKS: u32 = 5;
 enum State {
     Loads,
     /// Has said that it is there.
-    Waits(Link),
+    Waits(LinkId),
     Trains,
     /// Has seen that the world changes.
     Stops,
-    Asks(Link),
+    Asks(LinkId),
 }
 
 #[derive(Debug)]
@@ -39,12 +39,12 @@ struct Process {
 }
 
 struct Life {
-    runner: Runner<Driver>,
+    runner: ProtocolRunner<GlooDriver>,
     connections: u64,
     /// In the order of their ranks.
     members: Vec<u32>,
     processes: BTreeMap<u32, Process>,
-    dialed: Vec<Link>,
+    dialed: Vec<LinkId>,
 }
 
 fn cluster(indexes: &[u32]) -> Cluster {
@@ -64,7 +64,7 @@ impl Life {
     fn begin() -> Life {
         let members = vec![0, 1];
         let mut life = Life {
-            runner: Runner::new(Driver::new(&cluster(&members), Limits::default())),
+            runner: ProtocolRunner::new(GlooDriver::new(&cluster(&members), GlooLimits::default())),
             connections: 0,
             members,
             processes: BTreeMap::new(),
@@ -81,7 +81,7 @@ impl Life {
         self.processes.insert(worker, process);
     }
 
-    fn say(&mut self, worker: u32, verb: &str, path: &str, value: &str) -> (Link, Vec<Act>) {
+    fn say(&mut self, worker: u32, verb: &str, path: &str, value: &str) -> (LinkId, Vec<Action>) {
         self.connections += 1;
         let link = link(self.connections);
         self.runner.open(link, worker);
@@ -117,8 +117,8 @@ impl Life {
         }
     }
 
-    fn acts(&mut self, acts: Vec<Act>) {
-        let of = |life: &Life, link: Link| {
+    fn acts(&mut self, acts: Vec<Action>) {
+        let of = |life: &Life, link: LinkId| {
             let mut all = life.processes.iter();
             let found =
                 all.find(|(_, it)| it.state == State::Waits(link) || it.state == State::Asks(link));
@@ -126,7 +126,7 @@ impl Life {
         };
         for act in acts {
             match act {
-                Act::Send(link @ Link::Accepted(_), answer) => {
+                Action::Send(link @ LinkId::Accepted(_), answer) => {
                     if let Some(worker) = of(self, link) {
                         let answer = String::from_utf8(answer).expect("text");
                         let (_, numbers) = answer.split_once("\r\n\r\n").expect("an answer");
@@ -134,13 +134,13 @@ impl Life {
                     }
                 }
                 // Nothing was said before: it does not know its world any more.
-                Act::Close(link) => {
+                Action::Close(link) => {
                     if let Some(worker) = of(self, link) {
                         self.lost(worker);
                     }
                 }
-                Act::Dial(link, _, _) => self.dialed.push(link),
-                Act::Send(..) | Act::Say(_) => {}
+                Action::Dial(link, _, _) => self.dialed.push(link),
+                Action::Send(..) | Action::Log(_) => {}
             }
         }
     }
@@ -174,30 +174,30 @@ impl Life {
         let Some(process) = self.processes.remove(&worker) else {
             return;
         };
-        let mut reaction = Reaction::default();
+        let mut effects = Effects::default();
         if let State::Waits(link) | State::Asks(link) = process.state {
-            self.runner.protocol.close(link, &mut reaction);
+            self.runner.protocol.close(link, &mut effects);
         }
-        self.runner.protocol.ended(&peer(worker), &mut reaction);
+        self.runner.protocol.attempt_ended(&peer(worker), &mut effects);
         for other in self.processes.values_mut() {
             if other.state == State::Trains && other.world.contains(&worker) {
                 other.state = State::Stops;
             }
         }
         self.members.retain(|it| *it != worker);
-        self.told(reaction);
+        self.members_changed(effects);
     }
 
     /// At once after what has led to it.
-    fn told(&mut self, mut reaction: Reaction) {
+    fn members_changed(&mut self, mut effects: Effects) {
         let members = cluster(&self.members);
-        self.runner.protocol.told(&members, &mut reaction);
-        self.acts(reaction.into_parts().1);
+        self.runner.protocol.members_changed(&members, &mut effects);
+        self.acts(effects.into_parts().1);
     }
 
     fn come(&mut self, workers: &[u32]) {
         self.members.extend(workers);
-        self.told(Reaction::default());
+        self.members_changed(Effects::default());
         for worker in workers {
             self.start(*worker);
         }
@@ -222,10 +222,10 @@ impl Life {
 
     /// Whoever was told something and has not heeded it is told again.
     fn time_passes(&mut self) {
-        if self.runner.protocol.reminder().is_some() {
-            let mut reaction = Reaction::default();
-            self.runner.protocol.remind(&mut reaction);
-            self.acts(reaction.into_parts().1);
+        if self.runner.protocol.retry_timer().is_some() {
+            let mut effects = Effects::default();
+            self.runner.protocol.retry(&mut effects);
+            self.acts(effects.into_parts().1);
         }
     }
 
@@ -240,14 +240,14 @@ impl Life {
 #[test]
 fn in_the_end_all_who_are_left_train_in_one_world() {
     for seed in 1..=2000 {
-        let mut chance = Chance::new(seed);
+        let mut rng = Rng::new(seed);
         let mut life = Life::begin();
         for worker in 0..2 {
             life.goes_on(worker);
         }
-        for _ in 0..chance.below(40) {
-            let worker = chance.below(TASKS as usize) as u32;
-            match (chance.below(7), life.processes.get(&worker)) {
+        for _ in 0..rng.below(40) {
+            let worker = rng.below(TASKS as usize) as u32;
+            match (rng.below(7), life.processes.get(&worker)) {
                 (0, None) => life.come(&[worker]),
                 (1, Some(process)) => {
                     let knows = !matches!(process.state, State::Loads | State::Waits(_));
@@ -255,7 +255,7 @@ fn in_the_end_all_who_are_left_train_in_one_world() {
                         life.lost(worker);
                     }
                 }
-                (2, _) if !life.dialed.is_empty() => life.hears(chance.below(2) == 0),
+                (2, _) if !life.dialed.is_empty() => life.hears(rng.below(2) == 0),
                 (3, _) => life.time_passes(),
                 (_, Some(_)) => life.goes_on(worker),
                 _ => {}

@@ -16,7 +16,7 @@ use support_sockets::{
 use ydl_core::Cluster;
 use ydl_rendezvous::{
     Peer, Protocol,
-    gloo::{Driver, Limits, Member, Store, World},
+    gloo::{GlooDriver, GlooLimits, GlooMember, GlooStore, World},
 };
 
 fn script(name: &str) -> PathBuf {
@@ -24,8 +24,8 @@ fn script(name: &str) -> PathBuf {
 }
 
 /// A process with that place in a world, as ydl starts it.
-fn horovod(sockets: &Sockets, world: &World, member: &Member) -> Command {
-    let slot = world.slot(&member.place).unwrap();
+fn horovod(sockets: &Sockets, world: &World, member: &GlooMember) -> Command {
+    let slot = world.rank_info(&member.slot).unwrap();
     let mut command = Command::new(python("examples/horovod-digits/requirements.txt"));
     for (name, number) in [
         ("RANK", slot.rank),
@@ -39,7 +39,7 @@ fn horovod(sockets: &Sockets, world: &World, member: &Member) -> Command {
         command.env(format!("HOROVOD_{name}"), number.to_string());
     }
     command
-        .env("HOROVOD_HOSTNAME", &member.place.host)
+        .env("HOROVOD_HOSTNAME", &member.slot.host)
         .env("HOROVOD_CONTROLLER", "gloo")
         .env("HOROVOD_CPU_OPERATIONS", "gloo")
         .env("HOROVOD_GLOO_RENDEZVOUS_ADDR", HOST)
@@ -60,14 +60,15 @@ fn meet(framework: &str, tasks: u32, processes: u32) {
     let all = peers("worker", tasks);
     let world = world(&all, processes);
     let begins = world.clone();
-    let fresh =
-        move || -> Box<dyn Protocol> { Box::new(Store::new(begins.clone(), Limits::default())) };
+    let fresh = move || -> Box<dyn Protocol> {
+        Box::new(GlooStore::new(begins.clone(), GlooLimits::default()))
+    };
     let sockets = Sockets::serve(Box::new(fresh), &all, 1);
     let mut programs = Programs::default();
     for member in world.members() {
         let mut command = horovod(&sockets, &world, member);
         command.arg(script("three.py")).arg(framework);
-        programs.start(&member.place.to_string(), &mut command);
+        programs.start(&member.slot.to_string(), &mut command);
     }
     let size = tasks * processes;
     let sum = f64::from(size * (size + 1) / 2);
@@ -81,9 +82,9 @@ fn meet(framework: &str, tasks: u32, processes: u32) {
         let lines: Vec<&str> = output.lines().collect();
         assert_eq!(lines, [line.as_str(); 3], "{place}");
     }
-    let asked = sockets.ask();
-    assert!(asked.refused.is_empty() && asked.said.is_empty(), "{asked:?}");
-    assert!(asked.deaths > 100, "{asked:?}");
+    let asked = sockets.status();
+    assert!(asked.rejected.is_empty() && asked.log.is_empty(), "{asked:?}");
+    assert!(asked.failovers > 100, "{asked:?}");
 }
 
 #[test]
@@ -120,7 +121,8 @@ fn a_world_grows_and_goes_on_without_its_first_process() {
     let all = peers("worker", 3);
     let (two, three, rest) = (members(&[0, 1]), members(&[0, 1, 2]), members(&[1, 2]));
     let begins = two.clone();
-    let fresh = move || -> Box<dyn Protocol> { Box::new(Driver::new(&begins, Limits::default())) };
+    let fresh =
+        move || -> Box<dyn Protocol> { Box::new(GlooDriver::new(&begins, GlooLimits::default())) };
     let sockets = Sockets::serve(Box::new(fresh), &all, 1);
     let folder = tempfile::tempdir().unwrap();
     let mut programs = Programs::default();
@@ -140,20 +142,20 @@ fn a_world_grows_and_goes_on_without_its_first_process() {
     let trained = |mark: &str| {
         let deadline = Instant::now() + Duration::from_secs(120);
         while !folder.path().join(mark).exists() {
-            assert!(Instant::now() < deadline, "{mark}: {:?}", sockets.ask());
+            assert!(Instant::now() < deadline, "{mark}: {:?}", sockets.status());
             thread::sleep(Duration::from_millis(5));
         }
     };
     for index in 0..2 {
         start(&mut programs, &World::of(&two), index);
     }
-    sockets.told(&three);
+    sockets.members_changed(&three);
     start(&mut programs, &World::of(&three), 2);
     trained("worker:2-3");
     programs.kill("worker:0");
     assert!(!programs.end_of("worker:0").success());
-    sockets.ended(&all[0]);
-    sockets.told(&rest);
+    sockets.attempt_ended(&all[0]);
+    sockets.members_changed(&rest);
     let mut said = Vec::new();
     for (task, status, output) in programs.outputs() {
         assert!(status.success(), "{task}: {status}\n{output}");
@@ -170,9 +172,9 @@ fn a_world_grows_and_goes_on_without_its_first_process() {
     }
     assert_eq!(said.len(), 2);
     assert_eq!(said[0], said[1]);
-    let asked = sockets.ask();
-    assert!(asked.refused.is_empty() && asked.deaths > 100, "{asked:?}");
-    assert!(asked.reminded > 0, "{asked:?}");
-    let worlds = ["a world of 3 begins", "a world of 2 begins"];
-    assert_eq!(asked.said, worlds, "{asked:?}");
+    let asked = sockets.status();
+    assert!(asked.rejected.is_empty() && asked.failovers > 100, "{asked:?}");
+    assert!(asked.retries > 0, "{asked:?}");
+    let worlds = ["world started with 3 processes", "world started with 2 processes"];
+    assert_eq!(asked.log, worlds, "{asked:?}");
 }

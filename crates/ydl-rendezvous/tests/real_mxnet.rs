@@ -14,7 +14,7 @@ use support_sockets::{
     HOST, Sockets, peers,
     programs::{Programs, python},
 };
-use ydl_rendezvous::{Protocol, pslite::Scheduler};
+use ydl_rendezvous::{Protocol, pslite::PsScheduler};
 
 /// Each worker adds its rank + 1 and reads the sum back. One that is told to stops before it has added anything.
 const PROGRAM: &str = r#"
@@ -48,7 +48,7 @@ const REQUIREMENTS: &str = "examples/mxnet-digits/requirements.txt";
 fn sockets(dies_after: usize) -> Sockets {
     let mut all = peers("server", 1);
     all.extend(peers("worker", 2));
-    let fresh = || -> Box<dyn Protocol> { Box::new(Scheduler::new(2, 1)) };
+    let fresh = || -> Box<dyn Protocol> { Box::new(PsScheduler::new(2, 1)) };
     Sockets::serve(Box::new(fresh), &all, dies_after)
 }
 
@@ -95,9 +95,9 @@ fn workers_add_up_and_ranks_are_indexes_against_the_order_of_ports() {
             programs.start(task, &mut command);
         }
         check(programs);
-        let asked = sockets.ask();
-        assert!(dies_after == 0 || asked.deaths > 10, "{asked:?}");
-        assert!(asked.refused.is_empty() && asked.said.is_empty(), "{asked:?}");
+        let asked = sockets.status();
+        assert!(dies_after == 0 || asked.failovers > 10, "{asked:?}");
+        assert!(asked.rejected.is_empty() && asked.log.is_empty(), "{asked:?}");
     }
 }
 
@@ -115,12 +115,12 @@ fn a_worker_killed_before_it_has_added_anything_is_replaced_alone() {
     }
     let deadline = Instant::now() + Duration::from_secs(120);
     while !mark.exists() {
-        assert!(Instant::now() < deadline, "{:?}", sockets.ask());
+        assert!(Instant::now() < deadline, "{:?}", sockets.status());
         thread::sleep(Duration::from_millis(5));
     }
     programs.kill("worker:1");
     assert!(!programs.end_of("worker:1").success());
-    sockets.ended(&peers("worker", 2)[1]);
+    sockets.attempt_ended(&peers("worker", 2)[1]);
     programs.start("worker:1", &mut program(&python, &sockets, "worker:1"));
     check(programs);
 }

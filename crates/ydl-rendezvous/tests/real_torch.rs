@@ -8,10 +8,10 @@ use support_sockets::{
     HOST, Sockets, peers,
     programs::{Programs, python},
 };
-use ydl_rendezvous::{Protocol, c10d::Store};
+use ydl_rendezvous::{Protocol, c10d::C10dStore};
 
 fn sockets() -> Sockets {
-    let fresh = || -> Box<dyn Protocol> { Box::<Store>::default() };
+    let fresh = || -> Box<dyn Protocol> { Box::<C10dStore>::default() };
     Sockets::serve(Box::new(fresh), &peers("worker", 2), 1)
 }
 
@@ -62,9 +62,9 @@ fn every_call_is_answered_as_by_torch_itself() {
     calls.arg(script("calls.py")).env("STORES", ports.join(","));
     programs.start("worker:0", &mut calls);
     assert_eq!(printed(programs), ["26 compared"]);
-    let asked = sockets.ask();
-    assert_eq!(asked.refused, ["something was added to a value that is not a number"]);
-    assert!(asked.deaths > 100, "{asked:?}");
+    let asked = sockets.status();
+    assert_eq!(asked.rejected, ["cannot add to a value that is not a number"]);
+    assert!(asked.failovers > 100, "{asked:?}");
 }
 
 #[test]
@@ -85,8 +85,8 @@ fn ranks_meet_train_and_meet_again() {
         programs.start(&task, &mut train);
     }
     trained_together(&printed(programs));
-    let asked = sockets.ask();
-    assert!(asked.refused.is_empty() && asked.deaths > 30, "{asked:?}");
+    let asked = sockets.status();
+    assert!(asked.rejected.is_empty() && asked.failovers > 30, "{asked:?}");
 }
 
 #[test]
@@ -105,6 +105,6 @@ fn agents_of_torchrun_meet_at_the_store() {
         programs.start(&task, &mut agent);
     }
     trained_together(&printed(programs));
-    let asked = sockets.ask();
-    assert!(asked.refused.is_empty() && asked.deaths > 30, "{asked:?}");
+    let asked = sockets.status();
+    assert!(asked.rejected.is_empty() && asked.failovers > 30, "{asked:?}");
 }

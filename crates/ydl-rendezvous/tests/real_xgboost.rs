@@ -70,8 +70,8 @@ fn workers_meet_twice_and_train_the_same_model() {
     }
     let said = agree(programs);
     assert!(matches!(&said[..], [all] if all.starts_with("sum 6.0 model ")), "{said:?}");
-    let asked = sockets.ask();
-    assert!(asked.refused.is_empty() && asked.deaths > 30, "{asked:?}");
+    let asked = sockets.status();
+    assert!(asked.rejected.is_empty() && asked.failovers > 30, "{asked:?}");
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn a_worker_that_dies_takes_the_others_with_it_at_once() {
     }
     assert!(!programs.end_of("worker:1").success());
     let died = Instant::now();
-    sockets.ended(&peers("worker", 3)[1]);
+    sockets.attempt_ended(&peers("worker", 3)[1]);
     for (task, status, _) in programs.outputs() {
         assert_eq!(status.code(), Some(255), "{task}");
     }
@@ -107,15 +107,15 @@ fn a_worker_of_rabit_comes_again_with_its_rank_and_training_goes_on() {
         if let Some(killed) = killed {
             let task = format!("worker:{killed}");
             assert!(!programs.end_of(&task).success());
-            sockets.ended(&peers("worker", 5)[killed as usize]);
+            sockets.attempt_ended(&peers("worker", 5)[killed as usize]);
             programs.start(&task, &mut worker(killed));
         }
         // A worker that comes again adds up its predictions anew, so what differs between runs is how they are rounded.
         let said = agree(programs);
         assert_eq!(said.len(), 1, "{said:?}");
         assert!(said[0].starts_with("of 5 has a good model "), "{said:?}");
-        let asked = sockets.ask();
-        assert!(asked.refused.is_empty() && asked.deaths > 30, "{asked:?}");
-        assert_eq!(asked.said.len(), 5, "{asked:?}");
+        let asked = sockets.status();
+        assert!(asked.rejected.is_empty() && asked.failovers > 30, "{asked:?}");
+        assert_eq!(asked.log.len(), 5, "{asked:?}");
     }
 }

@@ -2,7 +2,7 @@
 
 /// How much of a master's memory a store may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct C10dLimits {
     /// What is stored, keys and what holds them included.
     pub stored_bytes: usize,
     /// What is waited for, and what is watched.
@@ -11,8 +11,8 @@ pub struct Limits {
     pub answer_bytes: usize,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits { stored_bytes: 256 << 20, awaited_bytes: 64 << 20, answer_bytes: 32 << 20 }
+impl Default for C10dLimits {
+    fn default() -> C10dLimits {
+        C10dLimits { stored_bytes: 256 << 20, awaited_bytes: 64 << 20, answer_bytes: 32 << 20 }
     }
 }

@@ -12,15 +12,15 @@
 //!
 //! What may not be here: what the keys mean. To the store they are bytes.
 
-mod answers;
 mod command;
-mod keys;
+mod key_table;
 mod limits;
-mod read;
+mod reader;
+mod response;
 pub mod store;
 mod waits;
 mod watches;
 
-pub use limits::Limits;
-pub use read::{KEY_MAX, LIST_MAX, MESSAGE_MAX};
-pub use store::Store;
+pub use limits::C10dLimits;
+pub use reader::{KEY_MAX, LIST_MAX, MESSAGE_MAX};
+pub use store::C10dStore;

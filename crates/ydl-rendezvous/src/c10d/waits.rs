@@ -5,22 +5,22 @@ use std::{
     fmt,
 };
 
-use super::keys::{ENTRY, Key};
-use crate::{Link, Refusal};
+use super::key_table::{ENTRY, Key};
+use crate::{LinkId, Rejection};
 
 /// For what.
-enum Until {
+enum WaitCondition {
     /// These keys have come. What came once counts, even if it was deleted since.
-    Keys(BTreeSet<Key>),
+    AllKeys(BTreeSet<Key>),
     /// So many have come to a barrier.
-    Reached(Key, i64),
+    BarrierCount(Key, i64),
 }
 
-impl Until {
+impl WaitCondition {
     fn keys(&self) -> Box<dyn Iterator<Item = &Key> + '_> {
         match self {
-            Until::Keys(keys) => Box::new(keys.iter()),
-            Until::Reached(key, _) => Box::new(std::iter::once(key)),
+            WaitCondition::AllKeys(keys) => Box::new(keys.iter()),
+            WaitCondition::BarrierCount(key, _) => Box::new(std::iter::once(key)),
         }
     }
 
@@ -30,7 +30,7 @@ impl Until {
 }
 
 struct Wait {
-    until: Until,
+    until: WaitCondition,
     /// Its place among those who wait for the same.
     turn: u64,
     /// It began with a message that is kept; then what ends it is kept too, or a new master would answer to it.
@@ -39,11 +39,11 @@ struct Wait {
 
 /// All waits of a store.
 pub(super) struct Waits {
-    of: BTreeMap<Link, Wait>,
+    of: BTreeMap<LinkId, Wait>,
     /// Who waits for a key to come, first come first.
-    keys: BTreeMap<Key, BTreeMap<u64, Link>>,
+    keys: BTreeMap<Key, BTreeMap<u64, LinkId>>,
     /// Who waits at a barrier, first come first.
-    barriers: BTreeMap<Key, BTreeMap<u64, Link>>,
+    barriers: BTreeMap<Key, BTreeMap<u64, LinkId>>,
     turns: u64,
     bytes: usize,
     bytes_max: usize,
@@ -72,23 +72,28 @@ impl Waits {
     /// A link that does not wait begins to, for keys that are not there.
     pub(super) fn for_keys<'k>(
         &mut self,
-        link: Link,
+        link: LinkId,
         keys: impl Iterator<Item = &'k [u8]>,
         kept: bool,
-    ) -> Result<(), Refusal> {
-        self.begin(link, Until::Keys(keys.map(Key::from).collect()), kept)
+    ) -> Result<(), Rejection> {
+        self.begin(link, WaitCondition::AllKeys(keys.map(Key::from).collect()), kept)
     }
 
     /// A link that does not wait begins to, for others at a barrier. This is always kept.
-    pub(super) fn at_barrier(&mut self, link: Link, key: &[u8], world: i64) -> Result<(), Refusal> {
-        self.begin(link, Until::Reached(key.into(), world), true)
+    pub(super) fn at_barrier(
+        &mut self,
+        link: LinkId,
+        key: &[u8],
+        world: i64,
+    ) -> Result<(), Rejection> {
+        self.begin(link, WaitCondition::BarrierCount(key.into(), world), true)
     }
 
-    fn begin(&mut self, link: Link, until: Until, kept: bool) -> Result<(), Refusal> {
+    fn begin(&mut self, link: LinkId, until: WaitCondition, kept: bool) -> Result<(), Rejection> {
         let cost = until.cost();
         if cost > self.bytes_max.saturating_sub(self.bytes) {
-            return Err(Refusal::new(format!(
-                "what others wait for takes `{}` bytes, and with `{cost}` more it would take more than `{}`",
+            return Err(Rejection::new(format!(
+                "too many waits: `{}` bytes in use, `{cost}` requested, `{}` allowed",
                 self.bytes, self.bytes_max
             )));
         }
@@ -96,8 +101,8 @@ impl Waits {
         self.turns += 1;
         let turn = self.turns;
         let index = match until {
-            Until::Keys(_) => &mut self.keys,
-            Until::Reached(..) => &mut self.barriers,
+            WaitCondition::AllKeys(_) => &mut self.keys,
+            WaitCondition::BarrierCount(..) => &mut self.barriers,
         };
         for key in until.keys() {
             index.entry(key.clone()).or_default().insert(turn, link);
@@ -107,14 +112,14 @@ impl Waits {
     }
 
     /// A link waits no longer: whether that is to be kept.
-    pub(super) fn end(&mut self, link: Link) -> bool {
+    pub(super) fn end(&mut self, link: LinkId) -> bool {
         let Some(wait) = self.of.remove(&link) else {
             return false;
         };
         self.bytes -= wait.until.cost();
         let index = match wait.until {
-            Until::Keys(_) => &mut self.keys,
-            Until::Reached(..) => &mut self.barriers,
+            WaitCondition::AllKeys(_) => &mut self.keys,
+            WaitCondition::BarrierCount(..) => &mut self.barriers,
         };
         for key in wait.until.keys() {
             leave(index, key, wait.turn);
@@ -123,13 +128,13 @@ impl Waits {
     }
 
     /// A key has come: who need not wait any longer.
-    pub(super) fn came(&mut self, key: &[u8]) -> Vec<Link> {
+    pub(super) fn came(&mut self, key: &[u8]) -> Vec<LinkId> {
         let turns = self.keys.remove(key).unwrap_or_default();
         turns.into_values().filter(|link| self.met(*link, key)).collect()
     }
 
     /// Something for one of those who wait for that key: who need not wait any longer.
-    pub(super) fn came_for_one(&mut self, key: &[u8]) -> Option<Link> {
+    pub(super) fn came_for_one(&mut self, key: &[u8]) -> Option<LinkId> {
         let (turn, link) = self.keys.get(key)?.first_key_value()?;
         let (turn, link) = (*turn, *link);
         leave(&mut self.keys, key, turn);
@@ -137,15 +142,15 @@ impl Waits {
     }
 
     /// So many have come to a barrier: who need not wait any longer.
-    pub(super) fn reached(&mut self, key: &[u8], count: i64) -> Vec<Link> {
+    pub(super) fn reached(&mut self, key: &[u8], count: i64) -> Vec<LinkId> {
         let Some(turns) = self.barriers.get(key) else {
             return Vec::new();
         };
-        let through: Vec<Link> = turns
+        let through: Vec<LinkId> = turns
             .values()
             .copied()
             .filter(|link| {
-                matches!(self.of.get(link), Some(Wait { until: Until::Reached(_, world), .. }) if *world <= count)
+                matches!(self.of.get(link), Some(Wait { until: WaitCondition::BarrierCount(_, world), .. }) if *world <= count)
             })
             .collect();
         for link in &through {
@@ -155,8 +160,8 @@ impl Waits {
     }
 
     /// One key less for a link, which is in nobody's queue for it any more: whether it was the last.
-    fn met(&mut self, link: Link, key: &[u8]) -> bool {
-        let Some(Wait { until: Until::Keys(keys), .. }) = self.of.get_mut(&link) else {
+    fn met(&mut self, link: LinkId, key: &[u8]) -> bool {
+        let Some(Wait { until: WaitCondition::AllKeys(keys), .. }) = self.of.get_mut(&link) else {
             return false;
         };
         if keys.remove(key) {
@@ -170,7 +175,7 @@ impl Waits {
     }
 }
 
-fn leave(index: &mut BTreeMap<Key, BTreeMap<u64, Link>>, key: &[u8], turn: u64) {
+fn leave(index: &mut BTreeMap<Key, BTreeMap<u64, LinkId>>, key: &[u8], turn: u64) {
     let Some(turns) = index.get_mut(key) else {
         return;
     };

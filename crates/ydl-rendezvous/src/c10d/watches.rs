@@ -2,13 +2,13 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use super::keys::{ENTRY, Key};
-use crate::{Link, Reaction, Refusal};
+use super::key_table::{ENTRY, Key};
+use crate::{Effects, LinkId, Rejection};
 
 /// A key's change, as watchers are told it.
 #[derive(Clone, Copy, Debug)]
 #[repr(u8)]
-enum Change {
+enum KeyChange {
     Updated = 0,
     Created = 1,
     Deleted = 2,
@@ -17,7 +17,7 @@ enum Change {
 /// All watches of a store.
 pub(super) struct Watches {
     /// First come first: the numbers of links are others after a master's death.
-    of: BTreeMap<Key, Vec<Link>>,
+    of: BTreeMap<Key, Vec<LinkId>>,
     bytes: usize,
     bytes_max: usize,
 }
@@ -36,11 +36,11 @@ impl Watches {
         self.of.contains_key(key)
     }
 
-    pub(super) fn begin(&mut self, link: Link, key: &[u8]) -> Result<(), Refusal> {
+    pub(super) fn begin(&mut self, link: LinkId, key: &[u8]) -> Result<(), Rejection> {
         let cost = ENTRY + key.len();
         if cost > self.bytes_max.saturating_sub(self.bytes) {
-            return Err(Refusal::new(format!(
-                "what is watched takes `{}` bytes, and `{}` is the most",
+            return Err(Rejection::new(format!(
+                "too many watches: `{}` bytes in use, `{}` allowed",
                 self.bytes, self.bytes_max
             )));
         }
@@ -53,7 +53,7 @@ impl Watches {
     }
 
     /// A link has ended: whether it watched anything.
-    pub(super) fn end(&mut self, link: Link) -> bool {
+    pub(super) fn end(&mut self, link: LinkId) -> bool {
         let before = self.bytes;
         let bytes = &mut self.bytes;
         self.of.retain(|key, links| {
@@ -72,15 +72,15 @@ impl Watches {
         key: &[u8],
         (before, after): (Option<&[u8]>, Option<&[u8]>),
         bytes_max: usize,
-        reaction: &mut Reaction,
-    ) -> Vec<Link> {
+        effects: &mut Effects,
+    ) -> Vec<LinkId> {
         let Some(links) = self.of.get(key) else {
             return Vec::new();
         };
         let change = match (before, after) {
-            (_, None) => Change::Deleted,
-            (None, Some(_)) => Change::Created,
-            (Some(_), Some(_)) => Change::Updated,
+            (_, None) => KeyChange::Deleted,
+            (None, Some(_)) => KeyChange::Created,
+            (Some(_), Some(_)) => KeyChange::Updated,
         };
         let mut told = vec![change as u8];
         for part in [key, before.unwrap_or_default(), after.unwrap_or_default()] {
@@ -89,7 +89,7 @@ impl Watches {
         }
         let most = bytes_max / told.len();
         for link in links.iter().take(most) {
-            reaction.send(*link, told.clone());
+            effects.send(*link, told.clone());
         }
         links.iter().skip(most).copied().collect()
     }

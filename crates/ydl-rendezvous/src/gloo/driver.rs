@@ -13,43 +13,43 @@
 //! Those who stay keep their order, and newcomers follow: rank 0 has the state that the others get. That is for whoever
 //! says who is in a world to see to.
 
-mod announce;
+mod notify;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use ydl_core::{Cluster, TaskId};
 
 use super::{
-    http::{self, Stop},
-    news::{Limits, News},
-    store::Store,
-    world::{Place, World},
+    http::{self, HttpParseError},
+    limits::{GlooLimits, WorldEvent},
+    store::GlooStore,
+    world::{ProcessSlot, World},
 };
-use crate::{Link, Peer, Protocol, Reaction, Refusal, Reminder};
+use crate::{Effects, LinkId, Peer, Protocol, Rejection, RetryTimer};
 
 /// Worlds that are waited for. Each one but the last has newcomers of its own.
 const PLANS_MAX: usize = 64;
 
 /// A store, and the worlds that it is to have next.
 #[derive(Debug)]
-pub struct Driver {
-    store: Store,
-    limits: Limits,
+pub struct GlooDriver {
+    store: GlooStore,
+    limits: GlooLimits,
     /// Members of the world of now whose program has ended.
     gone: BTreeSet<TaskId>,
     /// The next worlds, in their order.
-    plans: VecDeque<Plan>,
+    plans: VecDeque<PlannedWorld>,
     planned: u32,
     /// For which plan newcomers were started.
     newcomers: BTreeMap<TaskId, u32>,
-    links: BTreeMap<Link, TaskId>,
+    links: BTreeMap<LinkId, TaskId>,
     /// What newcomers say before their world begins.
-    held: BTreeMap<Link, Vec<u8>>,
+    held: BTreeMap<LinkId, Vec<u8>>,
     held_bytes: usize,
 }
 
 #[derive(Debug)]
-struct Plan {
+struct PlannedWorld {
     number: u32,
     world: World,
     /// Rank 0 was told that newcomers are there.
@@ -60,11 +60,11 @@ struct Plan {
     repeated: u32,
 }
 
-impl Driver {
+impl GlooDriver {
     /// For a round that begins with these members.
-    pub fn new(members: &Cluster, limits: Limits) -> Driver {
-        Driver {
-            store: Store::new(World::of(members), limits),
+    pub fn new(members: &Cluster, limits: GlooLimits) -> GlooDriver {
+        GlooDriver {
+            store: GlooStore::new(World::of(members), limits),
             limits,
             gone: BTreeSet::new(),
             plans: VecDeque::new(),
@@ -87,13 +87,13 @@ impl Driver {
     }
 
     /// Whether everybody in a world lives, or was started for it.
-    fn can_be(&self, plan: &Plan) -> bool {
+    fn can_be(&self, plan: &PlannedWorld) -> bool {
         let fits =
             |task: &TaskId| self.lives(task) || self.newcomers.get(task) == Some(&plan.number);
         plan.world.tasks().keys().all(fits)
     }
 
-    fn has_newcomers(&self, plan: &Plan) -> bool {
+    fn has_newcomers(&self, plan: &PlannedWorld) -> bool {
         self.newcomers.values().any(|number| *number == plan.number)
     }
 
@@ -110,9 +110,9 @@ impl Driver {
 
     /// Whether everybody who is left has asked for its number.
     fn all_ask(&self) -> bool {
-        let asking: BTreeSet<&Place> = self.store.asking().collect();
+        let asking: BTreeSet<&ProcessSlot> = self.store.asking().collect();
         let mut members = self.world().members().iter();
-        members.all(|member| self.gone.contains(&member.task) || asking.contains(&member.place))
+        members.all(|member| self.gone.contains(&member.task) || asking.contains(&member.slot))
     }
 
     /// Whether everybody is there and nobody wants another world, as in most jobs at most times.
@@ -124,10 +124,10 @@ impl Driver {
     }
 
     /// Does whatever can be done now.
-    fn step(&mut self, reaction: &mut Reaction) {
+    fn step(&mut self, effects: &mut Effects) {
         while !self.is_settled() {
             self.forget_plans();
-            self.send_away(reaction);
+            self.send_away(effects);
             let next = self.plans.front();
             let world = next.map_or(self.world(), |plan| &plan.world);
             if next.is_some_and(|plan| !self.can_be(plan)) || !self.is_there(world) {
@@ -135,13 +135,13 @@ impl Driver {
             }
             if self.all_ask() {
                 let changes = next.is_some();
-                self.begin(reaction);
+                self.begin(effects);
                 match changes {
                     true => continue,
                     false => return,
                 }
             }
-            self.announce(reaction);
+            self.announce(effects);
             return;
         }
     }
@@ -160,8 +160,8 @@ impl Driver {
     }
 
     /// Newcomers whose world will not be. They have its numbers, and must start again to learn others.
-    fn send_away(&mut self, reaction: &mut Reaction) {
-        let away: Vec<Link> = self
+    fn send_away(&mut self, effects: &mut Effects) {
+        let away: Vec<LinkId> = self
             .held
             .keys()
             .filter(|link| {
@@ -172,17 +172,15 @@ impl Driver {
             .collect();
         for link in away {
             if let Some(task) = self.links.get(&link) {
-                reaction.say(format!(
-                    "{task} must start again: the world has changed since it was started"
-                ));
+                effects.log(format!("{task} must restart: the world has changed since it started"));
             }
-            reaction.close(link);
-            self.close(link, reaction);
+            effects.close(link);
+            self.close(link, effects);
         }
     }
 
     /// The next world, or the same once more.
-    fn begin(&mut self, reaction: &mut Reaction) {
+    fn begin(&mut self, effects: &mut Effects) {
         let world = match self.plans.pop_front() {
             Some(plan) => {
                 self.newcomers.retain(|_, number| *number != plan.number);
@@ -190,9 +188,9 @@ impl Driver {
             }
             None => self.world().clone(),
         };
-        reaction.say(format!("a world of {} begins", world.members().len()));
+        effects.log(format!("world started with {} processes", world.members().len()));
         self.gone.clear();
-        self.store.hear(News::World(world), reaction);
+        self.store.hear(WorldEvent::Started(world), effects);
         for (link, bytes) in std::mem::take(&mut self.held) {
             let task = self.links.get(&link);
             if !task.is_some_and(|task| self.lives(task)) {
@@ -200,31 +198,31 @@ impl Driver {
                 continue;
             }
             self.held_bytes -= bytes.len();
-            if let Err(why) = self.store.take(link, &bytes, reaction) {
-                reaction.say(format!("a request of a newcomer was refused: {why}"));
-                reaction.close(link);
-                self.close(link, reaction);
+            if let Err(why) = self.store.receive(link, &bytes, effects) {
+                effects.log(format!("rejected a request of a new worker: {why}"));
+                effects.close(link);
+                self.close(link, effects);
             }
         }
     }
 
     fn hold(
         &mut self,
-        link: Link,
+        link: LinkId,
         task: &TaskId,
         bytes: &[u8],
-        reaction: &mut Reaction,
-    ) -> Result<Option<usize>, Refusal> {
+        effects: &mut Effects,
+    ) -> Result<Option<usize>, Rejection> {
         if self.held.contains_key(&link) {
-            return Err(Refusal::new("a second request came before the first was answered"));
+            return Err(Rejection::new("second request before the response to the first"));
         }
         let length = match http::read(bytes) {
             Ok(request) => request.length,
-            Err(Stop::Short(_)) => return Ok(None),
-            Err(Stop::Wrong(refusal)) => return Err(refusal),
+            Err(HttpParseError::Incomplete(_)) => return Ok(None),
+            Err(HttpParseError::Invalid(rejection)) => return Err(rejection),
         };
         if self.is_outdated(task) {
-            return Err(Refusal::new("the world for which it was started is gone"));
+            return Err(Rejection::new("the world of this worker no longer exists"));
         }
         // They meet in one of the next worlds, or in the same once more.
         let worlds = self.plans.iter().map(|plan| &plan.world);
@@ -232,70 +230,70 @@ impl Driver {
         let largest = worlds.map(|world| world.members().len()).max();
         let held_max = self.limits.stored(largest.unwrap_or_default());
         if self.held.len() >= self.limits.asking || self.held_bytes + length > held_max {
-            return Err(Refusal::new("too much is held for newcomers already"));
+            return Err(Rejection::new("too many pending requests of new workers"));
         }
         self.held_bytes += length;
         self.held.insert(link, bytes[..length].to_vec());
-        reaction.keep();
-        self.step(reaction);
+        effects.persist();
+        self.step(effects);
         Ok(Some(length))
     }
 }
 
-impl Protocol for Driver {
-    fn message_max(&self) -> usize {
-        self.store.message_max()
+impl Protocol for GlooDriver {
+    fn max_message_len(&self) -> usize {
+        self.store.max_message_len()
     }
 
-    fn open(&mut self, link: Link, peer: &Peer, reaction: &mut Reaction) {
-        if let Link::Accepted(_) = link {
+    fn open(&mut self, link: LinkId, peer: &Peer, effects: &mut Effects) {
+        if let LinkId::Accepted(_) = link {
             self.links.insert(link, peer.task.clone());
         }
-        self.store.open(link, peer, reaction);
+        self.store.open(link, peer, effects);
     }
 
-    fn take(
+    fn receive(
         &mut self,
-        link: Link,
+        link: LinkId,
         bytes: &[u8],
-        reaction: &mut Reaction,
-    ) -> Result<Option<usize>, Refusal> {
+        effects: &mut Effects,
+    ) -> Result<Option<usize>, Rejection> {
         if bytes.is_empty() {
             return Ok(None);
         }
         let task = self.links.get(&link).cloned();
         if let Some(task) = task.filter(|task| !self.lives(task)) {
-            return self.hold(link, &task, bytes, reaction);
+            return self.hold(link, &task, bytes, effects);
         }
-        let taken = self.store.take(link, bytes, reaction)?;
-        if taken.is_some() && reaction.is_kept() {
-            self.step(reaction);
+        let taken = self.store.receive(link, bytes, effects)?;
+        if taken.is_some() && effects.is_persistent() {
+            self.step(effects);
         }
         Ok(taken)
     }
 
-    fn close(&mut self, link: Link, reaction: &mut Reaction) {
+    fn close(&mut self, link: LinkId, effects: &mut Effects) {
         self.links.remove(&link);
         if let Some(bytes) = self.held.remove(&link) {
             self.held_bytes -= bytes.len();
-            reaction.keep();
+            effects.persist();
         }
-        self.store.close(link, reaction);
-        if let (Link::Dialed(_), true) = (link, reaction.is_kept()) {
-            self.untold(reaction);
+        self.store.close(link, effects);
+        if let (LinkId::Dialed(_), true) = (link, effects.is_persistent()) {
+            self.untold(effects);
         }
     }
 
-    fn ended(&mut self, peer: &Peer, reaction: &mut Reaction) {
+    fn attempt_ended(&mut self, peer: &Peer, effects: &mut Effects) {
         self.newcomers.remove(&peer.task);
         if self.world().has(&peer.task) {
             self.gone.insert(peer.task.clone());
         }
-        self.store.ended(peer, reaction);
-        self.step(reaction);
+        self.store.attempt_ended(peer, effects);
+        self.step(effects);
     }
 
-    fn told(&mut self, members: &Cluster, reaction: &mut Reaction) {
+    fn members_changed(&mut self, members: &Cluster, effects: &mut Effects) {
         let world = World::of(members);
         self.planned += 1;
         let tasks = world.tasks().keys();
@@ -303,23 +301,23 @@ impl Protocol for Driver {
         for task in newcomers {
             self.newcomers.entry(task.clone()).or_insert(self.planned);
         }
-        self.plans.push_back(Plan {
+        self.plans.push_back(PlannedWorld {
             number: self.planned,
             world,
             announced: false,
             untold: 0,
             repeated: 0,
         });
-        self.step(reaction);
+        self.step(effects);
     }
 
-    fn reminder(&self) -> Option<Reminder> {
+    fn retry_timer(&self) -> Option<RetryTimer> {
         self.unheeded()
     }
 
-    fn remind(&mut self, reaction: &mut Reaction) {
-        reaction.keep();
-        self.announce_again(reaction);
+    fn retry(&mut self, effects: &mut Effects) {
+        effects.persist();
+        self.announce_again(effects);
     }
 
     fn is_outdated(&self, task: &TaskId) -> bool {

@@ -3,7 +3,7 @@
 //! Strict: what Horovod's client and Python's do not say is not understood. The client reads the names of an answer's
 //! headers by their very letters.
 
-use crate::Refusal;
+use crate::Rejection;
 
 /// The request line and the headers.
 pub const HEAD_MAX: usize = 8 << 10;
@@ -15,19 +15,19 @@ const END: &[u8] = b"\r\n\r\n";
 
 /// Why there is no whole request.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Stop {
+pub(super) enum HttpParseError {
     /// It has at least so many bytes in all.
-    Short(usize),
+    Incomplete(usize),
     /// It never will be one.
-    Wrong(Refusal),
+    Invalid(Rejection),
 }
 
-fn wrong(what: impl Into<String>) -> Stop {
-    Stop::Wrong(Refusal::new(what))
+fn wrong(what: impl Into<String>) -> HttpParseError {
+    HttpParseError::Invalid(Rejection::new(what))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verb {
+pub(super) enum HttpMethod {
     Get,
     Put,
     Delete,
@@ -36,8 +36,8 @@ pub(super) enum Verb {
 
 /// A whole request.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Request<'a> {
-    pub(super) verb: Verb,
+pub(super) struct HttpRequest<'a> {
+    pub(super) method: HttpMethod,
     /// As it was written, from its first slash on.
     pub(super) path: &'a str,
     pub(super) body: &'a [u8],
@@ -45,54 +45,54 @@ pub(super) struct Request<'a> {
 }
 
 /// The first request of these bytes.
-pub(super) fn read(bytes: &[u8]) -> Result<Request<'_>, Stop> {
+pub(super) fn read(bytes: &[u8]) -> Result<HttpRequest<'_>, HttpParseError> {
     if bytes.first().is_some_and(|first| !first.is_ascii_uppercase()) {
-        return Err(wrong("this is not HTTP"));
+        return Err(wrong("not an HTTP request"));
     }
     let within = &bytes[..bytes.len().min(HEAD_MAX)];
     let Some(end) = within.windows(END.len()).position(|four| four == END) else {
         return Err(match bytes.len() < HEAD_MAX {
-            true => Stop::Short(bytes.len() + 1),
-            false => wrong(format!("the head of a request has more than `{HEAD_MAX}` bytes")),
+            true => HttpParseError::Incomplete(bytes.len() + 1),
+            false => wrong(format!("request head exceeds `{HEAD_MAX}` bytes")),
         });
     };
     let body = end + END.len();
     let head = std::str::from_utf8(&bytes[..end])
         .ok()
         .filter(|head| head.is_ascii())
-        .ok_or_else(|| wrong("the head of a request is not text"))?;
+        .ok_or_else(|| wrong("request head is not ASCII"))?;
     let mut lines = head.split("\r\n");
-    let (verb, path) = request_line(lines.next().unwrap_or_default())?;
+    let (method, path) = request_line(lines.next().unwrap_or_default())?;
     let length = content_length(lines)?;
     let end = body + length;
     match bytes.get(body..end) {
-        Some(body) => Ok(Request { verb, path, body, length: end }),
-        None => Err(Stop::Short(end)),
+        Some(body) => Ok(HttpRequest { method, path, body, length: end }),
+        None => Err(HttpParseError::Incomplete(end)),
     }
 }
 
-fn request_line(line: &str) -> Result<(Verb, &str), Stop> {
+fn request_line(line: &str) -> Result<(HttpMethod, &str), HttpParseError> {
     let mut words = line.split(' ');
-    let (Some(verb), Some(path), Some("HTTP/1.1" | "HTTP/1.0"), None) =
+    let (Some(method), Some(path), Some("HTTP/1.1" | "HTTP/1.0"), None) =
         (words.next(), words.next(), words.next(), words.next())
     else {
-        return Err(wrong("the first line of a request is not one of HTTP/1.1"));
+        return Err(wrong("invalid request line"));
     };
     if !path.starts_with('/') || !path.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(wrong("the path of a request is none"));
+        return Err(wrong("invalid request path"));
     }
-    let verb = match verb {
-        "GET" => Verb::Get,
-        "PUT" => Verb::Put,
-        "DELETE" => Verb::Delete,
-        other if other.bytes().all(|byte| byte.is_ascii_uppercase()) => Verb::Other,
-        _ => return Err(wrong("the verb of a request is none")),
+    let method = match method {
+        "GET" => HttpMethod::Get,
+        "PUT" => HttpMethod::Put,
+        "DELETE" => HttpMethod::Delete,
+        other if other.bytes().all(|byte| byte.is_ascii_uppercase()) => HttpMethod::Other,
+        _ => return Err(wrong("invalid request method")),
     };
-    Ok((verb, path))
+    Ok((method, path))
 }
 
 /// 0 if nothing is said of it.
-fn content_length<'a>(lines: impl Iterator<Item = &'a str>) -> Result<usize, Stop> {
+fn content_length<'a>(lines: impl Iterator<Item = &'a str>) -> Result<usize, HttpParseError> {
     let mut length = None;
     for (count, line) in lines.enumerate() {
         let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
@@ -101,31 +101,31 @@ fn content_length<'a>(lines: impl Iterator<Item = &'a str>) -> Result<usize, Sto
                 && name.bytes().all(token)
                 && value.bytes().all(|byte| byte == b'\t' || !byte.is_ascii_control())
         });
-        let (name, value) = header.ok_or_else(|| wrong("a header of a request is none"))?;
+        let (name, value) = header.ok_or_else(|| wrong("invalid request header"))?;
         if count >= HEADERS_MAX {
-            return Err(wrong(format!("a request has more than `{HEADERS_MAX}` headers")));
+            return Err(wrong(format!("more than `{HEADERS_MAX}` request headers")));
         }
         if name.eq_ignore_ascii_case("transfer-encoding") || name.eq_ignore_ascii_case("expect") {
-            return Err(wrong(format!("a request has `{name}`, which is not understood")));
+            return Err(wrong(format!("unsupported request header `{name}`")));
         }
         if name.eq_ignore_ascii_case("content-length") {
             let value = value.trim_matches([' ', '\t']);
             let digits = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
             let announced = value.parse().ok().filter(|_| digits && length.is_none());
-            length = Some(announced.ok_or_else(|| wrong("the length of a request is none"))?);
+            length = Some(announced.ok_or_else(|| wrong("invalid Content-Length"))?);
         }
     }
     let length = length.unwrap_or(0);
     if length > BODY_MAX {
         return Err(wrong(format!(
-            "a request of `{length}` bytes was announced, and `{BODY_MAX}` is the most"
+            "request body of `{length}` bytes exceeds the maximum of `{BODY_MAX}`"
         )));
     }
     Ok(length)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Status {
+pub(super) enum HttpStatus {
     Ok,
     BadRequest,
     NotFound,
@@ -133,12 +133,12 @@ pub(super) enum Status {
 }
 
 /// An answer, after which the link ends.
-pub(super) fn answer(status: Status, body: &[u8]) -> Vec<u8> {
+pub(super) fn answer(status: HttpStatus, body: &[u8]) -> Vec<u8> {
     let status = match status {
-        Status::Ok => "200 OK",
-        Status::BadRequest => "400 Bad Request",
-        Status::NotFound => "404 Not Found",
-        Status::NotImplemented => "501 Not Implemented",
+        HttpStatus::Ok => "200 OK",
+        HttpStatus::BadRequest => "400 Bad Request",
+        HttpStatus::NotFound => "404 Not Found",
+        HttpStatus::NotImplemented => "501 Not Implemented",
     };
     let head = format!("HTTP/1.0 {status}\r\nContent-Length: {}\r\n\r\n", body.len());
     [head.as_bytes(), body].concat()

@@ -8,7 +8,7 @@
 //! * `http`: requests out of bytes, within limits, and answers;
 //! * `scopes`: what is stored;
 //! * `pickle`: the few objects of Python's that workers send, read without running anything;
-//! * [`notice`]: what a driver tells a worker, and what it hears from it; `telling`: to whom that happens just now;
+//! * [`notification`]: what a driver tells a worker, and what it hears from it; `telling`: to whom that happens just now;
 //! * `news`: what the store is told by whoever has it;
 //! * [`store`]: the protocol itself, in one world after another;
 //! * [`driver`]: when the next world begins.
@@ -17,17 +17,17 @@
 
 pub mod driver;
 mod http;
-mod news;
-pub mod notice;
+mod limits;
+pub mod notification;
+mod outbox;
 mod pickle;
 mod scopes;
 pub mod store;
-mod telling;
 pub mod world;
 
-pub use driver::Driver;
+pub use driver::GlooDriver;
 pub use http::{BODY_MAX, HEAD_MAX};
-pub use news::{Limits, News};
-pub use notice::{Change, Worker};
-pub use store::Store;
-pub use world::{Member, Place, Slot, World};
+pub use limits::{GlooLimits, WorldEvent};
+pub use notification::{HostChange, NotificationEndpoint};
+pub use store::GlooStore;
+pub use world::{GlooMember, ProcessSlot, RankInfo, World};

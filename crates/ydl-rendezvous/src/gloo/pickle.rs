@@ -6,13 +6,13 @@
 
 /// What a pickle is made of.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Value {
+pub(super) enum PickleValue {
     Text(String),
     Bytes(Vec<u8>),
     Number(u16),
-    Pair(Box<(Value, Value)>),
-    List(Vec<Value>),
-    Dictionary(Vec<(Value, Value)>),
+    Pair(Box<(PickleValue, PickleValue)>),
+    List(Vec<PickleValue>),
+    Dictionary(Vec<(PickleValue, PickleValue)>),
 }
 
 /// Longer than any that a worker sends; as each value takes some bytes of it, this bounds everything here.
@@ -21,9 +21,9 @@ const BYTES_MAX: usize = 64 << 10;
 /// Values within values: a dictionary of lists of pairs in a pair, and some more.
 const DEPTH_MAX: usize = 8;
 
-struct Bytes<'a>(&'a [u8]);
+struct PickleReader<'a>(&'a [u8]);
 
-impl<'a> Bytes<'a> {
+impl<'a> PickleReader<'a> {
     fn some(&mut self, length: usize) -> Option<&'a [u8]> {
         let (some, rest) = self.0.split_at_checked(length)?;
         self.0 = rest;
@@ -53,28 +53,28 @@ const STACK_GLOBAL: u8 = 0x93;
 const TUPLE2: u8 = 0x86;
 
 /// A value, and how many are within each other at its deepest.
-struct Item {
-    value: Value,
+struct PickleItem {
+    value: PickleValue,
     depth: usize,
 }
 
 /// What a pickle builds its value on.
 #[derive(Default)]
-struct Stack {
-    items: Vec<Item>,
+struct PickleStack {
+    items: Vec<PickleItem>,
     /// Where lists and dictionaries begin to be gathered.
     marks: Vec<usize>,
     /// What can be used again; `None` if it has parts.
-    noted: Vec<Option<Value>>,
+    noted: Vec<Option<PickleValue>>,
 }
 
-impl Stack {
-    fn push(&mut self, value: Value) {
-        self.items.push(Item { value, depth: 0 });
+impl PickleStack {
+    fn push(&mut self, value: PickleValue) {
+        self.items.push(PickleItem { value, depth: 0 });
     }
 
     /// What is above the last mark, and never what is below.
-    fn pop(&mut self) -> Option<Item> {
+    fn pop(&mut self) -> Option<PickleItem> {
         let floor = self.marks.last().copied().unwrap_or(0);
         (self.items.len() > floor).then(|| self.items.pop())?
     }
@@ -82,8 +82,8 @@ impl Stack {
     fn pair(&mut self) -> Option<()> {
         let (second, first) = (self.pop()?, self.pop()?);
         let depth = first.depth.max(second.depth) + 1;
-        let value = Value::Pair(Box::new((first.value, second.value)));
-        self.items.push(Item { value, depth });
+        let value = PickleValue::Pair(Box::new((first.value, second.value)));
+        self.items.push(PickleItem { value, depth });
         (depth <= DEPTH_MAX).then_some(())
     }
 
@@ -94,8 +94,8 @@ impl Stack {
         into.depth = items.iter().map(|item| item.depth + 1).fold(into.depth, usize::max);
         let mut items = items.into_iter().map(|item| item.value);
         match &mut into.value {
-            Value::List(list) => list.extend(items),
-            Value::Dictionary(pairs) => {
+            PickleValue::List(list) => list.extend(items),
+            PickleValue::Dictionary(pairs) => {
                 while let Some(key) = items.next() {
                     pairs.push((key, items.next()?));
                 }
@@ -114,32 +114,33 @@ impl Stack {
 
     fn note(&mut self) -> Option<()> {
         let value = &self.items.last()?.value;
-        let whole = matches!(value, Value::Text(_) | Value::Bytes(_) | Value::Number(_));
+        let whole =
+            matches!(value, PickleValue::Text(_) | PickleValue::Bytes(_) | PickleValue::Number(_));
         self.noted.push(whole.then(|| value.clone()));
         Some(())
     }
 }
 
 /// The one value that a pickle makes, if it makes one.
-pub(super) fn read(bytes: &[u8]) -> Option<Value> {
+pub(super) fn read(bytes: &[u8]) -> Option<PickleValue> {
     if bytes.len() > BYTES_MAX {
         return None;
     }
-    let mut bytes = Bytes(bytes);
-    let mut stack = Stack::default();
+    let mut bytes = PickleReader(bytes);
+    let mut stack = PickleStack::default();
     loop {
         match bytes.byte()? {
             PROTO => drop(bytes.byte().filter(|protocol| (2..=5).contains(protocol))?),
             FRAME => drop(bytes.some(8)?),
-            b'}' => stack.push(Value::Dictionary(Vec::new())),
-            b']' => stack.push(Value::List(Vec::new())),
+            b'}' => stack.push(PickleValue::Dictionary(Vec::new())),
+            b']' => stack.push(PickleValue::List(Vec::new())),
             b'(' => stack.marks.push(stack.items.len()),
-            SHORT_BINUNICODE => stack.push(Value::Text(bytes.short_text()?.to_owned())),
-            b'C' => stack.push(Value::Bytes(bytes.short()?.to_vec())),
-            b'K' => stack.push(Value::Number(u16::from(bytes.byte()?))),
+            SHORT_BINUNICODE => stack.push(PickleValue::Text(bytes.short_text()?.to_owned())),
+            b'C' => stack.push(PickleValue::Bytes(bytes.short()?.to_vec())),
+            b'K' => stack.push(PickleValue::Number(u16::from(bytes.byte()?))),
             b'M' => {
                 let number = bytes.some(2)?.try_into().ok()?;
-                stack.push(Value::Number(u16::from_le_bytes(number)));
+                stack.push(PickleValue::Number(u16::from_le_bytes(number)));
             }
             TUPLE2 => stack.pair()?,
             b'a' => stack.gather(1)?,
@@ -147,8 +148,8 @@ pub(super) fn read(bytes: &[u8]) -> Option<Value> {
             b'e' | b'u' => stack.gather_to_mark()?,
             MEMOIZE => stack.note()?,
             b'h' => {
-                let place = usize::from(bytes.byte()?);
-                let value = stack.noted.get(place)?.clone()?;
+                let slot = usize::from(bytes.byte()?);
+                let value = stack.noted.get(slot)?.clone()?;
                 stack.push(value);
             }
             b'.' => break,
@@ -161,7 +162,7 @@ pub(super) fn read(bytes: &[u8]) -> Option<Value> {
 
 /// The class whose instance a pickle is, as protocols 4 and 5 begin with it: module and name.
 pub(super) fn class(bytes: &[u8]) -> Option<(&str, &str)> {
-    let mut bytes = Bytes(bytes);
+    let mut bytes = PickleReader(bytes);
     let mut names = [""; 2];
     (bytes.byte()? == PROTO).then_some(())?;
     bytes.byte()?;

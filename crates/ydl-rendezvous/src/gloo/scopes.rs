@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::world::number;
-use crate::Refusal;
+use crate::Rejection;
 
 /// What an entry takes beside its bytes, more or less.
 const ENTRY: usize = 128;
@@ -54,13 +54,13 @@ impl Scopes {
         self.scopes.get(scope)?.values.get(key).map(Vec::as_slice)
     }
 
-    pub(super) fn put(&mut self, scope: &str, key: &str, value: &[u8]) -> Result<(), Refusal> {
+    pub(super) fn put(&mut self, scope: &str, key: &str, value: &[u8]) -> Result<(), Rejection> {
         let before = self.value(scope, key).map(<[u8]>::len);
         let before = before.map_or(0, |before| cost(scope, key, before));
         let after = cost(scope, key, value.len());
         if (self.bytes - before).saturating_add(after) > self.bytes_max {
-            return Err(Refusal::new(format!(
-                "the store holds `{}` bytes, and `{}` is the most",
+            return Err(Rejection::new(format!(
+                "store is full: `{}` bytes stored, `{}` allowed",
                 self.bytes, self.bytes_max
             )));
         }

@@ -4,9 +4,9 @@ use std::{collections::BTreeMap, fmt, str::FromStr};
 
 use ydl_core::{Cluster, TaskId};
 
-/// Where a process has its place: what an elastic worker calls itself, whatever its rank.
+/// Where a process has its slot: what an elastic worker calls itself, whatever its rank.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct ProcessSlot {
     /// `HOROVOD_HOSTNAME`: a label, which need not be a name that anybody can look up.
     pub host: String,
     /// `HOROVOD_LOCAL_RANK`.
@@ -16,25 +16,25 @@ pub struct Place {
 /// As long as a host's name can be.
 const HOST_MAX: usize = 255;
 
-impl fmt::Display for Place {
+impl fmt::Display for ProcessSlot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.host, self.local_rank)
     }
 }
 
-impl FromStr for Place {
+impl FromStr for ProcessSlot {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Place, String> {
-        let wrong = || "this is not a place; a place looks like `host:0`".to_owned();
+    fn from_str(text: &str) -> Result<ProcessSlot, String> {
+        let wrong = || "invalid process slot: expected one such as `host:0`".to_owned();
         let (host, local_rank) = text.rsplit_once(':').ok_or_else(wrong)?;
         if host.is_empty() || host.len() > HOST_MAX {
             return Err(format!(
-                "the name of a host has `{}` letters, and `{HOST_MAX}` is the most",
+                "host name of `{}` bytes exceeds the maximum of `{HOST_MAX}`",
                 host.len()
             ));
         }
-        Ok(Place { host: host.to_owned(), local_rank: number(local_rank).ok_or_else(wrong)? })
+        Ok(ProcessSlot { host: host.to_owned(), local_rank: number(local_rank).ok_or_else(wrong)? })
     }
 }
 
@@ -46,16 +46,16 @@ pub(super) fn number(text: &str) -> Option<u32> {
 
 /// One process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Member {
+pub struct GlooMember {
     /// Whose process it is.
     pub task: TaskId,
-    /// Its place.
-    pub place: Place,
+    /// Its slot.
+    pub slot: ProcessSlot,
 }
 
 /// The numbers of one process, as Horovod wants them in its environment, or on asking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slot {
+pub struct RankInfo {
     /// Among all.
     pub rank: u32,
     /// How many there are.
@@ -70,26 +70,26 @@ pub struct Slot {
     pub cross_size: u32,
 }
 
-impl fmt::Display for Slot {
+impl fmt::Display for RankInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Slot { rank, size, local_rank, local_size, cross_rank, cross_size } = self;
+        let RankInfo { rank, size, local_rank, local_size, cross_rank, cross_size } = self;
         write!(f, "{rank},{size},{local_rank},{local_size},{cross_rank},{cross_size}")
     }
 }
 
-/// What a process hears that has no place in the next world.
-pub(super) const OUT: &str = "-1,-1,-1,-1,-1,-1";
+/// What a process hears that has no slot in the next world.
+pub(super) const NOT_IN_WORLD: &str = "-1,-1,-1,-1,-1,-1";
 
 /// All processes, in the order of their ranks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct World {
-    members: Vec<Member>,
+    members: Vec<GlooMember>,
     /// How many processes each task has.
     tasks: BTreeMap<TaskId, usize>,
 }
 
-impl From<Vec<Member>> for World {
-    fn from(members: Vec<Member>) -> World {
+impl From<Vec<GlooMember>> for World {
+    fn from(members: Vec<GlooMember>) -> World {
         let mut tasks = BTreeMap::new();
         for member in &members {
             *tasks.entry(member.task.clone()).or_default() += 1;
@@ -99,12 +99,12 @@ impl From<Vec<Member>> for World {
 }
 
 impl World {
-    /// In the order of their ranks. Each place is taken once, and the local ranks of a host are 0, 1, 2, …: Horovod
+    /// In the order of their ranks. Each slot is taken once, and the local ranks of a host are 0, 1, 2, …: Horovod
     /// counts on both.
-    pub fn new(members: Vec<Member>) -> Result<World, String> {
+    pub fn new(members: Vec<GlooMember>) -> Result<World, String> {
         let mut hosts: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
-        for Member { place, .. } in &members {
-            hosts.entry(&place.host).or_default().push(place.local_rank);
+        for GlooMember { slot, .. } in &members {
+            hosts.entry(&slot.host).or_default().push(slot.local_rank);
         }
         for (host, mut ranks) in hosts {
             ranks.sort_unstable();
@@ -122,8 +122,8 @@ impl World {
     /// node it is on: then the local rank of a process is its number among those that share the task's devices.
     pub fn of_tasks(tasks: impl IntoIterator<Item = TaskId>, processes: u32) -> World {
         let members = tasks.into_iter().flat_map(|task| {
-            (0..processes).map(move |local_rank| Member {
-                place: Place { host: World::host(&task), local_rank },
+            (0..processes).map(move |local_rank| GlooMember {
+                slot: ProcessSlot { host: World::host(&task), local_rank },
                 task: task.clone(),
             })
         });
@@ -155,61 +155,61 @@ impl World {
     }
 
     /// In the order of their ranks.
-    pub fn members(&self) -> &[Member] {
+    pub fn members(&self) -> &[GlooMember] {
         &self.members
     }
 
-    /// Whoever has that place.
-    pub fn member(&self, place: &Place) -> Option<&Member> {
-        self.members.iter().find(|member| member.place == *place)
+    /// Whoever has that slot.
+    pub fn member(&self, slot: &ProcessSlot) -> Option<&GlooMember> {
+        self.members.iter().find(|member| member.slot == *slot)
     }
 
-    /// The numbers of whoever has that place.
-    pub fn slot(&self, place: &Place) -> Option<Slot> {
-        self.slots().remove(place)
+    /// The numbers of whoever has that slot.
+    pub fn rank_info(&self, slot: &ProcessSlot) -> Option<RankInfo> {
+        self.rank_infos().remove(slot)
     }
 
     /// The numbers of all.
-    pub(super) fn slots(&self) -> BTreeMap<&Place, Slot> {
+    pub(super) fn rank_infos(&self) -> BTreeMap<&ProcessSlot, RankInfo> {
         let mut local_sizes: BTreeMap<&str, u32> = BTreeMap::new();
         let mut cross_sizes: BTreeMap<u32, u32> = BTreeMap::new();
-        let mut slots = BTreeMap::new();
-        for (rank, Member { place, .. }) in self.members.iter().enumerate() {
-            *local_sizes.entry(&place.host).or_default() += 1;
-            let before = cross_sizes.entry(place.local_rank).or_default();
-            let slot = Slot {
+        let mut rank_infos = BTreeMap::new();
+        for (rank, GlooMember { slot, .. }) in self.members.iter().enumerate() {
+            *local_sizes.entry(&slot.host).or_default() += 1;
+            let before = cross_sizes.entry(slot.local_rank).or_default();
+            let info = RankInfo {
                 rank: rank as u32,
                 size: self.members.len() as u32,
-                local_rank: place.local_rank,
+                local_rank: slot.local_rank,
                 local_size: 0,
                 cross_rank: *before,
                 cross_size: 0,
             };
             *before += 1;
-            slots.insert(place, slot);
+            rank_infos.insert(slot, info);
         }
-        for (place, slot) in &mut slots {
-            slot.local_size = local_sizes[place.host.as_str()];
-            slot.cross_size = cross_sizes[&place.local_rank];
+        for (slot, info) in &mut rank_infos {
+            info.local_size = local_sizes[slot.host.as_str()];
+            info.cross_size = cross_sizes[&slot.local_rank];
         }
-        slots
+        rank_infos
     }
 
     /// Who meets in a scope, in the order of their numbers there; nobody if it is not one of the world's own.
-    pub(super) fn meeting(&self, scope: &str) -> Vec<&Member> {
-        let mut members: Vec<&Member> = self.members.iter().collect();
+    pub(super) fn meeting(&self, scope: &str) -> Vec<&GlooMember> {
+        let mut members: Vec<&GlooMember> = self.members.iter().collect();
         if scope == "global" {
             return members;
         }
         if let Some(host) = scope.strip_prefix("local_") {
-            members.retain(|member| member.place.host == host);
-            members.sort_by_key(|member| member.place.local_rank);
+            members.retain(|member| member.slot.host == host);
+            members.sort_by_key(|member| member.slot.local_rank);
             return members;
         }
         let Some(rank) = scope.strip_prefix("cross_").and_then(number) else {
             return Vec::new();
         };
-        members.retain(|member| member.place.local_rank == rank);
+        members.retain(|member| member.slot.local_rank == rank);
         members
     }
 }

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ydl_core::{RoleName, TaskId};
 
-use super::meta::{Command, Control, EMPTY, Meta, Node, Role};
-use crate::{Link, Reaction, Refusal, zmtp};
+use super::meta::{EMPTY, PsCommand, PsControl, PsMeta, PsNode, PsRole};
+use crate::{Effects, LinkId, Rejection, zmtp};
 
 pub(super) const WORKER: &str = "worker";
 pub(super) const SERVER: &str = "server";
@@ -16,12 +16,12 @@ const QUEUE_MAX: usize = 64;
 
 /// A node that has said where it listens.
 #[derive(Debug)]
-pub(super) struct Member {
+pub(super) struct PsMember {
     pub attempt: u32,
     pub host: String,
     pub port: u16,
     /// What it is told goes over this link.
-    pub line: Link,
+    pub line: LinkId,
     /// It has answered on that link, so messages may be sent.
     ready: bool,
     queue: Vec<Vec<u8>>,
@@ -30,9 +30,9 @@ pub(super) struct Member {
     recovered: bool,
 }
 
-impl Member {
-    pub fn new(attempt: u32, host: String, port: u16, line: Link) -> Member {
-        Member {
+impl PsMember {
+    pub fn new(attempt: u32, host: String, port: u16, line: LinkId) -> PsMember {
+        PsMember {
             attempt,
             host,
             port,
@@ -46,10 +46,10 @@ impl Member {
 }
 
 #[derive(Debug)]
-pub(super) struct Members {
+pub(super) struct PsMembers {
     workers: u32,
     servers: u32,
-    here: BTreeMap<TaskId, Member>,
+    here: BTreeMap<TaskId, PsMember>,
     /// Who has reached which barrier. At most one entry for each of the seven groups.
     barriers: BTreeMap<u8, BTreeSet<TaskId>>,
     /// Everybody has once passed a barrier together. Who comes later is told that he is a replacement, and skips the
@@ -59,18 +59,18 @@ pub(super) struct Members {
 }
 
 /// The role of a task and the number that ps-lite knows it by, which depends on nothing but its name.
-pub(super) fn place(task: &TaskId) -> Option<(Role, i32)> {
+pub(super) fn place(task: &TaskId) -> Option<(PsRole, i32)> {
     let index = i32::try_from(task.index).ok()?.checked_mul(2)?;
     match task.role.as_str() {
-        SERVER => Some((Role::Server, index.checked_add(8)?)),
-        WORKER => Some((Role::Worker, index.checked_add(9)?)),
+        SERVER => Some((PsRole::Server, index.checked_add(8)?)),
+        WORKER => Some((PsRole::Worker, index.checked_add(9)?)),
         _ => None,
     }
 }
 
-impl Members {
-    pub fn new(workers: u32, servers: u32) -> Members {
-        Members {
+impl PsMembers {
+    pub fn new(workers: u32, servers: u32) -> PsMembers {
+        PsMembers {
             workers,
             servers,
             here: BTreeMap::new(),
@@ -89,26 +89,26 @@ impl Members {
         task.index < of_role && place(task).is_some()
     }
 
-    pub fn get(&self, task: &TaskId) -> Option<&Member> {
+    pub fn get(&self, task: &TaskId) -> Option<&PsMember> {
         self.here.get(task)
     }
 
-    pub fn at(&self, line: Link) -> Option<&TaskId> {
+    pub fn at(&self, line: LinkId) -> Option<&TaskId> {
         let found = self.here.iter().find(|(_, member)| member.line == line);
         found.map(|(task, _)| task)
     }
 
     /// Another node that listens there: a node finds itself in a list by host and port.
     pub fn holds(&self, host: &str, port: u16, but: &TaskId) -> Option<&TaskId> {
-        let same = |member: &Member| member.host == host && member.port == port;
+        let same = |member: &PsMember| member.host == host && member.port == port;
         let mut others = self.here.iter().filter(|(task, _)| *task != but);
         others.find(|(_, member)| same(member)).map(|(task, _)| task)
     }
 
-    pub fn join(&mut self, task: TaskId, mut member: Member, reaction: &mut Reaction) {
+    pub fn join(&mut self, task: TaskId, mut member: PsMember, effects: &mut Effects) {
         member.recovered = self.started;
         self.here.insert(task, member);
-        self.settle(reaction);
+        self.settle(effects);
     }
 
     /// Whether it was there. A barrier that it had reached stays reached, because its replacement skips those of the
@@ -124,17 +124,17 @@ impl Members {
     }
 
     /// The dialed link to a node works.
-    pub fn ready(&mut self, line: Link, reaction: &mut Reaction) {
+    pub fn ready(&mut self, line: LinkId, effects: &mut Effects) {
         if let Some(member) = self.here.values_mut().find(|member| member.line == line) {
             member.ready = true;
             for message in member.queue.drain(..) {
-                reaction.send(line, message);
+                effects.send(line, message);
             }
         }
     }
 
     /// The dialed link to a node has ended. If nobody had answered on it, nobody will: whose it was, and for which port.
-    pub fn unreachable(&mut self, line: Link) -> Option<(TaskId, u16)> {
+    pub fn unreachable(&mut self, line: LinkId) -> Option<(TaskId, u16)> {
         let (task, member) = self.here.iter().find(|(_, member)| member.line == line)?;
         if member.ready {
             return None;
@@ -147,14 +147,14 @@ impl Members {
     /// Once everybody is there, or is there again: who is new is told of all, and the others of who is new. A list is
     /// held back while somebody is missing, because ps-lite gives up when it has something to send and nobody to send
     /// it to.
-    fn settle(&mut self, reaction: &mut Reaction) {
+    fn settle(&mut self, effects: &mut Effects) {
         if self.here.len() as u64 != u64::from(self.workers) + u64::from(self.servers) {
             return;
         }
         let everybody = self.list(|_| true);
         let new = self.list(|member| !member.told);
         let [everybody, new] = [everybody, new].map(|nodes| {
-            let control = Control { command: Command::AddNode, nodes, group: 0 };
+            let control = PsControl { command: PsCommand::AddNode, nodes, group: 0 };
             self.message(control, None, EMPTY)
         });
         let tasks: Vec<TaskId> = self.here.keys().cloned().collect();
@@ -163,17 +163,17 @@ impl Members {
                 continue;
             };
             let told = std::mem::replace(&mut member.told, true);
-            self.tell(&task, if told { &new } else { &everybody }, reaction);
+            self.tell(&task, if told { &new } else { &everybody }, effects);
         }
     }
 
     /// Without the scheduler itself. A node that reads it there would connect to that address anew; it reaches us at
     /// a port of its own agent, which no list for all could name, and the link that it has is as good.
-    fn list(&self, which: impl Fn(&Member) -> bool) -> Vec<Node> {
+    fn list(&self, which: impl Fn(&PsMember) -> bool) -> Vec<PsNode> {
         let members = self.here.iter().filter(|(_, member)| which(member));
         let nodes = members.filter_map(|(task, member)| {
             let (role, id) = place(task)?;
-            Some(Node {
+            Some(PsNode {
                 role,
                 id,
                 host: member.host.clone(),
@@ -186,8 +186,8 @@ impl Members {
     }
 
     /// The same bytes for all who get it: ps-lite tells messages apart by receiver and timestamp.
-    fn message(&mut self, control: Control, app: Option<i32>, customer: i32) -> Vec<u8> {
-        let meta = Meta {
+    fn message(&mut self, control: PsControl, app: Option<i32>, customer: i32) -> Vec<u8> {
+        let meta = PsMeta {
             control: Some(control),
             request: false,
             app,
@@ -198,37 +198,37 @@ impl Members {
         zmtp::message(&meta.write())
     }
 
-    fn tell(&mut self, task: &TaskId, message: &[u8], reaction: &mut Reaction) {
+    fn tell(&mut self, task: &TaskId, message: &[u8], effects: &mut Effects) {
         let Some(member) = self.here.get_mut(task) else {
             return;
         };
         if member.ready {
-            reaction.send(member.line, message);
+            effects.send(member.line, message);
         } else if member.queue.len() < QUEUE_MAX {
             member.queue.push(message.to_vec());
         } else {
-            reaction.close(member.line);
-            reaction.say(format!("{task} does not answer on its port {}", member.port));
+            effects.close(member.line);
+            effects.log(format!("{task} does not respond on port {}", member.port));
             self.leave(task);
         }
     }
 
     /// A sign of life is answered and leaves nothing behind, not even a number.
-    pub fn beat(&self, task: &TaskId, reaction: &mut Reaction) {
+    pub fn beat(&self, task: &TaskId, effects: &mut Effects) {
         let Some(member) = self.here.get(task).filter(|member| member.ready) else {
             return;
         };
-        let scheduler = Node {
-            role: Role::Scheduler,
+        let scheduler = PsNode {
+            role: PsRole::Scheduler,
             id: 1,
             host: String::new(),
             port: 0,
             is_recovery: false,
             customer: 0,
         };
-        let meta = Meta {
-            control: Some(Control {
-                command: Command::Heartbeat,
+        let meta = PsMeta {
+            control: Some(PsControl {
+                command: PsCommand::Heartbeat,
                 nodes: vec![scheduler],
                 group: 0,
             }),
@@ -237,7 +237,7 @@ impl Members {
             timestamp: Some(0),
             customer: EMPTY,
         };
-        reaction.send(member.line, zmtp::message(&meta.write()));
+        effects.send(member.line, zmtp::message(&meta.write()));
     }
 
     /// A node has reached a barrier. The scheduler, where it belongs to the group, is always there already.
@@ -246,16 +246,17 @@ impl Members {
         task: &TaskId,
         group: i32,
         (app, customer): (Option<i32>, i32),
-        reaction: &mut Reaction,
-    ) -> Result<(), Refusal> {
+        effects: &mut Effects,
+    ) -> Result<(), Rejection> {
         let group = u8::try_from(group).unwrap_or(0);
         if group > EVERYBODY || !belongs(&task.role, group) {
-            let what = format!("{task} waits at a barrier of the group {group}, which is not its");
-            return Err(Refusal::new(what));
+            let what =
+                format!("{task} entered a barrier of group {group}, to which it does not belong");
+            return Err(Rejection::new(what));
         }
         if !self.here.get(task).is_some_and(|member| member.told) {
-            let what = format!("{task} waits at a barrier before all are there");
-            return Err(Refusal::new(what));
+            let what = format!("{task} entered a barrier before all nodes registered");
+            return Err(Rejection::new(what));
         }
         let reached = self.barriers.entry(group).or_default();
         reached.insert(task.clone());
@@ -265,10 +266,11 @@ impl Members {
         }
         self.barriers.remove(&group);
         self.started |= group == EVERYBODY;
-        let control = Control { command: Command::Barrier, nodes: Vec::new(), group: group.into() };
+        let control =
+            PsControl { command: PsCommand::Barrier, nodes: Vec::new(), group: group.into() };
         let message = self.message(control, app, customer);
         for task in self.of(group) {
-            self.tell(&task, &message, reaction);
+            self.tell(&task, &message, effects);
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! What goes in the first frame of a ps-lite message.
 
-use super::wire::{Fields, put_bytes, put_flag, put_int32, wrong};
-use crate::Refusal;
+use super::wire::{ProtoReader, put_bytes, put_flag, put_int32, wrong};
+use crate::Rejection;
 
 /// What ps-lite writes where it has no number.
 pub const EMPTY: i32 = i32::MAX;
@@ -10,7 +10,7 @@ const NODES_MAX: usize = 1 << 16;
 
 /// What a message is for, when it is not data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Command {
+pub enum PsCommand {
     Terminate,
     AddNode,
     Barrier,
@@ -18,43 +18,48 @@ pub enum Command {
     Heartbeat,
 }
 
-impl Command {
-    const ALL: [Command; 5] =
-        [Command::Terminate, Command::AddNode, Command::Barrier, Command::Ack, Command::Heartbeat];
+impl PsCommand {
+    const ALL: [PsCommand; 5] = [
+        PsCommand::Terminate,
+        PsCommand::AddNode,
+        PsCommand::Barrier,
+        PsCommand::Ack,
+        PsCommand::Heartbeat,
+    ];
 
     fn number(self) -> i32 {
         match self {
-            Command::Terminate => 1,
-            Command::AddNode => 2,
-            Command::Barrier => 3,
-            Command::Ack => 4,
-            Command::Heartbeat => 5,
+            PsCommand::Terminate => 1,
+            PsCommand::AddNode => 2,
+            PsCommand::Barrier => 3,
+            PsCommand::Ack => 4,
+            PsCommand::Heartbeat => 5,
         }
     }
 }
 
 /// What a node does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum PsRole {
     Server,
     Worker,
     Scheduler,
 }
 
-impl Role {
+impl PsRole {
     fn number(self) -> i32 {
         match self {
-            Role::Server => 0,
-            Role::Worker => 1,
-            Role::Scheduler => 2,
+            PsRole::Server => 0,
+            PsRole::Worker => 1,
+            PsRole::Scheduler => 2,
         }
     }
 }
 
 /// One node, as messages describe it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Node {
-    pub role: Role,
+pub struct PsNode {
+    pub role: PsRole,
     /// [`EMPTY`] until the scheduler has given it one.
     pub id: i32,
     pub host: String,
@@ -66,30 +71,30 @@ pub struct Node {
 
 /// The part of a message that makes it one of control.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Control {
-    pub command: Command,
-    pub nodes: Vec<Node>,
+pub struct PsControl {
+    pub command: PsCommand,
+    pub nodes: Vec<PsNode>,
     /// For whom a barrier is: 1 the scheduler, 2 the servers, 4 the workers, or a sum of these.
     pub group: i32,
 }
 
 /// A message without its arrays, as far as a scheduler looks at it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Meta {
+pub struct PsMeta {
     /// `None` for data, which goes from node to node.
-    pub control: Option<Control>,
+    pub control: Option<PsControl>,
     pub request: bool,
     pub app: Option<i32>,
     pub timestamp: Option<i32>,
     pub customer: i32,
 }
 
-impl Meta {
-    /// Fields that are not known are passed over, as protocol buffers ask.
-    pub fn read(bytes: &[u8]) -> Result<Meta, Refusal> {
+impl PsMeta {
+    /// ProtoReader that are not known are passed over, as protocol buffers ask.
+    pub fn read(bytes: &[u8]) -> Result<PsMeta, Rejection> {
         let mut meta =
-            Meta { control: None, request: false, app: None, timestamp: None, customer: EMPTY };
-        let mut fields = Fields(bytes);
+            PsMeta { control: None, request: false, app: None, timestamp: None, customer: EMPTY };
+        let mut fields = ProtoReader(bytes);
         while let Some((field, value)) = fields.next()? {
             match field {
                 3 => meta.control = read_control(value.bytes()?)?,
@@ -127,9 +132,9 @@ impl Meta {
 }
 
 /// `None` where the command says that there is none.
-fn read_control(bytes: &[u8]) -> Result<Option<Control>, Refusal> {
+fn read_control(bytes: &[u8]) -> Result<Option<PsControl>, Rejection> {
     let (mut number, mut nodes, mut group) = (0, Vec::new(), 0);
-    let mut fields = Fields(bytes);
+    let mut fields = ProtoReader(bytes);
     while let Some((field, value)) = fields.next()? {
         match field {
             1 => number = value.int32()?,
@@ -142,17 +147,17 @@ fn read_control(bytes: &[u8]) -> Result<Option<Control>, Refusal> {
     if number == 0 {
         return Ok(None);
     }
-    let command = Command::ALL
+    let command = PsCommand::ALL
         .into_iter()
         .find(|command| command.number() == number)
-        .ok_or_else(|| Refusal::new(format!("ps-lite has no command {number}")))?;
-    Ok(Some(Control { command, nodes, group }))
+        .ok_or_else(|| Rejection::new(format!("unknown ps-lite command {number}")))?;
+    Ok(Some(PsControl { command, nodes, group }))
 }
 
-fn read_node(bytes: &[u8]) -> Result<Node, Refusal> {
+fn read_node(bytes: &[u8]) -> Result<PsNode, Rejection> {
     let (mut role, mut id, mut port, mut customer) = (None, EMPTY, 0, EMPTY);
     let (mut host, mut is_recovery) = (String::new(), false);
-    let mut fields = Fields(bytes);
+    let mut fields = ProtoReader(bytes);
     while let Some((field, value)) = fields.next()? {
         match field {
             1 => role = Some(value.int32()?),
@@ -164,14 +169,14 @@ fn read_node(bytes: &[u8]) -> Result<Node, Refusal> {
             _ => {}
         }
     }
-    let role = [Role::Server, Role::Worker, Role::Scheduler]
+    let role = [PsRole::Server, PsRole::Worker, PsRole::Scheduler]
         .into_iter()
         .find(|known| Some(known.number()) == role)
-        .ok_or_else(|| Refusal::new("a ps-lite node has no role that is known"))?;
-    Ok(Node { role, id, host, port, is_recovery, customer })
+        .ok_or_else(|| Rejection::new("unknown ps-lite node role"))?;
+    Ok(PsNode { role, id, host, port, is_recovery, customer })
 }
 
-fn write_control(control: &Control) -> Vec<u8> {
+fn write_control(control: &PsControl) -> Vec<u8> {
     let mut out = Vec::new();
     put_int32(&mut out, 1, control.command.number());
     for node in &control.nodes {
@@ -184,7 +189,7 @@ fn write_control(control: &Control) -> Vec<u8> {
         put_int32(&mut of, 10, node.customer);
         put_bytes(&mut out, 2, &of);
     }
-    if control.command == Command::Barrier {
+    if control.command == PsCommand::Barrier {
         put_int32(&mut out, 3, control.group);
     }
     out
@@ -200,9 +205,9 @@ mod tests {
         digits.chunks(2).map(byte).collect()
     }
 
-    fn server(id: i32) -> Node {
-        Node {
-            role: Role::Server,
+    fn server(id: i32) -> PsNode {
+        PsNode {
+            role: PsRole::Server,
             id,
             host: "127.0.0.1".to_owned(),
             port: 23_300,
@@ -214,17 +219,17 @@ mod tests {
     /// Recorded from MXNet 1.9.1; read and written again they are the same bytes.
     #[test]
     fn recorded_messages_are_read_and_written_as_they_were() {
-        let check = |hex: &str, meta: Meta| {
+        let check = |hex: &str, meta: PsMeta| {
             let recorded = bytes(hex);
-            assert_eq!(Meta::read(&recorded), Ok(meta.clone()));
+            assert_eq!(PsMeta::read(&recorded), Ok(meta.clone()));
             assert_eq!(meta.write(), recorded);
         };
         check(
             "08ffffffff07 1a1f 0802 121b 0800 10ffffffff07 1a093132372e302e302e31 2084b601 2800 \
              5000 2000 2800 3000 4000 50ffffffff07 6000 6800",
-            Meta {
-                control: Some(Control {
-                    command: Command::AddNode,
+            PsMeta {
+                control: Some(PsControl {
+                    command: PsCommand::AddNode,
                     nodes: vec![server(EMPTY)],
                     group: 0,
                 }),
@@ -236,8 +241,8 @@ mod tests {
         );
         check(
             "08ffffffff07 1a04 0803 1807 2001 2800 3000 3800 4001 5000 6000 6800",
-            Meta {
-                control: Some(Control { command: Command::Barrier, nodes: vec![], group: 7 }),
+            PsMeta {
+                control: Some(PsControl { command: PsCommand::Barrier, nodes: vec![], group: 7 }),
                 request: true,
                 app: Some(0),
                 timestamp: Some(1),
@@ -247,9 +252,9 @@ mod tests {
         check(
             "08ffffffff07 1a1b 0805 1217 0800 1008 1a093132372e302e302e31 2084b601 2800 5000 \
              2000 2800 3000 4002 50ffffffff07 6000 6800",
-            Meta {
-                control: Some(Control {
-                    command: Command::Heartbeat,
+            PsMeta {
+                control: Some(PsControl {
+                    command: PsCommand::Heartbeat,
                     nodes: vec![server(8)],
                     group: 0,
                 }),
@@ -265,14 +270,14 @@ mod tests {
     fn a_message_cut_short_is_refused_and_not_guessed() {
         let whole = bytes("1a1b 0805 1217 0800 1008 1a093132372e302e302e31 2084b601 2800 5000");
         for cut in 1..whole.len() {
-            assert!(Meta::read(&whole[..cut]).is_err(), "{cut}");
+            assert!(PsMeta::read(&whole[..cut]).is_err(), "{cut}");
         }
     }
 
     #[test]
     fn roles_and_commands_nobody_knows_are_refused() {
-        assert!(Meta::read(&bytes("1a02 0809")).is_err());
-        assert!(Meta::read(&bytes("1a06 0802 1202 0807")).is_err());
-        assert_eq!(Meta::read(&[]).unwrap().control, None);
+        assert!(PsMeta::read(&bytes("1a02 0809")).is_err());
+        assert!(PsMeta::read(&bytes("1a06 0802 1202 0807")).is_err());
+        assert_eq!(PsMeta::read(&[]).unwrap().control, None);
     }
 }

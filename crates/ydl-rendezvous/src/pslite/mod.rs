@@ -14,5 +14,5 @@ mod scheduler;
 mod tests;
 mod wire;
 
-pub use meta::{Command, Control, EMPTY, Meta, Node, Role};
-pub use scheduler::Scheduler;
+pub use meta::{EMPTY, PsCommand, PsControl, PsMeta, PsNode, PsRole};
+pub use scheduler::PsScheduler;

@@ -13,12 +13,12 @@ use std::{collections::BTreeMap, net::IpAddr};
 use ydl_core::TaskId;
 
 use super::{
-    members::{Member, Members, place},
-    meta::{Command, EMPTY, Meta, Node},
+    members::{PsMember, PsMembers, place},
+    meta::{EMPTY, PsCommand, PsMeta, PsNode},
 };
 use crate::{
-    Link, Peer, Protocol, Reaction, Refusal,
-    zmtp::{self, Heard, Session, Socket},
+    Effects, LinkId, Peer, Protocol, Rejection,
+    zmtp::{self, SocketType, ZmtpEvent, ZmtpSession},
 };
 
 /// Nodes send nothing longer than a few hundred bytes to a scheduler.
@@ -26,41 +26,41 @@ const MESSAGE_MAX: usize = 4096;
 
 /// ps-lite's scheduler for so many workers and servers.
 #[derive(Debug)]
-pub struct Scheduler {
-    members: Members,
-    lines: BTreeMap<Link, Line>,
+pub struct PsScheduler {
+    members: PsMembers,
+    lines: BTreeMap<LinkId, PsLink>,
     /// The attempt below which nothing of a task counts any more.
     current: BTreeMap<TaskId, u32>,
     dialed: u64,
 }
 
 #[derive(Debug)]
-struct Line {
-    session: Session,
+struct PsLink {
+    session: ZmtpSession,
     /// Who speaks on a link that was accepted; `None` on one that was dialed, where nothing is said after READY.
     peer: Option<Peer>,
 }
 
-impl Scheduler {
+impl PsScheduler {
     /// Nobody is there yet.
-    pub fn new(workers: u32, servers: u32) -> Scheduler {
-        Scheduler {
-            members: Members::new(workers, servers),
+    pub fn new(workers: u32, servers: u32) -> PsScheduler {
+        PsScheduler {
+            members: PsMembers::new(workers, servers),
             lines: BTreeMap::new(),
             current: BTreeMap::new(),
             dialed: 0,
         }
     }
 
-    fn check(&self, peer: &Peer) -> Result<(), Refusal> {
+    fn check(&self, peer: &Peer) -> Result<(), Rejection> {
         let task = &peer.task;
         if !self.members.expects(task) {
             let what = format!("{task} is neither a server nor a worker of this round");
-            return Err(Refusal::new(what));
+            return Err(Rejection::new(what));
         }
         if self.current.get(task).is_some_and(|current| peer.attempt < *current) {
-            let what = format!("attempt {} of {task} is over", peer.attempt);
-            return Err(Refusal::new(what));
+            let what = format!("attempt {} of {task} has ended", peer.attempt);
+            return Err(Rejection::new(what));
         }
         Ok(())
     }
@@ -69,49 +69,50 @@ impl Scheduler {
         &mut self,
         peer: &Peer,
         frames: &[&[u8]],
-        reaction: &mut Reaction,
-    ) -> Result<(), Refusal> {
+        effects: &mut Effects,
+    ) -> Result<(), Rejection> {
         let task = &peer.task;
-        let meta = Meta::read(frames.first().copied().unwrap_or_default())?;
+        let meta = PsMeta::read(frames.first().copied().unwrap_or_default())?;
         let Some(control) = &meta.control else {
-            let what = format!("{task} sends data to the scheduler");
-            return Err(Refusal::new(what));
+            let what = format!("{task} sent data to the scheduler");
+            return Err(Rejection::new(what));
         };
         match control.command {
-            Command::AddNode => {
+            PsCommand::AddNode => {
                 let [node] = &control.nodes[..] else {
-                    let what = format!("{task} announces {} nodes", control.nodes.len());
-                    return Err(Refusal::new(what));
+                    let what =
+                        format!("{task} registered {} nodes, expected 1", control.nodes.len());
+                    return Err(Rejection::new(what));
                 };
-                self.on_announced(peer, node, reaction)
+                self.on_announced(peer, node, effects)
             }
-            Command::Barrier if meta.request => {
+            PsCommand::Barrier if meta.request => {
                 self.registered(peer)?;
                 let echo = (meta.app, meta.customer);
-                self.members.reach(task, control.group, echo, reaction)?;
-                reaction.keep();
+                self.members.reach(task, control.group, echo, effects)?;
+                effects.persist();
                 Ok(())
             }
-            Command::Heartbeat => {
+            PsCommand::Heartbeat => {
                 self.registered(peer)?;
                 let id = place(task).map(|(_, id)| id);
                 if control.nodes.iter().any(|node| Some(node.id) != id) {
                     return Err(stranger(task));
                 }
-                self.members.beat(task, reaction);
+                self.members.beat(task, effects);
                 Ok(())
             }
             // A node says these to itself or to its like.
-            Command::Barrier | Command::Terminate | Command::Ack => Ok(()),
+            PsCommand::Barrier | PsCommand::Terminate | PsCommand::Ack => Ok(()),
         }
     }
 
-    fn registered(&self, peer: &Peer) -> Result<(), Refusal> {
+    fn registered(&self, peer: &Peer) -> Result<(), Rejection> {
         match self.members.get(&peer.task) {
             Some(member) if member.attempt == peer.attempt => Ok(()),
             _ => {
-                let what = format!("{} speaks before it has said where it listens", peer.task);
-                Err(Refusal::new(what))
+                let what = format!("{} sent a message before its registration", peer.task);
+                Err(Rejection::new(what))
             }
         }
     }
@@ -119,11 +120,11 @@ impl Scheduler {
     fn on_announced(
         &mut self,
         peer: &Peer,
-        node: &Node,
-        reaction: &mut Reaction,
-    ) -> Result<(), Refusal> {
+        node: &PsNode,
+        effects: &mut Effects,
+    ) -> Result<(), Rejection> {
         let task = &peer.task;
-        let refused = |what: String| Err(Refusal::new(what));
+        let refused = |what: String| Err(Rejection::new(what));
         let expected = place(task);
         if expected.map(|(role, _)| role) != Some(node.role)
             || node.id != EMPTY && expected.map(|(_, id)| id) != Some(node.id)
@@ -132,36 +133,36 @@ impl Scheduler {
         }
         if !same_host(&node.host, &peer.host) {
             return refused(format!(
-                "{task} announces another address than `{}`, that of its node",
+                "{task} registered an address other than `{}`, its node's address",
                 peer.host
             ));
         }
         let Some(port) = u16::try_from(node.port).ok().filter(|port| *port > 0) else {
-            return refused(format!("{task} announces the port `{}`", node.port));
+            return refused(format!("{task} registered the invalid port `{}`", node.port));
         };
         if let Some(known) = self.members.get(task).filter(|known| known.attempt == peer.attempt) {
             // Another customer in the same process shares its number, and has nothing to be told.
             if known.port == port {
                 return Ok(());
             }
-            return refused(format!("{task} announces a second port"));
+            return refused(format!("{task} registered a second port"));
         }
         if let Some(other) = self.members.holds(&node.host, port, task) {
-            return refused(format!("{task} announces the port of {other}"));
+            return refused(format!("{task} registered the port of {other}"));
         }
-        reaction.keep();
+        effects.persist();
         // Its earlier attempt, if it was there, is over: so much is known of who has a new one.
-        self.over(task, peer.attempt, reaction);
-        let line = Link::Dialed(self.dialed);
+        self.over(task, peer.attempt, effects);
+        let line = LinkId::Dialed(self.dialed);
         self.dialed += 1;
-        reaction.dial(line, task.clone(), port);
-        let member = Member::new(peer.attempt, node.host.clone(), port, line);
-        self.members.join(task.clone(), member, reaction);
+        effects.dial(line, task.clone(), port);
+        let member = PsMember::new(peer.attempt, node.host.clone(), port, line);
+        self.members.join(task.clone(), member, effects);
         Ok(())
     }
 
     /// Forgets what belongs to attempts of a task before this one.
-    fn over(&mut self, task: &TaskId, attempt: u32, reaction: &mut Reaction) {
+    fn over(&mut self, task: &TaskId, attempt: u32, effects: &mut Effects) {
         let current = self.current.entry(task.clone()).or_default();
         *current = attempt.max(*current);
         let current = *current;
@@ -169,7 +170,7 @@ impl Scheduler {
         if let Some(line) = old.map(|member| member.line) {
             self.members.leave(task);
             if self.lines.remove(&line).is_some() {
-                reaction.close(line);
+                effects.close(line);
             }
         }
         let past = |peer: &Peer| peer.task == *task && peer.attempt < current;
@@ -177,8 +178,8 @@ impl Scheduler {
     }
 }
 
-fn stranger(task: &TaskId) -> Refusal {
-    Refusal::new(format!("{task} says that it is another"))
+fn stranger(task: &TaskId) -> Rejection {
+    Rejection::new(format!("{task} identified itself as another node"))
 }
 
 fn same_host(announced: &str, known: &str) -> bool {
@@ -186,53 +187,53 @@ fn same_host(announced: &str, known: &str) -> bool {
     announced == known || address(announced).is_some_and(|one| address(known) == Some(one))
 }
 
-impl Protocol for Scheduler {
-    fn message_max(&self) -> usize {
+impl Protocol for PsScheduler {
+    fn max_message_len(&self) -> usize {
         // With the flags and lengths of its frames.
         MESSAGE_MAX + 1024
     }
 
-    fn open(&mut self, link: Link, peer: &Peer, reaction: &mut Reaction) {
+    fn open(&mut self, link: LinkId, peer: &Peer, effects: &mut Effects) {
         let (theirs, peer) = match link {
-            Link::Accepted(_) => {
-                reaction.send(link, zmtp::opening(Socket::Router, b""));
-                (Socket::Dealer, Some(peer.clone()))
+            LinkId::Accepted(_) => {
+                effects.send(link, zmtp::opening(SocketType::Router, b""));
+                (SocketType::Dealer, Some(peer.clone()))
             }
             // Its node has gone while it was dialed.
-            Link::Dialed(_) if self.members.at(link).is_none() => return reaction.close(link),
-            Link::Dialed(_) => {
-                reaction.send(link, zmtp::opening(Socket::Dealer, b"ps1"));
-                (Socket::Router, None)
+            LinkId::Dialed(_) if self.members.at(link).is_none() => return effects.close(link),
+            LinkId::Dialed(_) => {
+                effects.send(link, zmtp::opening(SocketType::Dealer, b"ps1"));
+                (SocketType::Router, None)
             }
         };
-        let session = Session::with(theirs);
-        self.lines.insert(link, Line { session, peer });
+        let session = ZmtpSession::with(theirs);
+        self.lines.insert(link, PsLink { session, peer });
     }
 
-    fn take(
+    fn receive(
         &mut self,
-        link: Link,
+        link: LinkId,
         bytes: &[u8],
-        reaction: &mut Reaction,
-    ) -> Result<Option<usize>, Refusal> {
+        effects: &mut Effects,
+    ) -> Result<Option<usize>, Rejection> {
         let Some(mut line) = self.lines.remove(&link) else {
-            return Err(Refusal::new("a link speaks that is over"));
+            return Err(Rejection::new("input on a closed link"));
         };
-        let took = self.take_on(link, &mut line, bytes, reaction);
+        let took = self.receive_on(link, &mut line, bytes, effects);
         self.lines.insert(link, line);
         took
     }
 
-    fn close(&mut self, link: Link, reaction: &mut Reaction) {
+    fn close(&mut self, link: LinkId, effects: &mut Effects) {
         self.lines.remove(&link);
         if let Some((task, port)) = self.members.unreachable(link) {
-            reaction.keep();
-            reaction.say(format!("{task} announced port {port}, but nothing answers there"));
+            effects.persist();
+            effects.log(format!("cannot connect to {task} on its registered port {port}"));
         }
     }
 
-    fn ended(&mut self, peer: &Peer, reaction: &mut Reaction) {
-        self.over(&peer.task, peer.attempt.saturating_add(1), reaction);
+    fn attempt_ended(&mut self, peer: &Peer, effects: &mut Effects) {
+        self.over(&peer.task, peer.attempt.saturating_add(1), effects);
     }
 
     fn missing(&self) -> Vec<TaskId> {
@@ -240,38 +241,38 @@ impl Protocol for Scheduler {
     }
 }
 
-impl Scheduler {
-    fn take_on(
+impl PsScheduler {
+    fn receive_on(
         &mut self,
-        link: Link,
-        line: &mut Line,
+        link: LinkId,
+        line: &mut PsLink,
         bytes: &[u8],
-        reaction: &mut Reaction,
-    ) -> Result<Option<usize>, Refusal> {
+        effects: &mut Effects,
+    ) -> Result<Option<usize>, Rejection> {
         if let Some(peer) = &line.peer {
             self.check(peer)?;
         }
-        let Some((length, heard)) = line.session.take(bytes, MESSAGE_MAX)? else {
+        let Some((length, heard)) = line.session.receive(bytes, MESSAGE_MAX)? else {
             return Ok(None);
         };
         match (heard, &line.peer) {
-            (Heard::Greeting, _) => reaction.keep(),
-            (Heard::Ready { identity }, Some(peer)) => {
+            (ZmtpEvent::Greeting, _) => effects.persist(),
+            (ZmtpEvent::Ready { identity }, Some(peer)) => {
                 let own = place(&peer.task).map(|(_, id)| format!("ps{id}"));
                 if !identity.is_empty() && own.as_ref().map(String::as_bytes) != Some(identity) {
                     return Err(stranger(&peer.task));
                 }
-                reaction.keep();
+                effects.persist();
             }
-            (Heard::Ready { .. }, None) => {
-                reaction.keep();
-                self.members.ready(link, reaction);
+            (ZmtpEvent::Ready { .. }, None) => {
+                effects.persist();
+                self.members.ready(link, effects);
             }
-            (Heard::Message(frames), Some(peer)) => self.on_message(peer, &frames, reaction)?,
-            (Heard::Message(_), None) => {
-                return Err(Refusal::new("a ps-lite node answers where it only listens"));
+            (ZmtpEvent::Message(frames), Some(peer)) => self.on_message(peer, &frames, effects)?,
+            (ZmtpEvent::Message(_), None) => {
+                return Err(Rejection::new("unexpected message on a link to a ps-lite node"));
             }
-            (Heard::Aside, _) => {}
+            (ZmtpEvent::Command, _) => {}
         }
         Ok(Some(length))
     }

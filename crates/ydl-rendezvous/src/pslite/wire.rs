@@ -1,52 +1,52 @@
 //! As much of protocol buffers as ps-lite's messages need.
 
-use crate::Refusal;
+use crate::Rejection;
 
 /// What a field holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Value<'a> {
+pub(super) enum ProtoValue<'a> {
     Number(u64),
     Bytes(&'a [u8]),
     /// Of a fixed size; none of the fields that are read has one.
     Fixed,
 }
 
-impl Value<'_> {
+impl ProtoValue<'_> {
     /// proto2 writes an int32 as the 64 bits that it would be.
-    pub fn int32(self) -> Result<i32, Refusal> {
+    pub fn int32(self) -> Result<i32, Rejection> {
         match self {
-            Value::Number(number) => Ok(number as i32),
+            ProtoValue::Number(number) => Ok(number as i32),
             _ => Err(wrong()),
         }
     }
 
-    pub fn flag(self) -> Result<bool, Refusal> {
+    pub fn flag(self) -> Result<bool, Rejection> {
         match self {
-            Value::Number(number) => Ok(number != 0),
-            _ => Err(wrong()),
-        }
-    }
-}
-
-impl<'a> Value<'a> {
-    pub fn bytes(self) -> Result<&'a [u8], Refusal> {
-        match self {
-            Value::Bytes(bytes) => Ok(bytes),
+            ProtoValue::Number(number) => Ok(number != 0),
             _ => Err(wrong()),
         }
     }
 }
 
-pub(super) fn wrong() -> Refusal {
-    Refusal::new("a ps-lite message cannot be read")
+impl<'a> ProtoValue<'a> {
+    pub fn bytes(self) -> Result<&'a [u8], Rejection> {
+        match self {
+            ProtoValue::Bytes(bytes) => Ok(bytes),
+            _ => Err(wrong()),
+        }
+    }
+}
+
+pub(super) fn wrong() -> Rejection {
+    Rejection::new("malformed ps-lite message")
 }
 
 /// The fields of a message one after another, unknown ones too.
 #[derive(Clone, Debug)]
-pub(super) struct Fields<'a>(pub &'a [u8]);
+pub(super) struct ProtoReader<'a>(pub &'a [u8]);
 
-impl<'a> Fields<'a> {
-    fn number(&mut self) -> Result<u64, Refusal> {
+impl<'a> ProtoReader<'a> {
+    fn number(&mut self) -> Result<u64, Rejection> {
         let mut number = 0;
         for at in 0..10 {
             let (&byte, rest) = self.0.split_first().ok_or_else(wrong)?;
@@ -59,26 +59,26 @@ impl<'a> Fields<'a> {
         Err(wrong())
     }
 
-    fn bytes(&mut self, length: u64) -> Result<&'a [u8], Refusal> {
+    fn bytes(&mut self, length: u64) -> Result<&'a [u8], Rejection> {
         let length = usize::try_from(length).map_err(|_| wrong())?;
         let (bytes, rest) = self.0.split_at_checked(length).ok_or_else(wrong)?;
         self.0 = rest;
         Ok(bytes)
     }
 
-    pub fn next(&mut self) -> Result<Option<(u64, Value<'a>)>, Refusal> {
+    pub fn next(&mut self) -> Result<Option<(u64, ProtoValue<'a>)>, Rejection> {
         if self.0.is_empty() {
             return Ok(None);
         }
         let tag = self.number()?;
         let value = match tag & 7 {
-            0 => Value::Number(self.number()?),
-            1 => self.bytes(8).map(|_| Value::Fixed)?,
+            0 => ProtoValue::Number(self.number()?),
+            1 => self.bytes(8).map(|_| ProtoValue::Fixed)?,
             2 => {
                 let length = self.number()?;
-                Value::Bytes(self.bytes(length)?)
+                ProtoValue::Bytes(self.bytes(length)?)
             }
-            5 => self.bytes(4).map(|_| Value::Fixed)?,
+            5 => self.bytes(4).map(|_| ProtoValue::Fixed)?,
             _ => return Err(wrong()),
         };
         Ok(Some((tag >> 3, value)))
@@ -117,7 +117,7 @@ mod tests {
         let mut out = Vec::new();
         put_int32(&mut out, 1, -1);
         assert_eq!(out.len(), 11);
-        let (field, value) = Fields(&out).next().unwrap().unwrap();
+        let (field, value) = ProtoReader(&out).next().unwrap().unwrap();
         assert_eq!((field, value.int32()), (1, Ok(-1)));
     }
 
@@ -131,7 +131,7 @@ mod tests {
             &[0x0b],
             &[0x09, 1, 2],
         ] {
-            assert!(Fields(bytes).next().is_err(), "{bytes:?}");
+            assert!(ProtoReader(bytes).next().is_err(), "{bytes:?}");
         }
     }
 }

@@ -9,10 +9,10 @@
 //! * `turns`: who may link up now, and with whom.
 //! * `tracker`: who is where.
 
+mod permits;
+mod reader;
 mod topology;
 mod tracker;
-mod turns;
-mod words;
 
 pub use topology::Topology;
-pub(crate) use tracker::Tracker;
+pub(crate) use tracker::RabitTracker;

@@ -6,9 +6,9 @@ use expect_test::expect;
 
 use super::Tracker;
 use crate::{
-    Link, Peer,
+    LinkId, Peer,
+    harness::{ProtocolHarness, Rng, peer},
     rabit::Topology,
-    trial::{Chance, Trial, peer},
 };
 
 fn tracker(workers: u32) -> Tracker {
@@ -36,7 +36,7 @@ fn ints(bytes: &[u8]) -> Vec<i32> {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Stage {
+enum WorkerStage {
     Rank,
     Named,
     /// How many will connect to it.
@@ -44,40 +44,45 @@ enum Stage {
 }
 
 /// A worker that links up.
-struct Worker {
-    link: Link,
+struct TestWorker {
+    link: LinkId,
     rank: u32,
-    stage: Stage,
+    stage: WorkerStage,
     good: BTreeSet<u32>,
     /// Whom it has connected to.
     connected: Vec<u32>,
 }
 
-impl Worker {
-    fn start(trial: &mut Trial<Tracker>, peer: &Peer, command: &str, good: &[u32]) -> Worker {
-        let link = trial.accept(peer);
+impl TestWorker {
+    fn start(
+        harness: &mut ProtocolHarness<Tracker>,
+        peer: &Peer,
+        command: &str,
+        good: &[u32],
+    ) -> TestWorker {
+        let link = harness.accept(peer);
         let rank = peer.task.index;
-        trial.give(link, &[0x99, 0xff, 0, 0]);
-        assert_eq!(trial.heard(link), [0x99, 0xff, 0, 0]);
+        harness.feed(link, &[0x99, 0xff, 0, 0]);
+        assert_eq!(harness.take_sent(link), [0x99, 0xff, 0, 0]);
         let own = if command == "start" { -1 } else { rank as i32 };
-        assert!(trial.give(link, &header(own, -1, command)), "{:?}", trial.refused);
-        Worker {
+        assert!(harness.feed(link, &header(own, -1, command)), "{:?}", harness.rejected);
+        TestWorker {
             link,
             rank,
-            stage: Stage::Rank,
+            stage: WorkerStage::Rank,
             good: good.iter().copied().collect(),
             connected: Vec::new(),
         }
     }
 
     /// Does what it can do; whether that was anything.
-    fn step(&mut self, trial: &mut Trial<Tracker>, topology: &Topology) -> bool {
-        let heard = trial.heard(self.link);
+    fn step(&mut self, harness: &mut ProtocolHarness<Tracker>, topology: &Topology) -> bool {
+        let heard = harness.take_sent(self.link);
         if heard.is_empty() {
             return false;
         }
         match self.stage {
-            Stage::Rank => {
+            WorkerStage::Rank => {
                 let tree = topology.tree(self.rank);
                 let ring = topology.ring(self.rank);
                 let number = |rank: Option<u32>| rank.map_or(-1, |rank| rank as i32);
@@ -93,10 +98,10 @@ impl Worker {
                 assert_eq!(ints(&heard), expected);
                 let mut good = int(self.good.len() as i32).to_vec();
                 good.extend(self.good.iter().flat_map(|rank| int(*rank as i32)));
-                trial.give(self.link, &good);
-                self.stage = Stage::Named;
+                harness.feed(self.link, &good);
+                self.stage = WorkerStage::Named;
             }
-            Stage::Named => {
+            WorkerStage::Named => {
                 let (head, mut rest) = heard.split_at(8);
                 let head = ints(head);
                 for _ in 0..head[0] {
@@ -109,10 +114,10 @@ impl Worker {
                 }
                 assert!(rest.is_empty());
                 let port = int(9000 + self.rank as i32);
-                trial.give(self.link, &[int(0), port].concat());
-                self.stage = Stage::Done(head[1]);
+                harness.feed(self.link, &[int(0), port].concat());
+                self.stage = WorkerStage::Done(head[1]);
             }
-            Stage::Done(_) => panic!("told more than it asked"),
+            WorkerStage::Done(_) => panic!("told more than it asked"),
         }
         true
     }
@@ -120,15 +125,15 @@ impl Worker {
 
 /// Lets all of them work until nobody can go on, and checks that every two neighbours have one connection.
 fn link_up(
-    trial: &mut Trial<Tracker>,
-    workers: &mut [Worker],
+    harness: &mut ProtocolHarness<Tracker>,
+    workers: &mut [TestWorker],
     topology: &Topology,
-    chance: &mut Chance,
+    rng: &mut Rng,
 ) {
     let mut idle = 0;
     while idle < 20 * workers.len() {
-        let who = chance.below(workers.len());
-        idle = if workers[who].step(trial, topology) { 0 } else { idle + 1 };
+        let who = rng.below(workers.len());
+        idle = if workers[who].step(harness, topology) { 0 } else { idle + 1 };
     }
     let mut accepted: BTreeMap<u32, i32> = BTreeMap::new();
     for worker in &*workers {
@@ -142,9 +147,9 @@ fn link_up(
     }
     for worker in workers {
         let expected = accepted.get(&worker.rank).copied().unwrap_or(0);
-        assert_eq!(worker.stage, Stage::Done(expected), "rank {}", worker.rank);
+        assert_eq!(worker.stage, WorkerStage::Done(expected), "rank {}", worker.rank);
     }
-    assert!(trial.refused.is_empty(), "{:?}", trial.refused);
+    assert!(harness.rejected.is_empty(), "{:?}", harness.rejected);
 }
 
 fn peers(workers: u32) -> Vec<Peer> {
@@ -152,59 +157,59 @@ fn peers(workers: u32) -> Vec<Peer> {
 }
 
 /// All start, in some order, and are linked up.
-fn running(workers: u32, chance: &mut Chance) -> Trial<Tracker> {
-    let mut trial = Trial::of(tracker(workers));
+fn running(workers: u32, rng: &mut Rng) -> ProtocolHarness<Tracker> {
+    let mut harness = ProtocolHarness::new(tracker(workers));
     let mut peers = peers(workers);
     let mut all = Vec::new();
     while !peers.is_empty() {
-        let peer = peers.remove(chance.below(peers.len()));
-        all.push(Worker::start(&mut trial, &peer, "start", &[]));
+        let peer = peers.remove(rng.below(peers.len()));
+        all.push(TestWorker::start(&mut harness, &peer, "start", &[]));
     }
-    assert_eq!(trial.missing(), "");
-    link_up(&mut trial, &mut all, &Topology::new(workers), chance);
-    trial
+    assert_eq!(harness.missing(), "");
+    link_up(&mut harness, &mut all, &Topology::new(workers), rng);
+    harness
 }
 
-fn say(trial: &mut Trial<Tracker>, peer: &Peer, bytes: &[u8]) -> bool {
-    let link = trial.accept(peer);
-    trial.give(link, &[0x99, 0xff, 0, 0]) && trial.give(link, bytes)
+fn say(harness: &mut ProtocolHarness<Tracker>, peer: &Peer, bytes: &[u8]) -> bool {
+    let link = harness.accept(peer);
+    harness.feed(link, &[0x99, 0xff, 0, 0]) && harness.feed(link, bytes)
 }
 
 #[test]
 fn groups_of_every_size_link_up_in_any_order() {
     for workers in [1, 2, 3, 5, 9, 16, 40] {
         for seed in 0..20 {
-            running(workers, &mut Chance(seed));
+            running(workers, &mut Rng(seed));
         }
     }
 }
 
 #[test]
 fn two_workers_say_and_hear_these_bytes() {
-    let mut trial = Trial::of(tracker(2));
-    let links = peers(2).iter().map(|peer| trial.accept(peer)).collect::<Vec<Link>>();
+    let mut harness = ProtocolHarness::new(tracker(2));
+    let links = peers(2).iter().map(|peer| harness.accept(peer)).collect::<Vec<LinkId>>();
     for link in &links {
-        trial.give(
+        harness.feed(
             *link,
             b"\x99\xff\0\0\xff\xff\xff\xff\xff\xff\xff\xff\x01\0\0\x000\x05\0\0\0start",
         );
     }
     assert_eq!(
-        trial.heard(links[0]),
+        harness.take_sent(links[0]),
         b"\x99\xff\0\0\0\0\0\0\xff\xff\xff\xff\x02\0\0\0\x01\0\0\0\x01\0\0\0\x01\0\0\0\x01\0\0\0"
     );
     assert_eq!(
-        trial.heard(links[1]),
+        harness.take_sent(links[1]),
         b"\x99\xff\0\0\x01\0\0\0\0\0\0\0\x02\0\0\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"
     );
     for link in &links {
-        trial.give(*link, &int(0));
+        harness.feed(*link, &int(0));
     }
-    assert_eq!(trial.heard(links[0]), b"\0\0\0\0\x01\0\0\0");
-    assert_eq!(trial.heard(links[1]), b"", "its neighbour has the turn");
-    trial.give(links[0], b"\0\0\0\0\x28\x23\0\0");
+    assert_eq!(harness.take_sent(links[0]), b"\0\0\0\0\x01\0\0\0");
+    assert_eq!(harness.take_sent(links[1]), b"", "its neighbour has the turn");
+    harness.feed(links[0], b"\0\0\0\0\x28\x23\0\0");
     assert_eq!(
-        trial.heard(links[1]),
+        harness.take_sent(links[1]),
         b"\x01\0\0\0\0\0\0\0\x08\0\0\x0010.0.0.7\x28\x23\0\0\0\0\0\0"
     );
 }
@@ -213,89 +218,94 @@ fn two_workers_say_and_hear_these_bytes() {
 fn a_worker_that_comes_again_has_its_rank_and_its_neighbours_recover() {
     for workers in [2, 5, 9] {
         for seed in 0..20 {
-            let mut chance = Chance(seed);
+            let mut rng = Rng(seed);
             let topology = Topology::new(workers);
-            let mut trial = running(workers, &mut chance);
-            let dead = chance.below(workers as usize) as u32;
-            trial.ended(&peer(&format!("worker:{dead}"), 1));
-            assert_eq!(trial.missing(), format!("worker:{dead}"));
+            let mut harness = running(workers, &mut rng);
+            let dead = rng.below(workers as usize) as u32;
+            harness.attempt_ended(&peer(&format!("worker:{dead}"), 1));
+            assert_eq!(harness.missing(), format!("worker:{dead}"));
             let mut all = Vec::new();
             let mut neighbours: Vec<u32> = topology.neighbours(dead).into_iter().collect();
             neighbours.push(dead);
             while !neighbours.is_empty() {
-                let rank = neighbours.remove(chance.below(neighbours.len()));
+                let rank = neighbours.remove(rng.below(neighbours.len()));
                 let name = format!("worker:{rank}");
                 all.push(if rank == dead {
-                    Worker::start(&mut trial, &peer(&name, 2), "start", &[])
+                    TestWorker::start(&mut harness, &peer(&name, 2), "start", &[])
                 } else {
                     let good = topology.neighbours(rank).into_iter().filter(|rank| *rank != dead);
                     let good: Vec<u32> = good.collect();
-                    Worker::start(&mut trial, &peer(&name, 1), "recover", &good)
+                    TestWorker::start(&mut harness, &peer(&name, 1), "recover", &good)
                 });
             }
-            link_up(&mut trial, &mut all, &topology, &mut chance);
-            assert_eq!(trial.missing(), "");
+            link_up(&mut harness, &mut all, &topology, &mut rng);
+            assert_eq!(harness.missing(), "");
         }
     }
 }
 
 #[test]
 fn who_dies_while_all_wait_is_waited_for_and_counted_once() {
-    let mut trial = Trial::of(tracker(3));
-    let mut all = vec![Worker::start(&mut trial, &peer("worker:0", 1), "start", &[])];
-    let dead = Worker::start(&mut trial, &peer("worker:1", 1), "start", &[]);
-    trial.close(dead.link);
-    assert_eq!(trial.missing(), "worker:1 worker:2");
-    trial.ended(&peer("worker:1", 1));
-    all.push(Worker::start(&mut trial, &peer("worker:2", 1), "start", &[]));
-    assert_eq!(trial.missing(), "worker:1");
-    assert_eq!(trial.heard(all[0].link), b"");
-    all.push(Worker::start(&mut trial, &peer("worker:1", 2), "start", &[]));
-    link_up(&mut trial, &mut all, &Topology::new(3), &mut Chance(1));
+    let mut harness = ProtocolHarness::new(tracker(3));
+    let mut all = vec![TestWorker::start(&mut harness, &peer("worker:0", 1), "start", &[])];
+    let dead = TestWorker::start(&mut harness, &peer("worker:1", 1), "start", &[]);
+    harness.close(dead.link);
+    assert_eq!(harness.missing(), "worker:1 worker:2");
+    harness.attempt_ended(&peer("worker:1", 1));
+    all.push(TestWorker::start(&mut harness, &peer("worker:2", 1), "start", &[]));
+    assert_eq!(harness.missing(), "worker:1");
+    assert_eq!(harness.take_sent(all[0].link), b"");
+    all.push(TestWorker::start(&mut harness, &peer("worker:1", 2), "start", &[]));
+    link_up(&mut harness, &mut all, &Topology::new(3), &mut Rng(1));
 }
 
 #[test]
 fn who_dies_in_its_turn_gives_it_back() {
-    let mut trial = Trial::of(tracker(2));
-    let mut all: Vec<Worker> =
-        peers(2).iter().map(|peer| Worker::start(&mut trial, peer, "start", &[])).collect();
+    let mut harness = ProtocolHarness::new(tracker(2));
+    let mut all: Vec<TestWorker> =
+        peers(2).iter().map(|peer| TestWorker::start(&mut harness, peer, "start", &[])).collect();
     for worker in &mut all {
-        worker.step(&mut trial, &Topology::new(2));
+        worker.step(&mut harness, &Topology::new(2));
     }
-    assert!(!trial.heard(all[0].link).is_empty(), "has the turn");
-    assert_eq!(trial.heard(all[1].link), b"");
-    trial.close(all[0].link);
-    assert!(!trial.heard(all[1].link).is_empty());
+    assert!(!harness.take_sent(all[0].link).is_empty(), "has the turn");
+    assert_eq!(harness.take_sent(all[1].link), b"");
+    harness.close(all[0].link);
+    assert!(!harness.take_sent(all[1].link).is_empty());
 }
 
 #[test]
 fn all_shut_down_and_may_begin_anew() {
-    let mut trial = running(3, &mut Chance(3));
+    let mut harness = running(3, &mut Rng(3));
     for rank in [2, 0] {
         let worker = peer(&format!("worker:{rank}"), 1);
-        say(&mut trial, &worker, &header(rank, 3, "shutdown"));
+        say(&mut harness, &worker, &header(rank, 3, "shutdown"));
     }
-    let mut all = vec![Worker::start(&mut trial, &peer("worker:2", 1), "start", &[])];
-    assert_eq!(trial.heard(all[0].link), b"", "the group it was in still works");
-    say(&mut trial, &peer("worker:1", 1), &header(1, 3, "shutdown"));
+    let mut all = vec![TestWorker::start(&mut harness, &peer("worker:2", 1), "start", &[])];
+    assert_eq!(harness.take_sent(all[0].link), b"", "the group it was in still works");
+    say(&mut harness, &peer("worker:1", 1), &header(1, 3, "shutdown"));
     for rank in [0, 1] {
-        all.push(Worker::start(&mut trial, &peer(&format!("worker:{rank}"), 1), "start", &[]));
+        all.push(TestWorker::start(
+            &mut harness,
+            &peer(&format!("worker:{rank}"), 1),
+            "start",
+            &[],
+        ));
     }
-    link_up(&mut trial, &mut all, &Topology::new(3), &mut Chance(1));
+    link_up(&mut harness, &mut all, &Topology::new(3), &mut Rng(1));
 }
 
 #[test]
 fn what_is_printed_is_said_line_by_line() {
-    let mut trial = Trial::of(tracker(2));
+    let mut harness = ProtocolHarness::new(tracker(2));
     let printed = [header(-1, -1, "print"), text("[0]\ttrain-rmse:1.5\nmore\x1b[2J\n\n")].concat();
-    assert!(!say(&mut trial, &peer("worker:1", 1), &printed), "no more is heard");
-    assert!(trial.refused.is_empty());
-    assert_eq!(trial.said, ["worker:1: [0] train-rmse:1.5", "worker:1: more [2J"]);
+    assert!(!say(&mut harness, &peer("worker:1", 1), &printed), "no more is heard");
+    assert!(harness.rejected.is_empty());
+    assert_eq!(harness.log, ["worker:1: [0] train-rmse:1.5", "worker:1: more [2J"]);
 }
 
 #[test]
 fn strangers_are_refused() {
-    let mut trial = running(2, &mut Chance(3));
+    let mut harness = running(2, &mut Rng(3));
     let worker = peer("worker:1", 1);
     for (peer, bytes) in [
         (peer("worker:2", 1), header(-1, -1, "start")),
@@ -306,98 +316,99 @@ fn strangers_are_refused() {
         (worker.clone(), header(-1, 3, "start")),
         (worker.clone(), header(-1, -1, "dance")),
     ] {
-        assert!(!say(&mut trial, &peer, &bytes));
+        assert!(!say(&mut harness, &peer, &bytes));
     }
-    let link = trial.accept(&worker);
-    assert!(!trial.give(link, b"\x99\xfe"));
+    let link = harness.accept(&worker);
+    assert!(!harness.feed(link, b"\x99\xfe"));
     expect![[r#"
-        worker:2 is no worker of this round
-        server:0 is no worker of this round
-        rank 1 says that it is rank 0
-        rank 1 says that it is rank -1
-        rank 1 says that it is rank 0
-        a worker expects 3 and not 2 of them
-        a tracker's command is not known
-        a tracker's magic number is another"#]]
-    .assert_eq(&trial.refused.join("\n"));
-    trial.ended(&worker);
-    assert!(!say(&mut trial, &worker, &header(-1, -1, "start")));
-    assert_eq!(trial.refused.last().unwrap(), "attempt 1 of worker:1 is over");
+        worker:2 is not a worker of this round
+        server:0 is not a worker of this round
+        rank 1 identified itself as rank 0
+        rank 1 identified itself as rank -1
+        rank 1 identified itself as rank 0
+        worker expects 3 workers, the job has 2
+        unknown tracker command
+        invalid tracker magic number"#]]
+    .assert_eq(&harness.rejected.join("\n"));
+    harness.attempt_ended(&worker);
+    assert!(!say(&mut harness, &worker, &header(-1, -1, "start")));
+    assert_eq!(harness.rejected.last().unwrap(), "attempt 1 of worker:1 has ended");
 
-    let mut trial = Trial::of(tracker(2));
-    assert!(say(&mut trial, &worker, &header(-1, -1, "start")));
-    assert!(!say(&mut trial, &worker, &header(-1, -1, "start")));
-    assert_eq!(trial.refused, ["rank 1 is claimed a second time"]);
+    let mut harness = ProtocolHarness::new(tracker(2));
+    assert!(say(&mut harness, &worker, &header(-1, -1, "start")));
+    assert!(!say(&mut harness, &worker, &header(-1, -1, "start")));
+    assert_eq!(harness.rejected, ["rank 1 is already connected"]);
 }
 
 #[test]
 fn who_cannot_connect_for_ever_is_ended_and_others_get_on() {
-    let mut trial = Trial::of(tracker(2));
-    let mut all: Vec<Worker> =
-        peers(2).iter().map(|peer| Worker::start(&mut trial, peer, "start", &[])).collect();
+    let mut harness = ProtocolHarness::new(tracker(2));
+    let mut all: Vec<TestWorker> =
+        peers(2).iter().map(|peer| TestWorker::start(&mut harness, peer, "start", &[])).collect();
     let topology = Topology::new(2);
-    assert!(all[0].step(&mut trial, &topology) && all[0].step(&mut trial, &topology));
-    all[1].step(&mut trial, &topology);
-    let told = |trial: &mut Trial<Tracker>| ints(&trial.heard(all[1].link)[..8]);
+    assert!(all[0].step(&mut harness, &topology) && all[0].step(&mut harness, &topology));
+    all[1].step(&mut harness, &topology);
+    let describe =
+        |harness: &mut ProtocolHarness<Tracker>| ints(&harness.take_sent(all[1].link)[..8]);
     for _ in 0..8 {
-        assert_eq!(told(&mut trial), [1, 0]);
-        assert!(trial.give(all[1].link, &[int(1), int(0)].concat()));
+        assert_eq!(describe(&mut harness), [1, 0]);
+        assert!(harness.feed(all[1].link, &[int(1), int(0)].concat()));
     }
-    assert_eq!(told(&mut trial), [0, 1], "who could not be reached must come again");
-    while trial.give(all[1].link, &[int(1), int(0)].concat()) {}
-    assert_eq!(trial.refused, ["rank 1 cannot connect to its neighbours"]);
+    assert_eq!(describe(&mut harness), [0, 1], "who could not be reached must come again");
+    while harness.feed(all[1].link, &[int(1), int(0)].concat()) {}
+    assert_eq!(harness.rejected, ["rank 1 cannot connect to its neighbours"]);
 }
 
 /// Everything that three workers hear, with every part cut in pieces and masters that die between them.
-fn played(mut chance: Option<Chance>) -> Vec<Vec<u8>> {
-    let mut trial = Trial::of(tracker(3));
-    let links: Vec<Link> = peers(3).iter().map(|peer| trial.accept(peer)).collect();
+fn transcript(mut rng: Option<Rng>) -> Vec<Vec<u8>> {
+    let mut harness = ProtocolHarness::new(tracker(3));
+    let links: Vec<LinkId> = peers(3).iter().map(|peer| harness.accept(peer)).collect();
     let start = [int(0xff99).to_vec(), header(-1, -1, "start")].concat();
     let mut script: Vec<(usize, Vec<u8>)> = (0..3).map(|who| (who, start.clone())).collect();
     script.extend((0..3).map(|who| (who, int(0).to_vec())));
     script.extend((0..3).map(|who| (who, [int(0), int(9000 + who as i32)].concat())));
     for (who, bytes) in script {
-        let pieces = chance.as_mut().map_or(vec![&bytes[..]], |chance| chance.cut(&bytes));
+        let pieces = rng.as_mut().map_or(vec![&bytes[..]], |rng| rng.split(&bytes));
         for piece in pieces {
-            trial.give(links[who], piece);
-            if chance.as_mut().is_some_and(|chance| chance.below(4) == 0) {
-                trial.moved_to(tracker(3));
+            harness.feed(links[who], piece);
+            if rng.as_mut().is_some_and(|rng| rng.below(4) == 0) {
+                harness.fail_over(tracker(3));
             }
         }
     }
-    assert!(trial.refused.is_empty(), "{:?}", trial.refused);
-    assert_eq!(trial.closed.len(), 3);
-    links.into_iter().map(|link| trial.heard(link)).collect()
+    assert!(harness.rejected.is_empty(), "{:?}", harness.rejected);
+    assert_eq!(harness.closed.len(), 3);
+    links.into_iter().map(|link| harness.take_sent(link)).collect()
 }
 
 #[test]
 fn pieces_and_masters_that_die_between_them_change_nothing() {
-    let whole = played(None);
+    let whole = transcript(None);
     for seed in 0..100 {
-        assert_eq!(played(Some(Chance(seed))), whole, "{seed}");
+        assert_eq!(transcript(Some(Rng(seed))), whole, "{seed}");
     }
 }
 
 #[test]
 fn spoiled_bytes_harm_nobody() {
     for seed in 0..300 {
-        let mut chance = Chance(seed);
-        let mut trial = Trial::of(tracker(3));
+        let mut rng = Rng(seed);
+        let mut harness = ProtocolHarness::new(tracker(3));
         for _ in 0..20 {
-            let link = trial.accept(&peer("worker:1", 1));
-            let command = ["print", "recover", "shutdown", "start"][chance.below(4)];
+            let link = harness.accept(&peer("worker:1", 1));
+            let command = ["print", "recover", "shutdown", "start"][rng.below(4)];
             let bytes = [int(0xff99).to_vec(), header(-1, -1, command), text("x"), vec![0; 8]];
-            let bytes = chance.spoil(&bytes.concat());
-            for piece in chance.cut(&bytes) {
-                trial.give(link, piece);
+            let bytes = rng.corrupt(&bytes.concat());
+            for piece in rng.split(&bytes) {
+                harness.feed(link, piece);
             }
         }
-        trial.ended(&peer("worker:1", 1));
-        let mut all: Vec<Worker> = (0..3)
+        harness.attempt_ended(&peer("worker:1", 1));
+        let mut all: Vec<TestWorker> = (0..3)
             .map(|rank| peer(&format!("worker:{rank}"), 2))
-            .map(|peer| Worker::start(&mut trial, &peer, "start", &[]))
+            .map(|peer| TestWorker::start(&mut harness, &peer, "start", &[]))
             .collect();
-        trial.refused.clear();
-        link_up(&mut trial, &mut all, &Topology::new(3), &mut chance);
+        harness.rejected.clear();
+        link_up(&mut harness, &mut all, &Topology::new(3), &mut rng);
     }
 }

@@ -4,8 +4,8 @@ use expect_test::expect;
 
 use super::Tracker;
 use crate::{
-    Link, Peer,
-    trial::{Chance, Trial, peer},
+    LinkId, Peer,
+    harness::{ProtocolHarness, Rng, peer},
 };
 
 fn tracker(workers: u32) -> Tracker {
@@ -27,9 +27,9 @@ fn start(rank: u32) -> Vec<u8> {
     words(0, -1, &format!(r#"{{"cmd":1,"error_port":{error},"port":{port}}}"#))
 }
 
-fn say(trial: &mut Trial<Tracker>, peer: &Peer, bytes: &[u8]) -> Link {
-    let link = trial.accept(peer);
-    trial.give(link, bytes);
+fn say(harness: &mut ProtocolHarness<Tracker>, peer: &Peer, bytes: &[u8]) -> LinkId {
+    let link = harness.accept(peer);
+    harness.feed(link, bytes);
     link
 }
 
@@ -37,11 +37,11 @@ fn worker(rank: u32) -> Peer {
     peer(&format!("worker:{rank}"), 1)
 }
 
-fn running(workers: u32) -> Trial<Tracker> {
-    let mut trial = Trial::of(tracker(workers));
+fn running(workers: u32) -> ProtocolHarness<Tracker> {
+    let mut harness = ProtocolHarness::new(tracker(workers));
     let mut links = Vec::new();
     for rank in (0..workers).rev() {
-        let link = say(&mut trial, &worker(rank), &start(rank));
+        let link = say(&mut harness, &worker(rank), &start(rank));
         links.push((rank, link));
     }
     for (rank, link) in links {
@@ -52,18 +52,18 @@ fn running(workers: u32) -> Trial<Tracker> {
             text(&format!(r#"{{"world_size":{workers}}}"#)),
             text(&format!(r#"{{"host":"10.0.0.7","port":{port},"rank":{next}}}"#)),
         ];
-        assert_eq!(trial.heard(link), expected.concat());
+        assert_eq!(harness.take_sent(link), expected.concat());
     }
-    assert!(trial.refused.is_empty(), "{:?}", trial.refused);
-    trial
+    assert!(harness.rejected.is_empty(), "{:?}", harness.rejected);
+    harness
 }
 
-fn dialed(trial: &mut Trial<Tracker>) -> String {
+fn dialed(harness: &mut ProtocolHarness<Tracker>) -> String {
     let mut words = Vec::new();
-    for (link, task, port) in std::mem::take(&mut trial.dials) {
-        trial.open(link, &peer(&task.to_string(), 1));
-        assert_eq!(trial.heard(link), [1, 0, 0, 0]);
-        assert!(trial.closed.contains(&link));
+    for (link, task, port) in std::mem::take(&mut harness.dials) {
+        harness.open(link, &peer(&task.to_string(), 1));
+        assert_eq!(harness.take_sent(link), [1, 0, 0, 0]);
+        assert!(harness.closed.contains(&link));
         words.push(format!("{task} at {port}"));
     }
     words.join(", ")
@@ -78,144 +78,144 @@ fn groups_of_every_size_form_a_ring() {
 
 #[test]
 fn who_waits_is_answered_at_once_and_the_others_are_missing() {
-    let mut trial = Trial::of(tracker(3));
-    assert_eq!(trial.missing(), "");
-    let link = say(&mut trial, &worker(1), &start(1));
-    assert_eq!(trial.heard(link)[4..], text(r#"{"world_size":3}"#));
-    assert_eq!(trial.missing(), "worker:0 worker:2");
-    trial.close(link);
-    assert_eq!(trial.missing(), "");
+    let mut harness = ProtocolHarness::new(tracker(3));
+    assert_eq!(harness.missing(), "");
+    let link = say(&mut harness, &worker(1), &start(1));
+    assert_eq!(harness.take_sent(link)[4..], text(r#"{"world_size":3}"#));
+    assert_eq!(harness.missing(), "worker:0 worker:2");
+    harness.close(link);
+    assert_eq!(harness.missing(), "");
 }
 
 #[test]
 fn an_error_is_told_to_all_others_at_once() {
-    let mut trial = running(3);
+    let mut harness = running(3);
     let error = words(1, 3, r#"{"cmd":3,"code":-1,"msg":"out of\nluck"}"#);
-    say(&mut trial, &worker(1), &error);
-    assert_eq!(dialed(&mut trial), "worker:0 at 9500, worker:2 at 9502");
+    say(&mut harness, &worker(1), &error);
+    assert_eq!(dialed(&mut harness), "worker:0 at 9500, worker:2 at 9502");
     expect![[r#"
         worker:1: failed with code -1: out of
         worker:1: luck
-        worker:1 has left the group, and the other 2 are told to end"#]]
-    .assert_eq(&trial.said.join("\n"));
+        worker:1 left the group; stopping the other 2 workers"#]]
+    .assert_eq(&harness.log.join("\n"));
     // What the others say of it is not told again.
     let error = words(2, 3, r#"{"cmd":3,"code":-1,"msg":"peer"}"#);
-    say(&mut trial, &worker(2), &error);
-    trial.ended(&worker(0));
-    assert_eq!(dialed(&mut trial), "");
+    say(&mut harness, &worker(2), &error);
+    harness.attempt_ended(&worker(0));
+    assert_eq!(dialed(&mut harness), "");
 }
 
 #[test]
 fn a_death_is_told_to_all_who_have_not_shut_down() {
-    let mut trial = running(4);
-    say(&mut trial, &worker(3), &words(3, 4, r#"{"cmd":2}"#));
-    trial.ended(&worker(3));
-    assert_eq!(dialed(&mut trial), "", "its work is done");
-    trial.ended(&worker(0));
-    assert_eq!(dialed(&mut trial), "worker:1 at 9501, worker:2 at 9502");
+    let mut harness = running(4);
+    say(&mut harness, &worker(3), &words(3, 4, r#"{"cmd":2}"#));
+    harness.attempt_ended(&worker(3));
+    assert_eq!(dialed(&mut harness), "", "its work is done");
+    harness.attempt_ended(&worker(0));
+    assert_eq!(dialed(&mut harness), "worker:1 at 9501, worker:2 at 9502");
     // All come again.
     for rank in 0..4 {
-        trial.ended(&worker(rank));
-        say(&mut trial, &peer(&format!("worker:{rank}"), 2), &start(rank));
+        harness.attempt_ended(&worker(rank));
+        say(&mut harness, &peer(&format!("worker:{rank}"), 2), &start(rank));
     }
-    assert_eq!(trial.missing(), "");
-    assert!(trial.refused.is_empty(), "{:?}", trial.refused);
+    assert_eq!(harness.missing(), "");
+    assert!(harness.rejected.is_empty(), "{:?}", harness.rejected);
 }
 
 #[test]
 fn who_starts_while_its_group_works_has_left_it() {
-    let mut trial = running(2);
-    say(&mut trial, &worker(0), &start(0));
-    assert_eq!(dialed(&mut trial), "worker:1 at 9501");
-    assert_eq!(trial.missing(), "worker:1");
+    let mut harness = running(2);
+    say(&mut harness, &worker(0), &start(0));
+    assert_eq!(dialed(&mut harness), "worker:1 at 9501");
+    assert_eq!(harness.missing(), "worker:1");
 }
 
 #[test]
 fn all_shut_down_and_may_begin_anew() {
-    let mut trial = running(2);
+    let mut harness = running(2);
     for rank in 0..2 {
-        say(&mut trial, &worker(rank), &words(rank as i32, 2, r#"{"cmd":2}"#));
+        say(&mut harness, &worker(rank), &words(rank as i32, 2, r#"{"cmd":2}"#));
     }
     for rank in 0..2 {
-        say(&mut trial, &worker(rank), &start(rank));
+        say(&mut harness, &worker(rank), &start(rank));
     }
-    assert!(trial.dials.is_empty() && trial.refused.is_empty());
-    assert_eq!(trial.missing(), "");
+    assert!(harness.dials.is_empty() && harness.rejected.is_empty());
+    assert_eq!(harness.missing(), "");
 }
 
 #[test]
 fn strangers_are_refused() {
-    let mut trial = running(2);
+    let mut harness = running(2);
     let shut = |rank| words(rank, 2, r#"{"cmd":2}"#);
-    say(&mut trial, &worker(2), &start(2));
-    say(&mut trial, &worker(1), &shut(0));
-    say(&mut trial, &worker(1), &words(1, 2, r#"{"cmd":1,"port":1,"error_port":1}"#));
-    say(&mut trial, &worker(1), &words(1, 2, r#"{"cmd":9}"#));
-    say(&mut trial, &worker(1), &words(1, 2, "nonsense"));
+    say(&mut harness, &worker(2), &start(2));
+    say(&mut harness, &worker(1), &shut(0));
+    say(&mut harness, &worker(1), &words(1, 2, r#"{"cmd":1,"port":1,"error_port":1}"#));
+    say(&mut harness, &worker(1), &words(1, 2, r#"{"cmd":9}"#));
+    say(&mut harness, &worker(1), &words(1, 2, "nonsense"));
     expect![[r#"
-        worker:2 is no worker of this round
-        rank 1 says that it is rank 0
-        a worker starts that has started already
-        a tracker's command is `9`
-        a tracker's message is not the JSON it should be"#]]
-    .assert_eq(&trial.refused.join("\n"));
-    assert!(trial.dials.is_empty());
+        worker:2 is not a worker of this round
+        rank 1 identified itself as rank 0
+        worker has started already
+        unknown tracker command `9`
+        malformed tracker message"#]]
+    .assert_eq(&harness.rejected.join("\n"));
+    assert!(harness.dials.is_empty());
 
-    let mut trial = Trial::of(tracker(2));
-    let first = say(&mut trial, &worker(1), &start(1));
-    say(&mut trial, &worker(1), &start(1));
-    assert_eq!(trial.refused, ["rank 1 is claimed a second time"]);
-    assert!(!trial.give(first, b"x"), "it is to listen");
+    let mut harness = ProtocolHarness::new(tracker(2));
+    let first = say(&mut harness, &worker(1), &start(1));
+    say(&mut harness, &worker(1), &start(1));
+    assert_eq!(harness.rejected, ["rank 1 is already connected"]);
+    assert!(!harness.feed(first, b"x"), "it is to listen");
 }
 
-fn played(mut chance: Option<Chance>) -> (Vec<Vec<u8>>, String) {
-    let mut trial = Trial::of(tracker(3));
+fn transcript(mut rng: Option<Rng>) -> (Vec<Vec<u8>>, String) {
+    let mut harness = ProtocolHarness::new(tracker(3));
     let mut script: Vec<(u32, Vec<u8>)> = (0..3).map(|rank| (rank, start(rank))).collect();
     script.push((2, words(2, 3, r#"{"cmd":2}"#)));
     script.push((0, words(0, 3, r#"{"cmd":4,"msg":"hello"}"#)));
     script.push((1, words(1, 3, r#"{"cmd":3,"code":1,"msg":"no"}"#)));
     let mut links = Vec::new();
     for (rank, bytes) in script {
-        let link = trial.accept(&worker(rank));
+        let link = harness.accept(&worker(rank));
         links.push(link);
-        let pieces = chance.as_mut().map_or(vec![&bytes[..]], |chance| chance.cut(&bytes));
+        let pieces = rng.as_mut().map_or(vec![&bytes[..]], |rng| rng.split(&bytes));
         for piece in pieces {
-            trial.give(link, piece);
-            if chance.as_mut().is_some_and(|chance| chance.below(4) == 0) {
-                trial.moved_to(tracker(3));
+            harness.feed(link, piece);
+            if rng.as_mut().is_some_and(|rng| rng.below(4) == 0) {
+                harness.fail_over(tracker(3));
             }
         }
     }
-    assert!(trial.refused.is_empty(), "{:?}", trial.refused);
-    let heard = links.into_iter().map(|link| trial.heard(link)).collect();
-    (heard, dialed(&mut trial))
+    assert!(harness.rejected.is_empty(), "{:?}", harness.rejected);
+    let heard = links.into_iter().map(|link| harness.take_sent(link)).collect();
+    (heard, dialed(&mut harness))
 }
 
 #[test]
 fn pieces_and_masters_that_die_between_them_change_nothing() {
-    let whole = played(None);
+    let whole = transcript(None);
     assert_eq!(whole.1, "worker:0 at 9500");
     for seed in 0..100 {
-        assert_eq!(played(Some(Chance(seed))), whole, "{seed}");
+        assert_eq!(transcript(Some(Rng(seed))), whole, "{seed}");
     }
 }
 
 #[test]
 fn spoiled_bytes_harm_nobody() {
     for seed in 0..300 {
-        let mut chance = Chance(seed);
-        let mut trial = Trial::of(tracker(3));
+        let mut rng = Rng(seed);
+        let mut harness = ProtocolHarness::new(tracker(3));
         for _ in 0..20 {
-            let link = trial.accept(&worker(1));
-            let bytes = chance.spoil(&start(1));
-            for piece in chance.cut(&bytes) {
-                trial.give(link, piece);
+            let link = harness.accept(&worker(1));
+            let bytes = rng.corrupt(&start(1));
+            for piece in rng.split(&bytes) {
+                harness.feed(link, piece);
             }
         }
-        trial.ended(&worker(1));
+        harness.attempt_ended(&worker(1));
         for rank in 0..3 {
-            say(&mut trial, &peer(&format!("worker:{rank}"), 2), &start(rank));
+            say(&mut harness, &peer(&format!("worker:{rank}"), 2), &start(rank));
         }
-        assert_eq!(trial.missing(), "", "{seed}");
+        assert_eq!(harness.missing(), "", "{seed}");
     }
 }

@@ -5,10 +5,10 @@
 //! connection of its own. A worker that fails, or dies, is the end of the group: the others are told so at the port
 //! where they listen for it, and exit, where they would otherwise wait for the operating system to notice.
 //!
-//! * `words`: what a worker says.
+//! * `message`: what a worker says.
 //! * `tracker`: who is where.
 
+mod message;
 mod tracker;
-mod words;
 
-pub(crate) use tracker::{ERROR, Tracker};
+pub(crate) use tracker::{ERROR, XgboostTracker};

@@ -1,6 +1,6 @@
 //! Frames: a byte of flags, a length of one byte or of eight, and that many bytes.
 
-use crate::Refusal;
+use crate::Rejection;
 
 const MORE: u8 = 1;
 const LONG: u8 = 2;
@@ -8,7 +8,7 @@ const COMMAND: u8 = 4;
 
 /// One frame, where it lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Frame<'a> {
+pub struct ZmtpFrame<'a> {
     /// Another frame of the same message follows.
     pub more: bool,
     /// It is for ZMTP itself, and not for who uses the socket.
@@ -18,15 +18,15 @@ pub struct Frame<'a> {
     pub length: usize,
 }
 
-impl Frame<'_> {
+impl ZmtpFrame<'_> {
     /// The frame at the beginning of these bytes, if all of it is there. One that is longer than `max` is refused as soon
     /// as it says so.
-    pub fn take(bytes: &[u8], max: usize) -> Result<Option<Frame<'_>>, Refusal> {
+    pub fn take(bytes: &[u8], max: usize) -> Result<Option<ZmtpFrame<'_>>, Rejection> {
         let Some((&flags, rest)) = bytes.split_first() else {
             return Ok(None);
         };
         if flags & !(MORE | LONG | COMMAND) != 0 || flags & COMMAND != 0 && flags & MORE != 0 {
-            return Err(Refusal::new(format!("a ZMTP frame has the flags `{flags:#04x}`")));
+            return Err(Rejection::new(format!("invalid ZMTP frame flags `{flags:#04x}`")));
         }
         let (size, head) = if flags & LONG == 0 {
             let Some(&size) = rest.first() else {
@@ -42,14 +42,14 @@ impl Frame<'_> {
         let size = match usize::try_from(size) {
             Ok(size) if size <= max => size,
             _ => {
-                let what = format!("a ZMTP frame of {size} bytes is longer than {max}");
-                return Err(Refusal::new(what));
+                let what = format!("ZMTP frame of {size} bytes exceeds the maximum of {max}");
+                return Err(Rejection::new(what));
             }
         };
         let Some(body) = bytes.get(head..head + size) else {
             return Ok(None);
         };
-        Ok(Some(Frame {
+        Ok(Some(ZmtpFrame {
             more: flags & MORE != 0,
             command: flags & COMMAND != 0,
             body,
@@ -90,11 +90,11 @@ mod tests {
         for size in [0, 1, 255, 256, 70_000] {
             let body = vec![7; size];
             let bytes = message(&body);
-            let frame = Frame::take(&bytes, size).unwrap().unwrap();
+            let frame = ZmtpFrame::take(&bytes, size).unwrap().unwrap();
             assert_eq!((frame.body, frame.length), (&body[..], bytes.len()));
             assert!(!frame.more && !frame.command);
             for cut in [0, 1, bytes.len() - 1] {
-                assert_eq!(Frame::take(&bytes[..cut], size), Ok(None));
+                assert_eq!(ZmtpFrame::take(&bytes[..cut], size), Ok(None));
             }
         }
     }
@@ -103,15 +103,15 @@ mod tests {
     fn a_length_that_is_too_great_is_refused_before_anything_of_it_comes() {
         let mut long = vec![LONG];
         long.extend(u64::MAX.to_be_bytes());
-        assert!(Frame::take(&long, 4096).is_err());
-        assert!(Frame::take(&[0, 9], 8).is_err());
-        assert_eq!(Frame::take(&[0, 9], 9), Ok(None));
+        assert!(ZmtpFrame::take(&long, 4096).is_err());
+        assert!(ZmtpFrame::take(&[0, 9], 8).is_err());
+        assert_eq!(ZmtpFrame::take(&[0, 9], 9), Ok(None));
     }
 
     #[test]
     fn flags_that_mean_nothing_are_refused() {
         for flags in [8, 0x80, 0xff, COMMAND | MORE] {
-            assert!(Frame::take(&[flags, 0], 10).is_err(), "{flags}");
+            assert!(ZmtpFrame::take(&[flags, 0], 10).is_err(), "{flags}");
         }
     }
 }

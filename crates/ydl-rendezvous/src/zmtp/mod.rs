@@ -7,5 +7,5 @@
 mod frame;
 mod session;
 
-pub use frame::{Frame, message};
-pub use session::{Heard, Session, Socket, opening};
+pub use frame::{ZmtpFrame, message};
+pub use session::{SocketType, ZmtpEvent, ZmtpSession, opening};

@@ -1,7 +1,7 @@
 //! One side of a link: greeting, READY, then messages.
 
-use super::frame::{self, Frame};
-use crate::Refusal;
+use super::frame::{self, ZmtpFrame};
+use crate::Rejection;
 
 const GREETING: usize = 64;
 const MECHANISM: [u8; 20] = *b"NULL\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
@@ -10,22 +10,22 @@ const FRAMES_MAX: usize = 64;
 
 /// What kind of socket ends a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Socket {
+pub enum SocketType {
     Router,
     Dealer,
 }
 
-impl Socket {
+impl SocketType {
     fn name(self) -> &'static str {
         match self {
-            Socket::Router => "ROUTER",
-            Socket::Dealer => "DEALER",
+            SocketType::Router => "ROUTER",
+            SocketType::Dealer => "DEALER",
         }
     }
 }
 
 /// Everything that is said before the first message, for a link on which we are `socket`.
-pub fn opening(socket: Socket, identity: &[u8]) -> Vec<u8> {
+pub fn opening(socket: SocketType, identity: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(GREETING + 48);
     out.extend([0xff, 0, 0, 0, 0, 0, 0, 0, 1, 0x7f, 3, 0]);
     out.extend(MECHANISM);
@@ -43,7 +43,7 @@ pub fn opening(socket: Socket, identity: &[u8]) -> Vec<u8> {
 
 /// What the other side of a link says.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Heard<'a> {
+pub enum ZmtpEvent<'a> {
     Greeting,
     /// From now on messages may be sent, and come. The identity is empty for somebody who has none yet.
     Ready {
@@ -52,11 +52,11 @@ pub enum Heard<'a> {
     /// The frames of a message.
     Message(Vec<&'a [u8]>),
     /// A command that asks for nothing.
-    Aside,
+    Command,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum HandshakeState {
     Greeting,
     Ready,
     Messages,
@@ -64,57 +64,57 @@ enum Stage {
 
 /// How far the other side of a link has come.
 #[derive(Debug)]
-pub struct Session {
-    theirs: Socket,
-    stage: Stage,
+pub struct ZmtpSession {
+    theirs: SocketType,
+    stage: HandshakeState,
 }
 
-impl Session {
+impl ZmtpSession {
     /// A link whose other end is that kind of socket.
-    pub fn with(theirs: Socket) -> Session {
-        Session { theirs, stage: Stage::Greeting }
+    pub fn with(theirs: SocketType) -> ZmtpSession {
+        ZmtpSession { theirs, stage: HandshakeState::Greeting }
     }
 
     /// The first whole thing of these bytes, and how long it was. Frames and whole messages are at most `max` long.
-    pub fn take<'a>(
+    pub fn receive<'a>(
         &mut self,
         bytes: &'a [u8],
         max: usize,
-    ) -> Result<Option<(usize, Heard<'a>)>, Refusal> {
+    ) -> Result<Option<(usize, ZmtpEvent<'a>)>, Rejection> {
         match self.stage {
-            Stage::Greeting => {
+            HandshakeState::Greeting => {
                 check_greeting(bytes)?;
                 if bytes.len() < GREETING {
                     return Ok(None);
                 }
-                self.stage = Stage::Ready;
-                Ok(Some((GREETING, Heard::Greeting)))
+                self.stage = HandshakeState::Ready;
+                Ok(Some((GREETING, ZmtpEvent::Greeting)))
             }
-            Stage::Ready => {
-                let Some(frame) = Frame::take(bytes, max)? else {
+            HandshakeState::Ready => {
+                let Some(frame) = ZmtpFrame::take(bytes, max)? else {
                     return Ok(None);
                 };
                 if !frame.command {
-                    return Err(Refusal::new("a ZMTP message came before READY"));
+                    return Err(Rejection::new("ZMTP message before READY"));
                 }
                 let identity = ready(frame.body, self.theirs)?;
-                self.stage = Stage::Messages;
-                Ok(Some((frame.length, Heard::Ready { identity })))
+                self.stage = HandshakeState::Messages;
+                Ok(Some((frame.length, ZmtpEvent::Ready { identity })))
             }
-            Stage::Messages => whole_message(bytes, max),
+            HandshakeState::Messages => whole_message(bytes, max),
         }
     }
 }
 
 /// Whoever does not speak ZMTP is told so by his first byte, not by his sixty-fourth.
-fn check_greeting(bytes: &[u8]) -> Result<(), Refusal> {
-    let wrong = |what: &str| Err(Refusal::new(format!("a ZMTP greeting has {what}")));
+fn check_greeting(bytes: &[u8]) -> Result<(), Rejection> {
+    let wrong = |what: &str| Err(Rejection::new(format!("ZMTP greeting with {what}")));
     let differs = |at: usize, expected: u8| bytes.get(at).is_some_and(|byte| *byte != expected);
     if differs(0, 0xff) || differs(9, 0x7f) {
-        return wrong("another signature");
+        return wrong("an invalid signature");
     }
     if bytes.get(10).is_some_and(|major| *major < 3) {
-        return wrong("a version before 3");
+        return wrong("an unsupported version");
     }
     let mechanism = bytes.get(12..).unwrap_or_default();
     if mechanism.iter().zip(MECHANISM).any(|(a, b)| *a != b) {
@@ -124,11 +124,11 @@ fn check_greeting(bytes: &[u8]) -> Result<(), Refusal> {
 }
 
 /// The identity in a READY command.
-fn ready(body: &[u8], theirs: Socket) -> Result<&[u8], Refusal> {
-    let wrong = || Refusal::new("a ZMTP READY command cannot be read");
+fn ready(body: &[u8], theirs: SocketType) -> Result<&[u8], Rejection> {
+    let wrong = || Rejection::new("malformed ZMTP READY command");
     let mut rest = body
         .strip_prefix(b"\x05READY")
-        .ok_or_else(|| Refusal::new("a ZMTP command other than READY came first"))?;
+        .ok_or_else(|| Rejection::new("ZMTP command other than READY in the handshake"))?;
     let (mut identity, mut socket): (&[u8], &[u8]) = (&[], &[]);
     while let Some((&length, tail)) = rest.split_first() {
         let (name, tail) = tail.split_at_checked(length.into()).ok_or_else(wrong)?;
@@ -143,35 +143,35 @@ fn ready(body: &[u8], theirs: Socket) -> Result<&[u8], Refusal> {
         rest = tail;
     }
     if socket != theirs.name().as_bytes() {
-        let what = format!("a ZMTP peer is no {} socket", theirs.name());
-        return Err(Refusal::new(what));
+        let what = format!("ZMTP peer is not a {} socket", theirs.name());
+        return Err(Rejection::new(what));
     }
     Ok(identity)
 }
 
 /// A message counts when its last frame is there: what is half there is looked at again, which `max` keeps short.
-fn whole_message(bytes: &[u8], max: usize) -> Result<Option<(usize, Heard<'_>)>, Refusal> {
+fn whole_message(bytes: &[u8], max: usize) -> Result<Option<(usize, ZmtpEvent<'_>)>, Rejection> {
     let mut frames = Vec::new();
     let mut length = 0;
     loop {
         let left = max.saturating_sub(length);
-        let Some(frame) = Frame::take(&bytes[length..], left)? else {
+        let Some(frame) = ZmtpFrame::take(&bytes[length..], left)? else {
             return Ok(None);
         };
         length += frame.length;
         if frame.command {
             if !frames.is_empty() {
-                return Err(Refusal::new("a ZMTP command came in the middle of a message"));
+                return Err(Rejection::new("ZMTP command in the middle of a message"));
             }
-            return Ok(Some((length, Heard::Aside)));
+            return Ok(Some((length, ZmtpEvent::Command)));
         }
         frames.push(frame.body);
         if !frame.more {
-            return Ok(Some((length, Heard::Message(frames))));
+            return Ok(Some((length, ZmtpEvent::Message(frames))));
         }
         if frames.len() == FRAMES_MAX {
-            let what = format!("a ZMTP message has more than {FRAMES_MAX} frames");
-            return Err(Refusal::new(what));
+            let what = format!("ZMTP message with more than {FRAMES_MAX} frames");
+            return Err(Rejection::new(what));
         }
     }
 }
@@ -189,19 +189,19 @@ mod tests {
         expected.extend([0; 48]);
         expected
             .extend(b"\x04\x2c\x05READY\x0bSocket-Type\0\0\0\x06DEALER\x08Identity\0\0\0\x03ps1");
-        assert_eq!(opening(Socket::Dealer, b"ps1"), expected);
+        assert_eq!(opening(SocketType::Dealer, b"ps1"), expected);
     }
 
     #[test]
     fn one_side_understands_the_other() {
-        let mut bytes = opening(Socket::Dealer, b"ps9");
+        let mut bytes = opening(SocketType::Dealer, b"ps9");
         bytes.extend(frame::message(b"hello"));
         bytes.extend([1, 1, b'a', 0, 1, b'b']);
         bytes.extend([4, 5, 4, b'P', b'I', b'N', b'G']);
-        let mut session = Session::with(Socket::Dealer);
+        let mut session = ZmtpSession::with(SocketType::Dealer);
         let mut heard = Vec::new();
         let mut at = 0;
-        while let Some((length, what)) = session.take(&bytes[at..], MAX).unwrap() {
+        while let Some((length, what)) = session.receive(&bytes[at..], MAX).unwrap() {
             heard.push(format!("{what:?}"));
             at += length;
         }
@@ -212,7 +212,7 @@ mod tests {
                 "Ready { identity: [112, 115, 57] }",
                 "Message([[104, 101, 108, 108, 111]])",
                 "Message([[97], [98]])",
-                "Aside",
+                "Command",
             ]
         "#]]
         .assert_debug_eq(&heard);
@@ -221,28 +221,28 @@ mod tests {
     #[test]
     fn strangers_are_told_at_once() {
         let refused = |bytes: &[u8]| {
-            let mut session = Session::with(Socket::Dealer);
+            let mut session = ZmtpSession::with(SocketType::Dealer);
             let mut at = 0;
             loop {
-                match session.take(&bytes[at..], MAX) {
+                match session.receive(&bytes[at..], MAX) {
                     Ok(Some((length, _))) => at += length,
                     Ok(None) => return None,
-                    Err(refusal) => return Some(refusal.0),
+                    Err(rejection) => return Some(rejection.0),
                 }
             }
         };
         assert!(refused(b"GET / HTTP/1.1\r\n").is_some());
-        let mut old = opening(Socket::Dealer, b"");
+        let mut old = opening(SocketType::Dealer, b"");
         old[10] = 1;
         assert!(refused(&old).is_some());
-        let mut plain = opening(Socket::Dealer, b"");
+        let mut plain = opening(SocketType::Dealer, b"");
         plain[12..17].copy_from_slice(b"PLAIN");
         assert!(refused(&plain[..13]).is_some());
         assert_eq!(
-            refused(&opening(Socket::Router, b"")).as_deref(),
-            Some("a ZMTP peer is no DEALER socket")
+            refused(&opening(SocketType::Router, b"")).as_deref(),
+            Some("ZMTP peer is not a DEALER socket")
         );
-        let mut truncated = opening(Socket::Dealer, b"ps1");
+        let mut truncated = opening(SocketType::Dealer, b"ps1");
         let at = truncated.len() - 4;
         truncated[at] = 200;
         assert!(refused(&truncated).is_some());

@@ -1,12 +1,12 @@
 //! What clients of PyTorch's store say, as torch writes it.
 
-use ydl_rendezvous::{Act, Link};
+use ydl_rendezvous::{Action, LinkId};
 
 use super::{hex, link};
 
 /// How a client numbers its commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Speaks {
+pub enum TestDialect {
     /// torch 2.2 and later.
     New,
     /// torch 2.1.
@@ -28,7 +28,7 @@ fn list(words: &[&str]) -> Vec<u8> {
 }
 
 /// A command in words: `set key value`. `''` is nothing.
-pub fn command(speaks: Speaks, words: &str) -> Vec<u8> {
+pub fn command(speaks: TestDialect, words: &str) -> Vec<u8> {
     let words: Vec<&str> =
         words.split_whitespace().map(|word| if word == "''" { "" } else { word }).collect();
     let (verb, words) = words.split_first().expect("a command has a verb");
@@ -60,10 +60,10 @@ pub fn command(speaks: Speaks, words: &str) -> Vec<u8> {
         other => panic!("`{other}` is no command"),
     };
     let number = match (speaks, *verb) {
-        (Speaks::Watching, "watch") => 7,
-        (Speaks::Watching, "delete") => 8,
-        (Speaks::New, _) => new,
-        (Speaks::Extended | Speaks::Watching, _) => new - 1,
+        (TestDialect::Watching, "watch") => 7,
+        (TestDialect::Watching, "delete") => 8,
+        (TestDialect::New, _) => new,
+        (TestDialect::Extended | TestDialect::Watching, _) => new - 1,
     };
     [vec![number], arguments].concat()
 }
@@ -83,14 +83,14 @@ pub fn shown(bytes: &[u8]) -> String {
 }
 
 /// Acts, a line each: `2 < 0`.
-pub fn told(acts: &[Act]) -> String {
-    let number = |of: &Link| (1..100).find(|number| link(*number) == *of).unwrap_or(0);
+pub fn told(acts: &[Action]) -> String {
+    let number = |of: &LinkId| (1..100).find(|number| link(*number) == *of).unwrap_or(0);
     acts.iter()
         .map(|act| match act {
-            Act::Send(link, bytes) => format!("{} < {}\n", number(link), shown(bytes)),
-            Act::Close(link) => format!("{} closed\n", number(link)),
-            Act::Say(line) => format!("{line}\n"),
-            Act::Dial(..) => "dialed\n".to_owned(),
+            Action::Send(link, bytes) => format!("{} < {}\n", number(link), shown(bytes)),
+            Action::Close(link) => format!("{} closed\n", number(link)),
+            Action::Log(line) => format!("{line}\n"),
+            Action::Dial(..) => "dialed\n".to_owned(),
         })
         .collect()
 }

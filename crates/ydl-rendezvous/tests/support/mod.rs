@@ -8,29 +8,29 @@ use std::{
     fmt::Write,
 };
 
-use ydl_rendezvous::{Act, Link, Peer, Protocol, Reaction};
+use ydl_rendezvous::{Action, Effects, LinkId, Peer, Protocol};
 
 /// What a new master would find written down.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kept {
-    Open(Link, u32),
-    Message(Link, Vec<u8>),
-    Close(Link),
+pub enum ReplayEntry {
+    Open(LinkId, u32),
+    Message(LinkId, Vec<u8>),
+    Close(LinkId),
 }
 
 /// Runs a protocol, one piece after the other.
 #[derive(Debug)]
-pub struct Runner<P> {
+pub struct ProtocolRunner<P> {
     pub protocol: P,
     /// What came and was not taken, by link.
-    rest: BTreeMap<Link, Vec<u8>>,
+    rest: BTreeMap<LinkId, Vec<u8>>,
     /// Whose link it is, and whether that is written down.
-    opened: BTreeMap<Link, (u32, bool)>,
-    pub kept: Vec<Kept>,
+    opened: BTreeMap<LinkId, (u32, bool)>,
+    pub kept: Vec<ReplayEntry>,
 }
 
-pub fn link(number: u64) -> Link {
-    Link::Accepted(number)
+pub fn link(number: u64) -> LinkId {
+    LinkId::Accepted(number)
 }
 
 pub fn peer(index: u32) -> Peer {
@@ -41,25 +41,30 @@ pub fn peer(index: u32) -> Peer {
     }
 }
 
-impl<P: Protocol> Runner<P> {
-    pub fn new(protocol: P) -> Runner<P> {
-        Runner { protocol, rest: BTreeMap::new(), opened: BTreeMap::new(), kept: Vec::new() }
+impl<P: Protocol> ProtocolRunner<P> {
+    pub fn new(protocol: P) -> ProtocolRunner<P> {
+        ProtocolRunner {
+            protocol,
+            rest: BTreeMap::new(),
+            opened: BTreeMap::new(),
+            kept: Vec::new(),
+        }
     }
 
-    pub fn open(&mut self, link: Link, worker: u32) -> Vec<Act> {
-        let mut reaction = Reaction::default();
-        self.protocol.open(link, &peer(worker), &mut reaction);
+    pub fn open(&mut self, link: LinkId, worker: u32) -> Vec<Action> {
+        let mut effects = Effects::default();
+        self.protocol.open(link, &peer(worker), &mut effects);
         self.rest.insert(link, Vec::new());
         self.opened.insert(link, (worker, false));
-        self.done(reaction, |_| None)
+        self.done(effects, |_| None)
     }
 
-    pub fn is_open(&self, link: Link) -> bool {
+    pub fn is_open(&self, link: LinkId) -> bool {
         self.rest.contains_key(&link)
     }
 
     /// A piece of what a program says. A link that was closed says nothing any more.
-    pub fn say(&mut self, link: Link, piece: &[u8]) -> Vec<Act> {
+    pub fn say(&mut self, link: LinkId, piece: &[u8]) -> Vec<Action> {
         let Some(rest) = self.rest.get_mut(&link) else {
             return Vec::new();
         };
@@ -67,54 +72,60 @@ impl<P: Protocol> Runner<P> {
         let mut all = Vec::new();
         // Asked once more when nothing is left, as a desk does.
         while let Some(rest) = self.rest.get(&link).cloned() {
-            let mut reaction = Reaction::default();
-            match self.protocol.take(link, &rest, &mut reaction) {
+            let mut effects = Effects::default();
+            match self.protocol.receive(link, &rest, &mut effects) {
                 Ok(Some(length)) => {
                     assert!(0 < length && length <= rest.len(), "{length} bytes taken");
-                    assert!(length <= self.protocol.message_max());
+                    assert!(length <= self.protocol.max_message_len());
                     self.rest.insert(link, rest[length..].to_vec());
-                    all.extend(
-                        self.done(reaction, |_| Some(Kept::Message(link, rest[..length].to_vec()))),
-                    );
+                    all.extend(self.done(effects, |_| {
+                        Some(ReplayEntry::Message(link, rest[..length].to_vec()))
+                    }));
                 }
                 Ok(None) => {
-                    let (keep, acts) = reaction.into_parts();
+                    let (keep, acts) = effects.into_parts();
                     assert!(!keep && acts.is_empty(), "half a message changes nothing");
-                    assert!(rest.len() < self.protocol.message_max());
+                    assert!(rest.len() < self.protocol.max_message_len());
                     break;
                 }
-                Err(refusal) => {
-                    all.push(Act::Say(refusal.to_string()));
+                Err(rejection) => {
+                    all.push(Action::Log(rejection.to_string()));
                     all.extend(self.close(link));
-                    all.push(Act::Close(link));
+                    all.push(Action::Close(link));
                 }
             }
         }
         all
     }
 
-    pub fn close(&mut self, link: Link) -> Vec<Act> {
+    pub fn close(&mut self, link: LinkId) -> Vec<Action> {
         if self.rest.remove(&link).is_none() {
             return Vec::new();
         }
-        let mut reaction = Reaction::default();
-        self.protocol.close(link, &mut reaction);
-        self.done(reaction, |opened| opened.then_some(Kept::Close(link)))
+        let mut effects = Effects::default();
+        self.protocol.close(link, &mut effects);
+        self.done(effects, |opened| opened.then_some(ReplayEntry::Close(link)))
     }
 
     /// Writes down what is to be kept, and forgets links that the protocol closes.
-    fn done(&mut self, reaction: Reaction, kept: impl FnOnce(bool) -> Option<Kept>) -> Vec<Act> {
-        let (keep, acts) = reaction.into_parts();
+    fn done(
+        &mut self,
+        effects: Effects,
+        kept: impl FnOnce(bool) -> Option<ReplayEntry>,
+    ) -> Vec<Action> {
+        let (keep, acts) = effects.into_parts();
         if keep && let Some(kept) = kept(true) {
-            let (Kept::Message(link, _) | Kept::Close(link) | Kept::Open(link, _)) = kept;
+            let (ReplayEntry::Message(link, _)
+            | ReplayEntry::Close(link)
+            | ReplayEntry::Open(link, _)) = kept;
             if let Some((worker, written @ false)) = self.opened.get_mut(&link) {
                 *written = true;
-                self.kept.push(Kept::Open(link, *worker));
+                self.kept.push(ReplayEntry::Open(link, *worker));
             }
             self.kept.push(kept);
         }
         for act in &acts {
-            if let Act::Close(link) = act {
+            if let Action::Close(link) = act {
                 self.rest.remove(link);
             }
         }
@@ -122,18 +133,18 @@ impl<P: Protocol> Runner<P> {
     }
 
     /// What a new master comes to, given what was written down; and what it would say again.
-    pub fn replayed(&self, fresh: P) -> (Runner<P>, Vec<Act>) {
-        let mut runner = Runner::new(fresh);
+    pub fn replayed(&self, fresh: P) -> (ProtocolRunner<P>, Vec<Action>) {
+        let mut runner = ProtocolRunner::new(fresh);
         let mut acts = Vec::new();
         for kept in &self.kept {
             acts.extend(match kept {
-                Kept::Open(link, worker) => runner.open(*link, *worker),
-                Kept::Message(link, bytes) => runner.say(*link, bytes),
-                Kept::Close(link) => runner.close(*link),
+                ReplayEntry::Open(link, worker) => runner.open(*link, *worker),
+                ReplayEntry::Message(link, bytes) => runner.say(*link, bytes),
+                ReplayEntry::Close(link) => runner.close(*link),
             });
         }
         // Links that ended since, without anything that had to be written down.
-        let ended: BTreeSet<Link> =
+        let ended: BTreeSet<LinkId> =
             runner.rest.keys().filter(|link| !self.rest.contains_key(link)).copied().collect();
         for link in ended {
             acts.extend(runner.close(link));
@@ -177,11 +188,11 @@ pub fn base64(bytes: &[u8]) -> String {
 
 /// A small generator of numbers: the same seed gives the same numbers.
 #[derive(Clone, Debug)]
-pub struct Chance(u64);
+pub struct Rng(u64);
 
-impl Chance {
-    pub fn new(seed: u64) -> Chance {
-        Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+impl Rng {
+    pub fn new(seed: u64) -> Rng {
+        Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
     pub fn number(&mut self) -> u64 {

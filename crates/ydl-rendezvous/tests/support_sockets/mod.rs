@@ -1,7 +1,7 @@
-//! A protocol on real sockets: a master and its agents, on one machine and in threads.
+//! A protocol on real sockets: a master and its agents in threads of one process.
 //!
-//! Each task has a port of its own on loopback, as each has at its agent, and whoever connects there is that task. The
-//! master dies as often as asked, and the next one knows what was written down and what the agents have.
+//! Each task has its own loopback port, as it has at its agent. A connection to a port belongs to its task. The master
+//! fails over as often as requested; the next one has the journal and the state of the agents.
 #![allow(dead_code)]
 
 pub mod programs;
@@ -16,38 +16,41 @@ use std::{
 };
 
 use ydl_core::{Cluster, TaskId};
-use ydl_rendezvous::{Call, Desk, Down, Errand, Kept, Peer, Porter, Protocol, Reminder, Up, Work};
+use ydl_rendezvous::{
+    ClientFrame, ConnId, LinkOutput, LinkRecord, LinkSender, LinkServer, Peer, Protocol,
+    RetryTimer, ServerFrame, SocketAction,
+};
 
 pub const HOST: &str = "127.0.0.1";
 
-/// A master to whom nothing happens for so long has been forgotten.
-const IDLE: Duration = Duration::from_secs(300);
+/// Stops a master without events after this time.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
 
-type Fresh = Box<dyn Fn() -> Box<dyn Protocol> + Send>;
+type ProtocolFactory = Box<dyn Fn() -> Box<dyn Protocol> + Send>;
 
 enum Event {
     Accepted(TaskId, TcpStream),
-    Bytes(Peer, Call, Vec<u8>),
-    Closed(Peer, Call),
+    Bytes(Peer, ConnId, Vec<u8>),
+    Closed(Peer, ConnId),
     Ended(Peer),
-    Told(Cluster),
-    Remind(Reminder),
-    Ask(Sender<Asked>),
+    MembersChanged(Cluster),
+    Retry(RetryTimer),
+    Status(Sender<Status>),
     Stop,
 }
 
-/// What a protocol has said so far.
+/// Observations of a master so far.
 #[derive(Debug, Clone, Default)]
-pub struct Asked {
-    pub said: Vec<String>,
-    pub refused: Vec<String>,
+pub struct Status {
+    pub log: Vec<String>,
+    pub rejected: Vec<String>,
     pub missing: Vec<TaskId>,
-    pub deaths: usize,
-    /// So often something was said again that nobody had heeded.
-    pub reminded: usize,
+    pub failovers: usize,
+    /// Number of expired retry timers.
+    pub retries: usize,
 }
 
-/// A protocol that runs until it is dropped.
+/// A served protocol. Stops when dropped.
 pub struct Sockets {
     ports: BTreeMap<TaskId, u16>,
     events: Sender<Event>,
@@ -55,8 +58,8 @@ pub struct Sockets {
 }
 
 impl Sockets {
-    /// After so many things that have happened the master dies, each time; 0 for never.
-    pub fn serve(fresh: Fresh, peers: &[Peer], dies_after: usize) -> Sockets {
+    /// Serves a protocol. The master fails over after every `failover_every` events; never if 0.
+    pub fn serve(new_protocol: ProtocolFactory, peers: &[Peer], failover_every: usize) -> Sockets {
         let (events, inbox) = channel();
         let mut ports = BTreeMap::new();
         for peer in peers {
@@ -72,52 +75,55 @@ impl Sockets {
             });
         }
         let agents = peers.iter().map(|peer| {
-            let agent =
-                Agent { peer: peer.clone(), porter: Porter::default(), streams: HashMap::new() };
+            let agent = Agent {
+                peer: peer.clone(),
+                sender: LinkSender::default(),
+                streams: HashMap::new(),
+            };
             (peer.task.clone(), agent)
         });
         let master = Master {
-            desk: Desk::new(fresh()),
-            fresh,
+            server: LinkServer::new(new_protocol()),
+            new_protocol,
             agents: agents.collect(),
             journal: Vec::new(),
-            asked: Asked::default(),
+            status: Status::default(),
             events: events.clone(),
         };
-        let master = thread::spawn(move || run(master, &inbox, dies_after));
+        let master = thread::spawn(move || run(master, &inbox, failover_every));
         Sockets { ports, events, master: Some(master) }
     }
 
-    /// The port at which a task finds the protocol.
+    /// Returns the port of a task.
     pub fn port(&self, task: &str) -> u16 {
         self.ports[&task.parse::<TaskId>().unwrap()]
     }
 
-    /// An attempt is over; what connects from now on is the next one.
-    pub fn ended(&self, peer: &Peer) {
+    /// Ends an attempt. Later connections belong to the next one.
+    pub fn attempt_ended(&self, peer: &Peer) {
         self.events.send(Event::Ended(peer.clone())).unwrap();
     }
 
-    /// Others are members from now on.
-    pub fn told(&self, members: &Cluster) {
-        self.events.send(Event::Told(members.clone())).unwrap();
+    /// Changes the members of the round.
+    pub fn members_changed(&self, members: &Cluster) {
+        self.events.send(Event::MembersChanged(members.clone())).unwrap();
     }
 
-    pub fn ask(&self) -> Asked {
-        let (sender, answer) = channel();
-        self.events.send(Event::Ask(sender)).unwrap();
+    pub fn status(&self) -> Status {
+        let (reply, answer) = channel();
+        self.events.send(Event::Status(reply)).unwrap();
         answer.recv_timeout(Duration::from_secs(10)).unwrap()
     }
 
-    /// Waits until what is known is as it should be.
-    pub fn until(&self, what: &str, is: impl Fn(&Asked) -> bool) -> Asked {
+    /// Waits for a condition.
+    pub fn wait_for(&self, what: &str, is: impl Fn(&Status) -> bool) -> Status {
         let deadline = Instant::now() + Duration::from_secs(120);
         loop {
-            let asked = self.ask();
-            if is(&asked) {
-                return asked;
+            let status = self.status();
+            if is(&status) {
+                return status;
             }
-            assert!(Instant::now() < deadline, "not {what}: {asked:?}");
+            assert!(Instant::now() < deadline, "not {what}: {status:?}");
             thread::sleep(Duration::from_millis(5));
         }
     }
@@ -134,55 +140,55 @@ impl Drop for Sockets {
 
 struct Agent {
     peer: Peer,
-    porter: Porter,
-    streams: HashMap<Call, TcpStream>,
+    sender: LinkSender,
+    streams: HashMap<ConnId, TcpStream>,
 }
 
-/// What a new master is told, in its order.
-enum Entry {
-    Kept(Kept),
+/// Input of a new master, in order.
+enum JournalEntry {
+    Link(LinkRecord),
     Ended(Peer),
-    Told(Cluster),
+    MembersChanged(Cluster),
 }
 
 struct Master {
-    desk: Desk,
-    fresh: Fresh,
+    server: LinkServer,
+    new_protocol: ProtocolFactory,
     agents: BTreeMap<TaskId, Agent>,
-    journal: Vec<Entry>,
-    asked: Asked,
+    journal: Vec<JournalEntry>,
+    status: Status,
     events: Sender<Event>,
 }
 
-fn run(mut master: Master, inbox: &Receiver<Event>, dies_after: usize) {
-    let mut happened = 0;
+fn run(mut master: Master, inbox: &Receiver<Event>, failover_every: usize) {
+    let mut events_handled = 0;
     let mut idle = Instant::now();
-    let mut reminder: Option<(Reminder, Instant)> = None;
+    let mut timer: Option<(RetryTimer, Instant)> = None;
     loop {
-        // What nobody has heeded is said again when it is time.
-        let due = master.desk.reminder();
-        if due != reminder.map(|(reminder, _)| reminder) {
-            reminder = due.map(|due| (due, Instant::now() + due.after));
+        // Restart the clock when the retry timer changes.
+        let due = master.server.retry_timer();
+        if due != timer.map(|(timer, _)| timer) {
+            timer = due.map(|due| (due, Instant::now() + due.delay));
         }
-        let until = reminder.map_or(idle + IDLE, |(_, at)| at);
+        let until = timer.map_or(idle + IDLE_TIMEOUT, |(_, at)| at);
         let wait = until.saturating_duration_since(Instant::now());
-        let event = match (inbox.recv_timeout(wait), reminder) {
+        let event = match (inbox.recv_timeout(wait), timer) {
             (Ok(event), _) => event,
-            (Err(RecvTimeoutError::Timeout), Some((due, _))) => Event::Remind(due),
+            (Err(RecvTimeoutError::Timeout), Some((due, _))) => Event::Retry(due),
             (Err(_), _) => return,
         };
         idle = Instant::now();
         match event {
             Event::Stop => return,
-            Event::Ask(sender) => {
-                master.asked.missing = master.desk.missing();
-                let _ = sender.send(master.asked.clone());
+            Event::Status(reply) => {
+                master.status.missing = master.server.missing();
+                let _ = reply.send(master.status.clone());
             }
             event => {
                 master.on(event);
-                happened += 1;
-                if dies_after > 0 && happened % dies_after == 0 {
-                    master.die();
+                events_handled += 1;
+                if failover_every > 0 && events_handled % failover_every == 0 {
+                    master.fail_over();
                 }
             }
         }
@@ -194,45 +200,45 @@ impl Master {
         match event {
             Event::Accepted(task, stream) => {
                 let agent = self.agents.get_mut(&task).unwrap();
-                let (call, up) = agent.porter.accept();
+                let (conn, frame) = agent.sender.accept();
                 let peer = agent.peer.clone();
-                self.connected(&peer, call, stream, up);
+                self.connected(&peer, conn, stream, frame);
             }
-            Event::Bytes(peer, call, bytes) => {
+            Event::Bytes(peer, conn, bytes) => {
                 if let Some(agent) = self.agent(&peer)
-                    && let Some(up) = agent.porter.read(call, &bytes)
+                    && let Some(frame) = agent.sender.read(conn, &bytes)
                 {
-                    self.hear(&peer, up);
+                    self.receive(&peer, frame);
                 }
             }
-            Event::Closed(peer, call) => {
+            Event::Closed(peer, conn) => {
                 if let Some(agent) = self.agent(&peer)
-                    && agent.porter.knows(call)
+                    && agent.sender.contains(conn)
                 {
-                    let up = agent.porter.close(call);
-                    self.hear(&peer, up);
+                    let frame = agent.sender.close(conn);
+                    self.receive(&peer, frame);
                 }
             }
             Event::Ended(peer) => {
                 let agent = self.agents.get_mut(&peer.task).unwrap();
                 agent.peer.attempt = peer.attempt + 1;
-                agent.porter = Porter::default();
+                agent.sender = LinkSender::default();
                 agent.streams.clear();
-                let work = self.desk.ended(&peer);
-                self.journal.push(Entry::Ended(peer));
-                self.work(work);
+                let output = self.server.attempt_ended(&peer);
+                self.journal.push(JournalEntry::Ended(peer));
+                self.apply(output);
             }
-            Event::Told(members) => {
-                let work = self.desk.told(&members);
-                self.journal.push(Entry::Told(members));
-                self.work(work);
+            Event::MembersChanged(members) => {
+                let output = self.server.members_changed(&members);
+                self.journal.push(JournalEntry::MembersChanged(members));
+                self.apply(output);
             }
-            Event::Remind(reminder) => {
-                self.asked.reminded += 1;
-                let work = self.desk.remind(reminder);
-                self.work(work);
+            Event::Retry(timer) => {
+                self.status.retries += 1;
+                let output = self.server.retry(timer);
+                self.apply(output);
             }
-            Event::Ask(_) | Event::Stop => {}
+            Event::Status(_) | Event::Stop => {}
         }
     }
 
@@ -240,7 +246,7 @@ impl Master {
         self.agents.get_mut(&peer.task).filter(|agent| agent.peer == *peer)
     }
 
-    fn connected(&mut self, peer: &Peer, call: Call, stream: TcpStream, up: Up) {
+    fn connected(&mut self, peer: &Peer, conn: ConnId, stream: TcpStream, frame: ClientFrame) {
         stream.set_nodelay(true).unwrap();
         let mut reader = stream.try_clone().unwrap();
         let (events, of) = (self.events.clone(), peer.clone());
@@ -248,87 +254,87 @@ impl Master {
             let mut bytes = [0; 4096];
             while let Ok(length @ 1..) = reader.read(&mut bytes) {
                 let bytes = bytes[..length].to_vec();
-                if events.send(Event::Bytes(of.clone(), call, bytes)).is_err() {
+                if events.send(Event::Bytes(of.clone(), conn, bytes)).is_err() {
                     return;
                 }
             }
-            let _ = events.send(Event::Closed(of, call));
+            let _ = events.send(Event::Closed(of, conn));
         });
         if let Some(agent) = self.agent(peer) {
-            agent.streams.insert(call, stream);
+            agent.streams.insert(conn, stream);
         }
-        self.hear(peer, up);
+        self.receive(peer, frame);
     }
 
-    fn hear(&mut self, peer: &Peer, up: Up) {
-        let work = self.desk.hear(peer, up);
-        self.work(work);
+    fn receive(&mut self, peer: &Peer, frame: ClientFrame) {
+        let output = self.server.receive(peer, frame);
+        self.apply(output);
     }
 
-    fn work(&mut self, work: Work) {
-        self.journal.extend(work.keep.into_iter().map(Entry::Kept));
-        self.asked.said.extend(work.say);
-        let refused = work.refused.into_iter().map(|(_, refusal)| refusal.0);
-        self.asked.refused.extend(refused);
-        for (task, down) in work.down {
-            self.down(&task, down);
+    fn apply(&mut self, output: LinkOutput) {
+        self.journal.extend(output.records.into_iter().map(JournalEntry::Link));
+        self.status.log.extend(output.log);
+        let rejected = output.rejected.into_iter().map(|(_, rejection)| rejection.0);
+        self.status.rejected.extend(rejected);
+        for (task, frame) in output.frames {
+            self.deliver(&task, frame);
         }
     }
 
-    fn down(&mut self, task: &TaskId, down: Down) {
+    fn deliver(&mut self, task: &TaskId, frame: ServerFrame) {
         let agent = self.agents.get_mut(task).unwrap();
         let peer = agent.peer.clone();
-        let (errand, up) = agent.porter.hear(down);
-        match errand {
-            Some(Errand::Write(call, bytes)) => {
-                if let Some(stream) = agent.streams.get_mut(&call) {
-                    // Who has gone is heard of as a link that has ended.
+        let (action, response) = agent.sender.receive(frame);
+        match action {
+            Some(SocketAction::Write(conn, bytes)) => {
+                if let Some(stream) = agent.streams.get_mut(&conn) {
+                    // The reader reports a closed connection.
                     let _ = stream.write_all(&bytes);
                 }
             }
-            Some(Errand::Close(call)) => {
-                if let Some(stream) = agent.streams.remove(&call) {
+            Some(SocketAction::Close(conn)) => {
+                if let Some(stream) = agent.streams.remove(&conn) {
                     let _ = stream.shutdown(Shutdown::Both);
                 }
             }
-            Some(Errand::Dial(call, port)) => match TcpStream::connect((&*peer.host, port)) {
+            Some(SocketAction::Dial(conn, port)) => match TcpStream::connect((&*peer.host, port)) {
                 Ok(stream) => {
-                    let up = agent.porter.dialed(call);
-                    self.connected(&peer, call, stream, up);
+                    let frame = agent.sender.connected(conn);
+                    self.connected(&peer, conn, stream, frame);
                 }
                 Err(_) => {
-                    let up = agent.porter.close(call);
-                    self.hear(&peer, up);
+                    let frame = agent.sender.close(conn);
+                    self.receive(&peer, frame);
                 }
             },
             None => {}
         }
-        if let Some(up) = up {
-            self.hear(&peer, up);
+        if let Some(frame) = response {
+            self.receive(&peer, frame);
         }
     }
 
-    fn die(&mut self) {
-        self.asked.deaths += 1;
-        self.desk = Desk::new((self.fresh)());
+    fn fail_over(&mut self) {
+        self.status.failovers += 1;
+        self.server = LinkServer::new((self.new_protocol)());
         for entry in &self.journal {
             match entry {
-                Entry::Kept(kept) => self.desk.replay(kept.clone()),
-                Entry::Ended(peer) => _ = self.desk.ended(peer),
-                Entry::Told(members) => _ = self.desk.told(members),
+                JournalEntry::Link(record) => self.server.replay(record.clone()),
+                JournalEntry::Ended(peer) => _ = self.server.attempt_ended(peer),
+                JournalEntry::MembersChanged(members) => _ = self.server.members_changed(members),
             }
         }
-        let attached =
-            self.agents.values().map(|agent| (agent.peer.clone(), agent.porter.attach()));
-        for (peer, ups) in attached.collect::<Vec<_>>() {
-            for up in ups {
-                self.hear(&peer, up);
+        let sessions =
+            self.agents.values().map(|agent| (agent.peer.clone(), agent.sender.attach()));
+        for (peer, frames) in sessions.collect::<Vec<_>>() {
+            for frame in frames {
+                self.receive(&peer, frame);
             }
         }
     }
 }
 
-/// The first attempts of so many tasks of a role, on this machine.
+/// Returns the first attempts of `count` tasks of a role.
 pub fn peers(role: &str, count: u32) -> Vec<Peer> {
     let peer =
         |index| Peer { task: TaskId { role: role.into(), index }, attempt: 1, host: HOST.into() };

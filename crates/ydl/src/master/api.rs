@@ -26,7 +26,7 @@ use tokio::{
     time::timeout,
 };
 use ydl_core::{ContainerId, RoleName};
-use ydl_rendezvous::frames::read_all;
+use ydl_rendezvous::link::codec::decode_all;
 
 /// The longest that anybody may wait for an answer; they ask again.
 const WAIT_MAX: Duration = Duration::from_secs(60);
@@ -208,7 +208,7 @@ fn read(scope: Scope, request: Request) -> Result<(Question, Option<Duration>), 
                 _ => Question::Links {
                     container,
                     at,
-                    ups: read_all(&body).map_err(|error| bad(error.to_string()))?,
+                    ups: decode_all(&body).map_err(|error| bad(error.to_string()))?,
                 },
             }
         }

@@ -14,7 +14,7 @@ use crate::backend::Deposed;
 use serde::{Deserialize, Serialize};
 use std::future::Future;
 use ydl_core::{Event, Time};
-use ydl_rendezvous::Kept;
+use ydl_rendezvous::LinkRecord;
 
 /// An entry of the diary.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,7 +27,7 @@ pub enum Record {
     /// Somebody changed the key-value store.
     Changed(Op),
     /// A program told its framework's rendezvous something, in that round.
-    Linked(u32, Kept),
+    Linked(u32, LinkRecord),
     /// There was no room for more. What happened later is not known, and nobody can go on from here.
     Full,
 }

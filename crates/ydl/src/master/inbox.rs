@@ -8,7 +8,7 @@ use std::sync::{
 };
 use tokio::sync::{mpsc, oneshot};
 use ydl_core::{ContainerId, RoleName, TaskId};
-use ydl_rendezvous::Up;
+use ydl_rendezvous::ClientFrame;
 
 /// Questions that wait to be looked at. When it is full, those who ask wait.
 const ROOM: usize = 1024;
@@ -144,7 +144,7 @@ pub enum Question {
         /// Over which connection.
         at: super::links::Connection,
         /// What.
-        ups: Vec<Up>,
+        ups: Vec<ClientFrame>,
     },
     /// An agent waits for what its program is to be told.
     Listen {

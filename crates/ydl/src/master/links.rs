@@ -1,6 +1,6 @@
 //! The rendezvous of the job's framework, which its programs reach through their agents.
 //!
-//! A round has a desk of its own. Agents come with a number for each of their connections to this master: what is
+//! A round has a server of its own. Agents come with a number for each of their connections to this master: what is
 //! to be told to one goes over the connection it has at that moment, or nowhere, because on the next one it is told anew.
 
 use super::inbox::Answer;
@@ -8,7 +8,10 @@ use crate::{talk::LINKS_BYTES_MAX, wire::request::Reply};
 use std::collections::{BTreeMap, BTreeSet};
 use tokio::{sync::oneshot, time::Instant};
 use ydl_core::{Cluster, ContainerId, Framework, Job, Run, TaskId};
-use ydl_rendezvous::{Desk, Down, Kept, Peer, Reminder, Up, Work, frames::Bytes};
+use ydl_rendezvous::{
+    ClientFrame, LinkOutput, LinkRecord, LinkServer, Peer, RetryTimer, ServerFrame,
+    link::codec::Codec,
+};
 
 /// What waits for an agent that does not listen; it is told everything anew when it comes again.
 const WAITING_MAX: usize = 128 << 20;
@@ -17,14 +20,14 @@ const WAITING_MAX: usize = 128 << 20;
 #[derive(Debug, Default)]
 pub(super) struct Links {
     round: u32,
-    desk: Option<Desk>,
+    server: Option<LinkServer>,
     lines: BTreeMap<TaskId, Line>,
     /// Those for whom something waits since they were last told.
     stirred: BTreeSet<TaskId>,
     /// Tasks of which something was refused: it is said once.
     refused: BTreeSet<TaskId>,
     /// What is said again at that moment unless it is heeded before. A new master counts from its own beginning.
-    reminder: Option<(Reminder, Instant)>,
+    reminder: Option<(RetryTimer, Instant)>,
 }
 
 /// An agent's connection.
@@ -53,27 +56,27 @@ pub struct Connection {
 pub(super) struct Passed {
     task: TaskId,
     number: u64,
-    down: Down,
+    down: ServerFrame,
 }
 
 impl Links {
-    /// A round has begun. A newer one ends an older one, and nothing of an older one counts. Its desk is made at this
+    /// A round has begun. A newer one ends an older one, and nothing of an older one counts. Its server is made at this
     /// moment, not when the first of its agents comes: who is in it may change before, and agents' coming is not written
     /// down. Who joins a round that goes on has a later number of its own, and its cluster that of the round.
     pub(super) fn begun(&mut self, framework: Framework, cluster: &Cluster) {
         if cluster.round > self.round {
             *self = Links {
                 round: cluster.round,
-                desk: ydl_rendezvous::serve(framework, cluster).map(Desk::new),
+                server: ydl_rendezvous::protocol_for(framework, cluster).map(LinkServer::new),
                 ..Links::default()
             };
         }
     }
 
     /// What was written down.
-    pub(super) fn replay(&mut self, round: u32, kept: Kept) {
-        if let Some(desk) = self.desk.as_mut().filter(|_| round == self.round) {
-            desk.replay(kept);
+    pub(super) fn replay(&mut self, round: u32, kept: LinkRecord) {
+        if let Some(server) = self.server.as_mut().filter(|_| round == self.round) {
+            server.replay(kept);
         }
     }
 
@@ -84,9 +87,9 @@ impl Links {
 
     /// The members of a round have changed, and those who stay run on.
     pub(super) fn changed(&mut self, cluster: &Cluster) -> Vec<Passed> {
-        let desk = self.desk.as_mut().filter(|_| cluster.round == self.round);
-        match desk.map(|desk| desk.told(cluster)) {
-            Some(work) => self.pass(work),
+        let server = self.server.as_mut().filter(|_| cluster.round == self.round);
+        match server.map(|server| server.members_changed(cluster)) {
+            Some(output) => self.pass(output),
             None => Vec::new(),
         }
     }
@@ -97,17 +100,17 @@ impl Links {
         job: &Job,
         container: &ContainerId,
         at: Connection,
-        ups: Vec<Up>,
-    ) -> Result<(Vec<Kept>, Vec<Passed>), Reply> {
+        ups: Vec<ClientFrame>,
+    ) -> Result<(Vec<LinkRecord>, Vec<Passed>), Reply> {
         let run = job.run_of(container).filter(|run| run.round == at.round);
         let run = run.ok_or_else(over)?;
         let peer = peer(&run);
         // What stands beside the job is in no round, whatever round there was when it was started.
         let is_in = run.cluster.endpoint(&run.task).is_some();
-        if self.desk.is_none() || run.cluster.round != self.round || !is_in {
+        if self.server.is_none() || run.cluster.round != self.round || !is_in {
             return Err(over());
         }
-        if let Some(Up::Attach(_)) = ups.first() {
+        if let Some(ClientFrame::Attach(_)) = ups.first() {
             if let Some(line) = self.lines.get(&peer.task)
                 && (&line.container, line.round) == (container, at.round)
                 && at.number < line.number
@@ -128,20 +131,20 @@ impl Links {
         self.line(&peer.task, container, at)?;
         let (mut keep, mut pass) = (Vec::new(), Vec::new());
         for up in ups {
-            let Some(desk) = &mut self.desk else { break };
-            let mut work = desk.hear(&peer, up);
-            keep.append(&mut work.keep);
-            pass.append(&mut self.pass(work));
+            let Some(server) = &mut self.server else { break };
+            let mut output = server.receive(&peer, up);
+            keep.append(&mut output.records);
+            pass.append(&mut self.pass(output));
         }
         Ok((keep, pass))
     }
 
     /// What programs have not heeded is said again when it is time: what is to be written down, and then to be told.
-    pub(super) fn remind(&mut self, now: Instant) -> (Vec<Kept>, Vec<Passed>) {
-        let Some(desk) = &mut self.desk else {
+    pub(super) fn remind(&mut self, now: Instant) -> (Vec<LinkRecord>, Vec<Passed>) {
+        let Some(server) = &mut self.server else {
             return Default::default();
         };
-        let Some(reminder) = desk.reminder() else {
+        let Some(reminder) = server.retry_timer() else {
             self.reminder = None;
             return Default::default();
         };
@@ -149,14 +152,14 @@ impl Links {
             Some((known, at)) if known == reminder && now >= at => {}
             Some((known, _)) if known == reminder => return Default::default(),
             _ => {
-                self.reminder = Some((reminder, now + reminder.after));
+                self.reminder = Some((reminder, now + reminder.delay));
                 return Default::default();
             }
         }
         self.reminder = None;
-        let mut work = desk.remind(reminder);
-        let keep = std::mem::take(&mut work.keep);
-        (keep, self.pass(work))
+        let mut output = server.retry(reminder);
+        let keep = std::mem::take(&mut output.records);
+        (keep, self.pass(output))
     }
 
     /// An agent waits for what it is to be told.
@@ -186,7 +189,7 @@ impl Links {
         let Some(line) = line.filter(|line| line.number == passed.number) else {
             return;
         };
-        passed.down.write(&mut line.waiting);
+        passed.down.encode(&mut line.waiting);
         if line.waiting.len() > WAITING_MAX {
             self.lines.remove(&passed.task);
             return;
@@ -216,9 +219,9 @@ impl Links {
     /// Whether the members of a round had changed before an attempt that was started for them could join. To be asked before
     /// its end is told.
     pub(super) fn is_outdated(&self, run: &Run) -> bool {
-        let desk = self.desk.as_ref();
-        let desk = desk.filter(|_| run.cluster.round == self.round);
-        desk.is_some_and(|desk| desk.is_outdated(&peer(run)))
+        let server = self.server.as_ref();
+        let server = server.filter(|_| run.cluster.round == self.round);
+        server.is_some_and(|server| server.is_outdated(&peer(run)))
     }
 
     /// An attempt is over.
@@ -226,18 +229,18 @@ impl Links {
         if run.cluster.round != self.round {
             return Vec::new();
         }
-        let Some(desk) = &mut self.desk else {
+        let Some(server) = &mut self.server else {
             return Vec::new();
         };
-        let work = desk.ended(&peer(run));
+        let output = server.attempt_ended(&peer(run));
         self.lines.remove(&run.task);
-        self.pass(work)
+        self.pass(output)
     }
 
     /// Whom programs wait for, if they do.
     pub(super) fn missing(&self) -> Vec<TaskId> {
-        let desk = self.desk.as_ref();
-        desk.map(|desk| desk.missing()).unwrap_or_default()
+        let server = self.server.as_ref();
+        server.map(|server| server.missing()).unwrap_or_default()
     }
 
     fn line(
@@ -251,20 +254,20 @@ impl Links {
             .ok_or_else(unknown)
     }
 
-    fn pass(&mut self, work: Work) -> Vec<Passed> {
-        for line in work.say {
+    fn pass(&mut self, output: LinkOutput) -> Vec<Passed> {
+        for line in output.log {
             tracing::info!("rendezvous: {line}");
         }
-        for (peer, why) in work.refused {
+        for (peer, why) in output.rejected {
             if self.refused.insert(peer.task.clone()) {
                 tracing::warn!("a connection of `{}` was ended: {why}", peer.task);
             }
         }
-        let connected = |(task, down): (TaskId, Down)| {
+        let connected = |(task, down): (TaskId, ServerFrame)| {
             let number = self.lines.get(&task)?.number;
             Some(Passed { task, number, down })
         };
-        work.down.into_iter().filter_map(connected).collect()
+        output.frames.into_iter().filter_map(connected).collect()
     }
 }
 
@@ -303,7 +306,7 @@ fn split(waiting: &mut Vec<u8>) -> Vec<u8> {
     }
     let mut rest = &waiting[..];
     let mut end = 0;
-    while Down::read(&mut rest).is_ok() {
+    while ServerFrame::decode(&mut rest).is_ok() {
         let next = waiting.len() - rest.len();
         if end > 0 && next > LINKS_BYTES_MAX {
             break;

@@ -35,7 +35,7 @@ use tokio::{
 };
 use yarn_native::credentials::Format;
 use ydl_core::{Action, Asks, ContainerId, Event, Job, Outcome, RoleName};
-use ydl_rendezvous::Up;
+use ydl_rendezvous::ClientFrame;
 
 /// How often the shell looks for agents that have become quiet.
 const LOOK: Duration = Duration::from_secs(1);
@@ -358,7 +358,7 @@ impl<B: Backend, D: Diary> Master<B, D> {
         &mut self,
         container: &ContainerId,
         at: Connection,
-        ups: Vec<Up>,
+        ups: Vec<ClientFrame>,
         answer: oneshot::Sender<Answer>,
     ) {
         match self.links.hear(&self.job, container, at, ups) {
@@ -375,7 +375,7 @@ impl<B: Backend, D: Diary> Master<B, D> {
         }
     }
 
-    fn keep_and_pass(&mut self, (keep, passed): (Vec<ydl_rendezvous::Kept>, Vec<Passed>)) {
+    fn keep_and_pass(&mut self, (keep, passed): (Vec<ydl_rendezvous::LinkRecord>, Vec<Passed>)) {
         for kept in keep {
             self.diary.note(&Record::Linked(self.links.round(), kept));
         }

@@ -7,8 +7,8 @@ use std::{
     net::{Ipv4Addr, TcpListener, TcpStream},
 };
 use ydl_rendezvous::{
-    pslite::{Command, Control, EMPTY, Meta, Node, Role},
-    zmtp::{self, Heard, Session, Socket},
+    pslite::{EMPTY, PsCommand, PsControl, PsMeta, PsNode, PsRole},
+    zmtp::{self, SocketType, ZmtpEvent, ZmtpSession},
 };
 
 /// Servers, workers and the scheduler: the barrier that all begin with.
@@ -17,12 +17,12 @@ const EVERYBODY: i32 = 7;
 const NODES: i32 = 6;
 
 fn barrier(group: i32) -> Vec<u8> {
-    let control = Control { command: Command::Barrier, nodes: vec![], group };
+    let control = PsControl { command: PsCommand::Barrier, nodes: vec![], group };
     message(control, true)
 }
 
-fn message(control: Control, request: bool) -> Vec<u8> {
-    let meta = Meta {
+fn message(control: PsControl, request: bool) -> Vec<u8> {
+    let meta = PsMeta {
         control: Some(control),
         request,
         app: request.then_some(0),
@@ -35,30 +35,30 @@ fn message(control: Control, request: bool) -> Vec<u8> {
 /// What comes over a connection.
 struct Incoming {
     stream: TcpStream,
-    session: Session,
+    session: ZmtpSession,
     bytes: Vec<u8>,
 }
 
 impl Incoming {
-    fn new(stream: TcpStream, theirs: Socket) -> Incoming {
+    fn new(stream: TcpStream, theirs: SocketType) -> Incoming {
         stream.set_nodelay(true).expect("a stream");
-        Incoming { stream, session: Session::with(theirs), bytes: Vec::new() }
+        Incoming { stream, session: ZmtpSession::with(theirs), bytes: Vec::new() }
     }
 
     /// The next command of control, or nothing when the other side is ready.
-    fn next(&mut self) -> Option<Command> {
+    fn next(&mut self) -> Option<PsCommand> {
         loop {
-            let taken = self.session.take(&self.bytes, 1 << 20).expect("ZMTP");
+            let taken = self.session.receive(&self.bytes, 1 << 20).expect("ZMTP");
             if let Some((length, heard)) = taken {
                 let found = match heard {
-                    Heard::Message(frames) => {
+                    ZmtpEvent::Message(frames) => {
                         // What a ROUTER has sent may begin with an identity.
                         let frame = frames.last().expect("a frame");
-                        let meta = Meta::read(frame).expect("a message");
+                        let meta = PsMeta::read(frame).expect("a message");
                         Some(meta.control.map(|control| control.command))
                     }
-                    Heard::Ready { .. } => Some(None),
-                    Heard::Greeting | Heard::Aside => None,
+                    ZmtpEvent::Ready { .. } => Some(None),
+                    ZmtpEvent::Greeting | ZmtpEvent::Command => None,
                 };
                 self.bytes.drain(..length);
                 if let Some(found) = found {
@@ -78,32 +78,32 @@ pub fn run(own: &Own, mut turns: Turns) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let port = listener.local_addr().expect("an address").port();
     turns.next();
-    let mut up = Incoming::new(own.connect(), Socket::Router);
-    say(&up.stream, &zmtp::opening(Socket::Dealer, b""));
+    let mut up = Incoming::new(own.connect(), SocketType::Router);
+    say(&up.stream, &zmtp::opening(SocketType::Dealer, b""));
     assert_eq!(up.next(), None);
-    let node = Node {
-        role: if own.role == "server" { Role::Server } else { Role::Worker },
+    let node = PsNode {
+        role: if own.role == "server" { PsRole::Server } else { PsRole::Worker },
         id: EMPTY,
         host: "127.0.0.1".to_owned(),
         port: port.into(),
         is_recovery: false,
         customer: 0,
     };
-    let control = Control { command: Command::AddNode, nodes: vec![node], group: 0 };
+    let control = PsControl { command: PsCommand::AddNode, nodes: vec![node], group: 0 };
     say(&up.stream, &message(control, false));
     let (stream, _) = listener.accept().expect("the scheduler");
-    let mut down = Incoming::new(stream, Socket::Dealer);
-    say(&down.stream, &zmtp::opening(Socket::Router, b""));
+    let mut down = Incoming::new(stream, SocketType::Dealer);
+    say(&down.stream, &zmtp::opening(SocketType::Router, b""));
     assert_eq!(down.next(), None);
-    assert_eq!(down.next(), Some(Command::AddNode));
+    assert_eq!(down.next(), Some(PsCommand::AddNode));
     say(&up.stream, &barrier(EVERYBODY));
-    assert_eq!(down.next(), Some(Command::Barrier));
+    assert_eq!(down.next(), Some(PsCommand::Barrier));
     turns.done();
     turns.next();
     let again = barrier(NODES);
     for _ in 0..BARRIERS {
         say(&up.stream, &again);
-        assert_eq!(down.next(), Some(Command::Barrier));
+        assert_eq!(down.next(), Some(PsCommand::Barrier));
     }
     turns.done();
     turns.next();

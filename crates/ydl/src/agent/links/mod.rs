@@ -2,12 +2,11 @@
 //! interface, and what is said there goes to the master inside the job's TLS.
 //!
 //! * `door`: the port, and who may come in. * `owner`: whose connection it is. * `socket`: one connection.
-//! * `passage`: between the connections and the master, whoever that is at the moment. * `turns`: its answers in order.
+//! * `passage`: between the connections and the master, whoever that is at the moment. *
 
 mod door;
 mod owner;
 mod passage;
 mod socket;
-mod turns;
 
 pub(super) use door::{Door, Links};

@@ -2,7 +2,7 @@
 //!
 //! Two calls at a time: one says something, the other waits. The answers of both bring what the program is to be told, and
 //! are numbered, since one may overtake the other. When either fails, or the master is another, both begin anew with a new
-//! number, and the porter says everything that may not have arrived. What the program has got is not worth a call of its
+//! number, and the sender says everything that may not have arrived. What the program has got is not worth a call of its
 //! own: it goes with what is said next, or after a while.
 
 use std::{collections::BTreeMap, future::Future, pin::Pin, sync::Arc, time::Duration};
@@ -14,11 +14,14 @@ use tokio::{
     time::{Instant, sleep_until, timeout},
 };
 use ydl_rendezvous::{
-    Call, Down, Errand, Mark, Porter, Up,
-    frames::{Bytes as _, read_all},
+    ClientFrame, ConnId, LinkSender, Seq, ServerFrame, SocketAction,
+    link::{
+        codec::{Codec as _, decode_all},
+        reorder::ReorderBuffer,
+    },
 };
 
-use super::{socket::Socket, turns::Turns};
+use super::socket::Socket;
 use crate::{
     talk::{LINKS_BYTES_MAX, LINKS_NUMBER_BYTES},
     wire::client::{CallError, Client, Payload},
@@ -43,13 +46,13 @@ const SETTLE_BYTES: usize = 1 << 20;
 /// What happens on this side.
 pub(super) enum Heard {
     Accepted(TcpStream),
-    Dialed(Call, Option<TcpStream>),
-    Read(Call, Vec<u8>),
-    Over(Call),
+    Dialed(ConnId, Option<TcpStream>),
+    Read(ConnId, Vec<u8>),
+    Over(ConnId),
 }
 
 /// The frames of an answer, and its number; nothing, if nothing is to be told.
-type Told = Option<(u64, Vec<Down>)>;
+type Told = Option<(u64, Vec<ServerFrame>)>;
 
 type Calling = Pin<Box<dyn Future<Output = Result<Told, CallError>> + Send>>;
 
@@ -59,16 +62,16 @@ pub(super) struct Passage {
     host: String,
     says: mpsc::Sender<Heard>,
     hears: mpsc::Receiver<Heard>,
-    porter: Porter,
-    sockets: BTreeMap<Call, Socket>,
+    sender: LinkSender,
+    sockets: BTreeMap<ConnId, Socket>,
     /// What is to be said to the master.
-    ups: Vec<Up>,
+    ups: Vec<ClientFrame>,
     /// What the program has got, and the master need not know at once.
-    settled: BTreeMap<Call, Mark>,
+    settled: BTreeMap<ConnId, Seq>,
     settled_bytes: usize,
     settle_at: Option<Instant>,
     /// What was told on this connection.
-    turns: Turns<Vec<Down>>,
+    reorder: ReorderBuffer<Vec<ServerFrame>>,
     connection: u64,
     /// The master knows the connection.
     attached: bool,
@@ -88,7 +91,7 @@ impl Passage {
         says: mpsc::Sender<Heard>,
         hears: mpsc::Receiver<Heard>,
     ) -> (Passage, watch::Receiver<bool>) {
-        let porter = Porter::default();
+        let sender = LinkSender::default();
         let (quiet, is_quiet) = watch::channel(true);
         let passage = Passage {
             client,
@@ -96,13 +99,13 @@ impl Passage {
             host,
             says,
             hears,
-            ups: porter.attach(),
-            porter,
+            ups: sender.attach(),
+            sender,
             sockets: BTreeMap::new(),
             settled: BTreeMap::new(),
             settled_bytes: 0,
             settle_at: None,
-            turns: Turns::default(),
+            reorder: ReorderBuffer::default(),
             connection: 1,
             attached: false,
             saying: None,
@@ -119,7 +122,7 @@ impl Passage {
     pub(super) async fn run(mut self) {
         loop {
             self.call();
-            let quiet = self.porter.is_empty() && self.saying.is_none() && self.ups.is_empty();
+            let quiet = self.sender.is_empty() && self.saying.is_none() && self.ups.is_empty();
             self.quiet.send_if_modified(|was| std::mem::replace(was, quiet) != quiet);
             tokio::select! {
                 Some(heard) = self.hears.recv() => self.on_heard(heard),
@@ -176,7 +179,7 @@ impl Passage {
             let wrong = |what: String| CallError::Protocol { what };
             let parts = answer.body.split_first_chunk::<LINKS_NUMBER_BYTES>();
             let (number, frames) = parts.ok_or_else(|| wrong("it has no number".to_owned()))?;
-            let frames = read_all(frames).map_err(|error| wrong(error.to_string()))?;
+            let frames = decode_all(frames).map_err(|error| wrong(error.to_string()))?;
             Ok(Some((u64::from_be_bytes(*number), frames)))
         })
     }
@@ -184,7 +187,7 @@ impl Passage {
     /// What the program has got is said next.
     fn settle(&mut self) {
         let settled = std::mem::take(&mut self.settled).into_iter();
-        let ups = settled.map(|(call, mark)| Up::Settled(call, mark));
+        let ups = settled.map(|(call, mark)| ClientFrame::Ack(call, mark));
         // A call that is used anew has another name, so that nothing said before can be meant.
         self.ups.splice(..0, ups);
         self.settled_bytes = 0;
@@ -196,7 +199,7 @@ impl Passage {
         let (mut body, mut count) = (Vec::new(), 0);
         for up in &self.ups {
             let before = body.len();
-            up.write(&mut body);
+            up.encode(&mut body);
             if count > 0 && body.len() > LINKS_BYTES_MAX {
                 body.truncate(before);
                 break;
@@ -215,9 +218,9 @@ impl Passage {
                 let Some((number, downs)) = told else {
                     return true;
                 };
-                match self.turns.take(number, downs) {
-                    Some(turns) => {
-                        let downs = turns.into_iter().flatten();
+                match self.reorder.insert(number, downs) {
+                    Some(reorder) => {
+                        let downs = reorder.into_iter().flatten();
                         downs.for_each(|down| self.on_down(down));
                     }
                     None => self.begin_anew(self.retry),
@@ -244,8 +247,8 @@ impl Passage {
         // Who attaches says how far it is.
         self.settled.clear();
         self.settle();
-        self.ups = self.porter.attach();
-        self.turns = Turns::default();
+        self.ups = self.sender.attach();
+        self.reorder = ReorderBuffer::default();
         self.not_before = Instant::now() + pause;
     }
 
@@ -255,20 +258,20 @@ impl Passage {
                 if self.sockets.len() >= CALLS_MAX {
                     return self.note("the program has too many connections to its rendezvous");
                 }
-                let (call, up) = self.porter.accept();
+                let (call, up) = self.sender.accept();
                 self.open(call, stream, up);
             }
             Heard::Dialed(call, Some(stream)) => {
-                let up = self.porter.dialed(call);
+                let up = self.sender.connected(call);
                 self.open(call, stream, up);
             }
             Heard::Dialed(call, None) => {
-                let up = self.porter.close(call);
+                let up = self.sender.close(call);
                 self.ups.push(up);
             }
             Heard::Read(call, bytes) => {
-                self.ups.extend(self.porter.read(call, &bytes));
-                if self.porter.held() > HELD_MAX {
+                self.ups.extend(self.sender.read(call, &bytes));
+                if self.sender.buffered() > HELD_MAX {
                     self.note("the program says more to its rendezvous than is taken in");
                     self.over(call);
                 }
@@ -277,28 +280,28 @@ impl Passage {
         }
     }
 
-    fn open(&mut self, call: Call, stream: TcpStream, up: Up) {
+    fn open(&mut self, call: ConnId, stream: TcpStream, up: ClientFrame) {
         self.sockets.insert(call, Socket::open(stream, call, self.says.clone()));
         self.ups.push(up);
     }
 
-    fn over(&mut self, call: Call) {
-        if self.porter.knows(call) {
-            self.ups.push(self.porter.close(call));
+    fn over(&mut self, call: ConnId) {
+        if self.sender.contains(call) {
+            self.ups.push(self.sender.close(call));
         }
     }
 
-    fn on_down(&mut self, down: Down) {
-        let (errand, up) = self.porter.hear(down);
+    fn on_down(&mut self, down: ServerFrame) {
+        let (errand, up) = self.sender.receive(down);
         match up {
-            Some(Up::Settled(call, mark)) => {
+            Some(ClientFrame::Ack(call, mark)) => {
                 self.settled.insert(call, mark);
                 self.settle_at.get_or_insert_with(|| Instant::now() + SETTLE);
             }
             other => self.ups.extend(other),
         }
         match errand {
-            Some(Errand::Write(call, bytes)) => {
+            Some(SocketAction::Write(call, bytes)) => {
                 self.settled_bytes += bytes.len();
                 if self.settled_bytes > SETTLE_BYTES {
                     self.settle();
@@ -309,10 +312,10 @@ impl Passage {
                     self.over(call);
                 }
             }
-            Some(Errand::Close(call)) => {
+            Some(SocketAction::Close(call)) => {
                 self.sockets.remove(&call);
             }
-            Some(Errand::Dial(call, port)) => {
+            Some(SocketAction::Dial(call, port)) => {
                 let (says, host) = (self.says.clone(), self.host.clone());
                 tokio::spawn(async move {
                     let stream = timeout(DIAL_MAX, TcpStream::connect((host.as_str(), port))).await;

@@ -10,7 +10,7 @@ use tokio::{
     net::{TcpStream, tcp::OwnedWriteHalf},
     sync::mpsc,
 };
-use ydl_rendezvous::Call;
+use ydl_rendezvous::ConnId;
 
 use super::passage::Heard;
 
@@ -30,7 +30,7 @@ pub(super) struct Socket {
 
 impl Socket {
     /// From now on what comes over the connection is heard under that name.
-    pub(super) fn open(stream: TcpStream, call: Call, heard: mpsc::Sender<Heard>) -> Socket {
+    pub(super) fn open(stream: TcpStream, call: ConnId, heard: mpsc::Sender<Heard>) -> Socket {
         // Without it small answers wait for the peer's acknowledgement; it is no reason to give up.
         let _ = stream.set_nodelay(true);
         let (mut from, to) = stream.into_split();

@@ -21,7 +21,7 @@ use tokio::{
     time::{Instant, sleep_until, timeout},
 };
 use ydl_core::TaskId;
-use ydl_rendezvous::{Act, Link, Peer, Protocol, Reaction, tracker::Tracker};
+use ydl_rendezvous::{Action, Effects, LinkId, Peer, Protocol, tracker::Tracker};
 
 const MAGIC: [u8; 4] = 0xff99_u32.to_le_bytes();
 /// The longest name of a worker, and the longest command.
@@ -186,9 +186,9 @@ impl Hall {
         if let Some(line) = self.lines.remove(&number)
             && line.stage == Stage::Known
         {
-            let mut reaction = Reaction::default();
-            self.protocol.close(Link::Accepted(number), &mut reaction);
-            self.act(reaction);
+            let mut effects = Effects::default();
+            self.protocol.close(LinkId::Accepted(number), &mut effects);
+            self.act(effects);
         }
     }
 
@@ -225,14 +225,14 @@ impl Hall {
             line.known.store(true, Ordering::Relaxed);
             let rank = self.rank(&header)?;
             let peer = Peer { task: task(rank), attempt: 1, host };
-            let link = Link::Accepted(number);
-            let mut reaction = Reaction::default();
-            self.protocol.open(link, &peer, &mut reaction);
-            let taken = self.protocol.take(link, &MAGIC, &mut reaction);
-            taken.map_err(|refusal| refusal.to_string())?;
+            let link = LinkId::Accepted(number);
+            let mut effects = Effects::default();
+            self.protocol.open(link, &peer, &mut effects);
+            let taken = self.protocol.receive(link, &MAGIC, &mut effects);
+            taken.map_err(|rejection| rejection.to_string())?;
             // It has been answered already.
-            let (_, acts) = reaction.into_parts();
-            let already = |act: &Act| *act == Act::Send(link, MAGIC.to_vec());
+            let (_, acts) = effects.into_parts();
+            let already = |act: &Action| *act == Action::Send(link, MAGIC.to_vec());
             self.act_on(acts.into_iter().filter(|act| !already(act)).collect());
             match header.command.as_slice() {
                 b"shutdown" => _ = self.down.insert(rank),
@@ -245,18 +245,18 @@ impl Hall {
 
     /// Gives the protocol one whole message after the other.
     fn pass(&mut self, number: u64) -> Result<(), String> {
-        let link = Link::Accepted(number);
+        let link = LinkId::Accepted(number);
         while let Some(line) = self.lines.get_mut(&number) {
-            if line.bytes.len() > self.protocol.message_max() {
+            if line.bytes.len() > self.protocol.max_message_len() {
                 return Err("it says more than any worker does".to_owned());
             }
-            let mut reaction = Reaction::default();
-            let taken = self.protocol.take(link, &line.bytes, &mut reaction);
-            let taken = taken.map_err(|refusal| refusal.to_string())?;
+            let mut effects = Effects::default();
+            let taken = self.protocol.receive(link, &line.bytes, &mut effects);
+            let taken = taken.map_err(|rejection| rejection.to_string())?;
             if let Some(length) = taken {
                 line.bytes.drain(..length);
             }
-            self.act(reaction);
+            self.act(effects);
             if taken.is_none_or(|length| length == 0) {
                 break;
             }
@@ -285,25 +285,25 @@ impl Hall {
         Ok(rank)
     }
 
-    fn act(&mut self, reaction: Reaction) {
-        let (_, acts) = reaction.into_parts();
+    fn act(&mut self, effects: Effects) {
+        let (_, acts) = effects.into_parts();
         self.act_on(acts);
     }
 
-    fn act_on(&mut self, acts: Vec<Act>) {
+    fn act_on(&mut self, acts: Vec<Action>) {
         for act in acts {
             match act {
-                Act::Send(Link::Accepted(number), bytes) => {
+                Action::Send(LinkId::Accepted(number), bytes) => {
                     let full = |line: &Line| answer(line, bytes.clone()).is_err();
                     if self.lines.get(&number).is_some_and(full) {
                         self.refuse(number, "it does not read what it is told");
                     }
                 }
                 // What was sent before arrives: the sender drains what it has when this side lets go.
-                Act::Close(Link::Accepted(number)) => _ = self.lines.remove(&number),
-                Act::Say(line) => show::tell(line),
+                Action::Close(LinkId::Accepted(number)) => _ = self.lines.remove(&number),
+                Action::Log(line) => show::tell(line),
                 // Nobody asks for these in Rabit's first protocol.
-                Act::Send(..) | Act::Close(_) | Act::Dial(..) => {}
+                Action::Send(..) | Action::Close(_) | Action::Dial(..) => {}
             }
         }
     }

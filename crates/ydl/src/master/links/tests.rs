@@ -14,7 +14,7 @@ use ydl_core::{
     ContainerEnd, Draft, Endpoint, Event, Exit, Grant, JobSpec, NodeName, RoleName, Span, Time,
     spec::{Completion, Range, Reform},
 };
-use ydl_rendezvous::Call;
+use ydl_rendezvous::ConnId;
 
 /// A master's state, and what has been written down.
 struct Scene {
@@ -28,7 +28,7 @@ struct Scene {
 #[derive(Clone)]
 enum Entry {
     Happened(u64, Event),
-    Linked(u32, Kept),
+    Linked(u32, LinkRecord),
 }
 
 impl Scene {
@@ -110,7 +110,7 @@ impl Scene {
     }
 
     /// What the agent of a container says, and what is said because of it.
-    fn say(&mut self, name: &str, ups: Vec<Up>) -> Vec<Passed> {
+    fn say(&mut self, name: &str, ups: Vec<ClientFrame>) -> Vec<Passed> {
         let container = ContainerId::from(name);
         let run = self.job.run_of(&container).expect("it runs");
         let at = Connection { round: run.round, number: 1 };
@@ -123,22 +123,22 @@ impl Scene {
     }
 
     fn attach(&mut self, name: &str) {
-        self.say(name, vec![Up::Attach(Vec::new())]);
+        self.say(name, vec![ClientFrame::Attach(Vec::new())]);
     }
 
     fn put(&mut self, name: &str, rank: u32) -> usize {
-        let call = Call::In(1);
+        let call = ConnId::Inbound(1);
         let said = format!("PUT /global/rank_{rank} HTTP/1.1\r\nContent-Length: 1\r\n\r\nx");
-        let ups = vec![Up::Open(call), Up::Bytes(call, 0, said.into_bytes())];
+        let ups = vec![ClientFrame::Open(call), ClientFrame::Data(call, 0, said.into_bytes())];
         let passed = self.say(name, ups);
         answers(&passed)
     }
 
     /// A program of that worker wants to know its number in the next world: so many are told theirs.
     fn ask(&mut self, name: &str, index: u32) -> usize {
-        let call = Call::In(100);
+        let call = ConnId::Inbound(100);
         let said = format!("GET /rank_and_size/worker-{index}:0 HTTP/1.1\r\n\r\n");
-        let ups = vec![Up::Open(call), Up::Bytes(call, 0, said.into_bytes())];
+        let ups = vec![ClientFrame::Open(call), ClientFrame::Data(call, 0, said.into_bytes())];
         answers(&self.say(name, ups))
     }
 
@@ -160,7 +160,7 @@ impl Scene {
 }
 
 fn answers(passed: &[Passed]) -> usize {
-    let answer = |passed: &&Passed| matches!(passed.down, Down::Bytes(..));
+    let answer = |passed: &&Passed| matches!(passed.down, ServerFrame::Data(..));
     passed.iter().filter(answer).count()
 }
 
@@ -237,7 +237,7 @@ fn what_stands_beside_the_job_neither_ends_its_round_nor_speaks_in_it() {
         let container = ContainerId::from(name);
         let run = scene.job.run_of(&container).expect("it runs");
         let at = Connection { round: run.round, number: 1 };
-        let ups = vec![Up::Attach(Vec::new())];
+        let ups = vec![ClientFrame::Attach(Vec::new())];
         let heard = scene.links.hear(&scene.job, &container, at, ups);
         heard.map(drop).expect_err("it is not heard").status
     };
@@ -318,34 +318,34 @@ fn a_connection_that_an_agent_has_given_up_does_not_come_back() {
     scene.up("c0");
     let container = ContainerId::from("c0");
     let round = scene.job.run_of(&container).expect("it runs").round;
-    let hear = |scene: &mut Scene, number: u64, ups: Vec<Up>| {
+    let hear = |scene: &mut Scene, number: u64, ups: Vec<ClientFrame>| {
         let at = Connection { round, number };
         scene.links.hear(&scene.job, &container, at, ups)
     };
-    let attach = || vec![Up::Attach(Vec::new())];
+    let attach = || vec![ClientFrame::Attach(Vec::new())];
     let (first, rest) = ("GET /global/rank_0", " HTTP/1.1\r\n\r\n");
-    let call = Call::In(1);
+    let call = ConnId::Inbound(1);
     assert!(hear(&mut scene, 5, attach()).is_ok());
     assert!(hear(&mut scene, 6, attach()).is_ok());
-    let ups = vec![Up::Open(call), Up::Bytes(call, 0, first.into())];
+    let ups = vec![ClientFrame::Open(call), ClientFrame::Data(call, 0, first.into())];
     assert!(hear(&mut scene, 6, ups).is_ok());
     // What was said over the one before comes late, and knows nothing of the link.
     let refused = hear(&mut scene, 5, attach()).expect_err("it is late");
     assert_eq!(refused.status, 409);
-    let ups = vec![Up::Bytes(call, first.len() as u64, rest.into())];
+    let ups = vec![ClientFrame::Data(call, first.len() as u64, rest.into())];
     let (_, passed) = hear(&mut scene, 6, ups).expect("it is known still");
-    let answered = |passed: &Passed| matches!(passed.down, Down::Bytes(..));
+    let answered = |passed: &Passed| matches!(passed.down, ServerFrame::Data(..));
     assert!(passed.iter().any(answered), "{passed:?}");
     assert!(hear(&mut scene, 7, attach()).is_ok());
 }
 
 /// The number and the frames of an answer, if it has come and has some.
-fn told(answer: &mut oneshot::Receiver<Answer>) -> Option<(u64, Vec<Down>)> {
+fn told(answer: &mut oneshot::Receiver<Answer>) -> Option<(u64, Vec<ServerFrame>)> {
     let Ok(Answer::Reply(reply)) = answer.try_recv() else {
         return None;
     };
     let (number, frames) = reply.body.split_first_chunk()?;
-    let frames = ydl_rendezvous::frames::read_all(frames).expect("frames");
+    let frames = ydl_rendezvous::link::codec::decode_all(frames).expect("frames");
     Some((u64::from_be_bytes(*number), frames))
 }
 
@@ -365,8 +365,9 @@ fn what_an_agent_is_to_be_told_comes_with_the_first_answer_it_is_given_and_is_ne
     };
     let say = |scene: &mut Scene, call: u64| {
         let said = b"GET /global/rank_0 HTTP/1.1\r\n\r\n".to_vec();
-        let call = Call::In(call);
-        let passed = scene.say("c0", vec![Up::Open(call), Up::Bytes(call, 0, said)]);
+        let call = ConnId::Inbound(call);
+        let passed =
+            scene.say("c0", vec![ClientFrame::Open(call), ClientFrame::Data(call, 0, said)]);
         passed.iter().for_each(|one| scene.links.deliver(one));
     };
     // With the answer to what it said, although somebody listens.

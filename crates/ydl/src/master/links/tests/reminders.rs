@@ -14,18 +14,18 @@ const TAKEN: &str = "xB7bqWUL1/G8ZIEX223L1G1Kr2OYTwcbVUvxIss6NBhEAAAAgAWVOQAAAAA
 impl Scene {
     /// The first worker says where it listens: so often it is called there.
     fn listens(&mut self) -> usize {
-        let call = Call::In(2);
+        let call = ConnId::Inbound(2);
         let (path, length) = ("/worker_addresses/worker-0:0", LISTENS.len());
         let said = format!("PUT {path} HTTP/1.1\r\nContent-Length: {length}\r\n\r\n{LISTENS}");
-        let ups = vec![Up::Open(call), Up::Bytes(call, 0, said.into_bytes())];
+        let ups = vec![ClientFrame::Open(call), ClientFrame::Data(call, 0, said.into_bytes())];
         calls(&self.say("c0", ups))
     }
 
     /// It is called, and takes what it is told there without heeding it.
     fn takes(&mut self, call: u64) {
-        let call = Call::Out(call);
+        let call = ConnId::Outbound(call);
         let taken = from_base64(TAKEN).expect("base64");
-        let ups = vec![Up::Open(call), Up::Bytes(call, 0, taken)];
+        let ups = vec![ClientFrame::Open(call), ClientFrame::Data(call, 0, taken)];
         let told = answers(&self.say("c0", ups));
         assert_eq!(told, 1);
     }
@@ -42,7 +42,7 @@ impl Scene {
 }
 
 fn calls(passed: &[Passed]) -> usize {
-    let called = |passed: &&Passed| matches!(passed.down, Down::Dial(_, 40_000));
+    let called = |passed: &&Passed| matches!(passed.down, ServerFrame::Dial(_, 40_000));
     passed.iter().filter(called).count()
 }
 

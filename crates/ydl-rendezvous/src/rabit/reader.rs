@@ -1,6 +1,6 @@
 //! What a worker says, and how numbers are written.
 
-use crate::Refusal;
+use crate::Rejection;
 
 /// Ids of tasks are a few letters; XGBoost's front ends put host names in them.
 const TASK_MAX: usize = 4096;
@@ -10,7 +10,7 @@ pub(super) const PRINTED_MAX: usize = 64 << 10;
 
 /// What a connection is for, after the magic number.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Command<'a> {
+pub(super) enum RabitCommand<'a> {
     Start,
     Recover,
     Shutdown,
@@ -18,24 +18,24 @@ pub(super) enum Command<'a> {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Header<'a> {
+pub(super) struct RabitHeader<'a> {
     /// −1 where the worker has none yet.
     pub rank: i32,
     /// −1 where the worker does not know.
     pub world: i32,
-    pub command: Command<'a>,
+    pub command: RabitCommand<'a>,
 }
 
 /// Reads from the front; `None` as soon as something is not there yet.
 #[derive(Debug)]
-pub(super) struct Words<'a> {
+pub(super) struct RabitReader<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
-impl<'a> Words<'a> {
-    pub fn of(bytes: &'a [u8]) -> Words<'a> {
-        Words { bytes, at: 0 }
+impl<'a> RabitReader<'a> {
+    pub fn of(bytes: &'a [u8]) -> RabitReader<'a> {
+        RabitReader { bytes, at: 0 }
     }
 
     pub fn taken(&self) -> usize {
@@ -49,14 +49,14 @@ impl<'a> Words<'a> {
     }
 
     /// Refused as soon as its length is known to be too great.
-    fn text(&mut self, max: usize) -> Result<Option<&'a [u8]>, Refusal> {
+    fn text(&mut self, max: usize) -> Result<Option<&'a [u8]>, Rejection> {
         let Some(length) = self.int() else {
             return Ok(None);
         };
         let length = match usize::try_from(length) {
             Ok(length) if length <= max => length,
             _ => {
-                return Err(Refusal::new(format!("a text of {length} bytes was announced")));
+                return Err(Rejection::new(format!("invalid string length {length}")));
             }
         };
         let text = self.bytes.get(self.at..self.at + length);
@@ -65,7 +65,7 @@ impl<'a> Words<'a> {
     }
 
     /// All of it, also what is printed.
-    pub fn header(&mut self) -> Result<Option<Header<'a>>, Refusal> {
+    pub fn header(&mut self) -> Result<Option<RabitHeader<'a>>, Rejection> {
         let (Some(rank), Some(world)) = (self.int(), self.int()) else {
             return Ok(None);
         };
@@ -74,21 +74,21 @@ impl<'a> Words<'a> {
         }
         let command = match self.text(COMMAND_MAX)? {
             None => return Ok(None),
-            Some(b"start") => Command::Start,
-            Some(b"recover") => Command::Recover,
-            Some(b"shutdown") => Command::Shutdown,
+            Some(b"start") => RabitCommand::Start,
+            Some(b"recover") => RabitCommand::Recover,
+            Some(b"shutdown") => RabitCommand::Shutdown,
             Some(b"print") => match self.text(PRINTED_MAX)? {
                 None => return Ok(None),
-                Some(text) => Command::Print(text),
+                Some(text) => RabitCommand::Print(text),
             },
-            Some(_) => return Err(Refusal::new("a tracker's command is not known")),
+            Some(_) => return Err(Rejection::new("unknown tracker command")),
         };
-        Ok(Some(Header { rank, world, command }))
+        Ok(Some(RabitHeader { rank, world, command }))
     }
 
     /// Ranks with their number before them, none above `workers`.
-    pub fn ranks(&mut self, workers: u32) -> Result<Option<Vec<u32>>, Refusal> {
-        let wrong = || Refusal::new("a list of ranks is not one of this job's");
+    pub fn ranks(&mut self, workers: u32) -> Result<Option<Vec<u32>>, Rejection> {
+        let wrong = || Rejection::new("invalid list of ranks");
         let Some(count) = self.int() else {
             return Ok(None);
         };
@@ -124,12 +124,12 @@ mod tests {
     #[test]
     fn a_header_is_read_when_it_is_whole() {
         let bytes = b"\xff\xff\xff\xff\xff\xff\xff\xff\x04\0\0\0NULL\x05\0\0\0startmore";
-        let mut words = Words::of(bytes);
-        let header = Header { rank: -1, world: -1, command: Command::Start };
+        let mut words = RabitReader::of(bytes);
+        let header = RabitHeader { rank: -1, world: -1, command: RabitCommand::Start };
         assert_eq!(words.header(), Ok(Some(header)));
         assert_eq!(words.taken(), bytes.len() - 4);
         for cut in 0..bytes.len() - 4 {
-            assert_eq!(Words::of(&bytes[..cut]).header(), Ok(None), "{cut}");
+            assert_eq!(RabitReader::of(&bytes[..cut]).header(), Ok(None), "{cut}");
         }
     }
 
@@ -138,11 +138,11 @@ mod tests {
         for length in [-1, 1 << 20, i32::MAX, i32::MIN] {
             let mut bytes = vec![0; 8];
             put_int(&mut bytes, length.into());
-            assert!(Words::of(&bytes).header().is_err());
+            assert!(RabitReader::of(&bytes).header().is_err());
         }
-        assert!(Words::of(&[9, 0, 0, 0]).ranks(8).is_err());
-        assert!(Words::of(&[1, 0, 0, 0, 8, 0, 0, 0]).ranks(8).is_err());
-        assert!(Words::of(&[255; 4]).ranks(8).is_err());
-        assert_eq!(Words::of(&[1, 0, 0, 0, 7]).ranks(8), Ok(None));
+        assert!(RabitReader::of(&[9, 0, 0, 0]).ranks(8).is_err());
+        assert!(RabitReader::of(&[1, 0, 0, 0, 8, 0, 0, 0]).ranks(8).is_err());
+        assert!(RabitReader::of(&[255; 4]).ranks(8).is_err());
+        assert_eq!(RabitReader::of(&[1, 0, 0, 0, 7]).ranks(8), Ok(None));
     }
 }

@@ -4,61 +4,61 @@ use std::collections::BTreeMap;
 
 use ydl_core::TaskId;
 
-use super::notice::Worker;
-use crate::{Link, Reaction, Refusal};
+use super::notification::NotificationEndpoint;
+use crate::{Effects, LinkId, Rejection};
 
 #[derive(Debug)]
-struct Telling {
-    worker: Worker,
+struct Notification {
+    worker: NotificationEndpoint,
     task: TaskId,
     message: Vec<u8>,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Tellings {
-    of: BTreeMap<Link, Telling>,
+pub(super) struct Outbox {
+    of: BTreeMap<LinkId, Notification>,
     dialed: u64,
 }
 
-impl Tellings {
+impl Outbox {
     /// Has a worker's port dialed, to tell it something.
     pub(super) fn begin(
         &mut self,
-        (worker, port): (&Worker, u16),
+        (worker, port): (&NotificationEndpoint, u16),
         task: &TaskId,
         message: Vec<u8>,
-        reaction: &mut Reaction,
+        effects: &mut Effects,
     ) {
         self.dialed += 1;
-        let link = Link::Dialed(self.dialed);
-        reaction.dial(link, task.clone(), port);
-        let telling = Telling { worker: worker.clone(), task: task.clone(), message };
+        let link = LinkId::Dialed(self.dialed);
+        effects.dial(link, task.clone(), port);
+        let telling = Notification { worker: worker.clone(), task: task.clone(), message };
         self.of.insert(link, telling);
     }
 
     /// Whether this link was dialed to tell something. Then it is told.
-    pub(super) fn open(&self, link: Link, reaction: &mut Reaction) -> bool {
+    pub(super) fn open(&self, link: LinkId, effects: &mut Effects) -> bool {
         let telling = self.of.get(&link);
         if let Some(telling) = telling {
-            reaction.send(link, telling.message.clone());
+            effects.send(link, telling.message.clone());
         }
         telling.is_some()
     }
 
     /// What came back, if this link was dialed to tell something. Any answer will do.
-    pub(super) fn take(
+    pub(super) fn receive(
         &mut self,
-        link: Link,
+        link: LinkId,
         bytes: &[u8],
-        reaction: &mut Reaction,
-    ) -> Option<Result<Option<usize>, Refusal>> {
+        effects: &mut Effects,
+    ) -> Option<Result<Option<usize>, Rejection>> {
         let answer = self.of.get(&link)?.worker.answer(bytes);
         Some(answer.map(|answer| {
             let (_, length) = answer?;
             self.of.remove(&link);
             // Or a new master would tell it again.
-            reaction.keep();
-            reaction.close(link);
+            effects.persist();
+            effects.close(link);
             Some(length)
         }))
     }
@@ -74,12 +74,12 @@ impl Tellings {
     }
 
     /// A task has ended, and nobody is there to be told.
-    pub(super) fn ended(&mut self, task: &TaskId) {
+    pub(super) fn attempt_ended(&mut self, task: &TaskId) {
         self.of.retain(|_, telling| telling.task != *task);
     }
 
     /// A link has ended: who was to be told something on it, and was not.
-    pub(super) fn close(&mut self, link: Link) -> Option<TaskId> {
+    pub(super) fn close(&mut self, link: LinkId) -> Option<TaskId> {
         self.of.remove(&link).map(|telling| telling.task)
     }
 }

@@ -1,4 +1,4 @@
-//! Porters and a desk, with a master that dies, connections that break, and pieces of every length: nothing that a
+//! Porters and a server, with a master that dies, connections that break, and pieces of every length: nothing that a
 //! program said is lost or counted twice, and nothing that it is told comes twice or not at all.
 
 use std::{
@@ -8,8 +8,8 @@ use std::{
 
 use ydl_core::TaskId;
 use ydl_rendezvous::{
-    Call, Desk, Down, Errand, Kept, Link, Peer, Porter, Protocol, Reaction, Refusal, Reminder, Up,
-    Work,
+    ClientFrame, ConnId, Effects, LinkId, LinkOutput, LinkRecord, LinkSender, LinkServer, Peer,
+    Protocol, Rejection, RetryTimer, ServerFrame, SocketAction,
 };
 
 /// A number that all programs add to. Messages have two bytes:
@@ -20,9 +20,9 @@ use ydl_rendezvous::{
 struct Sum {
     sum: u64,
     additions: u64,
-    waits: BTreeMap<Link, u64>,
-    tasks: BTreeMap<Link, TaskId>,
-    listeners: BTreeMap<TaskId, Link>,
+    waits: BTreeMap<LinkId, u64>,
+    tasks: BTreeMap<LinkId, TaskId>,
+    listeners: BTreeMap<TaskId, LinkId>,
     dials: u64,
     reminded: u64,
 }
@@ -31,20 +31,20 @@ struct Sum {
 const REMINDED_MAX: u64 = 8;
 
 impl Sum {
-    fn add(&mut self, amount: u8, reaction: &mut Reaction) {
+    fn add(&mut self, amount: u8, effects: &mut Effects) {
         self.sum += u64::from(amount);
         self.additions += 1;
         for listener in self.listeners.values() {
-            reaction.send(*listener, self.additions.to_be_bytes());
+            effects.send(*listener, self.additions.to_be_bytes());
         }
         let sum = self.sum;
         self.waits.retain(|link, awaited| {
             if *awaited <= sum {
-                reaction.send(*link, *b"w");
+                effects.send(*link, *b"w");
             }
             *awaited > sum
         });
-        reaction.keep();
+        effects.persist();
     }
 
     /// How often it was time.
@@ -54,80 +54,80 @@ impl Sum {
 }
 
 impl Protocol for Sum {
-    fn message_max(&self) -> usize {
+    fn max_message_len(&self) -> usize {
         2
     }
 
-    fn open(&mut self, link: Link, peer: &Peer, reaction: &mut Reaction) {
-        if matches!(link, Link::Dialed(_)) {
-            reaction.send(link, *b"hello");
-            reaction.send(link, self.additions.to_be_bytes());
-            reaction.send(link, self.now());
+    fn open(&mut self, link: LinkId, peer: &Peer, effects: &mut Effects) {
+        if matches!(link, LinkId::Dialed(_)) {
+            effects.send(link, *b"hello");
+            effects.send(link, self.additions.to_be_bytes());
+            effects.send(link, self.now());
             self.listeners.insert(peer.task.clone(), link);
-            reaction.keep();
+            effects.persist();
         } else {
             self.tasks.insert(link, peer.task.clone());
         }
     }
 
-    fn take(
+    fn receive(
         &mut self,
-        link: Link,
+        link: LinkId,
         bytes: &[u8],
-        reaction: &mut Reaction,
-    ) -> Result<Option<usize>, Refusal> {
+        effects: &mut Effects,
+    ) -> Result<Option<usize>, Rejection> {
         let [word, amount, ..] = *bytes else {
             return Ok(None);
         };
         match word {
             b'a' => {
-                self.add(amount, reaction);
-                reaction.send(link, self.sum.to_be_bytes());
+                self.add(amount, effects);
+                effects.send(link, self.sum.to_be_bytes());
             }
-            b's' => self.add(amount, reaction),
-            b'r' => reaction.send(link, self.sum.to_be_bytes()),
-            b'w' if self.sum >= u64::from(amount) => reaction.send(link, *b"w"),
+            b's' => self.add(amount, effects),
+            b'r' => effects.send(link, self.sum.to_be_bytes()),
+            b'w' if self.sum >= u64::from(amount) => effects.send(link, *b"w"),
             b'w' => {
                 self.waits.insert(link, u64::from(amount));
             }
             b'd' => {
                 let task = self.tasks[&link].clone();
                 self.dials += 1;
-                let back = Link::Dialed(self.dials);
-                reaction.dial(back, task, u16::from(amount));
-                reaction.keep();
+                let back = LinkId::Dialed(self.dials);
+                effects.dial(back, task, u16::from(amount));
+                effects.persist();
             }
             b'h' => {
                 if let Some(listener) = self.listeners.get(&self.tasks[&link]) {
-                    reaction.send(*listener, *b"b");
+                    effects.send(*listener, *b"b");
                 }
             }
-            _ => return Err(Refusal::new("no word of ours")),
+            _ => return Err(Rejection::new("no word of ours")),
         }
         Ok(Some(2))
     }
 
-    fn close(&mut self, link: Link, _reaction: &mut Reaction) {
+    fn close(&mut self, link: LinkId, _reaction: &mut Effects) {
         self.waits.remove(&link);
     }
 
-    fn reminder(&self) -> Option<Reminder> {
+    fn retry_timer(&self) -> Option<RetryTimer> {
         (self.reminded < REMINDED_MAX)
-            .then_some(Reminder { number: self.reminded, after: Duration::ZERO })
+            .then_some(RetryTimer { id: self.reminded, delay: Duration::ZERO })
     }
 
-    fn remind(&mut self, reaction: &mut Reaction) {
+    fn retry(&mut self, effects: &mut Effects) {
         self.reminded += 1;
         for listener in self.listeners.values() {
-            reaction.send(*listener, self.now());
+            effects.send(*listener, self.now());
         }
-        reaction.keep();
+        effects.persist();
     }
 }
 
-struct Chance(u64);
+struct Rng(u64);
 
-impl Chance {
+impl Rng {
     fn below(&mut self, bound: usize) -> usize {
         self.0 =
             self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -143,13 +143,13 @@ impl Chance {
 /// A program and the agent beside it.
 struct Side {
     peer: Peer,
-    porter: Porter,
-    up: VecDeque<Up>,
-    down: VecDeque<Down>,
+    sender: LinkSender,
+    up: VecDeque<ClientFrame>,
+    down: VecDeque<ServerFrame>,
     connection: u64,
     attached: bool,
-    dialing: Vec<Call>,
-    call: Call,
+    dialing: Vec<ConnId>,
+    conn: ConnId,
     script: VecDeque<[u8; 2]>,
     /// Bytes that the program has written and the agent has not read.
     written: VecDeque<u8>,
@@ -162,12 +162,12 @@ struct Side {
 }
 
 impl Side {
-    fn new(index: u32, chance: &mut Chance) -> Side {
-        let mut porter = Porter::default();
-        let (call, _) = porter.accept();
+    fn new(index: u32, rng: &mut Rng) -> Side {
+        let mut sender = LinkSender::default();
+        let (conn, _) = sender.accept();
         let words = [b"a", b"s", b"r", b"w", b"h", b"s", b"a"];
-        let mut script: VecDeque<[u8; 2]> = (0..10 + chance.below(20))
-            .map(|_| [words[chance.below(words.len())][0], 1 + chance.below(3) as u8])
+        let mut script: VecDeque<[u8; 2]> = (0..10 + rng.below(20))
+            .map(|_| [words[rng.below(words.len())][0], 1 + rng.below(3) as u8])
             .collect();
         // Nobody waits for more than he and the others are sure to add.
         let mut sure = 0;
@@ -178,7 +178,7 @@ impl Side {
                 _ => {}
             }
         }
-        let at = chance.below(script.len());
+        let at = rng.below(script.len());
         script.insert(at, [b'd', 7]);
         let added = script.iter().filter(|word| matches!(word[0], b'a' | b's'));
         Side {
@@ -188,13 +188,13 @@ impl Side {
                 host: "10.0.0.1".into(),
             },
             added: added.map(|word| u64::from(word[1])).sum(),
-            up: porter.attach().into(),
-            porter,
+            up: sender.attach().into(),
+            sender,
             down: VecDeque::new(),
             connection: 1,
             attached: false,
             dialing: Vec::new(),
-            call,
+            conn,
             script,
             written: VecDeque::new(),
             awaiting: None,
@@ -216,8 +216,8 @@ impl Side {
         };
     }
 
-    fn hear(&mut self, call: Call, bytes: &[u8]) {
-        if call != self.call {
+    fn receive(&mut self, conn: ConnId, bytes: &[u8]) {
+        if conn != self.conn {
             self.back.extend_from_slice(bytes);
             return;
         }
@@ -242,7 +242,7 @@ impl Side {
         self.connection += 1;
         self.attached = false;
         self.down.clear();
-        self.up = self.porter.attach().into();
+        self.up = self.sender.attach().into();
     }
 
     fn is_done(&self) -> bool {
@@ -256,16 +256,16 @@ impl Side {
 /// What is told goes over the connection that there was when it was said, or nowhere: an agent that comes again is told
 /// anew what it has not heard.
 struct Pending {
-    keep: Vec<Kept>,
-    down: Vec<(usize, u64, Down)>,
+    keep: Vec<LinkRecord>,
+    down: Vec<(usize, u64, ServerFrame)>,
 }
 
 struct World {
-    chance: Chance,
+    rng: Rng,
     sides: Vec<Side>,
-    desk: Desk,
+    server: LinkServer,
     /// Written down for good.
-    journal: Vec<Kept>,
+    journal: Vec<LinkRecord>,
     /// Neither written down nor said yet.
     waiting: VecDeque<Pending>,
     deaths: usize,
@@ -273,51 +273,51 @@ struct World {
 
 impl World {
     fn new(seed: u64) -> World {
-        let mut chance = Chance(seed);
-        let count = 1 + chance.below(4) as u32;
+        let mut rng = Rng(seed);
+        let count = 1 + rng.below(4) as u32;
         World {
-            sides: (0..count).map(|index| Side::new(index, &mut chance)).collect(),
-            chance,
-            desk: Desk::new(Box::<Sum>::default()),
+            sides: (0..count).map(|index| Side::new(index, &mut rng)).collect(),
+            rng,
+            server: LinkServer::new(Box::<Sum>::default()),
             journal: Vec::new(),
             waiting: VecDeque::new(),
             deaths: 0,
         }
     }
 
-    fn wait(&mut self, work: Work) {
-        assert_eq!(work.refused, []);
+    fn wait(&mut self, output: LinkOutput) {
+        assert_eq!(output.rejected, []);
         let mut down = Vec::new();
-        for (task, one) in work.down {
+        for (task, one) in output.frames {
             let which = self.sides.iter().position(|side| side.peer.task == task);
             let which = which.expect("a side");
             if self.sides[which].attached {
                 down.push((which, self.sides[which].connection, one));
             }
         }
-        let keep = work.keep;
+        let keep = output.records;
         self.waiting.push_back(Pending { keep, down });
     }
 
     fn step(&mut self, faults: bool) {
-        let which = self.chance.below(self.sides.len());
+        let which = self.rng.below(self.sides.len());
         let side = &mut self.sides[which];
-        match self.chance.below(if faults { 14 } else { 12 }) {
+        match self.rng.below(if faults { 14 } else { 12 }) {
             0 | 1 if side.dialing.is_empty() && side.awaiting.is_none() => side.write(),
             0 | 1 => {
-                let call = side.dialing.pop();
-                side.up.extend(call.map(|call| side.porter.dialed(call)));
+                let conn = side.dialing.pop();
+                side.up.extend(conn.map(|conn| side.sender.connected(conn)));
             }
             2 | 3 if !side.written.is_empty() => {
-                let length = 1 + self.chance.below(side.written.len());
+                let length = 1 + self.rng.below(side.written.len());
                 let bytes: Vec<u8> = side.written.drain(..length).collect();
-                side.up.extend(side.porter.read(side.call, &bytes));
+                side.up.extend(side.sender.read(side.conn, &bytes));
             }
             4..=6 => {
                 if let Some(up) = side.up.pop_front() {
-                    side.attached |= matches!(up, Up::Attach(_));
-                    let work = self.desk.hear(&side.peer, up);
-                    self.wait(work);
+                    side.attached |= matches!(up, ClientFrame::Attach(_));
+                    let output = self.server.receive(&side.peer, up);
+                    self.wait(output);
                 }
             }
             7 | 8 => {
@@ -332,38 +332,38 @@ impl World {
             }
             9..=11 => {
                 if let Some(down) = side.down.pop_front() {
-                    let (errand, up) = side.porter.hear(down);
+                    let (errand, up) = side.sender.receive(down);
                     side.up.extend(up);
                     match errand {
-                        Some(Errand::Write(call, bytes)) => side.hear(call, &bytes),
-                        Some(Errand::Dial(call, port)) => {
+                        Some(SocketAction::Write(conn, bytes)) => side.receive(conn, &bytes),
+                        Some(SocketAction::Dial(conn, port)) => {
                             assert_eq!(port, 7);
-                            assert!(!side.dialing.contains(&call), "twice at once");
-                            side.dialing.push(call);
+                            assert!(!side.dialing.contains(&conn), "twice at once");
+                            side.dialing.push(conn);
                         }
-                        Some(Errand::Close(call)) => panic!("{call:?} was closed"),
+                        Some(SocketAction::Close(conn)) => panic!("{conn:?} was closed"),
                         None => {}
                     }
                 }
             }
-            12 if self.chance.one_in(3) => {
+            12 if self.rng.one_in(3) => {
                 // A new master has what is written down, and nothing else.
                 self.deaths += 1;
                 self.waiting.clear();
-                self.desk = Desk::new(Box::<Sum>::default());
-                for kept in &self.journal {
-                    self.desk.replay(kept.clone());
+                self.server = LinkServer::new(Box::<Sum>::default());
+                for record in &self.journal {
+                    self.server.replay(record.clone());
                 }
                 self.sides.iter_mut().for_each(Side::reconnect);
             }
             12 => side.reconnect(),
-            13 if self.chance.one_in(8) => {
-                if let Some(reminder) = self.desk.reminder() {
-                    let work = self.desk.remind(reminder);
-                    self.wait(work);
-                    // Said already, and nothing of it twice.
-                    let again = self.desk.remind(reminder);
-                    assert!(again.keep.is_empty() && again.down.is_empty());
+            13 if self.rng.one_in(8) => {
+                if let Some(reminder) = self.server.retry_timer() {
+                    let output = self.server.retry(reminder);
+                    self.wait(output);
+                    // OutputItem already, and nothing of it twice.
+                    let again = self.server.retry(reminder);
+                    assert!(again.records.is_empty() && again.frames.is_empty());
                 }
             }
             _ => {}
@@ -386,10 +386,10 @@ fn live(seed: u64) -> (usize, u64) {
     }
     let sum: u64 = world.sides.iter().map(|side| side.added).sum();
     let additions = world.journal.iter().filter(
-        |kept| matches!(kept, Kept::Message(_, _, _, bytes) if matches!(bytes[0], b'a' | b's')),
+        |record| matches!(record, LinkRecord::Message(_, _, _, bytes) if matches!(bytes[0], b'a' | b's')),
     );
     let additions = additions.count() as u64;
-    let reminded = world.journal.iter().filter(|kept| **kept == Kept::Reminded);
+    let reminded = world.journal.iter().filter(|record| **record == LinkRecord::RetryDue);
     let reminded = reminded.count() as u64;
     for side in &world.sides {
         assert!(side.is_done(), "seed {seed}: {} waits for {:?}", side.peer.task, side.awaiting);
@@ -418,8 +418,8 @@ fn live(seed: u64) -> (usize, u64) {
         assert_eq!(times, Some(reminded + 1), "seed {seed}");
         assert_eq!(expected, Some(additions + 1), "seed {seed}: {} missed some", side.peer.task);
     }
-    let mut last = Desk::new(Box::<Sum>::default());
-    world.journal.into_iter().for_each(|kept| last.replay(kept));
+    let mut last = LinkServer::new(Box::<Sum>::default());
+    world.journal.into_iter().for_each(|record| last.replay(record));
     assert!(
         format!("{last:?}").contains(&format!("sum: {sum},")),
         "seed {seed}: not {sum}: {last:?}"
@@ -442,30 +442,30 @@ fn programs_notice_nothing_of_masters_that_die() {
 
 #[test]
 fn what_is_held_for_a_master_goes_to_it_in_pieces_that_it_takes() {
-    let mut porter = Porter::default();
-    let (call, _) = porter.accept();
-    let (other, _) = porter.accept();
+    let mut sender = LinkSender::default();
+    let (conn, _) = sender.accept();
+    let (other, _) = sender.accept();
     let value = vec![b's'; 900 << 10];
     for _ in 0..5 {
-        porter.read(call, &value);
+        sender.read(conn, &value);
     }
-    porter.read(other, b"a");
-    porter.close(call);
+    sender.read(other, b"a");
+    sender.close(conn);
     let (mut heard, mut over) = (0, false);
-    let ups = porter.attach();
-    assert!(matches!(ups[0], Up::Attach(ref all) if all.len() == 2));
+    let ups = sender.attach();
+    assert!(matches!(ups[0], ClientFrame::Attach(ref all) if all.len() == 2));
     for up in &ups[1..] {
         match up {
-            Up::Bytes(of, at, bytes) if *of == call => {
+            ClientFrame::Data(of, at, bytes) if *of == conn => {
                 assert!(!over && *at == heard, "{at} after {heard}");
                 assert!(!bytes.is_empty() && bytes.len() <= 1 << 20);
                 heard += bytes.len() as u64;
             }
-            Up::Closed(of, at) if *of == call => {
+            ClientFrame::Closed(of, at) if *of == conn => {
                 over = true;
                 assert_eq!(*at, heard);
             }
-            Up::Bytes(of, 0, bytes) if *of == other => assert_eq!(bytes, b"a"),
+            ClientFrame::Data(of, 0, bytes) if *of == other => assert_eq!(bytes, b"a"),
             unexpected => panic!("{unexpected:?}"),
         }
     }

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use crate::Refusal;
+use crate::Rejection;
 
 pub(super) type Key = Arc<[u8]>;
 
@@ -14,7 +14,7 @@ pub(super) type Key = Arc<[u8]>;
 pub(super) const ENTRY: usize = 128;
 
 /// Values by key, and queues by theirs: a name can be both.
-pub(super) struct Keys {
+pub(super) struct KeyTable {
     values: BTreeMap<Key, Vec<u8>>,
     /// None is empty.
     queues: BTreeMap<Key, VecDeque<Vec<u8>>>,
@@ -22,9 +22,9 @@ pub(super) struct Keys {
     bytes_max: usize,
 }
 
-impl Keys {
-    pub(super) fn new(bytes_max: usize) -> Keys {
-        Keys { values: BTreeMap::new(), queues: BTreeMap::new(), bytes: 0, bytes_max }
+impl KeyTable {
+    pub(super) fn new(bytes_max: usize) -> KeyTable {
+        KeyTable { values: BTreeMap::new(), queues: BTreeMap::new(), bytes: 0, bytes_max }
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -55,21 +55,21 @@ impl Keys {
     }
 
     /// Whether so much more has room.
-    pub(super) fn room_for(&self, more: usize) -> Result<(), Refusal> {
+    pub(super) fn room_for(&self, more: usize) -> Result<(), Rejection> {
         if more <= self.bytes_max.saturating_sub(self.bytes) {
             return Ok(());
         }
-        Err(Refusal::new(format!(
-            "the store holds `{}` bytes, and with `{more}` more it would hold more than `{}`",
+        Err(Rejection::new(format!(
+            "store is full: `{}` bytes stored, `{more}` requested, `{}` allowed",
             self.bytes, self.bytes_max
         )))
     }
 
-    pub(super) fn set(&mut self, key: &[u8], value: &[u8]) -> Result<(), Refusal> {
+    pub(super) fn set(&mut self, key: &[u8], value: &[u8]) -> Result<(), Rejection> {
         let before = self.values.get(key).map(Vec::len);
         match before {
             Some(before) => self.room_for(value.len().saturating_sub(before))?,
-            None => self.room_for(Keys::cost(key, value))?,
+            None => self.room_for(KeyTable::cost(key, value))?,
         }
         match self.values.get_mut(key) {
             Some(stored) => {
@@ -77,15 +77,15 @@ impl Keys {
                 *stored = value.to_vec();
             }
             None => {
-                self.bytes += Keys::cost(key, value);
+                self.bytes += KeyTable::cost(key, value);
                 self.values.insert(key.into(), value.to_vec());
             }
         }
         Ok(())
     }
 
-    pub(super) fn append(&mut self, key: &[u8], more: &[u8]) -> Result<(), Refusal> {
-        self.room_for(Keys::cost(key, more))?;
+    pub(super) fn append(&mut self, key: &[u8], more: &[u8]) -> Result<(), Rejection> {
+        self.room_for(KeyTable::cost(key, more))?;
         match self.values.get_mut(key) {
             Some(value) => {
                 self.bytes += more.len();
@@ -101,13 +101,13 @@ impl Keys {
         let Some(value) = self.values.remove(key) else {
             return false;
         };
-        self.bytes -= Keys::cost(key, &value);
+        self.bytes -= KeyTable::cost(key, &value);
         true
     }
 
-    pub(super) fn push(&mut self, key: &[u8], value: &[u8]) -> Result<(), Refusal> {
-        self.room_for(Keys::cost(key, value))?;
-        self.bytes += Keys::cost(key, value);
+    pub(super) fn push(&mut self, key: &[u8], value: &[u8]) -> Result<(), Rejection> {
+        self.room_for(KeyTable::cost(key, value))?;
+        self.bytes += KeyTable::cost(key, value);
         match self.queues.get_mut(key) {
             Some(queue) => queue.push_back(value.to_vec()),
             None => {
@@ -128,15 +128,15 @@ impl Keys {
         if queue.is_empty() {
             self.queues.remove(key);
         }
-        self.bytes -= Keys::cost(key, &value);
+        self.bytes -= KeyTable::cost(key, &value);
         Some(value)
     }
 }
 
 /// Counts only: values may be secrets, and are many.
-impl fmt::Debug for Keys {
+impl fmt::Debug for KeyTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Keys")
+        f.debug_struct("KeyTable")
             .field("values", &self.values.len())
             .field("queues", &self.queues.len())
             .field("bytes", &self.bytes)

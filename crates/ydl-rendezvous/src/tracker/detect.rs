@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use ydl_core::TaskId;
 
-use crate::{Link, Peer, Protocol, Reaction, Refusal, rabit, xgboost};
+use crate::{Effects, LinkId, Peer, Protocol, Rejection, rabit, xgboost};
 
 const MAGIC: [u8; 4] = 0xff99_u32.to_le_bytes();
 /// The longest thing that either protocol takes: two texts of 64 KiB with something around them.
@@ -22,20 +22,20 @@ pub struct Tracker {
     tasks: Vec<TaskId>,
     /// The attempt of each rank below which nothing counts any more.
     current: Vec<u32>,
-    lines: BTreeMap<Link, Line>,
-    rabit: rabit::Tracker,
-    xgboost: xgboost::Tracker,
+    lines: BTreeMap<LinkId, TrackerLink>,
+    rabit: rabit::RabitTracker,
+    xgboost: xgboost::XgboostTracker,
     dialed: u64,
 }
 
 #[derive(Debug)]
-struct Line {
+struct TrackerLink {
     peer: Peer,
-    stage: Stage,
+    stage: TrackerStage,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum TrackerStage {
     Magic,
     /// Which of the two is not known yet.
     Either,
@@ -52,26 +52,26 @@ impl Tracker {
             current: vec![0; tasks.len()],
             tasks,
             lines: BTreeMap::new(),
-            rabit: rabit::Tracker::new(workers),
-            xgboost: xgboost::Tracker::new(workers),
+            rabit: rabit::RabitTracker::new(workers),
+            xgboost: xgboost::XgboostTracker::new(workers),
             dialed: 0,
         }
     }
 
-    fn rank(&self, peer: &Peer) -> Result<u32, Refusal> {
+    fn rank(&self, peer: &Peer) -> Result<u32, Rejection> {
         let Some(rank) = self.ranks.get(&peer.task).copied() else {
-            let what = format!("{} is no worker of this round", peer.task);
-            return Err(Refusal::new(what));
+            let what = format!("{} is not a worker of this round", peer.task);
+            return Err(Rejection::new(what));
         };
         if peer.attempt < self.current[rank as usize] {
-            let what = format!("attempt {} of {} is over", peer.attempt, peer.task);
-            return Err(Refusal::new(what));
+            let what = format!("attempt {} of {} has ended", peer.attempt, peer.task);
+            return Err(Rejection::new(what));
         }
         Ok(rank)
     }
 
     /// Attempts of a rank before this one are over.
-    fn over(&mut self, rank: u32, attempt: u32, reaction: &mut Reaction) {
+    fn over(&mut self, rank: u32, attempt: u32, effects: &mut Effects) {
         let current = &mut self.current[rank as usize];
         if attempt <= *current {
             return;
@@ -79,137 +79,135 @@ impl Tracker {
         *current = attempt;
         let task = self.tasks[rank as usize].clone();
         self.lines.retain(|_, line| line.peer.task != task || line.peer.attempt >= attempt);
-        self.rabit.ended(rank, reaction);
-        let broken = self.xgboost.ended(rank, reaction);
-        self.tell(rank, broken, reaction);
+        self.rabit.attempt_ended(rank, effects);
+        let broken = self.xgboost.attempt_ended(rank, effects);
+        self.tell(rank, broken, effects);
     }
 
     /// Those whose group is at an end are told at once, each through its own agent.
-    fn tell(&mut self, by: u32, broken: Vec<(u32, u16)>, reaction: &mut Reaction) {
+    fn tell(&mut self, by: u32, broken: Vec<(u32, u16)>, effects: &mut Effects) {
         if !broken.is_empty() {
             let task = &self.tasks[by as usize];
-            reaction.say(format!(
-                "{task} has left the group, and the other {} are told to end",
-                broken.len()
-            ));
+            effects
+                .log(format!("{task} left the group; stopping the other {} workers", broken.len()));
         }
         for (rank, port) in broken {
-            let link = Link::Dialed(self.dialed);
+            let link = LinkId::Dialed(self.dialed);
             self.dialed += 1;
-            reaction.dial(link, self.tasks[rank as usize].clone(), port);
+            effects.dial(link, self.tasks[rank as usize].clone(), port);
         }
     }
 
-    fn take_on(
+    fn receive_on(
         &mut self,
-        link: Link,
-        line: &mut Line,
+        link: LinkId,
+        line: &mut TrackerLink,
         bytes: &[u8],
-        reaction: &mut Reaction,
-    ) -> Result<Option<usize>, Refusal> {
+        effects: &mut Effects,
+    ) -> Result<Option<usize>, Rejection> {
         let rank = self.rank(&line.peer)?;
-        if line.stage == Stage::Magic {
+        if line.stage == TrackerStage::Magic {
             let differs = bytes.iter().zip(MAGIC).any(|(one, other)| *one != other);
             if differs {
-                return Err(Refusal::new("a tracker's magic number is another"));
+                return Err(Rejection::new("invalid tracker magic number"));
             }
             if bytes.len() < MAGIC.len() {
                 return Ok(None);
             }
-            reaction.keep();
-            self.over(rank, line.peer.attempt, reaction);
-            line.stage = Stage::Either;
-            reaction.send(link, MAGIC);
+            effects.persist();
+            self.over(rank, line.peer.attempt, effects);
+            line.stage = TrackerStage::Either;
+            effects.send(link, MAGIC);
             return Ok(Some(MAGIC.len()));
         }
-        if line.stage == Stage::Either {
-            // First a number in both, then in one the text of a JSON object, in the other a small number or −1.
+        if line.stage == TrackerStage::Either {
+            // First a number in detect, then in one the text of a JSON object, in the other a small number or −1.
             let Some(second) = bytes.get(4..8) else {
                 return Ok(None);
             };
             let text = second.iter().all(|byte| (b' '..=b'~').contains(byte));
-            line.stage = if text { Stage::Xgboost } else { Stage::Rabit };
+            line.stage = if text { TrackerStage::Xgboost } else { TrackerStage::Rabit };
             match line.stage {
-                Stage::Xgboost => self.xgboost.open(link, rank),
+                TrackerStage::Xgboost => self.xgboost.open(link, rank),
                 _ => self.rabit.open(link, rank),
             }
         }
         let host = &line.peer.host;
-        if line.stage == Stage::Rabit {
-            let Some(heard) = self.rabit.take(link, host, bytes, reaction)? else {
+        if line.stage == TrackerStage::Rabit {
+            let Some(heard) = self.rabit.receive(link, host, bytes, effects)? else {
                 return Ok(None);
             };
             if let Some(printed) = heard.printed {
-                say(&line.peer.task, &String::from_utf8_lossy(printed), reaction);
+                say(&line.peer.task, &String::from_utf8_lossy(printed), effects);
             }
             return Ok(Some(heard.length));
         }
-        let Some(heard) = self.xgboost.take(link, host, bytes, reaction)? else {
+        let Some(heard) = self.xgboost.receive(link, host, bytes, effects)? else {
             return Ok(None);
         };
         if let Some(lines) = heard.lines {
-            say(&line.peer.task, &lines, reaction);
+            say(&line.peer.task, &lines, effects);
         }
-        self.tell(rank, heard.broken, reaction);
+        self.tell(rank, heard.broken, effects);
         Ok(Some(heard.length))
     }
 }
 
 /// What a program prints goes to people as lines, without what would move a cursor.
-fn say(task: &TaskId, text: &str, reaction: &mut Reaction) {
+fn say(task: &TaskId, text: &str, effects: &mut Effects) {
     for line in text.trim().lines().take(LINES_MAX) {
         let line = line.trim_end().replace(char::is_control, " ");
-        reaction.say(format!("{task}: {line}"));
+        effects.log(format!("{task}: {line}"));
     }
 }
 
 impl Protocol for Tracker {
-    fn message_max(&self) -> usize {
+    fn max_message_len(&self) -> usize {
         // And a list of all ranks.
         MESSAGE_MAX.max(8 + 4 * self.tasks.len())
     }
 
-    fn open(&mut self, link: Link, peer: &Peer, reaction: &mut Reaction) {
+    fn open(&mut self, link: LinkId, peer: &Peer, effects: &mut Effects) {
         match link {
-            Link::Accepted(_) => {
-                let line = Line { peer: peer.clone(), stage: Stage::Magic };
+            LinkId::Accepted(_) => {
+                let line = TrackerLink { peer: peer.clone(), stage: TrackerStage::Magic };
                 self.lines.insert(link, line);
             }
             // The only thing that is ever dialed, and once is enough.
-            Link::Dialed(_) => {
-                reaction.keep();
-                reaction.send(link, xgboost::ERROR.to_le_bytes());
-                reaction.close(link);
+            LinkId::Dialed(_) => {
+                effects.persist();
+                effects.send(link, xgboost::ERROR.to_le_bytes());
+                effects.close(link);
             }
         }
     }
 
-    fn take(
+    fn receive(
         &mut self,
-        link: Link,
+        link: LinkId,
         bytes: &[u8],
-        reaction: &mut Reaction,
-    ) -> Result<Option<usize>, Refusal> {
+        effects: &mut Effects,
+    ) -> Result<Option<usize>, Rejection> {
         let Some(mut line) = self.lines.remove(&link) else {
-            return Err(Refusal::new("a link speaks that is over"));
+            return Err(Rejection::new("input on a closed link"));
         };
-        let took = self.take_on(link, &mut line, bytes, reaction);
+        let took = self.receive_on(link, &mut line, bytes, effects);
         self.lines.insert(link, line);
         took
     }
 
-    fn close(&mut self, link: Link, reaction: &mut Reaction) {
+    fn close(&mut self, link: LinkId, effects: &mut Effects) {
         let stage = self.lines.remove(&link).map(|line| line.stage);
         match stage {
-            Some(Stage::Rabit) => self.rabit.close(link, reaction),
-            Some(Stage::Xgboost) => self.xgboost.close(link, reaction),
-            Some(Stage::Magic | Stage::Either) | None => {}
+            Some(TrackerStage::Rabit) => self.rabit.close(link, effects),
+            Some(TrackerStage::Xgboost) => self.xgboost.close(link, effects),
+            Some(TrackerStage::Magic | TrackerStage::Either) | None => {}
         }
     }
 
-    fn ended(&mut self, peer: &Peer, reaction: &mut Reaction) {
+    fn attempt_ended(&mut self, peer: &Peer, effects: &mut Effects) {
         if let Some(rank) = self.ranks.get(&peer.task).copied() {
-            self.over(rank, peer.attempt.saturating_add(1), reaction);
+            self.over(rank, peer.attempt.saturating_add(1), effects);
         }
     }
 

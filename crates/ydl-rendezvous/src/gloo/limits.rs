@@ -1,6 +1,6 @@
 //! What whoever has a store tells it: how much it may take, and what was decided about an elastic job.
 
-use super::{notice::Change, world::World};
+use super::{notification::HostChange, world::World};
 
 /// A larger world is given no more room than one of so many processes: what it says when it meets would not fit into
 /// what a master may write down.
@@ -8,7 +8,7 @@ const PROCESSES_MAX: usize = 1024;
 
 /// How much of a master's memory a store may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct GlooLimits {
     /// What is stored, keys and what holds them included, in a world of nobody.
     pub stored_bytes: usize,
     /// And for each pair of processes.
@@ -17,9 +17,9 @@ pub struct Limits {
     pub asking: usize,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
+impl Default for GlooLimits {
+    fn default() -> GlooLimits {
+        GlooLimits {
             stored_bytes: 64 << 20,
             // Each says one address of 136 bytes for each other, once among all and once among those of its local rank,
             // which are all where a task has one process.
@@ -29,7 +29,7 @@ impl Default for Limits {
     }
 }
 
-impl Limits {
+impl GlooLimits {
     /// What may be stored in a world of so many processes.
     pub fn stored(&self, processes: usize) -> usize {
         let processes = processes.min(PROCESSES_MAX);
@@ -39,10 +39,10 @@ impl Limits {
 
 /// What the store is told by whoever decides about an elastic job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum News {
+pub enum WorldEvent {
     /// Everybody of the world so far has asked or is gone: this is the next. The store is emptied, and those who ask are
     /// told their numbers.
-    World(World),
+    Started(World),
     /// The hosts will change: rank 0 is told, and tells the others. Times must grow.
-    Changed(Change, i32),
+    HostsChanged(HostChange, i32),
 }

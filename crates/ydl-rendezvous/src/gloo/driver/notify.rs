@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use ydl_core::TaskId;
 
-use super::{Driver, Plan};
+use super::{GlooDriver, PlannedWorld};
 use crate::{
-    Reaction, Reminder,
-    gloo::{news::News, notice::Change},
+    Effects, RetryTimer,
+    gloo::{limits::WorldEvent, notification::HostChange},
 };
 
 /// So often rank 0 is told at once again when it could not be. After that it is told when anything else happens.
@@ -23,10 +23,10 @@ const HEEDED_WITHIN: Duration = Duration::from_secs(1);
 /// So often, which takes more than an hour: programs that heed nothing until then do not mean to.
 const REPEATED_MAX: u32 = 12;
 
-impl Driver {
+impl GlooDriver {
     /// Tells rank 0 that newcomers are there, once it has said where it listens. Where somebody has gone the others see
     /// that by themselves, or have already.
-    pub(super) fn announce(&mut self, reaction: &mut Reaction) {
+    pub(super) fn announce(&mut self, effects: &mut Effects) {
         let Some(plan) = self.plans.front() else {
             return;
         };
@@ -35,51 +35,48 @@ impl Driver {
         }
         let stays = |task: &TaskId| plan.world.has(task);
         let change = match self.world().tasks().keys().all(stays) {
-            true => Change::Added,
-            false => Change::Both,
+            true => HostChange::Added,
+            false => HostChange::Both,
         };
         // Times need only grow.
         let time = i32::try_from(plan.number).unwrap_or(i32::MAX);
         if let Some(plan) = self.plans.front_mut() {
             plan.announced = true;
         }
-        self.store.hear(News::Changed(change, time), reaction);
+        self.store.hear(WorldEvent::HostsChanged(change, time), effects);
     }
 
     /// Whether rank 0 listens, and has newcomers to hear of whom nobody has heeded yet.
-    fn is_to_be_told(&self, plan: &Plan) -> bool {
+    fn is_to_be_told(&self, plan: &PlannedWorld) -> bool {
         let first = self.world().members().first();
-        let listens = first.is_some_and(|first| self.store.worker(&first.place).is_some());
+        let listens = first.is_some_and(|first| self.store.worker(&first.slot).is_some());
         let heeded = !self.gone.is_empty() || self.store.asking().next().is_some();
         listens && !heeded && self.has_newcomers(plan)
     }
 
     /// Rank 0 was not told: it does not listen, or went away before it answered.
-    pub(super) fn untold(&mut self, reaction: &mut Reaction) {
+    pub(super) fn untold(&mut self, effects: &mut Effects) {
         if let Some(plan) = self.plans.front_mut() {
             plan.announced = false;
             plan.untold += 1;
             if plan.untold <= TOLD_MAX {
-                self.step(reaction);
+                self.step(effects);
             }
         }
     }
 
     /// What rank 0 was told, or was to be, and has not heeded.
-    pub(super) fn unheeded(&self) -> Option<Reminder> {
+    pub(super) fn unheeded(&self) -> Option<RetryTimer> {
         let plan = self.plans.front()?;
         let was_told = plan.announced || plan.untold > 0;
         let waits = self.can_be(plan) && self.is_there(&plan.world) && self.is_to_be_told(plan);
         if !was_told || !waits || plan.repeated == REPEATED_MAX {
             return None;
         }
-        Some(Reminder {
-            number: self.store.told()?,
-            after: HEEDED_WITHIN * 2_u32.pow(plan.repeated),
-        })
+        Some(RetryTimer { id: self.store.told()?, delay: HEEDED_WITHIN * 2_u32.pow(plan.repeated) })
     }
 
-    pub(super) fn announce_again(&mut self, reaction: &mut Reaction) {
+    pub(super) fn announce_again(&mut self, effects: &mut Effects) {
         if self.unheeded().is_none() {
             return;
         }
@@ -87,6 +84,6 @@ impl Driver {
             plan.announced = false;
             plan.repeated += 1;
         }
-        self.step(reaction);
+        self.step(effects);
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use crate::Refusal;
+use crate::Rejection;
 
 /// Messages of errors are longer than anything else, and carry stack traces.
 pub(super) const TEXT_MAX: usize = 64 << 10;
@@ -18,7 +18,7 @@ pub(super) struct Hello {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Command {
+pub(super) enum XgboostCommand {
     Start { port: u16, error_port: u16 },
     Shutdown,
     Error { message: String, code: i64 },
@@ -26,7 +26,7 @@ pub(super) enum Command {
 }
 
 #[derive(Deserialize)]
-struct Fields {
+struct CommandFields {
     cmd: i64,
     port: Option<i64>,
     error_port: Option<i64>,
@@ -35,21 +35,21 @@ struct Fields {
 }
 
 /// The length of the text at the front and its place, if all of it is there.
-fn text(bytes: &[u8]) -> Result<Option<&[u8]>, Refusal> {
+fn text(bytes: &[u8]) -> Result<Option<&[u8]>, Rejection> {
     let Some((length, rest)) = bytes.split_first_chunk() else {
         return Ok(None);
     };
     let length = i32::from_le_bytes(*length);
     match usize::try_from(length) {
         Ok(length) if length <= TEXT_MAX => Ok(rest.get(..length)),
-        _ => Err(Refusal::new(format!("a text of {length} bytes was announced"))),
+        _ => Err(Rejection::new(format!("invalid string length {length}"))),
     }
 }
 
 /// A greeting and a command, once both are there, and how long they were. Nothing happens between them, so they are one
 /// message.
-pub(super) fn read(bytes: &[u8]) -> Result<Option<(usize, Hello, Command)>, Refusal> {
-    let wrong = |_| Refusal::new("a tracker's message is not the JSON it should be");
+pub(super) fn read(bytes: &[u8]) -> Result<Option<(usize, Hello, XgboostCommand)>, Rejection> {
+    let wrong = |_| Rejection::new("malformed tracker message");
     let Some(first) = text(bytes)? else {
         return Ok(None);
     };
@@ -57,27 +57,27 @@ pub(super) fn read(bytes: &[u8]) -> Result<Option<(usize, Hello, Command)>, Refu
     let Some(second) = text(&bytes[4 + first.len()..])? else {
         return Ok(None);
     };
-    let fields: Fields = serde_json::from_slice(second).map_err(wrong)?;
+    let fields: CommandFields = serde_json::from_slice(second).map_err(wrong)?;
     let length = 8 + first.len() + second.len();
     Ok(Some((length, hello, command(fields)?)))
 }
 
-fn command(fields: Fields) -> Result<Command, Refusal> {
-    let lacks = |what| Refusal::new(format!("a tracker's command has no {what} that it can have"));
+fn command(fields: CommandFields) -> Result<XgboostCommand, Rejection> {
+    let lacks = |what| Rejection::new(format!("tracker command without a valid {what}"));
     let message = fields.msg.ok_or_else(|| lacks("message"));
     match fields.cmd {
         1 => {
             let port = |port: Option<i64>| u16::try_from(port?).ok();
             let listens = port(fields.port).filter(|port| *port > 0);
-            Ok(Command::Start {
+            Ok(XgboostCommand::Start {
                 port: listens.ok_or_else(|| lacks("port"))?,
                 error_port: port(fields.error_port).ok_or_else(|| lacks("error port"))?,
             })
         }
-        2 => Ok(Command::Shutdown),
-        3 => Ok(Command::Error { message: message?, code: fields.code.unwrap_or(-1) }),
-        4 => Ok(Command::Print { message: message? }),
-        other => Err(Refusal::new(format!("a tracker's command is `{other}`"))),
+        2 => Ok(XgboostCommand::Shutdown),
+        3 => Ok(XgboostCommand::Error { message: message?, code: fields.code.unwrap_or(-1) }),
+        4 => Ok(XgboostCommand::Print { message: message? }),
+        other => Err(Rejection::new(format!("unknown tracker command `{other}`"))),
     }
 }
 
@@ -104,7 +104,7 @@ mod tests {
         );
         let (length, hello, command) = read(&bytes).unwrap().unwrap();
         assert_eq!((length, hello.rank, hello.world_size), (bytes.len(), 0, -1));
-        let start = Command::Start { port: 41_000, error_port: 41_001 };
+        let start = XgboostCommand::Start { port: 41_000, error_port: 41_001 };
         assert_eq!(command, start);
         for cut in 0..bytes.len() {
             assert_eq!(read(&bytes[..cut]), Ok(None), "{cut}");

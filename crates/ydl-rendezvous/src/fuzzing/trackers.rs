@@ -6,10 +6,10 @@
 use ydl_core::TaskId;
 
 use crate::{
-    Link, Peer, Protocol,
-    pslite::Scheduler,
+    LinkId, Peer, Protocol,
+    harness::{ProtocolHarness, peer},
+    pslite::PsScheduler,
     tracker::Tracker,
-    trial::{Trial, peer},
     zmtp,
 };
 
@@ -19,14 +19,14 @@ const DEBUG_MAX: usize = 256 << 10;
 /// Who opens the five links.
 type Tasks = [&'static str; 5];
 
-struct Play<P> {
-    trial: Trial<P>,
+struct ProtocolRun<P> {
+    harness: ProtocolHarness<P>,
     tasks: Tasks,
     attempts: [u32; 5],
-    links: [Option<Link>; 5],
+    links: [Option<LinkId>; 5],
 }
 
-impl<P: Protocol> Play<P> {
+impl<P: Protocol> ProtocolRun<P> {
     fn peer(&self, of: usize) -> Peer {
         let first = self.tasks.iter().position(|task| *task == self.tasks[of]);
         peer(self.tasks[of], self.attempts[first.unwrap_or(of)])
@@ -35,10 +35,10 @@ impl<P: Protocol> Play<P> {
     fn part(&mut self, number: u8, bytes: &[u8]) {
         let slot = usize::from(number % 8);
         let Some(opened) = self.links.get(slot).copied() else {
-            let link = Link::Dialed(slot as u64 - 5);
+            let link = LinkId::Dialed(slot as u64 - 5);
             return match number {
-                128.. => self.trial.hang_up(link),
-                _ => _ = self.trial.give(link, bytes),
+                128.. => self.harness.close_if_open(link),
+                _ => _ = self.harness.feed(link, bytes),
             };
         };
         match number {
@@ -50,53 +50,58 @@ impl<P: Protocol> Play<P> {
                     if self.tasks[of] == self.tasks[slot]
                         && let Some(link) = self.links[of].take()
                     {
-                        self.trial.hang_up(link);
+                        self.harness.close_if_open(link);
                     }
                 }
-                self.trial.ended(&peer);
+                self.harness.attempt_ended(&peer);
             }
             128.. => {
                 if let Some(link) = self.links[slot].take() {
-                    self.trial.hang_up(link);
+                    self.harness.close_if_open(link);
                 }
             }
             _ => {
                 let peer = self.peer(slot);
-                let link = opened.unwrap_or_else(|| self.trial.accept(&peer));
-                let open = self.trial.give(link, bytes);
+                let link = opened.unwrap_or_else(|| self.harness.accept(&peer));
+                let open = self.harness.feed(link, bytes);
                 self.links[slot] = open.then_some(link);
             }
         }
-        for (link, task, _) in std::mem::take(&mut self.trial.dials) {
+        for (link, task, _) in std::mem::take(&mut self.harness.dials) {
             let of = self.tasks.iter().position(|name| *name == task.to_string());
             let peer = self.peer(of.expect("only these are dialed"));
-            self.trial.open(link, &peer);
+            self.harness.open(link, &peer);
         }
     }
 }
 
 fn play<P: Protocol>(fresh: impl Fn() -> P, tasks: Tasks, mut bytes: &[u8]) {
-    let mut play = Play { trial: Trial::of(fresh()), tasks, attempts: [1; 5], links: [None; 5] };
+    let mut play = ProtocolRun {
+        harness: ProtocolHarness::new(fresh()),
+        tasks,
+        attempts: [1; 5],
+        links: [None; 5],
+    };
     while let Some(([number, length @ ..], rest)) = bytes.split_first_chunk::<3>() {
         let length = usize::from(u16::from_be_bytes(*length)).min(rest.len());
         let (piece, rest) = rest.split_at(length);
         bytes = rest;
         play.part(*number, piece);
     }
-    let trial = &mut play.trial;
-    assert!(format!("{:?}", trial.protocol).len() < DEBUG_MAX);
-    let missing = trial.missing();
-    trial.moved_to(fresh());
-    assert_eq!(trial.missing(), missing);
+    let harness = &mut play.harness;
+    assert!(format!("{:?}", harness.protocol).len() < DEBUG_MAX);
+    let missing = harness.missing();
+    harness.fail_over(fresh());
+    assert_eq!(harness.missing(), missing);
 }
 
 /// MXNet's scheduler. One of the tasks does not belong to it.
 pub fn pslite(bytes: &[u8]) {
     let tasks = ["worker:0", "worker:1", "server:0", "worker:2", "worker:0"];
-    play(|| Scheduler::new(2, 1), tasks, bytes);
-    let mut session = zmtp::Session::with(zmtp::Socket::Dealer);
+    play(|| PsScheduler::new(2, 1), tasks, bytes);
+    let mut session = zmtp::ZmtpSession::with(zmtp::SocketType::Dealer);
     let mut at = 0;
-    while let Ok(Some((length, _))) = session.take(&bytes[at..], 4096) {
+    while let Ok(Some((length, _))) = session.receive(&bytes[at..], 4096) {
         at += length;
     }
 }
@@ -112,7 +117,7 @@ pub fn tracker(bytes: &[u8]) {
 mod tests {
     use std::{fs, path::Path};
 
-    use crate::trial::Chance;
+    use crate::harness::Rng;
 
     type Part = (u8, Vec<u8>);
 
@@ -127,11 +132,11 @@ mod tests {
     }
 
     /// Parts left out, twice, in another order, for somebody else, or spoiled; most of them as they were.
-    fn shuffled(parts: &[Part], chance: &mut Chance) -> Vec<u8> {
+    fn shuffled(parts: &[Part], rng: &mut Rng) -> Vec<u8> {
         let mut order: Vec<usize> = (0..parts.len()).collect();
-        for _ in 0..chance.below(parts.len()) {
-            let (one, other) = (chance.below(order.len()), chance.below(parts.len()));
-            match chance.below(3) {
+        for _ in 0..rng.below(parts.len()) {
+            let (one, other) = (rng.below(order.len()), rng.below(parts.len()));
+            match rng.below(3) {
                 0 => order.insert(one, other),
                 1 if order.len() > 1 => _ = order.remove(one),
                 _ => order[one] = other,
@@ -140,9 +145,9 @@ mod tests {
         let mut bytes = Vec::new();
         for at in order {
             let (mut number, mut piece) = parts[at].clone();
-            match chance.below(16) {
-                0 => number = chance.next() as u8,
-                1 => piece = chance.spoil(&piece),
+            match rng.below(16) {
+                0 => number = rng.next() as u8,
+                1 => piece = rng.corrupt(&piece),
                 _ => {}
             }
             bytes.push(number);
@@ -164,9 +169,9 @@ mod tests {
         for seed in fs::read_dir(seeds.join(target)).unwrap() {
             let seed = fs::read(seed.unwrap().path()).unwrap();
             for round in 0..ROUNDS {
-                let mut chance = Chance(round);
-                read(&chance.spoil(&seed));
-                read(&shuffled(&parts(&seed), &mut chance));
+                let mut rng = Rng(round);
+                read(&rng.corrupt(&seed));
+                read(&shuffled(&parts(&seed), &mut rng));
             }
         }
     }

@@ -9,22 +9,22 @@ use std::{
 };
 
 use super::{
+    reader::{put_int, put_text},
     topology::Topology,
-    words::{put_int, put_text},
 };
 
 #[derive(Debug)]
-pub(super) struct Turns {
+pub(super) struct ConnectPermits {
     pub topology: Topology,
     /// Who has said which of its links are good, in the order of their saying it.
     queue: VecDeque<(u32, BTreeSet<u32>)>,
-    now: BTreeMap<u32, Turn>,
+    now: BTreeMap<u32, ConnectPermit>,
     /// Who expects others to connect.
-    listening: BTreeMap<u32, Listening>,
+    listening: BTreeMap<u32, Listener>,
 }
 
 #[derive(Debug)]
-struct Turn {
+struct ConnectPermit {
     /// Those it was told to connect to.
     connects: Vec<u32>,
     /// How many will connect to it.
@@ -32,16 +32,16 @@ struct Turn {
 }
 
 #[derive(Debug)]
-struct Listening {
+struct Listener {
     host: Arc<str>,
     port: u16,
     /// Never 0: who expects nobody is not here.
     accepts: usize,
 }
 
-impl Turns {
-    pub fn new(workers: u32) -> Turns {
-        Turns {
+impl ConnectPermits {
+    pub fn new(workers: u32) -> ConnectPermits {
+        ConnectPermits {
             topology: Topology::new(workers),
             queue: VecDeque::new(),
             now: BTreeMap::new(),
@@ -75,7 +75,7 @@ impl Turns {
                 put_int(&mut out, (*rank).into());
             }
             let connects = known.into_iter().map(|(rank, _)| rank).collect();
-            self.now.insert(rank, Turn { connects, accepts });
+            self.now.insert(rank, ConnectPermit { connects, accepts });
             told.push((rank, out));
         }
         told
@@ -95,7 +95,7 @@ impl Turns {
             }
         }
         if turn.accepts > 0 {
-            let listening = Listening { host: host.clone(), port, accepts: turn.accepts };
+            let listening = Listener { host: host.clone(), port, accepts: turn.accepts };
             self.listening.insert(rank, listening);
         }
     }

@@ -8,8 +8,8 @@ use std::fmt;
 
 use ring::hmac;
 
-use super::pickle::{self, Value};
-use crate::{Refusal, base64};
+use super::pickle::{self, PickleValue};
+use crate::{Rejection, base64};
 
 const DIGEST: usize = 32;
 const LENGTH: usize = size_of::<i32>();
@@ -21,7 +21,7 @@ const ADDRESSES_MAX: usize = 256;
 /// What has happened to the hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Change {
+pub enum HostChange {
     /// Some will go; nobody has to be told the state anew.
     Removed = 1,
     /// Some have come.
@@ -32,51 +32,53 @@ pub enum Change {
 
 /// What a worker has put into the store: where it listens, and with which key.
 #[derive(Clone)]
-pub struct Worker {
+pub struct NotificationEndpoint {
     /// Interface, address and port.
     pub addresses: Vec<(String, String, u16)>,
     key: Vec<u8>,
 }
 
 /// Without the key.
-impl fmt::Debug for Worker {
+impl fmt::Debug for NotificationEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Worker").field("addresses", &self.addresses).finish_non_exhaustive()
+        f.debug_struct("NotificationEndpoint")
+            .field("addresses", &self.addresses)
+            .finish_non_exhaustive()
     }
 }
 
 /// An answer of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum NotificationReply {
     /// It has understood.
-    Taken,
+    Ack,
     /// It is there.
-    Here,
+    Pong,
 }
 
-impl Worker {
+impl NotificationEndpoint {
     /// Out of what it has put into the store: base64 of a pickle of `({interface: [(address, port)]}, key)`.
-    pub fn read(put: &[u8]) -> Option<Worker> {
-        Worker::unpickled(&base64::decode(put)?)
+    pub fn read(put: &[u8]) -> Option<NotificationEndpoint> {
+        NotificationEndpoint::unpickled(&base64::decode(put)?)
     }
 
-    pub(crate) fn unpickled(pickle: &[u8]) -> Option<Worker> {
-        let Value::Pair(pair) = pickle::read(pickle)? else {
+    pub(crate) fn unpickled(pickle: &[u8]) -> Option<NotificationEndpoint> {
+        let PickleValue::Pair(pair) = pickle::read(pickle)? else {
             return None;
         };
-        let (Value::Dictionary(interfaces), Value::Bytes(key)) = *pair else {
+        let (PickleValue::Dictionary(interfaces), PickleValue::Bytes(key)) = *pair else {
             return None;
         };
         let mut addresses = Vec::new();
         for interface in interfaces {
-            let (Value::Text(interface), Value::List(list)) = interface else {
+            let (PickleValue::Text(interface), PickleValue::List(list)) = interface else {
                 return None;
             };
             for address in list {
-                let Value::Pair(address) = address else {
+                let PickleValue::Pair(address) = address else {
                     return None;
                 };
-                let (Value::Text(address), Value::Number(port)) = *address else {
+                let (PickleValue::Text(address), PickleValue::Number(port)) = *address else {
                     return None;
                 };
                 addresses.push((interface.clone(), address, port));
@@ -85,12 +87,12 @@ impl Worker {
                 }
             }
         }
-        Some(Worker { addresses, key })
+        Some(NotificationEndpoint { addresses, key })
     }
 
     /// With a key that is known already.
-    pub fn new(addresses: Vec<(String, String, u16)>, key: Vec<u8>) -> Worker {
-        Worker { addresses, key }
+    pub fn new(addresses: Vec<(String, String, u16)>, key: Vec<u8>) -> NotificationEndpoint {
+        NotificationEndpoint { addresses, key }
     }
 
     /// The port on which it listens. It is the same on all interfaces.
@@ -111,7 +113,7 @@ impl Worker {
     }
 
     /// That the hosts have changed. Times must grow.
-    pub fn changed(&self, time: i32, change: Change) -> Vec<u8> {
+    pub fn changed(&self, time: i32, change: HostChange) -> Vec<u8> {
         let body = [
             b"\x80\x02chorovod.runner.elastic.worker\nHostsUpdatedRequest\n)\x81}(X\x09\0\0\0timestampJ".as_slice(),
             &time.to_le_bytes(),
@@ -124,7 +126,7 @@ impl Worker {
     }
 
     /// What it answers, and how long that was; `None` if more must come first.
-    pub fn answer(&self, bytes: &[u8]) -> Result<Option<(Answer, usize)>, Refusal> {
+    pub fn answer(&self, bytes: &[u8]) -> Result<Option<(NotificationReply, usize)>, Rejection> {
         let Some((digest, rest)) = bytes.split_at_checked(DIGEST) else {
             return Ok(None);
         };
@@ -133,8 +135,8 @@ impl Worker {
         };
         let length = u32::from_le_bytes(*length) as usize;
         if length > ANSWER_MAX {
-            return Err(Refusal::new(format!(
-                "an answer of `{length}` bytes was announced, and `{ANSWER_MAX}` is the most"
+            return Err(Rejection::new(format!(
+                "reply of `{length}` bytes exceeds the maximum of `{ANSWER_MAX}`"
             )));
         }
         let Some(body) = rest.get(..length) else {
@@ -142,11 +144,11 @@ impl Worker {
         };
         let key = hmac::Key::new(hmac::HMAC_SHA256, &self.key);
         hmac::verify(&key, body, digest)
-            .map_err(|_| Refusal::new("an answer is not signed with the worker's key"))?;
+            .map_err(|_| Rejection::new("reply is not signed with the worker's key"))?;
         let answer = match pickle::class(body) {
-            Some(("horovod.runner.common.util.network", "AckResponse")) => Answer::Taken,
-            Some(("horovod.runner.common.util.network", "PingResponse")) => Answer::Here,
-            _ => return Err(Refusal::new("an answer is none that a worker gives")),
+            Some(("horovod.runner.common.util.network", "AckResponse")) => NotificationReply::Ack,
+            Some(("horovod.runner.common.util.network", "PingResponse")) => NotificationReply::Pong,
+            _ => return Err(Rejection::new("unknown reply type")),
         };
         Ok(Some((answer, DIGEST + LENGTH + length)))
     }
