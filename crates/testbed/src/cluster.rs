@@ -1,15 +1,15 @@
-//! A running cluster: its addresses, its daemons, and what can be asked of it.
+//! A running cluster: addresses, daemons and Hadoop's command-line tools.
 
 use crate::{
     boot, config,
     daemon::Daemon,
-    failure::{Failure, Kind},
+    error::{Error, ErrorKind},
     hadoop::Hadoop,
-    headstart::Headstart,
     kdc::{HDFS, Kerberos, YARN},
     options::{Failover, Hdfs, Options},
-    ports::Ports,
+    ports::PortBlock,
     tool,
+    warm_start::WarmStart,
     watcher::Watcher,
 };
 use std::{
@@ -20,11 +20,11 @@ use std::{
     time::Duration,
 };
 
-/// How long anything may take that a daemon does. Much more than it takes on an idle machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+/// Timeout of everything a daemon does. Far longer than an idle machine needs.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// A real Hadoop. Dropping it ends all its processes, containers included, and removes its files;
-/// so does the end of the process that started it, however it ends.
+/// A real Hadoop cluster. Dropping it kills all its processes, including containers, and removes its
+/// files. The same happens when the process that started it exits for any reason.
 #[derive(Debug)]
 pub struct Cluster {
     pub(crate) daemons: Vec<Daemon>,
@@ -34,7 +34,7 @@ pub struct Cluster {
     pub(crate) kerberos: Option<Kerberos>,
     pub(crate) hadoop: Hadoop,
     pub(crate) directory: PathBuf,
-    pub(crate) ports: Ports,
+    pub(crate) ports: PortBlock,
     pub(crate) options: Options,
     pub(crate) watcher: Watcher,
 }
@@ -44,17 +44,17 @@ pub struct Cluster {
 pub struct ResourceManager {
     /// `rm` or `rm2`.
     pub daemon: String,
-    /// As the configuration calls it: `rm1` or `rm2`.
+    /// Its id in the configuration: `rm1` or `rm2`.
     pub id: String,
-    /// For clients.
+    /// RPC endpoint for clients.
     pub client: SocketAddr,
-    /// For masters.
+    /// RPC endpoint for application masters.
     pub scheduler: SocketAddr,
-    /// For NodeManagers.
+    /// RPC endpoint for NodeManagers.
     pub tracker: SocketAddr,
-    /// For administrators.
+    /// RPC endpoint for administrators.
     pub admin: SocketAddr,
-    /// For people, and REST.
+    /// Web UI and REST API.
     pub web: SocketAddr,
 }
 
@@ -63,9 +63,9 @@ pub struct ResourceManager {
 pub struct NameNode {
     /// `nn` or `nn2`.
     pub daemon: String,
-    /// For clients.
+    /// RPC endpoint for clients.
     pub rpc: SocketAddr,
-    /// For people.
+    /// Web UI.
     pub web: SocketAddr,
 }
 
@@ -74,48 +74,47 @@ pub struct NameNode {
 pub struct Node {
     /// `nm1`, `nm2`, …
     pub daemon: String,
-    /// For masters; what YARN calls the node's id.
+    /// RPC endpoint for application masters; YARN's node id.
     pub address: SocketAddr,
-    /// For people.
+    /// Web UI.
     pub web: SocketAddr,
 }
 
 impl Cluster {
-    /// Starts a cluster and waits until all its parts have found each other. The first time, Hadoop
-    /// is fetched.
-    pub fn start(options: Options) -> Result<Cluster, Failure> {
-        Cluster::start_telling(options, &mut |line| eprintln!("testbed: {line}"))
+    /// Starts a cluster and waits until all daemons are registered. Downloads Hadoop on first use.
+    pub fn start(options: Options) -> Result<Cluster, Error> {
+        Cluster::start_with_progress(options, &mut |line| eprintln!("testbed: {line}"))
     }
 
-    /// The same; `progress` is told what takes long.
-    pub fn start_telling(
+    /// Like [`Cluster::start`], with a callback that receives progress messages.
+    pub fn start_with_progress(
         options: Options,
         progress: &mut dyn FnMut(&str),
-    ) -> Result<Cluster, Failure> {
-        Cluster::start_from(options, None, progress)
+    ) -> Result<Cluster, Error> {
+        Cluster::start_with(options, None, progress)
     }
 
-    /// The same with a head start other than the one that is found.
-    pub(crate) fn start_from(
+    /// Like [`Cluster::start_with_progress`], with an explicit warm start.
+    pub(crate) fn start_with(
         options: Options,
-        headstart: Option<Headstart>,
+        warm_start: Option<WarmStart>,
         progress: &mut dyn FnMut(&str),
-    ) -> Result<Cluster, Failure> {
-        let cluster = boot::prepare(options, headstart, progress)?;
+    ) -> Result<Cluster, Error> {
+        let cluster = boot::prepare(options, warm_start, progress)?;
         cluster.launch()?;
         Ok(cluster)
     }
 
-    fn launch(&self) -> Result<(), Failure> {
-        let first = ["kdc", "zk", "rm", "rm2"];
+    fn launch(&self) -> Result<(), Error> {
+        let before_format = ["kdc", "zk", "rm", "rm2"];
         let (early, late): (Vec<_>, Vec<_>) =
-            self.daemons.iter().partition(|daemon| first.contains(&daemon.name.as_str()));
+            self.daemons.iter().partition(|daemon| before_format.contains(&daemon.name.as_str()));
         for daemon in early {
             daemon.spawn()?;
             if ["kdc", "zk"].contains(&daemon.name.as_str()) {
-                // A daemon that finds no KDC gives up, and so does a ResourceManager of 2.10 that
-                // finds no ZooKeeper.
-                self.wait_open(daemon)?;
+                // Daemons exit without a KDC, and so does a 2.10 ResourceManager without
+                // ZooKeeper.
+                self.wait_started(daemon)?;
             }
         }
         boot::format(self)?;
@@ -123,53 +122,53 @@ impl Cluster {
             daemon.spawn()?;
         }
         if self.options.rm_ha == Some(Failover::Manual) {
-            self.wait_door("rm", self.resource_managers[0].admin)?;
+            self.wait_listening("rm", self.resource_managers[0].admin)?;
             self.fail_over("rm")?;
         }
         if self.options.hdfs == Hdfs::HighlyAvailable {
-            self.wait_door("nn", self.namenodes[0].rpc)?;
+            self.wait_listening("nn", self.namenodes[0].rpc)?;
             self.fail_over("nn")?;
         }
         thread::scope(|scope| {
-            let homes = scope.spawn(|| self.wait_hdfs().and_then(|()| self.make_homes()));
+            let homes = scope.spawn(|| self.wait_hdfs().and_then(|()| self.create_homes()));
             let yarn = self.wait_active().and_then(|_| self.set_labels());
             let yarn = yarn.and_then(|()| self.wait_nodes(self.options.nodes));
             let yarn = yarn.and_then(|()| self.wait_attributes());
             let homes = homes.join().unwrap_or_else(|_| {
-                Err(Failure::new(Kind::Trouble, "a thread that waited for HDFS panicked"))
+                Err(Error::new(ErrorKind::System, "the thread that waits for HDFS panicked"))
             });
             yarn.and(homes)
         })
     }
 
-    /// Writable by all: who owns them does not matter in tests, and one JVM makes all of them.
-    fn make_homes(&self) -> Result<(), Failure> {
+    /// Creates the home directories in one JVM, world-writable: tests do not depend on their owner.
+    fn create_homes(&self) -> Result<(), Error> {
         if self.options.users.is_empty() || self.namenodes.is_empty() {
             return Ok(());
         }
         let mut arguments = vec!["-D", "fs.permissions.umask-mode=000", "-mkdir", "-p", "/tmp"];
         let homes: Vec<_> = self.options.users.iter().map(|u| format!("/user/{u}")).collect();
         arguments.extend(homes.iter().map(String::as_str));
-        self.administer("org.apache.hadoop.fs.FsShell", HDFS, &arguments)?;
+        self.run_as_admin("org.apache.hadoop.fs.FsShell", HDFS, &arguments)?;
         Ok(())
     }
 
-    fn set_labels(&self) -> Result<(), Failure> {
+    fn set_labels(&self) -> Result<(), Error> {
         let labels = &self.options.labels;
         if labels.is_empty() {
             return Ok(());
         }
         let all: Vec<_> =
             labels.iter().map(|l| format!("{}(exclusive={})", l.name, l.exclusive)).collect();
-        self.administer(RM_ADMIN, YARN, &["-addToClusterNodeLabels", &all.join(",")])?;
+        self.run_as_admin(RM_ADMIN, YARN, &["-addToClusterNodeLabels", &all.join(",")])?;
         let on = |label: &crate::Label, node: &usize| {
             let host = self.nodes[node - 1].address.ip();
             format!("{host}={}", label.name)
         };
-        let places: Vec<_> =
+        let assignments: Vec<_> =
             labels.iter().flat_map(|l| l.nodes.iter().map(move |n| on(l, n))).collect();
-        if !places.is_empty() {
-            self.administer(RM_ADMIN, YARN, &["-replaceLabelsOnNode", &places.join(" ")])?;
+        if !assignments.is_empty() {
+            self.run_as_admin(RM_ADMIN, YARN, &["-replaceLabelsOnNode", &assignments.join(" ")])?;
         }
         Ok(())
     }
@@ -178,102 +177,102 @@ impl Cluster {
 pub(crate) const RM_ADMIN: &str = "org.apache.hadoop.yarn.client.cli.RMAdminCLI";
 pub(crate) const NN_ADMIN: &str = "org.apache.hadoop.hdfs.tools.DFSHAAdmin";
 
-/// What a cluster is.
+/// Properties of the cluster.
 impl Cluster {
-    /// What it was asked to be.
+    /// Returns the options it was started with.
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// For `HADOOP_CONF_DIR`.
+    /// Returns the client configuration directory, the value of `HADOOP_CONF_DIR`.
     pub fn configuration(&self) -> PathBuf {
         self.directory.join("conf")
     }
 
-    /// Everything the cluster has on disk; `logs` is below, and each daemon's own folder.
+    /// Returns the root of the cluster's files. It contains `logs` and one directory per daemon.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// The ResourceManagers: one, or two with `rm_ha`.
+    /// Returns the ResourceManagers: one, or two with `rm_ha`.
     pub fn resource_managers(&self) -> &[ResourceManager] {
         &self.resource_managers
     }
 
-    /// The NameNodes, if there is HDFS.
+    /// Returns the NameNodes; none without HDFS.
     pub fn namenodes(&self) -> &[NameNode] {
         &self.namenodes
     }
 
-    /// The NodeManagers in order; `nm1` is the first.
+    /// Returns the NodeManagers in order; `nm1` is the first.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
     }
 
-    /// The realm, with Kerberos.
+    /// Returns the realm; none without Kerberos.
     pub fn kerberos(&self) -> Option<&Kerberos> {
         self.kerberos.as_ref()
     }
 
-    /// `fs.defaultFS`.
+    /// Returns `fs.defaultFS`.
     pub fn default_fs(&self) -> String {
         config::default_fs(self.options.hdfs, &self.ports)
     }
 
-    /// The user the daemons run as: HDFS's superuser where there is no Kerberos.
+    /// Returns the user the daemons run as: HDFS's superuser without Kerberos.
     pub fn own_user(&self) -> String {
         config::own_user()
     }
 
-    /// The names of all daemons, in the order they are started: `kdc zk rm rm2 nn nn2 dn nm1 …`.
+    /// Returns the names of all daemons in start order: `kdc zk rm rm2 nn nn2 dn nm1 …`.
     pub fn daemons(&self) -> impl Iterator<Item = &str> {
         self.daemons.iter().map(|daemon| daemon.name.as_str())
     }
 }
 
-/// Hadoop's own programs.
+/// Hadoop's command-line tools.
 impl Cluster {
-    /// A program of Hadoop's with the clients' configuration, such as
-    /// `org.apache.hadoop.yarn.client.cli.ApplicationCLI`; add its arguments and [`run`](crate::run) it.
-    /// With Kerberos it needs `KRB5CCNAME`, a ticket cache from [`Kerberos::kinit`].
-    pub fn hadoop(&self, class: &str) -> Result<Command, Failure> {
+    /// Returns the command of a Hadoop tool with the client configuration, such as
+    /// `org.apache.hadoop.yarn.client.cli.ApplicationCLI`. Add arguments and [`run`](crate::run) it.
+    /// With Kerberos, set `KRB5CCNAME` to a ticket cache from [`Kerberos::kinit`].
+    pub fn hadoop(&self, class: &str) -> Result<Command, Error> {
         self.hadoop.tool(&self.configuration(), class)
     }
 
-    /// Runs a program of Hadoop's as the one who may do everything there; returns its output.
-    pub(crate) fn administer(
+    /// Runs a Hadoop tool with administrator rights and returns its output.
+    pub(crate) fn run_as_admin(
         &self,
         class: &str,
         principal: &str,
         arguments: &[&str],
-    ) -> Result<String, Failure> {
+    ) -> Result<String, Error> {
         let mut command = self.hadoop(class)?;
         if let Some(kerberos) = &self.kerberos {
             command.env("KRB5CCNAME", kerberos.kinit(principal, None)?);
         }
-        tool::must(command.args(arguments), "", PATIENCE)
+        tool::run_checked(command.args(arguments), "", TIMEOUT)
     }
 
-    /// `RMAdminCLI` as an administrator.
-    pub fn rm_admin(&self, arguments: &[&str]) -> Result<String, Failure> {
-        self.administer(RM_ADMIN, YARN, arguments)
+    /// Runs `RMAdminCLI` as an administrator.
+    pub fn rm_admin(&self, arguments: &[&str]) -> Result<String, Error> {
+        self.run_as_admin(RM_ADMIN, YARN, arguments)
     }
 
-    /// `FsShell` as HDFS's superuser.
-    pub fn fs(&self, arguments: &[&str]) -> Result<String, Failure> {
-        self.administer("org.apache.hadoop.fs.FsShell", HDFS, arguments)
+    /// Runs `FsShell` as HDFS's superuser.
+    pub fn fs(&self, arguments: &[&str]) -> Result<String, Error> {
+        self.run_as_admin("org.apache.hadoop.fs.FsShell", HDFS, arguments)
     }
 }
 
 impl Drop for Cluster {
     fn drop(&mut self) {
         if thread::panicking() {
-            eprintln!("{}", self.last_words(15));
+            eprintln!("{}", self.log_tails(15));
         }
-        if let Err(failure) = self.watcher.end() {
-            eprintln!("testbed: {failure}");
+        if let Err(error) = self.watcher.stop() {
+            eprintln!("testbed: {error}");
         }
-        // They are dead; asking them frees their numbers.
+        // They have exited; reaping them frees their process ids.
         for daemon in &self.daemons {
             daemon.pid();
         }

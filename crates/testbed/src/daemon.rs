@@ -1,9 +1,8 @@
-//! One daemon: started, signalled, waited for, and its log.
+//! Daemon processes: start, signal, wait, logs.
 
 use crate::{
-    fact,
-    failure::{Failure, Kind},
-    tool,
+    error::{Error, ErrorKind},
+    probe, tool,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
@@ -20,111 +19,111 @@ use std::{
     time::Duration,
 };
 
-/// How long a daemon may take to end after SIGTERM.
-const END: Duration = Duration::from_secs(30);
+/// Timeout of a daemon's exit after a signal.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The most that is read of the end of a log.
+/// Maximum number of bytes read from the end of a log.
 const LOG_MAX: u64 = 1 << 20;
 
 #[derive(Debug)]
 pub(crate) struct Daemon {
     pub name: String,
-    /// Open once the daemon can be talked to.
-    pub door: SocketAddr,
-    /// Its command, to be run any number of times.
+    /// Listens once the daemon accepts requests.
+    pub address: SocketAddr,
+    /// Its command; runs again on every restart.
     command: Mutex<Command>,
     child: Mutex<Option<Child>>,
-    /// Whether it was this crate that ended it, so that nobody wonders where it is.
-    ended: AtomicBool,
+    /// Set when this crate stopped the daemon, so that its exit is no error.
+    stopped: AtomicBool,
     logs: PathBuf,
 }
 
 impl Daemon {
-    pub(crate) fn new(name: &str, door: SocketAddr, command: Command, logs: &Path) -> Daemon {
+    pub(crate) fn new(name: &str, address: SocketAddr, command: Command, logs: &Path) -> Daemon {
         Daemon {
             name: name.to_owned(),
-            door,
+            address,
             command: Mutex::new(command),
             child: Mutex::new(None),
-            ended: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
             logs: logs.to_path_buf(),
         }
     }
 
-    /// Starts it unless it is there already, and does not wait.
-    pub(crate) fn spawn(&self) -> Result<(), Failure> {
-        let mut child = held(&self.child);
-        if self.look(&mut child).is_none() && child.is_some() {
+    /// Starts the daemon unless it runs, without waiting for it to listen.
+    pub(crate) fn spawn(&self) -> Result<(), Error> {
+        let mut child = lock(&self.child);
+        if self.exit_status(&mut child).is_none() && child.is_some() {
             return Ok(());
         }
         let out = self.logs.join(format!("{}.out", self.name));
         let open = || File::options().create(true).append(true).open(&out);
-        let output = open().map_err(Failure::at("write", &out))?;
-        let errors = output.try_clone().map_err(Failure::at("write", &out))?;
-        let mut command = held(&self.command);
-        // A group of its own: Ctrl-C ends the test, and the watcher ends the daemon.
+        let output = open().map_err(Error::at("write", &out))?;
+        let errors = output.try_clone().map_err(Error::at("write", &out))?;
+        let mut command = lock(&self.command);
+        // A separate process group: Ctrl-C ends the test, and the watcher kills the daemon.
         command.stdin(Stdio::null()).stdout(output).stderr(errors).process_group(0);
         let spawned = command.spawn().map_err(|error| {
             let program = command.get_program().to_string_lossy().into_owned();
-            Failure::new(Kind::Missing, format!("cannot run `{program}`: {error}"))
+            Error::new(ErrorKind::Missing, format!("cannot run `{program}`: {error}"))
         })?;
         *child = Some(spawned);
-        self.ended.store(false, Ordering::Relaxed);
+        self.stopped.store(false, Ordering::Relaxed);
         Ok(())
     }
 
     pub(crate) fn pid(&self) -> Option<u32> {
-        let mut child = held(&self.child);
-        match self.look(&mut child) {
+        let mut child = lock(&self.child);
+        match self.exit_status(&mut child) {
             Some(_) => None,
             None => child.as_ref().map(Child::id),
         }
     }
 
-    /// Sends a signal; a daemon that is not there is an error, because a test believes it is.
-    pub(crate) fn signal(&self, signal: Signal) -> Result<(), Failure> {
-        let mut child = held(&self.child);
-        match (self.look(&mut child), child.as_ref()) {
-            // The child has not been waited for, so that its number cannot be another's.
+    /// Sends a signal. Fails if the daemon does not run.
+    pub(crate) fn signal(&self, signal: Signal) -> Result<(), Error> {
+        let mut child = lock(&self.child);
+        match (self.exit_status(&mut child), child.as_ref()) {
+            // The child is not reaped yet, so its process id cannot belong to another process.
             (None, Some(child)) => kill_process(Pid::from_child(child), signal).map_err(|error| {
-                let what = format!("cannot signal `{}`: {error}", self.name);
-                Failure::new(Kind::Trouble, what)
+                let message = format!("cannot signal `{}`: {error}", self.name);
+                Error::new(ErrorKind::System, message)
             }),
             _ => {
-                let what = format!("`{}` does not run", self.name);
-                Err(Failure::new(Kind::Wrong, what).log(self.log(20)))
+                let message = format!("`{}` is not running", self.name);
+                Err(Error::new(ErrorKind::InvalidRequest, message).log(self.log(20)))
             }
         }
     }
 
-    /// Sends a signal that ends it, and waits for the end.
-    pub(crate) fn end(&self, signal: Signal) -> Result<(), Failure> {
+    /// Sends a signal that terminates the daemon, and waits for its exit.
+    pub(crate) fn terminate(&self, signal: Signal) -> Result<(), Error> {
         self.check()?;
-        self.ended.store(true, Ordering::Relaxed);
+        self.stopped.store(true, Ordering::Relaxed);
         self.signal(signal)?;
-        fact::wait_for(&format!("the end of `{}`", self.name), END, || {
+        probe::wait_for(&format!("`{}` to exit", self.name), EXIT_TIMEOUT, || {
             self.pid().is_none().then_some(())
         })
     }
 
-    /// Fails if it has ended by itself.
-    pub(crate) fn check(&self) -> Result<(), Failure> {
-        // Held over both looks: whoever starts it anew meanwhile says at once that nobody has ended it.
-        let mut child = held(&self.child);
-        let status = self.look(&mut child);
-        let unasked = status.filter(|_| !self.ended.load(Ordering::Relaxed));
-        unasked.map_or(Ok(()), |status| {
-            let what = format!("`{}` ended with {status}", self.name);
-            Err(Failure::new(Kind::Ended, what).log(self.log(40)))
+    /// Fails if the daemon exited without being stopped.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        // Locked across both reads: `spawn` resets `stopped` under the same lock.
+        let mut child = lock(&self.child);
+        let status = self.exit_status(&mut child);
+        let unexpected = status.filter(|_| !self.stopped.load(Ordering::Relaxed));
+        unexpected.map_or(Ok(()), |status| {
+            let message = format!("`{}` exited with {status}", self.name);
+            Err(Error::new(ErrorKind::Exited, message).log(self.log(40)))
         })
     }
 
-    fn look(&self, child: &mut MutexGuard<'_, Option<Child>>) -> Option<ExitStatus> {
-        // Waiting for one's own child fails only when there is none.
+    fn exit_status(&self, child: &mut MutexGuard<'_, Option<Child>>) -> Option<ExitStatus> {
+        // Waiting for a child fails only when there is none.
         child.as_mut().and_then(|child| child.try_wait().ok().flatten())
     }
 
-    /// The last lines of what it logged, then of what it printed.
+    /// Returns the last lines of its log, then of its standard output and error.
     pub(crate) fn log(&self, lines: usize) -> String {
         let mut text = String::new();
         for ending in ["log", "out"] {
@@ -137,13 +136,13 @@ impl Daemon {
         text
     }
 
-    /// All of its log that is still there, up to a mebibyte.
-    pub(crate) fn whole_log(&self) -> String {
+    /// Returns the end of its log, up to a mebibyte.
+    pub(crate) fn recent_log(&self) -> String {
         let path = self.logs.join(format!("{}.log", self.name));
         read_end(&path).unwrap_or_default()
     }
 
-    /// Resident memory, in KiB.
+    /// Returns its resident memory in KiB.
     pub(crate) fn memory_kib(&self) -> Option<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid()?)).ok()?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
@@ -160,7 +159,7 @@ fn read_end(path: &Path) -> std::io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// A test that panicked while it held a daemon has left nothing half done.
-fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
-    lock.lock().unwrap_or_else(PoisonError::into_inner)
+/// Locks, ignoring poisoning: a panic leaves the protected data consistent.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,37 +1,37 @@
-//! Hadoop's programs: one class each, of the same jars.
+//! Commands of Hadoop's programs: one class each, from the same jars.
 
-use crate::{failure::Failure, headstart::Headstart, jars::Jars, java::Java, watcher::MARK};
+use crate::{error::Error, jars::Jars, java::Java, warm_start::WarmStart, watcher::CLUSTER_ID_VAR};
 use std::{
     path::{Path, PathBuf},
     process::Command,
 };
 
-/// What every program of one cluster is started with.
+/// Settings shared by all Hadoop programs of one cluster.
 #[derive(Debug)]
 pub(crate) struct Hadoop {
     pub java: Java,
     pub jars: Jars,
-    pub headstart: Headstart,
+    pub warm_start: WarmStart,
     pub directory: PathBuf,
-    pub mark: String,
+    pub cluster_id: String,
     /// `krb5.conf`, with Kerberos.
     pub krb5_conf: Option<PathBuf>,
 }
 
 impl Hadoop {
-    /// A program that logs warnings to its standard error.
-    pub(crate) fn tool(&self, configuration: &Path, class: &str) -> Result<Command, Failure> {
+    /// Returns the command of a tool; it logs warnings to standard error.
+    pub(crate) fn tool(&self, configuration: &Path, class: &str) -> Result<Command, Error> {
         self.command("tool", 256, configuration, class, &[])
     }
 
-    /// A program that logs everything into `logs/NAME.log`.
+    /// Returns the command of a daemon; it logs to `logs/NAME.log`.
     pub(crate) fn daemon(
         &self,
         name: &str,
         heap_mib: u32,
         configuration: &Path,
         class: &str,
-    ) -> Result<Command, Failure> {
+    ) -> Result<Command, Error> {
         let log = self.directory.join("logs").join(format!("{name}.log"));
         let properties =
             ["-Dtestbed.logger=INFO,file".to_owned(), format!("-Dtestbed.log={}", log.display())];
@@ -45,19 +45,19 @@ impl Hadoop {
         configuration: &Path,
         class: &str,
         properties: &[String],
-    ) -> Result<Command, Failure> {
+    ) -> Result<Command, Error> {
         let mut command = self.java.command(heap_mib);
-        let place = self.directory.display();
+        let directory = self.directory.display();
         command
-            .env(MARK, &self.mark)
+            .env(CLUSTER_ID_VAR, &self.cluster_id)
             .current_dir(&self.directory)
-            .args(self.headstart.flags(name))
+            .args(self.warm_start.flags(name))
             .args(properties);
         for property in ["hadoop.home.dir", "hadoop.log.dir", "yarn.log.dir"] {
-            command.arg(format!("-D{property}={place}/logs"));
+            command.arg(format!("-D{property}={directory}/logs"));
         }
-        // Web servers unpack themselves here, and what a killed one leaves goes with the cluster.
-        command.arg(format!("-Djava.io.tmpdir={place}/tmp"));
+        // Web servers unpack here; leftovers of a killed server are removed with the cluster.
+        command.arg(format!("-Djava.io.tmpdir={directory}/tmp"));
         if let Some(file) = &self.krb5_conf {
             command.arg(format!("-Djava.security.krb5.conf={}", file.display()));
         }

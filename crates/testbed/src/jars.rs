@@ -1,8 +1,8 @@
-//! Hadoop as Maven Central carries it: the jars of the daemons, fetched once.
+//! Hadoop's jars, downloaded once from Maven Central.
 
 use crate::{
     cache,
-    failure::{Failure, Kind},
+    error::{Error, ErrorKind},
     java::Java,
     tool,
     version::Version,
@@ -16,12 +16,12 @@ use std::{
     time::Duration,
 };
 
-/// A first fetch takes one or two minutes.
-const PATIENCE: Duration = Duration::from_secs(15 * 60);
+/// Timeout of a download. The first one takes one or two minutes.
+const TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
 const PLUGIN: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies";
 
-/// Of the group `org.apache.hadoop`. The clients of other launchers need the last one.
+/// Artifacts of the group `org.apache.hadoop`. Clients of other launchers need the last one.
 const ARTIFACTS: [&str; 14] = [
     "hadoop-common",
     "hadoop-auth",
@@ -42,35 +42,36 @@ const ARTIFACTS: [&str; 14] = [
 /// The jars of one version.
 #[derive(Clone, Debug)]
 pub(crate) struct Jars {
-    /// The cache's entry: `lib` and the recipe.
+    /// The cache entry: `lib` and `pom.xml`.
     pub home: PathBuf,
 }
 
 impl Jars {
-    /// Fetches what is not there, and says how far it is.
-    pub(crate) fn fetch(version: Version, progress: &mut dyn FnMut(&str)) -> Result<Jars, Failure> {
+    /// Downloads missing jars and reports progress.
+    pub(crate) fn fetch(version: Version, progress: &mut dyn FnMut(&str)) -> Result<Jars, Error> {
         let pom = pom(version);
         let name = format!("{version}-{}", cache::hash(&format!("{PLUGIN}\n{pom}")));
-        let shelf = cache::root()?.join("hadoop");
-        let make = |place: &Path, progress: &mut dyn FnMut(&str)| maven(place, &pom, progress);
-        let home = cache::entry(&shelf, &name, progress, make)?;
+        let folder = cache::root()?.join("hadoop");
+        let create =
+            |directory: &Path, progress: &mut dyn FnMut(&str)| maven(directory, &pom, progress);
+        let home = cache::entry(&folder, &name, progress, create)?;
         Ok(Jars { home })
     }
 
-    /// The jars, then the configuration: an archive of classes is good for what begins with the path
-    /// it was made with. (No jar carries a `*-site.xml`.)
-    pub(crate) fn class_path(&self, configuration: &Path) -> Result<String, Failure> {
+    /// Returns the class path: the jars, then the configuration. A class data archive is valid only for
+    /// class paths with the prefix it was created with. (No jar contains a `*-site.xml`.)
+    pub(crate) fn class_path(&self, configuration: &Path) -> Result<String, Error> {
         let mut path = self.paths()?;
         path.push(configuration.display().to_string());
         Ok(path.join(":"))
     }
 
-    /// One by one, and always in the same order.
-    pub(crate) fn paths(&self) -> Result<Vec<String>, Failure> {
+    /// Returns the paths of all jars, sorted.
+    pub(crate) fn paths(&self) -> Result<Vec<String>, Error> {
         let lib = self.home.join("lib");
         let mut jars = Vec::new();
-        for jar in fs::read_dir(&lib).map_err(Failure::at("read", &lib))? {
-            let jar = jar.map_err(Failure::at("read", &lib))?.path();
+        for jar in fs::read_dir(&lib).map_err(Error::at("read", &lib))? {
+            let jar = jar.map_err(Error::at("read", &lib))?.path();
             jars.push(jar.display().to_string());
         }
         jars.sort();
@@ -101,17 +102,17 @@ fn pom(version: Version) -> String {
         });
         format!("<exclusions>{}</exclusions>", each.collect::<String>())
     };
-    // One logger, the one Hadoop itself brings: a second would take the daemons' logs from it.
-    let quiet =
+    // One logging backend, Hadoop's own: a second one would capture the daemons' logs.
+    let without_loggers =
         without(&[("ch.qos.logback", "*"), ("org.slf4j", "slf4j-log4j12"), ("log4j", "log4j")]);
     for artifact in ARTIFACTS {
-        dependency("org.apache.hadoop", artifact, version.name(), &quiet);
+        dependency("org.apache.hadoop", artifact, version.name(), &without_loggers);
     }
     if version == Version::V2_10_2 {
-        // Its own ZooKeeper client, 3.4, finds no server with a Java after 13 (ZOOKEEPER-3779).
-        dependency("org.apache.zookeeper", "zookeeper", "3.5.10", &quiet);
+        // Its own ZooKeeper client, 3.4, cannot connect with Java 14 or later (ZOOKEEPER-3779).
+        dependency("org.apache.zookeeper", "zookeeper", "3.5.10", &without_loggers);
     }
-    // The tests' jar carries the web pages without which NameNode and DataNode do not start.
+    // The tests jar contains the web pages that NameNode and DataNode require.
     let rest = format!("<classifier>tests</classifier>{}", without(&[("*", "*")]));
     dependency("org.apache.hadoop", "hadoop-hdfs", version.name(), &rest);
     dependency("io.dropwizard.metrics", "metrics-core", "3.2.4", "");
@@ -120,65 +121,66 @@ fn pom(version: Version) -> String {
     pom
 }
 
-fn maven(place: &Path, pom: &str, progress: &mut dyn FnMut(&str)) -> Result<(), Failure> {
+fn maven(directory: &Path, pom: &str, progress: &mut dyn FnMut(&str)) -> Result<(), Error> {
     let mvn = tool::find("mvn").ok_or_else(|| {
-        Failure::new(Kind::Missing, "Maven, `mvn`, was not found; it fetches Hadoop's jars")
+        Error::new(ErrorKind::Missing, "`mvn` not found; Maven downloads Hadoop's jars")
             .hint("apt-get install maven")
     })?;
     let java = Java::find()?;
-    let file = place.join("pom.xml");
-    fs::write(&file, pom).map_err(Failure::at("write", &file))?;
+    let file = directory.join("pom.xml");
+    fs::write(&file, pom).map_err(Error::at("write", &file))?;
     let mut command = Command::new(mvn);
-    // Strict checksums: a damaged download fails here.
+    // -C: strict checksums.
     command
         .env("JAVA_HOME", &java.home)
         .args(["-B", "-C", "-f"])
         .arg(&file)
         .args([PLUGIN, "-DincludeScope=runtime"])
-        .arg(format!("-DoutputDirectory={}", place.join("lib").display()));
-    let _watcher = Watcher::over(&mut command)?;
-    let mut fetched = 0;
-    let said = tool::follow(&mut command, "", PATIENCE, |line| {
+        .arg(format!("-DoutputDirectory={}", directory.join("lib").display()));
+    let _watcher = Watcher::guard(&mut command)?;
+    let mut count = 0;
+    let output = tool::run_streaming(&mut command, "", TIMEOUT, |line| {
         if line.contains("Downloaded from") {
-            fetched += 1;
+            count += 1;
             let url = line.split(' ').find(|word| word.contains("://")).unwrap_or_default();
             let name = url.rsplit('/').next().unwrap_or_default();
             if name.ends_with(".jar") {
-                progress(&format!("fetched {fetched} files, the last `{name}`"));
+                progress(&format!("downloaded {count} files, last `{name}`"));
             }
         }
     })?;
-    if said.status.success() {
+    if output.status.success() {
         return Ok(());
     }
-    Err(explain(&said.text))
+    Err(diagnose(&output.text))
 }
 
-/// Turns Maven's many ways of saying a few things into those few things.
-fn explain(output: &str) -> Failure {
+/// Maps Maven's output to an error with a hint.
+fn diagnose(output: &str) -> Error {
     let has = |words: &[&str]| words.iter().any(|word| output.contains(word));
     let errors: Vec<_> = output.lines().filter(|line| line.starts_with("[ERROR]")).collect();
     let log = errors.join("\n");
     let log = if log.is_empty() { tool::tail(output, 20) } else { log };
     if has(&["No space left on device"]) {
-        return Failure::new(Kind::Trouble, "no space is left for Hadoop's jars")
+        return Error::new(ErrorKind::System, "no space left on device for Hadoop's jars")
             .hint("set XDG_CACHE_HOME to a directory on a larger disk");
     }
     let unreachable = [
         "Unknown host",
         "UnknownHostException",
-        "Temporary failure in name resolution",
+        "Temporary error in name resolution",
         "Network is unreachable",
         "Connection refused",
         "onnect timed out",
         "No route to host",
     ];
     if has(&unreachable) {
-        return Failure::new(Kind::Unreachable, "Maven Central cannot be reached")
-            .hint("check the network, or name a proxy or mirror in ~/.m2/settings.xml")
+        return Error::new(ErrorKind::Unreachable, "Maven Central is unreachable")
+            .hint("check the network, or set a proxy or mirror in ~/.m2/settings.xml")
             .log(log.lines().next().unwrap_or_default());
     }
-    Failure::new(Kind::Unreachable, "Maven could not fetch Hadoop's jars").log(tool::tail(&log, 12))
+    Error::new(ErrorKind::Unreachable, "Maven failed to download Hadoop's jars")
+        .log(tool::tail(&log, 12))
 }
 
 #[cfg(test)]
@@ -186,18 +188,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_version_is_one_word_of_the_recipe() {
+    fn versions_differ_only_in_the_version_number() {
         let (old, new) = (pom(Version::V3_3_6), pom(Version::V3_5_0));
         assert_eq!(old.replace("3.3.6", "3.5.0"), new);
     }
 
     #[test]
-    fn a_missing_network_is_told_from_other_failures() {
+    fn network_errors_are_distinguished_from_other_errors() {
         let offline =
             "[ERROR] Failed: Could not transfer artifact x: Unknown host central\n[ERROR]";
-        let failure = explain(offline);
-        assert_eq!(failure.what, "Maven Central cannot be reached");
-        assert!(failure.hint.is_some() && failure.log.unwrap().contains("Unknown host"));
-        assert!(explain("[ERROR] odd").to_string().ends_with("[ERROR] odd"));
+        let error = diagnose(offline);
+        assert_eq!(error.message, "Maven Central is unreachable");
+        assert!(error.hint.is_some() && error.log.unwrap().contains("Unknown host"));
+        assert!(diagnose("[ERROR] odd").to_string().ends_with("[ERROR] odd"));
     }
 }

@@ -1,8 +1,8 @@
-//! The Java that runs the daemons.
+//! Finds a Java runtime for the daemons.
 
 use crate::{
     cache,
-    failure::{Failure, Kind},
+    error::{Error, ErrorKind},
     tool,
 };
 use std::{
@@ -13,12 +13,13 @@ use std::{
     time::Duration,
 };
 
-/// From 24 on there is no security manager, without which Hadoop up to 3.4 cannot name its user.
-const FIRST: u32 = 17;
-const LAST: u32 = 23;
+/// Supported versions. Java 24 removed the security manager, which Hadoop up to 3.4 needs to get the
+/// current user.
+const MIN_VERSION: u32 = 17;
+const MAX_VERSION: u32 = 23;
 
-/// Packages Hadoop reaches into by reflection, which Java has closed since 16.
-const OPENED: [&str; 12] = [
+/// Packages that Hadoop accesses by reflection; closed by default since Java 16.
+const OPEN_PACKAGES: [&str; 12] = [
     "java.io",
     "java.lang",
     "java.lang.reflect",
@@ -33,24 +34,24 @@ const OPENED: [&str; 12] = [
     "sun.security.x509",
 ];
 
-/// A Java that fits.
+/// A Java installation of a supported version.
 #[derive(Clone, Debug)]
 pub(crate) struct Java {
     pub program: PathBuf,
     pub home: PathBuf,
-    /// What tells one build of Java from another.
+    /// Hash of the build and its directory.
     pub build: String,
 }
 
 impl Java {
-    /// The one of `JAVA_HOME` or of `PATH`, or the newest that fits in Debian's place. Looked for
-    /// once per process.
-    pub(crate) fn find() -> Result<Java, Failure> {
-        static FOUND: OnceLock<Result<Java, Failure>> = OnceLock::new();
-        FOUND.get_or_init(look).clone()
+    /// Returns the Java of `JAVA_HOME`, of `PATH`, or the newest supported one in `/usr/lib/jvm`.
+    /// Searches once per process.
+    pub(crate) fn find() -> Result<Java, Error> {
+        static FOUND: OnceLock<Result<Java, Error>> = OnceLock::new();
+        FOUND.get_or_init(search).clone()
     }
 
-    /// Starts small and soon: these daemons live for seconds and serve a handful of calls.
+    /// Returns a command with settings for fast start and little memory: the daemons live for seconds.
     pub(crate) fn command(&self, heap_mib: u32) -> Command {
         let mut command = Command::new(&self.program);
         command.env_clear();
@@ -61,19 +62,19 @@ impl Java {
         }
         command
             .env("JAVA_HOME", &self.home)
-            // Java would begin with a sixty-fourth of the machine's memory for each of them.
+            // By default each JVM would start with 1/64 of the machine's memory.
             .args([format!("-Xmx{heap_mib}m"), "-Xms64m".into(), "-Xmn32m".into()])
             .arg("-XX:MetaspaceSize=96m")
             .args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xss512k"])
             .args(["-XX:-UsePerfData", "-Djava.net.preferIPv4Stack=true"])
-            .args(OPENED.map(|name| format!("--add-opens=java.base/{name}=ALL-UNNAMED")))
-            // Hadoop 2.10 asks Java's own Kerberos classes for the default realm, always.
+            .args(OPEN_PACKAGES.map(|name| format!("--add-opens=java.base/{name}=ALL-UNNAMED")))
+            // Hadoop 2.10 always reads the default realm from Java's internal Kerberos classes.
             .arg("--add-exports=java.security.jgss/sun.security.krb5=ALL-UNNAMED");
         command
     }
 }
 
-fn look() -> Result<Java, Failure> {
+fn search() -> Result<Java, Error> {
     let mut candidates = Vec::new();
     let home = env::var_os("JAVA_HOME").map(|home| Path::new(&home).join("bin/java"));
     candidates.extend(home.filter(|program| program.is_file()));
@@ -84,34 +85,33 @@ fn look() -> Result<Java, Failure> {
     installed.sort();
     candidates.extend(installed.into_iter().filter(|program| program.is_file()));
 
-    let mut unfit = String::new();
+    let mut rejected = String::new();
     for program in candidates {
         match probe(&program) {
-            Ok((major, java)) if (FIRST..=LAST).contains(&major) => return Ok(java),
-            Ok((major, _)) if unfit.is_empty() => {
-                unfit = format!("; `{}` is version {major}", program.display());
+            Ok((major, java)) if (MIN_VERSION..=MAX_VERSION).contains(&major) => return Ok(java),
+            Ok((major, _)) if rejected.is_empty() => {
+                rejected = format!("; `{}` is version {major}", program.display());
             }
-            Err(error) if unfit.is_empty() => unfit = format!("; {}", error.what),
+            Err(error) if rejected.is_empty() => rejected = format!("; {}", error.message),
             Ok(_) | Err(_) => {}
         }
     }
-    let what = format!("Java {FIRST} was not found{unfit}");
-    let hint = format!(
-        "install it (apt-get install openjdk-{FIRST}-jre-headless) or name its place in JAVA_HOME"
-    );
-    Err(Failure::new(Kind::Missing, what).hint(hint))
+    let message = format!("Java {MIN_VERSION} not found{rejected}");
+    let hint =
+        format!("install it (apt-get install openjdk-{MIN_VERSION}-jre-headless) or set JAVA_HOME");
+    Err(Error::new(ErrorKind::Missing, message).hint(hint))
 }
 
-fn probe(program: &Path) -> Result<(u32, Java), Failure> {
+fn probe(program: &Path) -> Result<(u32, Java), Error> {
     let mut command = Command::new(program);
     command.args(["-XshowSettings:properties", "-version"]).env_remove("JAVA_TOOL_OPTIONS");
-    let text = tool::must(&mut command, "", Duration::from_secs(30))?;
+    let text = tool::run_checked(&mut command, "", Duration::from_secs(30))?;
     let property = |name: &str| {
         let value =
             text.lines().find_map(|line| line.trim().strip_prefix(name)?.strip_prefix(" = "));
         value.map(str::trim).ok_or_else(|| {
-            let what = format!("`{}` does not tell its `{name}`", program.display());
-            Failure::new(Kind::Missing, what)
+            let message = format!("`{}` does not report `{name}`", program.display());
+            Error::new(ErrorKind::Missing, message)
         })
     };
     let major = property("java.specification.version")?;
@@ -120,7 +120,7 @@ fn probe(program: &Path) -> Result<(u32, Java), Failure> {
         home: property("java.home")?.into(),
         build: cache::hash(&format!("{} {}", property("java.vm.version")?, property("java.home")?)),
     };
-    // Java 8 calls itself 1.8.
+    // Java 8 reports 1.8.
     let major = major.strip_prefix("1.").unwrap_or(major).parse().unwrap_or(0);
     Ok((major, java))
 }

@@ -1,8 +1,8 @@
-//! MIT Kerberos: the programs of this machine if they are installed, else unpacked from the
-//! distribution's packages, which needs no root.
+//! MIT Kerberos programs: those installed on this machine, else unpacked from the distribution's
+//! packages, which requires no root.
 
 use crate::{
-    failure::{Failure, Kind},
+    error::{Error, ErrorKind},
     packages, tool,
 };
 use std::{
@@ -11,7 +11,7 @@ use std::{
     process::Command,
 };
 
-/// Programs first, then the libraries only they need, then those that must be of the same build.
+/// Packages of the programs, of their own libraries, and of libraries that must match their build.
 const PACKAGES: [&str; 16] = [
     "krb5-kdc",
     "krb5-admin-server",
@@ -33,7 +33,7 @@ const PACKAGES: [&str; 16] = [
 
 const PROGRAMS: [&str; 6] = ["krb5kdc", "kdb5_util", "kadmin.local", "kinit", "klist", "kdestroy"];
 
-/// Where Kerberos is.
+/// Location of the Kerberos programs.
 #[derive(Clone, Debug)]
 pub(crate) enum Krb5 {
     /// On this machine.
@@ -43,24 +43,25 @@ pub(crate) enum Krb5 {
 }
 
 impl Krb5 {
-    pub(crate) fn find(progress: &mut dyn FnMut(&str)) -> Result<Krb5, Failure> {
+    pub(crate) fn find(progress: &mut dyn FnMut(&str)) -> Result<Krb5, Error> {
         if PROGRAMS.iter().all(|name| tool::find(name).is_some()) {
             return Ok(Krb5::Installed);
         }
-        if !packages::are_known() {
-            let what = "Kerberos (`krb5kdc`, `kadmin.local`, `kinit`) is not installed";
-            return Err(Failure::new(Kind::Missing, what)
-                .hint("install MIT Kerberos 5, server and client, with this system's packages"));
+        if !packages::are_supported() {
+            let message = "Kerberos (`krb5kdc`, `kadmin.local`, `kinit`) is not installed";
+            return Err(Error::new(ErrorKind::Missing, message).hint(
+                "install the MIT Kerberos 5 server and client with this system's package manager",
+            ));
         }
-        let root = packages::unpacked("krb5", "MIT Kerberos", &PACKAGES, progress)?;
+        let root = packages::fetch("krb5", "MIT Kerberos", &PACKAGES, progress)?;
         let libraries = library_folder(&root).ok_or_else(|| {
-            let what = format!("`{}` holds no Kerberos libraries", root.display());
-            Failure::new(Kind::Trouble, what).hint("remove it, and it is fetched again")
+            let message = format!("`{}` contains no Kerberos libraries", root.display());
+            Error::new(ErrorKind::System, message).hint("remove it to download it again")
         })?;
         Ok(Krb5::Unpacked { root, libraries })
     }
 
-    /// A program of it, which finds its libraries.
+    /// Returns the command of a program, with the path of its libraries.
     pub(crate) fn command(&self, name: &str) -> Command {
         match self {
             Krb5::Installed => Command::new(tool::find(name).unwrap_or_else(|| name.into())),
@@ -73,7 +74,7 @@ impl Krb5 {
         }
     }
 
-    /// Where the KDC's database module is, if not where it was built to be.
+    /// Returns the directory of the KDC's database module; none for the built-in path.
     pub(crate) fn modules(&self) -> Option<PathBuf> {
         match self {
             Krb5::Installed => None,
@@ -82,7 +83,7 @@ impl Krb5 {
     }
 }
 
-/// `usr/lib/x86_64-linux-gnu`, or what it is called on this architecture.
+/// Returns `usr/lib/x86_64-linux-gnu`, or its name on this architecture.
 fn library_folder(root: &Path) -> Option<PathBuf> {
     let folders = fs::read_dir(root.join("usr/lib")).ok()?;
     let mut folders = folders.flatten().map(|folder| folder.path());

@@ -1,4 +1,4 @@
-//! A real Hadoop on this machine, for tests and for people who want one to play with.
+//! Runs a real Hadoop cluster on this machine, for tests and for local experiments.
 //!
 //! ```no_run
 //! use testbed::{Cluster, Options, Version};
@@ -7,26 +7,25 @@
 //! println!("HADOOP_CONF_DIR={}", cluster.configuration().display());
 //! cluster.kill("nm2")?;
 //! cluster.wait_node("nm2", "LOST")?;
-//! # Ok::<(), testbed::Failure>(())
+//! # Ok::<(), testbed::Error>(())
 //! ```
 //!
-//! The jars come from Maven Central, once per version, into `~/.cache/ydl/hadoop`; Maven and Java 17
-//! must be there. Every daemon is a process of its own and can be killed, stopped, paused and
-//! started again by its name. Each NodeManager has its own loopback address, so that they are
-//! different hosts to YARN. Any number of clusters can run beside each other.
+//! The jars are downloaded from Maven Central into `~/.cache/ydl/hadoop`, once per version. Maven and
+//! Java 17 are required. Every daemon is a separate process that can be killed, stopped, paused and
+//! restarted by its name. Each NodeManager has its own loopback address, so that YARN sees different
+//! hosts. Any number of clusters can run at the same time.
 //!
-//! A test that disturbs nobody shares one cluster with the other tests of its binary
-//! ([`Cluster::shared`]). Set `TESTBED_KEEP` to keep a cluster's directory, logs and all, after its
-//! end.
+//! Tests that do not disturb each other share one cluster per test binary ([`Cluster::shared`]). Set
+//! `TESTBED_KEEP` to keep a cluster's directory, including logs, after it stops.
 
 #![warn(missing_docs)]
 
-mod failure;
+mod error;
 mod version;
 
 mod cache;
-mod fact;
 mod packages;
+mod probe;
 mod scratch;
 mod tool;
 
@@ -43,28 +42,28 @@ mod site;
 
 mod boot;
 mod cluster;
+mod control;
 mod daemon;
 mod hadoop;
-mod headstart;
 mod shared;
-mod steer;
-mod waits;
+mod wait;
+mod warm_start;
 mod watcher;
 
 pub use cluster::{Cluster, NameNode, Node, ResourceManager};
 pub use docker::Docker;
-pub use fact::{field, get, is_open, try_wait_for, wait_for};
-pub use failure::{Failure, Kind};
+pub use error::{Error, ErrorKind};
 pub use kdc::Kerberos;
 pub use options::{
     Failover, Hdfs, Label, Logs, NODES_MAX, Options, Placement, Protection, Queue, Scheduling,
 };
+pub use probe::{field, get, is_open, try_wait_for, wait_for};
 pub use site::File;
-pub use tool::{Said, run};
+pub use tool::{ProcessOutput, run};
 pub use version::Version;
 
-/// Fetches what clusters of that version are made of, so that starting one later needs no network,
-/// and prepares what makes them start sooner.
-pub fn fetch(version: Version, progress: &mut dyn FnMut(&str)) -> Result<(), Failure> {
-    headstart::Headstart::make(version, progress)
+/// Downloads Hadoop's jars and creates the start-up cache, so that starting a cluster later needs no
+/// network.
+pub fn fetch(version: Version, progress: &mut dyn FnMut(&str)) -> Result<(), Error> {
+    warm_start::WarmStart::make(version, progress)
 }

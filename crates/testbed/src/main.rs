@@ -1,53 +1,53 @@
-//! `testbed`: a real Hadoop in the foreground.
+//! `testbed`: runs a real Hadoop cluster in the foreground.
 
-mod words;
+mod cli;
 
+use cli::Subcommand;
 use std::{process::ExitCode, time::Instant};
-use testbed::{Cluster, Failure, Options, Version};
-use words::Verb;
+use testbed::{Cluster, Error, Options, Version};
 
 fn main() -> ExitCode {
-    let words = std::env::args().skip(1).collect();
-    let done = words::read(words).and_then(|verb| match verb {
-        Verb::Up(options) => up(*options),
-        Verb::Fetch(versions) => fetch(&versions),
-        Verb::Help => {
-            print!("{}", words::HELP);
+    let arguments = std::env::args().skip(1).collect();
+    let done = cli::parse(arguments).and_then(|subcommand| match subcommand {
+        Subcommand::Up(options) => up(*options),
+        Subcommand::Fetch(versions) => fetch(&versions),
+        Subcommand::Help => {
+            print!("{}", cli::HELP);
             Ok(())
         }
     });
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            eprintln!("error: {failure}");
+        Err(error) => {
+            eprintln!("error: {error}");
             ExitCode::FAILURE
         }
     }
 }
 
-fn say(line: &str) {
+fn log(line: &str) {
     eprintln!("testbed: {line}");
 }
 
-fn fetch(versions: &[Version]) -> Result<(), Failure> {
+fn fetch(versions: &[Version]) -> Result<(), Error> {
     for version in versions {
         let began = Instant::now();
-        testbed::fetch(*version, &mut |line| say(&format!("{version}: {line}")))?;
-        say(&format!("{version}: ready, {:.1} s", began.elapsed().as_secs_f64()));
+        testbed::fetch(*version, &mut |line| log(&format!("{version}: {line}")))?;
+        log(&format!("{version}: ready, {:.1} s", began.elapsed().as_secs_f64()));
     }
     Ok(())
 }
 
-/// Until Ctrl-C, a request to end, or the end of the terminal. Before the cluster is up these end the
-/// process as usual, and the watcher does the rest.
-fn up(options: Options) -> Result<(), Failure> {
+/// Runs a cluster until SIGINT, SIGTERM or SIGHUP. Before the cluster is up, these signals terminate
+/// the process by default, and the watcher cleans up.
+fn up(options: Options) -> Result<(), Error> {
     let began = Instant::now();
     let version = options.version;
-    say(&format!("starting Hadoop {version}"));
-    let cluster = Cluster::start_telling(options, &mut say)?;
-    say(&format!("up after {:.1} s", began.elapsed().as_secs_f64()));
-    wait_for_the_end(|| describe(&cluster));
-    say("stopping");
+    log(&format!("starting Hadoop {version}"));
+    let cluster = Cluster::start_with_progress(options, &mut log)?;
+    log(&format!("up after {:.1} s", began.elapsed().as_secs_f64()));
+    wait_for_signal(|| describe(&cluster));
+    log("stopping");
     Ok(())
 }
 
@@ -76,11 +76,11 @@ fn describe(cluster: &Cluster) {
     let daemons: Vec<_> = cluster.daemons().collect();
     println!("\ndaemons {}", daemons.join(" "));
     println!("logs {}", cluster.directory().join("logs").display());
-    println!("\nCtrl-C ends it");
+    println!("\nPress Ctrl-C to stop");
 }
 
-/// `listening` is called once a signal is heard: whoever reads that Ctrl-C ends it may press it at once.
-fn wait_for_the_end(listening: impl FnOnce()) {
+/// Waits for a signal. Calls `ready` once the handlers are installed: the caller announces Ctrl-C then.
+fn wait_for_signal(ready: impl FnOnce()) {
     use tokio::signal::unix::{SignalKind, signal};
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let Ok(runtime) = runtime else {
@@ -91,7 +91,7 @@ fn wait_for_the_end(listening: impl FnOnce()) {
         let [Ok(mut first), Ok(mut second), Ok(mut third)] = kinds.map(signal) else {
             return;
         };
-        listening();
+        ready();
         tokio::select! {
             _ = first.recv() => {}
             _ = second.recv() => {}

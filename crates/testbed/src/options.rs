@@ -1,75 +1,75 @@
-//! What a cluster is to be.
+//! Options of a cluster.
 
 use crate::{
-    failure::{Failure, Kind},
+    error::{Error, ErrorKind},
     site::File,
     version::Version,
 };
 use std::time::Duration;
 
-/// How many NodeManagers a cluster can have; each is a JVM.
+/// Maximum number of NodeManagers; each is a JVM.
 pub const NODES_MAX: usize = 32;
 
-/// `Options { nodes: 3, ..Options::new(version) }`: everything has a value that suits most tests.
+/// Configuration of a cluster: `Options { nodes: 3, ..Options::new(version) }`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// Which Hadoop.
+    /// Hadoop version.
     pub version: Version,
-    /// How many NodeManagers: `nm1` on 127.0.0.11, `nm2` on 127.0.0.12, …
+    /// Number of NodeManagers: `nm1` on 127.0.0.11, `nm2` on 127.0.0.12, …
     pub nodes: usize,
-    /// What each NodeManager offers, in MiB.
+    /// Memory of each NodeManager in MiB.
     pub node_memory_mib: u32,
-    /// What each NodeManager offers.
+    /// Virtual cores of each NodeManager.
     pub node_vcores: u32,
-    /// Devices of the type `yarn.io/gpu` on each node, in order; none where the list has ended. They
-    /// are counted and no more: no GPU is needed.
+    /// Number of `yarn.io/gpu` devices per node, in order; 0 for nodes beyond the list. YARN only counts
+    /// them: no GPU is needed.
     pub gpus: Vec<u32>,
     /// Node labels (partitions).
     pub labels: Vec<Label>,
-    /// Attributes the nodes report: node (counted from 1), name, value. 3.x only.
+    /// Node attributes: node (counted from 1), name, value. 3.x only.
     pub attributes: Vec<(usize, String, String)>,
     /// Queues below the root.
     pub queues: Vec<Queue>,
-    /// When the scheduler hands out containers.
+    /// Trigger of container allocation.
     pub scheduling: Scheduling,
-    /// Whether a queue can take back its share, and how long a container has from notice to kill.
+    /// Enables preemption, with the time between the notice to a container and its kill.
     pub preemption: Option<Duration>,
-    /// Who places requests with constraints. 3.x only.
+    /// Handler of requests with placement constraints. 3.x only.
     pub placement: Placement,
-    /// Which NameNodes there are.
+    /// NameNodes and file systems.
     pub hdfs: Hdfs,
-    /// A second ResourceManager, and who decides which one is active.
+    /// Enables a second ResourceManager, with the failover mode.
     pub rm_ha: Option<Failover>,
-    /// Whether the ResourceManager remembers applications over a restart.
+    /// Keeps applications across a restart of the ResourceManager.
     pub rm_recovery: bool,
-    /// Whether a NodeManager leaves containers running when it ends, and finds them again.
+    /// Keeps containers running when their NodeManager stops; it reacquires them after a restart.
     pub nm_recovery: bool,
-    /// Kerberos everywhere, and how calls are protected.
+    /// Enables Kerberos, with the protection level of RPC.
     pub kerberos: Option<Protection>,
     /// Users with a home directory in HDFS (writable by all) and, with Kerberos, a principal.
     pub users: Vec<String>,
-    /// How often NodeManagers beat. The usual second makes tests slow.
+    /// Heartbeat interval of the NodeManagers. The default of one second makes tests slow.
     pub heartbeat: Duration,
-    /// After how much silence a master or a node counts as lost.
+    /// Heartbeat timeout of application masters and nodes.
     pub expiry: Duration,
-    /// How often keys of AMRM, NM and container tokens change, and how long delegation tokens live
-    /// without renewal (four times that at most). The silence after which a master or a node is lost
-    /// becomes a quarter of it, because the ResourceManager insists on that.
+    /// Interval at which the keys of AMRM, NM and container tokens are rolled, and the lifetime of
+    /// delegation tokens without renewal (at most four times that with renewal). The heartbeat timeout
+    /// becomes a quarter of it, because the ResourceManager requires that.
     pub token_interval: Option<Duration>,
-    /// What becomes of containers' logs.
+    /// Aggregation of container logs.
     pub logs: Logs,
-    /// Keys to set in the end, whatever was chosen above.
+    /// Additional keys; override all others.
     pub extra: Vec<(File, String, String)>,
 }
 
 /// A node label.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Label {
-    /// What asks name.
+    /// Its name in resource requests.
     pub name: String,
     /// Nodes that have it, counted from 1.
     pub nodes: Vec<usize>,
-    /// Whether asks without the label stay off these nodes.
+    /// Keeps requests without the label off these nodes.
     pub exclusive: bool,
 }
 
@@ -78,76 +78,76 @@ pub struct Label {
 pub struct Queue {
     /// Its name without `root.`.
     pub name: String,
-    /// Its share of the nodes without label, in percent; those of all queues make 100.
+    /// Its share of the nodes without label, in percent; the shares of all queues add up to 100.
     pub percent: u32,
-    /// Labels its applications may ask for. Where no queue names a label, all queues may.
+    /// Labels its applications may request. All queues may request a label that no queue lists.
     pub labels: Vec<String>,
 }
 
 impl Queue {
-    /// A queue that names no label.
+    /// Creates a queue that lists no labels.
     pub fn new(name: &str, percent: u32) -> Queue {
         Queue { name: name.to_owned(), percent, labels: Vec::new() }
     }
 }
 
-/// When the scheduler hands out containers.
+/// Trigger of container allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheduling {
-    /// As the version does by default: at once from 3.5 on, with the nodes' beats before.
-    AsShipped,
-    /// When a node beats.
+    /// The version's default: asynchronous since 3.5, node heartbeats before.
+    VersionDefault,
+    /// Heartbeats of the nodes.
     OnHeartbeat,
-    /// At once, by threads of the scheduler's own.
+    /// Asynchronous scheduler threads.
     Continuous,
 }
 
-/// Who places scheduling requests with constraints.
+/// Handler of scheduling requests with placement constraints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
-    /// The scheduler: what cannot be placed waits.
+    /// The scheduler: requests that cannot be placed wait.
     Scheduler,
-    /// A step before it: what cannot be placed is rejected.
+    /// The placement processor: requests that cannot be placed are rejected.
     Processor,
-    /// Nobody: such requests are refused, as clusters do by default.
+    /// Disabled, YARN's default: all such requests are rejected.
     Disabled,
 }
 
-/// The file systems of the cluster.
+/// NameNodes and file systems of the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hdfs {
-    /// No HDFS: the default file system is this machine's, and two JVMs less are started.
+    /// No HDFS: the default file system is the local one. Saves two JVMs.
     None,
     /// One NameNode, `nn`, and one DataNode, `dn`.
     One,
-    /// Two file systems with a NameNode each, `nn` and `nn2`, and a DataNode for both.
+    /// Two file systems with one NameNode each, `nn` and `nn2`, and a shared DataNode.
     Two,
-    /// One file system, `hdfs://testbed`, with two NameNodes; `nn` is active at first.
+    /// One file system, `hdfs://testbed`, with two NameNodes; `nn` starts as the active one.
     HighlyAvailable,
 }
 
-/// Who decides which ResourceManager is active.
+/// Failover mode of two ResourceManagers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failover {
-    /// The test, by [`Cluster::fail_over`](crate::Cluster::fail_over).
+    /// By [`Cluster::fail_over`](crate::Cluster::fail_over).
     Manual,
-    /// ZooKeeper, `zk`: five seconds after the death of the active one the other takes over.
+    /// By ZooKeeper, `zk`: the standby becomes active five seconds after the active one dies.
     Automatic,
 }
 
-/// `hadoop.rpc.protection`, and the same for HDFS's data.
+/// Value of `hadoop.rpc.protection`, also applied to HDFS data transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protection {
-    /// Peers know each other.
+    /// Peers authenticate each other.
     Authentication,
-    /// And nobody can change what they say.
+    /// Adds checksums against modification.
     Integrity,
-    /// And nobody can read it.
+    /// Adds encryption.
     Privacy,
 }
 
 impl Protection {
-    /// As Hadoop writes it.
+    /// Returns Hadoop's name for it.
     pub fn name(self) -> &'static str {
         match self {
             Protection::Authentication => "authentication",
@@ -157,21 +157,21 @@ impl Protection {
     }
 }
 
-/// What becomes of containers' logs when their application ends. With Kerberos, or without HDFS, they
-/// always stay where they are: a secure NodeManager without Hadoop's native library shuts down at its
-/// first aggregation.
+/// Aggregation of container logs when the application finishes. With Kerberos or without HDFS, logs
+/// are never aggregated: a secure NodeManager without Hadoop's native library shuts down at its first
+/// aggregation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Logs {
-    /// They stay on their nodes.
+    /// Logs stay on their nodes.
     Local,
-    /// Collected in `/app-logs` as TFiles, as all versions do by default.
+    /// Aggregated into `/app-logs` as TFiles, the default of all versions.
     TFile,
-    /// Collected in `/app-logs` as indexed files. 3.x only.
+    /// Aggregated into `/app-logs` as indexed files. 3.x only.
     Indexed,
 }
 
 impl Options {
-    /// One node, HDFS, one queue, no security.
+    /// Returns the defaults: one node, HDFS, one queue, no security.
     pub fn new(version: Version) -> Options {
         Options {
             version,
@@ -182,7 +182,7 @@ impl Options {
             labels: Vec::new(),
             attributes: Vec::new(),
             queues: vec![Queue::new("default", 100)],
-            scheduling: Scheduling::AsShipped,
+            scheduling: Scheduling::VersionDefault,
             preemption: None,
             placement: Placement::Scheduler,
             hdfs: Hdfs::One,
@@ -199,46 +199,56 @@ impl Options {
         }
     }
 
-    /// Sets one more key.
+    /// Adds a configuration key.
     #[must_use]
     pub fn set(mut self, file: File, key: &str, value: &str) -> Options {
         self.extra.push((file, key.to_owned(), value.to_owned()));
         self
     }
 
-    /// What a daemon would explain in a stack trace minutes later.
-    pub(crate) fn check(&self) -> Result<(), Failure> {
-        let wrong = |what: String| Err(Failure::new(Kind::Wrong, what));
+    /// Rejects invalid combinations before any daemon starts.
+    pub(crate) fn validate(&self) -> Result<(), Error> {
+        let invalid = |message: String| Err(Error::new(ErrorKind::InvalidRequest, message));
         if self.nodes > NODES_MAX {
-            return wrong(format!("{} nodes are more than {NODES_MAX}", self.nodes));
+            return invalid(format!(
+                "invalid number of nodes {}: the maximum is {NODES_MAX}",
+                self.nodes
+            ));
         }
         let labelled = self.labels.iter().flat_map(|label| &label.nodes);
         let described = self.attributes.iter().map(|(node, _, _)| node);
         for node in labelled.chain(described) {
             if !(1..=self.nodes).contains(node) {
-                return wrong(format!("there is no node `nm{node}`: nodes are {}", self.nodes));
+                return invalid(format!(
+                    "no node `nm{node}`: the cluster has {} nodes",
+                    self.nodes
+                ));
             }
         }
         if self.gpus.len() > self.nodes {
-            return wrong(format!("gpus for {} nodes, of {}", self.gpus.len(), self.nodes));
+            return invalid(format!(
+                "gpus for {} nodes, but the cluster has {}",
+                self.gpus.len(),
+                self.nodes
+            ));
         }
         let percents = self.queues.iter().map(|queue| u64::from(queue.percent));
         let total: u64 = percents.sum();
         if total != 100 {
-            return wrong(format!("the queues have {total} percent together, not 100"));
+            return invalid(format!("the shares of the queues add up to {total} percent, not 100"));
         }
         for label in self.queues.iter().flat_map(|queue| &queue.labels) {
             if !self.labels.iter().any(|known| known.name == *label) {
-                return wrong(format!("a queue names the label `{label}`, which does not exist"));
+                return invalid(format!("a queue lists the label `{label}`, which does not exist"));
             }
         }
         let new = !self.attributes.is_empty() || self.logs == Logs::Indexed;
         if new && !self.version.has_placement_constraints() {
             let version = self.version;
-            return wrong(format!("Hadoop {version} has no node attributes or indexed logs"));
+            return invalid(format!("Hadoop {version} has no node attributes or indexed logs"));
         }
         if self.rm_ha.is_some() && !self.rm_recovery {
-            return wrong("two ResourceManagers need `rm_recovery`".to_owned());
+            return invalid("two ResourceManagers require `rm_recovery`".to_owned());
         }
         Ok(())
     }
@@ -249,11 +259,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wishes_that_contradict_each_other_are_refused_before_anything_starts() {
+    fn validate_rejects_contradictory_options() {
         let new = || Options::new(Version::V2_10_2);
-        new().check().unwrap();
+        new().validate().unwrap();
         let label = |node| Label { name: "gpu".to_owned(), nodes: vec![node], exclusive: true };
-        let refused = [
+        let rejected = [
             Options { nodes: 99, ..new() },
             Options { labels: vec![label(2)], ..new() },
             Options { gpus: vec![1, 1], ..new() },
@@ -262,9 +272,13 @@ mod tests {
             Options { logs: Logs::Indexed, ..new() },
             Options { rm_ha: Some(Failover::Manual), rm_recovery: false, ..new() },
         ];
-        for options in refused {
-            assert_eq!(options.check().unwrap_err().kind, Kind::Wrong, "{options:?}");
+        for options in rejected {
+            assert_eq!(
+                options.validate().unwrap_err().kind,
+                ErrorKind::InvalidRequest,
+                "{options:?}"
+            );
         }
-        Options { labels: vec![label(1)], ..new() }.check().unwrap();
+        Options { labels: vec![label(1)], ..new() }.validate().unwrap();
     }
 }

@@ -1,8 +1,8 @@
-//! Packages of the distribution, fetched and unpacked without being installed, which needs no root.
+//! Packages of the distribution, downloaded and unpacked without installation, which requires no root.
 
 use crate::{
     cache,
-    failure::{Failure, Kind},
+    error::{Error, ErrorKind},
     tool,
 };
 use std::{
@@ -12,53 +12,53 @@ use std::{
     time::Duration,
 };
 
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Whether this is a system whose packages are known.
-pub(crate) fn are_known() -> bool {
+/// Returns true on Debian and its derivatives.
+pub(crate) fn are_supported() -> bool {
     tool::find("apt-get").is_some() && tool::find("dpkg-deb").is_some()
 }
 
-/// Where those packages are unpacked: on the shelf of that name in the cache, fetched the first time. `what` they are is
-/// told to people.
-pub(crate) fn unpacked(
-    shelf: &str,
-    what: &str,
+/// Returns the directory with the unpacked packages, in the cache's folder `folder`. Downloads them on first use. `title`
+/// names them in messages.
+pub(crate) fn fetch(
+    folder: &str,
+    title: &str,
     packages: &[&str],
     progress: &mut dyn FnMut(&str),
-) -> Result<PathBuf, Failure> {
-    // Packages of one release do not run on another, and the cache may be shared by both.
+) -> Result<PathBuf, Error> {
+    // Packages depend on the release, and several releases may share the cache.
     let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
     let recipe = format!("{release}{}{}", env::consts::ARCH, packages.join(" "));
-    let shelf = cache::root()?.join(shelf);
-    let unpack = |place: &Path, progress: &mut dyn FnMut(&str)| {
-        progress(&format!("fetching {what} from the distribution's packages"));
-        unpack(place, what, packages, progress)
+    let folder = cache::root()?.join(folder);
+    let unpack = |directory: &Path, progress: &mut dyn FnMut(&str)| {
+        progress(&format!("downloading {title} from the distribution's packages"));
+        unpack(directory, title, packages, progress)
     };
-    cache::entry(&shelf, &cache::hash(&recipe), progress, unpack)
+    cache::entry(&folder, &cache::hash(&recipe), progress, unpack)
 }
 
 fn unpack(
-    place: &Path,
-    what: &str,
+    directory: &Path,
+    title: &str,
     names: &[&str],
     progress: &mut dyn FnMut(&str),
-) -> Result<(), Failure> {
-    let packages = place.join("packages");
-    fs::create_dir(&packages).map_err(Failure::at("make the directory", &packages))?;
+) -> Result<(), Error> {
+    let packages = directory.join("packages");
+    fs::create_dir(&packages).map_err(Error::at("make the directory", &packages))?;
     let download = |options: &[String]| {
         let mut command = Command::new("apt-get");
-        // As root apt would fetch as another user, who may not write here.
+        // As root, apt would download as user `_apt`, who has no write access here.
         command.args(["-o", "APT::Sandbox::User=root"]).args(options).arg("download");
-        tool::must(command.args(names).current_dir(&packages), "", PATIENCE)
+        tool::run_checked(command.args(names).current_dir(&packages), "", TIMEOUT)
     };
     if download(&[]).is_err() {
-        // The lists of packages are missing or old: fetch them to a place of our own.
-        progress("fetching the distribution's lists of packages");
-        let lists = place.join("lists");
-        let cache = place.join("cache");
+        // The package lists are missing or outdated: download them into a private directory.
+        progress("downloading the distribution's package lists");
+        let lists = directory.join("lists");
+        let cache = directory.join("cache");
         for folder in [lists.join("partial"), cache.join("archives/partial")] {
-            fs::create_dir_all(&folder).map_err(Failure::at("make the directory", &folder))?;
+            fs::create_dir_all(&folder).map_err(Error::at("make the directory", &folder))?;
         }
         let options = [
             "-o".to_owned(),
@@ -68,21 +68,21 @@ fn unpack(
         ];
         let mut update = Command::new("apt-get");
         update.args(["-o", "APT::Sandbox::User=root"]).args(&options).arg("update");
-        let outcome = tool::must(&mut update, "", PATIENCE).and_then(|_| download(&options));
-        outcome.map_err(|failure| {
+        let outcome = tool::run_checked(&mut update, "", TIMEOUT).and_then(|_| download(&options));
+        outcome.map_err(|error| {
             let first = names.iter().take(3).copied().collect::<Vec<_>>();
-            Failure::new(Kind::Unreachable, format!("the packages of {what} cannot be fetched"))
+            Error::new(ErrorKind::Unreachable, format!("cannot download the packages of {title}"))
                 .hint(format!("check the network, or install {}", first.join(", ")))
-                .log(failure.to_string())
+                .log(error.to_string())
         })?;
         for folder in [lists, cache] {
-            fs::remove_dir_all(&folder).map_err(Failure::at("remove", &folder))?;
+            fs::remove_dir_all(&folder).map_err(Error::at("remove", &folder))?;
         }
     }
-    for package in fs::read_dir(&packages).map_err(Failure::at("read", &packages))? {
-        let package = package.map_err(Failure::at("read", &packages))?.path();
+    for package in fs::read_dir(&packages).map_err(Error::at("read", &packages))? {
+        let package = package.map_err(Error::at("read", &packages))?.path();
         let mut command = Command::new("dpkg-deb");
-        tool::must(command.arg("-x").arg(&package).arg(place), "", PATIENCE)?;
+        tool::run_checked(command.arg("-x").arg(&package).arg(directory), "", TIMEOUT)?;
     }
-    fs::remove_dir_all(&packages).map_err(Failure::at("remove", &packages))
+    fs::remove_dir_all(&packages).map_err(Error::at("remove", &packages))
 }

@@ -1,24 +1,23 @@
-//! Ports for one cluster that no other cluster has.
+//! Port allocation: each cluster has its own block of ports.
 //!
-//! Ports come in blocks below the range the kernel gives to outgoing connections: a daemon that was
-//! killed finds its port still free when it is started again. The first port of a block is held by
-//! this process for as long as the cluster lives, which is how others see that it is taken, and the
-//! kernel gives it back however the process ends.
+//! Blocks lie below the kernel's ephemeral port range, so that a killed daemon can bind its port
+//! again after a restart. This process listens on the first port of its block as a reservation; the
+//! kernel releases it when the process exits.
 
-use crate::failure::{Failure, Kind};
+use crate::error::{Error, ErrorKind};
 use std::{
     net::{Ipv4Addr, SocketAddr, TcpListener},
     ops::Range,
 };
 
-const FIRST: u16 = 21_000;
-const BLOCK: u16 = 32;
+const FIRST_PORT: u16 = 21_000;
+const BLOCK_SIZE: u16 = 32;
 const BLOCKS: u16 = 340;
 
-/// What listens at which place of a block. The NodeManagers have the same ports on their own hosts.
+/// Offset of a service's port in a block. All NodeManagers use the same ports on their own hosts.
 #[derive(Clone, Copy, Debug)]
 #[repr(u16)]
-pub(crate) enum Door {
+pub(crate) enum Port {
     RmClient = 1,
     RmScheduler,
     RmTracker,
@@ -43,56 +42,57 @@ pub(crate) enum Door {
     NmWeb,
 }
 
-const COMMON: Range<u16> = Door::RmClient as u16..Door::NmRpc as u16;
-const OF_NODES: Range<u16> = Door::NmRpc as u16..Door::NmWeb as u16 + 1;
+const COMMON_PORTS: Range<u16> = Port::RmClient as u16..Port::NmRpc as u16;
+const NODE_PORTS: Range<u16> = Port::NmRpc as u16..Port::NmWeb as u16 + 1;
 
-/// A block that is ours.
+/// A block of ports reserved for one cluster.
 #[derive(Debug)]
-pub(crate) struct Ports {
+pub(crate) struct PortBlock {
     first: u16,
-    _claim: TcpListener,
+    _reservation: TcpListener,
 }
 
-/// Where everything but the NodeManagers lives.
+/// Host of all daemons except NodeManagers.
 pub(crate) const HOST: Ipv4Addr = Ipv4Addr::LOCALHOST;
 
-/// The host of the NodeManager of that index, counted from 0.
+/// Returns the host of a NodeManager by its index, counted from 0.
 pub(crate) fn node_host(index: usize) -> Ipv4Addr {
     Ipv4Addr::new(127, 0, 0, 11 + index as u8)
 }
 
-impl Ports {
-    /// The first block in which everything is free.
-    pub(crate) fn claim(nodes: usize) -> Result<Ports, Failure> {
-        let claimed = (0..BLOCKS).find_map(|block| {
-            let first = FIRST + block * BLOCK;
-            let claim = TcpListener::bind((HOST, first)).ok()?;
-            // Daemons of a cluster that is just being torn down, or a stranger, may be there.
-            let free = |host: Ipv4Addr, doors: Range<u16>| {
-                doors.into_iter().all(|door| TcpListener::bind((host, first + door)).is_ok())
+impl PortBlock {
+    /// Reserves the first block whose ports are all free.
+    pub(crate) fn reserve(nodes: usize) -> Result<PortBlock, Error> {
+        let block = (0..BLOCKS).find_map(|block| {
+            let first = FIRST_PORT + block * BLOCK_SIZE;
+            let reservation = TcpListener::bind((HOST, first)).ok()?;
+            // Daemons of a cluster that is shutting down, or unrelated processes, may use some ports.
+            let free = |host: Ipv4Addr, ports: Range<u16>| {
+                ports.into_iter().all(|port| TcpListener::bind((host, first + port)).is_ok())
             };
-            let all = free(HOST, COMMON) && (0..nodes).all(|n| free(node_host(n), OF_NODES));
-            all.then_some(Ports { first, _claim: claim })
+            let all =
+                free(HOST, COMMON_PORTS) && (0..nodes).all(|n| free(node_host(n), NODE_PORTS));
+            all.then_some(PortBlock { first, _reservation: reservation })
         });
-        claimed.ok_or_else(|| {
-            let last = FIRST + BLOCKS * BLOCK;
-            let what = format!("no free ports are left between {FIRST} and {last}");
-            Failure::new(Kind::Trouble, what)
+        block.ok_or_else(|| {
+            let last = FIRST_PORT + BLOCKS * BLOCK_SIZE;
+            let message = format!("no free block of ports between {FIRST_PORT} and {last}");
+            Error::new(ErrorKind::System, message)
         })
     }
 
-    pub(crate) fn port(&self, door: Door) -> u16 {
-        self.first + door as u16
+    pub(crate) fn port(&self, port: Port) -> u16 {
+        self.first + port as u16
     }
 
-    /// On the host of everything but the NodeManagers.
-    pub(crate) fn at(&self, door: Door) -> SocketAddr {
-        (HOST, self.port(door)).into()
+    /// Returns the address of a daemon that is no NodeManager.
+    pub(crate) fn address(&self, port: Port) -> SocketAddr {
+        (HOST, self.port(port)).into()
     }
 
-    /// On the host of a NodeManager.
-    pub(crate) fn on_node(&self, index: usize, door: Door) -> SocketAddr {
-        (node_host(index), self.port(door)).into()
+    /// Returns an address of a NodeManager.
+    pub(crate) fn node_address(&self, index: usize, port: Port) -> SocketAddr {
+        (node_host(index), self.port(port)).into()
     }
 }
 
@@ -101,19 +101,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_claims_never_share_a_port() {
-        let (one, two) = (Ports::claim(2).unwrap(), Ports::claim(2).unwrap());
-        assert!(one.first.abs_diff(two.first) >= BLOCK);
-        assert!((Door::NmWeb as u16) < BLOCK);
+    fn two_reservations_never_share_a_port() {
+        let (one, two) = (PortBlock::reserve(2).unwrap(), PortBlock::reserve(2).unwrap());
+        assert!(one.first.abs_diff(two.first) >= BLOCK_SIZE);
+        assert!((Port::NmWeb as u16) < BLOCK_SIZE);
     }
 
     #[test]
-    fn a_block_with_a_stranger_in_it_is_passed_over() {
-        let one = Ports::claim(1).unwrap();
-        let stranger = TcpListener::bind(one.on_node(0, Door::NmWeb)).unwrap();
+    fn a_block_with_a_port_in_use_is_skipped() {
+        let one = PortBlock::reserve(1).unwrap();
+        let listener = TcpListener::bind(one.node_address(0, Port::NmWeb)).unwrap();
         let first = one.first;
         drop(one);
-        assert_ne!(Ports::claim(1).unwrap().first, first);
-        drop(stranger);
+        assert_ne!(PortBlock::reserve(1).unwrap().first, first);
+        drop(listener);
     }
 }

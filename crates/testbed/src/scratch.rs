@@ -1,6 +1,6 @@
-//! A directory of one's own, only for this user: a cluster's configuration, data, logs and keys.
+//! Private temporary directories for a cluster's configuration, data, logs and keys.
 
-use crate::failure::{Failure, Kind};
+use crate::error::{Error, ErrorKind};
 use std::{
     env,
     fs::{self, DirBuilder, File},
@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Removed with all it holds when it is dropped, unless somebody else has been told to.
+/// A temporary directory with mode 0700. Drop removes it, unless [`Scratch::keep`] was called.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     id: String,
@@ -18,17 +18,17 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    pub(crate) fn new() -> Result<Scratch, Failure> {
+    pub(crate) fn new() -> Result<Scratch, Error> {
         let id = random_id()?;
         let path = env::temp_dir().join(format!("testbed-{id}"));
         DirBuilder::new()
             .mode(0o700)
             .create(&path)
-            .map_err(Failure::at("make the directory", &path))?;
+            .map_err(Error::at("make the directory", &path))?;
         Ok(Scratch { id, path, remove: true })
     }
 
-    /// Sixteen hexadecimal digits that no other directory has.
+    /// Returns its unique id: sixteen hexadecimal digits.
     pub(crate) fn id(&self) -> &str {
         &self.id
     }
@@ -37,15 +37,15 @@ impl Scratch {
         &self.path
     }
 
-    /// Somebody else removes it from now on.
-    pub(crate) fn leave(&mut self) {
+    /// Leaves removing the directory to the watcher.
+    pub(crate) fn keep(&mut self) {
         self.remove = false;
     }
 
-    /// A directory below, with those above it.
-    pub(crate) fn folder(&self, name: &str) -> Result<PathBuf, Failure> {
+    /// Creates a subdirectory, including its parents.
+    pub(crate) fn folder(&self, name: &str) -> Result<PathBuf, Error> {
         let folder = self.path.join(name);
-        fs::create_dir_all(&folder).map_err(Failure::at("make the directory", &folder))?;
+        fs::create_dir_all(&folder).map_err(Error::at("make the directory", &folder))?;
         Ok(folder)
     }
 }
@@ -53,16 +53,16 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         if self.remove {
-            // Nothing depends on it any more: what cannot be removed stays in the temporary place.
+            // Nothing uses the directory any more; files that cannot be removed stay behind.
             let _ = fs::remove_dir_all(&self.path);
         }
     }
 }
 
-pub(crate) fn random_id() -> Result<String, Failure> {
+pub(crate) fn random_id() -> Result<String, Error> {
     let mut bytes = [0; 8];
-    File::open("/dev/urandom")
-        .and_then(|mut source| source.read_exact(&mut bytes))
-        .map_err(|error| Failure::new(Kind::Trouble, format!("no random numbers: {error}")))?;
+    File::open("/dev/urandom").and_then(|mut source| source.read_exact(&mut bytes)).map_err(
+        |error| Error::new(ErrorKind::System, format!("cannot read `/dev/urandom`: {error}")),
+    )?;
     Ok(format!("{:016x}", u64::from_ne_bytes(bytes)))
 }

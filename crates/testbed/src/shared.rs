@@ -1,17 +1,17 @@
-//! One cluster for all tests of a binary that ask for the same.
+//! Clusters shared by all tests of a binary that use the same options.
 
-use crate::{cluster::Cluster, failure::Failure, options::Options};
+use crate::{cluster::Cluster, error::Error, options::Options};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-type Slot = &'static OnceLock<Result<Cluster, Failure>>;
+type Slot = &'static OnceLock<Result<Cluster, Error>>;
 
 static SHARED: Mutex<Vec<(Options, Slot)>> = Mutex::new(Vec::new());
 
 impl Cluster {
-    /// The cluster of this process with these options: the first test that asks starts it, the
-    /// others wait for it, and a failure is told to all. It lives until the process ends; Rust drops
-    /// no statics, but the watcher sees the end.
-    pub fn shared(options: Options) -> Result<&'static Cluster, Failure> {
+    /// Returns the cluster of this process with these options. The first caller starts it and the
+    /// others wait; an error is returned to all. It lives until the process exits: Rust does not drop
+    /// statics, but the watcher detects the exit.
+    pub fn shared(options: Options) -> Result<&'static Cluster, Error> {
         let slot = {
             let mut all = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
             let found = all.iter().find(|(known, _)| *known == options);
@@ -24,6 +24,6 @@ impl Cluster {
                 }
             }
         };
-        slot.get_or_init(|| Cluster::start(options)).as_ref().map_err(Failure::clone)
+        slot.get_or_init(|| Cluster::start(options)).as_ref().map_err(Error::clone)
     }
 }

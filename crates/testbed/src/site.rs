@@ -1,9 +1,9 @@
 //! Hadoop's configuration files.
 
-use crate::failure::Failure;
+use crate::error::Error;
 use std::{collections::BTreeMap, fmt::Display, fs, path::Path};
 
-/// One of the files a cluster's configuration is made of.
+/// A Hadoop configuration file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum File {
     /// `core-site.xml`
@@ -21,7 +21,7 @@ pub enum File {
 impl File {
     const ALL: [File; 5] = [File::Core, File::Hdfs, File::Yarn, File::Queues, File::ResourceTypes];
 
-    /// Its name in the configuration directory.
+    /// Returns its name in the configuration directory.
     pub fn name(self) -> &'static str {
         match self {
             File::Core => "core-site.xml",
@@ -33,7 +33,7 @@ impl File {
     }
 }
 
-/// All files of one configuration directory.
+/// Contents of all files of a configuration directory.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Site(BTreeMap<(File, String), String>);
 
@@ -58,15 +58,15 @@ impl Site {
         self.set(File::Queues, format!("yarn.scheduler.capacity.{key}"), value);
     }
 
-    /// Writes every file, also the empty ones: some of them must be there.
-    pub(crate) fn write(&self, directory: &Path) -> Result<(), Failure> {
-        fs::create_dir_all(directory).map_err(Failure::at("make the directory", directory))?;
+    /// Writes all files, including empty ones: Hadoop requires some of them to exist.
+    pub(crate) fn write(&self, directory: &Path) -> Result<(), Error> {
+        fs::create_dir_all(directory).map_err(Error::at("make the directory", directory))?;
         for file in File::ALL {
             let path = directory.join(file.name());
-            fs::write(&path, self.text(file)).map_err(Failure::at("write", &path))?;
+            fs::write(&path, self.text(file)).map_err(Error::at("write", &path))?;
         }
         let path = directory.join("log4j.properties");
-        fs::write(&path, LOG4J).map_err(Failure::at("write", &path))
+        fs::write(&path, LOG4J).map_err(Error::at("write", &path))
     }
 
     fn text(&self, file: File) -> String {
@@ -83,8 +83,7 @@ fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// Daemons log into a file that cannot grow for ever; a tool, which names none, logs warnings to its
-/// standard error.
+/// Logging configuration: daemons log to a file of limited size, tools log warnings to standard error.
 const LOG4J: &str = "\
 testbed.logger=WARN,console
 log4j.rootLogger=${testbed.logger}
@@ -98,7 +97,7 @@ log4j.appender.file.MaxFileSize=32MB
 log4j.appender.file.MaxBackupIndex=1
 log4j.appender.file.layout=org.apache.log4j.PatternLayout
 log4j.appender.file.layout.ConversionPattern=%d{ISO8601} %p %c{2}: %m%n
-# Without Hadoop's native library there is one such line per JVM, and nothing to be done about it.
+# Without Hadoop's native library every JVM logs one such line.
 log4j.logger.org.apache.hadoop.util.NativeCodeLoader=ERROR
 ";
 
@@ -107,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_cannot_break_out_of_its_file() {
+    fn values_are_escaped_and_written_to_their_own_file() {
         let mut site = Site::default();
         site.core("a", "x</value><&\"");
         site.yarn("b", 1);

@@ -1,6 +1,6 @@
-//! Programs that are run and end: with a deadline, and with a limit on what they may say.
+//! Runs programs to completion, with a timeout and an output limit.
 
-use crate::failure::{Failure, Kind};
+use crate::error::{Error, ErrorKind};
 use std::{
     ffi::OsStr,
     io::{self, BufRead, BufReader, Read, Write},
@@ -12,56 +12,56 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The most that is kept of a program's output.
+/// Maximum size of a program's captured output.
 const OUTPUT_MAX: usize = 1 << 20;
 
-/// What a program said (both streams, in the order they came) and how it ended.
+/// Exit status and output of a program; both streams in order of arrival.
 #[derive(Debug)]
-pub struct Said {
-    /// How it ended.
+pub struct ProcessOutput {
+    /// The exit status.
     pub status: ExitStatus,
-    /// Its last mebibyte of output.
+    /// The last mebibyte of its output.
     pub text: String,
 }
 
-/// Runs to the end with a deadline.
-pub fn run(command: &mut Command, within: Duration) -> Result<Said, Failure> {
-    follow(command, "", within, |_| ())
+/// Runs a program to completion.
+pub fn run(command: &mut Command, timeout: Duration) -> Result<ProcessOutput, Error> {
+    run_streaming(command, "", timeout, |_| ())
 }
 
-/// Runs to the end, feeding `input`, and hands each line of output to `each`.
-pub(crate) fn follow(
+/// Runs a program to completion with `input` on its standard input, and calls `on_line` for each line of output.
+pub(crate) fn run_streaming(
     command: &mut Command,
     input: &str,
-    within: Duration,
-    mut each: impl FnMut(&str),
-) -> Result<Said, Failure> {
+    timeout: Duration,
+    mut on_line: impl FnMut(&str),
+) -> Result<ProcessOutput, Error> {
     let name = program(command);
-    let trouble =
-        |error: io::Error| Failure::new(Kind::Missing, format!("cannot run `{name}`: {error}"));
-    // One pipe for both streams keeps their lines in order. A group of its own, so that a program
-    // that is too late ends together with what it started.
-    let (reader, writer) = io::pipe().map_err(trouble)?;
+    let run_error =
+        |error: io::Error| Error::new(ErrorKind::Missing, format!("cannot run `{name}`: {error}"));
+    // One pipe for both streams keeps their lines in order. The separate process group is killed as a
+    // whole on timeout.
+    let (reader, writer) = io::pipe().map_err(run_error)?;
     let mut child = command
         .stdin(Stdio::piped())
-        .stdout(writer.try_clone().map_err(trouble)?)
+        .stdout(writer.try_clone().map_err(run_error)?)
         .stderr(writer)
         .process_group(0)
         .spawn()
-        .map_err(trouble)?;
-    // The command keeps its ends of the pipe, and with them open the reader would wait for ever.
+        .map_err(run_error)?;
+    // Close the command's ends of the pipe; the reader would never see the end of the output otherwise.
     command.stdout(Stdio::null()).stderr(Stdio::null());
     if let Some(mut stdin) = child.stdin.take() {
-        // A program that does not read its input says why in its output.
+        // A program that exits without reading its input explains that in its output.
         let _ = stdin.write_all(input.as_bytes());
     }
     let lines = read_lines(reader);
-    let deadline = Instant::now() + within;
+    let deadline = Instant::now() + timeout;
     let mut text = String::new();
     loop {
         match lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok(line) => {
-                each(&line);
+                on_line(&line);
                 text.push_str(&line);
                 text.push('\n');
                 if text.len() > 2 * OUTPUT_MAX {
@@ -70,36 +70,36 @@ pub(crate) fn follow(
             }
             Err(mpsc::RecvTimeoutError::Disconnected) => break,
             Err(mpsc::RecvTimeoutError::Timeout) => {
-                end_group(&mut child);
-                let what = format!("`{name}` did not end in {} s", within.as_secs());
-                return Err(Failure::new(Kind::Late, what).log(text));
+                kill_group(&mut child);
+                let message = format!("`{name}` timed out after {} s", timeout.as_secs());
+                return Err(Error::new(ErrorKind::Timeout, message).log(text));
             }
         }
     }
-    let status = wait(&mut child, deadline).map_err(trouble)?;
-    Ok(Said { status, text })
+    let status = wait(&mut child, deadline).map_err(run_error)?;
+    Ok(ProcessOutput { status, text })
 }
 
-/// The same for a program whose failure is ours: its output without the lines' order in doubt.
-pub(crate) fn must(
+/// Like [`run`], but returns the output and treats a failed program as an error.
+pub(crate) fn run_checked(
     command: &mut Command,
     input: &str,
-    within: Duration,
-) -> Result<String, Failure> {
+    timeout: Duration,
+) -> Result<String, Error> {
     let name = program(command);
-    let said = follow(command, input, within, |_| ())?;
-    if said.status.success() {
-        return Ok(said.text);
+    let output = run_streaming(command, input, timeout, |_| ())?;
+    if output.status.success() {
+        return Ok(output.text);
     }
-    let what = format!("`{name}` failed with {}", said.status);
-    Err(Failure::new(Kind::Ended, what).log(tail(&said.text, 30)))
+    let message = format!("`{name}` failed with {}", output.status);
+    Err(Error::new(ErrorKind::Exited, message).log(tail(&output.text, 30)))
 }
 
 fn program(command: &Command) -> String {
     command.get_program().to_string_lossy().into_owned()
 }
 
-/// Cut lines that never end, so that one program cannot take all memory.
+/// Reads lines in a thread. Splits overlong lines to bound memory.
 fn read_lines(reader: impl Read + Send + 'static) -> mpsc::Receiver<String> {
     let (sender, lines) = mpsc::sync_channel(256);
     thread::spawn(move || {
@@ -119,37 +119,37 @@ fn read_lines(reader: impl Read + Send + 'static) -> mpsc::Receiver<String> {
     lines
 }
 
-/// A program closes its output just before it ends; one that lingers is ended.
+/// Waits for the exit after the output was closed; kills the program at the deadline.
 fn wait(child: &mut Child, deadline: Instant) -> io::Result<ExitStatus> {
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(status);
         }
         if Instant::now() > deadline {
-            end_group(child);
+            kill_group(child);
         }
         thread::sleep(Duration::from_millis(5));
     }
 }
 
-fn end_group(child: &mut Child) {
+fn kill_group(child: &mut Child) {
     let group = rustix::process::Pid::from_child(child);
-    // It may have ended by itself meanwhile, which is what is wanted.
+    // An error means that the group has exited already.
     let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
     let _ = child.wait();
 }
 
-/// The last lines of a text.
+/// Returns the last lines of a text.
 pub(crate) fn tail(text: &str, lines: usize) -> String {
     let from = text.lines().count().saturating_sub(lines);
     text.lines().skip(from).collect::<Vec<_>>().join("\n")
 }
 
-/// Where the program is: on `PATH`, or in one of the places administrators' programs live in.
+/// Returns the path of a program found on `PATH` or in a system administration directory.
 pub(crate) fn find(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let usual = ["/usr/sbin", "/usr/local/sbin", "/sbin"].map(PathBuf::from);
-    let found = std::env::split_paths(&path).chain(usual).map(|folder| folder.join(name));
+    let system = ["/usr/sbin", "/usr/local/sbin", "/sbin"].map(PathBuf::from);
+    let found = std::env::split_paths(&path).chain(system).map(|folder| folder.join(name));
     found.into_iter().find(|file| is_program(file.as_os_str()))
 }
 
@@ -169,33 +169,33 @@ mod tests {
     }
 
     #[test]
-    fn output_and_end_of_a_program_are_told() {
+    fn output_and_exit_status_are_returned() {
         let mut seen = Vec::new();
         let ten = Duration::from_secs(10);
-        let said = follow(&mut shell("cat; echo two >&2; exit 3"), "one\n", ten, |line| {
+        let output = run_streaming(&mut shell("cat; echo two >&2; exit 3"), "one\n", ten, |line| {
             seen.push(line.to_owned());
         });
-        let said = said.unwrap();
-        assert_eq!((said.text.as_str(), said.status.code()), ("one\ntwo\n", Some(3)));
+        let output = output.unwrap();
+        assert_eq!((output.text.as_str(), output.status.code()), ("one\ntwo\n", Some(3)));
         assert_eq!(seen, ["one", "two"]);
-        let failed = must(&mut shell("echo why; exit 1"), "", ten).unwrap_err();
-        assert_eq!((failed.kind, failed.log.as_deref()), (Kind::Ended, Some("why")));
+        let failed = run_checked(&mut shell("echo why; exit 1"), "", ten).unwrap_err();
+        assert_eq!((failed.kind, failed.log.as_deref()), (ErrorKind::Exited, Some("why")));
     }
 
     #[test]
-    fn a_program_that_does_not_end_is_ended_with_what_it_started() {
+    fn a_timeout_kills_the_program_and_its_children() {
         let began = Instant::now();
         let script = "sleep 600 & echo $!; wait";
         let late = run(&mut shell(script), Duration::from_millis(300)).unwrap_err();
-        assert_eq!(late.kind, Kind::Late);
+        assert_eq!(late.kind, ErrorKind::Timeout);
         assert!(began.elapsed() < Duration::from_secs(30));
         let pid = late.log.unwrap().trim().to_owned();
-        let gone = || {
+        let exited = || {
             let status = std::fs::read_to_string(format!("/proc/{pid}/stat"));
             status.map_or(true, |status| status.contains(") Z "))
         };
-        crate::fact::wait_for("the end of `sleep`", Duration::from_secs(10), || {
-            gone().then_some(())
+        crate::probe::wait_for("`sleep` to exit", Duration::from_secs(10), || {
+            exited().then_some(())
         })
         .unwrap();
     }

@@ -1,9 +1,9 @@
-//! The Hadoop versions a cluster can have, and what the older ones lack.
+//! Supported Hadoop versions and their features.
 
-use crate::failure::{Failure, Kind};
+use crate::error::{Error, ErrorKind};
 use std::{fmt, str::FromStr};
 
-/// A Hadoop release. Ordered: a later one is greater.
+/// A Hadoop release, ordered by age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[allow(missing_docs)]
 pub enum Version {
@@ -14,14 +14,14 @@ pub enum Version {
 }
 
 impl Version {
-    /// All of them, oldest first.
+    /// All versions, oldest first.
     pub const ALL: [Version; 4] =
         [Version::V2_10_2, Version::V3_3_6, Version::V3_4_2, Version::V3_5_0];
 
-    /// The one to take when it does not matter.
+    /// The default version.
     pub const NEWEST: Version = Version::V3_5_0;
 
-    /// As Maven and people write it.
+    /// Returns the version number.
     pub fn name(self) -> &'static str {
         match self {
             Version::V2_10_2 => "2.10.2",
@@ -31,8 +31,7 @@ impl Version {
         }
     }
 
-    /// Whether masters can send scheduling requests with placement constraints, and nodes can have
-    /// attributes: both came with 3.2.
+    /// Returns true if the version has placement constraints and node attributes, both added in 3.2.
     pub fn has_placement_constraints(self) -> bool {
         self >= Version::V3_3_6
     }
@@ -45,14 +44,14 @@ impl fmt::Display for Version {
 }
 
 impl FromStr for Version {
-    type Err = Failure;
+    type Err = Error;
 
-    fn from_str(text: &str) -> Result<Version, Failure> {
+    fn from_str(text: &str) -> Result<Version, Error> {
         let found = Version::ALL.into_iter().find(|v| v.name() == text);
         found.ok_or_else(|| {
             let known = Version::ALL.map(Version::name).join(", ");
-            Failure::new(Kind::Wrong, format!("there is no Hadoop `{text}` here"))
-                .hint(format!("the versions are {known}"))
+            Error::new(ErrorKind::InvalidRequest, format!("unsupported Hadoop version `{text}`"))
+                .hint(format!("supported versions: {known}"))
         })
     }
 }
@@ -62,12 +61,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_version_is_read_as_it_is_written() {
+    fn a_version_parses_from_its_display_form() {
         for version in Version::ALL {
             assert_eq!(version.to_string().parse::<Version>().unwrap(), version);
         }
         let wrong = "3.5".parse::<Version>().unwrap_err();
-        assert_eq!(wrong.kind, Kind::Wrong);
+        assert_eq!(wrong.kind, ErrorKind::InvalidRequest);
         assert!(wrong.to_string().contains("2.10.2, 3.3.6, 3.4.2, 3.5.0"));
     }
 }

@@ -1,17 +1,16 @@
-//! What makes sure that no process of a cluster outlives it.
+//! Watchdog process that kills all processes of a cluster when the cluster ends.
 //!
-//! A shell that reads a pipe whose other end only this process holds. When the pipe closes (because
-//! the cluster is dropped, or this process ended in whatever way, `kill -9` included) the shell
-//! ends every process that carries the cluster's mark in its environment, and removes the cluster's
-//! directory. The mark reaches the daemons directly, and the containers through the NodeManagers'
-//! configuration: they are found even though they live in sessions of their own and go on when
-//! their NodeManager is killed.
+//! The watcher is a shell that reads a pipe from this process. The pipe closes when the cluster is
+//! dropped or this process exits, even by `kill -9`. The shell then kills every process with the
+//! cluster id in its environment and removes the cluster's directory. Daemons receive the id
+//! directly, containers through the NodeManagers' configuration. That finds containers in sessions
+//! of their own and after their NodeManager was killed.
 //!
-//! The kernel's parent-death signal would not do: it follows the thread that started the child, and
-//! the thread of one test ends while others still use the cluster.
+//! The kernel's parent-death signal does not suffice: it follows the thread that started the child,
+//! and the thread of one test exits while other tests still use the cluster.
 
 use crate::{
-    failure::{Failure, Kind},
+    error::{Error, ErrorKind},
     scratch,
 };
 use std::{
@@ -22,18 +21,18 @@ use std::{
     time::Duration,
 };
 
-/// The variable that marks a cluster's processes.
-pub(crate) const MARK: &str = "TESTBED_CLUSTER";
+/// Environment variable with the cluster id; set in all processes of the cluster.
+pub(crate) const CLUSTER_ID_VAR: &str = "TESTBED_CLUSTER";
 
-/// Reads the mark and the directory as lines, so that they are in nobody's arguments.
+/// Reads the id and the directory from its input, so that they appear in no process's arguments.
 const SCRIPT: &str = r#"
 trap '' HUP INT QUIT TERM
-read -r mark
+read -r id
 read -r directory
 while read -r _; do :; done
 tries=0
 while [ "$tries" -lt 200 ]; do
-    found=$(grep -l -a -s -F "$mark" /proc/[0-9]*/environ)
+    found=$(grep -l -a -s -F "$id" /proc/[0-9]*/environ)
     [ -n "$found" ] || break
     for process in $found; do
         process=${process#/proc/}
@@ -46,76 +45,77 @@ case $directory in */testbed-????????????????) rm -rf -- "$directory" ;; esac
 [ -z "$found" ]
 "#;
 
-/// How long ending everything may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Timeout of killing all processes.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Ends its processes when it is dropped, or its own process ends.
+/// Handle of a watchdog; kills the processes on drop and when this process exits.
 #[derive(Debug)]
 pub(crate) struct Watcher {
     shell: Child,
-    text: String,
-    ended: bool,
+    input: String,
+    stopped: bool,
 }
 
 impl Watcher {
-    /// `directory` is removed in the end; none if it is to stay.
-    pub(crate) fn start(id: &str, directory: Option<&Path>) -> Result<Watcher, Failure> {
+    /// Starts a watcher. It removes `directory` at the end; `None` keeps the files.
+    pub(crate) fn start(id: &str, directory: Option<&Path>) -> Result<Watcher, Error> {
         let directory = directory.map(|path| path.display().to_string()).unwrap_or_default();
-        let text = format!("{MARK}={id}\n{directory}\n");
-        Ok(Watcher { shell: shell(&text)?, text, ended: false })
+        let text = format!("{CLUSTER_ID_VAR}={id}\n{directory}\n");
+        Ok(Watcher { shell: shell(&text)?, input: text, stopped: false })
     }
 
-    /// For a program that takes long: it shall not go on when nobody waits for it any more.
-    pub(crate) fn over(command: &mut Command) -> Result<Watcher, Failure> {
+    /// Starts a watcher for a long-running program, so that it does not outlive its caller.
+    pub(crate) fn guard(command: &mut Command) -> Result<Watcher, Error> {
         let id = scratch::random_id()?;
-        command.env(MARK, &id);
+        command.env(CLUSTER_ID_VAR, &id);
         Watcher::start(&id, None)
     }
 
-    /// Ends everything now, and returns when it has ended.
-    pub(crate) fn end(&mut self) -> Result<(), Failure> {
-        self.ended = true;
+    /// Kills all processes now and waits until they have exited.
+    pub(crate) fn stop(&mut self) -> Result<(), Error> {
+        self.stopped = true;
         if finish(&mut self.shell) {
             return Ok(());
         }
-        // Somebody has ended the watcher itself: what it would have done is done by another.
-        match finish(&mut shell(&self.text)?) {
+        // The watcher itself was killed: a second one does its work.
+        match finish(&mut shell(&self.input)?) {
             true => Ok(()),
-            false => Err(Failure::new(Kind::Trouble, "processes of the cluster cannot be ended")),
+            false => Err(Error::new(ErrorKind::System, "cannot kill all processes of the cluster")),
         }
     }
 }
 
 impl Drop for Watcher {
     fn drop(&mut self) {
-        if !self.ended
-            && let Err(failure) = self.end()
+        if !self.stopped
+            && let Err(error) = self.stop()
         {
-            eprintln!("testbed: {failure}");
+            eprintln!("testbed: {error}");
         }
     }
 }
 
-/// In a group of its own: Ctrl-C must not reach it.
-fn shell(text: &str) -> Result<Child, Failure> {
-    let trouble = |error| Failure::new(Kind::Missing, format!("cannot run `sh`: {error}"));
+/// Starts the shell in a separate process group, out of reach of Ctrl-C.
+fn shell(text: &str) -> Result<Child, Error> {
+    let run_error = |error| Error::new(ErrorKind::Missing, format!("cannot run `sh`: {error}"));
     let mut shell = Command::new("sh")
         .args(["-c", SCRIPT])
         .process_group(0)
         .current_dir("/")
-        .env_remove(MARK)
+        .env_remove(CLUSTER_ID_VAR)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
-        .map_err(trouble)?;
-    let stdin = shell.stdin.as_mut().expect("it was piped in the lines above");
-    stdin.write_all(text.as_bytes()).map_err(trouble)?;
+        .map_err(run_error)?;
+    let stdin = shell.stdin.as_mut().expect("stdin is piped");
+    stdin.write_all(text.as_bytes()).map_err(run_error)?;
     Ok(shell)
 }
 
 fn finish(shell: &mut Child) -> bool {
     shell.stdin = None;
-    let ended = crate::fact::wait_for("the watcher", PATIENCE, || shell.try_wait().transpose());
+    let ended =
+        crate::probe::wait_for("the watcher to exit", TIMEOUT, || shell.try_wait().transpose());
     matches!(ended, Ok(Ok(status)) if status.success())
 }

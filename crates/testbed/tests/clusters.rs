@@ -1,20 +1,20 @@
-//! Clusters come up in every version, with what was asked for, beside each other.
+//! Clusters of all versions start with the requested options, also concurrently.
 
 use std::time::{Duration, Instant};
 use testbed::{
-    Cluster, File, Hdfs, Kind, Label, Logs, Options, Placement, Queue, Scheduling, Version, field,
-    get,
+    Cluster, ErrorKind, File, Hdfs, Label, Logs, Options, Placement, Queue, Scheduling, Version,
+    field, get,
 };
 
 fn start(options: Options) -> Cluster {
     let began = Instant::now();
-    let cluster = Cluster::start(options).unwrap_or_else(|failure| panic!("{failure}"));
+    let cluster = Cluster::start(options).unwrap_or_else(|error| panic!("{error}"));
     let version = cluster.options().version;
     eprintln!("{version}: up after {:.1} s", began.elapsed().as_secs_f64());
     cluster
 }
 
-fn comes_up_whole(version: Version) {
+fn assert_starts(version: Version) {
     let cluster = start(Options::new(version));
     let info = cluster.rest("/ws/v1/cluster/info").unwrap();
     assert_eq!(field(&info, "hadoopVersion"), Some(version.name()));
@@ -24,33 +24,33 @@ fn comes_up_whole(version: Version) {
     for daemon in ["rm", "nn", "dn", "nm1"] {
         let memory = cluster.memory_kib(daemon).unwrap().unwrap();
         eprintln!("{version}: {daemon} {} MiB", memory / 1024);
-        // One binding of the logger, and it writes where the rest of this crate looks.
+        // The only logging backend writes to the daemon's log file.
         assert!(cluster.log(daemon).unwrap().contains("STARTUP_MSG"), "{daemon}");
     }
 }
 
 #[test]
-fn a_cluster_of_2_10_comes_up() {
-    comes_up_whole(Version::V2_10_2);
+fn a_cluster_of_2_10_starts() {
+    assert_starts(Version::V2_10_2);
 }
 
 #[test]
-fn a_cluster_of_3_3_comes_up() {
-    comes_up_whole(Version::V3_3_6);
+fn a_cluster_of_3_3_starts() {
+    assert_starts(Version::V3_3_6);
 }
 
 #[test]
-fn a_cluster_of_3_4_comes_up() {
-    comes_up_whole(Version::V3_4_2);
+fn a_cluster_of_3_4_starts() {
+    assert_starts(Version::V3_4_2);
 }
 
 #[test]
-fn a_cluster_of_3_5_comes_up() {
-    comes_up_whole(Version::V3_5_0);
+fn a_cluster_of_3_5_starts() {
+    assert_starts(Version::V3_5_0);
 }
 
 #[test]
-fn two_clusters_beside_each_other_do_not_meet() {
+fn concurrent_clusters_are_isolated() {
     let small = |version| Options { hdfs: Hdfs::None, ..Options::new(version) };
     let (old, new) = std::thread::scope(|scope| {
         let old = scope.spawn(|| start(small(Version::V2_10_2)));
@@ -66,7 +66,7 @@ fn two_clusters_beside_each_other_do_not_meet() {
 }
 
 #[test]
-fn labels_devices_and_queues_are_as_asked_for() {
+fn labels_devices_and_queues_are_configured() {
     let cluster = start(Options {
         hdfs: Hdfs::None,
         nodes: 2,
@@ -93,7 +93,7 @@ fn labels_devices_and_queues_are_as_asked_for() {
 }
 
 #[test]
-fn a_cluster_comes_up_with_all_that_is_rarely_asked_for() {
+fn a_cluster_starts_with_rarely_used_options() {
     let cluster = start(
         Options {
             attributes: vec![(1, "model".to_owned(), "a100".to_owned())],
@@ -117,15 +117,15 @@ fn a_cluster_comes_up_with_all_that_is_rarely_asked_for() {
 }
 
 #[test]
-fn tests_that_ask_for_the_same_share_one_cluster() {
+fn equal_options_share_one_cluster() {
     let options = || Options { hdfs: Hdfs::None, nodes: 0, ..Options::new(Version::V2_10_2) };
     let (one, two) = std::thread::scope(|scope| {
         let one = scope.spawn(|| Cluster::shared(options()).unwrap());
         (one.join().unwrap(), Cluster::shared(options()).unwrap())
     });
     assert!(std::ptr::eq(one, two));
-    // This thread's end, and the other's, must not be the cluster's.
+    // The cluster outlives the thread that started it.
     assert!(one.pid("rm").unwrap().is_some());
     let wrong = Cluster::shared(Options { nodes: 1000, ..options() }).unwrap_err();
-    assert_eq!(wrong.kind, Kind::Wrong);
+    assert_eq!(wrong.kind, ErrorKind::InvalidRequest);
 }

@@ -1,34 +1,34 @@
-//! Any daemon can be killed, stopped, paused and started; a pair fails over.
+//! Daemons can be killed, stopped, paused and restarted; redundant pairs fail over.
 
-use testbed::{Cluster, Failover, Hdfs, Kind, Options, Version, is_open};
+use testbed::{Cluster, ErrorKind, Failover, Hdfs, Options, Version, is_open};
 
 fn start(options: Options) -> Cluster {
-    Cluster::start(options).unwrap_or_else(|failure| panic!("{failure}"))
+    Cluster::start(options).unwrap_or_else(|error| panic!("{error}"))
 }
 
 #[test]
-fn each_daemon_can_be_killed_and_started_again() {
+fn every_daemon_restarts_after_a_kill() {
     let cluster = start(Options { nodes: 2, ..Options::new(Version::V3_5_0) });
-    cluster.fs(&["-mkdir", "/kept"]).unwrap();
+    cluster.fs(&["-mkdir", "/persisted"]).unwrap();
     let names: Vec<_> = cluster.daemons().map(str::to_owned).collect();
     assert_eq!(names, ["rm", "nn", "dn", "nm1", "nm2"]);
     for name in &names {
         let before = cluster.pid(name).unwrap().unwrap();
         cluster.kill(name).unwrap();
         assert_eq!(cluster.pid(name).unwrap(), None);
-        assert_eq!(cluster.kill(name).unwrap_err().kind, Kind::Wrong);
+        assert_eq!(cluster.kill(name).unwrap_err().kind, ErrorKind::InvalidRequest);
         cluster.start_daemon(name).unwrap();
         assert_ne!(cluster.pid(name).unwrap().unwrap(), before);
     }
     cluster.wait_active().unwrap();
     cluster.wait_nodes(2).unwrap();
     cluster.wait_hdfs().unwrap();
-    cluster.fs(&["-ls", "/kept"]).unwrap();
-    assert_eq!(cluster.kill("nm9").unwrap_err().kind, Kind::Wrong);
+    cluster.fs(&["-ls", "/persisted"]).unwrap();
+    assert_eq!(cluster.kill("nm9").unwrap_err().kind, ErrorKind::InvalidRequest);
 }
 
 #[test]
-fn a_node_that_is_stopped_or_silent_is_missed() {
+fn stopped_and_paused_nodes_are_reported_shut_down_and_lost() {
     let cluster = start(Options {
         hdfs: Hdfs::None,
         nodes: 2,
@@ -47,7 +47,7 @@ fn a_node_that_is_stopped_or_silent_is_missed() {
 }
 
 #[test]
-fn a_second_resource_manager_takes_over_when_told_to() {
+fn manual_failover_activates_the_standby_resource_manager() {
     let cluster = start(Options {
         hdfs: Hdfs::None,
         rm_ha: Some(Failover::Manual),
@@ -63,7 +63,7 @@ fn a_second_resource_manager_takes_over_when_told_to() {
 }
 
 #[test]
-fn with_zookeeper_a_second_resource_manager_takes_over_by_itself() {
+fn zookeeper_activates_the_standby_resource_manager() {
     let cluster = start(Options {
         hdfs: Hdfs::None,
         rm_ha: Some(Failover::Automatic),
@@ -79,19 +79,19 @@ fn with_zookeeper_a_second_resource_manager_takes_over_by_itself() {
 }
 
 #[test]
-fn a_second_name_node_takes_over_with_what_the_first_has_written() {
+fn failover_to_the_second_namenode_keeps_written_files() {
     let cluster =
         start(Options { nodes: 0, hdfs: Hdfs::HighlyAvailable, ..Options::new(Version::V3_3_6) });
     assert_eq!(cluster.default_fs(), "hdfs://testbed");
     assert!(cluster.is_active("nn") && !cluster.is_active("nn2"));
-    cluster.fs(&["-mkdir", "/kept"]).unwrap();
+    cluster.fs(&["-mkdir", "/persisted"]).unwrap();
     cluster.kill("nn").unwrap();
     cluster.fail_over("nn2").unwrap();
-    cluster.fs(&["-ls", "/kept"]).unwrap();
+    cluster.fs(&["-ls", "/persisted"]).unwrap();
 }
 
 #[test]
-fn two_file_systems_do_not_see_each_others_files() {
+fn two_file_systems_have_separate_files() {
     let cluster = start(Options { nodes: 0, hdfs: Hdfs::Two, ..Options::new(Version::V3_5_0) });
     let [one, two] = cluster.namenodes() else {
         panic!("{:?}", cluster.namenodes());
@@ -100,5 +100,5 @@ fn two_file_systems_do_not_see_each_others_files() {
     let path = |namenode: &testbed::NameNode| format!("hdfs://{}/here", namenode.rpc);
     cluster.fs(&["-mkdir", &path(one)]).unwrap();
     cluster.fs(&["-ls", &path(one)]).unwrap();
-    assert_eq!(cluster.fs(&["-ls", &path(two)]).unwrap_err().kind, Kind::Ended);
+    assert_eq!(cluster.fs(&["-ls", &path(two)]).unwrap_err().kind, ErrorKind::Exited);
 }

@@ -1,4 +1,4 @@
-//! A cluster with Kerberos lets in who has a ticket, and nobody else.
+//! A cluster with Kerberos accepts clients with a ticket and rejects all others.
 
 use std::{
     io::{Read, Write},
@@ -8,49 +8,52 @@ use std::{
 };
 use testbed::{Cluster, Options, Protection, Version, run};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn list_nodes(cluster: &Cluster, ticket: &Path) -> String {
     let class = "org.apache.hadoop.yarn.client.cli.NodeCLI";
     let mut command = cluster.hadoop(class).unwrap();
-    let said = run(command.arg("-list").env("KRB5CCNAME", ticket), PATIENCE).unwrap();
-    assert!(said.status.success(), "{}", said.text);
-    said.text
+    let output = run(command.arg("-list").env("KRB5CCNAME", ticket), TIMEOUT).unwrap();
+    assert!(output.status.success(), "{}", output.text);
+    output.text
 }
 
-/// What a server says to one who begins a call without proving anything.
-fn knock(address: SocketAddr) -> String {
+/// Returns a server's response to an unauthenticated connection.
+fn connect_unauthenticated(address: SocketAddr) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     stream.write_all(b"hrpc\x09\x00\x00").unwrap();
-    let mut answer = Vec::new();
-    stream.take(4096).read_to_end(&mut answer).unwrap();
-    String::from_utf8_lossy(&answer).into_owned()
+    let mut response = Vec::new();
+    stream.take(4096).read_to_end(&mut response).unwrap();
+    String::from_utf8_lossy(&response).into_owned()
 }
 
-fn lets_in_who_has_a_ticket(version: Version, protection: Protection) {
+fn assert_requires_a_ticket(version: Version, protection: Protection) {
     let cluster = Cluster::start(Options {
         kerberos: Some(protection),
         users: vec!["alice".to_owned()],
         ..Options::new(version)
     });
-    let cluster = cluster.unwrap_or_else(|failure| panic!("{failure}"));
+    let cluster = cluster.unwrap_or_else(|error| panic!("{error}"));
     let kerberos = cluster.kerberos().unwrap();
 
     let ticket = kerberos.kinit("alice", None).unwrap();
-    let klist = run(kerberos.client("klist").arg("-c").arg(&ticket), PATIENCE).unwrap();
+    let klist = run(kerberos.client("klist").arg("-c").arg(&ticket), TIMEOUT).unwrap();
     assert!(klist.text.contains("alice@TESTBED.LOCAL"), "{}", klist.text);
     let nodes = list_nodes(&cluster, &ticket);
     assert!(nodes.contains("RUNNING"), "{nodes}");
 
-    let doors = [
+    let endpoints = [
         cluster.resource_managers()[0].client,
         cluster.nodes()[0].address,
         cluster.namenodes()[0].rpc,
     ];
-    for door in doors {
-        let answer = knock(door);
-        assert!(answer.contains("SIMPLE authentication is not enabled"), "{door}: {answer}");
+    for endpoint in endpoints {
+        let response = connect_unauthenticated(endpoint);
+        assert!(
+            response.contains("SIMPLE authentication is not enabled"),
+            "{endpoint}: {response}"
+        );
     }
 
     let homes = cluster.fs(&["-ls", "/user"]).unwrap();
@@ -67,11 +70,11 @@ fn lets_in_who_has_a_ticket(version: Version, protection: Protection) {
 }
 
 #[test]
-fn only_who_has_a_ticket_gets_an_answer_from_3_5() {
-    lets_in_who_has_a_ticket(Version::V3_5_0, Protection::Privacy);
+fn hadoop_3_5_rejects_clients_without_a_ticket() {
+    assert_requires_a_ticket(Version::V3_5_0, Protection::Privacy);
 }
 
 #[test]
-fn only_who_has_a_ticket_gets_an_answer_from_2_10() {
-    lets_in_who_has_a_ticket(Version::V2_10_2, Protection::Integrity);
+fn hadoop_2_10_rejects_clients_without_a_ticket() {
+    assert_requires_a_ticket(Version::V2_10_2, Protection::Integrity);
 }

@@ -187,7 +187,7 @@ async fn a_ledger_gets_what_is_wanted_and_no_more_over_changes_and_a_restart() {
 /// A ResourceManager that is killed and comes back, as the ledger's master sees it.
 async fn restart(wanting: &mut Wanting<'_>) {
     let cluster = wanting.cluster;
-    let must = |outcome: Result<(), testbed::Failure>| outcome.unwrap_or_else(|f| panic!("{f}"));
+    let must = |outcome: Result<(), testbed::Error>| outcome.unwrap_or_else(|f| panic!("{f}"));
     must(cluster.kill("rm"));
     must(cluster.start_daemon("rm"));
     must(cluster.wait_nodes(2));

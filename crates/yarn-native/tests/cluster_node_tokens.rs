@@ -38,7 +38,7 @@ async fn a_node_is_spoken_to_across_new_keys_and_a_restart_that_forgets_the_old_
         );
     let cluster = Cluster::start(options);
     let cluster = cluster.unwrap_or_else(|failure| panic!("{failure}"));
-    let must = |outcome: Result<(), testbed::Failure>| {
+    let must = |outcome: Result<(), testbed::Error>| {
         outcome.unwrap_or_else(|failure| panic!("{failure}"));
     };
     let file = scratch(&cluster, "go").join("old");

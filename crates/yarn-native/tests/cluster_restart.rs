@@ -14,7 +14,7 @@ fn start(options: Options) -> Cluster {
     Cluster::start(options).unwrap_or_else(|failure| panic!("{failure}"))
 }
 
-fn must<T>(outcome: Result<T, testbed::Failure>) -> T {
+fn must<T>(outcome: Result<T, testbed::Error>) -> T {
     outcome.unwrap_or_else(|failure| panic!("{failure}"))
 }
 

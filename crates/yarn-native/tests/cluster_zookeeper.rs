@@ -9,7 +9,7 @@ use cluster_support::{Master, options, scratch, small, wait_then_exit};
 use testbed::{Cluster, Failover, Options};
 use yarn_native::types::{Container, ContainerState, ExitStatus, LaunchContext};
 
-fn must<T>(outcome: Result<T, testbed::Failure>) -> T {
+fn must<T>(outcome: Result<T, testbed::Error>) -> T {
     outcome.unwrap_or_else(|failure| panic!("{failure}"))
 }
 

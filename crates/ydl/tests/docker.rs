@@ -5,7 +5,7 @@ mod home;
 
 use home::{Home, Ran, kill};
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
-use testbed::{Docker, Kind};
+use testbed::{Docker, ErrorKind};
 
 const IMAGE: &str = "ydl-test/small:1";
 
@@ -135,7 +135,7 @@ fn with_an_engine_programs_run_in_their_image_and_nothing_is_left() {
     let docker = match Docker::start(place.path(), &mut |line| eprintln!("{line}")) {
         Ok(docker) => docker,
         // Whoever has none and may start none has nothing to test here. An engine that does not start is a failure.
-        Err(failure) if failure.kind == Kind::Missing => {
+        Err(failure) if failure.kind == ErrorKind::Missing => {
             eprintln!("no container is run here: {failure}");
             return;
         }

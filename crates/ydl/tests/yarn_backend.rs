@@ -65,7 +65,7 @@ async fn turn() -> MutexGuard<'static, ()> {
     TURN.lock().await
 }
 
-fn must<T>(outcome: Result<T, testbed::Failure>) -> T {
+fn must<T>(outcome: Result<T, testbed::Error>) -> T {
     outcome.unwrap_or_else(|failure| panic!("{failure}"))
 }
 

@@ -31,7 +31,7 @@ fn excluded() -> PathBuf {
     PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("elastic-excluded")
 }
 
-fn must<T>(outcome: Result<T, testbed::Failure>) -> T {
+fn must<T>(outcome: Result<T, testbed::Error>) -> T {
     outcome.unwrap_or_else(|failure| panic!("{failure}"))
 }
 

@@ -55,7 +55,7 @@ fn cluster() -> (&'static Cluster, MutexGuard<'static, ()>) {
     (cluster, turn)
 }
 
-fn must<T>(outcome: Result<T, testbed::Failure>) -> T {
+fn must<T>(outcome: Result<T, testbed::Error>) -> T {
     outcome.unwrap_or_else(|failure| panic!("{failure}"))
 }
 

@@ -80,6 +80,6 @@ fn cluster() -> &'static Cluster {
     shared(yarn.iter().fold(options, |options, (key, value)| options.set(File::Yarn, key, value)))
 }
 
-fn must<T>(outcome: Result<T, testbed::Failure>) -> T {
+fn must<T>(outcome: Result<T, testbed::Error>) -> T {
     outcome.unwrap_or_else(|failure| panic!("{failure}"))
 }

@@ -104,7 +104,7 @@ fn every_framework_begins_another_round_when_a_node_is_lost() {
         training.wait_begun(job);
     }
     // It is missed, and comes back later.
-    let must = |outcome: Result<(), testbed::Failure>| {
+    let must = |outcome: Result<(), testbed::Error>| {
         outcome.unwrap_or_else(|failure| panic!("{failure}"));
     };
     must(cluster.kill("nm2"));

@@ -1,51 +1,51 @@
-//! From what a cluster is to be to the keys of Hadoop's files: one configuration for clients, and one
-//! for each daemon, which adds what is its own.
+//! Maps options to Hadoop configuration keys: one configuration for clients, and one per daemon that
+//! adds its own keys.
 
 mod hdfs;
 mod queues;
 mod security;
 mod yarn;
 
-use crate::{options::Options, ports::Ports, site::Site};
+use crate::{options::Options, ports::PortBlock, site::Site};
 use std::path::Path;
 
-pub(crate) use hdfs::{default_fs, of_namenode};
+pub(crate) use hdfs::{configure_namenode, default_fs};
 pub(crate) use security::own_user;
-pub(crate) use yarn::{doors, of_node, of_resource_manager};
+pub(crate) use yarn::{configure_node, configure_resource_manager, resource_manager_ports};
 
-/// What every key is made of.
+/// Inputs of the configuration.
 #[derive(Debug)]
-pub(crate) struct Plan<'a> {
+pub(crate) struct ConfigContext<'a> {
     pub options: &'a Options,
-    pub ports: &'a Ports,
+    pub ports: &'a PortBlock,
     pub directory: &'a Path,
-    pub mark: &'a str,
-    /// Jars for the containers of Java masters, in comparisons.
+    pub cluster_id: &'a str,
+    /// Directory of the jars, for containers of Java application masters in benchmarks.
     pub lib: &'a Path,
-    /// What containers find in their environment, so that programs in them can use Kerberos.
+    /// Environment variables of containers, so that their programs can use Kerberos.
     pub variables: Vec<(&'static str, String)>,
 }
 
-impl Plan<'_> {
+impl ConfigContext<'_> {
     fn path(&self, name: &str) -> String {
         self.directory.join(name).display().to_string()
     }
 }
 
-/// What clients need, and all daemons have in common.
-pub(crate) fn common(plan: &Plan<'_>) -> Site {
+/// Returns the keys common to clients and daemons.
+pub(crate) fn common(context: &ConfigContext<'_>) -> Site {
     let mut site = Site::default();
-    hdfs::common(plan, &mut site);
-    yarn::common(plan, &mut site);
-    queues::common(plan, &mut site);
-    security::common(plan, &mut site);
-    extra(plan, &mut site);
+    hdfs::common(context, &mut site);
+    yarn::common(context, &mut site);
+    queues::common(context, &mut site);
+    security::common(context, &mut site);
+    extra(context, &mut site);
     site
 }
 
-/// Last of all, also in the daemons' own files.
-pub(crate) fn extra(plan: &Plan<'_>, site: &mut Site) {
-    for (file, key, value) in &plan.options.extra {
+/// Sets the additional keys. Called last, also for the daemons' own files.
+pub(crate) fn extra(context: &ConfigContext<'_>, site: &mut Site) {
+    for (file, key, value) in &context.options.extra {
         site.set(*file, key, value);
     }
 }

@@ -1,32 +1,32 @@
-//! Who may speak to whom: Kerberos, and who may act for others.
+//! Keys of Kerberos and of proxy users.
 
-use super::Plan;
+use super::ConfigContext;
 use crate::{
     kdc::{HDFS, HTTP, REALM, YARN, keytab},
     options::Protection,
     site::Site,
 };
 
-/// The user who may act for any other, besides the daemons' own.
+/// Proxy user that may impersonate any other user, besides the daemons' users.
 pub(crate) const PROXY: &str = "proxy";
 
-pub(super) fn common(plan: &Plan<'_>, site: &mut Site) {
+pub(super) fn common(context: &ConfigContext<'_>, site: &mut Site) {
     for user in [own_user().as_str(), "yarn", "hdfs", PROXY] {
-        for what in ["hosts", "groups"] {
-            site.core(format!("hadoop.proxyuser.{user}.{what}"), "*");
+        for scope in ["hosts", "groups"] {
+            site.core(format!("hadoop.proxyuser.{user}.{scope}"), "*");
         }
     }
-    if let Some(protection) = plan.options.kerberos {
-        kerberos(plan, protection, site);
+    if let Some(protection) = context.options.kerberos {
+        kerberos(context, protection, site);
     }
 }
 
-fn kerberos(plan: &Plan<'_>, protection: Protection, site: &mut Site) {
+fn kerberos(context: &ConfigContext<'_>, protection: Protection, site: &mut Site) {
     site.core("hadoop.security.authentication", "kerberos");
     site.core("hadoop.security.authorization", true);
     site.core("hadoop.security.auth_to_local", "RULE:[1:$1]\nRULE:[2:$1]\nDEFAULT");
     site.core("hadoop.rpc.protection", protection.name());
-    let of = |service: &str| (format!("{service}@{REALM}"), keytab(plan.directory, service));
+    let of = |service: &str| (format!("{service}@{REALM}"), keytab(context.directory, service));
     let (hdfs, hdfs_keytab) = of(HDFS);
     let (yarn, yarn_keytab) = of(YARN);
     let (http, http_keytab) = of(HTTP);
@@ -41,7 +41,7 @@ fn kerberos(plan: &Plan<'_>, protection: Protection, site: &mut Site) {
     site.hdfs("dfs.block.access.token.enable", true);
     site.hdfs("dfs.data.transfer.protection", protection.name());
     site.hdfs("dfs.encrypt.data.transfer", false);
-    // Ports below 1024 and TLS are not for tests.
+    // Tests use neither privileged ports nor TLS.
     site.hdfs("ignore.secure.ports.for.testing", true);
     site.hdfs("dfs.http.policy", "HTTP_ONLY");
 
@@ -54,7 +54,7 @@ fn kerberos(plan: &Plan<'_>, protection: Protection, site: &mut Site) {
     }
 }
 
-/// The name of the user the daemons run as, found as Java finds it.
+/// Returns the name of the user that the daemons run as, determined as Java does.
 pub(crate) fn own_user() -> String {
     let uid = rustix::process::getuid().as_raw().to_string();
     let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
@@ -63,6 +63,6 @@ pub(crate) fn own_user() -> String {
         let name = fields.next()?;
         (fields.nth(1)? == uid).then(|| name.to_owned())
     });
-    // A user of a directory service is in no file, but usually in the environment.
+    // Users of a directory service are not in the file, but usually in the environment.
     found.or_else(|| std::env::var("USER").ok()).unwrap_or_else(|| "root".to_owned())
 }

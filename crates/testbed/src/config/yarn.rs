@@ -1,56 +1,56 @@
-//! ResourceManagers and NodeManagers.
+//! Keys of ResourceManagers and NodeManagers.
 
-use super::Plan;
+use super::ConfigContext;
 use crate::{
     options::{Failover, Hdfs, Logs, Placement},
-    ports::{Door, HOST, node_host},
+    ports::{HOST, Port, node_host},
     site::{File, Site},
-    watcher::MARK,
+    watcher::CLUSTER_ID_VAR,
 };
 
-/// The doors of a ResourceManager: for clients, masters, nodes, administrators and people.
-pub(crate) fn doors(second: bool) -> [Door; 5] {
-    if second { RM2 } else { RM }.map(|(_, door)| door)
+/// Returns the ports of a ResourceManager: for clients, masters, nodes, administrators and the web UI.
+pub(crate) fn resource_manager_ports(second: bool) -> [Port; 5] {
+    if second { RM2_PORTS } else { RM_PORTS }.map(|(_, port)| port)
 }
 
-const RM: [(&str, Door); 5] = [
-    ("address", Door::RmClient),
-    ("scheduler.address", Door::RmScheduler),
-    ("resource-tracker.address", Door::RmTracker),
-    ("admin.address", Door::RmAdmin),
-    ("webapp.address", Door::RmWeb),
+const RM_PORTS: [(&str, Port); 5] = [
+    ("address", Port::RmClient),
+    ("scheduler.address", Port::RmScheduler),
+    ("resource-tracker.address", Port::RmTracker),
+    ("admin.address", Port::RmAdmin),
+    ("webapp.address", Port::RmWeb),
 ];
 
-const RM2: [(&str, Door); 5] = [
-    ("address", Door::Rm2Client),
-    ("scheduler.address", Door::Rm2Scheduler),
-    ("resource-tracker.address", Door::Rm2Tracker),
-    ("admin.address", Door::Rm2Admin),
-    ("webapp.address", Door::Rm2Web),
+const RM2_PORTS: [(&str, Port); 5] = [
+    ("address", Port::Rm2Client),
+    ("scheduler.address", Port::Rm2Scheduler),
+    ("resource-tracker.address", Port::Rm2Tracker),
+    ("admin.address", Port::Rm2Admin),
+    ("webapp.address", Port::Rm2Web),
 ];
 
-pub(super) fn common(plan: &Plan<'_>, site: &mut Site) {
-    let options = plan.options;
-    resource_managers(plan, site);
-    recovery(plan, site);
-    tokens(plan, site);
-    logs(plan, site);
+pub(super) fn common(context: &ConfigContext<'_>, site: &mut Site) {
+    let options = context.options;
+    resource_managers(context, site);
+    recovery(context, site);
+    tokens(context, site);
+    logs(context, site);
 
     let rm = |key: &str| format!("yarn.resourcemanager.{key}");
     site.yarn("yarn.scheduler.minimum-allocation-mb", 64);
     site.yarn("yarn.scheduler.maximum-allocation-mb", options.node_memory_mib);
     site.yarn("yarn.scheduler.maximum-allocation-vcores", options.node_vcores);
-    let beat = options.heartbeat.as_millis();
-    site.yarn(rm("nodemanagers.heartbeat-interval-ms"), beat);
-    // 3.x slows the beats of nodes busier than others, which makes waits in tests unequal.
+    let heartbeat = options.heartbeat.as_millis();
+    site.yarn(rm("nodemanagers.heartbeat-interval-ms"), heartbeat);
+    // 3.x lengthens the heartbeat interval of busy nodes, which makes test times vary.
     site.yarn(rm("nodemanagers.heartbeat-interval-scaling-enable"), false);
-    // With the defaults clients and nodes sleep up to 30 s between two tries.
+    // By default clients and nodes sleep up to 30 s between retries.
     site.yarn("yarn.client.failover-sleep-base-ms", 100);
     site.yarn("yarn.client.failover-sleep-max-ms", 1000);
     site.yarn(rm("connect.retry-interval.ms"), 200);
     site.yarn("yarn.admin.acl", "*");
     site.yarn("yarn.acl.enable", options.kerberos.is_some());
-    site.yarn("yarn.application.classpath", plan.lib.join("*").display());
+    site.yarn("yarn.application.classpath", context.lib.join("*").display());
 
     if options.version.has_placement_constraints() {
         let handler = match options.placement {
@@ -59,12 +59,12 @@ pub(super) fn common(plan: &Plan<'_>, site: &mut Site) {
             Placement::Disabled => "disabled",
         };
         site.yarn(rm("placement-constraints.handler"), handler);
-        let store = format!("file://{}", plan.path("state/attributes"));
+        let store = format!("file://{}", context.path("state/attributes"));
         site.yarn("yarn.node-attribute.fs-store.root-dir", store);
     }
     if !options.labels.is_empty() {
         site.yarn("yarn.node-labels.enabled", true);
-        let store = format!("file://{}", plan.path("state/labels"));
+        let store = format!("file://{}", context.path("state/labels"));
         site.yarn("yarn.node-labels.fs-store.root-dir", store);
     }
     if !options.gpus.is_empty() {
@@ -81,29 +81,29 @@ pub(super) fn common(plan: &Plan<'_>, site: &mut Site) {
     }
 }
 
-fn resource_managers(plan: &Plan<'_>, site: &mut Site) {
-    let Some(failover) = plan.options.rm_ha else {
+fn resource_managers(context: &ConfigContext<'_>, site: &mut Site) {
+    let Some(failover) = context.options.rm_ha else {
         site.yarn("yarn.resourcemanager.hostname", HOST);
-        for (key, door) in RM {
-            site.yarn(format!("yarn.resourcemanager.{key}"), plan.ports.at(door));
+        for (key, port) in RM_PORTS {
+            site.yarn(format!("yarn.resourcemanager.{key}"), context.ports.address(port));
         }
         return;
     };
     site.yarn("yarn.resourcemanager.ha.enabled", true);
     site.yarn("yarn.resourcemanager.ha.rm-ids", "rm1,rm2");
     site.yarn("yarn.resourcemanager.cluster-id", "testbed");
-    for (id, doors) in [("rm1", RM), ("rm2", RM2)] {
+    for (id, ports) in [("rm1", RM_PORTS), ("rm2", RM2_PORTS)] {
         site.yarn(format!("yarn.resourcemanager.hostname.{id}"), HOST);
-        for (key, door) in doors {
+        for (key, port) in ports {
             let key = format!("yarn.resourcemanager.{key}.{id}");
-            site.yarn(key, plan.ports.at(door));
+            site.yarn(key, context.ports.address(port));
         }
     }
     let automatic = failover == Failover::Automatic;
     site.yarn("yarn.resourcemanager.ha.automatic-failover.enabled", automatic);
     if automatic {
-        let zookeeper = plan.ports.at(Door::Zookeeper);
-        // The first is where 3.x looks, the second where 2.x does.
+        let zookeeper = context.ports.address(Port::Zookeeper);
+        // 3.x reads the first key, 2.x the second.
         site.core("hadoop.zk.address", zookeeper);
         site.yarn("yarn.resourcemanager.zk-address", zookeeper);
         site.core("hadoop.zk.timeout-ms", 4000);
@@ -111,29 +111,30 @@ fn resource_managers(plan: &Plan<'_>, site: &mut Site) {
     }
 }
 
-fn recovery(plan: &Plan<'_>, site: &mut Site) {
-    let rm = plan.options.rm_recovery;
+fn recovery(context: &ConfigContext<'_>, site: &mut Site) {
+    let rm = context.options.rm_recovery;
     site.yarn("yarn.resourcemanager.recovery.enabled", rm);
     if rm {
         let class = "org.apache.hadoop.yarn.server.resourcemanager.recovery.FileSystemRMStateStore";
         site.yarn("yarn.resourcemanager.store.class", class);
-        let store = format!("file://{}", plan.path("state/applications"));
+        let store = format!("file://{}", context.path("state/applications"));
         site.yarn("yarn.resourcemanager.fs.state-store.uri", store);
         site.yarn("yarn.resourcemanager.work-preserving-recovery.enabled", true);
-        // How long the scheduler waits for nodes to come back after a restart before it hands out
-        // containers: ten seconds by default.
+        // Time that the scheduler waits for nodes to register after a restart before it allocates
+        // containers; the default is ten seconds.
         let wait = "yarn.resourcemanager.work-preserving-recovery.scheduling-wait-ms";
         site.yarn(wait, 1000);
     }
-    site.yarn("yarn.nodemanager.recovery.enabled", plan.options.nm_recovery);
-    site.yarn("yarn.nodemanager.recovery.supervised", plan.options.nm_recovery);
+    site.yarn("yarn.nodemanager.recovery.enabled", context.options.nm_recovery);
+    site.yarn("yarn.nodemanager.recovery.supervised", context.options.nm_recovery);
 }
 
-fn tokens(plan: &Plan<'_>, site: &mut Site) {
-    let expiry = plan.options.token_interval.map_or(plan.options.expiry, |interval| interval / 4);
+fn tokens(context: &ConfigContext<'_>, site: &mut Site) {
+    let expiry =
+        context.options.token_interval.map_or(context.options.expiry, |interval| interval / 4);
     site.yarn("yarn.am.liveness-monitor.expiry-interval-ms", expiry.as_millis());
     site.yarn("yarn.nm.liveness-monitor.expiry-interval-ms", expiry.as_millis());
-    let Some(interval) = plan.options.token_interval else {
+    let Some(interval) = context.options.token_interval else {
         return;
     };
     for kind in ["am-rm-tokens", "container-tokens", "nm-tokens"] {
@@ -151,13 +152,13 @@ fn tokens(plan: &Plan<'_>, site: &mut Site) {
     }
 }
 
-fn logs(plan: &Plan<'_>, site: &mut Site) {
-    let options = plan.options;
-    let kept = options.hdfs != Hdfs::None && options.kerberos.is_none();
-    let logs = if kept { options.logs } else { Logs::Local };
+fn logs(context: &ConfigContext<'_>, site: &mut Site) {
+    let options = context.options;
+    let aggregate = options.hdfs != Hdfs::None && options.kerberos.is_none();
+    let logs = if aggregate { options.logs } else { Logs::Local };
     site.yarn("yarn.log-aggregation-enable", logs != Logs::Local);
     site.yarn("yarn.nodemanager.remote-app-log-dir", "/app-logs");
-    // Logs that stay are kept for a day, so that a test finds them after the end.
+    // Local logs are kept for a day, so that tests can read them after the application.
     site.yarn("yarn.nodemanager.log.retain-seconds", 86_400);
     if logs == Logs::Indexed {
         site.yarn("yarn.log-aggregation.file-formats", "IndexedFile,TFile");
@@ -167,37 +168,41 @@ fn logs(plan: &Plan<'_>, site: &mut Site) {
     }
 }
 
-/// What is one ResourceManager's own. Both have the same host, so that it must be told which it is.
-pub(crate) fn of_resource_manager(plan: &Plan<'_>, second: bool, site: &mut Site) {
-    if plan.options.rm_ha.is_some() {
+/// Sets the keys of one ResourceManager: its id, which it cannot derive because both share a host.
+pub(crate) fn configure_resource_manager(
+    context: &ConfigContext<'_>,
+    second: bool,
+    site: &mut Site,
+) {
+    if context.options.rm_ha.is_some() {
         let id = if second { "rm2" } else { "rm1" };
         site.yarn("yarn.resourcemanager.ha.id", id);
     }
 }
 
-/// What is one NodeManager's own: its host and its directories.
-pub(crate) fn of_node(plan: &Plan<'_>, index: usize, site: &mut Site) {
-    let (options, ports) = (plan.options, plan.ports);
+/// Sets the keys of one NodeManager: its host, directories, resources and attributes.
+pub(crate) fn configure_node(context: &ConfigContext<'_>, index: usize, site: &mut Site) {
+    let (options, ports) = (context.options, context.ports);
     let mut set = |key: &str, value: String| site.yarn(format!("yarn.nodemanager.{key}"), value);
     let name = format!("nm{}", index + 1);
-    let path = |folder: &str| plan.path(&format!("{name}/{folder}"));
+    let path = |folder: &str| context.path(&format!("{name}/{folder}"));
     set("hostname", node_host(index).to_string());
     set("bind-host", node_host(index).to_string());
-    set("address", ports.on_node(index, Door::NmRpc).to_string());
-    set("localizer.address", ports.on_node(index, Door::NmLocalizer).to_string());
-    set("webapp.address", ports.on_node(index, Door::NmWeb).to_string());
+    set("address", ports.node_address(index, Port::NmRpc).to_string());
+    set("localizer.address", ports.node_address(index, Port::NmLocalizer).to_string());
+    set("webapp.address", ports.node_address(index, Port::NmWeb).to_string());
     set("local-dirs", path("local"));
     set("log-dirs", path("containers"));
     set("recovery.dir", path("recovery"));
     set("resource.memory-mb", options.node_memory_mib.to_string());
     set("resource.cpu-vcores", options.node_vcores.to_string());
     set("vmem-check-enabled", false.to_string());
-    // On a fuller disk every node would be unhealthy and every ask would wait for ever.
+    // With the defaults a nearly full disk makes every node unhealthy, and requests wait forever.
     set("disk-health-checker.max-disk-utilization-per-disk-percentage", "99.9".to_owned());
     set("disk-health-checker.min-free-space-per-disk-mb", "0".to_owned());
-    // The mark by which the watcher finds containers whose NodeManager is gone.
-    let mut variables = format!("MALLOC_ARENA_MAX=4,{MARK}={}", plan.mark);
-    for (name, value) in &plan.variables {
+    // The watcher finds containers by this variable, even after their NodeManager exited.
+    let mut variables = format!("MALLOC_ARENA_MAX=4,{CLUSTER_ID_VAR}={}", context.cluster_id);
+    for (name, value) in &context.variables {
         variables += &format!(",{name}={value}");
     }
     set("admin-env", variables);

@@ -44,7 +44,7 @@ fn main() {
     let named = parts.iter().any(|part| words.iter().any(|word| word == part));
     let wanted = |part: &str| !named || words.iter().any(|word| word == part);
     for version in versions {
-        let scene = Scene::set(version, Scheduling::AsShipped);
+        let scene = Scene::set(version, Scheduling::VersionDefault);
         println!("-- Hadoop {version}, 3 NodeManagers that beat once a second, load {}", load());
         let mut skein = Skein::start(&scene);
         println!("skein's driver was there after {:.1} s", skein.driver_seconds);
