@@ -14,16 +14,8 @@ use std::{
 };
 use tokio::{sync::Barrier, task::JoinSet};
 use ydl::{
-    backend::{Backend, Deposed, Launch},
-    jobs::JobDir,
-    master::{inbox::inbox, journal::Journal, past::Past, serve, shell::Master},
-    talk::{AgentReport, Sync, Synced},
-    wire::{
-        client::{Client, Payload},
-        secret::{Scope, Secret},
-        server,
-        tls::{Identity, Pin},
-    },
+    backend::Backend, backend::Deposed, backend::Launch, master::inbox::inbox,
+    master::journal::Journal, master::past::Past, master::serve, master::shell::Master,
 };
 use ydl_core::{
     Asks, ContainerId, Draft, Endpoint, Event, Exit, Framework, Grant, JobSpec, NodeName, Order,
@@ -33,6 +25,16 @@ use ydl_core::{
         Resources, Restart, RoleSpec, Scope as RestartScope,
     },
     time::Span,
+};
+use ydl_net::{
+    client::{Client, Payload},
+    secret::{Scope, Secret},
+    server,
+    tls::{Identity, Pin},
+};
+use ydl_proto::{
+    files::JobDir,
+    messages::{AgentReport, Sync, Synced},
 };
 
 /// Grants everything at once and starts nothing.

@@ -15,7 +15,7 @@ use yarn_native::{
     config::{Config, Environment},
     security::Identity,
 };
-use ydl::hdfs::Hdfs;
+use ydl_storage::hdfs::Hdfs;
 
 const RUNS: usize = 3;
 const LARGE_MIB: u64 = 500;

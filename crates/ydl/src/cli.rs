@@ -77,6 +77,15 @@ pub enum Cluster {
     Local,
 }
 
+impl From<ydl_compat::Cluster> for Cluster {
+    fn from(cluster: ydl_compat::Cluster) -> Cluster {
+        match cluster {
+            ydl_compat::Cluster::Yarn => Cluster::Yarn,
+            ydl_compat::Cluster::Local => Cluster::Local,
+        }
+    }
+}
+
 /// What to do, in the order of the help.
 #[derive(Debug, Subcommand)]
 pub enum Verb {

@@ -7,13 +7,8 @@ use std::{
     process::ExitCode,
     sync::atomic::{AtomicU64, Ordering},
 };
-use ydl::{
-    agent,
-    cli::{Cli, Verb},
-    commands, doors, master,
-    report::{Exit, Report},
-    show,
-};
+use ydl::{agent, cli::Cli, cli::Verb, commands, doors, master, show};
+use ydl_os::report::{Exit, Report};
 
 fn main() -> ExitCode {
     panic::set_hook(Box::new(|about| {

@@ -11,11 +11,11 @@ use std::{
     time::{Duration, Instant},
 };
 use tokio::time::sleep;
-use ydl::{
-    jobs::{JobDir, MasterPlace},
-    logs::live,
-    talk::{AgentReport, LogAttempt, LogWant, LogWish},
-    wire::{client::Client, request::Reply, secret::Token, tls::Pin},
+use ydl::logs::live;
+use ydl_net::{client::Client, request::Reply, secret::Token, tls::Pin};
+use ydl_proto::{
+    files::{JobDir, MasterPlace},
+    messages::{AgentReport, LogAttempt, LogWant, LogWish},
 };
 
 #[tokio::test]

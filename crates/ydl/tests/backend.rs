@@ -2,12 +2,10 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 use tokio::time::timeout;
-use ydl::{
-    backend::{Backend, local::Local},
-    jobs::{JobDir, Offer},
-    wire::secret::Secret,
-};
+use ydl::{backend::Backend, backend::local::Local};
 use ydl_core::{Ask, Asks, ContainerId, Event, Outcome, RoleName, spec::Resources};
+use ydl_net::secret::Secret;
+use ydl_proto::files::{JobDir, Offer};
 
 fn local(root: &Path, job: &str) -> Local {
     let offer = Offer {

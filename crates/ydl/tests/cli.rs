@@ -7,7 +7,7 @@ use std::{
     process::{Command, Output},
 };
 use tempfile::TempDir;
-use ydl::report::Exit;
+use ydl_os::report::Exit;
 
 struct Place {
     dir: TempDir,

@@ -13,7 +13,7 @@ use ydl::agent::output::{OutputSpec, Rotation};
 use ydl::agent::program::{Exit, Program, ProgramSpec, StartError};
 use ydl::agent::{outputs, program};
 use ydl::logs::{Chunk, LogReader};
-use ydl::os::process::{Identity, Signal};
+use ydl_os::process::{Identity, Signal};
 
 /// Far more than anything here takes; reached only when something is wrong.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -306,7 +306,7 @@ fn nothing_outlives_a_killed_agent() {
 #[test]
 fn nothing_outlives_an_agent_killed_with_its_whole_group() {
     agent_ended("nothing_outlives_an_agent_killed_with_its_whole_group", |[agent, ..]| {
-        assert!(ydl::os::process::kill_group(agent.pid, Signal::KILL).unwrap());
+        assert!(ydl_os::process::kill_group(agent.pid, Signal::KILL).unwrap());
     });
 }
 
@@ -334,7 +334,7 @@ fn programs_leave_no_descriptor_and_no_process_behind() {
         }
         // The last capture's thread may still be closing its ends.
         until("as few descriptors as before", || (open() <= before).then_some(()));
-        let tree = ydl::os::proc_tree::Tree::read().unwrap();
+        let tree = ydl_os::proc_tree::Tree::read().unwrap();
         assert_eq!(tree.descendants(std::process::id()), Vec::<&_>::new());
     };
     alone("programs_leave_no_descriptor_and_no_process_behind", scene, |command| command);

@@ -3,14 +3,12 @@
 
 use expect_test::{Expect, expect};
 use std::fs;
-use ydl::{
-    jobfile::{load, show},
-    preflight::{Constraints, Has, check},
-};
+use ydl::{preflight::Constraints, preflight::Has, preflight::check};
 use ydl_core::{
     JobSpec, RoleName,
     spec::{Environment, Image, Mount, Runtime},
 };
+use ydl_jobfile::{load, show};
 
 fn read(yaml: &str, cluster: bool) -> Result<JobSpec, String> {
     let dir = tempfile::tempdir().unwrap();

@@ -3,11 +3,11 @@
 use expect_test::{Expect, expect, expect_file};
 use std::{fs, os::unix::fs::symlink, path::Path};
 use tempfile::TempDir;
-use ydl::jobfile::{load, page, show};
 use ydl_core::{
     JobSpec, Span,
     spec::{Command, Completion, Existing, Scope},
 };
+use ydl_jobfile::{load, page, show};
 
 fn folder() -> TempDir {
     let dir = tempfile::tempdir().unwrap();

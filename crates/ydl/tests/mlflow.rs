@@ -15,7 +15,7 @@ use std::{
     process::{Child, Command, Stdio},
     thread,
 };
-use ydl::wire::tls::Identity;
+use ydl_net::tls::Identity;
 
 #[test]
 fn a_job_is_a_run_with_its_parameters_metrics_artifacts_and_outcome() {

@@ -13,8 +13,8 @@ mod user;
 
 use bench::{Bench, hashes, said, write};
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
-use ydl::pack::{Cache, pack};
 use ydl_core::spec::{self, Environment, Interpreter};
+use ydl_pack::{Cache, pack};
 
 #[test]
 fn an_environment_works_at_another_path_and_its_byte_code_is_used() {

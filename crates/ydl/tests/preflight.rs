@@ -3,10 +3,11 @@
 use expect_test::{Expect, expect};
 use std::collections::BTreeMap;
 use ydl::{
-    jobfile::load,
-    preflight::{Amount, Constraints, Has, Label, Node, Queue, Share, check},
+    preflight::Amount, preflight::Constraints, preflight::Has, preflight::Label, preflight::Node,
+    preflight::Queue, preflight::Share, preflight::check,
 };
 use ydl_core::JobSpec;
+use ydl_jobfile::load;
 
 /// Two plain nodes and one with a label and GPUs; the queue `gpu` alone has the label.
 fn cluster() -> Has {

@@ -1,70 +1,39 @@
-//! Which room may use which: the table of ARCHITECTURE.md, checked by reading the sources.
+//! Which module may use which: the code map of ARCHITECTURE.md, checked by reading the sources. What another crate may
+//! use is checked by Cargo.
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
 };
 
-/// Rooms that everybody may use: words, errors, doors to the system.
-const COMMON: [&str; 5] = ["env", "report", "os", "talk", "wire"];
+/// The heading of the code map in ARCHITECTURE.md.
+const CODE_MAP: &str = "## Code map of `crates/ydl/src`";
 
-/// A room, and the others it may use beside [`COMMON`] and itself.
-const ROOMS: &[(&str, &[&str])] = &[
-    // What every door to a job needs.
-    (
-        "commands",
-        &[
-            "backend",
-            "cli",
-            "data",
-            "docker",
-            "doors",
-            "gpus",
-            "hdfs",
-            "jobfile",
-            "jobs",
-            "logs",
-            "mirror",
-            "pack",
-            "preflight",
-            "show",
-            "stage",
-        ],
-    ),
-    // Older systems' command lines become job files, and nothing else.
-    ("doors", &["cli", "commands", "jobfile", "show"]),
-    // Jobs on a cluster, seen from here; and whether one can run there.
-    ("mirror", &["hdfs", "jobs", "logs", "show"]),
-    ("preflight", &[]),
-    ("cli", &[]),
-    ("jobfile", &["jobs"]),
-    ("jobs", &[]),
-    ("show", &["agent", "logs"]),
-    ("logs", &[]),
-    // The master knows agents only by what they say.
-    ("master", &["agent", "backend", "data", "docker", "hdfs", "jobs"]),
-    ("backend", &["agent", "gpus", "hdfs", "jobs"]),
-    // The agent knows nobody but the master's address.
-    ("agent", &["data", "docker", "gpus", "hdfs", "jobs", "logs"]),
-    ("wire", &[]),
-    // What agents measure is part of what they say.
-    ("talk", &["agent"]),
-    ("os", &[]),
-    // Devices of this node; whoever hands them out may use it.
-    ("gpus", &[]),
-    // The docker command of this machine.
-    ("docker", &[]),
-    // Files in HDFS; whoever talks to a cluster may use it.
-    ("hdfs", &[]),
-    // What inputs consist of, and how files come from there.
-    ("data", &["hdfs"]),
-    ("stage", &["hdfs", "jobs", "pack"]),
-    // Environments become archives.
-    ("pack", &["jobs"]),
-];
-
-/// Of the agent's room others may use only what is made to be shared.
+/// Modules of the agent that others may use: formats that both sides share.
 const AGENT_SHARES: [&str; 2] = ["measure", "setting"];
+
+/// The modules of the code map, each with the other modules it may use.
+fn code_map() -> BTreeMap<String, Vec<String>> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ARCHITECTURE.md");
+    let text = fs::read_to_string(path).expect("ARCHITECTURE.md");
+    let (_, map) = text.split_once(CODE_MAP).expect("a code map");
+    let rows = map.lines().skip_while(|line| !line.starts_with('|')).skip(2);
+    let names = |cell: &str| {
+        let quoted = cell.split('`').skip(1).step_by(2);
+        let words = quoted.flat_map(str::split_whitespace);
+        words.map(|name| name.trim_end_matches('/').to_owned()).collect::<Vec<_>>()
+    };
+    let mut modules = BTreeMap::new();
+    for row in rows.take_while(|line| line.starts_with('|')) {
+        let cells: Vec<_> = row.split('|').collect();
+        let [_, module, _, may_use, _] = cells[..] else { panic!("three cells: {row}") };
+        for name in names(module) {
+            modules.insert(name, names(may_use));
+        }
+    }
+    modules
+}
 
 fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(dir).expect("a directory of sources") {
@@ -77,13 +46,13 @@ fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The rooms that a source names by `crate::room`, with what follows.
+/// Modules that a source names by `crate::module`, each with the next path segment.
 fn used(text: &str) -> Vec<(String, String)> {
     let mut used = Vec::new();
     let code: String = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
     for (at, _) in code.match_indices("crate::") {
         let rest = code[at + 7..].trim_start();
-        // A braced list names several rooms; each begins at the list's own level.
+        // A braced list names several modules; each begins at the list's own level.
         let names: Vec<String> = if let Some(list) = rest.strip_prefix('{') {
             let mut depth = 0;
             let mut names = vec![String::new()];
@@ -116,31 +85,34 @@ fn used(text: &str) -> Vec<(String, String)> {
 }
 
 #[test]
-fn a_room_uses_only_the_rooms_it_may() {
+fn modules_use_only_the_modules_that_the_code_map_allows() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let map = code_map();
     let mut files = Vec::new();
     sources(&root, &mut files);
     assert!(files.len() > 30, "the sources were not found");
-    let mut wrong = Vec::new();
+    let mut violations = Vec::new();
     for file in files {
         let inside = file.strip_prefix(&root).expect("a file below the sources");
-        let room = inside.iter().next().expect("a name").to_string_lossy().replace(".rs", "");
-        let Some((_, may)) = ROOMS.iter().find(|(name, _)| *name == room) else {
+        let module = inside.iter().next().expect("a name").to_string_lossy().replace(".rs", "");
+        if ["lib", "main"].contains(&module.as_str()) {
+            continue;
+        }
+        let Some(may_use) = map.get(&module) else {
+            violations.push(format!("{} is not in the code map", inside.display()));
             continue;
         };
         let text = fs::read_to_string(&file).expect("a source");
         for (other, part) in used(&text) {
-            let known = ROOMS.iter().any(|(name, _)| *name == other);
-            let allowed = other == room
-                || COMMON.contains(&other.as_str())
-                || (may.contains(&other.as_str())
+            let allowed = other == module
+                || (may_use.contains(&other)
                     && (other != "agent" || AGENT_SHARES.contains(&part.as_str())));
-            if known && !allowed {
-                wrong.push(format!("{} uses `{other}::{part}`", inside.display()));
+            if map.contains_key(&other) && !allowed {
+                violations.push(format!("{} uses `{other}::{part}`", inside.display()));
             }
         }
     }
-    assert!(wrong.is_empty(), "rooms that keep no distance:\n{}", wrong.join("\n"));
+    assert!(violations.is_empty(), "not allowed by ARCHITECTURE.md:\n{}", violations.join("\n"));
 }
 
 #[test]

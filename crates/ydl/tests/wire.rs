@@ -12,10 +12,10 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use ydl::wire::client::{CallError, Client, ClientLimits, Payload};
-use ydl::wire::secret::{Scope, Secret};
-use ydl::wire::server::{Limits, listen};
-use ydl::wire::tls::Identity;
+use ydl_net::client::{CallError, Client, ClientLimits, Payload};
+use ydl_net::secret::{Scope, Secret};
+use ydl_net::server::{Limits, listen};
+use ydl_net::tls::Identity;
 
 use place::{LONG, SHORT, ask, hello, impatient, limits, place, place_at, run, thief};
 

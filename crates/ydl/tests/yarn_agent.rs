@@ -19,12 +19,9 @@ use yarn_native::{
     config::{Config, Environment},
     security::Identity,
 };
-use ydl::{
-    hdfs::{self, Hdfs},
-    jobs::Whereabouts,
-    talk::AgentReport,
-    wire::request::Reply,
-};
+use ydl_net::request::Reply;
+use ydl_proto::{files::Whereabouts, messages::AgentReport};
+use ydl_storage::hdfs::{self, Hdfs};
 
 /// Held for writing by whoever disturbs the cluster.
 static PEACE: RwLock<()> = RwLock::const_new(());

@@ -14,15 +14,12 @@ use yarn_native::{
     credentials::Credentials,
     types::{ApplicationState, FinalStatus},
 };
-use ydl::{
-    agent::setting::{DELIVERED, Delivered},
-    backend::Backend,
-    wire::secret::Scope,
-};
+use ydl::{agent::setting::DELIVERED, agent::setting::Delivered, backend::Backend};
 use ydl_core::{
     Cause, ContainerEnd, ContainerId, Event, NodeName, Outcome,
     spec::{Placement, Resources},
 };
+use ydl_net::secret::Scope;
 
 fn version() -> Version {
     match std::env::var("HADOOP_VERSION") {

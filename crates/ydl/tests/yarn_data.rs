@@ -14,7 +14,7 @@ use std::{fs, path::Path, sync::OnceLock};
 use testbed::{Cluster, File, Options};
 use yarn_native::security::Identity;
 use yarn_support::{Alone, Together, assert_refused, block_on, config, shared, soon, version};
-use ydl::hdfs::Hdfs;
+use ydl_storage::hdfs::Hdfs;
 
 /// The node that is said to hold all blocks.
 const HOLDER: &str = "127.0.0.12";

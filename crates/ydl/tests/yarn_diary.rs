@@ -10,16 +10,13 @@ use tokio::{sync::RwLock, time::timeout};
 use yarn_native::security::Identity;
 use yarn_support::{block_on, config, shared, soon, version};
 use ydl::{
-    hdfs::{Hdfs, JobPlace},
-    jobfile,
-    master::{
-        diary::{Diary, Record, Segments, Unreadable, take_over},
-        kv::Op,
-        past::Reading,
-    },
-    wire::messages::Blob,
+    master::diary::Diary, master::diary::Record, master::diary::Segments,
+    master::diary::Unreadable, master::diary::take_over, master::kv::Op, master::past::Reading,
 };
 use ydl_core::{JobSpec, Time};
+use ydl_jobfile as jobfile;
+use ydl_net::messages::Blob;
+use ydl_storage::hdfs::{Hdfs, JobPlace};
 
 /// Held for writing by whoever disturbs the cluster.
 static PEACE: RwLock<()> = RwLock::const_new(());

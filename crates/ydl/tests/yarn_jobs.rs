@@ -19,7 +19,7 @@ use yarn_support::{
     example::{self, id, processes, wait_gone},
     shared, soon, version, wait_for, wait_over, wait_running,
 };
-use ydl::hdfs::{Hdfs, JobPlace, Layout};
+use ydl_storage::hdfs::{Hdfs, JobPlace, Layout};
 
 /// Three nodes for everybody and a fourth with a label and two GPUs, which the queue `gpu` alone may use; the queue
 /// `narrow` gets a tenth and never more.

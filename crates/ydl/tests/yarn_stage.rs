@@ -22,13 +22,11 @@ use yarn_native::{
     config::{Config, Environment},
     security::Identity,
 };
-use ydl::{
-    hdfs::{Entry, Hdfs},
-    jobfile,
-    report::Report,
-    stage::{self, Place, Request, Upload},
-};
+use ydl::{stage, stage::Place, stage::Request, stage::Upload};
 use ydl_core::JobSpec;
+use ydl_jobfile as jobfile;
+use ydl_os::report::Report;
+use ydl_storage::hdfs::{Entry, Hdfs};
 
 /// Most tests disturb nobody; some change the mood of the NameNode.
 static QUIET: RwLock<()> = RwLock::const_new(());

@@ -12,10 +12,8 @@ use yarn_native::{
     namenode::fetch_tokens,
     security::{Identity, TicketSource},
 };
-use ydl::{
-    hdfs::{Hdfs, Kind},
-    stage::Place,
-};
+use ydl::stage::Place;
+use ydl_storage::hdfs::{Hdfs, Kind};
 
 const NAME: &str = "proof_is_a_ticket_a_keytab_or_a_token";
 const PART: &str = "YDL_TEST_PART";

@@ -12,7 +12,7 @@ use std::{
 };
 use tokio::time::Instant;
 use yarn_native::security::Identity;
-use ydl::hdfs::Hdfs;
+use ydl_storage::hdfs::Hdfs;
 
 const BYTES: usize = 500_000_000;
 

@@ -1,8 +1,8 @@
 //! Agents in images on a cluster: whether a node has run the image that was asked for, and where its network leads.
 
 use super::{container::is_of_this_node, network::towards};
-use crate::env;
 use std::{fs, net::ToSocketAddrs};
+use ydl_os::env;
 
 /// More generations than there are between a NodeManager and what it starts.
 const GENERATIONS_MAX: usize = 16;

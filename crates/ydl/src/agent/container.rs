@@ -8,22 +8,17 @@ use super::{
     network::address_of,
     setting::{self, DELIVERED, Delivered},
 };
-use crate::{
-    env,
-    jobs::{
-        JobDir,
-        luggage::{self, LUGGAGE},
-    },
-    wire::{
-        private,
-        secret::{Scope, Token},
-    },
-};
 use std::{
     net::{IpAddr, UdpSocket},
     path::{Path, PathBuf},
 };
 use yarn_native::credentials::{Credentials, Format};
+use ydl_net::secret::{Scope, Token};
+use ydl_os::{env, private};
+use ydl_proto::{
+    files::JobDir,
+    luggage::{self, LUGGAGE},
+};
 
 /// Makes the container's directory from what was delivered, and says where it is.
 pub(super) fn arrive() -> Result<PathBuf, String> {

@@ -3,12 +3,6 @@
 //! Its layers lie in the node's cache, unpacked once for all containers and later jobs, and nobody writes to them. A
 //! container gets a small virtual environment of its own that consists of links into them.
 
-use crate::{
-    env::RUNTIME_TYPE,
-    jobs::{
-        ENVIRONMENT, INTERPRETER, LOCAL, MANIFEST, Manifest, PACKAGES, Place, Python, Submitted,
-    },
-};
 use composition::Composition;
 use rustix::system::uname;
 use std::{
@@ -22,6 +16,9 @@ use std::{
 };
 use unpack::unpacked;
 use ydl_core::spec::Environment;
+use ydl_os::env::RUNTIME_TYPE;
+use ydl_pack::manifest::{ENVIRONMENT, INTERPRETER, LOCAL, MANIFEST, Manifest, PACKAGES, Python};
+use ydl_proto::files::{Place, Submitted};
 
 mod composition;
 mod unpack;

@@ -10,7 +10,7 @@ use rustix::fs::{Access, access};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use crate::os::reason;
+use ydl_os::reason;
 
 /// What a shell without a `PATH` would search.
 pub(super) const PATH_DEFAULT: &str = "/usr/local/bin:/usr/bin:/bin";

@@ -3,11 +3,7 @@
 //! A thread of its own brings them, with as many hands as it needs: the agent goes on beating meanwhile. Files lie in
 //! the container's `inputs`, and the program's directory leads there; a program that starts again finds what it had.
 
-use super::{carry::of_job, measure::Fetching};
-use crate::{
-    data::{Bring, Item, Listing, Near, Progress, Trouble, below},
-    jobs::{JobDir, Submitted},
-};
+use super::carry::of_job;
 use std::{
     collections::BTreeMap,
     fs, io,
@@ -24,6 +20,9 @@ use ydl_core::{
     TaskId,
     spec::{InputForm, Memory},
 };
+use ydl_proto::files::{JobDir, Submitted};
+use ydl_proto::usage::Fetching;
+use ydl_storage::data::{Bring, Item, Listing, Near, Progress, Trouble, below};
 
 /// Threads that read and compare checksums: more would be taken from the other tasks of the node.
 const HANDS: usize = 3;

@@ -5,16 +5,14 @@ use super::{
     output::Capture,
     program::{OUTPUT_MAX, START_MAX, StartError},
 };
-use crate::{
-    docker::{Container, SOCKET},
-    os::{children, spawn},
-};
+use crate::docker::{Container, SOCKET};
 use std::{fs, io, os::fd::AsRawFd, path::PathBuf, process::Stdio};
 use tokio::{
     net::{UnixListener, UnixStream},
     process::{Child, Command},
     time::timeout,
 };
+use ydl_os::{children, spawn};
 
 /// A keeper in a container.
 pub(super) struct Inside {

@@ -27,9 +27,9 @@ use rustix::process::{WaitId, WaitIdOptions, WaitOptions, WaitStatus};
 use super::exec::{self, Refusal};
 use super::keeping::{self, Exited, Report, START_BYTES_MAX, Start, WORD_BYTES_MAX, Word};
 use super::voices::{Mouth, Voices};
-use crate::os::proc_tree::Tree;
-use crate::os::process::{self, Signal};
-use crate::os::{reason, spawn, usage};
+use ydl_os::proc_tree::Tree;
+use ydl_os::process::{self, Signal};
+use ydl_os::{reason, spawn, usage};
 
 /// How long SIGKILL may take. A process in an uninterruptible call takes longer; it cannot be helped.
 const KILL_MAX: Duration = Duration::from_secs(5);

@@ -23,14 +23,7 @@ use super::{
     setting::Setting,
     surroundings::Surroundings,
 };
-use crate::{
-    agent::measure::{Meter, Usage},
-    data::Trouble,
-    hdfs::JobPlace,
-    jobs::Submitted,
-    talk::{AgentReport, LogWish, Sync, Synced, UNWRITTEN, beat},
-    wire::client::{CallError, Payload},
-};
+use crate::agent::measure::Meter;
 use doing::{Running, Starting};
 use hyper::{Method, StatusCode};
 use reach::Reach;
@@ -46,6 +39,13 @@ use tokio::{
 };
 use wishes::Turns;
 use ydl_core::{Order, TaskId};
+use ydl_net::client::{CallError, Payload};
+use ydl_proto::{
+    files::Submitted,
+    messages::{AgentReport, LogWish, Sync, Synced, UNWRITTEN, beat},
+    usage::Usage,
+};
+use ydl_storage::{data::Trouble, hdfs::JobPlace};
 
 /// How long one question to the master may take, beyond the beat it is held for.
 const CALL_MAX: Duration = Duration::from_secs(10);

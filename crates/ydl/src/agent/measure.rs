@@ -3,48 +3,11 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
-
-use crate::os::nvml::nvml;
-use crate::os::proc_tree::Tree;
+use ydl_os::nvml::nvml;
+use ydl_os::proc_tree::Tree;
+use ydl_proto::usage::{GpuUsage, Usage};
 
 const INTERVAL_MIN: Duration = Duration::from_millis(100);
-
-/// What a container uses now, and has used.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Usage {
-    /// Resident memory of all its processes together; on one machine without the agent and the keeper.
-    pub memory_bytes: u64,
-    /// The largest `memory_bytes` that was measured since the program began.
-    pub memory_peak_bytes: u64,
-    /// Processor time of all its processes, those that have ended included.
-    pub cpu_millis_total: u64,
-    /// Over the last interval between two samples; 100 is one core.
-    pub cpu_percent: u32,
-    pub gpus: Vec<GpuUsage>,
-    /// Inputs that are still on their way.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fetching: Option<Fetching>,
-}
-
-/// How far the inputs of a task are, in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Fetching {
-    /// So many have come.
-    pub bytes: u64,
-    /// Of so many.
-    pub of: u64,
-}
-
-/// What one GPU is doing, for whomever.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GpuUsage {
-    /// As `CUDA_VISIBLE_DEVICES` names it.
-    pub device: String,
-    pub busy_percent: u32,
-    pub memory_bytes: u64,
-    pub memory_total_bytes: u64,
-}
 
 /// Whose memory counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! At which address a node's tasks are reached, and through which of its interfaces.
 
 use super::container::is_of_this_node;
-use crate::os::interfaces::Interface;
 use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs, UdpSocket};
+use ydl_os::interfaces::Interface;
 
 /// What peers call this node, of which only its name is known. An address needs nobody to look it up: it is the one from
 /// which this node reaches the job's master. Where that leads nowhere else, what the name stands for may, and else the

@@ -36,8 +36,8 @@ use std::path::{Component, Path, PathBuf};
 use whole::{aside, sync_dir_of, write_aside, write_whole};
 use ydl_core::spec::Existing;
 
-use crate::data::{pattern::fits, sweep};
-use crate::os::reason;
+use ydl_os::reason;
+use ydl_storage::data::{pattern::fits, sweep};
 
 /// Deeper than any sensible directory, and shallow enough for the stack.
 const DEPTH_MAX: usize = 100;

@@ -16,7 +16,7 @@ use std::os::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
 
-use crate::os::reason;
+use ydl_os::reason;
 
 /// Below the range from which Linux takes ports for outgoing connections.
 pub const RANGE_DEFAULT: RangeInclusive<u16> = 20_000..=32_767;

@@ -21,8 +21,8 @@ use super::inside::{self, Inside};
 use super::keeping::{self, Exited, Report, START_BYTES_MAX, Start, WORD_BYTES_MAX, Word};
 use super::output::{Capture, CaptureView, Captured, OutputSpec};
 use crate::docker::Container;
-use crate::os::process::{Signal, become_subreaper};
-use crate::os::{children, reason, spawn};
+use ydl_os::process::{Signal, become_subreaper};
+use ydl_os::{children, reason, spawn};
 
 /// How long the keeper may take to start the program, whose file may lie on a slow network.
 pub(super) const START_MAX: Duration = Duration::from_secs(60);

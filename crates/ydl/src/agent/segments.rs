@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 
 use super::output::{OutputSpec, Rotation};
 use crate::logs::Segments;
-use crate::os::reason;
+use ydl_os::reason;
 
 /// Writes one stream into segments of exactly the same length.
 #[derive(Debug)]

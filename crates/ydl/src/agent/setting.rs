@@ -2,16 +2,14 @@
 //!
 //! `agent.json` says where it is and whom to talk to; the tokens lie beside it, readable by the owner alone.
 
-use crate::{
-    jobs::write_json,
-    wire::secret::{Scope, Token},
-};
 use serde::{Deserialize, Serialize};
 use std::{
     fmt, fs, io,
     path::{Path, PathBuf},
 };
 use ydl_core::ContainerId;
+use ydl_net::secret::{Scope, Token};
+use ydl_proto::files::write_json;
 
 /// Where an agent is and whom it talks to.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -13,9 +13,7 @@ use super::{
 };
 use crate::{
     docker::{self, Container, Engine},
-    env, gpus,
-    hdfs::JobPlace,
-    jobs::{JobDir, Place, Submitted},
+    gpus,
 };
 use std::{
     collections::BTreeMap,
@@ -28,6 +26,9 @@ use ydl_core::{
     framework::Given,
     spec::{Environment, Existing, Image, Output, RoleSpec},
 };
+use ydl_os::env;
+use ydl_proto::files::{JobDir, Place, Submitted};
+use ydl_storage::hdfs::JobPlace;
 
 /// Linux takes no variable longer than 128 KiB; a larger cluster travels in a file alone.
 const CLUSTER_BYTES_MAX: usize = 100 << 10;

@@ -13,13 +13,9 @@ use super::{
 };
 use crate::{
     cli::{self, Manners},
-    data::Listing,
-    hdfs::{Hdfs, JobPlace},
-    jobs::{Known, Place, Submitted, luggage::LUGGAGE},
+    jobs::Known,
     mirror::{self, Gateway, Mirror, Papers, papers, submission},
-    os::reason,
-    pack, preflight,
-    report::{Exit, Report},
+    preflight,
     show::{self, counted_bytes},
     stage::{self, JobFiles, Looked, Progress, Request},
 };
@@ -36,6 +32,19 @@ use tokio::{
 };
 use yarn_native::types::{ApplicationId, ApplicationState};
 use ydl_core::JobSpec;
+use ydl_os::{
+    reason,
+    report::{Exit, Report},
+};
+use ydl_pack as pack;
+use ydl_proto::{
+    files::{Place, Submitted},
+    luggage::LUGGAGE,
+};
+use ydl_storage::{
+    data::Listing,
+    hdfs::{Hdfs, JobPlace},
+};
 
 /// The longest that everything may take to get to HDFS.
 const UPLOAD_MAX: Duration = Duration::from_secs(6 * 60 * 60);

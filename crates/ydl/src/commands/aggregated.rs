@@ -1,19 +1,14 @@
 //! What YARN itself has collected of containers' logs: all there is of those that failed before an agent lived.
 
-use crate::{
-    cli::Manners,
-    hdfs::{Hdfs, Reader},
-    logs::LinePrefixer,
-    mirror::Gateway,
-    report::{Exit, Report},
-    show,
-};
+use crate::{cli::Manners, logs::LinePrefixer, mirror::Gateway, show};
 use std::{io, time::Duration};
 use tokio::time::{Instant, sleep};
 use yarn_native::{
     logs::{LogEntry, LogFile, Source},
     types::{ApplicationReport, LogState},
 };
+use ydl_os::report::{Exit, Report};
+use ydl_storage::hdfs::{Hdfs, Reader};
 
 /// How long collecting is waited for: it begins when an application ends.
 const COLLECT_MAX: Duration = Duration::from_secs(20);

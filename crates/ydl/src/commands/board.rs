@@ -6,16 +6,16 @@
 mod bring;
 
 use super::reach::block_on;
-use crate::{
-    cli, env, hdfs,
-    mirror::configuration,
-    os::reason,
-    report::{Exit, Report},
-};
+use crate::{cli, mirror::configuration};
 use std::{
     collections::BTreeMap, fs, io, os::unix::process::CommandExt, path::PathBuf, process::Command,
 };
 use yarn_native::config::{Config, Environment};
+use ydl_os::{
+    env, reason,
+    report::{Exit, Report},
+};
+use ydl_storage::hdfs;
 
 /// Where what is brought lies, below the task's working directory.
 const MIRRORED: &str = "logdir";

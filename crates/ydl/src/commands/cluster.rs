@@ -4,10 +4,10 @@ use crate::{
     cli::{Cluster, Manners},
     mirror::{Gateway, configuration},
     preflight::Findings,
-    report::{Exit, Report},
     show,
 };
 use ydl_core::JobSpec;
+use ydl_os::report::{Exit, Report};
 
 /// The cluster, where one is meant: asked for by `--cluster yarn`, or found and not declined.
 pub fn gateway(manners: Manners) -> Result<Option<Gateway>, Report> {

@@ -1,12 +1,9 @@
 //! `ydl completions`: a script that completes verbs and flags.
 
-use crate::{
-    cli::Cli,
-    report::{Exit, Report},
-    show,
-};
+use crate::{cli::Cli, show};
 use clap::CommandFactory;
 use clap_complete::Shell;
+use ydl_os::report::{Exit, Report};
 
 /// Prints the script.
 pub fn run(shell: Shell) -> Result<Exit, Report> {

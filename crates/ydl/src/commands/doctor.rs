@@ -10,12 +10,12 @@ mod trial;
 use super::reach::block_on;
 use crate::{
     cli::{self, Cluster, Manners},
-    jobfile::span,
     mirror::{configuration, named_directory},
-    report::{Exit, Report},
 };
 use sheet::Sheet;
 use ydl_core::Span;
+use ydl_jobfile::span;
+use ydl_os::report::{Exit, Report};
 
 /// Looks at everything, and names the culprit where something is wrong.
 pub fn run(args: cli::Doctor, manners: Manners) -> Result<Exit, Report> {

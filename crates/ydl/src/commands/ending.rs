@@ -10,15 +10,15 @@ use crate::{
     backend::yarn::remedy,
     cli::Manners,
     jobs::{Ended, Known},
-    report::{Exit, Report},
     show::{self, Paint, clean},
-    talk::Viewed,
 };
 use std::{collections::BTreeMap, io};
 use ydl_core::{
     Cause, Ending, Outcome, RoleName, TaskId,
     spec::{Image, Memory},
 };
+use ydl_os::report::{Exit, Report};
+use ydl_proto::messages::Viewed;
 
 /// What ends a task above its memory limit.
 const SIGKILL: i32 = 9;

@@ -7,15 +7,8 @@ use super::{
 };
 use crate::{
     cli::{self, Manners},
-    data::{
-        Aim, Book, Bring, Item, ListedFile, Near, Progress, Trouble, below, is_aside, numbered,
-        pattern, walk,
-    },
-    hdfs::{JobPlace, Ways},
-    jobs::{Known, Place, Standing},
+    jobs::{Known, Standing},
     mirror::{Mirror, Wanted, configuration},
-    os::reason,
-    report::{Exit, Report},
     show::{self, counted_bytes},
 };
 use std::{
@@ -28,6 +21,18 @@ use std::{
 };
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use ydl_core::{RoleName, What, spec::Existing};
+use ydl_os::{
+    reason,
+    report::{Exit, Report},
+};
+use ydl_proto::files::Place;
+use ydl_storage::{
+    data::{
+        Aim, Book, Bring, Item, ListedFile, Near, Progress, Trouble, below, is_aside, numbered,
+        pattern, walk,
+    },
+    hdfs::{JobPlace, Ways},
+};
 
 /// How long all of it may take.
 const FETCH_MAX: Duration = Duration::from_secs(24 * 60 * 60);

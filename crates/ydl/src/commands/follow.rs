@@ -12,12 +12,7 @@ use super::{
     sink::{Gone, Sink},
     tails::Tails,
 };
-use crate::{
-    jobs::{EVENTS_BYTES_MAX, Ended, Known, Standing},
-    report::{Exit, Report},
-    talk::Viewed,
-    wire::client::CallError,
-};
+use crate::jobs::{Ended, Known, Standing};
 use copies::came;
 use news::{News, watch_facts, watch_views};
 use std::{
@@ -33,6 +28,9 @@ use tokio::{
     time::{Instant, MissedTickBehavior, interval, timeout},
 };
 use ydl_core::{Fact, TaskId, fact::What, view::Phase};
+use ydl_net::client::CallError;
+use ydl_os::report::{Exit, Report};
+use ydl_proto::{files::EVENTS_BYTES_MAX, messages::Viewed};
 
 /// How often the job is looked at though nothing has happened: what its tasks use changes all the time.
 const LOOK: Duration = Duration::from_secs(1);

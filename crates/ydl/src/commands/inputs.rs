@@ -1,11 +1,7 @@
 //! A job's data before it starts: what its inputs are, and whether its outputs have a place to go.
 
 use crate::{
-    data::{Aim, ListedFile, Listing, look, settle},
-    hdfs::{Ways, pairs, path_of},
-    jobs::Content,
     mirror::{Gateway, TRACKING_SECRET, configuration, tracking_secret},
-    report::Report,
     show::{self, counted_bytes},
 };
 use std::{
@@ -20,6 +16,12 @@ use tokio::{
 };
 use yarn_native::{namenode::NameNodes, rpc::RpcError};
 use ydl_core::{Draft, JobSpec, spec::InputForm};
+use ydl_os::report::Report;
+use ydl_proto::files::Content;
+use ydl_storage::{
+    data::{Aim, ListedFile, Listing, look, settle},
+    hdfs::{Ways, pairs, path_of},
+};
 
 /// How long looking through all sources may take.
 const LOOK_MAX: Duration = Duration::from_secs(600);

@@ -9,14 +9,14 @@ use crate::{
     cli::{self, Manners},
     jobs::{Known, Standing},
     mirror::{self, Gateway, Mirror},
-    report::{Exit, Report},
     show,
-    wire::client::CallError,
 };
 use std::{sync::Arc, time::Duration};
 use tokio::time::{Instant, sleep};
 use yarn_native::types::{ApplicationId, ApplicationReport};
 use ydl_core::Span;
+use ydl_net::client::CallError;
+use ydl_os::report::{Exit, Report};
 
 /// What giving everything back may take beyond the job's own deadlines.
 const MARGIN: Duration = Duration::from_secs(30);

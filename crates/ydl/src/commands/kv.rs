@@ -6,21 +6,21 @@ use super::{
 };
 use crate::{
     cli::{self, KvVerb, Manners},
-    jobfile::span,
     jobs::Standing,
-    report::{Exit, Report},
     show::{self, clean},
-    wire::{
-        client::{CallError, Payload},
-        messages::{Change, Changes, Entries, Entry, Event, Events, REVISION_HEADER},
-        text::percent,
-    },
 };
 use hyper::{Method, StatusCode};
 use std::{
     io::{self, IsTerminal, Read},
     time::{Duration, Instant},
 };
+use ydl_jobfile::span;
+use ydl_net::{
+    client::{CallError, Payload},
+    messages::{Change, Changes, Entries, Entry, Event, Events, REVISION_HEADER},
+    text::percent,
+};
+use ydl_os::report::{Exit, Report};
 
 /// How long one question may wait; longer waits are several questions.
 const WAIT: Duration = Duration::from_secs(20);
@@ -85,7 +85,7 @@ fn bytes(given: Option<String>) -> Result<Vec<u8>, Report> {
         let mut bytes = Vec::new();
         let read = io::stdin().lock().take(VALUE_BYTES_MAX).read_to_end(&mut bytes);
         read.map_err(|error| {
-            Report::trouble(format!("cannot read stdin: {}", crate::os::reason(&error)))
+            Report::trouble(format!("cannot read stdin: {}", ydl_os::reason(&error)))
         })?;
         return Ok(bytes);
     };
@@ -121,7 +121,7 @@ impl Store {
                 if self.json {
                     let revision: Option<u64> =
                         answer.header(REVISION_HEADER).and_then(|text| text.parse().ok());
-                    let value = crate::wire::messages::Blob::from(&answer.body[..]);
+                    let value = ydl_net::messages::Blob::from(&answer.body[..]);
                     show::json(&serde_json::json!({
                         "key": key, "value": value, "revision": revision,
                     }))?;

@@ -13,12 +13,12 @@ use crate::{
     cli::{self, Manners},
     jobs::{Known, Standing},
     mirror::{Gateway, Mirror, Wanted},
-    report::{Exit, Report},
     show,
 };
 use std::sync::Arc;
 use yarn_native::types::ApplicationReport;
 use ydl_core::TaskId;
+use ydl_os::report::{Exit, Report};
 
 /// Prints, and goes on printing where that is asked for.
 pub fn run(args: cli::Logs, manners: Manners) -> Result<Exit, Report> {

@@ -8,14 +8,14 @@ use crate::{
     cli::{self, Cluster, Manners},
     jobs::{self, Known, Standing},
     mirror,
-    report::{Exit, Report},
     show::{self, Cell, Paint},
-    talk::Viewed,
 };
 use std::{io, time::Duration};
 use tokio::task::JoinSet;
 use yarn_native::types::{ApplicationReport, ApplicationState};
 use ydl_core::{Outcome, Time, view::Phase};
+use ydl_os::report::{Exit, Report};
+use ydl_proto::messages::Viewed;
 
 /// Jobs shown unless all are asked for.
 const SHOWN: usize = 20;

@@ -4,12 +4,12 @@ use super::{cluster, reach::block_on};
 use crate::{
     cli::{self, Manners},
     preflight::Amount,
-    report::{Exit, Report},
     show::{self, Cell, Paint},
 };
 use std::{collections::BTreeSet, io};
 use yarn_native::types::{NodeReport, NodeState};
 use ydl_core::spec::Memory;
+use ydl_os::report::{Exit, Report};
 
 /// Prints the table.
 pub fn run(args: cli::Nodes, manners: Manners) -> Result<Exit, Report> {

@@ -1,12 +1,10 @@
 //! How much of this machine a job may use.
 
-use crate::{
-    gpus::{Device, devices},
-    jobfile::size_mib,
-    jobs::Offer,
-    report::Report,
-};
+use crate::gpus::{Device, devices};
 use std::{fs, thread};
+use ydl_jobfile::size_mib;
+use ydl_os::report::Report;
+use ydl_proto::files::Offer;
 
 /// Virtual cores are shares, not processors: most tasks wait for each other much of the time.
 const VCORES_PER_CORE: u32 = 4;

@@ -10,17 +10,7 @@ use super::{
 use crate::{
     cli::{self, Manners},
     jobs::{Known, Standing},
-    os::{
-        reason,
-        tcp_table::{self, Socket},
-    },
-    report::{Exit, Report},
     show,
-    wire::{
-        client::{CallError, Joined},
-        splice::splice,
-        text::percent,
-    },
 };
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -33,6 +23,16 @@ use tokio::{
     time::{Instant, sleep},
 };
 use ydl_core::{JobSpec, RoleName, TaskId, spec::RoleSpec};
+use ydl_net::{
+    client::{CallError, Joined},
+    splice::splice,
+    text::percent,
+};
+use ydl_os::{
+    reason,
+    report::{Exit, Report},
+    tcp_table::{self, Socket},
+};
 
 /// Connections at once; a browser has some six to a server.
 const CONNECTIONS_MAX: usize = 64;

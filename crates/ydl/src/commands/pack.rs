@@ -2,10 +2,6 @@
 
 use crate::{
     cli::{self, Manners},
-    env, jobfile,
-    os::reason,
-    pack::{self, Cache, Packed},
-    report::{Exit, Report},
     show::{self, Cell, counted_bytes},
 };
 use serde_json::json;
@@ -14,6 +10,12 @@ use std::{
     path::{Path, PathBuf},
     time::Instant,
 };
+use ydl_jobfile as jobfile;
+use ydl_os::{
+    env, reason,
+    report::{Exit, Report},
+};
+use ydl_pack::{self as pack, Cache, Packed};
 
 /// How many of the largest packages are shown.
 const LARGEST: usize = 8;

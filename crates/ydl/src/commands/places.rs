@@ -1,11 +1,6 @@
 //! Where a job's outputs really are, and which of them nobody had: its agents have written it down.
 
-use crate::{
-    data::{Aim, Book},
-    jobs::{Known, Place},
-    mirror::Mirror,
-    show::clean,
-};
+use crate::{jobs::Known, mirror::Mirror, show::clean};
 use std::{collections::BTreeMap, time::Duration};
 use tokio::time::Instant;
 use ydl_core::{
@@ -13,6 +8,8 @@ use ydl_core::{
     spec::{Existing, Output},
     view::JobView,
 };
+use ydl_proto::files::Place;
+use ydl_storage::data::{Aim, Book};
 
 /// How long asking for it may take: it is no more than a line or two.
 const ASK_MAX: Duration = Duration::from_secs(10);

@@ -4,10 +4,10 @@ use super::{cluster, reach::block_on};
 use crate::{
     cli::Manners,
     preflight::{self, Queue},
-    report::{Exit, Report},
     show::{self, Cell, Paint},
 };
 use std::io;
+use ydl_os::report::{Exit, Report};
 
 /// Prints the table.
 pub fn run(manners: Manners) -> Result<Exit, Report> {

@@ -1,20 +1,6 @@
 //! Talking to a job's master.
 
-use crate::{
-    env,
-    jobs::{JobDir, Known, MasterPlace, Standing},
-    os::{
-        process::{Identity, Signal},
-        reason,
-    },
-    report::{Exit, Report},
-    talk::{Facts, Kill, Scale, Viewed},
-    wire::{
-        client::{Answer, CallError, Client, Payload},
-        secret::Token,
-        tls::Pin,
-    },
-};
+use crate::jobs::{Known, Standing};
 use hyper::{Method, StatusCode};
 use serde::de::DeserializeOwned;
 use std::{
@@ -24,6 +10,21 @@ use std::{
     time::Duration,
 };
 use tokio::time::{Instant, sleep};
+use ydl_net::{
+    client::{Answer, CallError, Client, Payload},
+    secret::Token,
+    tls::Pin,
+};
+use ydl_os::{
+    env,
+    process::{Identity, Signal},
+    reason,
+    report::{Exit, Report},
+};
+use ydl_proto::{
+    files::{JobDir, MasterPlace},
+    messages::{Facts, Kill, Scale, Viewed},
+};
 
 /// What an answer may take that need not be waited for.
 pub const ANSWER_MAX: Duration = Duration::from_secs(20);

@@ -7,9 +7,9 @@ use super::{
 use crate::{
     cli::{self, Manners},
     jobs::Standing,
-    report::{Exit, Report},
     show,
 };
+use ydl_os::report::{Exit, Report};
 
 /// Asks the master for it.
 pub fn run(args: cli::Scale, manners: Manners) -> Result<Exit, Report> {

@@ -3,16 +3,15 @@
 use super::tails::{Prefix, StreamId};
 use crate::{
     cli::Manners,
-    os::reason,
-    report::Report,
     show::{self, Paint, Screen, clean},
-    talk::Viewed,
 };
 use std::{
     io::{self, Write},
     time::{Duration, Instant},
 };
 use ydl_core::{Fact, fact::Next, fact::What};
+use ydl_os::{reason, report::Report};
+use ydl_proto::messages::Viewed;
 
 /// Output is gathered up to this size before it is written.
 const PENDING_BYTES: usize = 256 << 10;

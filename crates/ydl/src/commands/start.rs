@@ -1,10 +1,5 @@
 //! Starting a master that outlives the terminal.
 
-use crate::{
-    jobs::{JobDir, MasterPlace},
-    os::{process::Identity, reason, spawn},
-    report::{Exit, Report},
-};
 use serde::Deserialize;
 use std::{fs::File, io, process::Stdio, time::Duration};
 use tokio::{
@@ -12,6 +7,13 @@ use tokio::{
     process::{Child, Command},
     time::timeout,
 };
+use ydl_os::{
+    process::Identity,
+    reason,
+    report::{Exit, Report},
+    spawn,
+};
+use ydl_proto::files::{JobDir, MasterPlace};
 
 /// How long a master may take to say where it is.
 const READY_MAX: Duration = Duration::from_secs(10);

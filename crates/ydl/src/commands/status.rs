@@ -10,16 +10,16 @@ use super::{
 };
 use crate::{
     cli::{self, Manners},
-    jobfile::span,
-    jobs::{Ended, Known, Place, Standing},
+    jobs::{Ended, Known, Standing},
     mirror::{self, Mirror},
-    report::{Exit, Report},
     show::{self, Paint, clean},
-    talk::Viewed,
 };
 use std::{collections::VecDeque, io, time::Duration};
 use yarn_native::types::{ApplicationReport, ApplicationState};
 use ydl_core::{Fact, Span, view::TaskState};
+use ydl_jobfile::span;
+use ydl_os::report::{Exit, Report};
+use ydl_proto::{files::Place, messages::Viewed};
 
 /// How long a master may take to show its job.
 const WAIT: Duration = Duration::from_secs(5);

@@ -16,12 +16,8 @@ use crate::{
     backend::local::{Misfit, complaint},
     cli::{self, Cluster, Manners},
     docker,
-    doors::skein,
-    jobfile::{self, Flags, Source, Wrongs},
-    jobs::{self, JobDir, Known, Offer, Submitted},
+    jobs::{self, Known},
     mirror::{configuration, named_directory},
-    pack::{self, Cache, Holds},
-    report::{Exit, Report},
     show,
 };
 use std::{
@@ -32,10 +28,15 @@ use std::{
     },
 };
 use tokio::task::spawn_blocking;
+use ydl_compat::skein;
 use ydl_core::{
     JobSpec,
     spec::{Draft, Environment},
 };
+use ydl_jobfile::{self as jobfile, Flags, Source, Wrongs};
+use ydl_os::report::{Exit, Report};
+use ydl_pack::{self as pack, Cache, Holds};
+use ydl_proto::files::{JobDir, Offer, Submitted};
 
 /// Reads, checks, starts and follows a job.
 pub fn run(args: cli::Submit, manners: Manners) -> Result<Exit, Report> {

@@ -5,7 +5,6 @@
 
 use super::changes::{Changed, Changes};
 use crate::{
-    jobs::JobDir,
     logs::{Chunk, LinePrefixer, LogReader},
     mirror::Wanted,
     show::Paint,
@@ -18,6 +17,7 @@ use std::{
 };
 use tokio::time::sleep;
 use ydl_core::{RoleName, TaskId};
+use ydl_proto::files::JobDir;
 
 /// Read from one stream before the next has its turn, so that one task cannot silence the others.
 const TURN_BYTES: usize = 1 << 20;

@@ -4,7 +4,6 @@ use super::{follow::Signals, sink::Sink};
 use crate::{
     jobs::{Known, Seen},
     mirror::Mirror,
-    report::{Exit, Report},
     show::clean,
 };
 use std::time::Duration;
@@ -14,6 +13,7 @@ use yarn_native::{
     types::{ApplicationReport, ApplicationState},
 };
 use ydl_core::Span;
+use ydl_os::report::{Exit, Report};
 
 /// How often what was seen is looked at.
 const LOOK: Duration = Duration::from_millis(50);

@@ -5,10 +5,10 @@ use crate::{
     cli::Manners,
     jobs::{self, Known, Standing},
     mirror::{self, Gateway, KIND, Mirror, Opened},
-    report::Report,
 };
 use std::sync::Arc;
 use yarn_native::types::{ApplicationId, ApplicationReport};
+use ydl_os::report::Report;
 
 /// Jobs named when a name is that of several.
 const NAMED_MAX: usize = 8;

@@ -4,9 +4,9 @@ use super::{
     engine::{Engine, Said},
     run::{BINARY, mount},
 };
-use crate::report::{Exit, Report};
 use std::{collections::BTreeSet, path::Path, time::Duration};
 use ydl_core::JobSpec;
+use ydl_os::report::{Exit, Report};
 
 /// How long an image may take to come over a slow line.
 const FETCH_MAX: Duration = Duration::from_secs(60 * 60);

@@ -1,6 +1,5 @@
 //! Asking a docker engine, through its command.
 
-use crate::os::{children, reason};
 use std::{
     env, io,
     path::{Path, PathBuf},
@@ -12,6 +11,7 @@ use tokio::{
     process::Command,
     time::timeout,
 };
+use ydl_os::{children, reason};
 
 /// The most that is kept of what the command says.
 const SAID_BYTES_MAX: u64 = 256 << 10;

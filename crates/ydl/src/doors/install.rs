@@ -3,11 +3,9 @@
 //! A command is a link to this program, whose name decides. What ends in `.py` is also called as `python launch.py`, and a link
 //! to a program is no Python: so it is a small script, for a shell and for Python, old or new.
 
-use super::ALL;
+use super::all;
 use crate::{
     cli::{self, Manners},
-    os::reason,
-    report::{Exit, Report},
     show,
 };
 use std::{
@@ -16,11 +14,15 @@ use std::{
     os::unix::fs::{OpenOptionsExt, symlink},
     path::Path,
 };
+use ydl_os::{
+    reason,
+    report::{Exit, Report},
+};
 
 /// Lists the doors, or makes commands of their names.
 pub fn run(args: cli::Doors, manners: Manners) -> Result<Exit, Report> {
     let Some(dir) = args.install else {
-        for door in ALL {
+        for door in all() {
             match manners.json {
                 true => {
                     show::json(&serde_json::json!({ "names": door.names, "about": door.about }))?;
@@ -37,7 +39,7 @@ pub fn run(args: cli::Doors, manners: Manners) -> Result<Exit, Report> {
         .map_err(|error| Report::trouble(format!("cannot find this very program: {error}")))?;
     // Everything is looked at before anything is made.
     let mut missing = Vec::new();
-    for name in ALL.iter().flat_map(|door| door.names) {
+    for name in all().flat_map(|door| door.names) {
         let place = dir.join(name);
         let script = match name.ends_with(".py") {
             true => Some(script(&own, name)?),

@@ -1,84 +1,36 @@
-//! The command lines of older systems, as their users know them.
-//!
-//! A door translates words into a job file, and that is all it does: the file goes the way of every other, so checks,
-//! messages and what runs are the same, and `--show` prints it for whoever wants to move over. What has no meaning any more is
-//! accepted with a note; what belongs to another cluster is refused by its name.
-//!
-//! * `install`: `ydl doors`.
-//! * `flags`: what a door's flags mean, and how they are found. * `sheet`: the job file while it is written.
-//! * `archive`: whether a file is one. * `script`: what a task does before its program. * `command`: the program's words, and the files among them.
-//! * `runtime`: what YARN's variables say of images. * `libhdfs`: what programs that use it need.
-//! * `dmlc`: what the doors of dmlc-core share.
-//! * `dmlc_submit`, `dmlc_yarn`, `launch`, `tracker`: dmlc-core's and MXNet's. * `ydl_mx`: MXNetOnYARN's. * `yarn_tf`:
-//!   Yarn-TF's. * `skein`: skein's specifications, which `submit` takes as job files.
+//! The command lines of older systems, under their own names: `ydl-compat` translates them, this module runs them.
 
-mod archive;
-mod command;
-mod dmlc;
-mod dmlc_submit;
-mod dmlc_yarn;
-pub mod flags;
 pub mod install;
-mod launch;
-mod libhdfs;
-mod runtime;
-mod script;
-mod sheet;
-pub mod skein;
 mod tracker;
-mod yarn_tf;
-mod ydl_mx;
 
 use crate::{
     cli::{self, Manners, When},
     commands::submit,
-    jobfile::nearest,
-    report::{Exit, Report},
     show,
 };
 use clap::CommandFactory;
-use flags::{Flag, OURS, Style, Typed};
-pub use sheet::{Here, Sheet};
 use std::{env, ffi::OsString, path::Path, process::ExitCode};
+use ydl_compat::{
+    Door, Here, Leads, Sheet,
+    flags::{self, OURS, Typed},
+    sheet,
+};
+use ydl_jobfile::nearest;
+use ydl_os::report::{Exit, Report};
 
-/// A command line of another system.
-#[derive(Debug)]
-pub struct Door {
-    /// How it is called; the first is its own name.
-    pub names: &'static [&'static str],
-    /// One line about it.
-    pub about: &'static str,
-    /// What follows the name in its help.
-    pub usage: &'static str,
-    /// How its words are read.
-    pub style: Style,
-    /// Its flags, in the order of its help.
-    pub flags: &'static [&'static [Flag]],
-    /// Where it leads.
-    pub leads: Leads,
+/// Every command line of an older system.
+pub fn all() -> impl Iterator<Item = &'static Door> {
+    ydl_compat::DOORS.iter().chain([&tracker::DOOR])
 }
-
-/// Where a door leads.
-#[derive(Clone, Copy, Debug)]
-pub enum Leads {
-    /// To a job.
-    Job(fn(&mut Typed, &Here) -> Result<Sheet, Report>),
-    /// To something that runs here, for as long as this process does.
-    Here(fn(&Typed) -> Result<Exit, Report>),
-}
-
-/// Every door.
-pub const ALL: &[Door] =
-    &[dmlc_submit::DOOR, dmlc_yarn::DOOR, launch::DOOR, tracker::DOOR, ydl_mx::DOOR, yarn_tf::DOOR];
 
 /// The door of that name. Older systems called their scripts by it, with `.py` behind it and with `_` or `-` within.
 fn named(name: &str) -> Option<&'static Door> {
-    let exactly = ALL.iter().find(|door| door.names.contains(&name));
+    let exactly = all().find(|door| door.names.contains(&name));
     let stem = |name: &str| name.trim_end_matches(".py").replace('_', "-");
     let script = || {
         let script = name.strip_suffix(".py").map(stem)?;
         let has = |door: &&Door| door.names.iter().any(|own| stem(own) == script);
-        ALL.iter().find(has)
+        all().find(has)
     };
     exactly.or_else(script)
 }
@@ -111,7 +63,7 @@ fn tell(report: Report) -> ExitCode {
 fn unknown(word: &str) -> Option<Report> {
     let cli = cli::Cli::command();
     let verbs = cli.get_subcommands().map(|verb| verb.get_name());
-    let doors = ALL.iter().flat_map(|door| door.names).copied();
+    let doors = all().flat_map(|door| door.names).copied();
     let near = nearest(word, verbs.chain(doors))?;
     named(near)?;
     let what = format!("there is no command `{word}`");
@@ -156,7 +108,7 @@ fn through(door: &'static Door, name: &str, words: Vec<OsString>) -> Result<Exit
 fn run(mut sheet: Sheet, typed: &Typed, line: &str) -> Result<Exit, Report> {
     sheet.environment(typed);
     sheet.notes.splice(0..0, typed.notes.iter().cloned());
-    let cluster = sheet.cluster;
+    let cluster = sheet.cluster.map(cli::Cluster::from);
     let shown = typed.has("--show");
     // What is wrong with the words is said before any cluster is asked, where it is known which kind it is.
     if shown || cluster.is_some() {

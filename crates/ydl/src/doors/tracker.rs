@@ -2,17 +2,17 @@
 
 mod serve;
 
-use super::{
+use crate::show;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs, UdpSocket};
+use ydl_compat::{
     Door, Leads,
     flags::{Flag, OURS, Style, Typed, noted, used},
     sheet::count,
 };
-use crate::{
-    os::reason,
+use ydl_os::{
+    reason,
     report::{Exit, Report},
-    show,
 };
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs, UdpSocket};
 
 pub const DOOR: Door = Door {
     names: &["dmlc-tracker", "tracker.py"],

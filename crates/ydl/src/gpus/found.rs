@@ -1,7 +1,7 @@
 //! The devices of this node.
 
-use crate::{env, os::nvml::nvml};
 use nvml_wrapper::Device as Handle;
+use ydl_os::{env, nvml::nvml};
 
 /// More than any machine has.
 const DEVICES_MAX: usize = 256;

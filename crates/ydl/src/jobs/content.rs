@@ -1,25 +1,23 @@
 //! What of a job lies in HDFS, as a NodeManager wants it described.
 
-use super::dir::Content;
-use crate::report::Report;
 use yarn_native::types::{LocalResource, LocalResourceKind, Visibility};
+use ydl_os::report::Report;
+use ydl_proto::files::Content;
 
-impl Content {
-    /// For a container's launch.
-    pub fn resource(&self) -> Result<LocalResource, Report> {
-        let location = self.url.parse();
-        Ok(LocalResource {
-            location: location.map_err(|error| Report::trouble(format!("{error}")))?,
-            bytes: self.bytes,
-            modified: i64::try_from(self.modified_ms).unwrap_or(i64::MAX),
-            kind: match self.unpack {
-                true => LocalResourceKind::Archive,
-                false => LocalResourceKind::File,
-            },
-            visibility: match self.own {
-                true => Visibility::Application,
-                false => Visibility::Private,
-            },
-        })
-    }
+/// A file of a job for a container's launch.
+pub fn local_resource(content: &Content) -> Result<LocalResource, Report> {
+    let location = content.url.parse();
+    Ok(LocalResource {
+        location: location.map_err(|error| Report::trouble(format!("{error}")))?,
+        bytes: content.bytes,
+        modified: i64::try_from(content.modified_ms).unwrap_or(i64::MAX),
+        kind: match content.unpack {
+            true => LocalResourceKind::Archive,
+            false => LocalResourceKind::File,
+        },
+        visibility: match content.own {
+            true => Visibility::Application,
+            false => Visibility::Private,
+        },
+    })
 }

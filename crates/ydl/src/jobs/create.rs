@@ -1,11 +1,6 @@
 //! A new job's directory: its name, its files, and what was submitted.
 
-use super::{
-    dir::{JobDir, Offer, Place, Submitted},
-    find::root,
-    write_json,
-};
-use crate::{os::reason, report::Report, wire::private};
+use super::find::root;
 use ring::rand::{SecureRandom, SystemRandom};
 use std::{
     fs::{self, DirBuilder},
@@ -16,6 +11,8 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 use ydl_core::{JobSpec, Time};
+use ydl_os::{private, reason, report::Report};
+use ydl_proto::files::{JobDir, Offer, Place, Submitted, write_json};
 
 /// Files above this size are linked: copying them would take longer than most people wait for a job to start.
 const COPY_BYTES_MAX: u64 = 256 << 20;

@@ -1,8 +1,9 @@
 //! What was last seen of a job on a cluster. Whoever asks the cluster writes it down here.
 
-use super::{dir::MasterPlace, find::Standing};
+use super::find::Standing;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
+use ydl_proto::files::MasterPlace;
 
 /// What was last seen of a job on a cluster; shared by whoever looks and whoever asks.
 #[derive(Clone, Debug, Default)]

@@ -1,21 +1,17 @@
 //! Which jobs there are, and how each of them stands.
 
-use super::{
-    dir::{JobDir, MasterPlace, Place, Submitted},
-    far::{Ended, Far},
-};
-use crate::{
-    env,
-    os::{process::Identity, reason},
-    report::Report,
-    talk::Viewed,
-};
+use super::far::{Ended, Far};
 use serde::de::DeserializeOwned;
 use std::{
     fs::{self, File},
     io::{self, Read},
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
+};
+use ydl_os::{env, process::Identity, reason, report::Report};
+use ydl_proto::{
+    files::{JobDir, MasterPlace, Place, Submitted},
+    messages::Viewed,
 };
 
 /// A view of the largest job is far below this.

@@ -1,12 +1,10 @@
 //! What a task prints, from its own agent by way of the master.
 
-use crate::{
-    talk::{ENDED_HEADER, LENGTH_HEADER, LogAttempt},
-    wire::client::{Answer, CallError, Client, Payload},
-};
 use hyper::{Method, StatusCode, body::Bytes};
 use std::time::Duration;
 use ydl_core::TaskId;
+use ydl_net::client::{Answer, CallError, Client, Payload};
+use ydl_proto::messages::{ENDED_HEADER, LENGTH_HEADER, LogAttempt};
 
 /// How long an answer may take beyond what its agent was asked to wait.
 const CALL_MAX: Duration = Duration::from_secs(20);

@@ -1,13 +1,13 @@
 //! The agents as the master sees them: when each was last heard, which order it knows, and whether it waits.
 
 use super::inbox::Answer;
-use crate::{
-    agent::measure::Usage,
-    talk::{LogWish, Synced, beat},
-};
 use std::collections::BTreeMap;
 use tokio::{sync::oneshot, time::Instant};
 use ydl_core::{ContainerId, Job, Order, TaskId};
+use ydl_proto::{
+    messages::{LogWish, Synced, beat},
+    usage::Usage,
+};
 
 /// So many beats may be missed before an agent counts as quiet.
 const MISSED: u32 = 3;

@@ -8,15 +8,6 @@ use super::{
     links::Connection,
     store::Wish,
 };
-use crate::{
-    talk::{self, BEAT_MS, UNWRITTEN},
-    wire::{
-        messages::Blob,
-        request::{Head, Reply, Request},
-        secret::{Scope, Secret},
-        server::{self, Limits},
-    },
-};
 use hyper::Method;
 use serde::de::DeserializeOwned;
 use std::{sync::Arc, time::Duration};
@@ -26,6 +17,13 @@ use tokio::{
     time::timeout,
 };
 use ydl_core::{ContainerId, RoleName};
+use ydl_net::{
+    messages::Blob,
+    request::{Head, Reply, Request},
+    secret::{Scope, Secret},
+    server::{self, Limits},
+};
+use ydl_proto::messages::{self as talk, BEAT_MS, UNWRITTEN};
 use ydl_rendezvous::link::codec::decode_all;
 
 /// The longest that anybody may wait for an answer; they ask again.
@@ -277,7 +275,7 @@ fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Reply> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::talk::{AgentReport, Sync};
+    use ydl_proto::messages::{AgentReport, Sync};
 
     fn request(path: &str, body: &impl serde::Serialize) -> Request {
         let query = [("wait_ms".to_owned(), "20".to_owned())].into();

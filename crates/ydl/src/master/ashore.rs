@@ -6,16 +6,14 @@
 //! the file in HDFS ends.
 
 use super::diary::is_replaced;
-use crate::{
-    hdfs::{Hdfs, HdfsError, JobPlace, Writer, layout},
-    jobs::{JobDir, Whereabouts},
-};
 use std::{fs::File, io, os::unix::fs::FileExt, time::Duration};
 use tokio::{
     sync::oneshot,
     task::JoinHandle,
     time::{Instant, timeout},
 };
+use ydl_proto::files::{JobDir, Whereabouts};
+use ydl_storage::hdfs::{Hdfs, HdfsError, JobPlace, Writer, layout};
 
 /// Facts are this old at most when they can be read.
 const LAG: Duration = Duration::from_secs(1);

@@ -1,8 +1,8 @@
 //! `events.jsonl`: every fact of the job, one a line.
 
-use crate::jobs::EVENTS_BYTES_MAX;
 use std::{fs::File, io, io::Write};
 use ydl_core::Fact;
+use ydl_proto::files::EVENTS_BYTES_MAX;
 
 /// Where facts are written down, as long as that works.
 #[derive(Debug)]

@@ -1,6 +1,5 @@
 //! What comes to the master from outside: one bounded inbox, each question with the place its answer goes to.
 
-use crate::{talk, wire::request::Reply};
 use hyper::StatusCode;
 use std::sync::{
     Arc,
@@ -8,6 +7,8 @@ use std::sync::{
 };
 use tokio::sync::{mpsc, oneshot};
 use ydl_core::{ContainerId, RoleName, TaskId};
+use ydl_net::request::Reply;
+use ydl_proto::messages as talk;
 use ydl_rendezvous::ClientFrame;
 
 /// Questions that wait to be looked at. When it is full, those who ask wait.

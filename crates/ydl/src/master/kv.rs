@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use crate::wire::messages::{Blob, Change, Changed, Changes, Entries, Entry, Events};
+use ydl_net::messages::{Blob, Change, Changed, Changes, Entries, Entry, Events};
 
 pub use op::{Applied, Done, Found, OnlyIf, Op, Woken};
 pub use refusal::Refusal;

@@ -4,10 +4,11 @@
 //! to be told to one goes over the connection it has at that moment, or nowhere, because on the next one it is told anew.
 
 use super::inbox::Answer;
-use crate::{talk::LINKS_BYTES_MAX, wire::request::Reply};
 use std::collections::{BTreeMap, BTreeSet};
 use tokio::{sync::oneshot, time::Instant};
 use ydl_core::{Cluster, ContainerId, Framework, Job, Run, TaskId};
+use ydl_net::request::Reply;
+use ydl_proto::messages::LINKS_BYTES_MAX;
 use ydl_rendezvous::{
     ClientFrame, LinkOutput, LinkRecord, LinkServer, Peer, RetryTimer, ServerFrame,
     link::codec::Codec,

@@ -10,17 +10,7 @@ use super::{
 };
 use crate::{
     backend::local::{HOST_IP, Local},
-    data, docker,
-    jobs::{JobDir, MasterPlace, Place, Submitted, write_json},
-    os::process::{Identity, become_subreaper},
-    report::Report,
-    talk::{Kill, Viewed},
-    wire::{
-        private,
-        secret::{Scope, Secret},
-        server,
-        tls::Identity as Certificate,
-    },
+    docker,
 };
 use std::{
     fs::{self, File},
@@ -37,6 +27,21 @@ use tokio::{
     time::{Instant, MissedTickBehavior, interval},
 };
 use ydl_core::Outcome;
+use ydl_net::{
+    secret::{Scope, Secret},
+    server,
+    tls::Identity as Certificate,
+};
+use ydl_os::{
+    private,
+    process::{Identity, become_subreaper},
+    report::Report,
+};
+use ydl_proto::{
+    files::{JobDir, MasterPlace, Place, Submitted, write_json},
+    messages::{Kill, Viewed},
+};
+use ydl_storage::data;
 
 /// How long removing what was left half-sent may take.
 const TIDY_MAX: Duration = Duration::from_secs(20);

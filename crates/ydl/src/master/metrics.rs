@@ -3,13 +3,11 @@
 //! They are kept in memory only. A report that is lost with its master is replaced by the next one, and reporters say
 //! everything again from time to time; what was last reported is part of the result.
 
-use crate::{
-    talk::{METRIC_NAME_BYTES_MAX, METRICS_MAX, Metric, Reported},
-    wire::request::Reply,
-};
 use std::{collections::BTreeMap, time::Duration};
 use tokio::time::Instant;
 use ydl_core::TaskId;
+use ydl_net::request::Reply;
+use ydl_proto::messages::{METRIC_NAME_BYTES_MAX, METRICS_MAX, Metric, Reported};
 
 /// Metrics of all tasks together.
 const ALL_MAX: usize = 100_000;

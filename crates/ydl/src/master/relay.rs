@@ -4,16 +4,14 @@
 //! what the agent finds is passed on. Everything here is forgotten when its time is over; whoever wished asks again.
 
 use super::{agents::Agents, inbox::Answer};
-use crate::{
-    talk::{ENDED_HEADER, LENGTH_HEADER, LogWant, LogWish},
-    wire::{request::Reply, splice::meeting},
-};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, oneshot},
     time::Instant,
 };
 use ydl_core::{ContainerId, Job, TaskId};
+use ydl_net::{request::Reply, splice::meeting};
+use ydl_proto::messages::{ENDED_HEADER, LENGTH_HEADER, LogWant, LogWish};
 
 /// Wishes that wait at once, and those of them for one agent.
 const WISHES_MAX: usize = 256;

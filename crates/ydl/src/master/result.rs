@@ -3,7 +3,6 @@
 //! A job that has filled the disk with its logs must still be able to say how it ended, so room for that is taken when
 //! it begins.
 
-use crate::jobs::JobDir;
 use rustix::fs::{FallocateFlags, fallocate};
 use serde::Serialize;
 use std::{
@@ -11,6 +10,7 @@ use std::{
     io::{self, Write},
     path::PathBuf,
 };
+use ydl_proto::files::JobDir;
 
 /// What a result takes: the words about its cause, and a few about each task.
 const ROOM: (u64, u64) = (32 << 10, 512);

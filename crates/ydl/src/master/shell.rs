@@ -20,13 +20,7 @@ use super::{
     store::{Shelf, Wish},
     watchers::Watchers,
 };
-use crate::{
-    backend::{Backend, Deposed, Launch},
-    hdfs::Fresh,
-    jobs::JobDir,
-    talk::{AgentReport, LogWant, Reported, Sync, Viewed},
-    wire::request::Reply,
-};
+use crate::backend::{Backend, Deposed, Launch};
 use seen::viewed;
 use std::{collections::BTreeMap, time::Duration};
 use tokio::{
@@ -35,7 +29,13 @@ use tokio::{
 };
 use yarn_native::credentials::Format;
 use ydl_core::{Action, Asks, ContainerId, Event, Job, Outcome, RoleName};
+use ydl_net::request::Reply;
+use ydl_proto::{
+    files::JobDir,
+    messages::{AgentReport, LogWant, Reported, Sync, Viewed},
+};
 use ydl_rendezvous::ClientFrame;
+use ydl_storage::hdfs::Fresh;
 
 /// How often the shell looks for agents that have become quiet.
 const LOOK: Duration = Duration::from_secs(1);

@@ -3,9 +3,9 @@
 use super::inbox::Answer;
 use super::kv::{Done, Found, Op, Refusal, Store, Wait, WaiterId, Woken};
 use super::outbox::Outbox;
-use crate::wire::{messages::REVISION_HEADER, request::Reply};
 use std::collections::BTreeMap;
 use tokio::sync::oneshot;
+use ydl_net::{messages::REVISION_HEADER, request::Reply};
 
 /// What somebody wants of the store.
 #[derive(Debug)]

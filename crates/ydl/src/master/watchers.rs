@@ -1,13 +1,11 @@
 //! Those who look at the job: each is answered when there is something newer than what it has seen.
 
 use super::inbox::Answer;
-use crate::{
-    talk::{Facts, Viewed},
-    wire::request::Reply,
-};
 use std::{collections::VecDeque, time::Duration};
 use tokio::{sync::oneshot, time::Instant};
 use ydl_core::Fact;
+use ydl_net::request::Reply;
+use ydl_proto::messages::{Facts, Viewed};
 
 /// Views are made at most so often: a view costs as much as the job has tasks.
 const PACE: Duration = Duration::from_millis(50);

@@ -15,16 +15,7 @@ use super::{
     past::{Past, Reading},
     shell::Master,
 };
-use crate::{
-    backend::yarn::{Yarn, YarnSetting},
-    data,
-    hdfs::{Hdfs, HdfsError, Kind, Ways},
-    jobs::{Submitted, Whereabouts},
-    os::{descriptors::Descriptors, process},
-    report::{Exit, Report},
-    talk::Viewed,
-    wire::server,
-};
+use crate::backend::yarn::{Yarn, YarnSetting};
 use setting::Setting;
 use std::{
     fs::{self, File},
@@ -40,6 +31,20 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 use ydl_core::Outcome;
+use ydl_net::server;
+use ydl_os::{
+    descriptors::Descriptors,
+    process,
+    report::{Exit, Report},
+};
+use ydl_proto::{
+    files::{Submitted, Whereabouts},
+    messages::Viewed,
+};
+use ydl_storage::{
+    data,
+    hdfs::{Hdfs, HdfsError, Kind, Ways},
+};
 
 /// The longest that a name may be looked up, or a server be asked something small.
 const ASK_MAX: Duration = Duration::from_secs(30);

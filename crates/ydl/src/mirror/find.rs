@@ -4,12 +4,14 @@ use super::{
     gateway::Gateway,
     submission::{KIND, staged_at, tasks_in},
 };
-use crate::{hdfs::Hdfs, jobs::ambiguous, report::Report};
+use crate::jobs::ambiguous;
 use yarn_native::{
     client::{ApplicationFilter, ApplicationScope},
     rpc::{ExceptionKind, RpcError},
     types::{ApplicationId, ApplicationReport},
 };
+use ydl_os::report::Report;
+use ydl_storage::hdfs::Hdfs;
 
 /// This user's jobs, newest first.
 pub async fn list(gateway: &Gateway) -> Result<Vec<ApplicationReport>, Report> {

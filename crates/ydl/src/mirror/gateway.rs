@@ -1,10 +1,6 @@
 //! The way to a cluster: its configuration, its ResourceManager, and who we are there.
 
-use crate::{
-    os::worded,
-    report::{Exit, Report},
-    show,
-};
+use crate::show;
 use std::{
     future::Future,
     net::{TcpStream, ToSocketAddrs},
@@ -17,6 +13,10 @@ use yarn_native::{
     config::{Authentication, Config, ConfigError, Environment, ResourceManager, SetupError},
     rpc::{ExceptionKind, RpcError},
     security::{Identity, SecurityError},
+};
+use ydl_os::{
+    report::{Exit, Report},
+    worded,
 };
 
 /// What a ResourceManager may take to answer.

@@ -2,13 +2,7 @@
 //! they are of a job on this machine.
 
 use super::{find::staging_of, gateway::Gateway, live::Turns, scratch::Scratch};
-use crate::{
-    hdfs::{Hdfs, JobPlace, Layout},
-    jobs::{EVENTS_BYTES_MAX, Ended, Far, JobDir, Known, Seen, Submitted},
-    os::reason,
-    report::Report,
-    wire::{private, secret::Token},
-};
+use crate::jobs::{Ended, Far, Known, Seen};
 use std::{
     fs,
     path::PathBuf,
@@ -23,6 +17,10 @@ use yarn_native::{
     rpc::RpcError,
     types::{ApplicationId, ApplicationReport, ApplicationState, FinalStatus},
 };
+use ydl_net::secret::Token;
+use ydl_os::{private, reason, report::Report};
+use ydl_proto::files::{EVENTS_BYTES_MAX, JobDir, Submitted};
+use ydl_storage::hdfs::{Hdfs, JobPlace, Layout};
 
 /// How often the ResourceManager is asked while nothing is known to happen.
 const LOOK: Duration = Duration::from_secs(1);

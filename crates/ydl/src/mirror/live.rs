@@ -5,11 +5,7 @@ use super::{
     logs::{Writer, append},
     tail::{TAIL_BYTES_MAX, stretch, write_at},
 };
-use crate::{
-    logs::live,
-    talk::{LOG_BYTES_MAX, LogFile},
-    wire::client::{CallError, Client},
-};
+use crate::logs::live;
 use hyper::body::Bytes;
 use std::{fs, io, path::Path, sync::Arc, time::Duration};
 use tokio::{
@@ -17,6 +13,8 @@ use tokio::{
     time::{Instant, sleep},
 };
 use ydl_core::TaskId;
+use ydl_net::client::{CallError, Client};
+use ydl_proto::messages::{LOG_BYTES_MAX, LogFile};
 
 /// Streams that are waited for at once; a master lets a few hundred wait.
 const WAITING_MAX: usize = 96;

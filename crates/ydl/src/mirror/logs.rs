@@ -1,11 +1,7 @@
 //! Copies of what tasks have printed, from where their agents have carried it.
 
 use super::job::Mirror;
-use crate::{
-    hdfs::{Entry, HdfsError, Reader},
-    jobs::Seen,
-    wire::client::Client,
-};
+use crate::jobs::Seen;
 use std::{
     fs::{self, OpenOptions},
     io::{self, Write},
@@ -19,6 +15,8 @@ use tokio::{
     time::{Instant, sleep},
 };
 use ydl_core::{RoleName, TaskId};
+use ydl_net::client::Client;
+use ydl_storage::hdfs::{Entry, HdfsError, Reader};
 
 /// What one call may take.
 const CALL_MAX: Duration = Duration::from_secs(30);
@@ -150,7 +148,7 @@ impl Mirror {
     /// What is in a directory; nothing, if it is not there.
     async fn entries(&self, place: &str) -> Result<Vec<Entry>, HdfsError> {
         match self.hdfs.list(place, Instant::now() + CALL_MAX).await {
-            Err(error) if error.kind == crate::hdfs::Kind::NotFound => Ok(Vec::new()),
+            Err(error) if error.kind == ydl_storage::hdfs::Kind::NotFound => Ok(Vec::new()),
             listed => listed,
         }
     }
@@ -180,7 +178,7 @@ impl Mirror {
             .collect();
         files.sort_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
         let failed = |error: io::Error| {
-            let why = crate::os::reason(&error);
+            let why = ydl_os::reason(&error);
             format!("cannot keep a copy in `{}`: {why}", here.display())
         };
         fs::create_dir_all(&here).map_err(failed)?;

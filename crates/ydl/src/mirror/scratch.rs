@@ -3,7 +3,6 @@
 //! A process that is killed cannot remove its directory. So each holds a lock on a file in its own, and whoever makes
 //! one removes those that nobody holds.
 
-use crate::{os::reason, report::Report, wire::text::hex};
 use ring::rand::{SecureRandom, SystemRandom};
 use rustix::fs::{FlockOperation, flock};
 use std::{
@@ -13,6 +12,7 @@ use std::{
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
+use ydl_os::{reason, report::Report};
 
 /// How the names of such directories begin.
 const NAME: &str = "ydl-";
@@ -42,7 +42,7 @@ impl Scratch {
         SystemRandom::new()
             .fill(&mut random)
             .map_err(|_| Report::trouble("the system gives no random bytes"))?;
-        let random = hex(&random);
+        let random = hex::encode(&random);
         // The last part is the job's id, as it is of every job's directory.
         let above = dir.join(format!("{NAME}{random}"));
         let path = above.join(id);

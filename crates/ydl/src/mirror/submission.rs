@@ -1,10 +1,7 @@
 //! What a ResourceManager is given to start a job's master.
 
 use super::tokens::Papers;
-use crate::{
-    jobs::{Content, Staged},
-    report::Report,
-};
+use crate::jobs::local_resource;
 use std::{collections::BTreeMap, time::Duration};
 use yarn_native::{
     client::Submission,
@@ -12,6 +9,8 @@ use yarn_native::{
     types::{Access, ApplicationId, LaunchContext, Resource},
 };
 use ydl_core::JobSpec;
+use ydl_os::report::Report;
+use ydl_proto::files::{Content, Staged};
 
 /// The type that all jobs have among the applications of a cluster.
 pub const KIND: &str = "YDL";
@@ -41,9 +40,9 @@ pub fn submission(
 ) -> Result<Submission, Report> {
     let on = &spec.on_cluster;
     let mut launch = LaunchContext::command(COMMAND);
-    launch.resources.insert("ydl".into(), staged.binary.resource()?);
+    launch.resources.insert("ydl".into(), local_resource(&staged.binary)?);
     for (name, content) in own {
-        launch.resources.insert(name.clone(), content.resource()?);
+        launch.resources.insert(name.clone(), local_resource(&content)?);
     }
     // An insecure cluster believes what it is told, and containers may run as somebody else.
     if let Some(user) = user {

@@ -4,10 +4,6 @@
 //! is in the original.
 
 use super::{job::Mirror, logs::Writer};
-use crate::{
-    hdfs::{Entry, HdfsError},
-    os::reason,
-};
 use std::{
     fs::OpenOptions,
     io,
@@ -16,6 +12,8 @@ use std::{
     time::Duration,
 };
 use tokio::time::Instant;
+use ydl_os::reason;
+use ydl_storage::hdfs::{Entry, HdfsError};
 
 /// What one call may take.
 const CALL_MAX: Duration = Duration::from_secs(30);

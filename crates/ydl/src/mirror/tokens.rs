@@ -1,15 +1,6 @@
 //! What lets a master act for its user: tokens of the ResourceManager and of every file system, and the job's secret.
 
 use super::gateway::Gateway;
-use crate::{
-    hdfs::{file_systems, owner},
-    os::reason,
-    report::{Exit, Report},
-    wire::{
-        secret::{self, Scope, Secret, Token},
-        tls,
-    },
-};
 use std::fs;
 use yarn_native::{
     config::Config,
@@ -18,6 +9,15 @@ use yarn_native::{
     security::{Identity, TicketSource},
 };
 use ydl_core::{JobSpec, spec::Keytab};
+use ydl_net::{
+    secret::{self, Scope, Secret, Token},
+    tls,
+};
+use ydl_os::{
+    reason,
+    report::{Exit, Report},
+};
+use ydl_storage::hdfs::{file_systems, owner};
 
 /// The name under which a keytab travels among a master's credentials.
 const KEYTAB: &str = "ydl.keytab";

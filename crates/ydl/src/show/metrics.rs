@@ -1,8 +1,8 @@
 //! What programs report, in a cell of a table and summed up by role.
 
 use super::words::clean;
-use crate::talk::{Metric, Viewed};
 use std::collections::BTreeMap;
+use ydl_proto::messages::{Metric, Viewed};
 
 /// Metrics of a task in its cell, and of a role in its line; the rest is in `--json`.
 const SHOWN: (usize, usize) = (4, 8);
@@ -76,8 +76,8 @@ fn figure(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::talk::Figure;
     use ydl_core::{JobView, Time, view::Phase, view::RoleView};
+    use ydl_proto::messages::Figure;
 
     fn metrics(loss: f64) -> BTreeMap<String, Metric> {
         let metric = |value, step| Metric { value: Figure(value), step, at: 0 };

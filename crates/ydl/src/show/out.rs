@@ -1,11 +1,11 @@
 //! Printing: data on stdout, everything else on stderr.
 
-use crate::{os::reason, report::Report};
 use serde::Serialize;
 use std::{
     io::{self, Write},
     process,
 };
+use ydl_os::{reason, report::Report};
 
 /// Prints data. Where nobody reads any more, as in `ydl logs | head`, there is nothing left to do.
 pub fn print(data: impl AsRef<[u8]>) -> Result<(), Report> {

@@ -1,8 +1,8 @@
 //! Colours, where they are wanted.
 
-use crate::env;
 use std::io::IsTerminal;
 use ydl_core::{TaskId, view::TaskState};
+use ydl_os::env;
 
 /// Colours or none.
 #[derive(Clone, Copy, Debug)]

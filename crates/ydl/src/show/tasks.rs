@@ -6,13 +6,13 @@ use super::{
     table::{Cell, table},
     words::{clean, counted_bytes, seconds},
 };
-use crate::{
-    agent::measure::{Fetching, Usage},
-    talk::Viewed,
-};
 use ydl_core::{
     spec::Range,
     view::{Phase, TaskState, TaskView},
+};
+use ydl_proto::{
+    messages::Viewed,
+    usage::{Fetching, Usage},
 };
 
 const HEAD: [&str; 7] = ["TASK", "STATE", "ATTEMPT", "NODE", "FOR", "CPU", "MEMORY"];
@@ -164,8 +164,8 @@ fn urgency(state: TaskState) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::measure::GpuUsage;
     use ydl_core::Time;
+    use ydl_proto::usage::GpuUsage;
 
     #[test]
     fn a_task_whose_inputs_come_says_how_far_they_are() {

@@ -5,15 +5,13 @@
 //! and the next one takes it over.
 
 use super::place::Place;
-use crate::{
-    hdfs::{Entry, Hdfs, HdfsError, Kind, layout},
-    report::Report,
-};
 use std::{
     collections::BTreeSet,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 use tokio::{task::JoinSet, time::Instant};
+use ydl_os::report::Report;
+use ydl_storage::hdfs::{Entry, Hdfs, HdfsError, Kind, layout};
 
 /// What was not used for so long is old.
 pub const AGE: Duration = Duration::from_secs(30 * 24 * 60 * 60);

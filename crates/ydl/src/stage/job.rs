@@ -1,18 +1,16 @@
 //! The files of one job alone.
 
 use super::place::Place;
-use crate::{
-    hdfs::{Grant, Hdfs, HdfsError, JobPlace, Kind, layout, pairs},
-    jobs::{
-        Content, Submitted,
-        luggage::{self, CARRIED},
-    },
-    report::Report,
-};
 use bytes::Bytes;
 use std::{collections::BTreeMap, fmt};
 use tokio::time::Instant;
 use yarn_native::config::Config;
+use ydl_os::report::Report;
+use ydl_proto::{
+    files::{Content, Submitted},
+    luggage::{self, CARRIED},
+};
+use ydl_storage::hdfs::{Grant, Hdfs, HdfsError, JobPlace, Kind, layout, pairs};
 
 /// What is written for a job before it is submitted.
 #[derive(Clone, Copy)]

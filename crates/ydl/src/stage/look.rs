@@ -7,7 +7,6 @@ use super::{
     send::{SIDE_BY_SIDE, all},
     source::Hashed,
 };
-use crate::{hdfs::Entry, jobs::Content, os::reason, report::Report};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
@@ -21,6 +20,9 @@ use tokio::{
 };
 use yarn_native::{config::Config, security::Identity};
 use ydl_core::JobSpec;
+use ydl_os::{reason, report::Report};
+use ydl_proto::files::Content;
+use ydl_storage::hdfs::Entry;
 
 /// What a job needs in HDFS, and who asks.
 #[derive(Clone, Debug)]

@@ -1,12 +1,6 @@
 //! What a job needs: on this machine, to be sent, or in HDFS already.
 
 use super::{look::Request, source::Source};
-use crate::{
-    hdfs::{Entry, Hdfs},
-    jobs::{Content, ENVIRONMENT},
-    pack::{self, Cache},
-    report::Report,
-};
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
@@ -14,6 +8,10 @@ use std::{
 };
 use tokio::time::Instant;
 use ydl_core::{JobSpec, spec::Environment};
+use ydl_os::report::Report;
+use ydl_pack::{self as pack, Cache, manifest::ENVIRONMENT};
+use ydl_proto::files::Content;
+use ydl_storage::hdfs::{Entry, Hdfs};
 
 /// What NodeManagers can unpack, by the ends of names.
 const ARCHIVES: [&str; 5] = ["tar.gz", "tgz", "tar", "zip", "jar"];

@@ -1,12 +1,10 @@
 //! Where a user's jobs are kept.
 
-use crate::{
-    hdfs::{Hdfs, HdfsError, JobPlace, Kind, Layout, layout::PRIVATE},
-    report::{Exit, Report},
-};
 use std::time::Duration;
 use tokio::time::Instant;
 use yarn_native::{config::Config, security::Identity};
+use ydl_os::report::{Exit, Report};
+use ydl_storage::hdfs::{Hdfs, HdfsError, JobPlace, Kind, Layout, layout::PRIVATE};
 
 /// How long a NameNode may take to show that it is not the one who is silent.
 const LOOK_MAX: Duration = Duration::from_secs(10);

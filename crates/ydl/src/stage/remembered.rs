@@ -5,11 +5,6 @@
 //! can set.
 
 use super::source::Hashed;
-use crate::{
-    jobs::write_json,
-    pack::{self, Stamp},
-    wire::text::hex,
-};
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 use std::{
@@ -18,6 +13,8 @@ use std::{
     path::{Path, PathBuf},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
+use ydl_pack::{self as pack, Stamp};
+use ydl_proto::files::write_json;
 
 /// Smaller files are read as quickly as their hashes.
 const BYTES_MIN: u64 = 1 << 20;
@@ -74,7 +71,7 @@ fn place(dir: &Path, path: &Path, was: Stamp) -> Option<PathBuf> {
         return None;
     }
     let hash = digest(&SHA256, path.as_os_str().as_bytes());
-    Some(dir.join(hex(&hash.as_ref()[..16])))
+    Some(dir.join(hex::encode(&hash.as_ref()[..16])))
 }
 
 #[cfg(test)]

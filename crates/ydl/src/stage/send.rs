@@ -10,11 +10,6 @@ use super::{
     place::Place,
     source::Hashed,
 };
-use crate::{
-    hdfs::{Entry, Hdfs, JobPlace, Kind, Sent, layout},
-    jobs::{Content, Staged},
-    report::Report,
-};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
@@ -29,6 +24,9 @@ use tokio::{
     task::JoinSet,
     time::{Instant, sleep},
 };
+use ydl_os::report::Report;
+use ydl_proto::files::{Content, Staged};
+use ydl_storage::hdfs::{Entry, Hdfs, JobPlace, Kind, Sent, layout};
 
 /// Files that are read and sent at the same time.
 pub(super) const SIDE_BY_SIDE: usize = 4;
@@ -243,7 +241,7 @@ impl Shared {
         self.mark(&aside, true);
         self.progress(0, bytes);
         let source = need.source.clone();
-        let produce = move |out: &mut crate::hdfs::Pieces| source.send(out);
+        let produce = move |out: &mut ydl_storage::hdfs::Pieces| source.send(out);
         let tell = |more| self.progress(more, 0);
         let sent = self.hdfs.send(produce, &aside, layout::PRIVATE, &tell, self.deadline);
         let (_, hashed) = sent.await?;

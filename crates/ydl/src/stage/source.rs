@@ -1,19 +1,15 @@
 //! What is sent: a file, or a directory packed.
 
 use super::remembered::{hashes, recall, remember};
-use crate::{
-    hdfs::Pieces,
-    os::reason,
-    pack::{Layer, Plan, Same, Stamp},
-    report::Report,
-    wire::text::hex,
-};
 use ring::digest::{Context, SHA256};
 use std::{
     fs,
     io::{self, Read, Write},
     path::{Path, PathBuf},
 };
+use ydl_os::{reason, report::Report};
+use ydl_pack::{Layer, Plan, Same, Stamp};
+use ydl_storage::hdfs::Pieces;
 
 /// Read at once while hashing.
 const READ_BYTES: usize = 1 << 20;
@@ -141,7 +137,7 @@ impl<W> Hasher<W> {
 
     fn hashed(self) -> Hashed {
         let digest = self.context.finish();
-        Hashed { hash: hex(digest.as_ref()), bytes: self.bytes }
+        Hashed { hash: hex::encode(digest.as_ref()), bytes: self.bytes }
     }
 }
 

@@ -8,12 +8,10 @@ use std::{
     process::{Command, Output},
 };
 use tempfile::TempDir;
-use ydl::{
-    agent::environment::compose,
-    pack::{Cache, Packed, pack},
-    report::Report,
-};
+use ydl::agent::environment::compose;
 use ydl_core::spec::{self, Environment, Interpreter};
+use ydl_os::report::Report;
+use ydl_pack::{Cache, Packed, pack};
 
 /// A place with a virtual environment, without pip, and a project beside it.
 pub struct Bench {

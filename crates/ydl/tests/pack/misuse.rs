@@ -256,7 +256,7 @@ fn an_archive_that_is_being_sent_is_not_touched() {
     let bench = Bench::new();
     let packed = bench.pack_into("cache", Interpreter::Node).expect("packed");
     let layer = packed.layers.first().expect("a layer");
-    let stamp = || ydl::pack::Stamp::of(&fs::metadata(&layer.file).expect("a file"));
+    let stamp = || ydl_pack::Stamp::of(&fs::metadata(&layer.file).expect("a file"));
     let before = stamp();
     let again = bench.pack_into("cache", Interpreter::Node).expect("packed");
     assert!(again.layers.iter().all(|layer| layer.cached));

@@ -17,21 +17,21 @@ use tokio::{
     time::{sleep, timeout},
 };
 use yarn_native::credentials::{Credentials, Format};
-use ydl::{
-    agent::setting::{DELIVERED, Delivered, Setting},
-    jobfile,
-    jobs::{Content, JobDir, Offer, Place, Staged, Submitted},
-    talk::{AgentReport, LogWish, Sync, Synced},
-    wire::{
-        request::{Head, Reply, Request},
-        secret::{Scope, Secret, Token},
-        server::{Limits, listen, serve},
-        tls::Identity,
-    },
-};
+use ydl::{agent::setting::DELIVERED, agent::setting::Delivered, agent::setting::Setting};
 use ydl_core::{
     Cluster, ContainerId, Exit, JobSpec, Order, Run, Span, TaskId, Time,
     spec::{Draft, Environment, Output},
+};
+use ydl_jobfile as jobfile;
+use ydl_net::{
+    request::{Head, Reply, Request},
+    secret::{Scope, Secret, Token},
+    server::{Limits, listen, serve},
+    tls::Identity,
+};
+use ydl_proto::{
+    files::{Content, JobDir, Offer, Place, Staged, Submitted},
+    messages::{AgentReport, LogWish, Sync, Synced},
 };
 
 /// Far more than anything here takes; reached only when something is wrong.

@@ -10,11 +10,11 @@ use rustls::pki_types::CertificateDer;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
-use ydl::wire::client::{CallError, Client, ClientLimits, Payload};
-use ydl::wire::request::{Head, Reply, Request};
-use ydl::wire::secret::{Scope, Secret, Token};
-use ydl::wire::server::{Limits, listen, serve};
-use ydl::wire::tls::{self, Identity};
+use ydl_net::client::{CallError, Client, ClientLimits, Payload};
+use ydl_net::request::{Head, Reply, Request};
+use ydl_net::secret::{Scope, Secret, Token};
+use ydl_net::server::{Limits, listen, serve};
+use ydl_net::tls::{self, Identity};
 
 pub const LONG: Duration = Duration::from_secs(20);
 pub const SHORT: Duration = Duration::from_millis(500);

@@ -20,15 +20,7 @@ use yarn_native::{
     security::Identity,
     types::{ApplicationId, ApplicationReport},
 };
-use ydl::{
-    backend::{
-        Backend, Launch,
-        yarn::{Yarn, YarnSetting},
-    },
-    hdfs::Fresh,
-    jobs::{Content, Staged},
-    wire::secret::Secret,
-};
+use ydl::{backend::Backend, backend::Launch, backend::yarn::Yarn, backend::yarn::YarnSetting};
 use ydl_core::{
     Ask, Asks, ContainerEnd, ContainerId, Draft, Event, Framework, Grant, JobSpec, NodeName,
     Outcome, RoleName, TaskId,
@@ -38,6 +30,9 @@ use ydl_core::{
     },
     time::Span,
 };
+use ydl_net::secret::Secret;
+use ydl_proto::files::{Content, Staged};
+use ydl_storage::hdfs::Fresh;
 
 pub const WAIT: Duration = Duration::from_secs(60);
 

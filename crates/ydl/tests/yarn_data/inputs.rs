@@ -16,7 +16,7 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
 };
-use ydl::{
+use ydl_storage::{
     data::{Bring, Item, Near, Progress},
     hdfs::Ways,
 };

@@ -16,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 use tokio::runtime::Runtime;
-use ydl::hdfs::Hdfs;
+use ydl_storage::hdfs::Hdfs;
 
 use crate::yarn_support::{Desk, finish, soon, wait_for};
 

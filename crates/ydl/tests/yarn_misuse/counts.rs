@@ -5,7 +5,7 @@ use crate::yarn_support::{Desk, application, block_on, config, soon, wait_for, w
 use std::{collections::BTreeMap, fs, path::Path};
 use testbed::Cluster;
 use yarn_native::security::Identity;
-use ydl::hdfs::{Entry, Hdfs, Layout};
+use ydl_storage::hdfs::{Entry, Hdfs, Layout};
 
 /// Blocks on the disk of the DataNode, by number, and their bytes. Numbers are given one after the other, so that one
 /// that was written and deleted is missed.

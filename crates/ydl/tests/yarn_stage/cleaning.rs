@@ -3,10 +3,8 @@
 use super::{Submitter, make_old, playground, soon, touch};
 use std::time::Duration;
 use tokio::time::Instant;
-use ydl::{
-    hdfs::layout,
-    stage::{self, AGE, Cleaned},
-};
+use ydl::{stage, stage::AGE, stage::Cleaned};
+use ydl_storage::hdfs::layout;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_half_sent_is_not_taken_for_whole_and_is_cleaned_up() {

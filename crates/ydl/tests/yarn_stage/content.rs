@@ -10,12 +10,10 @@ use std::{
     },
 };
 use yarn_native::security::Identity;
-use ydl::{
-    hdfs::{Entry, Hdfs, Kind, layout},
-    jobs::{self, Submitted},
-    stage::{self, JobFiles, Upload},
-};
+use ydl::stage::{self, JobFiles, Upload};
 use ydl_core::{JobSpec, Time};
+use ydl_proto::files::Submitted;
+use ydl_storage::hdfs::{Entry, Hdfs, Kind, layout};
 
 fn submitted(spec: JobSpec, upload: &Upload) -> Submitted {
     Submitted {
@@ -23,7 +21,7 @@ fn submitted(spec: JobSpec, upload: &Upload) -> Submitted {
         at: Time(0),
         from: "/".into(),
         spec,
-        place: jobs::Place::Yarn(upload.staged.clone()),
+        place: ydl_proto::files::Place::Yarn(upload.staged.clone()),
     }
 }
 
@@ -43,7 +41,7 @@ async fn a_second_submit_sends_nothing_and_a_changed_script_only_itself() {
     let again = told.clone();
     let tell = move |progress: stage::Progress| again.store(progress.sent, Ordering::Relaxed);
     let second = alice.submit_telling("application_1_0002", &spec, tell).await.expect("staged");
-    assert_eq!(second.sent, ydl::hdfs::Sent::default());
+    assert_eq!(second.sent, ydl_storage::hdfs::Sent::default());
     assert_eq!(told.load(Ordering::Relaxed), 0);
     assert_eq!(alice.contents().await, there, "the NameNode has seen no write either");
     assert_eq!(second.staged.binary, first.staged.binary);

@@ -7,10 +7,8 @@ use yarn_native::{
     config::{Config, Environment},
     security::Identity,
 };
-use ydl::{
-    hdfs::{Hdfs, HdfsError, Kind},
-    report::Report,
-};
+use ydl_os::report::Report;
+use ydl_storage::hdfs::{Hdfs, HdfsError, Kind};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_quota_is_said_with_its_numbers_and_leaves_nothing() {

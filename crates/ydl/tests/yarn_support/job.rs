@@ -17,7 +17,7 @@ use yarn_native::{
     security::Identity,
     types::{ApplicationState, AttemptReport, AttemptState, FinalStatus},
 };
-use ydl::hdfs::{Hdfs, JobPlace, Layout};
+use ydl_storage::hdfs::{Hdfs, JobPlace, Layout};
 
 /// Says which process it is, in which container, and waits for the file `go`. Two programs of one task at the same time
 /// would be told by the file `twice`.

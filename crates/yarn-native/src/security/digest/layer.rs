@@ -152,12 +152,8 @@ fn encryption_key(session: &[u8; 16], direction: Direction) -> Zeroizing<[u8; 16
     derived(
         session,
         match direction {
-            Direction::ToServer => {
-                b"Digest H(A1) to client-to-server sealing key magic constant"
-            }
-            Direction::ToClient => {
-                b"Digest H(A1) to server-to-client sealing key magic constant"
-            }
+            Direction::ToServer => b"Digest H(A1) to client-to-server sealing key magic constant",
+            Direction::ToClient => b"Digest H(A1) to server-to-client sealing key magic constant",
         },
     )
 }

@@ -1,16 +1,14 @@
 //! One attempt: its streams while they grow, then how it ended.
 
 use super::{stream::Stream, ways::Ways};
-use crate::{
-    agent::{output::Rotation, record},
-    hdfs::{Hdfs, HdfsError, layout},
-};
+use crate::agent::{output::Rotation, record};
 use bytes::Bytes;
 use std::{path::PathBuf, sync::Arc, time::Duration};
 use tokio::{
     sync::watch,
     time::{Instant, sleep},
 };
+use ydl_storage::hdfs::{Hdfs, HdfsError, layout};
 
 /// How far behind the logs in HDFS are while a program prints, at least and at most.
 const LAG: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));

@@ -4,13 +4,9 @@ use super::{
     attempt::{Attempt, Followed, lag},
     ways::Ways,
 };
-use crate::{
-    agent::{
-        output::Rotation,
-        outputs::{Claims, Copied, Fill, Kept, OutputError, Sent, send},
-    },
-    hdfs::{HdfsError, JobPlace},
-    jobs::{JobDir, Whereabouts},
+use crate::agent::{
+    output::Rotation,
+    outputs::{Claims, Copied, Fill, Kept, OutputError, Sent, send},
 };
 use std::{path::PathBuf, sync::Arc, thread, time::Duration};
 use tokio::{
@@ -19,6 +15,8 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 use ydl_core::spec::Existing;
+use ydl_proto::files::{JobDir, Whereabouts};
+use ydl_storage::hdfs::{HdfsError, JobPlace};
 
 /// Errands that wait to be begun. An agent has a handful.
 const ERRANDS_MAX: usize = 64;

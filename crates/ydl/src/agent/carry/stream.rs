@@ -5,11 +5,11 @@
 
 use crate::{
     agent::output::Rotation,
-    hdfs::{Hdfs, HdfsError, Kind, Writer, layout},
     logs::{Chunk, LogReader},
 };
 use std::{path::PathBuf, time::Duration};
 use tokio::time::Instant;
+use ydl_storage::hdfs::{Hdfs, HdfsError, Kind, Writer, layout};
 
 /// What one turn carries at most: a program that prints without end must not fill the network.
 const TURN_BYTES_MAX: u64 = 32 << 20;

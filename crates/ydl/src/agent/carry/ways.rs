@@ -1,12 +1,10 @@
 //! The file systems an agent reads and writes, connected to when they are needed.
 
-use crate::{
-    hdfs::{self, Hdfs, HdfsError, Kind},
-    jobs::JobDir,
-};
 use std::collections::BTreeMap;
 use tokio::{sync::OnceCell, time::Instant};
 use yarn_native::config::Environment;
+use ydl_proto::files::JobDir;
+use ydl_storage::hdfs::{self, Hdfs, HdfsError, Kind};
 
 /// The largest configuration that is read.
 const CONFIG_BYTES_MAX: u64 = 16 << 20;

@@ -1,6 +1,5 @@
 //! A small environment of links into layers.
 
-use crate::jobs::{Manifest, Python, renamed};
 use std::{
     collections::{BTreeMap, BTreeSet},
     ffi::OsString,
@@ -9,6 +8,7 @@ use std::{
     os::unix::fs::{PermissionsExt, symlink},
     path::{Component, Path, PathBuf},
 };
+use ydl_pack::manifest::{Manifest, Python, renamed};
 
 /// Longer than any text that names a path.
 const TEXT_BYTES_MAX: u64 = 16 << 20;

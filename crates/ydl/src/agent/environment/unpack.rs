@@ -6,7 +6,6 @@
 //! that is most of what a cold node takes. So the first container that needs a layer unpacks it beside the file; all
 //! others, also those of later jobs, find it there.
 
-use crate::os::reason;
 use flate2::read::MultiGzDecoder;
 use rustix::fs::{FlockOperation, flock};
 use std::{
@@ -20,6 +19,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 use tar::{Archive, EntryType};
+use ydl_os::reason;
 
 /// How long another container may take to unpack the same.
 const OTHERS_MAX: Duration = Duration::from_secs(10 * 60);

@@ -1,23 +1,21 @@
 //! How an agent begins: with what it finds in its container's directory.
 
 use super::{Agent, reach::Reach, save::Keeping, tokens::Tokens, wishes::Turns};
-use crate::{
-    agent::{
-        carry::Carrier,
-        contained,
-        devices::Devices,
-        environment,
-        measure::Meter,
-        network,
-        setting::{self, Setting},
-        surroundings::Surroundings,
-    },
-    hdfs::JobPlace,
-    jobs::{JobDir, Submitted},
-    wire::{secret::Token, tls::Pin},
+use crate::agent::{
+    carry::Carrier,
+    contained,
+    devices::Devices,
+    environment,
+    measure::Meter,
+    network,
+    setting::{self, Setting},
+    surroundings::Surroundings,
 };
 use std::{path::PathBuf, sync::Arc};
 use ydl_core::spec::Output;
+use ydl_net::{secret::Token, tls::Pin};
+use ydl_proto::files::{JobDir, Submitted};
+use ydl_storage::hdfs::JobPlace;
 
 impl Agent {
     pub(in crate::agent) async fn new(dir: PathBuf) -> Result<Agent, String> {

@@ -1,19 +1,14 @@
 //! The program's part in an agent's life: it starts, stops and ends, one a round.
 
 use super::Agent;
-use crate::{
-    agent::{
-        carry::Followed,
-        links::{Door, Links},
-        outputs::is_in_order,
-        ports::Hold,
-        program::{self, Program, StartError},
-        record::{self, ExitRecord},
-        surroundings::Has,
-    },
-    jobs::write_json,
-    os::reason,
-    talk::AgentReport,
+use crate::agent::{
+    carry::Followed,
+    links::{Door, Links},
+    outputs::is_in_order,
+    ports::Hold,
+    program::{self, Program, StartError},
+    record::{self, ExitRecord},
+    surroundings::Has,
 };
 use std::{
     collections::BTreeSet,
@@ -24,6 +19,8 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 use ydl_core::{Exit, Run, Span, TaskId};
+use ydl_os::reason;
+use ydl_proto::{files::write_json, messages::AgentReport};
 
 /// A program on its way: its file may lie on a slow disk.
 #[derive(Debug)]

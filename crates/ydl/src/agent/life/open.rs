@@ -2,13 +2,6 @@
 //! node has to be open to anybody.
 
 use super::Agent;
-use crate::{
-    os::reason,
-    wire::{
-        client::{Client, Payload},
-        splice::splice,
-    },
-};
 use hyper::Method;
 use std::{
     collections::BTreeMap,
@@ -19,6 +12,11 @@ use std::{
 };
 use tokio::{net::TcpStream, time::timeout};
 use ydl_core::TaskId;
+use ydl_net::{
+    client::{Client, Payload},
+    splice::splice,
+};
+use ydl_os::reason;
 
 /// Connections to ports of one program at once.
 pub(super) const OPEN_MAX: usize = 128;

@@ -3,18 +3,16 @@
 //! When a job's master dies, another takes its place on another node and says where it is in the job's directory in
 //! HDFS. The certificate and the tokens stay the same.
 
-use crate::{
-    agent::{carry::Carrier, setting::Setting},
-    hdfs::JobPlace,
-    jobs::Whereabouts,
-    wire::{client::Client, secret::Token, tls::Pin},
-};
+use crate::agent::{carry::Carrier, setting::Setting};
 use ring::rand::{SecureRandom, SystemRandom};
 use std::{sync::Arc, time::Duration};
 use tokio::{
     sync::{mpsc, watch},
     time::{Instant, sleep_until},
 };
+use ydl_net::{client::Client, secret::Token, tls::Pin};
+use ydl_proto::files::Whereabouts;
+use ydl_storage::hdfs::JobPlace;
 
 /// An answer so late is reason enough to look elsewhere, though nothing has failed.
 const OVERDUE: Duration = Duration::from_secs(3);

@@ -1,16 +1,14 @@
 //! Getting ready for a round: the inputs are there, the ports are taken and held, the devices are there.
 
 use super::Agent;
-use crate::{
-    agent::{
-        container::is_of_this_node,
-        ports::{Hold, Need, Slot},
-    },
-    data::Trouble,
-    talk::AgentReport,
+use crate::agent::{
+    container::is_of_this_node,
+    ports::{Hold, Need, Slot},
 };
 use std::net::{IpAddr, Ipv4Addr};
 use ydl_core::{Endpoint, TaskId};
+use ydl_proto::messages::AgentReport;
+use ydl_storage::data::Trouble;
 
 /// What the agent was last made ready for.
 #[derive(Debug, PartialEq, Eq)]

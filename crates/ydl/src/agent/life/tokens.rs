@@ -4,7 +4,7 @@
 //! for tokens whenever they connect to somebody.
 
 use super::Agent;
-use crate::{agent::setting::PROGRAM_CREDENTIALS, env, wire::client::Client};
+use crate::agent::setting::PROGRAM_CREDENTIALS;
 use hyper::Method;
 use std::{
     path::{Path, PathBuf},
@@ -13,6 +13,8 @@ use std::{
 };
 use tokio::{sync::oneshot, time::sleep};
 use yarn_native::credentials::{Credentials, Format};
+use ydl_net::client::Client;
+use ydl_os::env;
 
 /// How long one question for them may take.
 const CALL_MAX: Duration = Duration::from_secs(10);
@@ -90,7 +92,7 @@ async fn fetch(client: &Client, files: &[PathBuf]) -> bool {
 
 async fn try_fetch(client: &Client, files: &[PathBuf]) -> Result<(), String> {
     let path = "/v1/tokens";
-    let call = client.call(Method::GET, path, crate::wire::client::Payload::Nothing, CALL_MAX);
+    let call = client.call(Method::GET, path, ydl_net::client::Payload::Nothing, CALL_MAX);
     let answer = call.await.map_err(|e| e.to_string())?;
     let newest = Credentials::from_bytes(&answer.body).map_err(|e| e.to_string())?;
     let files = files.to_vec();

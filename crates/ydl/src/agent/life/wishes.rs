@@ -1,12 +1,6 @@
 //! Showing what programs here have printed to people who look from elsewhere.
 
 use super::Agent;
-use crate::{
-    jobs::JobDir,
-    os::reason,
-    talk::{LOG_BYTES_MAX, LogAttempt, LogFile, LogWant, LogWish},
-    wire::client::{Client, Payload},
-};
 use hyper::Method;
 use std::{
     fs::{self, File},
@@ -22,6 +16,12 @@ use tokio::{
     time::{Instant, sleep},
 };
 use ydl_core::TaskId;
+use ydl_net::client::{Client, Payload};
+use ydl_os::reason;
+use ydl_proto::{
+    files::JobDir,
+    messages::{LOG_BYTES_MAX, LogAttempt, LogFile, LogWant, LogWish},
+};
 
 /// Wishes granted at once; who wishes more asks again.
 const WISHES_MAX: usize = 64;

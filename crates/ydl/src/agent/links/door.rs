@@ -18,7 +18,7 @@ use super::{
     owner,
     passage::{Heard, Passage},
 };
-use crate::wire::{client::Client, server::listen};
+use ydl_net::{client::Client, server::listen};
 
 /// Connections that are looked at together, to find out whose they are, and as many again may wait for that.
 const LOOKS_MAX: usize = 256;

@@ -6,7 +6,7 @@ use std::{
     net::{SocketAddr, SocketAddrV4},
 };
 
-use crate::os::{
+use ydl_os::{
     proc_tree::Tree,
     sock_diag::Sockets,
     tcp_table::{self, Socket},

@@ -22,10 +22,8 @@ use ydl_rendezvous::{
 };
 
 use super::socket::Socket;
-use crate::{
-    talk::{LINKS_BYTES_MAX, LINKS_NUMBER_BYTES},
-    wire::client::{CallError, Client, Payload},
-};
+use ydl_net::client::{CallError, Client, Payload};
+use ydl_proto::messages::{LINKS_BYTES_MAX, LINKS_NUMBER_BYTES};
 
 /// How long the master may take to take something in: it may be writing it down.
 const SAY_MAX: Duration = Duration::from_secs(60);

@@ -2,8 +2,6 @@
 
 use super::gather::Found;
 use crate::agent::carry::Ways;
-use crate::data::{Book, Names, Trouble, claim, release};
-use crate::wire::text::hex;
 use ring::digest::{SHA256, digest};
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::time::Instant;
 use ydl_core::spec::Existing;
+use ydl_storage::data::{Book, Names, Trouble, claim, release};
 
 /// How long looking at it may take on this machine, where nobody is waited for.
 const HERE_MAX: Duration = Duration::from_secs(60);
@@ -161,7 +160,7 @@ pub(super) fn content(path: &Path) -> Option<String> {
         return None;
     }
     let read = fs::read(path).ok()?;
-    Some(hex(&digest(&SHA256, &read).as_ref()[..16]))
+    Some(hex::encode(&digest(&SHA256, &read).as_ref()[..16]))
 }
 
 /// Why a name is not written a second time.

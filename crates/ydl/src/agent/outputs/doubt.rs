@@ -1,7 +1,6 @@
 //! What was sent already, and what may be half-written: by this no file is sent twice, and a torn one never takes the place
 //! of a whole one.
 
-use crate::os::{proc_tree::Tree, reason};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -9,6 +8,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use ydl_os::{proc_tree::Tree, reason};
 
 /// What a program that did not end in order has changed so shortly before may be half-written. Its end is heard of a
 /// moment after it.

@@ -5,8 +5,6 @@ use super::{
     keep::is_hidden,
 };
 use crate::agent::carry::Ways;
-use crate::data::{Bring, Item, Near, Progress, Trouble, below, walk};
-use crate::os::reason;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
@@ -14,6 +12,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
+use ydl_os::reason;
+use ydl_storage::data::{Bring, Item, Near, Progress, Trouble, below, walk};
 
 /// Between two tries while HDFS is away, or while somebody changes what is saved.
 const RETRY: Duration = Duration::from_secs(1);
@@ -132,7 +132,7 @@ fn remove_others(dir: &Path, files: &BTreeSet<&Path>, depth: usize) -> io::Resul
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{Exit, Report};
+    use ydl_os::report::{Exit, Report};
 
     #[test]
     fn only_what_may_be_had_later_is_waited_for() {

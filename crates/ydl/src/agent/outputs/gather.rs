@@ -1,13 +1,13 @@
 //! What an output consists of, found out before anything is sent: HDFS knows no links, so each becomes what it leads to.
 
 use super::{DEPTH_MAX, failure_of, outside};
-use crate::data::pattern::fits;
-use crate::os::reason;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
+use ydl_os::reason;
+use ydl_storage::data::pattern::fits;
 
 /// Files and directories of one output; a task that leaves more behind packs them first.
 const ENTRIES_MAX: usize = 100_000;

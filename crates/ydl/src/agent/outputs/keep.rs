@@ -16,8 +16,6 @@ use super::{
     whole::write_whole,
 };
 use crate::agent::{carry::Ways, surroundings::Destination};
-use crate::data::{self, sweep};
-use crate::os::reason;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
@@ -27,6 +25,8 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout};
 use ydl_core::spec::Existing;
+use ydl_os::reason;
+use ydl_storage::data::{self, sweep};
 
 /// Between the two looks that a finished file must pass unchanged.
 const SETTLE: Duration = Duration::from_secs(2);

@@ -1,7 +1,6 @@
 //! Outputs that go to this disk.
 
 use super::{Claims, claims::contents, gather::gather};
-use crate::data::named;
 use std::{
     collections::BTreeMap,
     os::unix::ffi::OsStrExt,
@@ -10,6 +9,7 @@ use std::{
 };
 use tokio::time::Instant;
 use ydl_core::spec::Existing;
+use ydl_storage::data::named;
 
 /// How long looking at the names of others may take on this machine.
 const NAMES_MAX: Duration = Duration::from_secs(60);

@@ -9,14 +9,14 @@ use super::{
     spot::{Trouble, aside, put, send_file, soon, sweep, swept},
 };
 use crate::agent::carry::{Going, Outputs, Ways};
-use crate::hdfs::{Hdfs, Kind};
-use crate::os::reason;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
+use ydl_os::reason;
+use ydl_storage::hdfs::{Hdfs, Kind};
 
 /// Files on their way at once.
 const SIDE_BY_SIDE: usize = 4;

@@ -2,15 +2,15 @@
 
 use super::{doubt::Stamp, gather::Item};
 use crate::agent::carry::Ways;
-use crate::data;
-use crate::hdfs::{Entry, Hdfs, HdfsError};
-use crate::os::reason;
 use bytes::Bytes;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::time::Instant;
+use ydl_os::reason;
+use ydl_storage::data;
+use ydl_storage::hdfs::{Entry, Hdfs, HdfsError};
 
 /// What is read and sent at once.
 const PIECE_BYTES: usize = 256 << 10;
@@ -131,7 +131,7 @@ impl Spot {
 
 /// A name for what is not whole yet.
 pub(super) fn aside(dir: &str, whose: &str) -> Result<String, Trouble> {
-    let random = crate::wire::secret::Secret::random()
+    let random = ydl_net::secret::Secret::random()
         .ok_or_else(|| Trouble::lasting("the system gives no random bytes"))?;
     Ok(format!("{dir}/.aside-{whose}-{}", &random.to_hex()[..16]))
 }

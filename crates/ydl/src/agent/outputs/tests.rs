@@ -1,8 +1,8 @@
 use super::*;
-use crate::data::{ABANDONED, named};
 use std::fs::File;
 use std::os::unix::fs::symlink;
 use std::time::{Duration, SystemTime};
+use ydl_storage::data::{ABANDONED, named};
 
 struct Place {
     dir: tempfile::TempDir,

@@ -1,12 +1,12 @@
 //! One file on this disk: written aside, and given its name when all of it is there.
 
-use crate::data::named;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use ydl_storage::data::named;
 
 /// Copies a file so that its name leads to all of it or to what was there before; unless it is not the same any more when it
 /// was copied.

@@ -1,8 +1,8 @@
 //! Memory limits, as a NodeManager keeps them: all processes of a container against what it asked for. But what ydl itself
 //! needs beside the program, its agent and its keeper, is not charged to the task.
 
-use crate::os::{proc_tree::Tree, process::Identity};
 use ydl_core::ContainerId;
+use ydl_os::{proc_tree::Tree, process::Identity};
 
 pub(super) struct Overrun {
     pub(super) container: ContainerId,

@@ -9,18 +9,7 @@ mod room;
 pub use room::{Misfit, complaint};
 
 use super::{Backend, Deposed, Launch};
-use crate::{
-    env,
-    gpus::{self, Device, Pool, Short},
-    jobs::{JobDir, Offer},
-    os::{
-        children,
-        descriptors::Descriptors,
-        process::{Identity, Signal},
-        spawn,
-    },
-    wire::secret::{Scope, Secret},
-};
+use crate::gpus::{self, Device, Pool, Short};
 use limit::Overrun;
 use room::Room;
 use std::{
@@ -38,6 +27,15 @@ use tokio::{
     time::{Instant, Interval, MissedTickBehavior, interval, sleep, timeout},
 };
 use ydl_core::{Asks, ContainerEnd, ContainerId, Event, Grant, NodeName, Outcome};
+use ydl_net::secret::{Scope, Secret};
+use ydl_os::{
+    children,
+    descriptors::Descriptors,
+    env,
+    process::{Identity, Signal},
+    spawn,
+};
+use ydl_proto::files::{JobDir, Offer};
 
 /// How often memory is looked at. A NodeManager looks every three seconds.
 const LOOK: Duration = Duration::from_secs(1);
@@ -263,7 +261,7 @@ impl Backend for Local {
                 self.happened.push_back(Event::Launched { container });
             }
             Err(error) => {
-                let why = format!("cannot start an agent: {}", crate::os::reason(&error));
+                let why = format!("cannot start an agent: {}", ydl_os::reason(&error));
                 self.happened.push_back(Event::LaunchFailed { container, why });
             }
         }

@@ -1,10 +1,10 @@
 //! What is left of this machine.
 
-use crate::jobs::Offer;
 use ydl_core::{
     Ask, JobSpec,
     spec::{Memory, Resources},
 };
+use ydl_proto::files::Offer;
 
 /// Agent and keeper count towards a container's memory, as they do on a cluster. Together they are below 20 MiB.
 const LEAST_MIB: u64 = 32;

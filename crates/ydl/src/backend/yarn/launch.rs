@@ -1,13 +1,8 @@
 //! Starting agents: many at once, one call a node, each within its time.
 
 use super::{News, ends, runtime::Runtimes, setting::YarnSetting};
-use crate::{
-    agent::setting::{DELIVERED, Delivered, FindGpus, Setting},
-    hdfs::Fresh,
-    jobs::Content,
-    report::Report,
-    wire::secret::{Scope, Secret},
-};
+use crate::agent::setting::{DELIVERED, Delivered, FindGpus, Setting};
+use crate::jobs::local_resource;
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::PathBuf,
@@ -28,6 +23,10 @@ use yarn_native::{
     types::{Access, Container, ContainerId, LaunchContext, NodeId},
 };
 use ydl_core::{Event, RoleName};
+use ydl_net::secret::{Scope, Secret};
+use ydl_os::report::Report;
+use ydl_proto::files::Content;
+use ydl_storage::hdfs::Fresh;
 
 /// What a container runs. `<LOG_DIR>` is put in by its node. Of a container that fails, nodes tell the end of the file
 /// whose name has `stderr` in it.
@@ -213,7 +212,7 @@ fn common(setting: &YarnSetting) -> Result<LaunchContext, Report> {
     let staged = &setting.staged;
     let mut launch = LaunchContext::command(COMMAND);
     let mut add = |name: String, content: &Content| {
-        launch.resources.insert(name, content.resource()?);
+        launch.resources.insert(name, local_resource(content)?);
         Ok::<(), Report>(())
     };
     add("ydl".to_owned(), &staged.binary)?;

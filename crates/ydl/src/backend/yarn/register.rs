@@ -13,7 +13,6 @@ use super::{
     trouble::Since,
     wants::Wants,
 };
-use crate::report::{Exit, Report};
 use std::{collections::BTreeSet, fmt, time::Duration};
 use tokio::{
     sync::mpsc::{UnboundedSender, unbounded_channel},
@@ -29,6 +28,7 @@ use yarn_native::{
     types::{ContainerId, NodeState},
 };
 use ydl_core::spec::Deadlines;
+use ydl_os::report::{Exit, Report};
 
 /// How long a ResourceManager that is away is waited for at the beginning.
 const REGISTER_MAX: Duration = Duration::from_secs(300);

@@ -1,12 +1,12 @@
 //! Images on YARN: a container asks for one by variables of its launch context, as Hadoop documents them under "Launching
 //! Applications Using Docker Containers" and "… runC Containers". The master's container asks for none.
 
-use crate::env;
 use std::collections::BTreeMap;
 use ydl_core::{
     JobSpec, RoleName,
     spec::{Image, Mount, Runtime},
 };
+use ydl_os::env;
 
 /// What the containers of each role ask for; roles without an image ask for nothing.
 #[derive(Clone, Debug, Default)]

@@ -1,14 +1,12 @@
 //! What a master on YARN knows when it begins.
 
-use crate::{
-    hdfs::Fresh,
-    jobs::{Content, Staged},
-    wire::secret::Secret,
-};
 use std::{collections::BTreeMap, fmt, sync::Arc};
 use tokio::sync::watch;
 use yarn_native::{Token, config::Config, security::Identity};
 use ydl_core::{ContainerId, JobSpec};
+use ydl_net::secret::Secret;
+use ydl_proto::files::{Content, Staged};
+use ydl_storage::hdfs::Fresh;
 
 /// What the backend of a job on YARN needs to know.
 pub struct YarnSetting {

@@ -1,11 +1,5 @@
 //! What TensorBoard looks at is brought to its node, again and again, as far as there is room for it.
 
-use crate::{
-    data::{self, ListedFile, walk},
-    hdfs::{Hdfs, Ways},
-    os::reason,
-    report::{Exit, Report},
-};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs::{self, File, OpenOptions},
@@ -16,6 +10,14 @@ use std::{
 };
 use tokio::time::{Instant, sleep};
 use yarn_native::config::Config;
+use ydl_os::{
+    reason,
+    report::{Exit, Report},
+};
+use ydl_storage::{
+    data::{self, ListedFile, walk},
+    hdfs::{Hdfs, Ways},
+};
 
 /// Between two looks at what is in HDFS, at least and at most.
 const EVERY: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(300));

@@ -6,10 +6,8 @@ use super::{
 };
 use crate::{
     cli::{self, Cluster},
-    hdfs::{Hdfs, short},
     mirror::{Gateway, configuration, missing},
     preflight::{self, Findings, Has},
-    report::{Exit, Report},
     stage::Place,
 };
 use std::time::Duration;
@@ -22,6 +20,8 @@ use yarn_native::{
     security::{AuthMethod, Kerberos},
 };
 use ydl_core::{JobSpec, Span, spec::Memory};
+use ydl_os::report::{Exit, Report};
+use ydl_storage::hdfs::{Hdfs, short};
 
 const CONFIGURATION: &str = "configuration";
 const TICKET: &str = "ticket";

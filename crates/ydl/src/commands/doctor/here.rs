@@ -9,8 +9,6 @@ use crate::{
     cli::{self, Cluster},
     docker::Engine,
     jobs,
-    os::reason,
-    report::Report,
 };
 use std::{
     fs::{self, DirBuilder},
@@ -19,6 +17,7 @@ use std::{
     path::{Path, PathBuf},
 };
 use ydl_core::{Span, spec::Memory};
+use ydl_os::{reason, report::Report};
 
 const MACHINE: &str = "machine";
 const DOCKER: &str = "docker";

@@ -2,12 +2,12 @@
 
 use crate::{
     cli::Manners,
-    report::{Exit, Report},
     show::{self, Paint, clean},
 };
 use serde_json::{Value, json};
 use std::{io, time::Duration};
 use tokio::time::Instant;
+use ydl_os::report::{Exit, Report};
 
 /// The widest name of a check.
 const NAME_WIDTH: usize = 15;

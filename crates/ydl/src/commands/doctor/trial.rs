@@ -2,16 +2,7 @@
 //! is read, what hangs is ended, and nothing is tried that users do not do.
 
 use super::sheet::{Sheet, millis};
-use crate::{
-    cli::Cluster,
-    jobfile::Flags,
-    os::{
-        process::{Identity, Signal},
-        reason,
-    },
-    report::{Exit, Report},
-    show::clean,
-};
+use crate::{cli::Cluster, show::clean};
 use serde::Deserialize;
 use serde_json::json;
 use std::{collections::VecDeque, io, process::Stdio, time::Duration};
@@ -23,6 +14,12 @@ use tokio::{
 use ydl_core::{
     Fact, JobSpec, JobView, NodeName, Outcome, Span, Time,
     fact::{Next, What},
+};
+use ydl_jobfile::Flags;
+use ydl_os::{
+    process::{Identity, Signal},
+    reason,
+    report::{Exit, Report},
 };
 
 const JOB: &str = "job";

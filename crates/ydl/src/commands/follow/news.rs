@@ -1,16 +1,14 @@
 //! What is heard of a job while it is followed: its facts, how it looks, and how it ends.
 
 use super::{super::reach::Reach, LOOK, SILENCE};
-use crate::{
-    jobs::{Known, Standing},
-    talk::{Facts, Viewed},
-    wire::client::CallError,
-};
+use crate::jobs::{Known, Standing};
 use std::{sync::Arc, time::Duration};
 use tokio::{
     sync::mpsc,
     time::{Instant, sleep},
 };
+use ydl_net::client::CallError;
+use ydl_proto::messages::{Facts, Viewed};
 
 /// How long a question may wait for news.
 const WAIT: Duration = Duration::from_secs(20);

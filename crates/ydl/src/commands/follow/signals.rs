@@ -1,7 +1,7 @@
 //! The signals by which a person ends a program.
 
-use crate::{os::reason, report::Report};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use ydl_os::{reason, report::Report};
 
 /// Those signals. From the moment this exists they no longer end this one.
 #[derive(Debug)]

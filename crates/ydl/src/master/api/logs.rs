@@ -1,16 +1,14 @@
 //! The doors for logs and ports: one for whoever wants to see them, one for agents who have them.
 
 use super::bad;
-use crate::{
-    master::{
-        inbox::Question,
-        relay::{GRACE, Logged},
-    },
-    talk::{LOG_BYTES_MAX, LogWant, OPEN_WORDS_MAX},
-    wire::request::{Head, Reply},
+use crate::master::{
+    inbox::Question,
+    relay::{GRACE, Logged},
 };
 use std::{str::FromStr, time::Duration};
 use ydl_core::{ContainerId, TaskId};
+use ydl_net::request::{Head, Reply};
+use ydl_proto::messages::{LOG_BYTES_MAX, LogWant, OPEN_WORDS_MAX};
 
 /// The longest that an agent waits for something to be printed.
 const WAIT_MAX: Duration = Duration::from_secs(30);

@@ -8,11 +8,11 @@
 use super::{Diary, Record, parts::Beginning, take_over::is_replaced};
 use crate::{
     backend::Deposed,
-    hdfs::{Hdfs, HdfsError, JobPlace, Kind, Writer},
     master::journal::{RECORD_BYTES_MAX, format},
 };
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
+use ydl_storage::hdfs::{Hdfs, HdfsError, JobPlace, Kind, Writer};
 
 /// One try to write may take so long.
 const STEP_MAX: Duration = Duration::from_secs(20);

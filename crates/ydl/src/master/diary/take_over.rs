@@ -5,13 +5,13 @@ use super::{
     parts::{Beginning, Part, counted},
     segments::Segments,
 };
-use crate::{
-    hdfs::{Hdfs, HdfsError, JobPlace},
-    master::journal::{JournalError, format},
-    master::past::Reading,
+use crate::master::{
+    journal::{JournalError, format},
+    past::Reading,
 };
 use std::{fmt, path::Path, time::Duration};
 use tokio::time::{Instant, sleep};
+use ydl_storage::hdfs::{Hdfs, HdfsError, JobPlace};
 
 /// One step may take so long: shutting a writer out that is still there takes the longest.
 const STEP_MAX: Duration = Duration::from_secs(60);

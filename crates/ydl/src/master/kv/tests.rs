@@ -1,7 +1,7 @@
 use expect_test::{Expect, expect};
 
 use super::*;
-use crate::wire::messages::Emitted;
+use ydl_net::messages::Emitted;
 
 fn put(key: &str, value: &str) -> Op {
     Op::Put { key: key.into(), value: value.into(), owner: None, only_if: None }

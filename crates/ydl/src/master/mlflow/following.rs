@@ -4,11 +4,7 @@ use super::{
     kept::{self, Logs},
     tracker::{RETRY, Tracker, late},
 };
-use crate::{
-    jobs::JobDir,
-    master::inbox::{Answer, Kept, Letter, Question},
-    talk::Viewed,
-};
+use crate::master::inbox::{Answer, Kept, Letter, Question};
 use std::time::Duration;
 use tokio::{
     sync::{mpsc, oneshot},
@@ -16,6 +12,7 @@ use tokio::{
     time::{Instant, MissedTickBehavior, interval, sleep_until, timeout, timeout_at},
 };
 use ydl_core::Outcome;
+use ydl_proto::{files::JobDir, messages::Viewed};
 
 /// How often it is looked what programs have reported, and every how many looks what they use.
 const LOOK: Duration = Duration::from_secs(2);

@@ -1,10 +1,5 @@
 //! What is left of a job when it is over, as far as people look at it: its job, its facts, the end of what its tasks printed.
 
-use crate::{
-    hdfs::{Hdfs, JobPlace},
-    jobs::JobDir,
-    talk::Viewed,
-};
 use hyper::body::Bytes;
 use std::{
     fs::{self, File},
@@ -14,6 +9,8 @@ use std::{
 };
 use tokio::time::Instant;
 use ydl_core::{Draft, JobSpec, TaskId};
+use ydl_proto::{files::JobDir, messages::Viewed};
+use ydl_storage::hdfs::{Hdfs, JobPlace};
 
 /// The last bytes of each stream, and of the facts.
 const LOG_BYTES: u64 = 64 << 10;

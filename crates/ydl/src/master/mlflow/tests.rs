@@ -1,14 +1,7 @@
 //! A tracker against a server that breaks, refuses and forgets on demand.
 
-use super::{
-    api::Row,
-    server::Failure,
-    tracker::{Tracker, late},
-};
-use crate::{
-    jobs::{Offer, Place, Submitted},
-    master::shell::tests::spec,
-};
+use super::tracker::{Tracker, late};
+use crate::master::shell::tests::spec;
 use serde_json::{Value, json};
 use std::{
     path::PathBuf,
@@ -20,6 +13,8 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 use ydl_core::{Draft, JobSpec, Outcome, Time, spec::Mlflow};
+use ydl_mlflow::{api::Row, server::Failure};
+use ydl_proto::files::{Offer, Place, Submitted};
 
 /// What a server answers to a path and a body: a status, and what it says.
 type Answers = fn(&str, &str) -> Option<(u16, Value)>;

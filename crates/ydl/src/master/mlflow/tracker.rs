@@ -1,18 +1,21 @@
 //! What is told to a tracking server, and what becomes of what it does not take.
 
 use super::{
-    api::{METRICS_MAX, PARAMS_MAX, Row, Run},
     kept::Logs,
-    server::{Failure, Server},
     words::{self, JOB_TAG, Told},
 };
-use crate::{env, jobs::Submitted, talk::Viewed};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 use tokio::time::{Instant, timeout};
 use ydl_core::{JobSpec, Outcome, spec::Mlflow};
+use ydl_mlflow::{
+    api::{METRICS_MAX, PARAMS_MAX, Row, Run},
+    server::{Failure, Server},
+};
+use ydl_os::env;
+use ydl_proto::{files::Submitted, messages::Viewed};
 
 /// How long the job may wait for its run to be there.
 const BEGIN_MAX: Duration = Duration::from_secs(10);

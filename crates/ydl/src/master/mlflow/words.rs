@@ -1,13 +1,13 @@
 //! A job in MLflow's words: its parameters, its tags, and the names of its metrics.
 
-use super::api::Row;
-use crate::{
-    agent::measure::Usage,
-    talk::{Metric, Viewed},
-};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use ydl_core::{JobSpec, Outcome, TaskId, spec::Mlflow};
+use ydl_mlflow::api::Row;
+use ydl_proto::{
+    messages::{Metric, Viewed},
+    usage::Usage,
+};
 
 /// The tag by which a later master finds the run again.
 pub(super) const JOB_TAG: &str = "ydl.job";
@@ -161,8 +161,8 @@ fn figure(value: f64) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::talk::Figure;
     use ydl_core::{JobView, Time, view::Phase};
+    use ydl_proto::messages::Figure;
 
     #[test]
     fn names_are_such_that_mlflow_takes_them() {

@@ -1,14 +1,12 @@
 //! What somebody sees who looks at the job.
 
-use crate::{
-    master::{agents::Agents, links::Links},
-    talk::Viewed,
-};
+use crate::master::{agents::Agents, links::Links};
 use std::collections::BTreeMap;
 use ydl_core::{
     Job, JobView, RoleName, TaskId, Time,
     view::{Phase, TaskState, TaskView},
 };
+use ydl_proto::messages::Viewed;
 
 /// So many who are waited for are named.
 const NAMED_MAX: usize = 4;

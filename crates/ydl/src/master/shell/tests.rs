@@ -1,10 +1,7 @@
 //! The shell against a diary that is slow, or dies: nothing may follow from what is not written down.
 
 use super::*;
-use crate::{
-    master::{inbox::inbox, past::Reading},
-    talk::Synced,
-};
+use crate::master::{inbox::inbox, past::Reading};
 use std::{
     cell::RefCell,
     collections::{BTreeMap, VecDeque},
@@ -19,6 +16,7 @@ use ydl_core::{
     },
     time::Span,
 };
+use ydl_proto::messages::Synced;
 
 /// What was done, in order, and what will happen.
 #[derive(Debug, Default)]

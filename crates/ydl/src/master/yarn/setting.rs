@@ -1,20 +1,6 @@
 //! What a master finds in its container.
 
 use super::tokens::Tokens;
-use crate::{
-    env,
-    hdfs::{self, Fresh, Hdfs, HdfsError, JobPlace},
-    jobs::{
-        Content, JobDir, Place, Staged, Submitted,
-        luggage::{self, LUGGAGE},
-    },
-    report::Report,
-    wire::{
-        private,
-        secret::{self, Secret},
-        tls,
-    },
-};
 use serde::de::DeserializeOwned;
 use std::{
     collections::BTreeMap,
@@ -33,6 +19,16 @@ use yarn_native::{
     security::Identity,
     types::{ContainerId, FinalStatus},
 };
+use ydl_net::{
+    secret::{self, Secret},
+    tls,
+};
+use ydl_os::{env, private, report::Report};
+use ydl_proto::{
+    files::{Content, JobDir, Place, Staged, Submitted},
+    luggage::{self, LUGGAGE},
+};
+use ydl_storage::hdfs::{self, Fresh, Hdfs, HdfsError, JobPlace};
 
 /// The token with which a master speaks to the ResourceManager as one.
 const MASTER_TOKEN: &str = "YARN_AM_RM_TOKEN";

@@ -4,12 +4,6 @@
 //! the master does not depend on that: it gets new ones well before, leaves them where everything in this container
 //! looks for tokens when it connects, and has its agents fetch them.
 
-use crate::{
-    hdfs::{Fresh, KIND, UNUSED, file_systems, short},
-    jobs::JobDir,
-    report::Report,
-    wire::private,
-};
 use std::{
     convert::Infallible,
     path::PathBuf,
@@ -27,6 +21,9 @@ use yarn_native::{
     security::{Identity, TicketSource},
 };
 use ydl_core::JobSpec;
+use ydl_os::{private, report::Report};
+use ydl_proto::files::JobDir;
+use ydl_storage::hdfs::{Fresh, KIND, UNUSED, file_systems, short};
 
 /// How long all NameNodes together may take.
 const FETCH_MAX: Duration = Duration::from_secs(120);

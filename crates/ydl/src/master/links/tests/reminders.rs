@@ -1,8 +1,8 @@
 //! Newcomers are announced again by time, until the others come to meet them.
 
 use super::*;
-use crate::wire::text::from_base64;
 use std::time::Duration;
+use ydl_net::text::from_base64;
 
 /// Where a worker listens, as it says it: port 40000.
 const LISTENS: &str = "gAWVXQAAAAAAAAB9lCiMBGV0aDCUXZSMCDEwLjAuMC43lE1AnIaUYYwCbG+UXZSMCTEyNy4wLjAuMZRNQJyGlGF1QyAA\

@@ -1,0 +1,339 @@
+//! Reading what travels with a job: its files and its environment.
+
+use super::{
+    fields::{Map, Reader, choice, truth},
+    image,
+    tree::{Node, Value},
+    units::Refusal,
+};
+use std::{
+    fs::{self, File},
+    io,
+    path::{Path, PathBuf},
+};
+use ydl_core::spec::{self, Environment, Interpreter, Packed};
+use ydl_os::reason;
+
+/// What a NodeManager unpacks, by how its name ends.
+const ARCHIVES: [&str; 4] = [".tar.gz", ".tgz", ".tar", ".zip"];
+
+/// Where an interpreter comes from.
+pub const INTERPRETERS: [(&str, Interpreter); 3] =
+    [("auto", Interpreter::Auto), ("carry", Interpreter::Carry), ("node", Interpreter::Node)];
+
+impl Reader {
+    pub fn environment(&mut self, map: &Map, base: &str) -> Environment {
+        let Some(node) = map.find("environment") else {
+            return Environment::System;
+        };
+        let cluster = self.cluster;
+        let read = |text: &str| environment(text, base, cluster);
+        let Value::Map(_) = &node.value else {
+            let read = self.value_of(node, "environment", read);
+            return read.unwrap_or(Environment::System);
+        };
+        let map = self.map(node, "environment", "environment");
+        if let Some(image) = self.image(node, &map) {
+            return image;
+        }
+        let Some(path) = map.find("path") else {
+            if !self.told.iter().any(|key| key.starts_with("environment.")) {
+                let what = "there is no `path`, and no image";
+                let hint =
+                    "say what it is made of, or which image it is: `{docker: registry/image:tag}`";
+                self.refuse(&node.at, "environment", what, hint);
+            }
+            return Environment::System;
+        };
+        let mut found = self.value_of(path, &map.key("path"), read);
+        let interpreter = self.value(&map, "interpreter", choice(&INTERPRETERS));
+        match (&mut found, interpreter) {
+            (_, None) | (None, _) => {}
+            (
+                Some(
+                    Environment::Directory(from)
+                    | Environment::Requirements(from)
+                    | Environment::Pex(from),
+                ),
+                Some(interpreter),
+            ) => from.interpreter = interpreter,
+            (
+                Some(Environment::System | Environment::Archive(_) | Environment::Image(_)),
+                Some(_),
+            ) => {
+                let what = "only of an environment that is packed the interpreter can be chosen";
+                self.refuse(&node.at, &map.key("interpreter"), what, "leave it out");
+            }
+        }
+        found.unwrap_or(Environment::System)
+    }
+
+    pub fn files(&mut self, map: &Map, base: &str) -> Vec<spec::File> {
+        let Some(node) = map.find("files") else {
+            return Vec::new();
+        };
+        let mut files = Vec::new();
+        if let Value::Map(entries) = &node.value {
+            for (name, source) in entries {
+                files.extend(self.named_file(&name.name, source, base));
+            }
+            return files;
+        }
+        for item in self.list(map, "files") {
+            match &item.value {
+                Value::Map(entries) => {
+                    for (name, source) in entries {
+                        files.extend(self.named_file(&name.name, source, base));
+                    }
+                }
+                _ => files.extend(self.plain_file(item, base)),
+            }
+        }
+        files
+    }
+
+    /// `name: path`, or `name: {source: path, unpack: true}`.
+    fn named_file(&mut self, name: &str, node: &Node, base: &str) -> Option<spec::File> {
+        let cluster = self.cluster;
+        let read = |path: &str| source_of(path, base, cluster);
+        let Value::Map(_) = &node.value else {
+            let source = self.value_of(node, "files", read)?;
+            return Some(spec::File { name: name.to_string(), source, unpack: false });
+        };
+        let path = format!("files.{name}");
+        let map = self.map(node, &path, "files.*");
+        let Some(written) = map.find("source") else {
+            if !self.told.contains(&map.key("source")) {
+                let what = "there is no `source`";
+                self.refuse(&node.at, &path, what, "say where it comes from");
+            }
+            return None;
+        };
+        let source = self.value_of(written, &map.key("source"), read);
+        let unpack = self.value(&map, "unpack", truth).unwrap_or(false);
+        let source = source?;
+        if unpack && !is_archive(&source) {
+            let what = format!("`{}` is no archive that can be unpacked", last_of(&source));
+            self.refuse(&written.at, &map.key("unpack"), what, archives_hint());
+        } else if unpack && !cluster {
+            let what = "archives are unpacked by a cluster, not on one machine";
+            let hint = "unpack it, and name the directory";
+            self.refuse(&written.at, &map.key("unpack"), what, hint);
+        }
+        Some(spec::File { name: name.to_string(), source, unpack })
+    }
+
+    fn plain_file(&mut self, node: &Node, base: &str) -> Option<spec::File> {
+        let cluster = self.cluster;
+        self.value_of(node, "files", |path| {
+            let source = source_of(path, base, cluster)?;
+            match Path::new(path.trim_end_matches('/')).file_name() {
+                Some(name) if name != ".." => Ok(spec::File {
+                    name: name.to_string_lossy().into_owned(),
+                    source,
+                    unpack: false,
+                }),
+                _ => {
+                    let what = format!("`{path}` has no name of its own");
+                    Err((what, format!("give it one: `files: [{{data: {path}}}]`")))
+                }
+            }
+        })
+    }
+}
+
+/// The path seen from `base`, without `./`; a trailing slash stays, because it has a meaning in outputs.
+pub fn absolute(path: &str, base: &str) -> String {
+    if path.is_empty() {
+        return String::new();
+    }
+    let joined = PathBuf::from(base).join(path);
+    let mut text = joined.components().collect::<PathBuf>().to_string_lossy().into_owned();
+    if path.ends_with('/') && !text.ends_with('/') {
+        text.push('/');
+    }
+    text
+}
+
+fn is_url(text: &str) -> bool {
+    text.contains("://")
+}
+
+fn is_archive(text: &str) -> bool {
+    ARCHIVES.iter().any(|end| text.ends_with(end))
+}
+
+fn archives_hint() -> &'static str {
+    "those end in `.tar.gz`, `.tgz`, `.tar` or `.zip`"
+}
+
+fn last_of(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+/// `hdfs://namenode/path`, or `hdfs:///path` on the cluster's own file system.
+pub fn hdfs_url(text: &str) -> Result<String, Refusal> {
+    let path = text.strip_prefix("hdfs://").and_then(|rest| rest.find('/').map(|at| &rest[at..]));
+    match path {
+        Some(path) if path.split('/').any(|part| part == "..") => {
+            Err((format!("`{text}` holds `..`"), String::new()))
+        }
+        Some(_) => Ok(text.to_string()),
+        None => Err((
+            format!("`{text}` is not a place in HDFS"),
+            "write it as `hdfs:///user/me/data` or `hdfs://namenode:8020/user/me/data`".into(),
+        )),
+    }
+}
+
+/// The environment that is meant outside a job file, seen from here.
+pub fn named_environment(text: &str, interpreter: &str) -> Result<Environment, Refusal> {
+    let here = std::env::current_dir().unwrap_or_default();
+    let interpreter = choice(&INTERPRETERS)(interpreter)?;
+    let mut found = environment(text, &here.to_string_lossy(), true)?;
+    match &mut found {
+        Environment::Directory(from) | Environment::Requirements(from) | Environment::Pex(from) => {
+            from.interpreter = interpreter;
+            Ok(found)
+        }
+        Environment::System | Environment::Archive(_) | Environment::Image(_) => Err((
+            format!("`{text}` is nothing that can be packed"),
+            "name a virtual environment, a `requirements.txt`, a `pyproject.toml` or a `.pex`"
+                .into(),
+        )),
+    }
+}
+
+/// What an environment is, by how it is called and what is there.
+fn environment(text: &str, base: &str, cluster: bool) -> Result<Environment, Refusal> {
+    let packed = |path: String| Packed { path, interpreter: Interpreter::Auto };
+    let file = |text: &str| source_of(text, base, cluster).map(packed);
+    if let Some(image) = image::named(text, cluster) {
+        return image;
+    }
+    match text {
+        "system" => Ok(Environment::System),
+        _ if is_url(text) || is_archive(text) => archive(text, base, cluster),
+        _ if text.ends_with(".txt") || last_of(text) == "pyproject.toml" => {
+            file(text).map(Environment::Requirements)
+        }
+        _ if text.ends_with(".pex") => file(text).map(Environment::Pex),
+        _ => directory_with_bin(text, base).map(packed).map(Environment::Directory),
+    }
+}
+
+fn archive(text: &str, base: &str, cluster: bool) -> Result<Environment, Refusal> {
+    if !cluster {
+        let what = format!("`{text}` is unpacked by a cluster, not on one machine");
+        return Err((what, "unpack it, and name the directory that has `bin` in it".into()));
+    }
+    if !is_archive(text) {
+        let what = format!("`{text}` is no archive that can be unpacked");
+        return Err((what, archives_hint().into()));
+    }
+    let source = source_of(text, base, cluster)?;
+    if !is_url(&source) && Path::new(&source).is_dir() {
+        let path = directory_with_bin(text, base)?;
+        let interpreter = Interpreter::Auto;
+        return Ok(Environment::Directory(Packed { path, interpreter }));
+    }
+    Ok(Environment::Archive(source))
+}
+
+/// Whether a virtual environment has an interpreter; else why not, and what to do. Without one its tasks would silently get
+/// another.
+fn interpreter(venv: &Path) -> Result<(), (String, &'static str)> {
+    let anew = "make it anew, with an interpreter that is there";
+    let mut names = ["bin/python", "bin/python3"].into_iter();
+    let is_there = |name: &&str| venv.join(name).symlink_metadata().is_ok();
+    let Some(name) = names.find(is_there) else {
+        return Err(("it has no `bin/python`".to_owned(), anew));
+    };
+    let link = venv.join(name);
+    fs::metadata(&link).map(drop).map_err(|error| {
+        let leads = fs::read_link(&link).unwrap_or(link);
+        let its = format!("its interpreter `{}`", leads.display());
+        match error.kind() {
+            io::ErrorKind::NotFound => (format!("{its} is not there"), anew),
+            _ => (
+                format!("{its} cannot be looked at: {}", reason(&error)),
+                "ask whoever it belongs to, or use another interpreter",
+            ),
+        }
+    })
+}
+
+fn directory_with_bin(text: &str, base: &str) -> Result<String, Refusal> {
+    let path = absolute(text.trim_end_matches('/'), base);
+    let hint = "make one with `python3 -m venv venv`, or use `system`".to_string();
+    let inside = Path::new(&path);
+    match fs::metadata(&path) {
+        Ok(found) if !found.is_dir() => {
+            Err((format!("`{text}` is a file, not the directory of an environment"), hint))
+        }
+        Ok(_) if !inside.join("bin").is_dir() => {
+            let mut lists = ["pyproject.toml", "requirements.txt"].into_iter();
+            let list = lists.find(|name| inside.join(name).is_file());
+            let text = text.trim_end_matches('/');
+            Err((
+                format!("`{text}` is not an environment: it has no `bin`"),
+                list.map_or(hint, |name| {
+                    format!("one can be made from what it needs: name `{text}/{name}`")
+                }),
+            ))
+        }
+        Ok(_) if inside.join("pyvenv.cfg").is_file() => match interpreter(inside) {
+            Ok(()) => Ok(path),
+            Err((why, hint)) => Err((
+                format!("the virtual environment `{text}` is of no use: {why}"),
+                hint.to_owned(),
+            )),
+        },
+        Ok(_) => Ok(path),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err((format!("`{text}` does not exist"), hint))
+        }
+        Err(error) => {
+            Err((format!("`{text}` cannot be looked at: {}", reason(&error)), String::new()))
+        }
+    }
+}
+
+/// Where a file comes from: a path that can be read here, or a place in HDFS, which is looked at at submit.
+fn source_of(text: &str, base: &str, cluster: bool) -> Result<String, Refusal> {
+    match text.split_once("://") {
+        Some(("hdfs", _)) if cluster => return hdfs_url(text),
+        Some((scheme, _)) if cluster => {
+            let what = format!("files cannot come from `{scheme}://`");
+            return Err((what, "name a local path or one in HDFS".to_string()));
+        }
+        Some((scheme, _)) => {
+            let what = format!("files cannot come from `{scheme}://` on one machine");
+            return Err((what, "copy it here first".to_string()));
+        }
+        None => {}
+    }
+    let path = absolute(text.trim_end_matches('/'), base);
+    let seen_from = || format!("relative paths count from `{base}`");
+    let cannot =
+        |error: io::Error| (format!("`{text}` cannot be read: {}", reason(&error)), String::new());
+    let found = match fs::metadata(&path) {
+        Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let hint = if Path::new(text).is_absolute() { String::new() } else { seen_from() };
+            return Err((format!("`{text}` does not exist"), hint));
+        }
+        Err(error) => return Err(cannot(error)),
+    };
+    if found.is_dir() {
+        fs::read_dir(&path).map_err(cannot)?;
+    } else if found.is_file() {
+        File::open(&path).map_err(cannot)?;
+        if text.ends_with('/') {
+            return Err((format!("`{text}` is a file, not a directory"), String::new()));
+        }
+    } else {
+        return Err((format!("`{text}` is neither a file nor a directory"), String::new()));
+    }
+    Ok(path)
+}

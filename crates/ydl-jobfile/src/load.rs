@@ -1,0 +1,198 @@
+//! Getting hold of a job file, and refusing what is none.
+
+use super::{
+    overrides, read,
+    tree::{self, Node},
+    write::written,
+    wrong::{Place, Wrong, Wrongs},
+};
+use std::{
+    env,
+    fs::File,
+    io::{self, Read},
+    path::{Path, PathBuf},
+};
+use ydl_core::JobSpec;
+use ydl_os::reason;
+
+/// No job file written by a person comes near this.
+const BYTES_MAX: u64 = 1 << 20;
+
+/// A job as it was written: from a file or from flags, with overrides on top.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// As the user named it; empty where there is no file.
+    file: String,
+    /// From where relative paths count; absolute.
+    base: PathBuf,
+    /// The job's name where it has none.
+    name: String,
+    root: Node,
+    wrongs: Vec<Wrong>,
+    cluster: bool,
+    /// It was written in another system's words: what its user should know.
+    notes: Option<Vec<String>>,
+}
+
+impl Source {
+    /// A job without a file: relative paths count from the working directory.
+    pub fn of_flags(root: Node, name: String, wrongs: Vec<Wrong>) -> Result<Source, Wrongs> {
+        Ok(Source {
+            file: String::new(),
+            base: working_directory()?,
+            name,
+            root,
+            wrongs,
+            cluster: false,
+            notes: None,
+        })
+    }
+
+    /// What was written.
+    pub fn root(&self) -> &Node {
+        &self.root
+    }
+
+    /// The same job in the words of a job file, with what was said about it.
+    #[must_use]
+    pub fn translated(mut self, root: Node, notes: Vec<String>, wrongs: Vec<Wrong>) -> Source {
+        self.root = root;
+        self.notes = Some(notes);
+        self.wrongs.extend(wrongs);
+        self
+    }
+
+    /// Of a job that was translated: what its user should know.
+    pub fn notes(&self) -> &[String] {
+        self.notes.as_deref().unwrap_or_default()
+    }
+
+    /// Of a job that was translated: the job file.
+    pub fn page(&self) -> Option<String> {
+        let notes = self.notes.as_ref()?.iter();
+        let notes: String = notes.map(|note| format!("# note: {note}\n")).collect();
+        Some(format!("# {}\n{notes}{}", self.file, written(&self.root)))
+    }
+
+    /// The job is for a cluster: what one machine cannot do is allowed.
+    pub fn for_cluster(&mut self) {
+        self.cluster = true;
+    }
+
+    /// The directory from which relative paths count.
+    pub fn base(&self) -> &Path {
+        &self.base
+    }
+
+    /// Takes an override: `roles.worker.instances=4`. What is wrong with it is said by [`Source::job`].
+    pub fn set(&mut self, assignment: &str) {
+        if let Err(wrong) = overrides::set(&mut self.root, assignment, &mut self.wrongs) {
+            self.wrongs.push(wrong);
+        }
+    }
+
+    /// The job, or everything that is wrong with it.
+    pub fn job(self) -> Result<JobSpec, Wrongs> {
+        let Some(base) = self.base.to_str() else {
+            let what = format!("the path `{}` is not UTF-8", self.base.display());
+            return Err(Wrongs::whole(self.file, what, "move the job to another directory"));
+        };
+        let mut wrongs = self.wrongs;
+        if self.notes.is_some() && !wrongs.is_empty() {
+            // What was not understood is missing here, too, and need not be missed twice.
+            return Err(Wrongs::new(self.file, wrongs));
+        }
+        match read::job(&self.root, base, &self.name, self.cluster) {
+            Ok(spec) if wrongs.is_empty() => return Ok(spec),
+            Ok(_) => {}
+            Err(more) => wrongs.extend(more),
+        }
+        Err(Wrongs::new(self.file, wrongs))
+    }
+}
+
+/// Reads a job file; `-` is the standard input.
+pub fn load(path: &Path) -> Result<Source, Wrongs> {
+    let stdin = path == Path::new("-");
+    let file = if stdin { "stdin".to_string() } else { path.display().to_string() };
+    let whole = |what: String, hint: &str| Wrongs::whole(file.clone(), what, hint);
+    let bytes = if stdin { read_limited(io::stdin().lock()) } else { read_file(path) };
+    let bytes = bytes.map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => whole(
+            "there is no such file".into(),
+            "`ydl submit -- COMMAND` runs a command without a job file",
+        ),
+        io::ErrorKind::IsADirectory => whole(
+            "this is a directory, not a job file".into(),
+            "name the file in it, such as `job.yaml`",
+        ),
+        io::ErrorKind::FileTooLarge => whole(
+            "this is larger than 1 MiB, which no job file is".into(),
+            "name a YAML file that describes the job",
+        ),
+        _ => whole(format!("the job file cannot be read: {}", reason(&error)), ""),
+    })?;
+    let text = text_of(bytes).map_err(|what| whole(what.into(), "a job file is YAML text"))?;
+    let mut wrongs = Vec::new();
+    let place = |line, column| Place::File { line, column };
+    let root = tree::parse(&text, place, &mut wrongs)
+        .map_err(|wrong| Wrongs::new(file.clone(), vec![wrong]))?
+        .ok_or_else(|| {
+            whole("the job file is empty".into(), "the least is `roles: {worker: {run: COMMAND}}`")
+        })?;
+    let here = working_directory()?;
+    let base = match path.parent() {
+        Some(parent) if !stdin => here.join(parent).components().collect(),
+        _ => here,
+    };
+    let name = default_name(if stdin { None } else { path.file_stem() }, &base);
+    Ok(Source { file, base, name, root, wrongs, cluster: false, notes: None })
+}
+
+fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    let file = File::open(path)?;
+    if file.metadata()?.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    read_limited(file)
+}
+
+/// Reads no more than the limit, whatever a length or a device promises.
+fn read_limited(from: impl Read) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    from.take(BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > BYTES_MAX {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    Ok(bytes)
+}
+
+fn text_of(bytes: Vec<u8>) -> Result<String, &'static str> {
+    if bytes.contains(&0) {
+        return Err("this is a binary file, not a job file");
+    }
+    let text = String::from_utf8(bytes).map_err(|_| "this is not UTF-8 text")?;
+    Ok(text.strip_prefix('\u{feff}').map(str::to_string).unwrap_or(text))
+}
+
+fn working_directory() -> Result<PathBuf, Wrongs> {
+    env::current_dir().map_err(|error| {
+        Wrongs::whole("", format!("the working directory cannot be found: {}", reason(&error)), "")
+    })
+}
+
+/// `job.yaml` says little, the directory it lies in says more.
+fn default_name(stem: Option<&std::ffi::OsStr>, base: &Path) -> String {
+    let stem = stem.filter(|stem| *stem != "job").or(base.file_name());
+    clean(&stem.map(|stem| stem.to_string_lossy()).unwrap_or_default())
+}
+
+/// The nearest thing to `text` that can be a name.
+pub fn clean(text: &str) -> String {
+    let fits = |c: char| {
+        if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' }
+    };
+    let name: String = text.chars().map(fits).take(64).collect();
+    let name = name.trim_start_matches(|c: char| !c.is_ascii_alphanumeric());
+    if name.is_empty() { "job".to_string() } else { name.to_string() }
+}

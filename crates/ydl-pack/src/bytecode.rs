@@ -1,0 +1,300 @@
+//! Python's byte code travels with its source, so that imports are quick where it arrives.
+//!
+//! A `.pyc` file remembers when its source was written and how long it was; Python uses it only if both still fit. In an
+//! archive everything was written at one moment, so that moment is put into the byte code. What has no byte code, or
+//! some that does not fit, is compiled by the environment's own interpreter, never into the environment itself. Of what the
+//! user wrote it is kept: one changed line is then one file to compile.
+
+use super::{
+    archive::cores,
+    plan::{Plan, What, ends},
+    same::Stamp,
+};
+use ring::digest::{SHA256, digest};
+use std::{
+    fs::{self, File},
+    io::{self, Read, Write},
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+/// What every `.pyc` begins with: magic, flags, time and length of the source, or a hash of it.
+const HEADER_BYTES: usize = 16;
+
+/// Reads lines of `[source, target, name]`. What does not compile was written for another Python.
+const COMPILE: &str = "import sys, json, py_compile
+timed = py_compile.PycInvalidationMode.TIMESTAMP
+for line in sys.stdin.buffer:
+    source, target, name = json.loads(line)
+    try:
+        py_compile.compile(source, target, name, doraise=True, invalidation_mode=timed)
+    except (OSError, py_compile.PyCompileError, ValueError, RecursionError, MemoryError):
+        pass
+";
+
+/// A source without byte code.
+#[derive(Clone, Debug)]
+pub(super) struct Missing {
+    name: PathBuf,
+    from: PathBuf,
+    was: Stamp,
+    /// Where its byte code goes.
+    code: PathBuf,
+}
+
+/// What compiles, and where.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Compiler<'a> {
+    pub python: &'a Path,
+    /// How that looks from outside: another one writes other byte code.
+    pub python_was: Stamp,
+    /// A directory that nobody else uses.
+    pub aside: &'a Path,
+    /// Where byte code is kept for the next time, if it is.
+    pub kept: Option<&'a Path>,
+}
+
+/// Says in byte code that its source was written at that time.
+pub(super) fn set_time(bytes: &mut [u8], when: u32) {
+    if let Some(time) = bytes.get_mut(8..12) {
+        time.copy_from_slice(&when.to_le_bytes());
+    }
+}
+
+/// Keeps the byte code that fits its source and throws the rest out. What is left has none: `tag` is the interpreter's
+/// word in the names, such as `cpython-311`. Optimised byte code, of which every standard library has two kinds, is for
+/// `python -O` alone: more files to unpack than sources.
+pub(super) fn sort_out(plan: &mut Plan, tag: &str) -> Vec<Missing> {
+    let cached = |name: &PathBuf| {
+        ends(name, ".pyc") && name.parent().is_some_and(|dir| dir.ends_with("__pycache__"))
+    };
+    let all: Vec<PathBuf> = plan.entries.keys().filter(|name| cached(name)).cloned().collect();
+    for name in all {
+        let Some(entry) = plan.entries.get(&name) else {
+            continue;
+        };
+        let source = source_of(&name, tag).filter(|_| !is_optimised(&name));
+        let source = source.and_then(|source| plan.entries.get(&source));
+        let fate = match (&entry.what, source.map(|source| &source.what)) {
+            (What::File { from, was }, Some(What::File { was: source, .. })) => judge(from, source)
+                .map(|timed| match timed {
+                    true => What::ByteCode { from: from.clone(), was: *was },
+                    false => entry.what.clone(),
+                }),
+            // It is compiled anew below.
+            _ => None,
+        };
+        match (fate, plan.entries.get_mut(&name)) {
+            (Some(what), Some(entry)) => entry.what = what,
+            _ => drop(plan.entries.remove(&name)),
+        }
+    }
+    missing(plan, tag)
+}
+
+fn is_optimised(name: &Path) -> bool {
+    let name = name.file_name().unwrap_or_default();
+    name.to_string_lossy().contains(".opt-")
+}
+
+/// Whose byte code that is: `a/__pycache__/b.cpython-311.opt-1.pyc` is of `a/b.py`.
+fn source_of(name: &Path, tag: &str) -> Option<PathBuf> {
+    let file = name.file_name()?.to_str()?.strip_suffix(".pyc")?;
+    let file = match file.rsplit_once(".opt-") {
+        Some((file, _)) => file,
+        None => file,
+    };
+    let stem = file.strip_suffix(tag)?.strip_suffix('.')?;
+    let dir = name.parent()?.parent()?;
+    Some(dir.join(format!("{stem}.py")))
+}
+
+/// Whether byte code fits its source: by time and length (true), or by a hash that stays what it is (false).
+fn judge(from: &Path, source: &Stamp) -> Option<bool> {
+    let mut header = [0; HEADER_BYTES];
+    File::open(from).ok()?.read_exact(&mut header).ok()?;
+    let word = |at: usize| {
+        let bytes = header.get(at..at + 4)?;
+        Some(u32::from_le_bytes(bytes.try_into().ok()?))
+    };
+    match word(4)? {
+        0 => {
+            let fits = word(8)? == source.modified as u32 && word(12)? == source.bytes as u32;
+            fits.then_some(true)
+        }
+        flags => (flags & 1 == 1).then_some(false),
+    }
+}
+
+fn missing(plan: &Plan, tag: &str) -> Vec<Missing> {
+    let mut missing = Vec::new();
+    for (name, entry) in &plan.entries {
+        let (What::File { from, was }, true) = (&entry.what, ends(name, ".py")) else {
+            continue;
+        };
+        let (Some(dir), Some(stem)) = (name.parent(), name.file_stem().and_then(|it| it.to_str()))
+        else {
+            continue;
+        };
+        let code = dir.join("__pycache__").join(format!("{stem}.{tag}.pyc"));
+        // Scripts are not imported.
+        if !plan.entries.contains_key(&code) && !name.starts_with("bin") {
+            missing.push(Missing { name: name.clone(), from: from.clone(), was: *was, code });
+        }
+    }
+    missing
+}
+
+impl Compiler<'_> {
+    /// Compiles what is missing, on all cores, and adds it to the plan.
+    pub fn compile(&self, plan: &mut Plan, missing: &[Missing]) -> io::Result<()> {
+        let mut left = Vec::new();
+        for (at, one) in missing.iter().enumerate() {
+            let kept = self.kept_at(one);
+            // Under a name of its own: whoever cleans up or compiles the same meanwhile does not touch it.
+            let own = self.aside.join(format!("{at}.kept"));
+            match &kept {
+                Some(kept) if fs::hard_link(kept, &own).is_ok() => add(plan, one, own),
+                _ => left.push((one, kept)),
+            }
+        }
+        let missing = left;
+        let target = |at: usize| self.aside.join(format!("{at}.pyc"));
+        let workers = cores().min(missing.len().div_ceil(8));
+        let mut children = Vec::new();
+        for worker in 0..workers {
+            let list = self.aside.join(format!("list-{worker}"));
+            let mut lines = io::BufWriter::new(File::create(&list)?);
+            for (at, (one, _)) in missing.iter().enumerate().skip(worker).step_by(workers) {
+                // Names that are no text have no byte code.
+                if let (Some(from), Some(name)) = (one.from.to_str(), one.name.to_str()) {
+                    serde_json::to_writer(&mut lines, &(from, target(at), name))?;
+                    lines.write_all(b"\n")?;
+                }
+            }
+            lines.flush()?;
+            let child = Command::new(self.python)
+                .args(["-I", "-S", "-B", "-X", "utf8", "-W", "ignore", "-c", COMPILE])
+                .stdin(File::open(&list)?)
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()?;
+            children.push(child);
+        }
+        for mut child in children {
+            // One that failed has left some files without byte code, which is slower and not wrong.
+            child.wait()?;
+        }
+        if let Some(dir) = self.kept {
+            fs::create_dir_all(dir)?;
+        }
+        for (at, (one, kept)) in missing.iter().enumerate() {
+            let made = target(at);
+            if let Some(kept) = kept {
+                // What is there is whole, and stays what it is: somebody may be packing it. What cannot be kept is
+                // compiled again the next time.
+                let _ = fs::hard_link(&made, kept);
+            }
+            add(plan, one, made);
+        }
+        Ok(())
+    }
+
+    /// Where the byte code of that source is kept: under a name that no other source has.
+    fn kept_at(&self, one: &Missing) -> Option<PathBuf> {
+        let mut about = self.python_was.known_by().to_vec();
+        about.extend(one.was.known_by());
+        about.extend(one.name.as_os_str().as_bytes());
+        let key = hex::encode(digest(&SHA256, &about).as_ref());
+        Some(self.kept?.join(key))
+    }
+}
+
+fn add(plan: &mut Plan, one: &Missing, from: PathBuf) {
+    if let Ok(about) = fs::metadata(&from) {
+        let was = Stamp::of(&about);
+        plan.put(one.code.clone(), 0o644, What::ByteCode { from, was });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn byte_code_knows_its_source() {
+        let of = |name: &str| source_of(Path::new(name), "cpython-311");
+        assert_eq!(of("a/__pycache__/b.cpython-311.pyc"), Some("a/b.py".into()));
+        assert_eq!(of("a/__pycache__/b.cpython-311.opt-2.pyc"), Some("a/b.py".into()));
+        assert_eq!(of("__pycache__/x.y.cpython-311.pyc"), Some("x.y.py".into()));
+        assert_eq!(of("a/__pycache__/b.cpython-39.pyc"), None);
+    }
+
+    #[test]
+    fn who_compiles_the_same_at_the_same_time_does_not_disturb_the_other() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (tree, kept) = (dir.path().join("tree"), dir.path().join("kept"));
+        fs::create_dir(&tree).expect("a directory");
+        fs::write(tree.join("mine.py"), "word = 1\n").expect("a source");
+        let python = super::super::build::find_program("python3").expect("a Python");
+        let was = Stamp::of(&fs::metadata(&python).expect("a file"));
+        let compiled = |name: &str| {
+            let aside = dir.path().join(name);
+            fs::create_dir(&aside).expect("a directory");
+            let mut plan = Plan::of(&tree).expect("a plan");
+            let missing = sort_out(&mut plan, "cpython-311");
+            let compiler =
+                Compiler { python: &python, python_was: was, aside: &aside, kept: Some(&kept) };
+            compiler.compile(&mut plan, &missing).expect("byte code");
+            plan
+        };
+        let written = |plan: &Plan| {
+            let mut bytes = Vec::new();
+            plan.write(&mut bytes).expect("nothing has changed");
+            bytes
+        };
+        let one = compiled("one");
+        // Another had begun before that was kept, and keeps its own now.
+        fs::remove_dir_all(&kept).expect("what is kept");
+        let two = compiled("two");
+        let three = compiled("three");
+        fs::remove_dir_all(&kept).expect("what is kept");
+        let first = written(&one);
+        assert_eq!(written(&two), first);
+        assert_eq!(written(&three), first, "what was kept is the same");
+        assert!(first.windows(13).any(|part| part == b"__pycache__/m"));
+    }
+
+    #[test]
+    fn only_byte_code_that_fits_is_kept() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let cache = dir.path().join("__pycache__");
+        fs::create_dir(&cache).expect("a directory");
+        for name in ["fits", "old", "hashed", "bare"] {
+            fs::write(dir.path().join(format!("{name}.py")), "x = 1\n").expect("a source");
+        }
+        let modified =
+            Stamp::of(&fs::metadata(dir.path().join("fits.py")).expect("a file")).modified;
+        let code = |name: &str, flags: u32, time: u32| {
+            let mut bytes = vec![1, 2, 3, 4];
+            for word in [flags, time, 6] {
+                bytes.extend(word.to_le_bytes());
+            }
+            fs::write(cache.join(format!("{name}.cpython-311.pyc")), bytes).expect("byte code");
+        };
+        code("fits", 0, modified as u32);
+        code("old", 0, 77);
+        code("hashed", 3, 123);
+        code("orphan", 0, 5);
+        let fits = cache.join("fits.cpython-311.pyc");
+        fs::copy(fits, cache.join("fits.cpython-311.opt-1.pyc")).expect("byte code");
+        fs::write(cache.join("fits.cpython-39.pyc"), "other").expect("byte code");
+        let mut plan = Plan::of(dir.path()).expect("a plan");
+        let missing = sort_out(&mut plan, "cpython-311");
+        let missing: Vec<_> = missing.iter().map(|one| one.name.display().to_string()).collect();
+        assert_eq!(missing, ["bare.py", "old.py"]);
+        let kept: Vec<_> = plan.entries.keys().filter(|name| ends(name, ".pyc")).collect();
+        assert_eq!(kept.len(), 2, "{kept:?}");
+    }
+}

@@ -1,0 +1,357 @@
+//! From an environment to layers that change as seldom as possible.
+
+use super::{
+    archive,
+    build::READY,
+    bytecode::{self, Compiler},
+    cache::{Cache, Known},
+    elf,
+    local::Local,
+    plan::{Outside, Plan, READABLE, What},
+    prefix,
+    python::{Found, Kind, is_system},
+    scripts,
+    survey::{LARGE_BYTES, survey, too_large},
+};
+use crate::manifest::{INTERPRETER, LOCAL, MANIFEST, Manifest, PACKAGES, Python};
+use serde::Serialize;
+use std::{
+    fs::File,
+    io::{self, BufWriter},
+    path::{Path, PathBuf},
+};
+use ydl_core::spec::{Environment, Interpreter};
+use ydl_os::{reason, report::Report};
+
+/// Changes whenever the same files would be packed into other bytes.
+const FORMAT: &str = "ydl pack 3";
+/// What people do about files that change.
+const STILL: &str = "pack when nothing installs or builds there any more";
+
+/// A packed environment.
+#[derive(Clone, Debug)]
+pub struct Packed {
+    /// Its layers, the most stable first.
+    pub layers: Vec<Layer>,
+    /// What it says of itself.
+    pub manifest: Manifest,
+    /// What a person should know of it.
+    pub notes: Vec<String>,
+}
+
+impl Packed {
+    /// The largest packages in it, so many of them.
+    pub fn largest(&self, most: usize) -> Vec<&(String, u64)> {
+        largest(&self.layers, most)
+    }
+}
+
+/// The largest packages in some layers.
+pub(super) fn largest(layers: &[Layer], most: usize) -> Vec<&(String, u64)> {
+    let all = layers.iter().flat_map(|layer| &layer.known.largest);
+    let mut all: Vec<_> = all.collect();
+    all.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+    all.truncate(most);
+    all
+}
+
+/// One archive of a packed environment.
+#[derive(Clone, Debug, Serialize)]
+pub struct Layer {
+    /// Which one.
+    pub name: &'static str,
+    /// Where it lies.
+    pub file: PathBuf,
+    /// What is known of it.
+    #[serde(flatten)]
+    pub known: Known,
+    /// Whether it was there already.
+    pub cached: bool,
+}
+
+/// Packs what an environment is made of; see [`super::make`] for what must be made first.
+pub fn pack(environment: &Environment, cache: &Cache) -> Result<Packed, Report> {
+    match environment {
+        Environment::Directory(from) => {
+            pack_directory(Path::new(&from.path), from.interpreter, cache)
+        }
+        Environment::Requirements(_)
+        | Environment::Pex(_)
+        | Environment::System
+        | Environment::Archive(_)
+        | Environment::Image(_) => Err(Report::bad_input("there is no environment to be packed")),
+    }
+}
+
+/// Packs a directory with `bin` in it.
+fn pack_directory(root: &Path, interpreter: Interpreter, cache: &Cache) -> Result<Packed, Report> {
+    if root.canonicalize().is_ok_and(|real| is_system(&real)) {
+        let what = format!(
+            "the environment `{}` cannot be packed: it is the system itself",
+            root.display()
+        );
+        let hint =
+            "say `system` to use what the nodes have, or make one with `python3 -m venv venv`";
+        return Err(Report::bad_input(what).hint(hint));
+    }
+    let python = Found::of(root)?;
+    let mut job = Packing {
+        root,
+        cache,
+        python: python.as_ref(),
+        places: places(root),
+        about: FORMAT.to_owned(),
+        layers: Vec::new(),
+        notes: Vec::new(),
+    };
+    let Some(python) = &python else {
+        job.layer(PACKAGES, Plan::of(root)?)?;
+        return job.finish(None, Plan::default());
+    };
+    let about = (python.tag(), python.was.known_by(), &job.places);
+    job.about += &format!(" {about:?}");
+    let carried = match (&python.kind, interpreter) {
+        (Kind::Prefix, Interpreter::Node) => {
+            let what = format!(
+                "the environment `{}` cannot be packed without its interpreter: its packages need what lies beside it",
+                root.display()
+            );
+            let hint =
+                "leave `interpreter` out, or make a virtual environment with `python3 -m venv`";
+            return Err(Report::bad_input(what).hint(hint));
+        }
+        (Kind::Prefix, Interpreter::Auto) | (_, Interpreter::Carry) => true,
+        (Kind::Venv, Interpreter::Auto) => !python.is_system(),
+        (Kind::Venv, Interpreter::Node) => false,
+    };
+    let mut all = Plan::default();
+    all.add_tree(root, Path::new(""), Outside::Refuse, &|below, path| {
+        left_out(python, below, path)
+    })?;
+    let local = Local::of(root, &python.site(), &all)?;
+    let mut own = local.split(&mut all)?;
+    let mut installation = Plan::default();
+    match python.kind {
+        Kind::Venv if carried => {
+            let libraries = python.libraries();
+            let unused = |below: &Path, _: &Path| python.is_unused(below, &libraries);
+            installation.add_tree(&python.base, Path::new(""), Outside::Leave, &unused)?;
+            installation.notes.clear();
+        }
+        Kind::Venv => {}
+        Kind::Prefix => {
+            installation = prefix::part(&mut all, root, &python.site());
+            scripts::rewrite(&mut installation, &job.places);
+        }
+    }
+    scripts::rewrite(&mut all, &job.places);
+    scripts::rewrite(&mut own, &job.places);
+    if carried {
+        job.layer(INTERPRETER, installation)?;
+    }
+    job.layer(PACKAGES, all)?;
+    if python.system_packages {
+        job.notes.push(format!(
+            "the environment also sees the packages of `{}`, which do not travel with it",
+            python.base.display()
+        ));
+    }
+    let known = || job.layers.iter().map(|layer| &layer.known);
+    let written_into: Vec<String> = known().flat_map(|known| known.written_into.clone()).collect();
+    let searched = known().flat_map(|known| &known.searched);
+    let searched = searched.map(|(file, place)| {
+        format!("`{file}` looks for libraries in `{place}`, which must be on the nodes, too")
+    });
+    let searched: Vec<String> = searched.collect();
+    let told_packages = known().any(|known| known.told);
+    job.notes.extend(searched);
+    if python.kind == Kind::Prefix {
+        job.notes.extend(prefix::notes(root, &written_into));
+    }
+    let python = Python {
+        minor: python.minor.clone(),
+        version: python.version.clone(),
+        executable: python.executable.to_string_lossy().into_owned(),
+        carried,
+        told_libraries: carried && python.told_libraries(),
+        told_packages,
+        whole: python.kind == Kind::Prefix,
+        system_packages: python.system_packages,
+    };
+    job.finish(Some(python), own)
+}
+
+/// What is made anew where the environment arrives, or belongs to nobody.
+fn left_out(python: &Found, below: &Path, path: &Path) -> bool {
+    let parts: Vec<_> = below.iter().map(|part| part.to_string_lossy()).collect();
+    let parts: Vec<&str> = parts.iter().map(AsRef::as_ref).collect();
+    let versioned = |name: &str| {
+        let rest = name.strip_prefix("python");
+        rest.is_some_and(|rest| rest.chars().all(|c| c.is_ascii_digit() || c == '.' || c == 'w'))
+    };
+    match (&python.kind, parts.as_slice()) {
+        (Kind::Venv, ["pyvenv.cfg" | ".lock" | ".gitignore" | "CACHEDIR.TAG" | READY]) => true,
+        (Kind::Venv, ["lib64"]) => path.is_symlink(),
+        (Kind::Venv, ["bin", name]) => {
+            versioned(name)
+                || name.to_lowercase().starts_with("activate")
+                || name.starts_with("deactivate")
+        }
+        (Kind::Prefix, ["pkgs" | "envs" | ".condarc"]) => true,
+        // That it is there says that this is conda's; what conda remembers in it is of no use without conda.
+        (Kind::Prefix, ["conda-meta", name]) => *name != "history",
+        (Kind::Prefix, ["lib", library, inside]) => {
+            library.starts_with("python3") && (*inside == "test" || inside.starts_with("config-"))
+        }
+        _ => false,
+    }
+}
+
+/// Whether there was no place for what was written.
+fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
+    )
+}
+
+/// The names of a place, the longest first: one may be in another. A link that leads to an environment is no name for it, nor
+/// is a single directory below `/`.
+fn places(root: &Path) -> Vec<String> {
+    let given = std::path::absolute(root).ok();
+    let given = given.filter(|path| !path.is_symlink());
+    let real = root.canonicalize().ok();
+    let mut places: Vec<String> = [given, real]
+        .into_iter()
+        .flatten()
+        .filter(|path| path.components().count() > 2)
+        .filter_map(|path| Some(path.to_str()?.trim_end_matches('/').to_owned()))
+        .collect();
+    places.sort_by_key(|place| std::cmp::Reverse(place.len()));
+    places.dedup();
+    places
+}
+
+struct Packing<'a> {
+    root: &'a Path,
+    cache: &'a Cache,
+    python: Option<&'a Found>,
+    /// Where the environment is, by every name of that place.
+    places: Vec<String>,
+    about: String,
+    layers: Vec<Layer>,
+    notes: Vec<String>,
+}
+
+impl Packing<'_> {
+    /// Packs one layer, unless that was done before.
+    fn layer(&mut self, name: &'static str, mut plan: Plan) -> Result<(), Report> {
+        self.notes.append(&mut plan.notes);
+        let key = plan.key(&self.about);
+        let (file, known, cached) = match self.cache.find(&key) {
+            Some((file, known)) => (file, known, true),
+            None => {
+                let _lock = self.cache.lock(&key)?;
+                // Somebody else may have packed it meanwhile.
+                match self.cache.find(&key) {
+                    Some((file, known)) => (file, known, true),
+                    None => {
+                        let (file, known) = self.write(name, &key, plan)?;
+                        (file, known, false)
+                    }
+                }
+            }
+        };
+        self.layers.push(Layer { name, file, known, cached });
+        Ok(())
+    }
+
+    fn write(&self, name: &str, key: &str, mut plan: Plan) -> Result<(PathBuf, Known), Report> {
+        let aside = self.cache.aside()?;
+        let archive = aside.path().join("layer.tar.gz");
+        let failed = |error: std::io::Error| super::cache::failed(aside.path(), &error);
+        if let Some(python) = self.python {
+            let missing = bytecode::sort_out(&mut plan, &python.tag());
+            let kept = self.cache.code();
+            let compiler = Compiler {
+                python: &python.executable,
+                python_was: python.was,
+                aside: aside.path(),
+                kept: Some(kept.as_path()).filter(|_| name == LOCAL),
+            };
+            compiler.compile(&mut plan, &missing).map_err(failed)?;
+        }
+        let mut known = survey(&plan, self.python, &self.places);
+        if let Some(python) = self.python {
+            self.look_for_places(name, &plan, python, &mut known);
+        }
+        let file = File::create(&archive).map_err(failed)?;
+        let mut out = BufWriter::new(file);
+        let written = archive::write(&plan, &mut out).map_err(|error| {
+            if is_full(&error) {
+                return failed(error);
+            }
+            let what = format!("cannot pack `{}`: {}", self.root.display(), reason(&error));
+            let hint = match error.kind() {
+                io::ErrorKind::PermissionDenied => READABLE,
+                _ => STILL,
+            };
+            Report::bad_input(what).hint(hint)
+        })?;
+        known.hash = written.hash;
+        known.bytes = written.bytes;
+        let kept = self.cache.keep(key, &archive, &known)?;
+        Ok((kept, known))
+    }
+
+    /// What in a layer knows where the environment lies.
+    fn look_for_places(&self, name: &str, plan: &Plan, python: &Found, known: &mut Known) {
+        let site = python.site();
+        match (&python.kind, name) {
+            (_, LOCAL) | (Kind::Venv, INTERPRETER) => {}
+            (Kind::Venv, _) => known.naming = prefix::naming(plan, &self.places, Some(&site)),
+            (Kind::Prefix, _) => known.naming = prefix::naming(plan, &self.places, None),
+        }
+        if (&python.kind, name) == (&Kind::Prefix, INTERPRETER) {
+            known.written_into = prefix::written_into(self.root);
+        }
+    }
+
+    /// Packs the user's own, with the description of it all.
+    fn finish(mut self, python: Option<Python>, mut own: Plan) -> Result<Packed, Report> {
+        let newest = |known: &Known| known.glibc.clone();
+        let here = self.python.and_then(|python| elf::read(&python.executable));
+        let here = here.map(|elf| elf.machine);
+        let surveyed = survey(&own, self.python, &self.places);
+        let known: Vec<&Known> = self.layers.iter().map(|layer| &layer.known).collect();
+        let glibc = known.iter().copied().chain([&surveyed]).filter_map(newest).max();
+        let machines = known.iter().copied().chain([&surveyed]).flat_map(|known| &known.machines);
+        for (machine, file) in machines {
+            if let Some(here) = here.as_ref().filter(|here| *here != machine) {
+                self.notes.push(format!(
+                    "`{file}` is for another machine: it is made for {machine}, the interpreter for {here}"
+                ));
+            }
+        }
+        let naming: Vec<String> = known.iter().flat_map(|known| known.naming.clone()).collect();
+        let manifest = Manifest {
+            was_at: match naming.is_empty() {
+                true => Vec::new(),
+                false => self.places.clone(),
+            },
+            naming,
+            format: Manifest::FORMAT,
+            machine: here,
+            glibc: glibc.as_ref().map(|(version, _)| *version),
+            glibc_file: glibc.map(|(_, file)| file),
+            python,
+        };
+        let mut bytes = serde_json::to_vec_pretty(&manifest)
+            .map_err(|error| Report::trouble(format!("cannot write JSON: {error}")))?;
+        bytes.push(b'\n');
+        own.put(MANIFEST.into(), 0o644, What::Bytes(bytes));
+        self.layer(LOCAL, own)?;
+        self.notes.extend(too_large(&self.layers, LARGE_BYTES));
+        Ok(Packed { layers: self.layers, manifest, notes: self.notes })
+    }
+}

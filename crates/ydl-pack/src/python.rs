@@ -1,0 +1,293 @@
+//! Which Python an environment has, without starting it.
+
+use super::{elf, same::Stamp};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ffi::{OsStr, OsString},
+    fs, io,
+    path::{Path, PathBuf},
+};
+use ydl_os::report::Report;
+
+/// Installations that every node is expected to have at the same place.
+const SYSTEM: [&str; 3] = ["/usr", "/usr/local", "/"];
+
+/// Whether that is where the system is installed.
+pub(super) fn is_system(dir: &Path) -> bool {
+    SYSTEM.iter().any(|own| dir == Path::new(own))
+}
+
+/// Of the standard library, what no job imports.
+const UNUSED: [&str; 6] =
+    ["test", "idlelib", "turtledemo", "ensurepip", "site-packages", "dist-packages"];
+
+/// What a directory with `bin` in it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Packages beside an interpreter that is elsewhere.
+    Venv,
+    /// An interpreter and everything around it, as conda makes it.
+    Prefix,
+}
+
+/// The Python of an environment.
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    pub kind: Kind,
+    /// Such as `3.11`.
+    pub minor: String,
+    pub version: String,
+    /// The interpreter itself, behind all links.
+    pub executable: PathBuf,
+    pub was: Stamp,
+    /// The installation it belongs to.
+    pub base: PathBuf,
+    pub system_packages: bool,
+}
+
+impl Found {
+    /// Looks at an environment; nothing if it has no Python.
+    pub fn of(root: &Path) -> Result<Option<Found>, Report> {
+        let link = root.join("bin/python");
+        let link = match link.symlink_metadata() {
+            Ok(_) => link,
+            Err(_) => root.join("bin/python3"),
+        };
+        match link.symlink_metadata() {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                return Err(super::plan::unread(&link, &error));
+            }
+            Err(_) => return Ok(None),
+        }
+        let said = fs::read_to_string(root.join("pyvenv.cfg")).unwrap_or_default();
+        let said: BTreeMap<&str, &str> = said
+            .lines()
+            .filter_map(|line| line.split_once('='))
+            .map(|(key, value)| (key.trim(), value.trim()))
+            .collect();
+        let whole = |what: String| {
+            let hint = "make the environment anew, with an interpreter that is there";
+            Report::bad_input(what).hint(hint)
+        };
+        let executable = link.canonicalize().map_err(|error| {
+            let leads = fs::read_link(&link).unwrap_or_default();
+            let what = format!(
+                "the environment `{}` cannot be packed: its interpreter `{}`",
+                root.display(),
+                leads.display()
+            );
+            match error.kind() {
+                io::ErrorKind::PermissionDenied => {
+                    Report::bad_input(format!("{what} may not be read")).hint(super::plan::READABLE)
+                }
+                _ => whole(format!("{what} is not there")),
+            }
+        })?;
+        // A copy in the environment is no use without what it was copied from.
+        let copied = root.canonicalize().is_ok_and(|real| executable.starts_with(real));
+        let home = said.get("home").filter(|_| copied).map(Path::new);
+        let original = home.and_then(|home| home.join(executable.file_name()?).canonicalize().ok());
+        let executable = original.unwrap_or(executable);
+        let about =
+            fs::metadata(&executable).map_err(|error| super::plan::unread(&executable, &error))?;
+        let version = said.get("version_info").or(said.get("version")).copied();
+        let Some(minor) = minor(root, version) else {
+            let what = format!(
+                "the environment `{}` cannot be packed: it has no `lib/python3.…/site-packages`",
+                root.display()
+            );
+            return Err(whole(what));
+        };
+        let own =
+            said.is_empty() && root.canonicalize().is_ok_and(|real| executable.starts_with(real));
+        let kind = match own {
+            true => Kind::Prefix,
+            false => Kind::Venv,
+        };
+        let base = executable.parent().and_then(Path::parent).unwrap_or(root);
+        // Fedora and its kin have it in `lib64`.
+        let has_library = |lib| base.join(format!("{lib}/python{minor}/os.py")).is_file();
+        if !["lib", "lib64"].into_iter().any(has_library) {
+            return Err(whole(format!(
+                "the environment `{}` cannot be packed: the interpreter `{}` has no standard library beside it",
+                root.display(),
+                executable.display()
+            )));
+        }
+        let version = version.map(str::to_owned);
+        let version = version.or_else(|| version_of(base, &minor));
+        Ok(Some(Found {
+            kind,
+            version: version.unwrap_or_else(|| minor.clone()),
+            was: Stamp::of(&about),
+            base: base.to_path_buf(),
+            executable: executable.clone(),
+            system_packages: said
+                .get("include-system-site-packages")
+                .is_some_and(|value| value.eq_ignore_ascii_case("true")),
+            minor,
+        }))
+    }
+
+    /// The interpreter's word in the names of byte code.
+    pub fn tag(&self) -> String {
+        format!("cpython-{}", self.minor.replace('.', ""))
+    }
+
+    /// Where its packages are, below the environment.
+    pub fn site(&self) -> PathBuf {
+        format!("lib/python{}/site-packages", self.minor).into()
+    }
+
+    /// Whether every node is expected to have it.
+    pub fn is_system(&self) -> bool {
+        is_system(&self.base)
+    }
+
+    /// Whether it finds its own library only if it is told where.
+    pub fn told_libraries(&self) -> bool {
+        let elf = elf::read(&self.executable).unwrap_or_default();
+        let shared = elf.needs.iter().any(|name| name.starts_with("libpython"));
+        shared && !elf.paths.iter().any(|path| path.starts_with("$ORIGIN"))
+    }
+
+    /// What the interpreter and its own modules load from beside it, as conda's do: names in `lib`. Those of a system stay
+    /// with the system.
+    pub fn libraries(&self) -> BTreeSet<OsString> {
+        let mut found = BTreeSet::new();
+        if self.is_system() {
+            return found;
+        }
+        let lib = self.base.join(self.lib());
+        let modules = lib.join(format!("python{}/lib-dynload", self.minor));
+        let modules = fs::read_dir(modules).into_iter().flatten().flatten();
+        let mut left: Vec<PathBuf> = modules.map(|entry| entry.path()).collect();
+        left.push(self.executable.clone());
+        while let Some(path) = left.pop() {
+            for name in elf::read(&path).unwrap_or_default().needs {
+                let library = lib.join(&name);
+                // A name with a way in it is none.
+                if name.contains('/') || !library.is_file() || !found.insert(name.into()) {
+                    continue;
+                }
+                if let Ok(real) = library.canonicalize()
+                    && real.parent() == Some(&lib)
+                {
+                    found.extend(real.file_name().map(OsString::from));
+                }
+                left.push(library);
+            }
+        }
+        found
+    }
+
+    /// Whether something of its installation does not travel with it. `libraries` do.
+    pub fn is_unused(&self, below: &Path, libraries: &BTreeSet<OsString>) -> bool {
+        let parts: Vec<_> = below.iter().map(|part| part.to_string_lossy()).collect();
+        let parts: Vec<&str> = parts.iter().map(AsRef::as_ref).collect();
+        let lib = self.lib();
+        match parts.as_slice() {
+            ["bin" | "include"] => false,
+            ["bin", name] => self.executable.file_name().is_none_or(|own| own != *name),
+            ["include", name, ..] => !name.starts_with(&self.library()),
+            [first] => *first != lib,
+            [first, inside @ ..] if *first == lib => self.is_unused_library(inside, libraries),
+            _ => true,
+        }
+    }
+
+    /// The same of what is below `lib`.
+    fn is_unused_library(&self, parts: &[&str], libraries: &BTreeSet<OsString>) -> bool {
+        let library = self.library();
+        match parts {
+            [name] if *name == library => false,
+            [name] if name.starts_with("libpython") => !name.contains(".so"),
+            [name] => !libraries.contains(OsStr::new(name)),
+            [name, inside, rest @ ..] if *name == library => {
+                let tests = rest.iter().any(|part| matches!(*part, "test" | "tests"));
+                tests || UNUSED.contains(inside) || inside.starts_with("config-")
+            }
+            _ => true,
+        }
+    }
+
+    /// What the directory of its standard library is called.
+    fn library(&self) -> String {
+        format!("python{}", self.minor)
+    }
+
+    /// In which directory that is. Fedora and its kin have it in `lib64`.
+    fn lib(&self) -> &'static str {
+        let mut all = ["lib", "lib64"].into_iter();
+        let has_library = |lib: &&str| {
+            let dir = self.base.join(lib).join(self.library());
+            dir.join("os.py").is_file()
+        };
+        all.find(has_library).unwrap_or("lib")
+    }
+}
+
+/// All of a version, as an installation's own headers say it.
+fn version_of(base: &Path, minor: &str) -> Option<String> {
+    let header = base.join(format!("include/python{minor}/patchlevel.h"));
+    let said = fs::read_to_string(header).ok()?;
+    let line = said.lines().find(|line| line.contains(" PY_VERSION "))?;
+    Some(line.split('"').nth(1)?.to_owned())
+}
+
+/// Which `lib/python3.…` it has; the one that `pyvenv.cfg` names, where there are several.
+fn minor(root: &Path, version: Option<&str>) -> Option<String> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(root.join("lib")).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if let Some(minor) = name.strip_prefix("python")
+            && minor.starts_with("3.")
+            && entry.path().join("site-packages").is_dir()
+        {
+            all.push(minor.to_owned());
+        }
+    }
+    all.sort();
+    let named = |minor: &&String| {
+        version.is_some_and(|version| {
+            version == minor.as_str() || version.starts_with(&format!("{minor}."))
+        })
+    };
+    all.iter().find(named).or(all.last()).cloned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_standard_library_travels_from_wherever_it_is() {
+        for lib in ["lib", "lib64"] {
+            let dir = tempfile::tempdir().expect("a directory");
+            let library = dir.path().join(lib).join("python3.12");
+            fs::create_dir_all(&library).expect("a directory");
+            fs::write(library.join("os.py"), "").expect("a file");
+            let found = Found {
+                kind: Kind::Venv,
+                minor: "3.12".into(),
+                version: "3.12.1".into(),
+                executable: dir.path().join("bin/python3.12"),
+                was: Stamp::of(&fs::metadata(dir.path()).expect("a directory")),
+                base: dir.path().to_owned(),
+                system_packages: false,
+            };
+            let travels = |name: &str| !found.is_unused(Path::new(name), &BTreeSet::new());
+            for name in ["", "/python3.12", "/python3.12/os.py", "/libpython3.12.so.1.0"] {
+                assert!(travels(&format!("{lib}{name}")), "{lib}{name}");
+            }
+            for name in ["/python3.12/test/x.py", "/python3.11", "/libssl.so"] {
+                assert!(!travels(&format!("{lib}{name}")), "{lib}{name}");
+            }
+            let other = if lib == "lib" { "lib64" } else { "lib" };
+            assert!(!travels(&format!("{other}/python3.12/os.py")));
+            assert!(travels("bin/python3.12") && !travels("bin/perl"));
+            assert!(!travels("share") && travels("include/python3.12/Python.h"));
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! Files of jobs, on this machine and in HDFS.
+
+pub mod data;
+pub mod hdfs;
