@@ -1,35 +1,35 @@
-//! A host and a port.
+//! Host and port.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Names in DNS are no longer than this.
+/// Maximum length of a DNS name.
 const HOST_BYTES_MAX: usize = 253;
 
-/// Where a server listens: a host name or an IP address, and a port. Nothing is resolved.
+/// Address of a server: a host name or an IP address, and a port. It is not resolved.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address {
-    /// A name or an IP address, an IPv6 one without its brackets.
+    /// Host name or IP address, IPv6 without brackets.
     pub host: String,
-    /// The port.
+    /// Port.
     pub port: u16,
 }
 
-/// Why a text is no address.
+/// Error for a malformed address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not an address such as `host:8032`: {why}")]
+#[error("invalid address: {why}, expected `host:port`")]
 pub struct AddressError {
     why: &'static str,
 }
 
 impl Address {
-    /// Puts one together.
+    /// Creates an address.
     pub fn new(host: impl Into<String>, port: u16) -> Self {
         Self { host: host.into(), port }
     }
 
-    /// Reads `host:port`, `host`, `[::1]:port` or any of them with a scheme in front and a path behind,
-    /// as Hadoop allows. `default_port` is used when none is given.
+    /// Parses `host:port`, `host`, `[::1]:port` or any of them with a scheme before and a path
+    /// after, as Hadoop allows. `default_port` applies if none is given.
     pub fn parse(text: &str, default_port: u16) -> Result<Self, AddressError> {
         Self::read(text, Some(default_port))
     }
@@ -41,13 +41,13 @@ impl Address {
         let text = text.split_once('/').map_or(text, |(authority, _)| authority);
         let (host, port) = match text.strip_prefix('[') {
             Some(rest) => {
-                let (host, rest) = rest.split_once(']').ok_or(error("a bracket is not closed"))?;
+                let (host, rest) = rest.split_once(']').ok_or(error("unterminated bracket"))?;
                 let _: Ipv6Addr =
-                    host.parse().map_err(|_| error("no IPv6 address in the brackets"))?;
+                    host.parse().map_err(|_| error("invalid IPv6 address in brackets"))?;
                 match rest.strip_prefix(':') {
                     Some(port) => (host, Some(port)),
                     None if rest.is_empty() => (host, None),
-                    None => return Err(error("something follows the bracket")),
+                    None => return Err(error("unexpected text after the bracket")),
                 }
             }
             // A bare IPv6 address has colons and no port.
@@ -59,28 +59,28 @@ impl Address {
         };
         let odd = |letter: char| letter.is_whitespace() || letter.is_control() || letter == '@';
         if host.is_empty() {
-            return Err(error("the host is missing"));
+            return Err(error("missing host"));
         }
         if host.len() > HOST_BYTES_MAX || host.contains(odd) {
-            return Err(error("that is no host"));
+            return Err(error("invalid host"));
         }
         let port = match port {
             Some(port) if port.bytes().all(|digit| digit.is_ascii_digit()) => {
-                port.parse().map_err(|_| error("that is no port"))?
+                port.parse().map_err(|_| error("invalid port"))?
             }
-            Some(_) => return Err(error("that is no port")),
-            None => default_port.ok_or(error("the port is missing"))?,
+            Some(_) => return Err(error("invalid port")),
+            None => default_port.ok_or(error("missing port"))?,
         };
         Ok(Self::new(host, port))
     }
 
-    /// The host as an IP address, if it is one.
+    /// Returns the host as an IP address, if it is one.
     pub fn ip(&self) -> Option<IpAddr> {
         self.host.parse().ok()
     }
 
-    /// Whether the host stands for "any address of this machine": what a server may listen on, and what a
-    /// client gets from a configuration that names no server.
+    /// Returns true if the host is the unspecified address. Servers listen on it; clients get it
+    /// from a configuration that names no server.
     pub fn is_unspecified(&self) -> bool {
         matches!(
             self.ip(),
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_read_as_people_write_them() {
+    fn addresses_are_parsed_in_every_accepted_form() {
         let check = |text: &str, expected: &str| {
             let shown = match Address::parse(text, 8032) {
                 Ok(address) => address.to_string(),
@@ -127,19 +127,19 @@ mod tests {
         check("[::1]", "[::1]:8032");
         check("fe80::1", "[fe80::1]:8032");
         check("hdfs://nn.example:8020/user", "nn.example:8020");
-        check("", "the host is missing");
-        check(":8032", "the host is missing");
-        check("rm:", "that is no port");
-        check("rm:70000", "that is no port");
-        check("rm:80:80", "that is no port");
-        check("rm:+80", "that is no port");
-        check("[::1", "a bracket is not closed");
-        check("[rm]:1", "no IPv6 address in the brackets");
-        check("two words:1", "that is no host");
+        check("", "missing host");
+        check(":8032", "missing host");
+        check("rm:", "invalid port");
+        check("rm:70000", "invalid port");
+        check("rm:80:80", "invalid port");
+        check("rm:+80", "invalid port");
+        check("[::1", "unterminated bracket");
+        check("[rm]:1", "invalid IPv6 address in brackets");
+        check("two words:1", "invalid host");
     }
 
     #[test]
-    fn text_and_back() {
+    fn addresses_round_trip() {
         for text in ["a:1", "[::1]:65535"] {
             assert_eq!(text.parse::<Address>().unwrap().to_string(), text);
         }

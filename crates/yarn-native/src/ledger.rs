@@ -1,17 +1,18 @@
-//! The ledger between "this is what I want" and the `allocate` call.
+//! Bookkeeping between the containers a master wants and its `allocate` calls.
 //!
-//! What a master sends there are differences, yet every line of an ask is an absolute number that the
-//! ResourceManager counts down as it grants. A line sent again without need is granted twice (YARN-1902), a
-//! line forgotten is never granted, and replies get lost. The ledger keeps what is wanted and what the
-//! ResourceManager believes is wanted, and says the difference.
+//! An allocate call sends differences, yet each row of an ask is an absolute number that the
+//! ResourceManager counts down as it grants. A row that is sent again without need is granted twice
+//! (YARN-1902), a row that is not sent is never granted, and replies get lost. The ledger keeps the
+//! wants and a view of what the ResourceManager knows of them, and sends the differences.
 //!
-//! It does no I/O and knows no clock. One exchange is:
-//! 1. [`Ledger::request`] says what to send. Until an answer is taken in it says the same again, so a lost
-//!    reply is simply a reason to send it once more.
-//! 2. [`Ledger::on_reply`] takes in the answer, or [`Ledger::on_rejected`] a refusal, or
-//!    [`Ledger::on_resync`] the news that the ResourceManager has forgotten everything.
+//! It does no I/O and reads no clock. One exchange is:
+//! 1. [`Ledger::request`] returns the request to send. It returns the same one until its reply is
+//! processed, so that a lost reply is handled by sending the request again.
+//! 2. [`Ledger::on_reply`] processes the reply, [`Ledger::on_rejected`] a rejection, and
+//! [`Ledger::on_resync`] a restart of the ResourceManager.
 //!
-//! [`AmRmClient::exchange`](crate::scheduler::AmRmClient::exchange) does all of that with a real one.
+//! [`AmRmClient::exchange`](crate::scheduler::AmRmClient::exchange) does all of this against a
+//! ResourceManager. The ledger keeps asks without placement constraints.
 //!
 //! ```
 //! use std::collections::BTreeMap;
@@ -24,7 +25,7 @@
 //! ledger.set_wants(BTreeMap::from([(key, two)]), ledger.reply_count());
 //! assert_eq!(ledger.request().rows[0].count, 2);
 //! ledger.on_reply(LedgerReply { response_id: 1, granted: vec![], completed: vec![] })?;
-//! assert!(ledger.request().rows.is_empty(), "sent_at once, it is known");
+//! assert!(ledger.request().rows.is_empty(), "an unchanged ask is not sent again");
 //! # Ok::<(), yarn_native::ledger::UnexpectedReply>(())
 //! ```
 
@@ -43,38 +44,40 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rm_view::{RmView, RowGroup};
 
-/// Replies after which a release is said again when its container has not ended. The end comes with the same
-/// reply or the next one; this is for a ResourceManager that was told and forgot.
+/// Replies after which a release is sent again while its container has not ended. The end usually
+/// comes with the same reply or the next one; the retry is for a ResourceManager that lost the
+/// release.
 const REPLIES_PER_RELEASE: u64 = 16;
-/// How often a release is said. A container that the ResourceManager does not know never ends.
+/// Maximum number of times a release is sent. The end of an unknown container is never reported.
 const RELEASES_MAX: u8 = 4;
 
-/// What a master wants, and what the ResourceManager believes it wants. `C` is the id of a container.
+/// Wants of a master, and the ResourceManager's view of them. `C` is the id of a container.
 #[derive(Clone, Debug)]
 pub struct Ledger<C> {
     wants: BTreeMap<Key, Want>,
     views: BTreeMap<RowGroup, RmView>,
-    /// Where hosts are, as far as anybody said.
+    /// Racks by host, as far as known.
     racks: BTreeMap<String, String>,
-    /// Containers granted that have not ended, as far as we know: a grant of one of them is no new grant.
+    /// Granted containers that have not ended. Another grant of one of them is a duplicate.
     held: BTreeSet<C>,
-    /// Containers to be taken back whose end has not been seen.
+    /// Containers to release whose end has not been reported.
     releases: BTreeMap<C, Release>,
     exclude: BTreeSet<String>,
-    /// Hosts that the ResourceManager believes are to be avoided.
+    /// Hosts that the ResourceManager excludes.
     excluded: BTreeSet<String>,
     response_id: i32,
-    /// The request in flight. While there is one, it is what is sent.
+    /// Request in flight; it is sent again until its reply is processed.
     pending: Option<LedgerRequest<C>>,
     reply_count: ReplyCount,
-    /// Grants that whoever sets the wants may not know of yet: the reply they came with, key and host.
+    /// Grants that the next `set_wants` may not account for: the reply they came with, key and
+    /// host.
     recent: Vec<(ReplyCount, Key, String)>,
     mutant: Mutant,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Release {
-    /// When it was last heard by the ResourceManager.
+    /// Last reply that confirmed a request with this release.
     sent_at: Option<ReplyCount>,
     attempts: u8,
 }
@@ -86,12 +89,12 @@ impl<C: Clone + Ord> Default for Ledger<C> {
 }
 
 impl<C: Clone + Ord> Ledger<C> {
-    /// A ledger for a master that has just registered and wants nothing.
+    /// Creates a ledger for a newly registered master without wants.
     pub fn new() -> Self {
         Self::with_mutant(Mutant::None)
     }
 
-    /// A ledger with a deliberate mistake in it. Without the feature `mutants` there are none.
+    /// Creates a ledger with a deliberate fault. Without the feature `mutants` it has none.
     #[doc(hidden)]
     pub fn with_mutant(mutant: Mutant) -> Self {
         Self {
@@ -110,8 +113,8 @@ impl<C: Clone + Ord> Ledger<C> {
         }
     }
 
-    /// Sets everything that is still wanted; what is not named is not wanted. `seen` is the last reply the
-    /// speaker knows of ([`ReplyOutcome::beat`]): containers granted since are deducted.
+    /// Replaces all wants. `seen` is the last reply that the caller had processed
+    /// ([`ReplyOutcome::reply_count`]): containers granted since then are deducted.
     pub fn set_wants(&mut self, wants: BTreeMap<Key, Want>, seen: ReplyCount) {
         self.wants = wants;
         for want in self.wants.values() {
@@ -130,50 +133,50 @@ impl<C: Clone + Ord> Ledger<C> {
         }
     }
 
-    /// Tells where a host is; with it the numbers for racks stay exact.
+    /// Sets the rack of a host, which keeps the counts of racks exact.
     pub fn set_rack(&mut self, host: impl Into<String>, rack: impl Into<String>) {
         self.racks.insert(host.into(), rack.into());
     }
 
-    /// Sets the hosts on which nothing may be granted.
+    /// Sets the hosts that must not get containers.
     pub fn set_excluded(&mut self, hosts: BTreeSet<String>) {
         self.exclude = hosts;
     }
 
-    /// Hosts that an earlier attempt may have had avoided. The ResourceManager hands its list on to the next
-    /// attempt, so that what is not avoided any more has to be said.
+    /// Adds hosts that an earlier attempt may have excluded. The ResourceManager passes the
+    /// exclusions on to the next attempt, so they have to be readmitted explicitly.
     pub fn inherit_excluded(&mut self, hosts: impl IntoIterator<Item = String>) {
         self.excluded.extend(hosts);
     }
 
-    /// Gives a container back. It is said until the container's end is seen.
+    /// Releases a container. The release is sent until its end is reported.
     pub fn release(&mut self, container: C) {
         self.releases.entry(container).or_default();
     }
 
-    /// Counts a container of an earlier attempt as held, so that its grant would not be taken for a new one.
+    /// Adds a container of an earlier attempt, so that another grant of it counts as a duplicate.
     pub fn adopt(&mut self, container: C) {
         self.held.insert(container);
     }
 
-    /// Forgets a container whose end will never be told: its node refused it, or the ResourceManager refuses
-    /// its release.
+    /// Forgets a container whose end is never reported: its node rejected it, or the
+    /// ResourceManager rejects its release.
     pub fn forget(&mut self, container: &C) {
         self.held.remove(container);
         self.releases.remove(container);
     }
 
-    /// How many replies have been taken in.
+    /// Returns the number of replies processed.
     pub fn reply_count(&self) -> ReplyCount {
         self.reply_count
     }
 
-    /// How many containers are wanted and not granted.
+    /// Returns the number of containers wanted and not granted.
     pub fn outstanding(&self) -> u64 {
         self.wants.values().map(|want| u64::from(want.count)).sum()
     }
 
-    /// Whether the next request says anything: a reason not to wait with it.
+    /// Returns true if the next request carries changes, so that it should be sent soon.
     pub fn has_changes(&self) -> bool {
         let LedgerRequest { rows, releases, exclude, readmit, .. } = match &self.pending {
             Some(pending) => pending.clone(),
@@ -182,8 +185,8 @@ impl<C: Clone + Ord> Ledger<C> {
         !(rows.is_empty() && releases.is_empty() && exclude.is_empty() && readmit.is_empty())
     }
 
-    /// What to send. The same until an answer to it is taken in: the ResourceManager may have acted on it
-    /// already, and then it ignores whatever is different.
+    /// Returns the request to send. It stays the same until its reply is processed: the
+    /// ResourceManager may have applied it already, and would then ignore any difference.
     pub fn request(&mut self) -> LedgerRequest<C> {
         if self.mutant.is(Mutant::ChangesRetried) {
             self.pending = None;
@@ -217,7 +220,7 @@ impl<C: Clone + Ord> Ledger<C> {
         }
     }
 
-    /// Takes in the answer to the request in flight.
+    /// Processes the reply to the request in flight.
     pub fn on_reply(&mut self, reply: LedgerReply<C>) -> Result<ReplyOutcome<C>, UnexpectedReply> {
         let expected = self.pending.as_ref().map(|pending| next_response_id(pending.response_id));
         if expected != Some(reply.response_id) {
@@ -230,18 +233,18 @@ impl<C: Clone + Ord> Ledger<C> {
         self.reply_count.0 += 1;
         let changed = self.on_delivered(&request);
         self.views.values_mut().for_each(RmView::on_reply);
-        let mut taken =
+        let mut outcome =
             ReplyOutcome { wanted: Vec::new(), surplus: Vec::new(), reply_count: self.reply_count };
         for grant in reply.granted {
-            self.on_grant(grant, &request.rows, &changed, &mut taken);
+            self.on_grant(grant, &request.rows, &changed, &mut outcome);
         }
         for container in reply.completed {
             self.forget(&container);
         }
-        Ok(taken)
+        Ok(outcome)
     }
 
-    /// The request was refused as a whole: nothing of it counts, and its number is used again.
+    /// Drops a request that was rejected as a whole. Its response id is used again.
     pub fn on_rejected(&mut self) {
         let request = self.pending.take();
         if let Some(request) = request.filter(|_| self.mutant.is(Mutant::AppliesRejected)) {
@@ -249,8 +252,8 @@ impl<C: Clone + Ord> Ledger<C> {
         }
     }
 
-    /// The ResourceManager knows nothing of us any more, and we have registered again: everything is said
-    /// again from the beginning.
+    /// Resets the view after the master has registered with a restarted ResourceManager: everything
+    /// is sent again.
     pub fn on_resync(&mut self) {
         self.pending = None;
         self.response_id = 0;
@@ -266,12 +269,12 @@ impl<C: Clone + Ord> Ledger<C> {
         }
     }
 
-    /// The request has arrived: what it said is believed from now on. Returns the keys under which containers
-    /// of another kind are asked for than before.
+    /// Applies a delivered request to the view. Returns the keys under which containers of another
+    /// size are asked for than before.
     fn on_delivered(&mut self, request: &LedgerRequest<C>) -> BTreeSet<Key> {
         let changes_resource = |row: &&Row| {
-            let mut lanes = self.views.iter().filter(|(group, _)| group.key == row.key);
-            row.count > 0 && lanes.any(|(_, view)| view.resource != row.resource)
+            let mut groups = self.views.iter().filter(|(group, _)| group.key == row.key);
+            row.count > 0 && groups.any(|(_, view)| view.resource != row.resource)
         };
         let changed: BTreeSet<Key> =
             request.rows.iter().filter(changes_resource).map(|row| row.key).collect();
@@ -298,16 +301,16 @@ impl<C: Clone + Ord> Ledger<C> {
         grant: Grant<C>,
         sent: &[Row],
         changed: &BTreeSet<Key>,
-        taken: &mut ReplyOutcome<C>,
+        outcome: &mut ReplyOutcome<C>,
     ) {
         if !self.held.insert(grant.container.clone()) {
             return;
         }
         let Some(key) = self.key_of(&grant) else {
-            return self.on_surplus(grant, taken);
+            return self.on_surplus(grant, outcome);
         };
         if self.is_outdated(key, &grant, changed) {
-            return self.on_surplus(grant, taken);
+            return self.on_surplus(grant, outcome);
         }
         if let Some(group) = self.group_of(key)
             && !self.mutant.is(Mutant::ForgetsCountdown)
@@ -315,18 +318,18 @@ impl<C: Clone + Ord> Ledger<C> {
             self.count_down(&group, &grant.host, sent);
         }
         let Some(want) = self.wants.get_mut(&key).filter(|want| want.count > 0) else {
-            return self.on_surplus(grant, taken);
+            return self.on_surplus(grant, outcome);
         };
         if !self.mutant.is(Mutant::IgnoresGrants) {
             deduct(want, &grant.host, &self.racks);
         }
         self.recent.push((self.reply_count, key, grant.host.clone()));
-        taken.wanted.push(grant);
+        outcome.wanted.push(grant);
     }
 
-    /// Whether a container was made for what was asked before, and is too small for what is asked now. Only
-    /// where the ask has just changed: a ResourceManager may also grant less than asked, and then insisting
-    /// would never end.
+    /// Returns true if a container was granted for the ask before its last change, and is too small
+    /// now. Only checked right after the change: a ResourceManager may grant less than asked, and
+    /// rejecting that would never end.
     fn is_outdated(&self, key: Key, grant: &Grant<C>, changed: &BTreeSet<Key>) -> bool {
         let want = self.wants.get(&key).filter(|_| changed.contains(&key));
         want.is_some_and(|want| grant.resource.memory_mib < want.resource.memory_mib)
@@ -349,14 +352,15 @@ impl<C: Clone + Ord> Ledger<C> {
         }
     }
 
-    fn on_surplus(&mut self, grant: Grant<C>, taken: &mut ReplyOutcome<C>) {
+    fn on_surplus(&mut self, grant: Grant<C>, outcome: &mut ReplyOutcome<C>) {
         if !self.mutant.is(Mutant::KeepsSurplus) {
             self.release(grant.container.clone());
         }
-        taken.surplus.push(grant);
+        outcome.surplus.push(grant);
     }
 
-    /// Whose container it is. Servers before 2.9 do not say the allocation id; there the priority must do.
+    /// Finds the key of a grant. Servers before 2.9 send no allocation id, so the priority has to
+    /// match.
     fn key_of(&self, grant: &Grant<C>) -> Option<Key> {
         let known = |key: &Key| {
             self.wants.contains_key(key) || self.views.keys().any(|group| group.key == *key)
@@ -376,19 +380,19 @@ impl<C: Clone + Ord> Ledger<C> {
         }
     }
 
-    /// Which of our lines it was granted for. When grants are looked at the request has arrived, and that
-    /// has left each key with the one lane in which something is wanted.
+    /// Finds the row group that a grant belongs to. The request has been applied by then, so each
+    /// key has one group left with something wanted.
     fn group_of(&self, key: Key) -> Option<RowGroup> {
         self.views.keys().find(|group| group.key == key).cloned()
     }
 }
 
-/// The number of the reply to a request with this number.
+/// Returns the response id of the reply to a request.
 pub(crate) fn next_response_id(response_id: i32) -> i32 {
     response_id.wrapping_add(1) & i32::MAX
 }
 
-/// One container less is wanted, since one was granted on `host`.
+/// Deducts a container granted on `host`.
 fn deduct(want: &mut Want, host: &str, racks: &BTreeMap<String, String>) {
     want.count = want.count.saturating_sub(1);
     let localities = &mut want.localities;
@@ -398,8 +402,8 @@ fn deduct(want: &mut Want, host: &str, racks: &BTreeMap<String, String>) {
         return;
     }
     let rack = racks.get(host);
-    let place = localities.racks.iter_mut();
-    for place in place.filter(|place| Some(&place.rack) == rack).take(1) {
+    let racks_named = localities.racks.iter_mut();
+    for place in racks_named.filter(|place| Some(&place.rack) == rack).take(1) {
         place.count = place.count.saturating_sub(1);
     }
 }

@@ -1,6 +1,6 @@
-//! Bytes nobody would send, the same ones in every run.
+//! Reproducible random bytes for tests.
 
-/// A small generator (xorshift); its sequence never changes under a test.
+/// Pseudo-random generator (xorshift) with a fixed sequence per seed.
 pub(crate) struct Noise(u64);
 
 impl Noise {
@@ -15,15 +15,15 @@ impl Noise {
         (self.0 >> 11) as usize % limit.max(1)
     }
 
-    /// Up to `length_max` bytes.
+    /// Returns up to `length_max` random bytes.
     pub(crate) fn any(&mut self, length_max: usize) -> Vec<u8> {
         let length = self.below(length_max + 1);
         (0..length).map(|_| self.below(256) as u8).collect()
     }
 
-    /// Something sound with a few bytes changed, cut, repeated or put in.
-    pub(crate) fn mutated(&mut self, sound: &[u8]) -> Vec<u8> {
-        let mut bytes = sound.to_vec();
+    /// Returns valid bytes with a few bytes changed, cut, repeated or inserted.
+    pub(crate) fn mutated(&mut self, valid: &[u8]) -> Vec<u8> {
+        let mut bytes = valid.to_vec();
         for _ in 0..=self.below(3) {
             let at = self.below(bytes.len() + 1);
             match self.below(4) {

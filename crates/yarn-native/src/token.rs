@@ -1,4 +1,4 @@
-//! A Hadoop token: something a server once gave out, and takes back as proof of who calls.
+//! Hadoop tokens: credentials that a server issues and later verifies.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -10,34 +10,34 @@ use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 use crate::address::Address;
 
-/// A token: an identifier that its server can read, and the password the server made for it.
+/// Token: an identifier that the server can read, and the password derived from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
-    /// What the server wrote about the holder. Opaque to everyone else.
+    /// Description of the holder, written by the server and opaque to clients.
     pub identifier: Vec<u8>,
-    /// Proves that the identifier was given to the holder.
+    /// Password that proves possession of the identifier.
     pub password: Secret,
-    /// Which server understands it, as in `YARN_AM_RM_TOKEN`.
+    /// Kind, which determines the issuing server, as in `YARN_AM_RM_TOKEN`.
     pub kind: String,
-    /// The address it is for, as in `127.0.0.1:8032`; often empty when fresh from its server.
+    /// Address of the server, as in `127.0.0.1:8032`; often empty in a newly issued token.
     pub service: String,
 }
 
-/// Bytes that are erased when dropped, compared in constant time, and never shown.
+/// Bytes that are erased on drop, compared in constant time and never printed.
 ///
-/// So are messages that carry them, and the frames these travel in. Not erased is what no longer
-/// belongs to this crate, or never did: what waits for the socket in its last buffer, what a read
-/// buffer leaves behind when it grows, and what the system and the Kerberos library keep.
+/// Messages that contain them and the frames of those messages are erased, too. Not erased are
+/// bytes outside of this crate: the socket's last write buffer, what a growing read buffer leaves
+/// behind, and copies held by the system and the Kerberos library.
 #[derive(Clone, Default, Zeroize, ZeroizeOnDrop)]
 pub struct Secret(Vec<u8>);
 
 impl Secret {
-    /// Takes the bytes over; the caller's buffer becomes the secret, no copy is left behind.
+    /// Takes ownership of the bytes without copying them.
     pub fn new(bytes: Vec<u8>) -> Self {
         Self(bytes)
     }
 
-    /// The bytes in the clear, for a handshake or a credentials file.
+    /// Returns the bytes, for a handshake or a credentials file.
     pub fn expose(&self) -> &[u8] {
         &self.0
     }
@@ -69,9 +69,9 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// What a token names as its service that is for all these servers: each as `10.0.0.1:8032`, or by its
-/// host's name, with commas between. A host whose address is not found before the deadline keeps its
-/// name: the token is still good for the others.
+/// Returns the service name of a token that is valid for all these servers: `10.0.0.1:8032`, or the
+/// host's name, joined by commas. A host that is not resolved before the deadline keeps its name,
+/// since the token is still valid for the others.
 pub(crate) async fn service_names(
     addresses: impl Iterator<Item = &Address>,
     by_ip: bool,
@@ -84,13 +84,13 @@ pub(crate) async fn service_names(
             false => None,
         };
         let host = ip.map_or_else(|| address.host.to_lowercase(), |ip| ip.to_string());
-        // Java puts no brackets around what has colons.
+        // Java writes IPv6 addresses without brackets.
         names.push(format!("{host}:{}", address.port));
     }
     names.join(",")
 }
 
-/// The address that connections are made to first.
+/// Resolves the address that connections use first.
 async fn first_ip(address: &Address) -> Option<IpAddr> {
     let found = lookup_host((address.host.as_str(), address.port)).await.ok()?;
     let ips: Vec<IpAddr> = found.map(|at| at.ip().to_canonical()).collect();
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_password_is_not_shown() {
+    fn debug_output_hides_the_password() {
         let token = Token {
             identifier: vec![1],
             password: b"hunter2".to_vec().into(),
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn services_are_named_as_hadoop_names_them() {
+    async fn service_names_match_hadoop() {
         let addresses = [Address::new("LocalHost", 8032), Address::new("::1", 1)];
         let soon = Instant::now() + std::time::Duration::from_secs(30);
         let names = |by_ip| service_names(addresses.iter(), by_ip, soon);
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_equal_when_their_bytes_are() {
+    fn secrets_compare_by_content() {
         assert_eq!(Secret::new(vec![1, 2]), Secret::new(vec![1, 2]));
         assert_ne!(Secret::new(vec![1, 2]), Secret::new(vec![1, 3]));
         assert_ne!(Secret::new(vec![1, 2]), Secret::new(vec![1]));

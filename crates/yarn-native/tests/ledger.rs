@@ -1,5 +1,5 @@
-//! The ledger: by itself in small lives, and against a model of the ResourceManager under thousands of
-//! schedules of faults.
+//! Tests of the ledger: single scenarios, and a simulation against a model of the ResourceManager
+//! under thousands of fault schedules.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,11 +17,11 @@ mod random;
 #[path = "ledger/world.rs"]
 mod world;
 
-/// `SEEDS=n` runs more of them, `SEED=n` one again.
+/// Number of seeds. `SEEDS=n` overrides it, `SEED=n` runs a single one.
 const SEEDS: u64 = 1500;
 
 #[test]
-fn under_any_schedule_of_faults_what_is_wanted_comes_and_nothing_else_stays() {
+fn every_fault_schedule_converges_to_exactly_the_wanted_containers() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
     let (from, to) = match number("SEED") {
         Some(seed) => (seed, seed + 1),
@@ -36,7 +36,7 @@ fn under_any_schedule_of_faults_what_is_wanted_comes_and_nothing_else_stays() {
 
 #[cfg(feature = "mutants")]
 #[test]
-fn every_deliberate_mistake_is_found() {
+fn every_mutant_is_detected() {
     for mutant in Mutant::ALL {
         let found = (0..SEEDS).find_map(|seed| world::run(seed, mutant).err());
         let why = found.unwrap_or_else(|| panic!("{mutant:?} survived {SEEDS} seeds"));
@@ -74,9 +74,9 @@ fn show(request: &LedgerRequest<u64>) -> String {
         let (key, memory) = (row.key.allocation, row.resource.memory_mib);
         lines.push(format!("{key} {} {}x{memory}{strict}{label}{kind}", row.name, row.count));
     }
-    for (what, hosts) in [("exclude", &request.exclude), ("readmit", &request.readmit)] {
+    for (action, hosts) in [("exclude", &request.exclude), ("readmit", &request.readmit)] {
         for host in hosts {
-            lines.push(format!("{what} {host}"));
+            lines.push(format!("{action} {host}"));
         }
     }
     for container in &request.releases {
@@ -85,31 +85,31 @@ fn show(request: &LedgerRequest<u64>) -> String {
     lines.join("; ")
 }
 
-/// A ledger, and what it sent in each exchange.
+/// A ledger, and the requests it sent.
 #[derive(Default)]
-struct Life {
+struct Scenario {
     ledger: Ledger<u64>,
-    told: Vec<String>,
+    log: Vec<String>,
 }
 
-impl Life {
+impl Scenario {
     fn want(&mut self, wants: Vec<(i64, Want)>) {
         let wants = wants.into_iter().map(|(allocation, want)| (key(allocation), want));
         self.ledger.set_wants(wants.collect(), self.ledger.reply_count());
     }
 
-    fn beat(&mut self, granted: Vec<Grant<u64>>, completed: Vec<u64>) {
+    fn exchange(&mut self, granted: Vec<Grant<u64>>, completed: Vec<u64>) {
         let request = self.ledger.request();
-        self.told.push(show(&request));
+        self.log.push(show(&request));
         let reply = LedgerReply { response_id: request.response_id + 1, granted, completed };
-        let taken = self.ledger.on_reply(reply).unwrap();
-        for grant in taken.surplus {
-            self.told.push(format!("surplus {}", grant.container));
+        let outcome = self.ledger.on_reply(reply).unwrap();
+        for grant in outcome.surplus {
+            self.log.push(format!("surplus {}", grant.container));
         }
     }
 
     fn check(self, expected: Expect) {
-        expected.assert_eq(&self.told.join("\n"));
+        expected.assert_eq(&self.log.join("\n"));
     }
 }
 
@@ -123,14 +123,14 @@ fn on(hosts: &[(&str, u32)], strict: bool) -> Localities {
 }
 
 #[test]
-fn an_ask_is_said_once() {
-    let mut life = Life::default();
-    life.want(vec![(7, Want::anywhere(3, resource(1024)))]);
-    life.beat(vec![], vec![]);
-    life.beat(vec![grant(1, 7, "a")], vec![]);
-    life.beat(vec![grant(2, 7, "a"), grant(3, 7, "b")], vec![]);
-    life.beat(vec![], vec![]);
-    life.check(expect![[r#"
+fn an_ask_is_sent_once() {
+    let mut scenario = Scenario::default();
+    scenario.want(vec![(7, Want::anywhere(3, resource(1024)))]);
+    scenario.exchange(vec![], vec![]);
+    scenario.exchange(vec![grant(1, 7, "a")], vec![]);
+    scenario.exchange(vec![grant(2, 7, "a"), grant(3, 7, "b")], vec![]);
+    scenario.exchange(vec![], vec![]);
+    scenario.check(expect![[r#"
         #0; 7 * 3x1024
         #1
         #2
@@ -138,28 +138,28 @@ fn an_ask_is_said_once() {
 }
 
 #[test]
-fn a_grant_on_its_way_is_not_asked_for_again() {
-    let mut life = Life::default();
-    life.want(vec![(7, Want::anywhere(2, resource(1024)))]);
-    life.beat(vec![], vec![]);
-    // Two more are wanted while both are on their way: the ask that crosses them is set right.
-    life.want(vec![(7, Want::anywhere(4, resource(1024)))]);
-    life.beat(vec![grant(1, 7, "a"), grant(2, 7, "a")], vec![]);
-    life.beat(vec![], vec![]);
-    life.check(expect![[r#"
+fn a_grant_in_flight_is_not_asked_for_again() {
+    let mut scenario = Scenario::default();
+    scenario.want(vec![(7, Want::anywhere(2, resource(1024)))]);
+    scenario.exchange(vec![], vec![]);
+    // Two more are wanted while both grants are in flight: the ask that crosses them is corrected.
+    scenario.want(vec![(7, Want::anywhere(4, resource(1024)))]);
+    scenario.exchange(vec![grant(1, 7, "a"), grant(2, 7, "a")], vec![]);
+    scenario.exchange(vec![], vec![]);
+    scenario.check(expect![[r#"
         #0; 7 * 2x1024
         #1; 7 * 4x1024
         #2; 7 * 2x1024"#]]);
 }
 
 #[test]
-fn a_surplus_grant_is_given_back() {
-    let mut life = Life::default();
-    life.want(vec![(7, Want::anywhere(1, resource(1024)))]);
-    life.beat(vec![grant(1, 7, "a"), grant(2, 7, "b")], vec![]);
-    life.beat(vec![], vec![2]);
-    life.beat(vec![], vec![]);
-    life.check(expect![[r#"
+fn a_surplus_grant_is_released() {
+    let mut scenario = Scenario::default();
+    scenario.want(vec![(7, Want::anywhere(1, resource(1024)))]);
+    scenario.exchange(vec![grant(1, 7, "a"), grant(2, 7, "b")], vec![]);
+    scenario.exchange(vec![], vec![2]);
+    scenario.exchange(vec![], vec![]);
+    scenario.check(expect![[r#"
         #0; 7 * 1x1024
         surplus 2
         #1; 7 * 0x1024; release 2
@@ -167,29 +167,29 @@ fn a_surplus_grant_is_given_back() {
 }
 
 #[test]
-fn a_release_is_said_again_when_nothing_comes_of_it() {
-    let mut life = Life::default();
-    life.ledger.release(5);
+fn a_release_without_effect_is_retried() {
+    let mut scenario = Scenario::default();
+    scenario.ledger.release(5);
     for _ in 0..80 {
-        life.beat(vec![], vec![]);
+        scenario.exchange(vec![], vec![]);
     }
-    let times = life.told.iter().filter(|told| told.contains("release 5")).count();
-    assert_eq!(times, 4, "and at last given up");
+    let times = scenario.log.iter().filter(|line| line.contains("release 5")).count();
+    assert_eq!(times, 4, "then it is given up");
 }
 
 #[test]
-fn after_a_resync_everything_is_said_again() {
-    let mut life = Life::default();
-    life.want(vec![(7, Want::anywhere(2, resource(1024)))]);
-    life.ledger.set_excluded(BTreeSet::from(["bad".into()]));
-    life.ledger.release(9);
-    life.beat(vec![grant(1, 7, "a")], vec![]);
-    life.beat(vec![], vec![]);
-    life.told.push("resync".into());
-    life.ledger.on_resync();
-    life.beat(vec![], vec![9]);
-    life.beat(vec![], vec![]);
-    life.check(expect![[r#"
+fn everything_is_sent_again_after_a_resync() {
+    let mut scenario = Scenario::default();
+    scenario.want(vec![(7, Want::anywhere(2, resource(1024)))]);
+    scenario.ledger.set_excluded(BTreeSet::from(["bad".into()]));
+    scenario.ledger.release(9);
+    scenario.exchange(vec![grant(1, 7, "a")], vec![]);
+    scenario.exchange(vec![], vec![]);
+    scenario.log.push("resync".into());
+    scenario.ledger.on_resync();
+    scenario.exchange(vec![], vec![9]);
+    scenario.exchange(vec![], vec![]);
+    scenario.check(expect![[r#"
         #0; 7 * 2x1024; exclude bad; release 9
         #1; 7 * 1x1024
         resync
@@ -198,49 +198,49 @@ fn after_a_resync_everything_is_said_again() {
 }
 
 #[test]
-fn a_lost_reply_is_asked_for_with_the_same_words() {
+fn a_lost_reply_is_retried_with_the_same_request() {
     let mut ledger: Ledger<u64> = Ledger::new();
     let want = |count| BTreeMap::from([(key(7), Want::anywhere(count, resource(1024)))]);
     ledger.set_wants(want(2), ReplyCount(0));
     let first = ledger.request();
     ledger.set_wants(want(5), ReplyCount(0));
-    assert_eq!(ledger.request(), first, "whatever is wanted meanwhile");
+    assert_eq!(ledger.request(), first, "even if the wants change meanwhile");
     let reply = LedgerReply { response_id: 1, granted: vec![], completed: vec![] };
     ledger.on_reply(reply.clone()).unwrap();
-    assert!(ledger.on_reply(reply).is_err(), "an answer counts once");
+    assert!(ledger.on_reply(reply).is_err(), "a reply is accepted once");
     assert_eq!(show(&ledger.request()), "#1; 7 * 5x1024");
 }
 
 #[test]
-fn a_refused_request_is_made_anew() {
-    let mut life = Life::default();
-    life.want(vec![(7, Want::anywhere(2, resource(999_999)))]);
-    assert_eq!(show(&life.ledger.request()), "#0; 7 * 2x999999");
-    life.ledger.on_rejected();
-    life.want(vec![(7, Want::anywhere(2, resource(1024)))]);
-    life.beat(vec![], vec![]);
-    life.check(expect!["#0; 7 * 2x1024"]);
+fn a_rejected_request_is_rebuilt() {
+    let mut scenario = Scenario::default();
+    scenario.want(vec![(7, Want::anywhere(2, resource(999_999)))]);
+    assert_eq!(show(&scenario.ledger.request()), "#0; 7 * 2x999999");
+    scenario.ledger.on_rejected();
+    scenario.want(vec![(7, Want::anywhere(2, resource(1024)))]);
+    scenario.exchange(vec![], vec![]);
+    scenario.check(expect!["#0; 7 * 2x1024"]);
 }
 
 #[test]
-fn hosts_are_named_with_their_racks() {
-    let mut life = Life::default();
+fn host_rows_come_with_rack_rows() {
+    let mut scenario = Scenario::default();
     let mut want = Want::anywhere(4, resource(1024));
     want.localities = on(&[("a", 2), ("b", 2)], true);
     want.label = Some("gpu".into());
-    life.want(vec![(7, want)]);
-    life.beat(vec![], vec![]);
-    life.beat(vec![grant(1, 7, "a"), grant(2, 7, "b")], vec![]);
-    life.beat(vec![], vec![]);
-    // Not on `a` any more: its line goes, that of `b` grows, and the others stay as they are.
+    scenario.want(vec![(7, want)]);
+    scenario.exchange(vec![], vec![]);
+    scenario.exchange(vec![grant(1, 7, "a"), grant(2, 7, "b")], vec![]);
+    scenario.exchange(vec![], vec![]);
+    // `a` is not wanted any more: its row is removed, that of `b` grows, the others stay.
     let mut want = Want::anywhere(2, resource(1024));
     want.localities = on(&[("b", 2)], true);
     want.label = Some("gpu".into());
-    life.want(vec![(7, want)]);
-    life.beat(vec![], vec![]);
-    life.beat(vec![grant(3, 7, "b"), grant(4, 7, "b")], vec![]);
-    life.beat(vec![], vec![]);
-    life.check(expect![[r#"
+    scenario.want(vec![(7, want)]);
+    scenario.exchange(vec![], vec![]);
+    scenario.exchange(vec![grant(3, 7, "b"), grant(4, 7, "b")], vec![]);
+    scenario.exchange(vec![], vec![]);
+    scenario.check(expect![[r#"
         #0; 7 * 4x1024 strict label gpu; 7 /r 4x1024 strict; 7 a 2x1024; 7 b 2x1024
         #1
         #2
@@ -250,17 +250,17 @@ fn hosts_are_named_with_their_racks() {
 }
 
 #[test]
-fn a_grant_on_a_named_host_leaves_what_its_rack_may_have() {
-    let mut life = Life::default();
+fn a_grant_on_a_named_host_keeps_the_rack_row() {
+    let mut scenario = Scenario::default();
     let mut want = Want::anywhere(3, resource(1024));
     want.localities = on(&[("a", 1)], false);
     want.localities.racks.push(RackLocality { rack: "/r".into(), count: 2 });
-    life.want(vec![(7, want)]);
-    life.beat(vec![], vec![]);
-    life.beat(vec![grant(1, 7, "a")], vec![]);
-    life.beat(vec![grant(2, 7, "a")], vec![]);
-    life.beat(vec![], vec![]);
-    life.check(expect![[r#"
+    scenario.want(vec![(7, want)]);
+    scenario.exchange(vec![], vec![]);
+    scenario.exchange(vec![grant(1, 7, "a")], vec![]);
+    scenario.exchange(vec![grant(2, 7, "a")], vec![]);
+    scenario.exchange(vec![], vec![]);
+    scenario.check(expect![[r#"
         #0; 7 * 3x1024; 7 /r 3x1024; 7 a 1x1024
         #1
         #2
@@ -268,16 +268,16 @@ fn a_grant_on_a_named_host_leaves_what_its_rack_may_have() {
 }
 
 #[test]
-fn lines_left_over_for_hosts_are_taken_back() {
-    let mut life = Life::default();
+fn leftover_host_rows_are_removed() {
+    let mut scenario = Scenario::default();
     let mut want = Want::anywhere(1, resource(1024));
     want.localities = on(&[("a", 1), ("b", 1)], false);
-    life.want(vec![(7, want)]);
-    life.beat(vec![], vec![]);
-    life.beat(vec![grant(1, 7, "a")], vec![]);
-    life.beat(vec![], vec![]);
-    life.beat(vec![], vec![]);
-    life.check(expect![[r#"
+    scenario.want(vec![(7, want)]);
+    scenario.exchange(vec![], vec![]);
+    scenario.exchange(vec![grant(1, 7, "a")], vec![]);
+    scenario.exchange(vec![], vec![]);
+    scenario.exchange(vec![], vec![]);
+    scenario.check(expect![[r#"
         #0; 7 * 1x1024; 7 /r 1x1024; 7 a 1x1024; 7 b 1x1024
         #1
         #2; 7 b 0x1024
@@ -285,15 +285,15 @@ fn lines_left_over_for_hosts_are_taken_back() {
 }
 
 #[test]
-fn another_kind_of_container_replaces_the_ask() {
-    let mut life = Life::default();
-    life.want(vec![(7, Want::anywhere(2, resource(1024)))]);
-    life.beat(vec![], vec![]);
-    life.want(vec![(7, Want::anywhere(2, resource(4096)))]);
-    // One of the former kind was on its way: too small now.
-    life.beat(vec![grant(1, 7, "a")], vec![]);
-    life.beat(vec![], vec![1]);
-    life.check(expect![[r#"
+fn a_changed_container_size_replaces_the_ask() {
+    let mut scenario = Scenario::default();
+    scenario.want(vec![(7, Want::anywhere(2, resource(1024)))]);
+    scenario.exchange(vec![], vec![]);
+    scenario.want(vec![(7, Want::anywhere(2, resource(4096)))]);
+    // A container of the former size was in flight: too small now.
+    scenario.exchange(vec![grant(1, 7, "a")], vec![]);
+    scenario.exchange(vec![], vec![1]);
+    scenario.check(expect![[r#"
         #0; 7 * 2x1024
         #1; 7 * 2x4096
         surplus 1
@@ -301,20 +301,20 @@ fn another_kind_of_container_replaces_the_ask() {
 }
 
 #[test]
-fn opportunistic_asks_are_kept_apart() {
-    let mut life = Life::default();
+fn opportunistic_asks_are_kept_separately() {
+    let mut scenario = Scenario::default();
     let mut want = Want::anywhere(2, resource(1024));
     want.execution = Execution::Opportunistic { enforce: true };
-    life.want(vec![(7, want.clone())]);
-    life.beat(vec![], vec![]);
+    scenario.want(vec![(7, want.clone())]);
+    scenario.exchange(vec![], vec![]);
     want.resource = resource(2048);
-    life.want(vec![(7, want.clone())]);
-    life.beat(vec![], vec![]);
+    scenario.want(vec![(7, want.clone())]);
+    scenario.exchange(vec![], vec![]);
     want.execution = Execution::Guaranteed;
-    life.want(vec![(7, want)]);
-    life.beat(vec![], vec![]);
-    life.beat(vec![], vec![]);
-    life.check(expect![[r#"
+    scenario.want(vec![(7, want)]);
+    scenario.exchange(vec![], vec![]);
+    scenario.exchange(vec![], vec![]);
+    scenario.check(expect![[r#"
         #0; 7 * 2x1024 opportunistic
         #1; 7 * 0x1024 opportunistic; 7 * 2x2048 opportunistic
         #2; 7 * 0x2048 opportunistic; 7 * 2x2048
@@ -322,18 +322,18 @@ fn opportunistic_asks_are_kept_apart() {
 }
 
 #[test]
-fn what_is_wanted_by_someone_who_has_not_heard_is_lowered() {
+fn grants_unseen_by_the_caller_are_deducted() {
     let mut ledger: Ledger<u64> = Ledger::new();
     let want = |count| BTreeMap::from([(key(7), Want::anywhere(count, resource(1024)))]);
     ledger.set_wants(want(3), ReplyCount(0));
     ledger.request();
-    let taken = ledger
+    let outcome = ledger
         .on_reply(LedgerReply { response_id: 1, granted: vec![], completed: vec![] })
         .unwrap();
     ledger.request();
     let granted = vec![grant(1, 7, "a"), grant(2, 7, "a")];
     ledger.on_reply(LedgerReply { response_id: 2, granted, completed: vec![] }).unwrap();
-    ledger.set_wants(want(3), taken.reply_count);
+    ledger.set_wants(want(3), outcome.reply_count);
     assert_eq!(ledger.outstanding(), 1);
     assert!(!ledger.has_changes());
     ledger.set_wants(want(3), ledger.reply_count());
@@ -342,13 +342,13 @@ fn what_is_wanted_by_someone_who_has_not_heard_is_lowered() {
 }
 
 #[test]
-fn a_server_that_knows_no_allocation_ids_is_understood() {
-    let mut life = Life::default();
-    life.want(vec![(7, Want::anywhere(1, resource(1024)))]);
-    life.beat(vec![], vec![]);
-    life.beat(vec![grant(1, -1, "a"), grant(2, -1, "a")], vec![]);
-    life.beat(vec![], vec![]);
-    life.check(expect![[r#"
+fn grants_without_allocation_id_are_matched_by_priority() {
+    let mut scenario = Scenario::default();
+    scenario.want(vec![(7, Want::anywhere(1, resource(1024)))]);
+    scenario.exchange(vec![], vec![]);
+    scenario.exchange(vec![grant(1, -1, "a"), grant(2, -1, "a")], vec![]);
+    scenario.exchange(vec![], vec![]);
+    scenario.check(expect![[r#"
         #0; 7 * 1x1024
         #1
         surplus 2
@@ -356,21 +356,21 @@ fn a_server_that_knows_no_allocation_ids_is_understood() {
 }
 
 #[test]
-fn a_container_of_an_earlier_attempt_is_no_new_grant() {
-    let mut life = Life::default();
-    life.want(vec![(7, Want::anywhere(1, resource(1024)))]);
-    life.ledger.adopt(1);
-    life.beat(vec![grant(1, 7, "a")], vec![]);
-    assert_eq!(life.ledger.outstanding(), 1);
+fn a_grant_of_an_adopted_container_is_a_duplicate() {
+    let mut scenario = Scenario::default();
+    scenario.want(vec![(7, Want::anywhere(1, resource(1024)))]);
+    scenario.ledger.adopt(1);
+    scenario.exchange(vec![grant(1, 7, "a")], vec![]);
+    assert_eq!(scenario.ledger.outstanding(), 1);
 }
 
 #[test]
-fn the_number_of_a_reply_wraps_around() {
+fn only_the_next_response_id_is_accepted() {
     let mut ledger: Ledger<u64> = Ledger::new();
     let reply = |response_id| LedgerReply { response_id, granted: vec![], completed: vec![] };
     ledger.request();
     let error = ledger.on_reply(reply(7)).unwrap_err();
-    assert_eq!(error.to_string(), "a reply has number 7, expected Some(1)");
+    assert_eq!(error.to_string(), "unexpected response id 7, expected Some(1)");
     for number in 1..=3 {
         ledger.request();
         ledger.on_reply(reply(number)).unwrap();
@@ -378,7 +378,7 @@ fn the_number_of_a_reply_wraps_around() {
 }
 
 #[test]
-fn what_an_earlier_attempt_avoided_and_this_one_does_not_is_allowed_again() {
+fn inherited_exclusions_are_readmitted_unless_still_wanted() {
     let mut ledger: Ledger<u64> = Ledger::new();
     ledger.inherit_excluded(["a", "b"].map(str::to_owned));
     ledger.set_excluded(BTreeSet::from(["b".to_owned(), "c".to_owned()]));

@@ -1,4 +1,4 @@
-//! Aggregated logs, as real NodeManagers wrote them (Hadoop 3.5.0), and damaged.
+//! Aggregated logs as NodeManagers of Hadoop 3.5.0 wrote them, and damaged ones.
 
 use std::future::Future;
 use std::io;
@@ -21,12 +21,12 @@ const INDEXED_GZ_ROLLED: &[u8] = include_bytes!("logs/indexed-gz-rolled");
 
 const ALL: [&[u8]; 6] = [TFILE, TFILE_GZ, TFILE_ROLLED, INDEXED, INDEXED_GZ, INDEXED_GZ_ROLLED];
 
-/// Runs something that never waits: the bytes are all in memory.
+/// Runs a future that never waits: all bytes are in memory.
 fn now<T>(future: impl Future<Output = T>) -> T {
     let mut context = Context::from_waker(Waker::noop());
     match pin!(future).poll(&mut context) {
         Poll::Ready(value) => value,
-        Poll::Pending => panic!("it waits for something"),
+        Poll::Pending => panic!("the future is pending"),
     }
 }
 
@@ -38,7 +38,7 @@ async fn content<S: Source>(file: &mut LogFile<S>) -> Result<Vec<u8>, LogError> 
     Ok(bytes)
 }
 
-/// Every log with its container (the end of its id), name, length and content.
+/// Lists every log with its container (the end of the id), name, length and content.
 fn show(bytes: &[u8]) -> String {
     now(async {
         let mut file = LogFile::open(bytes).await.unwrap();
@@ -186,7 +186,7 @@ fn an_indexed_file_that_was_appended_to_is_read() {
 }
 
 #[test]
-fn a_long_log_is_whole() {
+fn long_logs_are_complete() {
     let numbers: String = (1..=400).map(|number| format!("{number}\n")).collect();
     for bytes in [TFILE, TFILE_GZ, INDEXED, INDEXED_GZ] {
         now(async {
@@ -204,7 +204,7 @@ fn a_long_log_is_whole() {
 }
 
 #[test]
-fn the_tail_of_a_log_is_read_without_the_rest() {
+fn the_tail_of_a_log_can_be_read_alone() {
     for bytes in [TFILE, TFILE_GZ, INDEXED, INDEXED_GZ] {
         now(async {
             let mut file = LogFile::open(bytes).await.unwrap();
@@ -223,7 +223,7 @@ fn the_tail_of_a_log_is_read_without_the_rest() {
 }
 
 #[test]
-fn the_times_of_indexed_logs_are_known() {
+fn indexed_logs_have_timestamps() {
     now(async {
         let mut file = LogFile::open(INDEXED_GZ_ROLLED).await.unwrap();
         assert_eq!(file.format(), LogFormat::Indexed);
@@ -238,7 +238,7 @@ fn the_times_of_indexed_logs_are_known() {
     });
 }
 
-/// Counts how much is read of it.
+/// Source that counts the bytes read.
 struct Counted<'a> {
     bytes: &'a [u8],
     read: &'a AtomicU64,
@@ -255,7 +255,7 @@ impl Source for Counted<'_> {
     }
 }
 
-/// A TFile with one block of one container with one log, stored as it is.
+/// Returns an uncompressed TFile with one block, one container and one log.
 fn large_tfile(log: &[u8]) -> Vec<u8> {
     // The longest form of a number: eight bytes follow.
     let signed = |number: i64| {
@@ -282,7 +282,7 @@ fn large_tfile(log: &[u8]) -> Vec<u8> {
     let mut value = utf("stdout");
     value.extend(utf(&log.len().to_string()));
     value.extend(log);
-    // In two chunks, of which the first says that another follows.
+    // Two chunks; the first announces the second.
     let (first, second) = value.split_at(value.len() / 2);
     file.extend(signed(-(first.len() as i64)));
     file.extend(first);
@@ -314,7 +314,7 @@ fn log_magic() -> Vec<u8> {
 }
 
 #[test]
-fn what_is_not_asked_for_is_not_read() {
+fn skipped_bytes_are_not_read() {
     let log: Vec<u8> = (0..5_000_000u32).map(|number| number as u8).collect();
     let bytes = large_tfile(&log);
     let read = AtomicU64::new(0);
@@ -322,7 +322,7 @@ fn what_is_not_asked_for_is_not_read() {
     now(async {
         let mut file = LogFile::open(&bytes[..]).await.unwrap();
         file.next().await.unwrap().unwrap();
-        assert!(content(&mut file).await.unwrap() == log, "whole, across chunks");
+        assert!(content(&mut file).await.unwrap() == log, "complete, across chunks");
         let mut file = LogFile::open(source).await.unwrap();
         let entry = file.next().await.unwrap().unwrap();
         file.skip(entry.length - 10).await.unwrap();
@@ -341,7 +341,7 @@ fn open_error(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn what_is_no_log_is_refused() {
+fn files_that_are_no_logs_are_rejected() {
     assert_eq!(open_error(b""), "the file is empty");
     assert_eq!(open_error(b"hello"), "not an aggregated log, neither TFile nor indexed");
     assert_eq!(
@@ -354,7 +354,7 @@ fn what_is_no_log_is_refused() {
 }
 
 #[test]
-fn an_archive_of_logs_is_told_from_a_damaged_one() {
+fn hadoop_archives_are_recognised() {
     let index = b"%2Fnode1_1234 file part-0 0 2071 1700000000000+416+alice+hadoop \n";
     let refused = open_error(index);
     assert!(refused.contains("a Hadoop archive (`.har`)"), "{refused}");
@@ -364,7 +364,7 @@ fn an_archive_of_logs_is_told_from_a_damaged_one() {
 }
 
 #[test]
-fn an_unknown_compression_is_named() {
+fn unsupported_compression_is_reported_by_name() {
     let replace = |bytes: &[u8], from: &[u8], to: &[u8]| {
         let mut bytes = bytes.to_vec();
         for at in 0..bytes.len() - from.len() {
@@ -381,7 +381,7 @@ fn an_unknown_compression_is_named() {
 }
 
 #[test]
-fn a_checksum_says_up_to_where_a_file_is_complete() {
+fn checksum_gives_the_complete_length() {
     let mut bytes = 4u32.to_be_bytes().to_vec();
     bytes.extend(b"node");
     bytes.extend((INDEXED.len() as u64).to_be_bytes());
@@ -389,9 +389,9 @@ fn a_checksum_says_up_to_where_a_file_is_complete() {
     assert_eq!(checksum.file, "node");
     let mut growing = INDEXED.to_vec();
     growing.extend([7; 500]);
-    assert!(now(LogFile::open(&growing[..])).is_err(), "half of an upload follows");
+    assert!(now(LogFile::open(&growing[..])).is_err(), "an incomplete upload follows");
     assert!(now(LogFile::open_until(&growing[..], checksum.end)).is_ok());
-    // A file that was cut since is read up to where it ends, whatever stands beside it.
+    // A file that was truncated since is read up to its end, whatever its checksum file says.
     assert!(now(LogFile::open_until(INDEXED, u64::MAX)).is_ok());
     for end in 0..bytes.len() {
         assert_eq!(Checksum::from_bytes(&bytes[..end]), None);
@@ -399,9 +399,9 @@ fn a_checksum_says_up_to_where_a_file_is_complete() {
     assert_eq!(Checksum::from_bytes(&[0xff; 40]), None);
 }
 
-/// A source that fails, or lies about how much it gives.
+/// Source that fails, or returns fewer bytes than requested.
 struct Failing {
-    lies: bool,
+    short: bool,
 }
 
 impl Source for Failing {
@@ -410,7 +410,7 @@ impl Source for Failing {
     }
 
     fn read(&self, _: u64, length: usize) -> impl Future<Output = io::Result<Vec<u8>>> + Send {
-        std::future::ready(match self.lies {
+        std::future::ready(match self.short {
             true => Ok(vec![0; length / 2]),
             false => Err(io::Error::other("the DataNode is gone")),
         })
@@ -418,13 +418,13 @@ impl Source for Failing {
 }
 
 #[test]
-fn a_source_that_fails_is_an_error() {
-    let error = now(LogFile::open(Failing { lies: false })).unwrap_err().to_string();
+fn source_errors_are_reported() {
+    let error = now(LogFile::open(Failing { short: false })).unwrap_err().to_string();
     assert_eq!(error, "cannot read at byte 0: the DataNode is gone");
-    assert!(now(LogFile::open(Failing { lies: true })).is_err());
+    assert!(now(LogFile::open(Failing { short: true })).is_err());
 }
 
-/// Reads everything there is, and at most `most` bytes of it.
+/// Reads everything, at most `most` bytes.
 fn read_all(bytes: &[u8], most: usize) -> Result<usize, LogError> {
     now(async {
         let mut file = LogFile::open(bytes).await?;
@@ -443,10 +443,10 @@ fn read_all(bytes: &[u8], most: usize) -> Result<usize, LogError> {
 }
 
 #[test]
-fn every_cut_is_noticed() {
+fn every_truncation_is_detected() {
     for bytes in ALL {
         for end in 0..bytes.len() {
-            // An indexed file that was appended to is complete at the end of each upload, too.
+            // An appended indexed file is also complete at the end of each upload.
             let complete = now(LogFile::open(&bytes[..end])).is_ok();
             assert!(!complete || bytes == INDEXED_GZ_ROLLED, "{end} of {}", bytes.len());
         }
@@ -454,7 +454,7 @@ fn every_cut_is_noticed() {
 }
 
 #[test]
-fn damaged_files_are_read_or_refused() {
+fn damaged_files_do_not_panic() {
     for seed in 0..4000 {
         let mut random = random::Random::new(seed);
         let bytes = *random.pick(&ALL);
@@ -463,10 +463,10 @@ fn damaged_files_are_read_or_refused() {
 }
 
 #[test]
-fn files_with_damaged_indexes_are_read_or_refused() {
+fn files_with_damaged_indexes_do_not_panic() {
     for seed in 0..4000 {
         let mut random = random::Random::new(seed);
-        // Beginning and end stay, so that the index between them is looked at.
+        // The beginning and the end stay, so that the index between them is parsed.
         let bytes = *random.pick(&[TFILE, INDEXED, INDEXED_GZ, TFILE_GZ]);
         let tail = bytes.len() - 36;
         let stated = &bytes[tail..tail + 4];

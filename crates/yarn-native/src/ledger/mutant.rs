@@ -1,38 +1,38 @@
-//! Deliberate mistakes. The simulation must find each of them; a product build has none.
+//! Deliberate faults for mutation testing. The simulation must detect each of them.
 
-/// A mistake to make.
+/// Deliberate fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutant {
-    /// No mistake.
+    /// No fault.
     None,
-    /// All lines are sent with every request.
+    /// Sends all rows with every request.
     ResendsUnchanged,
-    /// After a resync the ResourceManager is thought to know what it knew.
+    /// Keeps the view over a resync.
     ForgetsToResend,
-    /// A release is sent once, and not again after a resync.
+    /// Does not send releases again after a resync.
     ForgetsReleases,
-    /// A request whose reply was lost is put together anew.
+    /// Changes a request whose reply was lost.
     ChangesRetried,
-    /// Grants do not lower what is wanted.
+    /// Does not deduct grants from the wants.
     IgnoresGrants,
-    /// Grants do not lower what the ResourceManager is thought to believe.
+    /// Does not count grants down in the view.
     ForgetsCountdown,
-    /// Grants that come back on a request are thought to be made after it arrived.
+    /// Treats all grants of a reply as made after its request was delivered.
     CountsEarlyGrants,
-    /// What is wanted is taken as said, however little the speaker knew.
+    /// Does not deduct grants that the caller of `set_wants` had not seen.
     IgnoresStaleWants,
-    /// A container nobody wants is kept.
+    /// Keeps surplus containers.
     KeepsSurplus,
-    /// A container that was made for an earlier ask is taken for one of the new kind.
+    /// Accepts a container that was granted for an outdated ask.
     AcceptsOutdatedKind,
-    /// Hosts to be avoided are not named again after a resync.
+    /// Does not send exclusions again after a resync.
     ForgetsExcluded,
-    /// A refused request is thought to have arrived.
+    /// Applies a rejected request to the view.
     AppliesRejected,
 }
 
 impl Mutant {
-    /// Every mistake.
+    /// All faults.
     #[cfg(feature = "mutants")]
     pub const ALL: [Mutant; 12] = [
         Mutant::ResendsUnchanged,
@@ -49,7 +49,8 @@ impl Mutant {
         Mutant::AppliesRejected,
     ];
 
-    /// Whether this is the mistake being made. Always false in a product build, and compiled away.
+    /// Returns true if this fault is active. Always false, and compiled away, without the feature
+    /// `mutants`.
     pub(super) fn is(self, mutant: Mutant) -> bool {
         cfg!(feature = "mutants") && self == mutant
     }

@@ -1,4 +1,4 @@
-//! What the ResourceManager believes we want, line by line, and the lines that set it right.
+//! The ResourceManager's view of the asks, row by row, and the rows that correct it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,15 +6,16 @@ use super::mutant::Mutant;
 use super::want::{Execution, Key, Row, Want};
 use crate::types::Resource;
 
-/// The line that counts: whatever hosts and racks say, no more than this is granted.
+/// Name of the row that limits the total: no more is granted, whatever the rows of hosts and racks
+/// say.
 pub(super) const ANYWHERE: &str = "*";
 
-/// Replies without a grant after which lines are said again. Said while nothing is being granted they do no
-/// harm, and whatever else made the ResourceManager forget them is mended.
+/// Replies without a grant after which rows are sent again. This does no harm while nothing is
+/// granted, and it restores rows that the ResourceManager has lost.
 const IDLE_REPLIES_MAX: u32 = 100;
 
-/// Lines that replace each other. The ResourceManager keeps opportunistic asks apart, and those of them also
-/// by what each container has.
+/// Rows that replace each other. The ResourceManager keeps opportunistic asks apart, and those also
+/// by container size.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct RowGroup {
     pub key: Key,
@@ -31,65 +32,65 @@ impl RowGroup {
     }
 }
 
-/// What the ResourceManager believes about one lane.
+/// View of one row group.
 #[derive(Clone, Debug)]
 pub(super) struct RmView {
     pub resource: Resource,
     label: Option<String>,
     execution: Execution,
-    lines: BTreeMap<String, RowView>,
-    /// Replies since something was said or granted.
+    rows: BTreeMap<String, RowView>,
+    /// Replies since the last row was sent or granted.
     idle_replies: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct RowView {
-    /// `None`: it may be anything, so it must be said again.
+    /// `None` if the count is uncertain, so that the row has to be sent again.
     count: Option<u32>,
     relax: bool,
 }
 
-/// The lines of a want: name, count, relax. None when nothing is wanted.
+/// Returns the rows of a want: name, count and relax flag. Empty if nothing is wanted.
 fn rows_of(want: &Want) -> BTreeMap<&str, (u32, bool)> {
-    let mut lines: BTreeMap<&str, (u32, bool)> = BTreeMap::new();
+    let mut rows: BTreeMap<&str, (u32, bool)> = BTreeMap::new();
     if want.count == 0 {
-        return lines;
+        return rows;
     }
     let localities = &want.localities;
     let named = !localities.nodes.is_empty() || !localities.racks.is_empty();
-    lines.insert(ANYWHERE, (want.count, !(named && localities.strict)));
+    rows.insert(ANYWHERE, (want.count, !(named && localities.strict)));
     for node in &localities.nodes {
-        let line = lines.entry(&node.host).or_insert((0, true));
-        line.0 = line.0.saturating_add(node.count);
-        let rack = lines.entry(&node.rack).or_insert((0, !localities.strict));
+        let row = rows.entry(&node.host).or_insert((0, true));
+        row.0 = row.0.saturating_add(node.count);
+        let rack = rows.entry(&node.rack).or_insert((0, !localities.strict));
         rack.0 = rack.0.saturating_add(node.count);
     }
     for place in &localities.racks {
-        let rack = lines.entry(&place.rack).or_insert((0, true));
-        // A rack that was named will do as a whole, also when hosts of it were named.
+        let rack = rows.entry(&place.rack).or_insert((0, true));
+        // A rack named by itself is relaxed, even if hosts in it were named, too.
         *rack = (rack.0.saturating_add(place.count), true);
     }
-    for (name, line) in &mut lines {
+    for (name, row) in &mut rows {
         if *name != ANYWHERE {
-            line.0 = line.0.min(want.count);
+            row.0 = row.0.min(want.count);
         }
     }
-    lines
+    rows
 }
 
 impl RmView {
-    /// What is believed after `row`, of which nothing was known before.
+    /// Creates the view after `row`, with nothing known before.
     fn new(row: &Row) -> Self {
         Self {
             resource: row.resource.clone(),
             label: None,
             execution: row.execution,
-            lines: BTreeMap::new(),
+            rows: BTreeMap::new(),
             idle_replies: 0,
         }
     }
 
-    /// What is believed of one lane once these rows have arrived.
+    /// Applies a delivered row to the view of its group.
     pub fn apply(views: &mut BTreeMap<RowGroup, RmView>, row: &Row) {
         let group = RowGroup {
             key: row.key,
@@ -108,67 +109,67 @@ impl RmView {
             view.label = row.label.clone();
         }
         if row.count == 0 {
-            view.lines.remove(&row.name);
+            view.rows.remove(&row.name);
         } else {
-            let line = RowView { count: Some(row.count), relax: row.relax };
-            view.lines.insert(row.name.clone(), line);
+            let row_view = RowView { count: Some(row.count), relax: row.relax };
+            view.rows.insert(row.name.clone(), row_view);
         }
-        if view.lines.is_empty() {
+        if view.rows.is_empty() {
             views.remove(&group);
         }
     }
 
-    /// A container was granted on `host`: counts down as the ResourceManager does.
+    /// Counts down for a container granted on `host`, as the ResourceManager does.
     ///
-    /// Lines that travelled with the request this grant came back on are another matter. Most likely it was
-    /// made before they arrived, and they stand as they were sent; but it may also have been made a moment
-    /// after. What is not known is said again.
+    /// Rows sent with the request that this grant is a reply to are uncertain. Most likely the
+    /// grant was made before they arrived, and they stand as sent; but it may also have been made
+    /// just after. Uncertain rows are sent again.
     pub fn count_down(&mut self, host: &str, rack: Option<&str>, sent: &BTreeSet<&str>) {
         self.idle_replies = 0;
         let mut down = |name: &str| {
-            if let Some(line) = self.lines.get_mut(name) {
-                line.count = match line.count {
+            if let Some(row) = self.rows.get_mut(name) {
+                row.count = match row.count {
                     Some(count) if !sent.contains(name) => Some(count.saturating_sub(1)),
                     _ => None,
                 };
             }
         };
         down(ANYWHERE);
-        // On a host with a line of its own the container was granted for that line, otherwise for the line of
+        // On a host with a row of its own the grant counts for that row, otherwise for the row of
         // its rack, otherwise for neither.
         down(host);
         match rack {
             Some(rack) => down(rack),
-            // Without knowing the rack every rack's line may have gone down.
+            // The rack is unknown, so the row of any rack may have been counted down.
             None => {
-                let racks = self.lines.iter_mut().filter(|(name, _)| name.starts_with('/'));
-                racks.for_each(|(_, line)| line.count = None);
+                let racks = self.rows.iter_mut().filter(|(name, _)| name.starts_with('/'));
+                racks.for_each(|(_, row)| row.count = None);
             }
         }
-        self.lines.retain(|_, line| line.count != Some(0));
-        if !self.lines.contains_key(ANYWHERE) {
-            // Nothing is left to grant. Some versions now drop the other lines and some keep them.
-            self.lines.values_mut().for_each(|line| line.count = None);
+        self.rows.retain(|_, row| row.count != Some(0));
+        if !self.rows.contains_key(ANYWHERE) {
+            // Nothing is left to grant. Some versions drop the other rows then, some keep them.
+            self.rows.values_mut().for_each(|row| row.count = None);
         }
     }
 
-    /// A reply has come. After many that brought nothing nobody knows what is still believed.
+    /// Counts a reply. After many without a grant the view becomes uncertain.
     pub fn on_reply(&mut self) {
         self.idle_replies += 1;
         if self.idle_replies > IDLE_REPLIES_MAX {
             self.idle_replies = 0;
-            self.lines.values_mut().for_each(|line| line.count = None);
+            self.rows.values_mut().for_each(|row| row.count = None);
         }
     }
 
-    /// Whether nothing is believed any more.
+    /// Returns true if no rows are left.
     pub fn is_empty(&self) -> bool {
-        self.lines.is_empty()
+        self.rows.is_empty()
     }
 }
 
-/// The lines that make the ResourceManager believe what is wanted. Sent only on change: an unchanged line
-/// would be granted twice (YARN-1902).
+/// Returns the rows that bring the ResourceManager's view in row with the wants. Only changed
+/// rows: an unchanged one would be granted twice (YARN-1902).
 pub(super) fn differences(
     wants: &BTreeMap<Key, Want>,
     views: &BTreeMap<RowGroup, RmView>,
@@ -191,9 +192,9 @@ pub(super) fn differences(
     rows
 }
 
-/// Takes back every line of a lane in which nothing is wanted.
+/// Takes back all rows of a group in which nothing is wanted.
 fn cancel(group: &RowGroup, view: &RmView, rows: &mut Vec<Row>) {
-    for name in view.lines.keys() {
+    for name in view.rows.keys() {
         rows.push(Row {
             key: group.key,
             name: name.clone(),
@@ -207,20 +208,21 @@ fn cancel(group: &RowGroup, view: &RmView, rows: &mut Vec<Row>) {
 }
 
 fn correct(key: Key, want: &Want, view: Option<&RmView>, mutant: Mutant, rows: &mut Vec<Row>) {
-    let lines = rows_of(want);
+    let wanted_rows = rows_of(want);
     let changed = view.is_none_or(|view| {
         let kind = (&view.resource, &view.label, view.execution);
         kind != (&want.resource, &want.label, want.execution)
     });
-    let names = view.iter().flat_map(|view| view.lines.keys());
-    let names: BTreeSet<&str> = names.map(String::as_str).chain(lines.keys().copied()).collect();
+    let names = view.iter().flat_map(|view| view.rows.keys());
+    let names: BTreeSet<&str> =
+        names.map(String::as_str).chain(wanted_rows.keys().copied()).collect();
     for name in names {
-        let (count, relax) = lines.get(name).copied().unwrap_or((0, true));
-        let line = view.and_then(|view| view.lines.get(name));
-        let same = match line {
+        let (count, relax) = wanted_rows.get(name).copied().unwrap_or((0, true));
+        let known_row = view.and_then(|view| view.rows.get(name));
+        let same = match known_row {
             None => count == 0,
             Some(RowView { count: None, .. }) => false,
-            // What a line says beyond the number for `*` has no effect, so it need not be set right.
+            // A count above the one of `*` has no effect, so it need not be corrected.
             Some(RowView { count: Some(known), relax: known_relax }) => {
                 let effective = match name {
                     ANYWHERE => *known,

@@ -1,48 +1,48 @@
-//! The words of the ledger: what is wanted, what is said about it, what comes of it.
+//! Data types of the ledger: wants, requests and replies.
 
 use crate::types::Resource;
 
-/// Which ask something is about. The ResourceManager keeps one kind of container per priority and
-/// allocation id, so every role needs an allocation id of its own; servers before 2.9 know only priorities,
-/// so there every role needs one of those.
+/// Key of an ask. The ResourceManager keeps one container size per priority and allocation id, so
+/// each role needs its own allocation id. Servers before 2.9 know only priorities, so there each
+/// role needs its own priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
-    /// The lower number is served first.
+    /// Priority; lower values are served first.
     pub priority: i32,
-    /// Comes back with each container.
+    /// Allocation request id, returned with each container.
     pub allocation: i64,
 }
 
-/// Whether containers run at once or wait for room on their node.
+/// Execution type of an ask.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Execution {
-    /// They run at once.
+    /// Containers start at once.
     #[default]
     Guaranteed,
-    /// They may wait, and be stopped for guaranteed ones.
+    /// Containers may be queued on their node, and stopped in favour of guaranteed ones.
     Opportunistic {
-        /// Whether a guaranteed container would be refused.
+        /// True if guaranteed containers are not accepted instead.
         enforce: bool,
     },
 }
 
-/// Containers that are still wanted under one key.
+/// Containers wanted under one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Want {
-    /// How many more: those granted already do not count.
+    /// Number still wanted, without those already granted.
     pub count: u32,
-    /// What each has.
+    /// Size of each container.
     pub resource: Resource,
-    /// Where they should be.
+    /// Preferred hosts and racks.
     pub localities: Localities,
-    /// The label their nodes must have.
+    /// Required node label.
     pub label: Option<String>,
-    /// Whether they run at once.
+    /// Execution type.
     pub execution: Execution,
 }
 
 impl Want {
-    /// So many containers, anywhere.
+    /// Creates a want for containers anywhere.
     pub fn anywhere(count: u32, resource: Resource) -> Self {
         Self {
             count,
@@ -54,118 +54,118 @@ impl Want {
     }
 }
 
-/// Where containers should be; nothing named means anywhere.
+/// Preferred hosts and racks; empty means anywhere.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Localities {
     /// Hosts, as their NodeManagers registered them.
     pub nodes: Vec<NodeLocality>,
-    /// Racks that will do, beside those of the hosts.
+    /// Racks, besides those of the hosts.
     pub racks: Vec<RackLocality>,
-    /// Nowhere else: not another host of the rack, nor another rack.
+    /// True if no other hosts and racks are accepted.
     pub strict: bool,
 }
 
-/// A host and how many containers may be on it.
+/// Preferred host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeLocality {
-    /// The host.
+    /// Host.
     pub host: String,
-    /// Its rack, as `/default-rack`. The ResourceManager wants it said.
+    /// Rack of the host, as `/default-rack`. The ResourceManager requires it.
     pub rack: String,
-    /// How many, of all that are wanted.
+    /// Number of containers, out of the total.
     pub count: u32,
 }
 
-/// A rack and how many containers may be in it.
+/// Preferred rack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RackLocality {
-    /// The rack.
+    /// Rack.
     pub rack: String,
-    /// How many, of all that are wanted.
+    /// Number of containers, out of the total.
     pub count: u32,
 }
 
-/// One line of an ask. It replaces what the ResourceManager had under this key and name.
+/// Row of an ask. It replaces the ResourceManager's row with the same key and name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// Whose line it is.
+    /// Key of the ask.
     pub key: Key,
-    /// A host, a rack, or `*`.
+    /// Host, rack, or `*`.
     pub name: String,
-    /// How many are still to be granted.
+    /// Number still to be granted.
     pub count: u32,
-    /// What each has.
+    /// Size of each container.
     pub resource: Resource,
-    /// Whether places beyond the named ones will do.
+    /// True if other places of the same level are accepted.
     pub relax: bool,
-    /// A label; only ever on the line for `*`.
+    /// Node label; only on the row for `*`.
     pub label: Option<String>,
-    /// Whether they run at once.
+    /// Execution type.
     pub execution: Execution,
 }
 
-/// A container given to us.
+/// Granted container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant<C> {
-    /// Its id.
+    /// Container id.
     pub container: C,
-    /// Under which key, as the ResourceManager says.
+    /// Key of the ask, as the ResourceManager reports it.
     pub key: Key,
-    /// Where it is.
+    /// Host it is on.
     pub host: String,
-    /// What it has; may be more than was asked for.
+    /// Allocated resources; may exceed the ask.
     pub resource: Resource,
-    /// Whether it may be stopped for others.
+    /// True if it may be stopped in favour of guaranteed containers.
     pub opportunistic: bool,
 }
 
-/// How many replies had been taken in. Says how much somebody knew when they said what they want.
+/// Number of replies processed. Tells which grants a caller of `set_wants` has accounted for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ReplyCount(pub u64);
 
-/// What to send with an `allocate` call.
+/// Content of an allocate call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LedgerRequest<C> {
-    /// The number of the last reply.
+    /// Response id of the last reply.
     pub response_id: i32,
-    /// Lines that have changed.
+    /// Changed rows.
     pub rows: Vec<Row>,
-    /// Containers to be taken back.
+    /// Containers to release.
     pub releases: Vec<C>,
-    /// Hosts on which nothing may be granted any more.
+    /// Hosts to exclude from now on.
     pub exclude: Vec<String>,
-    /// Hosts on which something may be granted again.
+    /// Hosts to readmit.
     pub readmit: Vec<String>,
 }
 
-/// What came back.
+/// Content of an allocate reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LedgerReply<C> {
-    /// Its number.
+    /// Response id.
     pub response_id: i32,
-    /// Containers given to us.
+    /// Granted containers.
     pub granted: Vec<Grant<C>>,
-    /// Containers that have ended.
+    /// Ended containers.
     pub completed: Vec<C>,
 }
 
-/// What a reply means.
+/// Result of processing a reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplyOutcome<C> {
-    /// Containers that were wanted. The wants are lowered by them already.
+    /// Granted containers that were wanted, already deducted from the wants.
     pub wanted: Vec<Grant<C>>,
-    /// Containers nobody wants any more; they will be released with the next request.
+    /// Granted containers that were not wanted; the next request releases them.
     pub surplus: Vec<Grant<C>>,
-    /// The number of this reply among those taken in.
+    /// Number of this reply.
     pub reply_count: ReplyCount,
 }
 
-/// A reply that does not answer the request in flight; nothing was done with it.
+/// Error for a reply that does not answer the request in flight. It was ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a reply has number {got}, expected {expected:?}")]
+#[error("unexpected response id {got}, expected {expected:?}")]
 pub struct UnexpectedReply {
-    /// Its number.
+    /// Its response id.
     pub got: i32,
-    /// The number that would answer the request in flight; `None` when there is no such request.
+    /// Expected response id; `None` if no request is in flight.
     pub expected: Option<i32>,
 }

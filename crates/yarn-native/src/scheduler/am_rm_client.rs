@@ -1,4 +1,4 @@
-//! A master's line to the scheduler.
+//! Client of the ApplicationMaster protocol.
 
 use std::time::Duration;
 
@@ -16,35 +16,35 @@ use crate::security::Identity;
 use crate::token::Token;
 use crate::types::InvalidMessage;
 
-/// The ResourceManager needs a moment to write an end down.
+/// Pause between calls while the ResourceManager stores the end of the application.
 const FINISH_PAUSE: Duration = Duration::from_millis(100);
-/// Pause before a registration is tried again whose answer was lost.
+/// Pause before a registration with a lost response is retried.
 const REGISTER_PAUSE: Duration = Duration::from_millis(200);
 
-/// A master's line to the scheduler of the ResourceManager, or of whichever of several is active.
+/// Client of the active ResourceManager's scheduler, for one attempt of an application.
 ///
-/// There is one for each attempt, and one call at a time. Calls can be cut short: what was said and
-/// not answered is said again by the next.
+/// There is one per attempt, and one call at a time. A call may be cancelled: a request without a
+/// response is sent again by the next call.
 #[derive(Debug)]
 pub struct AmRmClient {
     channel: Channel,
     session: Session,
-    /// The last registration, for a master that has to register again only to finish.
+    /// Last registration, for a master that has to register again only to finish.
     registration: Option<Registration>,
-    /// Whether the ResourceManager may have heard of the end.
+    /// True once the ResourceManager may have processed a finish call.
     finishing: bool,
 }
 
 impl AmRmClient {
-    /// A line to the scheduler at any of `addresses`, for the master that holds the attempt's token
-    /// (of the kind `YARN_AM_RM_TOKEN`).
+    /// Creates a client for the scheduler at any of `addresses`. `token` is the attempt's token, of
+    /// the kind `YARN_AM_RM_TOKEN`.
     pub fn new(addresses: Vec<Address>, token: Token, options: Options) -> Result<Self, RpcError> {
         let identity = Identity::token(token);
         let channel = Channel::new(Protocol::APPLICATION_MASTER, addresses, identity, options)?;
         Ok(Self::with_channel(channel))
     }
 
-    /// A line to the scheduler that a configuration names.
+    /// Creates a client for the scheduler named by a configuration.
     pub fn from_config(config: &Config, token: Token) -> Result<Self, SetupError> {
         let managers = config.resource_managers()?.into_iter();
         let addresses = managers.map(|manager| manager.scheduler).collect();
@@ -52,18 +52,17 @@ impl AmRmClient {
         Ok(Self::new(addresses, token, options)?)
     }
 
-    /// A line on a channel that speaks [`Protocol::APPLICATION_MASTER`].
+    /// Creates a client on a channel that speaks [`Protocol::APPLICATION_MASTER`].
     pub fn with_channel(channel: Channel) -> Self {
         Self { channel, session: Session::Unregistered, registration: None, finishing: false }
     }
 
-    /// Whether the master is registered, as far as it knows.
+    /// Returns true if the master is registered, as far as it knows.
     pub fn is_registered(&self) -> bool {
         self.session.is_registered()
     }
 
-    /// Registers the master; also again, when the ResourceManager has forgotten it
-    /// ([`SchedulerError::NotRegistered`]).
+    /// Registers the master, also again after [`SchedulerError::NotRegistered`].
     pub async fn register(
         &mut self,
         registration: &Registration,
@@ -72,7 +71,8 @@ impl AmRmClient {
         let request = registration.proto();
         let call = &method::REGISTER_APPLICATION_MASTER;
         let answer = loop {
-            // A second registration is refused, so it has to be known whether there was a first.
+            // A second registration is rejected, so it must be known whether the first one
+            // succeeded.
             let answer = self.channel.call(call, &request, deadline, Safety::Once);
             match answer.await {
                 Ok(answer) => break answer,
@@ -96,14 +96,14 @@ impl AmRmClient {
         self.read(call.name, RegisterResponse::of(answer))
     }
 
-    /// One beat: says what has changed, and hears what has happened. `fresh` is asked for what to
-    /// say when everything said before has been answered; otherwise that is said again. So asks are
-    /// best counted in it, and not before.
+    /// Sends one heartbeat with the changes since the last one, and returns what has happened.
+    /// `fresh` builds the request if every earlier request has a response; otherwise the earlier
+    /// one is sent again. So compute the asks in it, not before.
     ///
-    /// Grants come with a later beat than the ask: after an ask 20 ms later, and then less and less
-    /// often, up to a second, is a good pace. With nothing to wait for a master still has to beat
-    /// (`yarn.am.liveness-monitor.expiry-interval-ms`, ten minutes or more), and learns of ends and
-    /// preemption only when it does.
+    /// Grants come with a later heartbeat than the ask: wait 20 ms after an ask, then increasingly
+    /// longer, up to a second. A master must heartbeat even with nothing to wait for
+    /// (`yarn.am.liveness-monitor.expiry-interval-ms`, ten minutes or more), and learns of
+    /// completed containers and preemption only by heartbeats.
     pub async fn allocate(
         &mut self,
         fresh: impl FnOnce() -> AllocateRequest,
@@ -111,16 +111,16 @@ impl AmRmClient {
     ) -> Result<AllocateResponse, SchedulerError> {
         let call = &method::ALLOCATE;
         let request = self.session.next_request(fresh)?;
-        // Repeated with its number it does no harm.
+        // A repeated request is applied once, thanks to its response id.
         let answer = self.channel.call(call, request, deadline, Safety::Idempotent);
-        let heard = match answer.await {
+        let response = match answer.await {
             Ok(answer) => self.on_response(answer),
             Err(error) => Err(error.into()),
         };
-        if let Err(error) = &heard {
+        if let Err(error) = &response {
             self.session.on_error(error);
         }
-        heard
+        response
     }
 
     fn on_response(
@@ -131,29 +131,29 @@ impl AmRmClient {
         match command {
             Some(Ok(AmCommandProto::AmResync)) => return Err(SchedulerError::NotRegistered),
             Some(Ok(AmCommandProto::AmShutdown)) => {
-                let reason = "the ResourceManager told the master to end".to_owned();
+                let reason = "the ResourceManager ordered the master to shut down".to_owned();
                 return Err(SchedulerError::AttemptEnded { reason });
             }
             Some(Err(_)) | None => {}
         }
         let token = answer.am_rm_token.take().map(Token::of);
-        let mut heard = self.read(method::ALLOCATE.name, AllocateResponse::of(answer))?;
-        // An answer to something else says nothing of what became of this.
-        if self.session.expected_response() != Some(heard.response_id) {
+        let mut response = self.read(method::ALLOCATE.name, AllocateResponse::of(answer))?;
+        // A response to another request does not tell the result of this one.
+        if self.session.expected_response() != Some(response.response_id) {
             return Err(
-                self.invalid_response(&format!("answer {} is out of turn", heard.response_id))
+                self.invalid_response(&format!("unexpected response id {}", response.response_id))
             );
         }
-        self.session.on_response(heard.response_id);
+        self.session.on_response(response.response_id);
         if let Some(token) = token {
-            // It is sent until a connection is made with it, and the old one ends some time later.
+            // It is used for new connections; the old token stays valid for some time.
             self.channel.replace_identity(Identity::token(token));
-            heard.token_replaced = true;
+            response.token_replaced = true;
         }
-        Ok(heard)
+        Ok(response)
     }
 
-    /// Ends the application. The master has to stay until this returns.
+    /// Finishes the application. The master has to keep running until this returns.
     pub async fn finish(
         &mut self,
         finish: &Finish,
@@ -163,15 +163,15 @@ impl AmRmClient {
         let call = &method::FINISH_APPLICATION_MASTER;
         loop {
             let answer = self.channel.call(call, &request, deadline, Safety::Once);
-            let heard = match answer.await {
+            let response = match answer.await {
                 Ok(answer) => Ok(answer.is_unregistered()),
                 Err(RpcError::Unanswered { .. }) => Ok(false),
                 Err(error) => Err(SchedulerError::from(error)),
             };
-            match heard {
+            match response {
                 Ok(true) => break,
                 Ok(false) => self.finishing = true,
-                // An earlier call has been carried out to its end.
+                // An earlier call succeeded, but its response was lost.
                 Err(SchedulerError::AttemptEnded { .. }) if self.finishing => break,
                 Err(SchedulerError::NotRegistered) => {
                     self.session = Session::Unregistered;
@@ -190,24 +190,24 @@ impl AmRmClient {
             }
             sleep(FINISH_PAUSE).await;
         }
-        // Nobody is to be registered again only to hear of an end twice.
+        // Prevents another registration by a repeated finish call.
         self.registration = None;
         self.session = Session::Unregistered;
         Ok(())
     }
 
-    /// An answer that makes no sense is the server's fault.
+    /// Reports an invalid response as a protocol error of the server.
     fn read<T>(
         &self,
         method: &str,
         answer: Result<T, InvalidMessage>,
     ) -> Result<T, SchedulerError> {
-        answer.map_err(|unfit| {
-            SchedulerError::NoResponse(self.channel.invalid_response(method, &unfit.to_string()))
+        answer.map_err(|invalid| {
+            SchedulerError::NoResponse(self.channel.invalid_response(method, &invalid.to_string()))
         })
     }
 
-    /// What an answer to a beat is that makes no sense.
+    /// Returns the error for an invalid allocate response.
     pub(super) fn invalid_response(&self, why: &str) -> SchedulerError {
         SchedulerError::NoResponse(self.channel.invalid_response(method::ALLOCATE.name, why))
     }

@@ -1,4 +1,4 @@
-//! What a master says to the scheduler in one beat.
+//! Requests of a master to the scheduler.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -12,15 +12,15 @@ use crate::scheduler::SchedulingRequest;
 use crate::types::named::named;
 use crate::types::{ContainerId, ExecutionType, InvalidMessage, Resource};
 
-/// Where containers are wanted. Written as YARN writes it: `*`, `/rack`, or a host.
+/// Place for containers, in YARN's notation: `*`, `/rack`, or a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Locality {
-    /// On any node.
+    /// Any node.
     #[default]
     Anywhere,
-    /// On a node of a rack, by the rack's name as `/default-rack`.
+    /// Rack by name, as `/default-rack`.
     Rack(String),
-    /// On a host, by the name with which its NodeManager registered.
+    /// Host, by the name that its NodeManager registered.
     Host(String),
 }
 
@@ -51,40 +51,40 @@ impl FromStr for Locality {
     }
 }
 
-/// One row of what a master wants.
+/// Row of a resource request.
 ///
-/// Rows are sent when they change, and `count` is all that is still wanted of the row, not what is
-/// wanted more: the scheduler replaces what it had, and counts down as it grants. A row sent again
-/// without need is granted again (YARN-1902); 0 takes it back.
+/// Rows are sent when they change. `count` is the total still wanted, not an increment: the
+/// scheduler replaces its row and counts down as it grants. A row sent again without need is
+/// granted again (YARN-1902); 0 cancels it.
 ///
-/// Containers on a host need three rows of the same priority and request id: one for the host, one
-/// for its rack, and one for [`Locality::Anywhere`]; with `relax_locality` off on the last two they
-/// come from that host or not at all.
+/// Containers on a host need three rows with the same priority and request id: for the host, for
+/// its rack, and for [`Locality::Anywhere`]. With `relax_locality` off on the last two, no other
+/// host is accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask {
-    /// Lower numbers are served first.
+    /// Priority; lower values are served first.
     pub priority: i32,
-    /// Comes back in the containers. All rows of one priority and request id want containers of
-    /// the same size. -1 sends none.
+    /// Allocation request id, returned with the containers. All rows with the same priority and
+    /// request id must have the same size. -1 sends none.
     pub request_id: i64,
-    /// Where.
+    /// Place.
     pub locality: Locality,
-    /// The size of each.
+    /// Size of each container.
     pub resource: Resource,
-    /// How many are still wanted.
+    /// Number still wanted.
     pub count: u32,
-    /// Whether other places of the same level will do.
+    /// True if other places of the same level are accepted.
     pub relax_locality: bool,
-    /// Only nodes with this label. Only a row for [`Locality::Anywhere`] may have one.
+    /// Required node label. Only a row for [`Locality::Anywhere`] may have one.
     pub label: Option<String>,
-    /// Whether their resources are to be their own.
+    /// Execution type.
     pub execution: ExecutionType,
-    /// Whether nothing but that kind will do.
+    /// True if no other execution type is accepted.
     pub enforce_execution: bool,
 }
 
 impl Ask {
-    /// Containers anywhere, of priority 0.
+    /// Creates an ask for containers anywhere, with priority 0.
     pub fn anywhere(request_id: i64, resource: Resource, count: u32) -> Self {
         Self {
             priority: 0,
@@ -146,29 +146,29 @@ pub(crate) fn execution(execution: ExecutionType, enforce: bool) -> ExecutionTyp
 }
 
 named! {
-    /// How a container is changed.
-    pub enum UpdateKind: ContainerUpdateTypeProto, "kind of update" {
-        /// It gets more.
+    /// Kind of container update.
+    pub enum UpdateKind: ContainerUpdateTypeProto, "update kind" {
+        /// Increase its resources.
         Increase = IncreaseResource "INCREASE_RESOURCE",
-        /// It keeps less.
+        /// Decrease its resources.
         Decrease = DecreaseResource "DECREASE_RESOURCE",
-        /// Its resources become its own.
+        /// Promote it to guaranteed.
         Promote = PromoteExecutionType "PROMOTE_EXECUTION_TYPE",
-        /// It will run on what others leave.
+        /// Demote it to opportunistic.
         Demote = DemoteExecutionType "DEMOTE_EXECUTION_TYPE",
     }
 }
 
-/// A change of a container that its master wants.
+/// Update of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Update {
-    /// Which container.
+    /// Container.
     pub container: ContainerId,
-    /// The version of the container this changes; a change that came between is then noticed.
+    /// Version that the update is based on, to detect a concurrent update.
     pub version: i32,
-    /// How.
+    /// Kind of update.
     pub kind: UpdateKind,
-    /// Its new size; none where that stays.
+    /// New size; `None` if it does not change.
     pub resource: Option<Resource>,
 }
 
@@ -198,25 +198,24 @@ impl Update {
     }
 }
 
-/// What a master says in one beat: what has changed since the last. Empty, it only says that the
-/// master lives.
+/// Content of an allocate call: changes since the last one. An empty request is a heartbeat.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AllocateRequest {
-    /// Rows that have changed.
+    /// Changed rows.
     pub asks: Vec<Ask>,
     /// Requests with placement constraints (Hadoop 3).
     pub scheduling_requests: Vec<SchedulingRequest>,
-    /// Containers to give back, started or not.
+    /// Containers to release, started or not.
     pub releases: Vec<ContainerId>,
-    /// Hosts or racks on which nothing more is wanted.
+    /// Hosts or racks to exclude.
     pub exclude: Vec<String>,
-    /// Hosts or racks that will do again.
+    /// Hosts or racks to readmit.
     pub readmit: Vec<String>,
-    /// Containers to change.
+    /// Container updates.
     pub updates: Vec<Update>,
-    /// From 0 to 1.
+    /// Progress from 0 to 1.
     pub progress: f32,
-    /// The master's page, if it has moved (Hadoop 3).
+    /// New tracking URL of the master, if it has changed (Hadoop 3).
     pub tracking_url: Option<String>,
 }
 
@@ -228,7 +227,7 @@ impl AllocateRequest {
                 blacklist_removals: self.readmit.clone(),
             }
         });
-        // The ResourceManager counts what is no number as 0, and what is above 1 as 1.
+        // The ResourceManager treats NaN as 0 and values above 1 as 1.
         let progress = if self.progress.is_finite() { self.progress.clamp(0.0, 1.0) } else { 0.0 };
         AllocateRequestProto {
             ask: self.asks.iter().map(Ask::proto).collect(),
@@ -252,19 +251,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_read_as_they_are_written() {
-        for (text, place) in [
+    fn localities_round_trip() {
+        for (text, locality) in [
             ("*", Locality::Anywhere),
             ("/default-rack", Locality::Rack("/default-rack".into())),
             ("node17", Locality::Host("node17".into())),
         ] {
-            assert_eq!(Locality::from(text), place);
-            assert_eq!(place.to_string(), text);
+            assert_eq!(Locality::from(text), locality);
+            assert_eq!(locality.to_string(), text);
         }
     }
 
     #[test]
-    fn a_row_says_all_that_it_means() {
+    fn asks_round_trip() {
         let mut resource = Resource::new(1024, 2);
         resource.others.insert("yarn.io/gpu".into(), 1);
         let ask = Ask {
@@ -283,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_request_is_a_beat_and_progress_is_a_share() {
+    fn progress_is_clamped_and_empty_lists_are_omitted() {
         let request = AllocateRequest { progress: f32::NAN, ..AllocateRequest::default() };
         let proto = request.proto(7);
         assert_eq!((proto.response_id(), proto.progress()), (7, 0.0));

@@ -1,69 +1,69 @@
-//! How talk with the scheduler can fail, cut by what a master can do.
+//! Errors of the scheduler client, classified by what a master can do about them.
 
 use crate::rpc::{Exception, ExceptionKind, RpcError};
 use crate::security::SecurityError;
 
-/// Why a master got no answer, or one that says no.
+/// Error of a call to the scheduler.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SchedulerError {
-    /// The ResourceManager does not know the master, having been restarted: the master registers
-    /// again, and then says again all that it wants, has given back and avoids. Its containers run
-    /// on. What was said in the failed call is forgotten.
-    #[error("the master is not registered, or was before the ResourceManager was restarted")]
+    /// The ResourceManager does not know the master, usually after a restart. The master registers
+    /// again and then sends all asks, releases and exclusions again. Its containers keep running.
+    /// The content of the failed call is dropped.
+    #[error("the master is not registered; the ResourceManager may have been restarted")]
     NotRegistered,
-    /// The master is registered already. If the answer to its registration was lost, it goes on
-    /// and does without what that said: containers of earlier attempts, and their nodes' tokens.
-    #[error("the master is registered already: {exception}")]
+    /// The master is already registered. If the response to its registration was lost, it can
+    /// continue without its content: containers of earlier attempts and their node tokens.
+    #[error("the master is already registered: {exception}")]
     AlreadyRegistered {
-        /// What the ResourceManager said.
+        /// Exception of the ResourceManager.
         exception: Exception,
     },
-    /// The attempt is over, whatever its master thinks: it should end, and need not finish.
-    #[error("the attempt is over: {reason}")]
+    /// The attempt has ended. The master should exit and need not finish.
+    #[error("the attempt has ended: {reason}")]
     AttemptEnded {
-        /// Why, as far as it is known.
+        /// Reason, as far as known.
         reason: String,
     },
-    /// The request was refused, and nothing of it was done. Its master goes on without it.
-    #[error("the ResourceManager refused the request, and did nothing of it: {exception}")]
+    /// The request was rejected as a whole. The master can continue without it.
+    #[error("the ResourceManager rejected the request: {exception}")]
     Rejected {
-        /// What the ResourceManager said.
+        /// Exception of the ResourceManager.
         exception: Exception,
     },
-    /// The request has placement constraints, and this cluster does not take them. Nothing of the
-    /// request was done.
-    #[error("the cluster takes no placement constraints: {exception}")]
+    /// The request has placement constraints, which this cluster does not accept. It was rejected
+    /// as a whole.
+    #[error("the cluster does not accept placement constraints: {exception}")]
     ConstraintsUnsupported {
-        /// What the ResourceManager said.
+        /// Exception of the ResourceManager.
         exception: Exception,
     },
-    /// The ResourceManager has heard something from this master that the master does not know it
-    /// has said: two processes act as one master. It should end.
-    #[error("another process speaks for this master: {exception}")]
+    /// The ResourceManager has processed a request that this client did not send: two processes act
+    /// as the same master. This one should exit.
+    #[error("another process acts as this master: {exception}")]
     ConcurrentMaster {
-        /// What the ResourceManager said.
+        /// Exception of the ResourceManager.
         exception: Exception,
     },
-    /// The request is longer than servers accept. Nothing of it was sent.
-    #[error("the request is {bytes} bytes long, and servers accept {bytes_max}")]
+    /// The request exceeds the length that servers accept. It was not sent.
+    #[error("request too long: {bytes} bytes, and servers accept {bytes_max}")]
     TooLong {
-        /// Its length.
+        /// Length of the request.
         bytes: usize,
-        /// The limit.
+        /// Maximum length.
         bytes_max: usize,
     },
-    /// The ResourceManager has noted the end, and had not acted on it when the time was over.
-    #[error("the ResourceManager did not complete the master's end in time")]
+    /// The ResourceManager had not completed the finish call before the deadline.
+    #[error("timed out before the ResourceManager completed the finish call")]
     FinishTimeout,
-    /// No answer came. The request may have been carried out or not; it is kept, and the next call
-    /// sends it again in a way that does no harm.
+    /// No response. The request may have been applied or not; it is kept, and the next call safely
+    /// sends it again.
     #[error(transparent)]
     NoResponse(RpcError),
 }
 
 impl SchedulerError {
-    /// What a person can do about it.
+    /// Returns advice for the user, if there is any.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::NoResponse(error) => error.hint(),
@@ -87,13 +87,13 @@ impl From<RpcError> for SchedulerError {
             }
             RpcError::Denied { exception, .. }
             | RpcError::Unsupported { exception, .. }
-            | RpcError::Rejected { exception, .. } => refusal(exception),
-            unanswered => Self::NoResponse(unanswered),
+            | RpcError::Rejected { exception, .. } => classify(exception),
+            other => Self::NoResponse(other),
         }
     }
 }
 
-/// An attempt's token is forgotten with the attempt.
+/// Detects that the attempt's token is gone, which means that the attempt has ended.
 fn is_over(error: &SecurityError) -> bool {
     let SecurityError::Refused { message, .. } = error else {
         return false;
@@ -101,7 +101,7 @@ fn is_over(error: &SecurityError) -> bool {
     message.contains("not found in AMRMTokenSecretManager")
 }
 
-fn refusal(exception: Exception) -> SchedulerError {
+fn classify(exception: Exception) -> SchedulerError {
     let says = |text: &str| exception.message.contains(text);
     match exception.kind() {
         ExceptionKind::MasterNotRegistered => SchedulerError::NotRegistered,
@@ -114,7 +114,7 @@ fn refusal(exception: Exception) -> SchedulerError {
         ExceptionKind::InvalidMasterRequest if says("already registered") => {
             SchedulerError::AlreadyRegistered { exception }
         }
-        // An attempt that has ended is not in the cache that registrations are looked up in.
+        // An ended attempt is missing from the cache used for registrations.
         ExceptionKind::InvalidMasterRequest if says("doesn't exist in cache") => {
             SchedulerError::AttemptEnded { reason: exception.to_string() }
         }
@@ -130,7 +130,7 @@ fn refusal(exception: Exception) -> SchedulerError {
 mod tests {
     use super::*;
 
-    fn said(class: &str, message: &str) -> SchedulerError {
+    fn rejected_with(class: &str, message: &str) -> SchedulerError {
         let class = format!("org.apache.hadoop.yarn.exceptions.{class}");
         SchedulerError::from(RpcError::Rejected {
             method: "allocate",
@@ -140,30 +140,30 @@ mod tests {
     }
 
     #[test]
-    fn exceptions_are_told_apart_by_what_a_master_can_do() {
+    fn exceptions_are_classified_by_the_masters_options() {
         use SchedulerError as E;
         let not_registered =
-            said("ApplicationMasterNotRegisteredException", "AM should re-register.");
+            rejected_with("ApplicationMasterNotRegisteredException", "AM should re-register.");
         assert_eq!(not_registered, E::NotRegistered);
-        let gone = said("ApplicationAttemptNotFoundException", "doesn't exist");
+        let gone = rejected_with("ApplicationAttemptNotFoundException", "doesn't exist");
         assert!(matches!(gone, E::AttemptEnded { .. }), "{gone:?}");
         let invalid = "InvalidApplicationMasterRequestException";
-        let twice = said(invalid, "Application Master is already registered : x");
+        let twice = rejected_with(invalid, "Application Master is already registered : x");
         assert!(matches!(twice, E::AlreadyRegistered { .. }), "{twice:?}");
-        let gone = said(invalid, "Application doesn't exist in cache x");
+        let gone = rejected_with(invalid, "Application doesn't exist in cache x");
         assert!(matches!(gone, E::AttemptEnded { .. }), "{gone:?}");
-        let other = said(invalid, "Invalid responseId in AllocateRequest");
+        let other = rejected_with(invalid, "Invalid responseId in AllocateRequest");
         assert!(matches!(other, E::ConcurrentMaster { .. }), "{other:?}");
-        let refused = said("InvalidResourceRequestException", "too large");
+        let refused = rejected_with("InvalidResourceRequestException", "too large");
         assert!(matches!(refused, E::Rejected { .. }), "{refused:?}");
         let words = "the configured disabled cannot handle placement constraints. Rejecting";
-        let unable = said("YarnException", words);
+        let unable = rejected_with("YarnException", words);
         assert!(matches!(unable, E::ConstraintsUnsupported { .. }), "{unable:?}");
         assert!(unable.hint().is_some());
     }
 
     #[test]
-    fn a_forgotten_token_is_the_end_and_another_trouble_with_tokens_is_not() {
+    fn only_an_unknown_token_means_the_attempt_has_ended() {
         let refused = |message: &str| {
             SchedulerError::from(RpcError::Security {
                 address: "rm:8030".into(),

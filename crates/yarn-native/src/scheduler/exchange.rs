@@ -1,4 +1,4 @@
-//! A beat of a master that keeps a [`Ledger`], and how the ledger's words become the scheduler's.
+//! Allocate calls of a master with a [`Ledger`], and the conversions between both.
 
 use std::collections::BTreeSet;
 
@@ -9,14 +9,14 @@ use crate::scheduler::{AllocateRequest, AllocateResponse, AmRmClient, Ask, Sched
 use crate::types::{Container, ContainerId, ExecutionType};
 
 impl AmRmClient {
-    /// One beat in which a ledger decides what is asked for, given back and avoided. `rest` is asked
-    /// for all else there is to say; what it says of those matters is left out. Of the containers
-    /// granted the answer has those that were wanted; the others are given back with the next beat.
+    /// Sends one allocate call in which the ledger determines asks, releases and exclusions. `rest`
+    /// provides all other fields; its asks, releases and exclusions are ignored. The response lists
+    /// only the granted containers that were wanted; the next call releases the others.
     ///
-    /// A master that uses it says nothing by [`AmRmClient::allocate`], or the ledger would not know.
-    /// After [`SchedulerError::NotRegistered`] it registers again and goes on: the ledger then says
-    /// everything anew. After [`SchedulerError::Rejected`] the same would be said again, so something
-    /// else has to be wanted first.
+    /// A master that uses it must not call [`AmRmClient::allocate`], which would bypass the ledger.
+    /// After [`SchedulerError::NotRegistered`] it registers again and continues: the ledger then
+    /// sends everything again. After [`SchedulerError::Rejected`] it has to change the wants first,
+    /// or the same request is sent again.
     ///
     /// ```no_run
     /// # use std::{collections::BTreeMap, time::Duration};
@@ -43,26 +43,26 @@ impl AmRmClient {
         deadline: Instant,
     ) -> Result<(AllocateResponse, ReplyOutcome<ContainerId>), SchedulerError> {
         let request = || AllocateRequest::from(ledger.request()).with_rest(rest());
-        let mut answer = match self.allocate(request, deadline).await {
-            Ok(answer) => answer,
+        let mut response = match self.allocate(request, deadline).await {
+            Ok(response) => response,
             Err(error) => {
                 match error {
                     SchedulerError::NotRegistered => ledger.on_resync(),
-                    // What has no answer is said again, by the ledger as by the session.
+                    // A request without a response is sent again, by the ledger as by the session.
                     SchedulerError::NoResponse(_) => {}
                     _ => ledger.on_rejected(),
                 }
                 return Err(error);
             }
         };
-        let taken = ledger.on_reply(LedgerReply::from(&answer));
-        let taken = taken.map_err(|error| self.invalid_response(&error.to_string()))?;
-        for container in &answer.recovered {
+        let outcome = ledger.on_reply(LedgerReply::from(&response));
+        let outcome = outcome.map_err(|error| self.invalid_response(&error.to_string()))?;
+        for container in &response.recovered {
             ledger.adopt(container.id);
         }
-        let wanted: BTreeSet<ContainerId> = taken.wanted.iter().map(|g| g.container).collect();
-        answer.granted.retain(|one| wanted.contains(&one.id));
-        Ok((answer, taken))
+        let wanted: BTreeSet<ContainerId> = outcome.wanted.iter().map(|g| g.container).collect();
+        response.granted.retain(|one| wanted.contains(&one.id));
+        Ok((response, outcome))
     }
 }
 
@@ -78,7 +78,7 @@ impl AllocateRequest {
     }
 }
 
-/// A ledger's line is one row of an ask.
+/// Converts a ledger row to an ask.
 impl From<&Row> for Ask {
     fn from(row: &Row) -> Self {
         let (execution, enforce_execution) = match row.execution {
@@ -99,20 +99,20 @@ impl From<&Row> for Ask {
     }
 }
 
-/// What a ledger has to say, and nothing else. Its number is left out: the [`AmRmClient`] counts.
+/// Converts a ledger request. The response id is left out: the [`AmRmClient`] counts.
 impl From<crate::ledger::LedgerRequest<ContainerId>> for AllocateRequest {
-    fn from(said: crate::ledger::LedgerRequest<ContainerId>) -> Self {
+    fn from(request: crate::ledger::LedgerRequest<ContainerId>) -> Self {
         Self {
-            asks: said.rows.iter().map(Ask::from).collect(),
-            releases: said.releases,
-            exclude: said.exclude,
-            readmit: said.readmit,
+            asks: request.rows.iter().map(Ask::from).collect(),
+            releases: request.releases,
+            exclude: request.exclude,
+            readmit: request.readmit,
             ..Self::default()
         }
     }
 }
 
-/// What a ledger needs to know of a container.
+/// Extracts the fields of a container that the ledger needs.
 impl From<&Container> for Grant<ContainerId> {
     fn from(container: &Container) -> Self {
         Self {
@@ -125,13 +125,13 @@ impl From<&Container> for Grant<ContainerId> {
     }
 }
 
-/// What a ledger needs to know of an answer.
+/// Extracts the fields of a response that the ledger needs.
 impl From<&AllocateResponse> for LedgerReply<ContainerId> {
-    fn from(answer: &AllocateResponse) -> Self {
+    fn from(response: &AllocateResponse) -> Self {
         Self {
-            response_id: answer.response_id,
-            granted: answer.granted.iter().map(Grant::from).collect(),
-            completed: answer.completed.iter().map(|status| status.id).collect(),
+            response_id: response.response_id,
+            granted: response.granted.iter().map(Grant::from).collect(),
+            completed: response.completed.iter().map(|status| status.id).collect(),
         }
     }
 }
@@ -143,7 +143,7 @@ mod tests {
     use crate::types::Resource;
 
     #[test]
-    fn a_line_says_as_an_ask_all_that_it_means() {
+    fn a_row_converts_to_an_ask_with_all_fields() {
         let row = Row {
             key: Key { priority: 3, allocation: 7 },
             name: "/rack".into(),

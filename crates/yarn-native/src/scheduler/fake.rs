@@ -1,5 +1,5 @@
-//! A server for tests: it takes every caller, answers calls as a test says, and can hang up. Tokens
-//! must have the password [`PASSWORD`].
+//! Scripted server for tests: it accepts every client, answers calls as the test says, and can
+//! disconnect. Tokens must have the password [`PASSWORD`].
 
 use std::future::Future;
 use std::io;
@@ -19,20 +19,20 @@ use crate::proto::common::{
 use crate::rpc::{Address, Channel, Dial, DialedStream, Options, Protocol};
 use crate::security::Identity;
 
-/// The password of every token.
+/// Password of all tokens.
 pub(crate) const PASSWORD: &[u8] = b"pw!";
 const PASSWORD_BASE64: &str = "cHch";
 const CHALLENGE: &str = "realm=\"default\",nonce=\"n\",qop=\"auth\",charset=utf-8,\
                          algorithm=md5-sess";
 
-/// What the server does with a call.
+/// Reaction of the server to a call.
 pub(crate) enum FakeReply {
     Message(Vec<u8>),
-    /// A class of `org.apache.hadoop.yarn.exceptions`, and a message.
+    /// Class of `org.apache.hadoop.yarn.exceptions`, and message.
     Exception(&'static str, String),
-    /// Hangs up without an answer.
+    /// Closes the connection without a response.
     Disconnect,
-    /// Says nothing, and goes on.
+    /// Sends no response and continues.
     NoReply,
 }
 
@@ -42,12 +42,12 @@ impl FakeReply {
     }
 }
 
-/// An address that was dialled, and the identifier of the token that was shown, in base64.
+/// Dialled address, and the identifier of the token used, in base64.
 pub(crate) type Login = (String, Option<String>);
 
 type Script = dyn FnMut(&str, &[u8]) -> FakeReply + Send;
 
-/// All servers a test has: whatever address is dialled, the same script answers.
+/// All servers of a test: the same script answers on every address.
 #[derive(Clone)]
 pub(crate) struct Fake {
     script: Arc<Mutex<Box<Script>>>,
@@ -66,11 +66,11 @@ impl Fake {
     }
 
     pub(crate) fn seen(&self) -> Vec<Login> {
-        self.seen.lock().expect("nobody panicked").clone()
+        self.seen.lock().expect("no poisoned lock").clone()
     }
 
     fn see(&self, address: &Address, user: Option<String>) {
-        let mut seen = self.seen.lock().expect("nobody panicked");
+        let mut seen = self.seen.lock().expect("no poisoned lock");
         seen.push((address.to_string(), user));
     }
 
@@ -117,7 +117,7 @@ impl Fake {
                     let length = prost::decode_length_delimiter(&mut rest)?;
                     assert_eq!(length, rest.len(), "one message, and nothing after it");
                     let reply = {
-                        let mut script = self.script.lock().expect("nobody panicked");
+                        let mut script = self.script.lock().expect("no poisoned lock");
                         script(&request.method_name, rest)
                     };
                     match reply {
@@ -145,7 +145,7 @@ fn negotiation() -> RpcSaslProto {
     }
 }
 
-/// Who logs in, and the server's proof that it knows the password.
+/// Returns the user that logs in, and the server's proof that it knows the password.
 fn login(response: &str) -> (String, RpcSaslProto) {
     let value = |name: &str| {
         let (_, rest) = response.split_once(&format!("{name}=\"")).expect("a value");

@@ -1,8 +1,8 @@
-//! The scheduler, as a master sees it: register, ask for containers and give them back, finish.
+//! The scheduler, as seen by a master: register, ask for containers, release them, finish.
 //!
-//! A [`AmRmClient`] keeps what the protocol needs to lose nothing: the numbers of answers, a request
-//! without one, the newest token. What a master wants, and how much of it is still outstanding, is
-//! the caller's to keep, or a [`Ledger`](crate::ledger::Ledger)'s ([`AmRmClient::exchange`]).
+//! An [`AmRmClient`] keeps the state of the protocol: response ids, a request without a response,
+//! the newest token. The wants of a master, and how much of them is outstanding, are kept by the
+//! caller or by a [`Ledger`](crate::ledger::Ledger) ([`AmRmClient::exchange`]).
 //!
 //! ```no_run
 //! # use yarn_native::{Token, rpc::{Address, Options}, scheduler::*, types::*};

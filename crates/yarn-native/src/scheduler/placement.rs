@@ -1,4 +1,4 @@
-//! Constraints on where containers go, and requests that carry them (Hadoop 3).
+//! Placement constraints, and scheduling requests that carry them (Hadoop 3).
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -17,10 +17,10 @@ use crate::scheduler::ask::{count, execution, priority};
 use crate::types::named::named;
 use crate::types::{ApplicationId, ExecutionType, InvalidMessage, Resource};
 
-/// The key under which a node's label is among its attributes.
+/// Key of a node's label among its attributes.
 const PARTITION: &str = "yarn_node_partition/";
 
-/// Within what a constraint counts.
+/// Scope in which a constraint counts containers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum PlacementScope {
     /// A node.
@@ -39,19 +39,19 @@ impl fmt::Display for PlacementScope {
     }
 }
 
-/// Whose containers count.
+/// Namespace of allocation tags: the applications that a constraint counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum TagNamespace {
-    /// The application's own.
+    /// The application itself.
     #[default]
     Own,
-    /// All others'.
+    /// All other applications.
     Others,
-    /// Everybody's.
+    /// All applications.
     All,
-    /// Of one application.
+    /// One application.
     Application(ApplicationId),
-    /// Of the applications with a tag.
+    /// Applications with a tag.
     ApplicationTag(String),
 }
 
@@ -67,63 +67,62 @@ impl fmt::Display for TagNamespace {
     }
 }
 
-/// Where containers may go.
+/// Placement constraint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Constraint {
-    /// Where at least `min` and at most `max` containers with any of the tags are already.
+    /// Places with at least `min` and at most `max` containers that have any of the tags.
     Cardinality {
-        /// Where they are counted.
+        /// Scope of the count.
         scope: PlacementScope,
-        /// Whose.
+        /// Namespace of the tags.
         namespace: TagNamespace,
-        /// With any of these tags.
+        /// Tags, any of which counts.
         tags: Vec<String>,
-        /// At least so many.
+        /// Minimum number.
         min: u32,
-        /// At most so many.
+        /// Maximum number.
         max: Option<u32>,
     },
-    /// On nodes with an attribute, as `rm.yarn.io/zone`.
+    /// Nodes with an attribute, as `rm.yarn.io/zone`.
     Attribute {
-        /// Its name, with its prefix.
+        /// Attribute name with its prefix.
         name: String,
-        /// The value it must have, or must not have.
+        /// Value to compare with.
         value: String,
-        /// Whether it must have it.
+        /// True for equality, false for inequality.
         equal: bool,
     },
-    /// On nodes with one of these labels; none stands for the nodes without label.
+    /// Nodes with one of these labels; none stands for nodes without a label.
     Label(Vec<String>),
-    /// On nodes with this label, where another constraint holds too. The capacity scheduler looks for a
-    /// label in a constraint that stands alone, and not within [`All`](Self::All): so the other one has
-    /// to be of one of the kinds above.
+    /// Nodes with a label that also satisfy another constraint. The capacity scheduler looks for a
+    /// label in a single constraint and not within [`All`](Self::All), so the other one has to be
+    /// of one of the kinds above.
     WithLabel {
-        /// The label.
+        /// Label.
         label: String,
-        /// What has to hold there.
+        /// Other constraint.
         constraint: Box<Constraint>,
     },
-    /// Where all of these hold.
+    /// All of these constraints.
     All(Vec<Constraint>),
-    /// Where one of these holds.
+    /// Any of these constraints.
     Any(Vec<Constraint>),
-    /// Where the first of these holds; when it has been tried for so long, where the second holds,
-    /// and so on.
+    /// The first of these constraints; after its delay the second, and so on.
     DelayedOr(Vec<(Constraint, Delay)>),
 }
 
-/// How long a constraint is tried.
+/// Time for which a constraint is tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delay {
-    /// For a time.
+    /// Duration.
     Time(Duration),
-    /// For so many chances to place something.
+    /// Number of scheduling opportunities.
     Opportunities(u32),
 }
 
 impl Constraint {
-    /// Together with the application's containers that have any of the tags.
+    /// Requires a place with a container of the application that has any of the tags.
     pub fn affinity(
         scope: PlacementScope,
         tags: impl IntoIterator<Item = impl Into<String>>,
@@ -131,8 +130,8 @@ impl Constraint {
         Self::cardinality(scope, tags, 1, None)
     }
 
-    /// Away from the application's containers that have any of the tags. With their own tag
-    /// containers spread, one for each node or rack.
+    /// Requires a place without a container of the application that has any of the tags. With their
+    /// own tag, containers spread over nodes or racks.
     pub fn anti_affinity(
         scope: PlacementScope,
         tags: impl IntoIterator<Item = impl Into<String>>,
@@ -140,8 +139,8 @@ impl Constraint {
         Self::cardinality(scope, tags, 0, Some(0))
     }
 
-    /// Where at least `min` and at most `max` of the application's containers with any of the tags
-    /// are already.
+    /// Requires a place with at least `min` and at most `max` containers of the application that
+    /// have any of the tags.
     pub fn cardinality(
         scope: PlacementScope,
         tags: impl IntoIterator<Item = impl Into<String>>,
@@ -193,7 +192,7 @@ impl Constraint {
                 };
                 return simple(SimplePlacementConstraintProto {
                     attribute_op_code: Some(operation.into()),
-                    // Nothing is counted.
+                    // An attribute constraint has no cardinality.
                     ..counted(PlacementScope::Node, target, -1, -1)
                 });
             }
@@ -255,25 +254,25 @@ impl Delay {
     }
 }
 
-/// Containers that are wanted where a constraint allows. Clusters refuse such requests unless
+/// Ask with a placement constraint. Clusters reject it unless
 /// `yarn.resourcemanager.placement-constraints.handler` is set.
 ///
-/// Priority and request id must not be those of an [`Ask`](crate::scheduler::Ask).
+/// Priority and request id must differ from those of every [`Ask`](crate::scheduler::Ask).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchedulingRequest {
-    /// Lower numbers are served first.
+    /// Priority; lower values are served first.
     pub priority: i32,
-    /// Comes back in the containers.
+    /// Allocation request id, returned with the containers.
     pub request_id: i64,
-    /// What the containers are called in constraints.
+    /// Allocation tags of the containers.
     pub tags: BTreeSet<String>,
-    /// The size of each.
+    /// Size of each container.
     pub resource: Resource,
-    /// How many are still wanted.
+    /// Number still wanted.
     pub count: u32,
-    /// Where they may go; without one, where the registration's constraint for the tags allows.
+    /// Constraint; without one, the constraint registered for the tags applies.
     pub constraint: Option<Constraint>,
-    /// Whether their resources are to be their own.
+    /// Execution type.
     pub execution: ExecutionType,
 }
 
@@ -282,7 +281,7 @@ impl SchedulingRequest {
         SchedulingRequestProto {
             allocation_request_id: Some(self.request_id),
             priority: Some(priority(self.priority)),
-            // The scheduler places nothing it might have to place otherwise.
+            // The scheduler rejects requests that do not enforce the execution type.
             execution_type: Some(execution(self.execution, true)),
             allocation_tags: self.tags.iter().cloned().collect(),
             resource_sizing: Some(ResourceSizingProto {
@@ -294,12 +293,12 @@ impl SchedulingRequest {
     }
 }
 
-/// A constraint for all containers with certain tags, told at registration.
+/// Constraint for all containers with certain tags, set at registration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TagConstraint {
-    /// The tags.
+    /// Tags.
     pub tags: BTreeSet<String>,
-    /// Where containers that have them may go.
+    /// Constraint for containers with these tags.
     pub constraint: Constraint,
 }
 
@@ -313,28 +312,28 @@ impl TagConstraint {
 }
 
 named! {
-    /// Why a request with a constraint came back.
-    pub enum RejectionReason: RejectionReasonProto, "reason of a rejection" {
-        /// No node satisfies it.
+    /// Reason why a scheduling request was rejected.
+    pub enum RejectionReason: RejectionReasonProto, "rejection reason" {
+        /// No node satisfies the constraint.
         CouldNotPlace = RrpCouldNotPlaceOnNode "COULD_NOT_PLACE_ON_NODE",
-        /// A node satisfied it, and could not take it.
+        /// A node satisfied the constraint, but had no capacity.
         CouldNotSchedule = RrpCouldNotScheduleOnNode "COULD_NOT_SCHEDULE_ON_NODE",
     }
 }
 
-/// A request with a constraint that was given up by the ResourceManager.
+/// Scheduling request that the ResourceManager rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Rejection {
-    /// Why.
+    /// Reason.
     pub reason: RejectionReason,
-    /// The request's id.
+    /// Allocation request id.
     pub request_id: i64,
-    /// Its priority.
+    /// Priority.
     pub priority: i32,
-    /// Its tags.
+    /// Allocation tags.
     pub tags: BTreeSet<String>,
-    /// How many containers of it will not come.
+    /// Number of containers that will not be granted.
     pub count: u32,
 }
 
@@ -361,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn constraints_have_the_shapes_that_hadoop_gives_them() {
+    fn simple_constraints_are_encoded_like_hadoops() {
         let away = simple(&Constraint::anti_affinity(PlacementScope::Node, ["w"]));
         assert_eq!((away.min_cardinality(), away.max_cardinality()), (0, 0));
         assert_eq!((away.scope.as_str(), away.attribute_op_code), ("node", None));
@@ -382,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn constraints_are_put_together() {
+    fn composite_constraints_are_encoded_like_hadoops() {
         let away = Constraint::anti_affinity(PlacementScope::Node, ["w"]);
         let label = Constraint::Label(vec!["gpu".into()]);
         let both = Constraint::All(vec![away.clone(), label.clone()]).proto();

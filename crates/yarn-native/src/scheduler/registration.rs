@@ -1,4 +1,4 @@
-//! A master's first words, its last, and what it is told at first.
+//! Registration and finish of a master.
 
 use std::collections::BTreeMap;
 
@@ -13,21 +13,21 @@ use crate::types::{
     Access, Container, FinalStatus, InvalidMessage, NodeToken, Resource, ResourceTypeInfo,
 };
 
-/// What a master tells about itself.
+/// Registration of a master.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Registration {
-    /// Where its clients reach it; may be empty.
+    /// Host on which clients reach it; may be empty.
     pub host: String,
-    /// And on which port; none is shown as -1.
+    /// Port; reported as -1 if missing.
     pub port: Option<u16>,
-    /// Its page, as a URL or `host:port`; empty stands for the ResourceManager's own.
+    /// Tracking page, as a URL or `host:port`; empty stands for the ResourceManager's own.
     pub tracking_url: String,
-    /// Where containers with certain tags may go (Hadoop 3).
+    /// Constraints by allocation tags (Hadoop 3).
     pub constraints: Vec<TagConstraint>,
 }
 
 impl Registration {
-    /// A master without port and page.
+    /// Creates a registration without port and tracking page.
     pub fn new(host: impl Into<String>) -> Self {
         Self { host: host.into(), port: None, tracking_url: String::new(), constraints: Vec::new() }
     }
@@ -42,26 +42,25 @@ impl Registration {
     }
 }
 
-/// What a master is told when it registers.
+/// Response to a registration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RegisterResponse {
-    /// The largest container.
+    /// Largest container.
     pub capability_max: Resource,
-    /// The application's queue. Hadoop 3.5 gives its whole path.
+    /// Queue of the application; its full path since Hadoop 3.5.
     pub queue: String,
-    /// Containers of earlier attempts that still run.
+    /// Containers of earlier attempts that are still running.
     pub recovered: Vec<Container>,
     /// Tokens of their nodes.
     pub node_tokens: Vec<NodeToken>,
-    /// What the cluster counts, memory and cores included. Hadoop before 2.10 says
-    /// nothing.
+    /// Resource types of the cluster, memory and cores included. Empty before Hadoop 2.10.
     pub resource_types: Vec<ResourceTypeInfo>,
-    /// Whether the scheduler heeds cores; otherwise it counts memory only.
+    /// True if the scheduler counts cores; otherwise it counts only memory.
     pub counts_vcores: bool,
-    /// Who may do what with the application.
+    /// Access lists of the application.
     pub access: BTreeMap<Access, String>,
-    /// With this key a master checks the tokens of clients; only on a secure cluster.
+    /// Key for verifying client tokens; only on a secure cluster.
     pub client_key: Option<Secret>,
 }
 
@@ -89,19 +88,19 @@ impl RegisterResponse {
     }
 }
 
-/// How a master says that its application is over.
+/// Final status of an application, as reported by its master.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finish {
-    /// How it went.
+    /// Outcome.
     pub status: FinalStatus,
-    /// What people should know about it.
+    /// Diagnostics for users.
     pub diagnostics: String,
-    /// A page that outlives the master; empty for none.
+    /// Page that outlives the master; empty for none.
     pub tracking_url: String,
 }
 
 impl Finish {
-    /// An end with nothing to say about it.
+    /// Creates a final status without diagnostics.
     pub fn new(status: FinalStatus) -> Self {
         Self { status, diagnostics: String::new(), tracking_url: String::new() }
     }

@@ -1,4 +1,4 @@
-//! What the scheduler says in one beat.
+//! Responses of the scheduler.
 
 use crate::proto::yarn::{
     AllocateResponseProto, PreemptionContainerProto, PreemptionMessageProto,
@@ -10,97 +10,97 @@ use crate::types::{
     Container, ContainerId, ContainerStatus, InvalidMessage, NodeReport, NodeToken, Resource,
 };
 
-/// What the scheduler says in one beat.
+/// Response to an allocate call.
 ///
-/// After the ResourceManager has been restarted, ends of containers may be told again: a master
-/// goes by the container's id.
+/// After a restart of the ResourceManager, ended containers may be reported again. A master
+/// identifies them by container id.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct AllocateResponse {
-    /// The answer's number; each is one more than the one before, and a registration begins anew.
+    /// Response id. Increments by one; a registration resets it.
     pub response_id: i32,
-    /// Containers that are the master's now, to be started within some minutes.
+    /// Granted containers, to be started within some minutes.
     pub granted: Vec<Container>,
-    /// Containers that have ended, also those that were released.
+    /// Ended containers, including released ones.
     pub completed: Vec<ContainerStatus>,
-    /// Containers of earlier attempts whose nodes have come back only now (Hadoop 3).
+    /// Containers of earlier attempts whose nodes have registered only now (Hadoop 3).
     pub recovered: Vec<Container>,
-    /// Tokens of nodes that are new, or have changed.
+    /// Tokens of nodes, new or renewed.
     pub node_tokens: Vec<NodeToken>,
-    /// Nodes whose state has changed.
+    /// Nodes with a changed state.
     pub nodes: Vec<NodeReport>,
-    /// What the scheduler is going to take back.
+    /// Preemption notice.
     pub preemption: Option<Preemption>,
-    /// Containers that have been changed.
+    /// Updated containers.
     pub updated: Vec<UpdatedContainer>,
-    /// Changes that were refused.
+    /// Rejected updates.
     pub update_errors: Vec<UpdateError>,
-    /// Requests with constraints that were given up.
+    /// Rejected scheduling requests.
     pub rejected: Vec<Rejection>,
-    /// What the application could still get now.
+    /// Resources that the application could still get.
     pub headroom: Option<Resource>,
-    /// How many nodes the cluster has.
+    /// Number of nodes in the cluster.
     pub cluster_nodes: i32,
-    /// The application's priority, where the version tells.
+    /// Priority of the application, where the version reports it.
     pub priority: Option<i32>,
-    /// The timeline service's collector, where there is one.
+    /// Collector of the timeline service, if there is one.
     pub collector: Option<Collector>,
-    /// Containers of others that wait and cores in use, of the nearest nodes (Hadoop 3.4).
+    /// Load of the nearest nodes by other applications (Hadoop 3.4).
     pub backlog: Option<Backlog>,
-    /// Whether the master's token was replaced. The next call already uses the new one.
+    /// True if the master's token was replaced. The next call uses the new one.
     pub token_replaced: bool,
 }
 
-/// What the scheduler is going to take back.
+/// Preemption notice of the scheduler.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Preemption {
-    /// Containers that will be killed, whatever the master does.
+    /// Containers that will be killed in any case.
     pub strict: Vec<ContainerId>,
-    /// Containers that will be killed unless the master gives back as much in another way.
+    /// Containers that will be killed unless the master releases equivalent resources.
     pub negotiable: Vec<ContainerId>,
-    /// How much that is.
+    /// Resources to release instead of the negotiable containers.
     pub wanted: Vec<Ask>,
 }
 
-/// A container that has been changed.
+/// Updated container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UpdatedContainer {
-    /// How.
+    /// Kind of update.
     pub kind: UpdateKind,
-    /// As it is now. Its node learns of an increase or promotion from its token
+    /// The container after the update. Its node learns of an increase or a promotion from its token
     /// ([`NmClient::update`](crate::node::NmClient::update)).
     pub container: Container,
 }
 
-/// A change that was refused.
+/// Rejected container update.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UpdateError {
-    /// Why, as `INCORRECT_CONTAINER_VERSION_ERROR`.
+    /// Reason, as `INCORRECT_CONTAINER_VERSION_ERROR`.
     pub reason: String,
-    /// What was wanted.
+    /// The update.
     pub update: Update,
-    /// The version the container has.
+    /// Current version of the container.
     pub version: i32,
 }
 
-/// The timeline service's collector.
+/// Collector of the timeline service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Collector {
-    /// Where it listens.
+    /// Address.
     pub address: String,
-    /// What it wants to be shown, on a secure cluster.
+    /// Token for it, on a secure cluster.
     pub token: Option<Token>,
 }
 
-/// What the scheduler has to do otherwise.
+/// Load of nodes by other applications.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Backlog {
-    /// Containers that wait.
+    /// Queued containers.
     pub pending: i32,
     /// Cores in use.
     pub active_cores: i32,
@@ -114,7 +114,7 @@ impl AllocateResponse {
             completed: all(proto.completed_container_statuses, ContainerStatus::of)?,
             recovered: all(proto.containers_from_previous_attempts, Container::recovered)?,
             node_tokens: all(proto.nm_tokens, NodeToken::of)?,
-            // A state that a later version has invented is no reason to lose the containers above.
+            // An unknown node state must not invalidate the rest of the response.
             nodes: proto.updated_nodes.iter().flat_map(NodeReport::of).collect(),
             preemption: proto.preempt.as_ref().map(Preemption::of).transpose()?,
             updated: all(proto.updated_containers, UpdatedContainer::of)?,
@@ -136,7 +136,7 @@ impl AllocateResponse {
     }
 }
 
-/// All of them, or the first that makes no sense.
+/// Converts all messages, or returns the first error.
 pub(crate) fn all<P, T>(
     protos: Vec<P>,
     of: impl Fn(P) -> Result<T, InvalidMessage>,

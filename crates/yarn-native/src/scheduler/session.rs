@@ -1,8 +1,8 @@
-//! Where a master stands with the scheduler: which answer it has seen last, and what is unanswered.
+//! State of a master's session with the scheduler: the last response id, and a request in flight.
 //!
-//! An allocate names the answer it follows. Sent again with the same number it is carried out once:
-//! the ResourceManager knows the number, and repeats its answer. So a request without an answer is
-//! kept as it is and sent again, whatever the master would rather say by now.
+//! An allocate request names the response it follows. Sent again with the same id it is applied
+//! once: the ResourceManager recognises the id and repeats its response. So a request without a
+//! response is kept and sent again unchanged.
 
 use crate::ledger::next_response_id;
 use crate::proto::yarn::AllocateRequestProto;
@@ -10,11 +10,11 @@ use crate::scheduler::{AllocateRequest, SchedulerError};
 
 #[derive(Debug)]
 pub(crate) enum Session {
-    /// Not registered, or no more.
+    /// Not registered.
     Unregistered,
-    /// Everything said has been answered, last with this number.
+    /// Every request has a response; the last one had this id.
     Idle { last: i32 },
-    /// This was said, and may or may not have been heard.
+    /// A request was sent, and may or may not have been processed.
     InFlight { request: Box<AllocateRequestProto> },
 }
 
@@ -23,12 +23,12 @@ impl Session {
         !matches!(self, Self::Unregistered)
     }
 
-    /// A registration, also a repeated one, begins to count anew.
+    /// Resets the response id after a registration.
     pub(crate) fn on_registered(&mut self) {
         *self = Self::Idle { last: 0 };
     }
 
-    /// What to say now: what is unanswered, or something fresh.
+    /// Returns the request in flight, or a fresh one.
     pub(crate) fn next_request(
         &mut self,
         fresh: impl FnOnce() -> AllocateRequest,
@@ -43,7 +43,7 @@ impl Session {
         }
     }
 
-    /// The number of the answer to what is unanswered.
+    /// Returns the id of the expected response.
     pub(crate) fn expected_response(&self) -> Option<i32> {
         match self {
             Self::InFlight { request } => Some(next_response_id(request.response_id())),
@@ -51,19 +51,19 @@ impl Session {
         }
     }
 
-    pub(crate) fn on_response(&mut self, number: i32) {
-        *self = Self::Idle { last: number };
+    pub(crate) fn on_response(&mut self, id: i32) {
+        *self = Self::Idle { last: id };
     }
 
-    /// What a failure leaves of the session.
+    /// Updates the state after an error.
     pub(crate) fn on_error(&mut self, error: &SchedulerError) {
         match (error, &*self) {
             (SchedulerError::NotRegistered | SchedulerError::AttemptEnded { .. }, _) => {
                 *self = Self::Unregistered;
             }
-            // It is kept, and the number stays.
+            // The request is kept with its id.
             (SchedulerError::NoResponse(_) | SchedulerError::FinishTimeout, _) => {}
-            // A refused request has not advanced the number.
+            // A rejected request has not advanced the id.
             (_, Self::InFlight { request }) => {
                 *self = Self::Idle { last: request.response_id() };
             }
@@ -89,17 +89,17 @@ mod tests {
         })
     }
 
-    fn refused() -> SchedulerError {
+    fn rejected() -> SchedulerError {
         SchedulerError::Rejected { exception: Exception::new("x", "", None) }
     }
 
     fn check(session: &mut Session, fresh: f32, id: i32, sent: f32) {
-        let said = session.next_request(progress(fresh)).expect("registered");
-        assert_eq!((said.response_id(), said.progress()), (id, sent));
+        let request = session.next_request(progress(fresh)).expect("registered");
+        assert_eq!((request.response_id(), request.progress()), (id, sent));
     }
 
     #[test]
-    fn what_is_unanswered_is_said_again_as_it_was() {
+    fn a_request_without_response_is_resent_unchanged() {
         let mut session = Session::Unregistered;
         assert_eq!(session.next_request(progress(0.1)), Err(SchedulerError::NotRegistered));
         session.on_registered();
@@ -111,15 +111,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_is_dropped_and_the_number_stays() {
+    fn a_rejected_request_is_dropped_and_keeps_the_response_id() {
         let mut session = Session::Idle { last: 7 };
         check(&mut session, 0.1, 7, 0.1);
-        session.on_error(&refused());
+        session.on_error(&rejected());
         check(&mut session, 0.2, 7, 0.2);
     }
 
     #[test]
-    fn a_forgotten_master_registers_and_counts_anew() {
+    fn a_new_registration_resets_the_response_id() {
         let mut session = Session::Idle { last: 7 };
         check(&mut session, 0.1, 7, 0.1);
         session.on_error(&SchedulerError::NotRegistered);

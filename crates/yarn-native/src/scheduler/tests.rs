@@ -1,4 +1,4 @@
-//! A master against a ResourceManager that behaves as a test says.
+//! Tests of the scheduler client against a scripted ResourceManager.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -36,12 +36,12 @@ fn registered() -> FakeReply {
     })
 }
 
-fn beat(id: i32) -> AllocateResponseProto {
+fn response(id: i32) -> AllocateResponseProto {
     AllocateResponseProto { response_id: Some(id), ..AllocateResponseProto::default() }
 }
 
-/// A ResourceManager that counts as the real one does: it repeats the last answer when asked with
-/// the number before it, and refuses every other number. `cut` says which calls lose their answer.
+/// A ResourceManager that counts like the real one: it repeats the last response for the id before
+/// it, and rejects every other id. `lost` selects the calls that lose their response.
 #[derive(Default)]
 struct Counting {
     calls: u32,
@@ -50,7 +50,7 @@ struct Counting {
 }
 
 impl Counting {
-    fn allocate(&mut self, body: &[u8], cut: impl Fn(u32) -> bool) -> FakeReply {
+    fn allocate(&mut self, body: &[u8], lost: impl Fn(u32) -> bool) -> FakeReply {
         let request = AllocateRequestProto::decode(body).expect("a request");
         self.calls += 1;
         let id = request.response_id();
@@ -61,9 +61,9 @@ impl Counting {
             let message = format!("Invalid responseId {id}");
             return FakeReply::Exception("InvalidApplicationMasterRequestException", message);
         }
-        match cut(self.calls) {
+        match lost(self.calls) {
             true => FakeReply::Disconnect,
-            false => FakeReply::message(&beat(self.last)),
+            false => FakeReply::message(&response(self.last)),
         }
     }
 }
@@ -84,7 +84,7 @@ async fn register(fake: &Fake) -> AmRmClient {
 }
 
 #[tokio::test]
-async fn a_request_whose_answer_is_lost_is_applied_once() {
+async fn a_request_with_a_lost_response_is_applied_once() {
     let rm = Arc::new(Mutex::new(Counting::default()));
     let script = rm.clone();
     let fake = Fake::new(move |method, body| match method {
@@ -107,7 +107,7 @@ async fn a_request_whose_answer_is_lost_is_applied_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_beat_that_is_cut_short_is_said_again_before_anything_else() {
+async fn a_cancelled_allocate_is_resent_first() {
     let rm = Arc::new(Mutex::new(Counting::default()));
     let script = rm.clone();
     let fake = Fake::new(move |method, body| match method {
@@ -118,7 +118,7 @@ async fn a_beat_that_is_cut_short_is_said_again_before_anything_else() {
     {
         let beat = scheduler.allocate(ask(1), soon());
         tokio::pin!(beat);
-        // Polled once: the request has been made, and is on its way or not.
+        // Polled once: the request has been built, and may be on its way.
         assert!(futures_poll_once(beat.as_mut()).await);
     }
     scheduler.allocate(ask(2), soon()).await.expect("an answer");
@@ -133,7 +133,7 @@ async fn a_beat_that_is_cut_short_is_said_again_before_anything_else() {
     assert_eq!(applied, [1, 3]);
 }
 
-/// Polls a future once; whether it is still pending.
+/// Polls a future once and returns true if it is pending.
 async fn futures_poll_once<F: Future + Unpin>(mut future: F) -> bool {
     std::future::poll_fn(|context| {
         std::task::Poll::Ready(std::pin::Pin::new(&mut future).poll(context).is_pending())
@@ -142,7 +142,7 @@ async fn futures_poll_once<F: Future + Unpin>(mut future: F) -> bool {
 }
 
 #[tokio::test]
-async fn a_refused_request_is_dropped_and_the_next_one_counts_on() {
+async fn a_rejected_request_is_dropped_and_the_id_continues() {
     let rm = Arc::new(Mutex::new(Counting::default()));
     let script = rm.clone();
     let fake = Fake::new(move |method, body| match method {
@@ -163,7 +163,7 @@ async fn a_refused_request_is_dropped_and_the_next_one_counts_on() {
 }
 
 #[tokio::test]
-async fn a_master_that_was_forgotten_registers_again_and_counts_from_the_start() {
+async fn a_forgotten_master_registers_again_and_restarts_the_ids() {
     let state = Arc::new(Mutex::new((false, Counting::default())));
     let script = state.clone();
     let fake = Fake::new(move |method, body| {
@@ -186,7 +186,7 @@ async fn a_master_that_was_forgotten_registers_again_and_counts_from_the_start()
     let forgotten = scheduler.allocate(ask(2), soon()).await;
     assert_eq!(forgotten, Err(SchedulerError::NotRegistered));
     assert!(!scheduler.is_registered());
-    let silent = scheduler.allocate(|| unreachable!("not asked"), soon()).await;
+    let silent = scheduler.allocate(|| unreachable!("not called"), soon()).await;
     assert_eq!(silent, Err(SchedulerError::NotRegistered));
     scheduler.register(&Registration::new("host"), soon()).await.expect("registered");
     scheduler.allocate(ask(2), soon()).await.expect("an answer");
@@ -194,18 +194,18 @@ async fn a_master_that_was_forgotten_registers_again_and_counts_from_the_start()
 }
 
 #[tokio::test]
-async fn an_answer_to_something_else_is_no_answer() {
+async fn a_response_with_another_id_is_rejected() {
     let fake = Fake::new(|method, body| match method {
         "allocate" => {
             let request = AllocateRequestProto::decode(body).expect("a request");
-            FakeReply::message(&beat(request.response_id() + 2))
+            FakeReply::message(&response(request.response_id() + 2))
         }
         _ => registered(),
     });
     let mut scheduler = register(&fake).await;
     let refused = scheduler.allocate(ask(1), soon()).await;
     let refused = refused.expect_err("out of turn").to_string();
-    assert!(refused.contains("answer 2 is out of turn"), "{refused}");
+    assert!(refused.contains("unexpected response id 2"), "{refused}");
 }
 
 fn two() -> Ledger<ContainerId> {
@@ -216,7 +216,7 @@ fn two() -> Ledger<ContainerId> {
     ledger
 }
 
-/// A container of the ask that [`two`] makes.
+/// Returns a container for the ask of [`two`].
 fn granted(number: u64) -> ContainerProto {
     let id: ContainerId = format!("container_e01_1_0001_01_{number:06}").parse().expect("an id");
     let node: NodeId = "n:1".parse().expect("an id");
@@ -232,7 +232,7 @@ fn granted(number: u64) -> ContainerProto {
 }
 
 #[tokio::test]
-async fn a_ledger_says_its_ask_once_and_gives_back_what_it_did_not_want() {
+async fn a_ledger_sends_its_ask_once_and_releases_surplus_containers() {
     let said = Arc::new(Mutex::new(Vec::new()));
     let log = said.clone();
     let fake = Fake::new(move |method, body| {
@@ -248,10 +248,10 @@ async fn a_ledger_says_its_ask_once_and_gives_back_what_it_did_not_want() {
             allocated_containers: match request.response_id() {
                 0 => vec![],
                 1 => (2..5).map(granted).collect(),
-                // Told again, it is nothing new.
+                // A repeated grant is a duplicate.
                 _ => vec![granted(2)],
             },
-            ..beat(request.response_id() + 1)
+            ..response(request.response_id() + 1)
         })
     });
     let mut scheduler = register(&fake).await;
@@ -263,9 +263,9 @@ async fn a_ledger_says_its_ask_once_and_gives_back_what_it_did_not_want() {
     };
     let mut counts = Vec::new();
     for _ in 0..3 {
-        let (answer, taken) =
+        let (answer, outcome) =
             scheduler.exchange(&mut ledger, rest, soon()).await.expect("an answer");
-        counts.push((answer.granted.len(), taken.surplus.len()));
+        counts.push((answer.granted.len(), outcome.surplus.len()));
     }
     assert_eq!(counts, [(0, 0), (2, 1), (0, 0)]);
     let expected = [(vec![2], 0, 0.5), (vec![], 0, 0.5), (vec![], 1, 0.5)];
@@ -273,7 +273,7 @@ async fn a_ledger_says_its_ask_once_and_gives_back_what_it_did_not_want() {
 }
 
 #[tokio::test]
-async fn a_container_that_was_kept_is_no_new_one_when_it_is_granted_again() {
+async fn a_recovered_container_granted_again_is_a_duplicate() {
     let fake = Fake::new(|method, body| {
         if method != "allocate" {
             return registered();
@@ -287,22 +287,22 @@ async fn a_container_that_was_kept_is_no_new_one_when_it_is_granted_again() {
         FakeReply::message(&AllocateResponseProto {
             containers_from_previous_attempts: recovered,
             allocated_containers: new,
-            ..beat(request.response_id() + 1)
+            ..response(request.response_id() + 1)
         })
     });
     let mut scheduler = register(&fake).await;
     let mut ledger = two();
     for recovered in [1, 0] {
-        let heard = scheduler.exchange(&mut ledger, AllocateRequest::default, soon());
-        let (answer, taken) = heard.await.expect("an answer");
+        let result = scheduler.exchange(&mut ledger, AllocateRequest::default, soon());
+        let (answer, outcome) = result.await.expect("an answer");
         assert_eq!((answer.recovered.len(), answer.granted.len()), (recovered, 0));
-        assert!(taken.wanted.is_empty() && taken.surplus.is_empty());
+        assert!(outcome.wanted.is_empty() && outcome.surplus.is_empty());
     }
     assert_eq!(ledger.outstanding(), 2);
 }
 
 #[tokio::test]
-async fn a_ledger_says_all_again_to_whoever_forgot_it_and_nothing_twice_to_whoever_was_not_heard() {
+async fn a_ledger_resends_everything_after_a_restart_and_nothing_after_a_lost_response() {
     let state = Arc::new(Mutex::new((false, Counting::default())));
     let script = state.clone();
     let fake = Fake::new(move |method, body| {
@@ -312,7 +312,7 @@ async fn a_ledger_says_all_again_to_whoever_forgot_it_and_nothing_twice_to_whoev
                 (*known, *rm) = (true, Counting::default());
                 registered()
             }
-            // The first answer of each life is lost.
+            // The first response after each registration is lost.
             "allocate" if *known => rm.allocate(body, |call| call == 1),
             _ => FakeReply::Exception("ApplicationMasterNotRegisteredException", "".into()),
         }
@@ -325,8 +325,8 @@ async fn a_ledger_says_all_again_to_whoever_forgot_it_and_nothing_twice_to_whoev
         asks.collect::<Vec<_>>()
     };
     for _ in 0..2 {
-        let heard = scheduler.exchange(&mut ledger, AllocateRequest::default, soon());
-        heard.await.expect("an answer");
+        let result = scheduler.exchange(&mut ledger, AllocateRequest::default, soon());
+        result.await.expect("an answer");
     }
     assert_eq!(said(), [1, 0]);
     state.lock().unwrap().0 = false;
@@ -336,25 +336,25 @@ async fn a_ledger_says_all_again_to_whoever_forgot_it_and_nothing_twice_to_whoev
     let again = scheduler.register(&registration, soon()).await;
     again.expect("registered");
     for _ in 0..2 {
-        let heard = scheduler.exchange(&mut ledger, AllocateRequest::default, soon());
-        heard.await.expect("an answer");
+        let result = scheduler.exchange(&mut ledger, AllocateRequest::default, soon());
+        result.await.expect("an answer");
     }
     assert_eq!(said(), [1, 0]);
 }
 
 #[tokio::test]
-async fn commands_in_an_answer_are_heard() {
+async fn commands_in_a_response_are_errors() {
     for (command, over) in [(AmCommandProto::AmResync, false), (AmCommandProto::AmShutdown, true)] {
         let fake = Fake::new(move |method, _| match method {
             "allocate" => FakeReply::message(&AllocateResponseProto {
                 a_m_command: Some(command.into()),
-                ..beat(1)
+                ..response(1)
             }),
             _ => registered(),
         });
         let mut scheduler = register(&fake).await;
-        let told = scheduler.allocate(AllocateRequest::default, soon()).await;
-        match told {
+        let result = scheduler.allocate(AllocateRequest::default, soon()).await;
+        match result {
             Err(SchedulerError::NotRegistered) => assert!(!over),
             Err(SchedulerError::AttemptEnded { .. }) => assert!(over),
             other => panic!("{other:?}"),
@@ -363,7 +363,7 @@ async fn commands_in_an_answer_are_heard() {
 }
 
 #[tokio::test]
-async fn a_new_token_is_used_from_the_next_call_on() {
+async fn a_new_token_is_used_from_the_next_call() {
     let fake = Fake::new(|method, body| {
         if method != "allocate" {
             return registered();
@@ -377,7 +377,7 @@ async fn a_new_token_is_used_from_the_next_call_on() {
                 kind: String::new(),
                 service: String::new(),
             }),
-            ..beat(request.response_id() + 1)
+            ..response(request.response_id() + 1)
         })
     });
     let mut scheduler = register(&fake).await;
@@ -392,7 +392,7 @@ async fn a_new_token_is_used_from_the_next_call_on() {
 }
 
 #[tokio::test]
-async fn a_registration_whose_answer_is_lost_is_known_to_have_been_made() {
+async fn a_registration_with_a_lost_response_is_detected() {
     let mut calls = 0;
     let fake = Fake::new(move |method, _| match method {
         "registerApplicationMaster" => {
@@ -405,19 +405,19 @@ async fn a_registration_whose_answer_is_lost_is_known_to_have_been_made() {
                 ),
             }
         }
-        _ => FakeReply::message(&beat(1)),
+        _ => FakeReply::message(&response(1)),
     });
     let mut scheduler = AmRmClient::with_channel(fake.channel(Protocol::APPLICATION_MASTER));
     let again = scheduler.register(&Registration::new("host"), soon()).await;
     assert!(matches!(again, Err(SchedulerError::AlreadyRegistered { .. })), "{again:?}");
-    scheduler.allocate(AllocateRequest::default, soon()).await.expect("the master can go on");
+    scheduler.allocate(AllocateRequest::default, soon()).await.expect("the master continues");
 }
 
 #[tokio::test]
-async fn an_end_is_said_until_it_is_complete_and_survives_a_restart() {
+async fn finish_is_repeated_until_complete_and_across_a_restart() {
     let mut calls = Vec::new();
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let log = told.clone();
+    let result = Arc::new(Mutex::new(Vec::new()));
+    let log = result.clone();
     let fake = Fake::new(move |method, _| {
         calls.push(method.to_owned());
         *log.lock().unwrap() = calls.clone();
@@ -433,26 +433,26 @@ async fn an_end_is_said_until_it_is_complete_and_survives_a_restart() {
     });
     let mut scheduler = register(&fake).await;
     let finish = Finish::new(FinalStatus::Succeeded);
-    scheduler.finish(&finish, soon()).await.expect("the end");
+    scheduler.finish(&finish, soon()).await.expect("finished");
     let (register, finish) = ("registerApplicationMaster", "finishApplicationMaster");
-    assert_eq!(*told.lock().unwrap(), [register, finish, register, finish, finish, finish]);
+    assert_eq!(*result.lock().unwrap(), [register, finish, register, finish, finish, finish]);
     assert!(!scheduler.is_registered());
 }
 
 #[tokio::test]
-async fn an_end_that_nobody_heard_is_not_taken_for_done() {
+async fn finish_of_an_ended_attempt_is_an_error() {
     let fake = Fake::new(|method, _| match method {
         "registerApplicationMaster" => registered(),
         _ => FakeReply::Exception("ApplicationAttemptNotFoundException", "gone".into()),
     });
     let mut scheduler = register(&fake).await;
     let finish = Finish::new(FinalStatus::Succeeded);
-    let told = scheduler.finish(&finish, soon()).await;
-    assert!(matches!(told, Err(SchedulerError::AttemptEnded { .. })), "{told:?}");
+    let result = scheduler.finish(&finish, soon()).await;
+    assert!(matches!(result, Err(SchedulerError::AttemptEnded { .. })), "{result:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_end_whose_answer_never_came_is_done_once_the_attempt_is_gone() {
+async fn finish_with_a_lost_response_succeeds_once_the_attempt_is_gone() {
     let mut ends = 0;
     let fake = Fake::new(move |method, _| {
         if method == "registerApplicationMaster" {
@@ -468,10 +468,10 @@ async fn an_end_whose_answer_never_came_is_done_once_the_attempt_is_gone() {
     let finish = Finish::new(FinalStatus::Succeeded);
     let late = scheduler.finish(&finish, soon()).await;
     assert!(matches!(late, Err(SchedulerError::NoResponse(_))), "{late:?}");
-    scheduler.finish(&finish, soon()).await.expect("the end");
+    scheduler.finish(&finish, soon()).await.expect("finished");
 }
 
-/// With something in every list.
+/// Returns a response with something in every list.
 fn full_answer(id: ContainerId, node: &NodeId) -> AllocateResponseProto {
     let status = ContainerStatusProto {
         container_id: Some(id.proto()),
@@ -495,7 +495,7 @@ fn full_answer(id: ContainerId, node: &NodeId) -> AllocateResponseProto {
             node_id: Some(node.proto()),
             token: Some(TokenProto::default()),
         }],
-        // Of a state that only a later version knows.
+        // With a state that only a later version knows.
         updated_nodes: vec![NodeReportProto {
             node_id: Some(node.proto()),
             node_state: Some(99),
@@ -514,12 +514,12 @@ fn full_answer(id: ContainerId, node: &NodeId) -> AllocateResponseProto {
             reason: RejectionReasonProto::RrpCouldNotPlaceOnNode.into(),
             request: SchedulingRequestProto::default(),
         }],
-        ..beat(1)
+        ..response(1)
     }
 }
 
 #[test]
-fn an_answer_is_read_to_its_last_field() {
+fn all_fields_of_a_response_are_read() {
     let id: ContainerId = "container_e01_1_0001_01_000002".parse().expect("an id");
     let node: NodeId = "n:1".parse().expect("an id");
     let answer = AllocateResponse::of(full_answer(id, &node)).expect("an answer");
@@ -530,13 +530,15 @@ fn an_answer_is_read_to_its_last_field() {
     let preemption = answer.preemption.expect("a notice");
     assert_eq!((preemption.strict, preemption.negotiable), (vec![id], vec![id]));
     assert_eq!(answer.cluster_nodes, 3);
-    let nameless =
-        AllocateResponseProto { allocated_containers: vec![ContainerProto::default()], ..beat(1) };
+    let nameless = AllocateResponseProto {
+        allocated_containers: vec![ContainerProto::default()],
+        ..response(1)
+    };
     assert!(AllocateResponse::of(nameless).is_err());
 }
 
 #[test]
-fn answers_with_any_bytes_changed_are_read_or_refused() {
+fn damaged_responses_do_not_panic() {
     let id: ContainerId = "container_e01_1_0001_01_000002".parse().expect("an id");
     let node: NodeId = "n:1".parse().expect("an id");
     let sound = full_answer(id, &node).encode_to_vec();
@@ -555,5 +557,5 @@ fn answers_with_any_bytes_changed_are_read_or_refused() {
             let _ = format!("{:?}", RegisterResponse::of(proto));
         }
     }
-    assert!(read > 100, "{read} were read, which says little");
+    assert!(read > 100, "only {read} were read");
 }

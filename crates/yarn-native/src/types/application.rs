@@ -1,4 +1,4 @@
-//! Applications, as the ResourceManager reports them.
+//! Application states and reports.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,159 +10,158 @@ use crate::types::named::named;
 use crate::types::{ApplicationId, AttemptId, InvalidMessage, Resource, timestamp};
 
 named! {
-    /// How far an application has come.
-    pub enum ApplicationState: YarnApplicationStateProto, "state of applications" {
-        /// Just made.
+    /// State of an application.
+    pub enum ApplicationState: YarnApplicationStateProto, "application state" {
+        /// Created.
         New = New "NEW",
-        /// Being written to the ResourceManager's store.
+        /// Being written to the ResourceManager's state store.
         NewSaving = NewSaving "NEW_SAVING",
-        /// Handed to the scheduler.
+        /// Submitted to the scheduler.
         Submitted = Submitted "SUBMITTED",
-        /// Taken by the scheduler; its master waits for a container.
+        /// Accepted by the scheduler; the master waits for a container.
         Accepted = Accepted "ACCEPTED",
-        /// Its master has registered.
+        /// The master has registered.
         Running = Running "RUNNING",
-        /// Its master has finished it.
+        /// The master has unregistered.
         Finished = Finished "FINISHED",
-        /// Its last attempt failed.
+        /// The last attempt failed.
         Failed = Failed "FAILED",
-        /// Somebody ended it.
+        /// Killed by a user or an administrator.
         Killed = Killed "KILLED",
     }
 }
 
 impl ApplicationState {
-    /// Whether nothing more will happen to it.
+    /// Returns true if the state is final.
     pub fn is_over(self) -> bool {
         matches!(self, Self::Finished | Self::Failed | Self::Killed)
     }
 }
 
 named! {
-    /// What an application's master says of how it went.
+    /// Outcome of an application as its master reported it.
     pub enum FinalStatus: FinalApplicationStatusProto, "final status" {
-        /// Nothing yet.
+        /// No outcome reported yet.
         Undefined = AppUndefined "UNDEFINED",
-        /// It went well.
+        /// Succeeded.
         Succeeded = AppSucceeded "SUCCEEDED",
-        /// It did not.
+        /// Failed.
         Failed = AppFailed "FAILED",
-        /// It was ended.
+        /// Killed.
         Killed = AppKilled "KILLED",
-        /// It is over, which says neither.
+        /// Finished without an outcome.
         Ended = AppEnded "ENDED",
     }
 }
 
 named! {
-    /// What has become of an application's logs.
-    pub enum LogState: LogAggregationStatusProto, "state of logs" {
-        /// They stay on their nodes.
+    /// State of an application's log aggregation.
+    pub enum LogState: LogAggregationStatusProto, "log aggregation state" {
+        /// Aggregation is disabled; the logs stay on their nodes.
         Disabled = LogDisabled "DISABLED",
-        /// They are not being collected yet.
+        /// Aggregation has not started.
         NotStarted = LogNotStart "NOT_START",
-        /// They are being collected.
+        /// Aggregation is running.
         Running = LogRunning "RUNNING",
-        /// They have been collected.
+        /// All logs were aggregated.
         Succeeded = LogSucceeded "SUCCEEDED",
-        /// They could not be.
+        /// Aggregation failed.
         Failed = LogFailed "FAILED",
-        /// A node did not say for too long.
+        /// A node did not report within the timeout.
         TimedOut = LogTimeOut "TIME_OUT",
-        /// They are being collected, and some could not be.
+        /// Aggregation is running, and some nodes failed.
         RunningWithFailure = LogRunningWithFailure "RUNNING_WITH_FAILURE",
     }
 }
 
-/// What an application uses now; -1 where there is no telling, as when it is over.
+/// Resource usage of an application; -1 where unknown, for example after its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Usage {
-    /// Its containers, its master's included.
+    /// Containers in use, including the master's.
     pub containers: i32,
-    /// What they use.
+    /// Resources in use.
     pub used: Resource,
-    /// What is kept free for containers it has asked for.
+    /// Resources reserved for pending asks.
     pub reserved: Resource,
-    /// What it would use if it got all it asked for.
+    /// Resources used if every pending ask were granted.
     pub needed: Resource,
-    /// Memory in MiB times seconds, since it began.
+    /// Memory in MiB times seconds, since the start.
     pub memory_mib_seconds: i64,
-    /// Virtual cores times seconds, since it began.
+    /// Virtual cores times seconds, since the start.
     pub vcore_seconds: i64,
 }
 
-/// How long an application may still live.
+/// Lifetime limit of an application.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Lifetime {
-    /// When it will be ended, if ever.
+    /// Time at which the ResourceManager ends it, if any.
     pub ends: Option<SystemTime>,
-    /// How long that is from now, as the ResourceManager counts.
+    /// Time left until then, by the ResourceManager's clock.
     pub left: Option<Duration>,
 }
 
 impl Lifetime {
     fn of(proto: &ApplicationTimeoutProto) -> Self {
-        // Without a limit the moment is a word and the rest is negative.
+        // Without a limit the expiry is `UNLIMITED` and the remaining time is negative.
         let left = u64::try_from(proto.remaining_time.unwrap_or(-1)).ok();
         Self { ends: timestamp::parse(proto.expire_time()), left: left.map(Duration::from_secs) }
     }
 }
 
-/// What the ResourceManager tells about an application. Where the caller may not see it, the texts
-/// are `N/A`.
+/// Report about an application. Texts that the caller may not see are `N/A`.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ApplicationReport {
-    /// Its id.
+    /// Application id.
     pub id: ApplicationId,
-    /// The current attempt, once there is one.
+    /// Current attempt, once there is one.
     pub attempt: Option<AttemptId>,
-    /// Who submitted it.
+    /// User who submitted it.
     pub user: String,
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its type, as `YARN` or `MAPREDUCE`.
+    /// Type, such as `YARN` or `MAPREDUCE`.
     pub kind: String,
-    /// Its queue.
+    /// Queue.
     pub queue: String,
-    /// Its tags.
+    /// Tags.
     pub tags: Vec<String>,
-    /// How far it has come.
+    /// Current state.
     pub state: ApplicationState,
-    /// What its master says of how it went.
+    /// Outcome as the master reported it.
     pub final_status: FinalStatus,
-    /// From 0 to 1, as its master says.
+    /// Progress from 0 to 1 as the master reported it.
     pub progress: f32,
-    /// Where its master listens, as it registered.
+    /// Host that the master registered.
     pub host: String,
-    /// And on which port, or -1.
+    /// Port that the master registered, or -1.
     pub rpc_port: i32,
-    /// Its page, through the ResourceManager's proxy.
+    /// Tracking page through the ResourceManager's proxy.
     pub tracking_url: String,
-    /// Its page, as its master registered it.
+    /// Tracking page as the master registered it.
     pub original_tracking_url: String,
-    /// What went wrong, or what it waits for.
+    /// Error message, or the reason for waiting.
     pub diagnostics: String,
-    /// When it was submitted, in milliseconds.
+    /// Submission time in milliseconds.
     pub start_time: i64,
-    /// When it was over, in milliseconds, or 0.
+    /// End time in milliseconds, or 0.
     pub finish_time: i64,
-    /// Among the applications of a queue the highest goes first.
+    /// Priority within the queue; higher values go first.
     pub priority: i32,
-    /// Whether its master runs outside the cluster.
+    /// True if the master runs outside the cluster.
     pub unmanaged: bool,
-    /// What it uses, if the caller may know.
+    /// Resource usage, if the caller may see it.
     pub usage: Option<Usage>,
-    /// When its master was started, in milliseconds, or 0 (Hadoop 3).
+    /// Start time of the master in milliseconds, or 0 (Hadoop 3).
     pub launch_time: i64,
-    /// The label its containers' nodes have unless they ask for another.
+    /// Default node label of its containers.
     pub label: Option<String>,
-    /// The label its master's node has.
+    /// Node label of the master's container.
     pub master_label: Option<String>,
-    /// How long it may still live.
+    /// Lifetime limit.
     pub lifetime: Lifetime,
-    /// What has become of its logs, if the ResourceManager says.
+    /// State of log aggregation, if reported.
     pub logs: Option<LogState>,
 }
 
@@ -186,7 +185,7 @@ impl ApplicationReport {
             (entry.application_timeout_type() == lifetime)
                 .then_some(entry.application_timeout.as_ref())?
         });
-        // Servers write a missing label in more than one way.
+        // Servers encode a missing label in more than one way.
         let label = |text: &str| match text {
             "" | "<Not set>" | "<DEFAULT_PARTITION>" | "N/A" => None,
             label => Some(label.to_owned()),
@@ -226,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn states_have_the_names_people_know() {
+    fn application_states_match_hadoop_names() {
         for number in 1..=8 {
             let state = ApplicationState::of(number).unwrap();
             assert_eq!(state.to_string(), state.proto().as_str_name());
@@ -237,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_without_an_id_is_refused() {
+    fn report_without_id_is_rejected() {
         assert!(ApplicationReport::of(&ApplicationReportProto::default()).is_err());
     }
 }

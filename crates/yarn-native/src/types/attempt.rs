@@ -1,4 +1,4 @@
-//! Attempts and containers, as the ResourceManager reports them to clients.
+//! Attempt and container reports.
 
 use crate::proto::yarn::{
     ApplicationAttemptReportProto, ContainerReportProto, SignalContainerCommandProto,
@@ -11,68 +11,68 @@ use crate::types::{
 };
 
 named! {
-    /// How far an attempt has come.
-    pub enum AttemptState: YarnApplicationAttemptStateProto, "state of attempts" {
-        /// Just made.
+    /// State of an attempt.
+    pub enum AttemptState: YarnApplicationAttemptStateProto, "attempt state" {
+        /// Created.
         New = AppAttemptNew "NEW",
-        /// Handed to the scheduler.
+        /// Submitted to the scheduler.
         Submitted = AppAttemptSubmitted "SUBMITTED",
-        /// Its master waits for a container.
+        /// The master waits for a container.
         Scheduled = AppAttemptScheduled "SCHEDULED",
-        /// Its master's container is being written down.
+        /// The master's container is being written to the state store.
         AllocatedSaving = AppAttemptAllocatedSaving "ALLOCATED_SAVING",
-        /// Its master has a container.
+        /// The master has a container.
         Allocated = AppAttemptAllocated "ALLOCATED",
-        /// Its master is started.
+        /// The master has been launched.
         Launched = AppAttemptLaunched "LAUNCHED",
-        /// It failed.
+        /// Failed.
         Failed = AppAttemptFailed "FAILED",
-        /// Its master has registered.
+        /// The master has registered.
         Running = AppAttemptRunning "RUNNING",
-        /// Its master says that it is over.
+        /// The master has unregistered.
         Finishing = AppAttemptFinishing "FINISHING",
-        /// It is over.
+        /// Finished.
         Finished = AppAttemptFinished "FINISHED",
-        /// Somebody ended it.
+        /// Killed by a user or an administrator.
         Killed = AppAttemptKilled "KILLED",
     }
 }
 
 named! {
-    /// A signal for a container's process.
+    /// Signal for a container's process.
     pub enum Signal: SignalContainerCommandProto, "signal" {
-        /// SIGQUIT: a JVM writes down what its threads do.
+        /// SIGQUIT: a JVM prints a thread dump.
         Quit = OutputThreadDump "OUTPUT_THREAD_DUMP",
-        /// SIGTERM. The container then ends with 143, if it ends.
+        /// SIGTERM. A container that ends on it has exit code 143.
         Terminate = GracefulShutdown "GRACEFUL_SHUTDOWN",
         /// SIGKILL.
         Kill = ForcefulShutdown "FORCEFUL_SHUTDOWN",
     }
 }
 
-/// What the ResourceManager tells about an attempt.
+/// Report about an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AttemptReport {
-    /// Its id.
+    /// Attempt id.
     pub id: AttemptId,
-    /// How far it has come.
+    /// Current state.
     pub state: AttemptState,
-    /// The container of its master, once there is one.
+    /// Container of the master, once there is one.
     pub master: Option<ContainerId>,
-    /// Where its master listens, as it registered.
+    /// Host that the master registered.
     pub host: String,
-    /// And on which port, or -1.
+    /// Port that the master registered, or -1.
     pub rpc_port: i32,
-    /// Its page, through the ResourceManager's proxy.
+    /// Tracking page through the ResourceManager's proxy.
     pub tracking_url: String,
-    /// Its page, as its master registered it.
+    /// Tracking page as the master registered it.
     pub original_tracking_url: String,
-    /// What went wrong.
+    /// Error message.
     pub diagnostics: String,
-    /// When it began, in milliseconds.
+    /// Start time in milliseconds.
     pub start_time: i64,
-    /// When it was over, in milliseconds, or 0.
+    /// End time in milliseconds, or 0.
     pub finish_time: i64,
 }
 
@@ -94,33 +94,33 @@ impl AttemptReport {
     }
 }
 
-/// What the ResourceManager tells about a container.
+/// Report about a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ContainerReport {
-    /// Its id.
+    /// Container id.
     pub id: ContainerId,
-    /// How far it has come.
+    /// Current state.
     pub state: ContainerState,
-    /// What it has.
+    /// Allocated resources.
     pub resource: Resource,
-    /// Its node, where that is known.
+    /// Node, if known.
     pub node: Option<NodeId>,
-    /// Where its node's web pages are.
+    /// Web address of the node.
     pub http_address: String,
-    /// How it ended, if it has.
+    /// Exit status, once it has ended.
     pub exit: Option<ExitStatus>,
-    /// What went wrong.
+    /// Error message.
     pub diagnostics: String,
-    /// Where its logs are.
+    /// URL of its logs.
     pub log_url: String,
-    /// The priority it was asked for with.
+    /// Priority of the ask it was granted for.
     pub priority: i32,
-    /// Whether it runs at once.
+    /// Execution type.
     pub execution: ExecutionType,
-    /// When it was made, in milliseconds.
+    /// Creation time in milliseconds.
     pub creation_time: i64,
-    /// When it was over, in milliseconds, or 0.
+    /// End time in milliseconds, or 0.
     pub finish_time: i64,
 }
 

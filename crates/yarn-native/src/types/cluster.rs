@@ -1,33 +1,33 @@
-//! Nodes, and the cluster they make.
+//! Node reports and cluster metrics.
 
 use crate::proto::yarn::{NodeReportProto, NodeStateProto, YarnClusterMetricsProto};
 use crate::types::named::named;
 use crate::types::{Attribute, InvalidMessage, NodeId, Resource};
 
 named! {
-    /// How a node is.
-    pub enum NodeState: NodeStateProto, "state of nodes" {
+    /// State of a node.
+    pub enum NodeState: NodeStateProto, "node state" {
         /// Just registered.
         New = NsNew "NEW",
-        /// Well.
+        /// Healthy.
         Running = NsRunning "RUNNING",
-        /// It says itself that it is not well.
+        /// Reports itself as unhealthy.
         Unhealthy = NsUnhealthy "UNHEALTHY",
-        /// Taken out of service.
+        /// Decommissioned.
         Decommissioned = NsDecommissioned "DECOMMISSIONED",
-        /// Not heard of for too long.
+        /// Missed heartbeats until the timeout.
         Lost = NsLost "LOST",
-        /// Started again.
+        /// Restarted.
         Rebooted = NsRebooted "REBOOTED",
-        /// Being taken out of service.
+        /// Being decommissioned.
         Decommissioning = NsDecommissioning "DECOMMISSIONING",
-        /// It said goodbye.
+        /// Shut down in an orderly way.
         Shutdown = NsShutdown "SHUTDOWN",
     }
 }
 
 impl NodeState {
-    /// All of them.
+    /// All states.
     pub const ALL: [Self; 8] = [
         Self::New,
         Self::Running,
@@ -40,35 +40,35 @@ impl NodeState {
     ];
 }
 
-/// What the ResourceManager tells about a node.
+/// Report about a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NodeReport {
-    /// Its id.
+    /// Node id.
     pub id: NodeId,
-    /// Where its web pages are, as `host:port`.
+    /// Web address as `host:port`.
     pub http_address: String,
-    /// Its rack.
+    /// Rack.
     pub rack: String,
-    /// How it is.
+    /// Current state.
     pub state: NodeState,
-    /// What it has.
+    /// Total resources.
     pub capability: Resource,
-    /// What is in use.
+    /// Resources in use.
     pub used: Resource,
-    /// Containers on it.
+    /// Number of containers on it.
     pub containers: i32,
-    /// What is wrong with it, if something is.
+    /// Health report; empty if healthy.
     pub health: String,
-    /// Its labels.
+    /// Labels.
     pub labels: Vec<String>,
-    /// Its attributes (Hadoop 3.2).
+    /// Attributes (Hadoop 3.2).
     pub attributes: Vec<Attribute>,
 }
 
 impl NodeReport {
     pub(crate) fn of(proto: &NodeReportProto) -> Result<Self, InvalidMessage> {
-        // A node that has not told yet, or was lost, has no resources.
+        // A node that has not reported yet, or was lost, has no resources.
         let resource = |proto: &Option<_>| Resource::of(proto.as_ref()).unwrap_or_default();
         Ok(Self {
             id: NodeId::of(proto.node_id.as_ref())?,
@@ -85,25 +85,25 @@ impl NodeReport {
     }
 }
 
-/// How many nodes a cluster has, by how they are.
+/// Number of nodes by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClusterMetrics {
-    /// All that are known.
+    /// All known nodes.
     pub nodes: i32,
-    /// Running.
+    /// Running nodes.
     pub active: i32,
-    /// Not heard of for too long.
+    /// Lost nodes.
     pub lost: i32,
-    /// Not well.
+    /// Unhealthy nodes.
     pub unhealthy: i32,
-    /// Taken out of service.
+    /// Decommissioned nodes.
     pub decommissioned: i32,
-    /// Started again.
+    /// Restarted nodes.
     pub rebooted: i32,
-    /// Being taken out of service (Hadoop 3).
+    /// Nodes being decommissioned (Hadoop 3).
     pub decommissioning: i32,
-    /// Gone with a goodbye (Hadoop 3).
+    /// Nodes shut down in an orderly way (Hadoop 3).
     pub shutdown: i32,
 }
 
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn states_have_the_names_people_know() {
+    fn node_states_match_hadoop_names() {
         for state in NodeState::ALL {
             assert_eq!(state.proto().as_str_name(), format!("NS_{state}"));
             assert_eq!(state.to_string().parse(), Ok(state));

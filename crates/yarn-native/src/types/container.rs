@@ -1,4 +1,4 @@
-//! Containers: as the scheduler gives them out, and what becomes of them.
+//! Containers, their states and their tokens.
 
 use std::collections::BTreeMap;
 
@@ -11,74 +11,75 @@ use crate::types::named::named;
 use crate::types::{ContainerId, ExitStatus, InvalidMessage, NodeId, Resource};
 
 named! {
-    /// Whether a container's resources are its own.
+    /// Execution type of a container.
     #[derive(Default)]
     pub enum ExecutionType: ExecutionTypeProto, "execution type" {
-        /// They are, from its start to its end.
+        /// Keeps its resources from start to end.
         #[default]
         Guaranteed = Guaranteed "GUARANTEED",
-        /// It runs on what others leave, may wait on its node, and gives way.
+        /// Runs on unused resources, may be queued on its node, and can be preempted by it.
         Opportunistic = Opportunistic "OPPORTUNISTIC",
     }
 }
 
 named! {
-    /// How far a container has come.
-    pub enum ContainerState: ContainerStateProto, "container's state" {
-        /// It waits to be started.
+    /// State of a container.
+    pub enum ContainerState: ContainerStateProto, "container state" {
+        /// Not started.
         New = CNew "NEW",
-        /// It is being started, or runs.
+        /// Starting or running.
         Running = CRunning "RUNNING",
-        /// It has ended.
+        /// Ended.
         Complete = CComplete "COMPLETE",
     }
 }
 
 named! {
-    /// The same, more precisely (Hadoop 3).
-    pub enum ContainerSubState: ContainerSubStateProto, "container's sub-state" {
-        /// Its files are fetched, or it waits for room.
+    /// Detailed state of a container (Hadoop 3).
+    pub enum ContainerSubState: ContainerSubStateProto, "container sub-state" {
+        /// Localising files, or queued on its node.
         Scheduled = CssScheduled "SCHEDULED",
-        /// Its process runs.
+        /// The process runs.
         Running = CssRunning "RUNNING",
-        /// Its process is held.
+        /// The process is paused.
         Paused = CssPaused "PAUSED",
-        /// It has ended, and is cleaned up.
+        /// Ended, and being cleaned up.
         Completing = CssCompleting "COMPLETING",
-        /// Nothing is left of it.
+        /// Cleaned up.
         Done = CssDone "DONE",
     }
 }
 
-/// A container that was given to a master: a right to start something on a node.
+/// Container granted to a master: the right to start a process on a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Container {
-    /// Its id.
+    /// Container id.
     pub id: ContainerId,
-    /// Where it is.
+    /// Node it was granted on.
     pub node: NodeId,
-    /// The node's web pages, as `host:port`.
+    /// Web address of the node as `host:port`.
     pub http_address: String,
-    /// What it may use: what was asked for, rounded up.
+    /// Resource limits: the ask, rounded up.
     pub resource: Resource,
-    /// The priority of the ask it answers.
+    /// Priority of the ask it was granted for.
     pub priority: i32,
-    /// The allocation request id of the ask it answers. Where none was sent, -1; 0 on Hadoop 2.
+    /// Allocation request id of the ask; -1 if the ask had none, 0 on Hadoop 2.
     pub request_id: i64,
-    /// Whether its resources are its own.
+    /// Execution type.
     pub execution: ExecutionType,
-    /// Counts its updates; an update names the version it changes.
+    /// Version, incremented by each update; an update names the version it changes.
     pub version: i32,
-    /// The tags of the request it answers (Hadoop 3).
+    /// Allocation tags of the request (Hadoop 3).
     pub tags: Vec<String>,
-    /// Shown to its NodeManager to start it. It expires, usually ten minutes after the grant. Of a kept container that
-    /// a ResourceManager knows from its node alone, because it was started again meanwhile, it is empty.
+    /// Token that authorises the start. It expires, usually ten minutes after the grant. It is
+    /// empty for a recovered container that a restarted ResourceManager knows only from its node.
     pub token: Token,
 }
 
 impl Container {
-    /// A container of an earlier attempt. It was started long ago, so that nobody misses its token.
+    /// Reads a container of an earlier attempt. It has been started already, so its token may be
+    /// missing.
     pub(crate) fn recovered(mut proto: ContainerProto) -> Result<Self, InvalidMessage> {
         proto.container_token.get_or_insert_default();
         Self::of(proto)
@@ -100,25 +101,25 @@ impl Container {
     }
 }
 
-/// What is known of a container.
+/// Status of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ContainerStatus {
-    /// Its id.
+    /// Container id.
     pub id: ContainerId,
-    /// How far it has come.
+    /// Current state.
     pub state: ContainerState,
-    /// The same, more precisely, where the version tells.
+    /// Detailed state, where the version reports it.
     pub sub_state: Option<ContainerSubState>,
-    /// How it ended.
+    /// Exit status.
     pub exit: ExitStatus,
-    /// What was said about its end, in one or more lines.
+    /// Diagnostics about its end, one or more lines.
     pub diagnostics: String,
-    /// What it may use, where the version tells.
+    /// Resource limits, where the version reports them.
     pub resource: Option<Resource>,
-    /// Whether its resources are its own.
+    /// Execution type.
     pub execution: ExecutionType,
-    /// What its node tells about it, as `HOST`, `IP` and `PORTS` (Hadoop 3).
+    /// Attributes that the node reports, such as `HOST`, `IP` and `PORTS` (Hadoop 3).
     pub attributes: BTreeMap<String, String>,
 }
 
@@ -132,7 +133,7 @@ impl ContainerStatus {
         Ok(Self {
             id: ContainerId::of(proto.container_id.as_ref())?,
             state: ContainerState::of(state)?,
-            // A new stage between the known ones is no reason to refuse the rest.
+            // An unknown sub-state must not invalidate the rest of the status.
             sub_state: proto.container_sub_state.and_then(|n| ContainerSubState::of(n).ok()),
             exit: proto.exit_status().into(),
             diagnostics: proto.diagnostics().to_owned(),
@@ -143,20 +144,20 @@ impl ContainerStatus {
     }
 }
 
-/// A kind of execution that is not known is at least not guaranteed.
+/// Maps an unknown execution type to opportunistic: it is at least not guaranteed.
 fn execution(number: Option<i32>) -> ExecutionType {
     number.map_or(ExecutionType::Guaranteed, |number| {
         ExecutionType::of(number).unwrap_or(ExecutionType::Opportunistic)
     })
 }
 
-/// What a master shows to a NodeManager to be listened to. The ResourceManager gives one for each
-/// node, once, and anew when its key has changed.
+/// Token that authenticates a master to a NodeManager. The ResourceManager issues one per node, and
+/// again when its key has been rolled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeToken {
-    /// The node.
+    /// Node.
     pub node: NodeId,
-    /// Its token.
+    /// Token for that node.
     pub token: Token,
 }
 
@@ -193,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kept_container_may_be_without_a_token_and_a_new_one_may_not() {
+    fn only_a_recovered_container_may_lack_its_token() {
         let proto = ContainerProto { container_token: None, ..container() };
         assert!(Container::of(proto.clone()).is_err());
         let recovered = Container::recovered(proto).expect("a container");
@@ -201,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_old_version_leaves_out_has_a_meaning() {
+    fn fields_missing_in_old_versions_have_defaults() {
         let read = Container::of(container()).expect("a container");
         assert_eq!(
             (read.request_id, read.version, read.execution),
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_without_its_token_or_node_is_refused() {
+    fn container_without_token_or_node_is_rejected() {
         let without_token = ContainerProto { container_token: None, ..container() };
         assert!(Container::of(without_token).is_err());
         let without_node = ContainerProto { node_id: None, ..container() };
@@ -222,14 +223,14 @@ mod tests {
     }
 
     #[test]
-    fn names_are_read_as_they_are_printed() {
+    fn execution_types_round_trip() {
         for text in ["GUARANTEED", "OPPORTUNISTIC"] {
             assert_eq!(text.parse::<ExecutionType>().map(|e| e.to_string()).as_deref(), Ok(text));
         }
         let bad = "SOMETIMES".parse::<ExecutionType>().expect_err("no name");
         assert_eq!(
             bad.to_string(),
-            "`SOMETIMES` is no execution type; it is one of GUARANTEED, OPPORTUNISTIC"
+            "unknown execution type `SOMETIMES`: expected one of GUARANTEED, OPPORTUNISTIC"
         );
     }
 }

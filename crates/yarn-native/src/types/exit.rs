@@ -1,40 +1,41 @@
-//! How a container ended.
+//! Exit status of a container.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::types::BadName;
 
-/// How a container ended. Printed and read as YARN names it, or as the number where it has no name.
+/// Exit status of a container. Displayed and parsed by YARN's name, or as the number if it has
+/// none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum ExitStatus {
-    /// Its process ended by itself, or by a signal that was not the NodeManager's doing: 0 is good,
-    /// 137 is SIGKILL, 143 is SIGTERM.
+    /// The process exited by itself or by a signal from outside the NodeManager: 0 is success, 137
+    /// is SIGKILL, 143 is SIGTERM.
     Exited(i32),
-    /// It has not ended.
+    /// Has not ended.
     Unfinished,
     /// Released by its master, or lost with its node.
     Aborted,
-    /// Too many disks of its node were bad.
+    /// Too many failed disks on the node.
     DisksFailed,
-    /// The scheduler took it back.
+    /// Preempted by the scheduler.
     Preempted,
-    /// It used more virtual memory than it may.
+    /// Exceeded its virtual memory limit.
     VirtualMemoryExceeded,
-    /// It used more memory than it may.
+    /// Exceeded its memory limit.
     MemoryExceeded,
-    /// Its master stopped it.
+    /// Stopped by its master.
     KilledByMaster,
-    /// The ResourceManager stopped it.
+    /// Stopped by the ResourceManager.
     KilledByResourceManager,
-    /// Its application was over.
+    /// Stopped after the end of its application.
     KilledAfterApplication,
-    /// It was opportunistic, and gave way.
+    /// Opportunistic, and stopped in favour of a guaranteed container.
     KilledByContainerScheduler,
-    /// It wrote too much into its logs.
+    /// Wrote too much to its logs.
     KilledForExcessLogs,
-    /// A number this crate has no name for.
+    /// Number without a name in this crate.
     Other(i32),
 }
 
@@ -53,12 +54,12 @@ const NAMES: [(ExitStatus, i32, &str); 11] = [
 ];
 
 impl ExitStatus {
-    /// Whether its process ended with 0.
+    /// Returns true if the process exited with 0.
     pub fn is_success(self) -> bool {
         self == Self::Exited(0)
     }
 
-    /// The number YARN uses.
+    /// Returns YARN's number.
     pub fn number(self) -> i32 {
         match self {
             Self::Exited(number) | Self::Other(number) => number,
@@ -112,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_number_is_kept_and_every_name_is_read_back() {
+    fn exit_status_numbers_and_names_round_trip() {
         for number in (-1001..=300).chain([i32::MIN, i32::MAX]) {
             let status = ExitStatus::from(number);
             assert_eq!(status.number(), number);

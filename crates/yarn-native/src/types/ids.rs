@@ -1,4 +1,4 @@
-//! Ids, as Hadoop prints and reads them.
+//! Ids in Hadoop's text form.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,13 +8,13 @@ use crate::proto::yarn::{
 };
 use crate::types::InvalidMessage;
 
-/// Bits of a container's id below the epoch of its ResourceManager.
+/// Bits of a container's number below the ResourceManager's epoch.
 const EPOCH_SHIFT: u32 = 40;
 const SEQUENCE_MASK: i64 = (1 << EPOCH_SHIFT) - 1;
 
-/// A text that is no id of its kind.
+/// Error for a malformed id.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is no id of the form `{form}`")]
+#[error("invalid id `{text}`: expected the form `{form}`")]
 pub struct BadId {
     text: String,
     form: &'static str,
@@ -26,41 +26,41 @@ impl BadId {
     }
 }
 
-/// An application, as in `application_1700000000000_0042`.
+/// Application id, as in `application_1700000000000_0042`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ApplicationId {
-    /// When the cluster's ResourceManager started, in milliseconds.
+    /// Start time of the ResourceManager in milliseconds.
     pub cluster: i64,
-    /// Counted from 1 by that ResourceManager.
+    /// Sequence number from 1 within that ResourceManager.
     pub number: i32,
 }
 
-/// A try to run an application's master, as in `appattempt_1700000000000_0042_000001`.
+/// Attempt id, as in `appattempt_1700000000000_0042_000001`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct AttemptId {
-    /// Its application.
+    /// Application.
     pub application: ApplicationId,
-    /// Counted from 1.
+    /// Number from 1.
     pub number: i32,
 }
 
-/// A container, as in `container_e01_1700000000000_0042_01_000003`.
+/// Container id, as in `container_e01_1700000000000_0042_01_000003`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ContainerId {
-    /// The attempt it was given to.
+    /// Attempt it was granted to.
     pub attempt: AttemptId,
-    /// How often the ResourceManager had been restarted; not printed while it is 0.
+    /// Number of ResourceManager restarts; not printed while it is 0.
     pub epoch: i64,
-    /// Counted from 1 within the attempt.
+    /// Number from 1 within the attempt.
     pub number: i64,
 }
 
-/// A NodeManager, as in `node17.example.com:45454`.
+/// NodeManager id, as in `node17.example.com:45454`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId {
-    /// Its host, as it registered.
+    /// Host that the NodeManager registered.
     pub host: String,
-    /// The port on which masters reach it.
+    /// Port for container management.
     pub port: u16,
 }
 
@@ -95,16 +95,16 @@ impl fmt::Display for NodeId {
     }
 }
 
-/// The numbers between underscores; signs and blanks are not numbers here.
+/// Parses the numbers between underscores. Signs and blanks are invalid.
 fn numbers<const N: usize>(text: &str) -> Option<[i64; N]> {
     let mut found = [0; N];
     let mut parts = text.split('_');
-    for place in &mut found {
+    for slot in &mut found {
         let part = parts.next()?;
         if part.is_empty() || !part.bytes().all(|byte| byte.is_ascii_digit()) {
             return None;
         }
-        *place = part.parse().ok()?;
+        *slot = part.parse().ok()?;
     }
     parts.next().is_none().then_some(found)
 }
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_read_as_they_are_printed() {
+    fn ids_round_trip() {
         round_trip::<ApplicationId>("application_1700000000000_0042");
         round_trip::<ApplicationId>("application_1700000000000_123456");
         round_trip::<AttemptId>("appattempt_1700000000000_0042_000001");
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_id_is_refused() {
+    fn malformed_ids_are_rejected() {
         for bad in [
             "",
             "application_",
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn the_epoch_is_in_the_upper_bits_of_a_containers_number() {
+    fn container_number_holds_the_epoch_in_its_upper_bits() {
         let id: ContainerId = "container_e02_5_0001_01_000007".parse().expect("an id");
         let proto = id.proto();
         assert_eq!(proto.id(), (2 << 40) + 7);

@@ -1,6 +1,6 @@
-//! A message that decodes, and makes no sense.
+//! Error for decoded messages with missing or invalid fields.
 
-/// What is missing from a server's message, or has a value it cannot have.
+/// Field of a server's message that is missing or has an invalid value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0} is missing or makes no sense")]
+#[error("{0} is missing or invalid")]
 pub(crate) struct InvalidMessage(pub(crate) &'static str);

@@ -1,4 +1,4 @@
-//! What tells nodes apart: labels and attributes; and the kinds of resources they count.
+//! Node labels, node attributes and resource types.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,16 +7,16 @@ use crate::proto::yarn::{
     NodeAttributeKeyProto, NodeAttributeProto, NodeLabelProto, ResourceTypeInfoProto,
 };
 
-/// The prefix of attributes that are given centrally.
+/// Prefix of centrally assigned attributes.
 const PREFIX: &str = "rm.yarn.io";
 
-/// A label: nodes with it are a partition of the cluster.
+/// Node label: the nodes with it form a partition of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NodeLabel {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Whether asks without the label stay off its nodes.
+    /// True if asks without the label are not placed on its nodes.
     pub exclusive: bool,
 }
 
@@ -26,18 +26,18 @@ impl NodeLabel {
     }
 }
 
-/// The name of an attribute, printed as `rm.yarn.io/os`.
+/// Attribute name, displayed as `rm.yarn.io/os`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AttributeName {
-    /// Who gave it: `rm.yarn.io` centrally, `nm.yarn.io` the node itself.
+    /// Origin: `rm.yarn.io` for central attributes, `nm.yarn.io` for those the node reports.
     pub prefix: String,
-    /// The rest.
+    /// Name without the prefix.
     pub name: String,
 }
 
-/// A text that is no name of an attribute.
+/// Error for a malformed attribute name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no name of an attribute, such as `rm.yarn.io/os`")]
+#[error("invalid attribute name `{0}`: expected a name such as `rm.yarn.io/os`")]
 pub struct BadAttribute(String);
 
 impl FromStr for AttributeName {
@@ -76,12 +76,12 @@ impl AttributeName {
     }
 }
 
-/// An attribute of a node, printed as `rm.yarn.io/os=linux`.
+/// Node attribute, displayed as `rm.yarn.io/os=linux`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attribute {
-    /// Its name.
+    /// Name.
     pub name: AttributeName,
-    /// Its value.
+    /// Value.
     pub value: String,
 }
 
@@ -100,13 +100,13 @@ impl fmt::Display for Attribute {
     }
 }
 
-/// A kind of resource that a cluster counts, printed as `yarn.io/gpu` or `memory-mb (Mi)`.
+/// Resource type that a cluster counts, displayed as `yarn.io/gpu` or `memory-mb (Mi)`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ResourceTypeInfo {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its unit, such as `Gi`; empty for things that are counted.
+    /// Unit, such as `Gi`; empty for plain counts.
     pub units: String,
 }
 
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_attributes_are_read_as_they_are_written() {
+    fn attribute_names_round_trip() {
         for text in ["rm.yarn.io/os", "nm.yarn.io/cuda"] {
             assert_eq!(text.parse::<AttributeName>().unwrap().to_string(), text);
         }

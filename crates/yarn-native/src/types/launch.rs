@@ -1,4 +1,4 @@
-//! What is started in a container, and how.
+//! Launch contexts of containers.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,69 +14,69 @@ use crate::types::LocalResource;
 use crate::types::named::named;
 
 named! {
-    /// What an access list is about.
-    pub enum Access: ApplicationAccessTypeProto, "kind of access" {
-        /// To see the application and its logs.
+    /// Operation that an access list controls.
+    pub enum Access: ApplicationAccessTypeProto, "access type" {
+        /// Viewing the application and its logs.
         View = AppaccessViewApp "VIEW_APP",
-        /// To change and end it.
+        /// Changing and ending the application.
         Modify = AppaccessModifyApp "MODIFY_APP",
     }
 }
 
-/// What is started in a container: by the NodeManager as a shell script in an empty directory.
+/// Process to start in a container. The NodeManager runs it as a shell script in an empty
+/// directory.
 ///
-/// Values and commands go into that script between double quotes, and nothing in them is escaped:
-/// the shell expands `$X` and backquotes. Before that, `<LOG_DIR>` becomes the container's log
-/// directory, and `{{X}}` becomes `$X`. Neither is a place for secrets: the script is copied into
-/// the logs.
+/// Values and commands are inserted into that script between double quotes without escaping, so the
+/// shell expands `$X` and backquotes. Before that, `<LOG_DIR>` is replaced by the container's log
+/// directory and `{{X}}` by `$X`. Do not put secrets there: the script is copied to the logs.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct LaunchContext {
-    /// The commands, which the script runs joined by blanks.
+    /// Commands, joined by blanks in the script.
     pub commands: Vec<String>,
-    /// The environment, beside what the NodeManager sets.
+    /// Environment variables beyond those the NodeManager sets.
     pub environment: BTreeMap<String, String>,
-    /// Files by the name they have in the container's directory.
+    /// Files by their names in the container's directory.
     pub resources: BTreeMap<String, LocalResource>,
-    /// Hadoop credentials, in the form of a credentials file; the container finds them in the file
-    /// that `HADOOP_TOKEN_FILE_LOCATION` names.
+    /// Hadoop credentials in the format of a credentials file. The container finds them in the file
+    /// named by `HADOOP_TOKEN_FILE_LOCATION`.
     pub credentials: Option<Secret>,
-    /// Configuration (Hadoop's serialised form) with which the ResourceManager finds the servers
+    /// Configuration (in Hadoop's serialised form) with which the ResourceManager finds the servers
     /// that renew these tokens. Only a master's context needs it.
     pub credentials_conf: Vec<u8>,
-    /// For auxiliary services of the node, by their names. A node that lacks one refuses the
-    /// container.
+    /// Data for auxiliary services of the node, by service name. A node that lacks a service
+    /// rejects the container.
     pub service_data: BTreeMap<String, Vec<u8>>,
-    /// Who may do what, as `user1,user2 group1`; `*` is everybody, one blank is nobody.
+    /// Access lists such as `user1,user2 group1`; `*` allows all users, a single blank none.
     pub access: BTreeMap<Access, String>,
-    /// Whether the NodeManager starts it again.
+    /// Restart policy on the node, if any.
     pub retry: Option<Retry>,
 }
 
-/// A NodeManager's own retries, in the same container.
+/// Restart policy of a NodeManager, within the same container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Retry {
-    /// After which ends.
+    /// Exits that are retried.
     pub on: RetryOn,
-    /// How often; `None` is without end.
+    /// Maximum number of retries; `None` is unlimited.
     pub max_retries: Option<u32>,
-    /// How long it waits before.
+    /// Delay before a retry.
     pub interval: Duration,
-    /// Failures older than this do not count; `None` counts all.
+    /// Window in which failures count; `None` counts all.
     pub window: Option<Duration>,
 }
 
-/// After which ends a container is started again.
+/// Exits after which a container is restarted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RetryOn {
-    /// All but 0.
+    /// All exit codes but 0.
     AnyError,
-    /// These exit codes.
+    /// Listed exit codes.
     Codes(Vec<i32>),
 }
 
 impl fmt::Debug for LaunchContext {
-    /// Values may be what nobody should see; names show what is there.
+    /// Shows names only: values may be secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LaunchContext")
             .field("commands", &self.commands)
@@ -90,7 +90,7 @@ impl fmt::Debug for LaunchContext {
 }
 
 impl LaunchContext {
-    /// A context that runs one command.
+    /// Creates a context that runs one command.
     pub fn command(command: impl Into<String>) -> Self {
         Self { commands: vec![command.into()], ..Self::default() }
     }
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_and_credentials_are_not_shown() {
+    fn debug_output_hides_values_and_credentials() {
         let mut launch = LaunchContext::command("true");
         launch.environment.insert("KEY".into(), "hunter2".into());
         launch.service_data.insert("shuffle".into(), b"hunter2".to_vec());
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_retry_without_end_is_minus_one() {
+    fn unlimited_retries_are_encoded_as_minus_one() {
         let retry = Retry {
             on: RetryOn::Codes(vec![7]),
             max_retries: None,

@@ -1,4 +1,4 @@
-//! Files that a NodeManager fetches before it starts a container.
+//! Files that a NodeManager downloads before it starts a container.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,25 +8,25 @@ use crate::proto::yarn::{
 };
 use crate::types::named::named;
 
-/// Where a file is, as in `hdfs://namenode:8020/user/alice/train.py`. The path is written as Hadoop
-/// writes paths: a blank is a blank, and a percent sign stands for itself.
+/// Location of a file, as in `hdfs://namenode:8020/user/alice/train.py`. Paths are unescaped as in
+/// Hadoop: blanks and percent signs stand for themselves.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Location {
-    /// The file system, as `hdfs`; empty for the cluster's default.
+    /// File system scheme, such as `hdfs`; empty for the cluster's default.
     pub scheme: String,
-    /// A host or the name of a group of NameNodes; empty where there is none.
+    /// Host or nameservice; empty if there is none.
     pub host: String,
-    /// The port, if the address has one.
+    /// Port, if given.
     pub port: Option<u16>,
-    /// The path from the root.
+    /// Absolute path.
     pub path: String,
-    /// What stands before an `@`, as a container in `abfs://container@account/path`.
+    /// User info before `@`, such as the container in `abfs://container@account/path`.
     pub user: Option<String>,
 }
 
-/// A text that is no place of a file.
+/// Error for a malformed file location.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no location of a file; it is written `hdfs://host:port/path` or `/path`")]
+#[error("invalid file location `{0}`: expected `hdfs://host:port/path` or `/path`")]
 pub struct BadLocation(String);
 
 impl FromStr for Location {
@@ -51,7 +51,7 @@ impl FromStr for Location {
             Some((user, address)) => (Some(user.to_owned()), address),
             None => (None, authority),
         };
-        // The colons of a bracketed address are not before a port.
+        // The colons inside brackets do not precede a port.
         let (host, port) = match address.rsplit_once(':') {
             Some((host, port)) if !port.ends_with(']') => {
                 (host, Some(port.parse().map_err(|_| bad())?))
@@ -97,7 +97,7 @@ impl Location {
         UrlProto {
             scheme: given(&self.scheme),
             host: given(&self.host),
-            // Left out it would be read as 0, and the file looked for at `host:0`.
+            // A missing port would be read as 0.
             port: Some(self.port.map_or(-1, i32::from)),
             file: Some(self.path.clone()),
             user_info: self.user.clone(),
@@ -105,46 +105,46 @@ impl Location {
     }
 }
 
-/// What becomes of a file when it has been fetched.
+/// Treatment of a downloaded file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LocalResourceKind {
-    /// It stays as it is.
+    /// Kept as is.
     #[default]
     File,
-    /// It is unpacked into a directory: `.jar`, `.zip`, `.tar`, `.tar.gz` and `.tgz` are known.
+    /// Unpacked into a directory: `.jar`, `.zip`, `.tar`, `.tar.gz` or `.tgz`.
     Archive,
-    /// It stays as it is, and what of it matches a regular expression is unpacked.
+    /// Kept as is; entries that match this regular expression are unpacked, too.
     Pattern(String),
 }
 
 named! {
-    /// Who else may use a file that a node has fetched.
+    /// Sharing of a downloaded file on its node.
     #[derive(Default)]
     pub enum Visibility: LocalResourceVisibilityProto, "visibility" {
-        /// Everybody: the file must be readable by everybody where it is.
+        /// Shared by all users. The source file must be world-readable.
         Public = Public "PUBLIC",
-        /// All applications of the same user.
+        /// Shared by all applications of the user.
         Private = Private "PRIVATE",
-        /// This application only.
+        /// Private to the application.
         #[default]
         Application = Application "APPLICATION",
     }
 }
 
-/// A file that a NodeManager fetches before it starts a container, and links into its directory.
+/// File that a NodeManager downloads and links into the container's directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalResource {
-    /// Where it is.
+    /// Location.
     pub location: Location,
-    /// How long it is; for people.
+    /// Size in bytes; informational.
     pub bytes: u64,
-    /// When it was changed, in milliseconds, exactly as its file system says: the NodeManager
-    /// refuses a file that has been changed since.
+    /// Modification time in milliseconds, exactly as its file system reports it. The NodeManager
+    /// rejects a file that has changed since.
     pub modified: i64,
-    /// What becomes of it.
+    /// Treatment after the download.
     pub kind: LocalResourceKind,
-    /// Who else may use it.
+    /// Sharing on the node.
     pub visibility: Visibility,
 }
 
@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn locations_are_read_as_they_are_written() {
+    fn locations_round_trip() {
         for text in [
             "hdfs://namenode:8020/user/a b/c%20d#e",
             "hdfs://ns/x",
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_location_without_port_says_so() {
+    fn missing_port_is_encoded_as_minus_one() {
         let location: Location = "hdfs://ns/x".parse().expect("a location");
         assert_eq!(location.proto().port, Some(-1));
         let local: Location = "file:///x".parse().expect("a location");

@@ -1,4 +1,4 @@
-//! What YARN speaks of: ids, resources, states and reports, as Rust has them.
+//! YARN's data types: ids, resources, states and reports.
 
 mod application;
 mod attempt;

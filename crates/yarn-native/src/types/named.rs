@@ -1,8 +1,8 @@
-//! Enums whose values have a number on the wire and a name that people know.
+//! Enums with a number on the wire and a Hadoop name.
 
-/// A text that names none of the values it could.
+/// Error for a text that is none of an enum's names.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is no {what}; it is one of {names}")]
+#[error("unknown {what} `{text}`: expected one of {names}")]
 pub struct BadName {
     text: String,
     what: &'static str,
@@ -15,7 +15,7 @@ impl BadName {
     }
 }
 
-/// Writes the enum, its way from and to the wire, `Display` and `FromStr`.
+/// Defines the enum with its wire conversions, `Display` and `FromStr`.
 macro_rules! named {
     (
         $(#[$meta:meta])*
@@ -30,7 +30,7 @@ macro_rules! named {
             $( $(#[$doc])* $variant, )*
         }
 
-        // Some values only come, and some only go.
+        // Some enums are only received, others only sent.
         #[allow(dead_code)]
         impl $name {
             pub(crate) fn of(number: i32) -> Result<Self, $crate::types::InvalidMessage> {

@@ -1,4 +1,4 @@
-//! Queues, and what may be done with them.
+//! Queues and queue permissions.
 
 use std::collections::BTreeMap;
 
@@ -9,89 +9,89 @@ use crate::types::named::named;
 use crate::types::{ApplicationReport, InvalidMessage};
 
 named! {
-    /// Whether a queue takes applications.
-    pub enum QueueState: QueueStateProto, "state of queues" {
-        /// It takes none, and runs none.
+    /// State of a queue.
+    pub enum QueueState: QueueStateProto, "queue state" {
+        /// Accepts and runs no applications.
         Stopped = QStopped "STOPPED",
-        /// It takes applications.
+        /// Accepts applications.
         Running = QRunning "RUNNING",
-        /// It takes none, and finishes those it has.
+        /// Accepts no applications, and finishes those it has.
         Draining = QDraining "DRAINING",
     }
 }
 
 named! {
-    /// What somebody may do in a queue.
-    pub enum QueuePermission: QueueAclProto, "permission in queues" {
+    /// Permission of a user on a queue.
+    pub enum QueuePermission: QueueAclProto, "queue permission" {
         /// Submit applications to it.
         Submit = QaclSubmitApplications "SUBMIT_APPLICATIONS",
-        /// End and move any application in it.
+        /// Kill and move any application in it.
         Administer = QaclAdministerQueue "ADMINISTER_QUEUE",
     }
 }
 
-/// What the ResourceManager tells about a queue.
+/// Queue information.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Queue {
-    /// Its name; before Hadoop 3.4 without those above it.
+    /// Name; without its parents before Hadoop 3.4.
     pub name: String,
-    /// Its name with those above it, as `root.research.vision` (Hadoop 3.4).
+    /// Full path, such as `root.research.vision` (Hadoop 3.4).
     pub path: Option<String>,
-    /// Its share of the queue above it, from 0 to 1.
+    /// Share of the parent queue, from 0 to 1.
     pub capacity: f32,
-    /// What it may grow to, from 0 to 1; -1 is without limit.
+    /// Maximum share of the parent queue, from 0 to 1; -1 is unlimited.
     pub capacity_max: f32,
-    /// What it uses of its share; more than 1 is borrowed.
+    /// Used fraction of its own share; above 1 it has borrowed from other queues.
     pub used: f32,
-    /// Whether it takes applications.
+    /// Current state.
     pub state: QueueState,
-    /// Labels its applications may ask for; `*` is all.
+    /// Labels that its applications may ask for; `*` allows all.
     pub labels: Vec<String>,
-    /// The label of asks that name none.
+    /// Default label of asks without one.
     pub label: Option<String>,
-    /// The queues below it, if they were asked for.
+    /// Child queues, if requested.
     pub children: Vec<Queue>,
-    /// The applications in it, if they were asked for.
+    /// Applications in it, if requested.
     pub applications: Vec<ApplicationReport>,
-    /// Its numbers, where the server counts them.
+    /// Statistics, if the server counts them.
     pub statistics: Option<QueueStatistics>,
-    /// Its share of the nodes of each label, where the server tells; those without label are under the
-    /// empty name.
+    /// Share of the nodes of each label, if the server reports it. The empty name stands for nodes
+    /// without a label.
     pub shares: BTreeMap<String, QueueShare>,
 }
 
-/// A queue's share of the nodes of one label, of the whole cluster and not of the queue above it.
+/// Share of a queue in the nodes of one label, relative to the whole cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct QueueShare {
-    /// What is its own, from 0 to 1.
+    /// Guaranteed share, from 0 to 1.
     pub capacity: f32,
-    /// What it may grow to, from 0 to 1.
+    /// Maximum share, from 0 to 1.
     pub capacity_max: f32,
 }
 
-/// A queue in numbers.
+/// Statistics of a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueueStatistics {
-    /// Applications that run.
+    /// Running applications.
     pub running: i64,
-    /// Applications that wait.
+    /// Pending applications.
     pub pending: i64,
-    /// Users with something to do in it.
+    /// Users with applications in it.
     pub users: i64,
-    /// Memory that could be given out now, in MiB.
+    /// Memory available now, in MiB.
     pub available_mib: i64,
     /// Memory in use, in MiB.
     pub allocated_mib: i64,
-    /// Memory asked for and not given, in MiB.
+    /// Memory asked for and not granted, in MiB.
     pub pending_mib: i64,
-    /// Cores that could be given out now.
+    /// Cores available now.
     pub available_vcores: i64,
     /// Cores in use.
     pub allocated_vcores: i64,
-    /// Cores asked for and not given.
+    /// Cores asked for and not granted.
     pub pending_vcores: i64,
     /// Containers in use.
     pub containers: i64,
@@ -147,13 +147,13 @@ impl QueueStatistics {
     }
 }
 
-/// What the caller may do in a queue.
+/// Permissions of the caller on a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueuePermissions {
-    /// The queue.
+    /// Queue.
     pub queue: String,
-    /// What may be done; nothing, perhaps.
+    /// Granted permissions; may be empty.
     pub permissions: Vec<QueuePermission>,
 }
 

@@ -1,4 +1,4 @@
-//! What containers use and nodes have.
+//! Resource amounts.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,19 +10,19 @@ use crate::types::InvalidMessage;
 const MEMORY: &str = "memory-mb";
 const VCORES: &str = "vcores";
 
-/// Memory, cores, and whatever else a cluster counts.
+/// Amount of memory, cores and other counted resources.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Resource {
     /// Memory in MiB.
     pub memory_mib: i64,
     /// Virtual cores.
     pub vcores: i32,
-    /// Other resources by name, as `yarn.io/gpu`, in the unit the cluster counts them in.
+    /// Other resources by name, such as `yarn.io/gpu`, in the cluster's unit.
     pub others: BTreeMap<String, i64>,
 }
 
 impl Resource {
-    /// Memory and cores.
+    /// Creates an amount of memory and cores.
     pub fn new(memory_mib: i64, vcores: i32) -> Self {
         Self { memory_mib, vcores, others: BTreeMap::new() }
     }
@@ -38,7 +38,7 @@ impl Resource {
         Ok(Self { memory_mib: proto.memory(), vcores: proto.virtual_cores(), others })
     }
 
-    /// For asks and submissions.
+    /// Encodes the amount for asks and submissions.
     pub(crate) fn proto(&self) -> ResourceProto {
         let entry = |(key, value): (&String, &i64)| ResourceInformationProto {
             key: key.clone(),
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn other_resources_travel_by_name_and_memory_does_not() {
+    fn only_other_resources_are_encoded_by_name() {
         let mut resource = Resource::new(1024, 2);
         resource.others.insert("yarn.io/gpu".into(), 1);
         let mut proto = resource.proto();

@@ -1,19 +1,18 @@
-//! Moments as the ResourceManager writes them: `2026-03-01T12:00:00.000+0000`.
+//! Timestamps in the ResourceManager's format: `2026-03-01T12:00:00.000+0000`.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The end of the year 9999: four digits go no further.
+/// End of the year 9999, the last with four digits.
 const LAST_S: u64 = 253_402_300_799;
 const DAY_S: i64 = 24 * 60 * 60;
-/// Days of 400 years, after which the calendar repeats itself.
+/// Days in 400 years, the period of the calendar.
 const CYCLE_DAYS: i64 = 146_097;
-/// Days from the first of March of the year 0 to the beginning of 1970.
+/// Days from 1 March of the year 0 to 1 January 1970.
 const EPOCH_DAYS: i64 = 719_468;
 
-/// Writes a moment, to the millisecond, as UTC. One before 1970 becomes 1970: it has passed all the
-/// same.
-pub(crate) fn format(moment: SystemTime) -> String {
-    let since = moment.duration_since(UNIX_EPOCH).unwrap_or_default();
+/// Formats a time in UTC, to the millisecond. Times before 1970 become 1970.
+pub(crate) fn format(time: SystemTime) -> String {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     let seconds = since.as_secs().min(LAST_S) as i64;
     let (year, month, day) = date(seconds / DAY_S);
     let of_day = seconds % DAY_S;
@@ -22,21 +21,21 @@ pub(crate) fn format(moment: SystemTime) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}+0000")
 }
 
-/// A moment from the milliseconds that Java counts. One too far away is the last that can be told.
+/// Converts Java's milliseconds. Times after the year 9999 are clamped to its end.
 pub(crate) fn of_millis(millis: u64) -> SystemTime {
     let since = Duration::from_millis(millis.min(LAST_S * 1000));
     UNIX_EPOCH + since
 }
 
-/// Reads a moment; `None` for anything else, such as the `UNLIMITED` of one that never comes.
+/// Parses a timestamp; `None` for any other text, such as `UNLIMITED`.
 pub(crate) fn parse(text: &str) -> Option<SystemTime> {
     let number = |from: usize, length: usize| {
         let digits = text.get(from..from + length)?;
         let plain = digits.bytes().all(|digit| digit.is_ascii_digit());
         plain.then(|| digits.parse::<i64>().ok())?
     };
-    let marks = [(4, "-"), (7, "-"), (10, "T"), (13, ":"), (16, ":"), (19, ".")];
-    if !marks.iter().all(|&(at, mark)| text.get(at..at + 1) == Some(mark)) {
+    let separators = [(4, "-"), (7, "-"), (10, "T"), (13, ":"), (16, ":"), (19, ".")];
+    if !separators.iter().all(|&(at, mark)| text.get(at..at + 1) == Some(mark)) {
         return None;
     }
     let (month, day) = (number(5, 2)?, number(8, 2)?);
@@ -45,25 +44,25 @@ pub(crate) fn parse(text: &str) -> Option<SystemTime> {
     }
     let days = days(number(0, 4)?, month, day);
     let seconds = number(11, 2)? * 3600 + number(14, 2)? * 60 + number(17, 2)?;
-    let away = match text.get(23..)? {
+    let offset = match text.get(23..)? {
         "Z" => 0,
         zone if zone.len() == 5 => {
-            let away = number(24, 2)? * 3600 + number(26, 2)? * 60;
+            let offset = number(24, 2)? * 3600 + number(26, 2)? * 60;
             match zone.as_bytes()[0] {
-                b'+' => away,
-                b'-' => -away,
+                b'+' => offset,
+                b'-' => -offset,
                 _ => return None,
             }
         }
         _ => return None,
     };
-    let seconds = u64::try_from(days * DAY_S + seconds - away).ok()?;
+    let seconds = u64::try_from(days * DAY_S + seconds - offset).ok()?;
     let millis = u64::try_from(number(20, 3)?).ok()?;
     Some(UNIX_EPOCH + Duration::from_secs(seconds) + Duration::from_millis(millis))
 }
 
-/// Year, month and day of a day counted from 1970. Years begin in March here, so that the odd day is
-/// their last.
+/// Converts days since 1970 to year, month and day. Years begin in March here, so that the leap day
+/// is their last.
 fn date(days: i64) -> (i64, i64, i64) {
     let days = days + EPOCH_DAYS;
     let (cycle, day) = (days.div_euclid(CYCLE_DAYS), days.rem_euclid(CYCLE_DAYS));
@@ -71,11 +70,11 @@ fn date(days: i64) -> (i64, i64, i64) {
     let day = day - (365 * year + year / 4 - year / 100);
     let month = (5 * day + 2) / 153;
     let day = day - (153 * month + 2) / 5 + 1;
-    let (month, late) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    (cycle * 400 + year + late, month, day)
+    let (month, carry) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    (cycle * 400 + year + carry, month, day)
 }
 
-/// The other way round.
+/// Converts year, month and day to days since 1970.
 fn days(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let (cycle, year) = (year.div_euclid(400), year.rem_euclid(400));
@@ -93,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_are_written_as_they_are_read() {
+    fn timestamps_round_trip() {
         for (millis, text) in [
             (0, "1970-01-01T00:00:00.000+0000"),
             (951_782_400_007, "2000-02-29T00:00:00.007+0000"),
@@ -110,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn zones_count_and_nonsense_is_nothing() {
+    fn time_zones_are_applied_and_malformed_timestamps_are_rejected() {
         let noon = parse("2023-11-14T12:00:00.000Z");
         assert_eq!(parse("2023-11-14T14:00:00.000+0200"), noon);
         assert_eq!(parse("2023-11-14T07:30:00.000-0430"), noon);

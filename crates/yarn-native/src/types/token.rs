@@ -1,4 +1,4 @@
-//! Tokens in messages.
+//! Conversion of tokens from and to messages.
 
 use std::mem::take;
 
@@ -6,7 +6,7 @@ use crate::proto::common::TokenProto;
 use crate::token::Token;
 
 impl Token {
-    /// Takes the message over, so that no copy of the password is left in it.
+    /// Takes the fields out of the message, so that it keeps no copy of the password.
     pub(crate) fn of(mut proto: TokenProto) -> Self {
         Self {
             identifier: take(&mut proto.identifier),

@@ -1,5 +1,6 @@
-//! A ResourceManager as it really behaves towards one master: asks are replaced and counted down, replies
-//! are kept for whoever repeats a request, and a restart forgets all but the running containers.
+//! Model of a ResourceManager as seen by one master: rows are replaced and counted down, the last
+//! reply is repeated for a repeated request, and a restart forgets everything but running
+//! containers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,17 +12,17 @@ use crate::random::Random;
 pub const HOSTS: [(&str, &str); 6] =
     [("a", "/one"), ("b", "/one"), ("c", "/one"), ("d", "/two"), ("e", "/two"), ("f", "/two")];
 
-/// Why a request was refused.
+/// Reason why a request failed.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Rejection {
+pub enum RequestError {
     NotRegistered,
     Rejected,
 }
 
 #[derive(Clone, Debug)]
-struct Asked {
+struct AskState {
     resource: Resource,
-    lines: BTreeMap<String, (u32, bool)>,
+    rows: BTreeMap<String, (u32, bool)>,
 }
 
 #[derive(Clone, Debug)]
@@ -30,11 +31,11 @@ pub struct Container {
     pub host: &'static str,
     pub resource: Resource,
     pub opportunistic: bool,
-    /// The lines it was counted against, to be put back if it is killed before the master hears of it.
+    /// Rows it was counted against, restored if it is preempted before the master acquires it.
     lines: Vec<String>,
-    /// Whether the master has heard of it.
+    /// True once a reply has carried it.
     pub acquired: bool,
-    /// Whether its node runs it: only then does it outlive a restart.
+    /// True if its node runs it: only then does it survive a restart.
     pub started: bool,
 }
 
@@ -42,17 +43,18 @@ pub struct Container {
 pub struct Model {
     registered: bool,
     response_id: i32,
-    /// The last reply, for whoever asks with the number before it.
+    /// Last reply, repeated for a request with the response id before it.
     last: Option<LedgerReply<u64>>,
-    guaranteed: BTreeMap<Key, Asked>,
+    guaranteed: BTreeMap<Key, AskState>,
     opportunistic: BTreeMap<(Key, Resource), u32>,
     pub containers: BTreeMap<u64, Container>,
     fresh: Vec<u64>,
     ended: Vec<u64>,
     pub excluded: BTreeSet<String>,
     next: u64,
-    /// Whether lines for hosts and racks go when nothing is left to grant. Versions differ.
-    drops_lines: bool,
+    /// True if the rows of hosts and racks are dropped when nothing is left to grant. Versions
+    /// differ.
+    drops_rows: bool,
     pub granted: usize,
 }
 
@@ -69,7 +71,7 @@ impl Model {
             ended: Vec::new(),
             excluded: BTreeSet::new(),
             next: 1,
-            drops_lines: random.one_in(2),
+            drops_rows: random.one_in(2),
             granted: 0,
         }
     }
@@ -80,15 +82,15 @@ impl Model {
         self.last = None;
     }
 
-    /// `window`: grants may be made after the asks are taken in and before the reply is put together.
+    /// Processes a request. With `window`, grants may be made between the asks and the reply.
     pub fn allocate(
         &mut self,
         request: &LedgerRequest<u64>,
         rejects: bool,
         window: Option<&mut Random>,
-    ) -> Result<LedgerReply<u64>, Rejection> {
+    ) -> Result<LedgerReply<u64>, RequestError> {
         if !self.registered {
-            return Err(Rejection::NotRegistered);
+            return Err(RequestError::NotRegistered);
         }
         let following = (request.response_id + 1) & i32::MAX;
         if let Some(last) = &self.last
@@ -96,9 +98,9 @@ impl Model {
         {
             return Ok(last.clone());
         }
-        assert_eq!(request.response_id, self.response_id, "a wrong response id");
+        assert_eq!(request.response_id, self.response_id, "wrong response id");
         if rejects {
-            return Err(Rejection::Rejected);
+            return Err(RequestError::Rejected);
         }
         for row in &request.rows {
             self.ask(row);
@@ -146,25 +148,25 @@ impl Model {
         let asked = self
             .guaranteed
             .entry(row.key)
-            .or_insert_with(|| Asked { resource: row.resource.clone(), lines: BTreeMap::new() });
+            .or_insert_with(|| AskState { resource: row.resource.clone(), rows: BTreeMap::new() });
         if row.count == 0 {
-            asked.lines.remove(&row.name);
+            asked.rows.remove(&row.name);
         } else {
             asked.resource = row.resource.clone();
-            asked.lines.insert(row.name.clone(), (row.count, row.relax));
+            asked.rows.insert(row.name.clone(), (row.count, row.relax));
         }
-        self.tidy(row.key);
+        self.drop_finished(row.key);
     }
 
-    /// What happens to other lines when nothing is left to grant.
-    fn tidy(&mut self, key: Key) {
-        let over = |asked: &Asked| !asked.lines.contains_key("*");
-        if self.drops_lines && self.guaranteed.get(&key).is_some_and(over) {
+    /// Drops the other rows when nothing is left to grant, if this version does.
+    fn drop_finished(&mut self, key: Key) {
+        let over = |asked: &AskState| !asked.rows.contains_key("*");
+        if self.drops_rows && self.guaranteed.get(&key).is_some_and(over) {
             self.guaranteed.remove(&key);
         }
     }
 
-    /// Grants some of what is asked for.
+    /// Grants some of the asks.
     pub fn schedule(&mut self, random: &mut Random) {
         let keys: Vec<Key> = self.guaranteed.keys().copied().collect();
         for key in keys {
@@ -190,7 +192,7 @@ impl Model {
         let Some(asked) = self.guaranteed.get_mut(&key) else {
             return;
         };
-        let line = |name: &str| asked.lines.get(name).copied().unwrap_or((0, false));
+        let line = |name: &str| asked.rows.get(name).copied().unwrap_or((0, false));
         let (anywhere, relax_anywhere) = line("*");
         if anywhere == 0 || self.excluded.contains(host) {
             return;
@@ -206,14 +208,14 @@ impl Model {
             return;
         };
         for name in counted {
-            if let Some((count, _)) = asked.lines.get_mut(*name) {
+            if let Some((count, _)) = asked.rows.get_mut(*name) {
                 *count = count.saturating_sub(1);
             }
         }
-        asked.lines.retain(|_, (count, _)| *count > 0);
+        asked.rows.retain(|_, (count, _)| *count > 0);
         let resource = asked.resource.clone();
         let lines = counted.iter().map(|name| (*name).to_owned()).collect();
-        self.tidy(key);
+        self.drop_finished(key);
         self.add(key, host, resource, false, lines);
     }
 
@@ -240,8 +242,8 @@ impl Model {
         self.granted += 1;
     }
 
-    /// Kills a container the master has not heard of, and puts its ask back.
-    pub fn preempt_unheard(&mut self) {
+    /// Preempts a container that the master has not acquired, and restores its ask.
+    pub fn preempt_unacquired(&mut self) {
         let Some(id) = self.fresh.pop() else { return };
         let Some(container) = self.containers.remove(&id) else {
             return;
@@ -252,16 +254,16 @@ impl Model {
             *self.opportunistic.entry(lane).or_insert(0) += 1;
             return;
         }
-        let asked = self.guaranteed.entry(container.key).or_insert_with(|| Asked {
+        let asked = self.guaranteed.entry(container.key).or_insert_with(|| AskState {
             resource: container.resource.clone(),
-            lines: BTreeMap::new(),
+            rows: BTreeMap::new(),
         });
         for name in container.lines {
-            asked.lines.entry(name).or_insert((0, true)).0 += 1;
+            asked.rows.entry(name).or_insert((0, true)).0 += 1;
         }
     }
 
-    /// A container ends, by itself or because it was released. One that is not known is no error.
+    /// Ends a container, by itself or because it was released. An unknown one is ignored.
     pub fn end(&mut self, id: u64) {
         if self.containers.remove(&id).is_some() {
             self.fresh.retain(|fresh| *fresh != id);
@@ -269,27 +271,27 @@ impl Model {
         }
     }
 
-    /// Everything is forgotten but the containers that run. Those that were granted and not started are lost
-    /// without a word; the ids of these are returned.
+    /// Forgets everything but running containers. Returns the granted containers that were not
+    /// started: they are lost without a notice.
     pub fn restart(&mut self) -> Vec<u64> {
         self.registered = false;
         let last = self.last.take();
-        let mut told = last.map(|last| last.completed).unwrap_or_default();
+        let mut reported = last.map(|last| last.completed).unwrap_or_default();
         self.guaranteed.clear();
         self.opportunistic.clear();
         self.excluded.clear();
         self.fresh.clear();
-        // Nodes tell of ends again until the master has answered the reply that told them.
-        self.ended.append(&mut told);
+        // Nodes report ends again until the master has confirmed the reply with them.
+        self.ended.append(&mut reported);
         let lost = |(id, container): (&u64, &Container)| (!container.started).then_some(*id);
         let lost: Vec<u64> = self.containers.iter().filter_map(lost).collect();
         self.containers.retain(|_, container| container.started);
         lost
     }
 
-    /// How many under one key it would still grant, or has granted without telling.
-    pub fn owes(&self, key: Key) -> u32 {
-        let lines = self.guaranteed.get(&key).and_then(|asked| asked.lines.get("*"));
+    /// Returns the number it would still grant under a key, or has granted without reporting.
+    pub fn owed(&self, key: Key) -> u32 {
+        let lines = self.guaranteed.get(&key).and_then(|asked| asked.rows.get("*"));
         let guaranteed = lines.map_or(0, |(count, _)| *count);
         let lanes = self.opportunistic.iter().filter(|((of, _), _)| *of == key);
         let opportunistic: u32 = lanes.map(|(_, count)| count).sum();
@@ -297,9 +299,9 @@ impl Model {
         guaranteed + opportunistic + fresh.filter(|container| container.key == key).count() as u32
     }
 
-    /// How many it would still grant.
+    /// Returns the number it would still grant.
     pub fn outstanding(&self) -> u32 {
-        let lines = self.guaranteed.values().filter_map(|asked| asked.lines.get("*"));
+        let lines = self.guaranteed.values().filter_map(|asked| asked.rows.get("*"));
         lines.map(|(count, _)| count).sum::<u32>() + self.opportunistic.values().sum::<u32>()
     }
 }

@@ -1,4 +1,4 @@
-//! Numbers that look random and follow from a seed. Our own, so that a seed means the same for ever.
+//! Pseudo-random numbers from a seed. Our own generator, so that seeds keep their meaning.
 #![allow(dead_code)]
 
 #[derive(Debug)]
@@ -6,7 +6,7 @@ pub struct Random(u64);
 
 impl Random {
     pub fn new(seed: u64) -> Self {
-        // Neighbouring seeds must not give neighbouring sequences.
+        // Adjacent seeds must not give similar sequences.
         let mut random = Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0xd1b5_4a32_d192_ed03);
         random.next();
         random
@@ -20,12 +20,12 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `end`, which is at least 1.
+    /// Returns a number below `end`, which is at least 1.
     pub fn below(&mut self, end: usize) -> usize {
         (self.next() % end as u64) as usize
     }
 
-    /// True once in `n` times.
+    /// Returns true once in `n` calls on average.
     pub fn one_in(&mut self, n: usize) -> bool {
         self.below(n) == 0
     }
@@ -34,13 +34,14 @@ impl Random {
         &items[self.below(items.len())]
     }
 
-    /// Arbitrary bytes, fewer than `end`.
+    /// Returns random bytes, fewer than `end`.
     pub fn bytes(&mut self, end: usize) -> Vec<u8> {
         let length = self.below(end);
         (0..length).map(|_| self.next() as u8).collect()
     }
 
-    /// The bytes with some damage: bits turned, pieces cut out, doubled, overwritten, the end cut off.
+    /// Returns damaged bytes: bits flipped, pieces removed, repeated or overwritten, the end cut
+    /// off.
     pub fn mutate(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut bytes = bytes.to_vec();
         for _ in 0..1 + self.below(4) {

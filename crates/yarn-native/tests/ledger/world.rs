@@ -1,4 +1,4 @@
-//! A master that uses the ledger, and everything that can go wrong between it and the model.
+//! Simulation of a master with a ledger, and of every fault between it and the model.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -8,10 +8,10 @@ use yarn_native::ledger::{
 };
 use yarn_native::types::Resource;
 
-use crate::model::{HOSTS, Model, Rejection};
+use crate::model::{HOSTS, Model, RequestError};
 use crate::random::Random;
 
-/// What may go wrong under one seed. Each seed has a random half of it.
+/// Faults of a seed. Each seed enables a random half of them.
 #[derive(Debug, Default)]
 struct Faults {
     lost_requests: bool,
@@ -20,10 +20,10 @@ struct Faults {
     rejects: bool,
     preemption: bool,
     window: bool,
-    /// The one who decides hears of replies late.
-    lag: bool,
-    /// What is wanted changes all the time.
-    fickle: bool,
+    /// The decider processes replies late.
+    late_decider: bool,
+    /// The wants change all the time.
+    changing_wants: bool,
     ends: bool,
 }
 
@@ -37,14 +37,14 @@ impl Faults {
             rejects: coin(),
             preemption: coin(),
             window: coin(),
-            lag: coin(),
-            fickle: coin(),
+            late_decider: coin(),
+            changing_wants: coin(),
             ends: coin(),
         }
     }
 }
 
-/// What one role should have in the end.
+/// Goal of one role.
 #[derive(Clone, Debug)]
 struct Role {
     key: Key,
@@ -63,25 +63,25 @@ struct World {
     ledger: Ledger<u64>,
     roles: Vec<Role>,
     held: BTreeMap<u64, Key>,
-    /// Replies the decider has not heard of yet.
+    /// Replies that the decider has not processed.
     inbox: VecDeque<(ReplyOutcome<u64>, Vec<u64>)>,
     seen: ReplyCount,
     exclude: BTreeSet<String>,
-    /// The request whose answer has not come.
+    /// Request without a reply.
     unanswered: Option<LedgerRequest<u64>>,
-    /// Whether anything happened since the last new request that may make lines change.
-    stirred: bool,
-    /// Replies since something was said about a key, or granted under it.
-    silence: BTreeMap<Key, u32>,
+    /// True if something happened since the last new request that may change rows.
+    may_change: bool,
+    /// Replies since a row was sent or a container granted, by key.
+    idle_replies: BTreeMap<Key, u32>,
     surplus: usize,
 }
 
-/// Runs one seed; says what went wrong.
+/// Runs one seed; returns a description of the failure.
 pub fn run(seed: u64, mutant: Mutant) -> Result<(), String> {
     let mut random = Random::new(seed);
     let faults = match seed % 4 {
-        // Nothing goes wrong, at most the decider hears late: then nothing may be wasted.
-        0 => Faults { lag: random.one_in(2), ..Faults::default() },
+        // No faults, except that the decider may be late: nothing may be wasted.
+        0 => Faults { late_decider: random.one_in(2), ..Faults::default() },
         _ => Faults::some(&mut random),
     };
     let model = Model::new(&mut random);
@@ -95,8 +95,8 @@ pub fn run(seed: u64, mutant: Mutant) -> Result<(), String> {
         seen: ReplyCount(0),
         exclude: BTreeSet::new(),
         unanswered: None,
-        stirred: true,
-        silence: BTreeMap::new(),
+        may_change: true,
+        idle_replies: BTreeMap::new(),
         surplus: 0,
         random,
     };
@@ -114,9 +114,9 @@ pub fn run(seed: u64, mutant: Mutant) -> Result<(), String> {
         world.step().map_err(|why| format!("seed {seed}, step {step}: {why}"))?;
     }
     if seed.is_multiple_of(4) && world.surplus > 0 {
-        return Err(format!("seed {seed}: {} wasted with nothing wrong", world.surplus));
+        return Err(format!("seed {seed}: {} containers wasted without a fault", world.surplus));
     }
-    world.calm().map_err(|why| format!("seed {seed}, calm: {why}"))
+    world.settle().map_err(|why| format!("seed {seed}, settling: {why}"))
 }
 
 impl World {
@@ -154,7 +154,7 @@ impl World {
         }
     }
 
-    /// Says what is still wanted, with what the decider knows.
+    /// Sets the wants from what the decider knows.
     fn decide(&mut self) {
         let mut wants = BTreeMap::new();
         for role in &self.roles {
@@ -181,8 +181,8 @@ impl World {
     }
 
     fn step(&mut self) -> Result<(), String> {
-        if self.faults.fickle && self.random.one_in(4) {
-            self.change_mind();
+        if self.faults.changing_wants && self.random.one_in(4) {
+            self.change_wants();
         }
         if self.faults.ends && self.random.one_in(4) {
             self.end_one();
@@ -191,18 +191,18 @@ impl World {
             self.model.schedule(&mut self.random);
         }
         if self.faults.preemption && self.random.one_in(6) {
-            self.model.preempt_unheard();
+            self.model.preempt_unacquired();
         }
         if self.faults.restarts && self.random.one_in(12) {
             self.restart();
         }
         self.exchange()?;
-        self.hear(self.faults.lag);
+        self.process_inbox(self.faults.late_decider);
         Ok(())
     }
 
-    fn change_mind(&mut self) {
-        self.stirred = true;
+    fn change_wants(&mut self) {
+        self.may_change = true;
         let at = self.random.below(self.roles.len());
         let key = self.roles[at].key;
         match self.random.below(4) {
@@ -218,7 +218,7 @@ impl World {
                 }
             }
             _ => {
-                // One that is held is not needed any more.
+                // A held container is not needed any more.
                 let mut mine = self.held.iter().filter(|(_, of)| **of == key);
                 if let Some((container, _)) = mine.next() {
                     let container = *container;
@@ -240,33 +240,33 @@ impl World {
     }
 
     fn restart(&mut self) {
-        self.stirred = true;
-        // Nodes refuse what a ResourceManager before this one granted; the decider hears of it at once.
+        self.may_change = true;
+        // Nodes reject grants of an earlier ResourceManager; the decider learns it at once.
         for container in self.model.restart() {
             self.held.remove(&container);
             self.ledger.forget(&container);
-            for (taken, _) in &mut self.inbox {
-                taken.wanted.retain(|grant| grant.container != container);
+            for (outcome, _) in &mut self.inbox {
+                outcome.wanted.retain(|grant| grant.container != container);
             }
         }
         self.decide();
     }
 
-    /// One request, and what becomes of it.
+    /// Sends one request and handles the result.
     fn exchange(&mut self) -> Result<(), String> {
         let request = self.ledger.request();
         if let Some(unanswered) = &self.unanswered
             && *unanswered != request
         {
-            return Err("a request was changed before it was answered".into());
+            return Err("a request changed before its reply".into());
         }
         if self.unanswered.is_none() {
-            // After a long silence everything about a key is said again, and rightly so.
-            let early = |key: &Key| self.silence.get(key).is_none_or(|replies| *replies < 100);
-            if !self.stirred && request.rows.iter().any(|row| early(&row.key)) {
-                return Err(format!("lines sent without need: {:?}", request.rows));
+            // After many idle replies all rows of a key are sent again, as they should.
+            let early = |key: &Key| self.idle_replies.get(key).is_none_or(|replies| *replies < 100);
+            if !self.may_change && request.rows.iter().any(|row| early(&row.key)) {
+                return Err(format!("rows sent without need: {:?}", request.rows));
             }
-            self.stirred = false;
+            self.may_change = false;
         }
         self.unanswered = Some(request.clone());
         if self.faults.lost_requests && self.random.one_in(5) {
@@ -276,44 +276,44 @@ impl World {
         let mut window = Random::new(self.random.next());
         let window = self.faults.window.then_some(&mut window);
         match self.model.allocate(&request, rejects, window) {
-            Err(Rejection::NotRegistered) => {
+            Err(RequestError::NotRegistered) => {
                 self.model.register();
                 self.ledger.on_resync();
                 self.unanswered = None;
-                self.stirred = true;
+                self.may_change = true;
             }
-            Err(Rejection::Rejected) => {
+            Err(RequestError::Rejected) => {
                 self.ledger.on_rejected();
                 self.unanswered = None;
-                self.stirred = true;
+                self.may_change = true;
             }
             Ok(_) if self.faults.lost_replies && self.random.one_in(5) => {}
             Ok(reply) => {
                 let completed = reply.completed.clone();
-                self.stirred |= !reply.granted.is_empty();
+                self.may_change |= !reply.granted.is_empty();
                 let granted = reply.granted.iter().map(|grant| grant.key);
-                let told = request.rows.iter().map(|row| row.key);
-                for key in granted.chain(told) {
-                    self.silence.insert(key, 0);
+                let sent = request.rows.iter().map(|row| row.key);
+                for key in granted.chain(sent) {
+                    self.idle_replies.insert(key, 0);
                 }
-                self.silence.values_mut().for_each(|replies| *replies += 1);
-                let taken = self.ledger.on_reply(reply).map_err(|error| error.to_string())?;
-                self.check_kinds(&request, &taken)?;
-                self.surplus += taken.surplus.len();
+                self.idle_replies.values_mut().for_each(|replies| *replies += 1);
+                let outcome = self.ledger.on_reply(reply).map_err(|error| error.to_string())?;
+                self.check_kinds(&request, &outcome)?;
+                self.surplus += outcome.surplus.len();
                 self.unanswered = None;
-                self.inbox.push_back((taken, completed));
+                self.inbox.push_back((outcome, completed));
             }
         }
         Ok(())
     }
 
-    /// What comes back on a request for larger containers is not too small for it.
+    /// Checks that grants returned for a larger ask are not too small for it.
     fn check_kinds(
         &self,
         request: &LedgerRequest<u64>,
-        taken: &ReplyOutcome<u64>,
+        outcome: &ReplyOutcome<u64>,
     ) -> Result<(), String> {
-        for grant in &taken.wanted {
+        for grant in &outcome.wanted {
             let role = self.roles.iter().find(|role| role.key == grant.key);
             let Some(role) = role else { continue };
             let asked =
@@ -326,32 +326,32 @@ impl World {
         Ok(())
     }
 
-    /// The decider hears of replies, all of them or some, and decides.
-    fn hear(&mut self, lag: bool) {
-        while let Some((taken, completed)) = self.inbox.pop_front() {
-            if lag && self.random.one_in(2) {
-                self.inbox.push_front((taken, completed));
+    /// Processes replies, all or some, and decides.
+    fn process_inbox(&mut self, late_decider: bool) {
+        while let Some((outcome, completed)) = self.inbox.pop_front() {
+            if late_decider && self.random.one_in(2) {
+                self.inbox.push_front((outcome, completed));
                 break;
             }
-            self.seen = taken.reply_count;
-            // What it hears late may be outdated, and then it wants something else than a moment ago.
-            self.stirred |= lag;
-            for grant in taken.wanted {
+            self.seen = outcome.reply_count;
+            // A late reply may be outdated, so that the wants change back and forth.
+            self.may_change |= late_decider;
+            for grant in outcome.wanted {
                 self.held.insert(grant.container, grant.key);
                 if let Some(container) = self.model.containers.get_mut(&grant.container) {
                     container.started = true;
                 }
             }
             for container in completed {
-                self.stirred |= self.held.remove(&container).is_some();
+                self.may_change |= self.held.remove(&container).is_some();
             }
-            self.shed();
+            self.release_excess();
             self.decide();
         }
     }
 
-    /// Gives back what is held beyond the target: it may have been lowered in the meantime.
-    fn shed(&mut self) {
+    /// Releases what is held beyond the target, which may have been lowered meanwhile.
+    fn release_excess(&mut self) {
         for role in &self.roles {
             let mine = self.held.iter().filter(|(_, key)| **key == role.key);
             let extra: Vec<u64> = mine.map(|(id, _)| *id).skip(role.target as usize).collect();
@@ -362,11 +362,11 @@ impl World {
         }
     }
 
-    /// The ResourceManager owes exactly what is wanted, when there is nothing more to be said.
-    fn check_debts(&self) -> Result<(), String> {
+    /// Checks that the model owes exactly the wants when the ledger has no changes to send.
+    fn check_outstanding(&self) -> Result<(), String> {
         for role in &self.roles {
             let has = self.held.values().filter(|key| **key == role.key).count() as u32;
-            let (wanted, owed) = (role.target - has, self.model.owes(role.key));
+            let (wanted, owed) = (role.target - has, self.model.owed(role.key));
             if wanted != owed {
                 return Err(format!("{:?}: {wanted} wanted, {owed} owed", role.key));
             }
@@ -374,25 +374,26 @@ impl World {
         Ok(())
     }
 
-    /// Nothing goes wrong any more: everything wanted must come, and nothing else may stay.
-    fn calm(&mut self) -> Result<(), String> {
+    /// Runs without faults until everything wanted has come and nothing else is left.
+    fn settle(&mut self) -> Result<(), String> {
         self.faults = Faults::default();
-        // Nobody can satisfy a strict wish for hosts that are to be avoided, nor one where all are.
+        // A strict want for excluded hosts cannot be satisfied, nor can any if all hosts are
+        // excluded.
         if self.roles.iter().any(|role| role.localities.strict) {
             self.exclude.clear();
         }
         self.exclude.remove("a");
-        self.hear(false);
-        self.stirred = true;
+        self.process_inbox(false);
+        self.may_change = true;
         self.decide();
-        for beat in 0..400 {
+        for step in 0..400 {
             self.model.schedule(&mut self.random);
             self.exchange()?;
-            self.hear(false);
-            if beat > 2 && !self.ledger.has_changes() {
-                self.check_debts()?;
+            self.process_inbox(false);
+            if step > 2 && !self.ledger.has_changes() {
+                self.check_outstanding()?;
                 let over = self.ledger.outstanding() == 0 && self.model.outstanding() == 0;
-                if over && self.inbox.is_empty() && !self.stirred {
+                if over && self.inbox.is_empty() && !self.may_change {
                     break;
                 }
             }
@@ -412,23 +413,23 @@ impl World {
             return Err(format!("{} still asked for", self.model.outstanding()));
         }
         if self.model.excluded != self.exclude {
-            return Err(format!("avoids {:?}, should {:?}", self.model.excluded, self.exclude));
+            return Err(format!("excludes {:?}, expected {:?}", self.model.excluded, self.exclude));
         }
         let before = self.model.granted;
-        for beat in 0..80 {
+        for step in 0..80 {
             self.model.schedule(&mut self.random);
             let request = self.ledger.request();
-            // A release that nobody answers is said a few times more.
-            let rests = request.releases.is_empty() || beat < 70;
+            // A release without an effect is sent a few times more.
+            let rests = request.releases.is_empty() || step < 70;
             if !request.rows.is_empty() || !rests {
-                return Err(format!("does not come to rest: {request:?}"));
+                return Err(format!("still sends changes: {request:?}"));
             }
             self.exchange()?;
-            self.hear(false);
+            self.process_inbox(false);
         }
         match self.model.granted - before {
             0 => Ok(()),
-            more => Err(format!("{more} granted to nobody")),
+            more => Err(format!("{more} granted without a want")),
         }
     }
 }
