@@ -64,15 +64,15 @@ class Listening(unittest.TestCase):
     def test_last_words_that_were_lost_are_what_the_master_wrote_down(self):
         heard = self.listener()
         heard.told("put", "chief:0/train_eval_start_time", b"1.0")
-        heard.fill_in([{"at": 5000, "what": {"attempt-ended": {"task": "chief:0", "ending": "succeeded"}}}, {"what": "else"}])
+        heard.fill_in([{"at": 5000, "kind": {"attempt-ended": {"task": "chief:0", "ending": "succeeded"}}}, {"kind": "else"}])
         self.assertEqual(heard.events["chief:0"]["train_eval_stop_time"], "5.0")
         self.assertEqual(status_of(heard.events["chief:0"]), "SUCCEEDED")
 
     def ended(self, at, task, ending, attempt=1):
-        return {"at": at, "what": {"attempt-ended": {"task": task, "attempt": attempt, "ending": ending}}}
+        return {"at": at, "kind": {"attempt-ended": {"task": task, "attempt": attempt, "ending": ending}}}
 
     def test_an_attempt_that_was_killed_is_not_saved_by_one_before(self):
-        begun = {"at": 200_000, "what": {"attempt-started": {"task": "chief:0", "attempt": 2}}}
+        begun = {"at": 200_000, "kind": {"attempt-started": {"task": "chief:0", "attempt": 2}}}
         killed = self.ended(300_000, "chief:0", {"signalled": {"signal": 9}}, 2)
         # Where the clocks of nodes differ, the order of facts is what counts.
         for later, start in (([begun, killed], b"200"), ([begun], b"90"), ([killed], b"90"), ([], b"200")):

@@ -10,10 +10,10 @@ use std::{
     time::{Duration, Instant},
 };
 use ydl_core::{
-    Action, ContainerId, Endpoint, Event, Exit, Framework, Grant, Job, JobSpec, NodeName, RoleName,
-    Span, Time,
+    Action, ContainerId, Endpoint, Event, Framework, Grant, Job, JobSpec, NodeName, ProgramExit,
+    RoleName, Span, Time,
     job::Mutant,
-    spec::{Backoff, Resources, Scope},
+    spec::{Backoff, Resources, RestartScope},
 };
 
 const SIZES: [u32; 4] = [10, 100, 1_000, 10_000];
@@ -97,7 +97,7 @@ fn new_rounds() {
                 job
             },
             |mut job| {
-                let exit = Exit { code: Some(1), ..Exit::default() };
+                let exit = ProgramExit { code: Some(1), ..ProgramExit::default() };
                 let container = ContainerId::from("c0");
                 let failed = Event::Exited { container, round: 1, exit };
                 one(&mut job, 6 * u64::from(tasks), failed);
@@ -114,7 +114,7 @@ fn line(tasks: u32, count: usize, took: Duration) {
 
 fn one(job: &mut Job, now: u64, event: Event) {
     for action in job.handle(Time(now), event) {
-        if let Action::Tell(container) = &action {
+        if let Action::OrderChanged(container) = &action {
             black_box(job.order(container));
         }
         black_box(action);
@@ -124,11 +124,11 @@ fn one(job: &mut Job, now: u64, event: Event) {
 
 fn job(tasks: u32, together: bool) -> Job {
     let mut draft = draft(Framework::None, &[("worker", tasks)]);
-    draft.roles[0].restart.scope = Scope::Job;
+    draft.roles[0].restart.scope = RestartScope::Job;
     draft.roles[0].restart.limit = 3;
     draft.gang.together = together;
     draft.gang.hold = Span::hours(1);
-    draft.gang.backoff = Backoff { first: Span(0), most: Span(0) };
+    draft.gang.backoff = Backoff { initial: Span(0), max: Span(0) };
     Job::new(JobSpec::new(draft).expect("the job is valid"), Time(0)).0
 }
 
@@ -158,13 +158,13 @@ fn life(tasks: u32) -> Vec<Event> {
         },
     });
     each(&|_, container| Event::Started { container, round: 1 });
-    each(&|_, container| Event::Quieted { container });
-    each(&|_, container| Event::Heard { container });
+    each(&|_, container| Event::HeartbeatMissed { container });
+    each(&|_, container| Event::HeartbeatResumed { container });
     each(&|_, container| Event::Exited {
         container,
         round: 1,
-        exit: Exit { code: Some(0), ..Exit::default() },
+        exit: ProgramExit { code: Some(0), ..ProgramExit::default() },
     });
-    each(&|_, container| Event::Saved { container, error: None });
+    each(&|_, container| Event::OutputsUploaded { container, error: None });
     events
 }

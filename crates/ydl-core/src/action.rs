@@ -3,7 +3,7 @@
 use crate::{
     cluster::Cluster,
     ending::Outcome,
-    fact::Fact,
+    history::HistoryEvent,
     id::{ContainerId, NodeName, RoleName, TaskId},
     spec::Resources,
     time::Span,
@@ -28,20 +28,20 @@ pub enum Action {
     Release(ContainerId),
     /// The order of this container has changed: answer it if it listens. Losing this is harmless, because the
     /// order stands.
-    Tell(ContainerId),
+    OrderChanged(ContainerId),
     /// A round has begun with these members: its rendezvous begins with them, and a newer round's takes an older one's
     /// place. Tasks that start on their own, in a round or beside the job, begin none.
-    Began(Arc<Cluster>),
+    RoundStarted(Arc<Cluster>),
     /// What ran there is over for its peers: it has ended, it is gone, or nobody counts on it any more. Said once of every
     /// attempt that was told to run, however that came to be known, and before anybody is told of other members.
-    Over(Run),
+    AttemptOver(Run),
     /// The members of a running round have changed, and those who stay run on
-    /// ([`Reform::Told`](crate::spec::Reform::Told)): hand this to the rendezvous of the round that it names, which
+    /// ([`ResizePolicy::Told`](crate::spec::ResizePolicy::Told)): hand this to the rendezvous of the round that it names, which
     /// gives everybody a new rank and tells them. Newcomers are told to run with this very cluster; the others keep
     /// the one they were started with.
-    Changed(Arc<Cluster>),
+    MembersChanged(Arc<Cluster>),
     /// Write this down.
-    Record(Fact),
+    Record(HistoryEvent),
     /// The job is over. Nothing follows.
     Finish(Outcome),
 }
@@ -69,7 +69,7 @@ pub struct Ask {
 /// What an agent should be doing now. It compares this with what it does and acts on the difference, so a lost
 /// or repeated order changes nothing.
 ///
-/// An agent that has had no order for [`silence`](crate::spec::Deadlines::silence) is cut off: it stops its
+/// An agent that has had no order for [`silence`](crate::spec::Timeouts::silence) is cut off: it stops its
 /// program within the grace and leaves. The core counts on that before it puts another in its place, so only an
 /// answer that carries an order may set the agent's clock back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -95,7 +95,7 @@ pub enum Order {
         /// How long the program has between SIGTERM and SIGKILL.
         grace: Span,
         /// Whether the outputs are wanted.
-        save: bool,
+        upload: bool,
     },
 }
 

@@ -30,12 +30,12 @@ pub struct Cluster {
     /// The gathering this is true for.
     pub round: u32,
     /// Every role.
-    pub roles: Vec<Member>,
+    pub roles: Vec<RoleMembers>,
 }
 
 /// A role in a [`Cluster`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Member {
+pub struct RoleMembers {
     /// Its name.
     pub role: RoleName,
     /// How many of its tasks are in the round.
@@ -52,7 +52,7 @@ pub struct Member {
     pub endpoints: Vec<Endpoint>,
 }
 
-impl Member {
+impl RoleMembers {
     /// A task's number among those of its role in the round, from 0 and without holes.
     pub fn place(&self, index: u32) -> Option<u32> {
         if self.indexes.is_empty() {
@@ -91,7 +91,7 @@ impl Cluster {
     }
 
     /// The roles before a task's own.
-    pub(crate) fn before(&self, task: &TaskId) -> impl Iterator<Item = &Member> {
+    pub(crate) fn before(&self, task: &TaskId) -> impl Iterator<Item = &RoleMembers> {
         let roles = self.roles.iter();
         roles.take_while(|member| member.role != task.role)
     }
@@ -105,19 +105,19 @@ impl Cluster {
 
     /// How many processes the job has.
     pub fn processes(&self) -> u32 {
-        self.roles.iter().map(Member::all_processes).sum()
+        self.roles.iter().map(RoleMembers::all_processes).sum()
     }
 
     /// The number of a task's first process among all processes, in the same order. Its others follow.
     pub fn first_process(&self, task: &TaskId) -> u32 {
         let own = self.role(task.role.as_str());
         let earlier = own.map_or(0, |member| self.place(task) * member.processes);
-        self.before(task).map(Member::all_processes).sum::<u32>() + earlier
+        self.before(task).map(RoleMembers::all_processes).sum::<u32>() + earlier
     }
 
     /// All of them, in the order of their ranks.
     pub fn tasks(&self) -> impl Iterator<Item = TaskId> {
-        let of = |member: &Member| {
+        let of = |member: &RoleMembers| {
             let role = member.role.clone();
             let all: Vec<_> = member.indexes().collect();
             all.into_iter().map(move |index| TaskId { role: role.clone(), index })
@@ -126,7 +126,7 @@ impl Cluster {
     }
 
     /// The role of that name.
-    pub fn role(&self, name: &str) -> Option<&Member> {
+    pub fn role(&self, name: &str) -> Option<&RoleMembers> {
         self.roles.iter().find(|member| member.role.as_str() == name)
     }
 

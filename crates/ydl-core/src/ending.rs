@@ -38,7 +38,7 @@ pub enum Ending {
         why: String,
     },
     /// The agent could not prepare for the program.
-    Unready {
+    SetupFailed {
         /// Why.
         why: String,
     },
@@ -64,19 +64,19 @@ pub enum Ending {
         why: String,
     },
     /// The agent was quiet for too long.
-    Silent {
+    HeartbeatTimeout {
         /// How long.
-        quiet: Span,
+        silent_for: Span,
     },
     /// A deadline passed.
-    TooLate {
+    TimedOut {
         /// What was waited for: `launch`, `join`, `start` or `stop`.
-        wait: Wait,
+        timeout: TimeoutKind,
         /// How long.
         after: Span,
     },
     /// The program succeeded, its outputs could not be copied.
-    Unsaved {
+    UploadFailed {
         /// Why.
         why: String,
     },
@@ -85,7 +85,7 @@ pub enum Ending {
 /// A wait with a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Wait {
+pub enum TimeoutKind {
     /// For the container to start.
     Launch,
     /// For the agent to be ready.
@@ -98,18 +98,18 @@ pub enum Wait {
 
 /// What an ending says about the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NodeBlame {
+pub enum ExclusionTrigger {
     /// Nothing.
-    None,
+    Never,
     /// It is suspect when this happens several times.
-    AfterSeveral,
+    AfterFailures,
     /// It is to be avoided at once.
-    AtOnce,
+    Immediate,
 }
 
 impl Ending {
     /// Whether it is somebody's fault and uses up a restart.
-    pub fn counts(&self) -> bool {
+    pub fn counts_as_failure(&self) -> bool {
         match self {
             Ending::Succeeded
             | Ending::Preempted
@@ -117,18 +117,18 @@ impl Ending {
             | Ending::NodeFault { .. }
             | Ending::PortTaken { .. }
             | Ending::Outdated
-            | Ending::Silent { .. } => false,
-            Ending::TooLate { wait, .. } => match wait {
-                Wait::Launch | Wait::Join => false,
-                Wait::Start | Wait::Stop => true,
+            | Ending::HeartbeatTimeout { .. } => false,
+            Ending::TimedOut { timeout: wait, .. } => match wait {
+                TimeoutKind::Launch | TimeoutKind::Join => false,
+                TimeoutKind::Start | TimeoutKind::Stop => true,
             },
             Ending::Exited { .. }
             | Ending::Signalled { .. }
             | Ending::NotStarted { .. }
-            | Ending::Unready { .. }
+            | Ending::SetupFailed { .. }
             | Ending::AgentDied { .. }
             | Ending::MemoryLimit { .. }
-            | Ending::Unsaved { .. } => true,
+            | Ending::UploadFailed { .. } => true,
         }
     }
 
@@ -137,34 +137,36 @@ impl Ending {
     ///
     /// Silence is one of them. A node without power is silent long before its cluster calls it lost, which should cost
     /// a task no more than being lost; a program that takes its agent down with it does so every time.
-    pub fn charges_node(&self) -> bool {
+    pub fn is_node_fault(&self) -> bool {
         matches!(
             self,
             Ending::NodeFault { .. }
                 | Ending::PortTaken { .. }
                 | Ending::Outdated
-                | Ending::Silent { .. }
-                | Ending::TooLate { wait: Wait::Launch | Wait::Join, .. }
+                | Ending::HeartbeatTimeout { .. }
+                | Ending::TimedOut { timeout: TimeoutKind::Launch | TimeoutKind::Join, .. }
         )
     }
 
     /// What it says about the node.
-    pub fn blames(&self) -> NodeBlame {
+    pub fn exclusion_trigger(&self) -> ExclusionTrigger {
         match self {
-            Ending::NodeFault { .. } | Ending::Silent { .. } => NodeBlame::AtOnce,
-            Ending::TooLate { .. } => NodeBlame::AtOnce,
+            Ending::NodeFault { .. } | Ending::HeartbeatTimeout { .. } => {
+                ExclusionTrigger::Immediate
+            }
+            Ending::TimedOut { .. } => ExclusionTrigger::Immediate,
             Ending::Exited { .. } | Ending::Signalled { .. } | Ending::AgentDied { .. } => {
-                NodeBlame::AfterSeveral
+                ExclusionTrigger::AfterFailures
             }
             Ending::Succeeded
             | Ending::PortTaken { .. }
             | Ending::Outdated
             | Ending::NotStarted { .. }
-            | Ending::Unready { .. }
+            | Ending::SetupFailed { .. }
             | Ending::MemoryLimit { .. }
             | Ending::Preempted
             | Ending::Lost
-            | Ending::Unsaved { .. } => NodeBlame::None,
+            | Ending::UploadFailed { .. } => ExclusionTrigger::Never,
         }
     }
 }
@@ -200,7 +202,7 @@ impl fmt::Display for Ending {
             }
             Ending::Outdated => write!(f, "came too late to join its peers"),
             Ending::NotStarted { why } => write!(f, "could not be started: {why}"),
-            Ending::Unready { why } => write!(f, "could not get ready: {why}"),
+            Ending::SetupFailed { why } => write!(f, "could not get ready: {why}"),
             Ending::AgentDied { status } if *status > 128 => {
                 write!(f, "lost its agent, which was killed by {}", signal_name(*status - 128))
             }
@@ -219,14 +221,16 @@ impl fmt::Display for Ending {
             Ending::Preempted => write!(f, "was preempted by the cluster"),
             Ending::Lost => write!(f, "was lost with its container"),
             Ending::NodeFault { why } => write!(f, "could not run on its node: {why}"),
-            Ending::Silent { quiet } => write!(f, "was not heard of for {quiet}"),
-            Ending::TooLate { wait, after } => match wait {
-                Wait::Launch => write!(f, "had no container running after {after}"),
-                Wait::Join => write!(f, "was not ready {after} after its container started"),
-                Wait::Start => write!(f, "did not start its program within {after}"),
-                Wait::Stop => write!(f, "did not stop within {after}"),
+            Ending::HeartbeatTimeout { silent_for: quiet } => {
+                write!(f, "was not heard of for {quiet}")
+            }
+            Ending::TimedOut { timeout: wait, after } => match wait {
+                TimeoutKind::Launch => write!(f, "had no container running after {after}"),
+                TimeoutKind::Join => write!(f, "was not ready {after} after its container started"),
+                TimeoutKind::Start => write!(f, "did not start its program within {after}"),
+                TimeoutKind::Stop => write!(f, "did not stop within {after}"),
             },
-            Ending::Unsaved { why } => {
+            Ending::UploadFailed { why } => {
                 write!(f, "succeeded, but its outputs were not saved: {why}")
             }
         }
@@ -285,7 +289,7 @@ pub enum Cause {
         missing: String,
     },
     /// The job ran longer than it was allowed to.
-    RanTooLong {
+    RunTimeout {
         /// The limit.
         limit: Span,
     },
@@ -302,7 +306,7 @@ impl fmt::Display for Cause {
                 write!(f, " (attempt {attempt})")
             }
             Cause::NoContainers { missing } => write!(f, "{missing}"),
-            Cause::RanTooLong { limit } => {
+            Cause::RunTimeout { limit } => {
                 write!(f, "the job ran longer than its limit of {limit}")
             }
         }

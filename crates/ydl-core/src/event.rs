@@ -15,12 +15,12 @@ use serde::{Deserialize, Serialize};
 pub enum Event {
     // From the backend.
     /// The backend can place containers on so many nodes.
-    Counted {
+    NodesCounted {
         /// How many there are now.
         nodes: u32,
     },
     /// Some role could run nowhere if these nodes were avoided.
-    Needed {
+    NodesRequired {
         /// All of them; whoever was named before and is not now can be done without.
         nodes: Vec<NodeName>,
     },
@@ -45,15 +45,15 @@ pub enum Event {
     /// name many.
     Ended {
         /// Each with how it ended.
-        containers: Vec<(ContainerId, ContainerEnd)>,
+        containers: Vec<(ContainerId, ContainerExit)>,
     },
     /// The cluster wants a container back soon.
-    Warned {
+    PreemptionWarned {
         /// Which.
         container: ContainerId,
     },
     /// What was asked for can never be had here.
-    Impossible {
+    RequestUnsatisfiable {
         /// What is short, in one sentence.
         why: String,
     },
@@ -69,13 +69,13 @@ pub enum Event {
         endpoint: Endpoint,
     },
     /// An agent cannot be made ready.
-    Unready {
+    SetupFailed {
         /// Where it runs.
         container: ContainerId,
         /// Why, in one sentence.
         why: String,
         /// Whether its node is at fault, so that another might do better.
-        node: bool,
+        node_fault: bool,
     },
     /// The program runs.
     Started {
@@ -91,36 +91,36 @@ pub enum Event {
         /// In which round.
         round: u32,
         /// How.
-        exit: Exit,
+        exit: ProgramExit,
     },
     /// An agent has stopped its program, copied what was to be copied, and is about to leave.
-    Saved {
+    OutputsUploaded {
         /// Where.
         container: ContainerId,
         /// What could not be copied.
         error: Option<String>,
     },
     /// An agent has missed its beats.
-    Quieted {
+    HeartbeatMissed {
         /// Where.
         container: ContainerId,
     },
     /// A quiet agent was heard again.
-    Heard {
+    HeartbeatResumed {
         /// Where.
         container: ContainerId,
     },
 
     // From people.
     /// Somebody wants the job to end.
-    Killed {
+    KillRequested {
         /// Who or what, for the record.
         by: String,
         /// Without grace.
-        now: bool,
+        immediate: bool,
     },
     /// Somebody wants a role to have another size.
-    Scaled {
+    ScaleRequested {
         /// Which role.
         role: RoleName,
         /// Its new number of tasks.
@@ -132,7 +132,7 @@ pub enum Event {
     Ticked,
     /// A new master has replayed the journal; these containers are still alive. It must be the first event after
     /// the replay: every wait begins again with it.
-    Recovered {
+    MasterRecovered {
         /// What the backend says is alive.
         live: Vec<ContainerId>,
     },
@@ -154,7 +154,7 @@ pub struct Grant {
 /// How a container ended, as its backend saw it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum ContainerEnd {
+pub enum ContainerExit {
     /// Its process ended by itself.
     Completed {
         /// Exit code, or 128 and the signal.
@@ -182,7 +182,7 @@ pub enum ContainerEnd {
 
 /// How a program ended, as its agent saw it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Exit {
+pub struct ProgramExit {
     /// Its exit code, where it ended by itself.
     pub code: Option<i32>,
     /// The signal that ended it.

@@ -10,7 +10,7 @@
 //! * [`ending`]: how an attempt or a job ended, and what follows from it.
 //! * [`job`]: the state machine between them.
 //! * [`cluster`] and [`framework`]: what a program is told about its peers.
-//! * [`fact`] and [`view`]: what people see.
+//! * [`history`] and [`view`]: what people see.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -20,8 +20,8 @@ pub mod action;
 pub mod cluster;
 pub mod ending;
 pub mod event;
-pub mod fact;
 pub mod framework;
+pub mod history;
 pub mod id;
 pub mod job;
 pub mod spec;
@@ -29,13 +29,13 @@ pub mod time;
 pub mod view;
 
 pub use action::{Action, Ask, Asks, Order, Run};
-pub use cluster::{Cluster, Endpoint, Member};
+pub use cluster::{Cluster, Endpoint, RoleMembers};
 pub use ending::{Cause, Ending, Outcome, TaskResult};
-pub use event::{ContainerEnd, Event, Exit, Grant};
-pub use fact::{Broken, Fact, What};
+pub use event::{ContainerExit, Event, Grant, ProgramExit};
 pub use framework::Framework;
+pub use history::{HistoryEvent, HistoryKind, RestartCause};
 pub use id::{ContainerId, NodeName, RoleName, TaskId};
 pub use job::Job;
-pub use spec::{Draft, JobSpec};
+pub use spec::{JobSpec, JobSpecBuilder};
 pub use time::{Span, Time};
 pub use view::JobView;

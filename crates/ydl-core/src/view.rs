@@ -15,7 +15,7 @@ pub struct JobView {
     /// What people call it.
     pub name: String,
     /// Where it stands.
-    pub phase: Phase,
+    pub phase: JobPhase,
     /// When it began.
     pub started: Time,
     /// When this was true.
@@ -35,7 +35,7 @@ pub struct JobView {
 /// Where a job stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Phase {
+pub enum JobPhase {
     /// Nothing runs yet, or not everything that should.
     Gathering,
     /// Programs run.
@@ -106,7 +106,7 @@ pub enum TaskState {
     /// Its program runs.
     Running,
     /// Its program is stopped, for a new round.
-    Rewinding,
+    Restarting,
     /// Its program is stopped or its outputs are copied.
     Stopping,
     /// It succeeded.
@@ -127,7 +127,7 @@ impl TaskState {
             TaskState::Ready => "ready",
             TaskState::Starting => "starting",
             TaskState::Running => "running",
-            TaskState::Rewinding => "rewinding",
+            TaskState::Restarting => "restarting",
             TaskState::Stopping => "stopping",
             TaskState::Succeeded => "succeeded",
             TaskState::Failed => "failed",

@@ -5,13 +5,13 @@ mod draft;
 use expect_test::{Expect, expect};
 use std::collections::BTreeMap;
 use ydl_core::{
-    Cluster, Draft, Endpoint, Framework, JobSpec, Member, RoleName,
-    framework::{Given, SetUp},
-    spec::{Command, Completion, Scope},
+    Cluster, Endpoint, Framework, JobSpec, JobSpecBuilder, RoleMembers, RoleName,
+    framework::{ProcessConfig, ProcessContext},
+    spec::{Command, Completion, RestartScope},
 };
 
 fn cluster(port: &str, roles: &[(&str, u16)]) -> Cluster {
-    let member = |(at, (role, count)): (usize, &(&str, u16))| Member {
+    let member = |(at, (role, count)): (usize, &(&str, u16))| RoleMembers {
         role: RoleName::from(*role),
         instances: u32::from(*count),
         processes: 1,
@@ -26,20 +26,20 @@ fn cluster(port: &str, roles: &[(&str, u16)]) -> Cluster {
     Cluster { round: 1, roles: roles.iter().enumerate().map(member).collect() }
 }
 
-fn told(framework: Framework, cluster: &Cluster, task: &str, flags: bool) -> SetUp {
-    framework.set_up(&Given {
+fn told(framework: Framework, cluster: &Cluster, task: &str, flags: bool) -> ProcessConfig {
+    framework.set_up(&ProcessContext {
         cluster,
         task: &task.parse().unwrap(),
         local: 0,
         elastic: false,
         attempt: 1,
-        door: None,
+        rendezvous_port: None,
         flags,
     })
 }
 
 fn check(framework: Framework, cluster: &Cluster, task: &str, flags: bool, expected: Expect) {
-    let SetUp { env, arguments } = told(framework, cluster, task, flags);
+    let ProcessConfig { env, arguments } = told(framework, cluster, task, flags);
     let env = env.iter().map(|(name, value)| format!("{name}={value}"));
     let lines: Vec<_> = env.chain(arguments).collect();
     expected.assert_eq(&lines.join("\n"));
@@ -124,15 +124,15 @@ fn who_is_stopped_and_who_is_waited_for_follows_from_the_roles() {
     ] {
         assert_eq!(of(role, roles).completion, completion, "{role} of {roles:?}");
     }
-    assert_eq!(of("evaluator", &[]).scope, Scope::Task);
-    assert_eq!(of("ps", &[]).scope, Scope::Job);
+    assert_eq!(of("evaluator", &[]).scope, RestartScope::Task);
+    assert_eq!(of("ps", &[]).scope, RestartScope::Job);
 }
 
-fn draft(roles: &[(&str, u32)]) -> Draft {
+fn draft(roles: &[(&str, u32)]) -> JobSpecBuilder {
     draft::draft(Framework::Tensorflow, roles)
 }
 
-fn complaints(draft: Draft) -> String {
+fn complaints(draft: JobSpecBuilder) -> String {
     let all = JobSpec::new(draft).err().unwrap_or_default();
     let lines = all.iter().map(ToString::to_string);
     lines.collect::<Vec<_>>().join("\n")
@@ -163,7 +163,7 @@ fn a_job_of_tensorflow_has_its_roles_and_no_others() {
 
 #[test]
 fn flags_are_for_programs_of_tensorflow_with_workers_and_servers() {
-    let flagged = |roles: &[(&str, u32)]| Draft { cluster_flags: true, ..draft(roles) };
+    let flagged = |roles: &[(&str, u32)]| JobSpecBuilder { cluster_flags: true, ..draft(roles) };
     assert_eq!(complaints(flagged(&[("worker", 2), ("ps", 1)])), "");
     let mut script = flagged(&[("chief", 1), ("worker", 1)]);
     script.roles[1].command = Command::Shell("python train.py".into());
@@ -171,7 +171,7 @@ fn flags_are_for_programs_of_tensorflow_with_workers_and_servers() {
         `roles.chief`: flags can name `ps` and `worker`, and no `chief`
         `roles.worker.shell`: a script gets no flags"#]]
     .assert_eq(&complaints(script));
-    let foreign = Draft { framework: Framework::None, ..flagged(&[("worker", 1)]) };
+    let foreign = JobSpecBuilder { framework: Framework::None, ..flagged(&[("worker", 1)]) };
     expect!["`cluster_flags`: only programs of TensorFlow have such flags"]
         .assert_eq(&complaints(foreign));
 }

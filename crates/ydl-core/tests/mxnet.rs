@@ -5,8 +5,8 @@ mod draft;
 use expect_test::{Expect, expect};
 use std::collections::BTreeMap;
 use ydl_core::{
-    Cluster, Draft, Endpoint, Framework, JobSpec, Member, RoleName, TaskId, framework::Given,
-    spec::Scope,
+    Cluster, Endpoint, Framework, JobSpec, JobSpecBuilder, RoleMembers, RoleName, TaskId,
+    framework::ProcessContext, spec::RestartScope,
 };
 
 fn cluster() -> Cluster {
@@ -17,7 +17,7 @@ fn cluster() -> Cluster {
         });
         each.collect::<Vec<_>>()
     };
-    let member = |role: &str, first: u16, count: u16| Member {
+    let member = |role: &str, first: u16, count: u16| RoleMembers {
         role: RoleName::from(role),
         instances: u32::from(count),
         processes: 1,
@@ -36,13 +36,13 @@ fn cluster() -> Cluster {
 
 fn check(task: &str, attempt: u32, expected: Expect) {
     let task: TaskId = task.parse().unwrap();
-    let set_up = Framework::Mxnet.set_up(&Given {
+    let set_up = Framework::Mxnet.set_up(&ProcessContext {
         cluster: &cluster(),
         task: &task,
         local: 0,
         elastic: false,
         attempt,
-        door: None,
+        rendezvous_port: None,
         flags: false,
     });
     assert!(set_up.arguments.is_empty());
@@ -74,13 +74,13 @@ fn a_worker_knows_the_scheduler_and_itself() {
 fn the_master_s_scheduler_is_behind_the_agent_s_door() {
     let mut cluster = cluster();
     cluster.roles.pop();
-    let set_up = Framework::Mxnet.set_up(&Given {
+    let set_up = Framework::Mxnet.set_up(&ProcessContext {
         cluster: &cluster,
         task: &"worker:1".parse().unwrap(),
         local: 0,
         elastic: false,
         attempt: 1,
-        door: Some(4711),
+        rendezvous_port: Some(4711),
         flags: false,
     });
     assert_eq!(set_up.env["DMLC_PS_ROOT_URI"], "127.0.0.1");
@@ -135,12 +135,12 @@ fn ranks_follow_the_order_of_the_roles() {
     assert_eq!(cluster.rank(&"scheduler:0".parse().unwrap()), 5);
 }
 
-fn draft(roles: &[&str]) -> Draft {
+fn draft(roles: &[&str]) -> JobSpecBuilder {
     let roles: Vec<_> = roles.iter().map(|name| (*name, 1)).collect();
     draft::draft(Framework::Mxnet, &roles)
 }
 
-fn complaints(draft: Draft) -> String {
+fn complaints(draft: JobSpecBuilder) -> String {
     let all = JobSpec::new(draft).err().unwrap_or_default();
     let lines = all.iter().map(ToString::to_string);
     lines.collect::<Vec<_>>().join("\n")
@@ -181,17 +181,17 @@ fn a_job_has_one_scheduler_and_starts_together() {
 #[test]
 fn only_a_worker_is_replaced_alone() {
     let mut job = draft(&["worker", "server"]);
-    job.roles[0].restart.scope = Scope::Task;
+    job.roles[0].restart.scope = RestartScope::Task;
     assert_eq!(complaints(job.clone()), "");
-    job.roles[1].restart.scope = Scope::Task;
+    job.roles[1].restart.scope = RestartScope::Task;
     expect!["`roles.server.restart.scope`: what a server of MXNet's has goes with it"]
         .assert_eq(&complaints(job.clone()));
-    job.roles[0].restart.scope = Scope::Role;
-    job.roles[1].restart.scope = Scope::Job;
+    job.roles[0].restart.scope = RestartScope::Role;
+    job.roles[1].restart.scope = RestartScope::Job;
     expect!["`roles.worker.restart.scope`: MXNet's processes meet anew all together"]
         .assert_eq(&complaints(job));
     let mut own = draft(&["worker", "server", "scheduler"]);
-    own.roles[0].restart.scope = Scope::Task;
+    own.roles[0].restart.scope = RestartScope::Task;
     expect!["`roles.worker.restart.scope`: MXNet's own scheduler does not take a worker back"]
         .assert_eq(&complaints(own));
 }

@@ -2,12 +2,12 @@
 
 use ydl_core::{
     Cluster, Framework, TaskId,
-    cluster::{Endpoint, Member},
-    framework::Given,
+    cluster::{Endpoint, RoleMembers},
+    framework::ProcessContext,
 };
 
 fn cluster() -> Cluster {
-    let member = |role: &str, instances: u32, processes: u32| Member {
+    let member = |role: &str, instances: u32, processes: u32| RoleMembers {
         role: role.into(),
         instances,
         processes,
@@ -28,13 +28,13 @@ fn ranks_count_processes_in_the_order_of_their_tasks() {
 #[test]
 fn a_process_of_pytorch_s_knows_its_place_in_task_role_and_job() {
     let (cluster, task): (_, TaskId) = (cluster(), "worker:1".parse().unwrap());
-    let set_up = Framework::Pytorch.set_up(&Given {
+    let set_up = Framework::Pytorch.set_up(&ProcessContext {
         cluster: &cluster,
         task: &task,
         local: 2,
         elastic: false,
         attempt: 1,
-        door: Some(4711),
+        rendezvous_port: Some(4711),
         flags: false,
     });
     let expected = [

@@ -9,7 +9,7 @@ mod words {
 
 use std::collections::BTreeMap;
 use ydl_core::{
-    Cluster, Endpoint, Framework, Member, RoleName, Span, TaskId, Time,
+    Cluster, Endpoint, Framework, RoleMembers, RoleName, Span, TaskId, Time,
     spec::{Backoff, Memory, Resources},
 };
 
@@ -71,11 +71,11 @@ fn a_size_is_told_with_the_unit_a_person_would_choose() {
 
 #[test]
 fn a_wait_doubles_up_to_its_most_and_never_overflows() {
-    let backoff = Backoff { first: Span::seconds(1), most: Span::minutes(1) };
-    assert_eq!(backoff.after(1), Span::seconds(1));
-    assert_eq!(backoff.after(4), Span::seconds(8));
-    assert_eq!(backoff.after(7), Span::minutes(1));
-    assert_eq!(backoff.after(u32::MAX), Span::minutes(1));
+    let backoff = Backoff { initial: Span::seconds(1), max: Span::minutes(1) };
+    assert_eq!(backoff.delay(1), Span::seconds(1));
+    assert_eq!(backoff.delay(4), Span::seconds(8));
+    assert_eq!(backoff.delay(7), Span::minutes(1));
+    assert_eq!(backoff.delay(u32::MAX), Span::minutes(1));
 }
 
 #[test]
@@ -93,14 +93,14 @@ fn ranks_have_no_holes_whoever_is_missing() {
     let cluster = Cluster {
         round: 3,
         roles: vec![
-            Member {
+            RoleMembers {
                 role: RoleName::from("chief"),
                 instances: 1,
                 processes: 1,
                 indexes: Vec::new(),
                 endpoints: vec![endpoint("a")],
             },
-            Member {
+            RoleMembers {
                 role: RoleName::from("worker"),
                 instances: 3,
                 processes: 1,

@@ -50,11 +50,11 @@ impl Reader {
             environment: None,
             env: BTreeMap::new(),
             restart: BESIDE_RESTART,
-            completion: Completion::Beside,
+            completion: Completion::Sidecar,
             tolerate: 0,
             memory_growth: None,
             ports: vec!["http".to_owned()],
-            after: Vec::new(),
+            depends_on: Vec::new(),
             placement: Default::default(),
         })
     }

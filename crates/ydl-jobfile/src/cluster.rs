@@ -6,7 +6,7 @@ use super::{
     units::{Refusal, size_mib},
 };
 use std::{collections::BTreeMap, fs::File};
-use ydl_core::spec::{GpuAssignment, Keytab, MasterSpec, OnCluster, Placement};
+use ydl_core::spec::{ClusterOptions, GpuAssignment, Keytab, MasterSpec, Placement};
 use ydl_os::reason;
 
 /// What a ResourceManager takes.
@@ -14,12 +14,12 @@ const TAGS_MAX: usize = 10;
 const TAG_LETTERS_MAX: usize = 100;
 
 const GPU_ASSIGNMENTS: [(&str, GpuAssignment); 2] =
-    [("by-cluster", GpuAssignment::ByCluster), ("by-agent", GpuAssignment::ByAgent)];
+    [("by-cluster", GpuAssignment::Cluster), ("by-agent", GpuAssignment::Agent)];
 
 impl Reader {
-    pub fn on_cluster(&mut self, map: &Map, base: &str) -> OnCluster {
+    pub fn on_cluster(&mut self, map: &Map, base: &str) -> ClusterOptions {
         let (viewers, modifiers) = self.acls(map);
-        OnCluster {
+        ClusterOptions {
             queue: self.value(map, "queue", word),
             node_label: self.value(map, "node_label", word),
             gpu_assignment: self
@@ -131,7 +131,7 @@ impl Reader {
             return placement;
         };
         let map = self.map(node, &role.key("placement"), "roles.*.placement");
-        placement.most_per_node = self.value(&map, "most_per_node", at_least_one);
+        placement.max_per_node = self.value(&map, "most_per_node", at_least_one);
         placement.nodes = self.texts(&map, "nodes", word);
         placement.racks = self.texts(&map, "racks", rack);
         placement.attributes = self.attributes(&map);

@@ -8,7 +8,7 @@ use super::{
 };
 use ydl_core::{
     RoleName, TaskId,
-    spec::{Existing, Input, InputForm, Output, Whose},
+    spec::{ExistingPolicy, Input, InputForm, Output, OutputScope},
 };
 
 pub const FORMS: [(&str, InputForm); 4] = [
@@ -17,8 +17,11 @@ pub const FORMS: [(&str, InputForm); 4] = [
     ("list", InputForm::List),
     ("split-list", InputForm::SplitList),
 ];
-pub const EXISTING: [(&str, Existing); 3] =
-    [("refuse", Existing::Refuse), ("replace", Existing::Replace), ("number", Existing::Number)];
+pub const EXISTING: [(&str, ExistingPolicy); 3] = [
+    ("refuse", ExistingPolicy::Fail),
+    ("replace", ExistingPolicy::Overwrite),
+    ("number", ExistingPolicy::Number),
+];
 
 impl Reader {
     pub fn inputs(&mut self, map: &Map, base: &str) -> Vec<Input> {
@@ -91,7 +94,7 @@ impl Reader {
         let existing = self.value(&map, "existing", choice(&EXISTING));
         let to = self.value(&map, "to", read)?;
         Some(Output {
-            whose,
+            scope: whose,
             every,
             existing: existing.unwrap_or_default(),
             ..Output::new(from, to)
@@ -100,15 +103,15 @@ impl Reader {
 }
 
 /// A role, a task, or `all`.
-fn whose(text: &str) -> Result<Whose, Refusal> {
+fn whose(text: &str) -> Result<OutputScope, Refusal> {
     if text == "all" {
-        return Ok(Whose::All);
+        return Ok(OutputScope::All);
     }
     if !text.contains(':') {
-        return Ok(Whose::Role(RoleName::from(text)));
+        return Ok(OutputScope::Role(RoleName::from(text)));
     }
     let task = text.parse::<TaskId>();
-    task.map(Whose::Task).map_err(|what| (what, "name a task, a role or `all`".into()))
+    task.map(OutputScope::Task).map_err(|what| (what, "name a task, a role or `all`".into()))
 }
 
 /// Where data comes from. What is there is looked at at submit.

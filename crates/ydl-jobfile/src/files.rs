@@ -11,7 +11,7 @@ use std::{
     io,
     path::{Path, PathBuf},
 };
-use ydl_core::spec::{self, Environment, Interpreter, Packed};
+use ydl_core::spec::{self, Environment, Interpreter, PackedEnvironment};
 use ydl_os::reason;
 
 /// What a NodeManager unpacks, by how its name ends.
@@ -19,7 +19,7 @@ const ARCHIVES: [&str; 4] = [".tar.gz", ".tgz", ".tar", ".zip"];
 
 /// Where an interpreter comes from.
 pub const INTERPRETERS: [(&str, Interpreter); 3] =
-    [("auto", Interpreter::Auto), ("carry", Interpreter::Carry), ("node", Interpreter::Node)];
+    [("auto", Interpreter::Auto), ("carry", Interpreter::Bundle), ("node", Interpreter::Node)];
 
 impl Reader {
     pub fn environment(&mut self, map: &Map, base: &str) -> Environment {
@@ -206,7 +206,7 @@ pub fn named_environment(text: &str, interpreter: &str) -> Result<Environment, R
 
 /// What an environment is, by how it is called and what is there.
 fn environment(text: &str, base: &str, cluster: bool) -> Result<Environment, Refusal> {
-    let packed = |path: String| Packed { path, interpreter: Interpreter::Auto };
+    let packed = |path: String| PackedEnvironment { path, interpreter: Interpreter::Auto };
     let file = |text: &str| source_of(text, base, cluster).map(packed);
     if let Some(image) = image::named(text, cluster) {
         return image;
@@ -235,7 +235,7 @@ fn archive(text: &str, base: &str, cluster: bool) -> Result<Environment, Refusal
     if !is_url(&source) && Path::new(&source).is_dir() {
         let path = directory_with_bin(text, base)?;
         let interpreter = Interpreter::Auto;
-        return Ok(Environment::Directory(Packed { path, interpreter }));
+        return Ok(Environment::Directory(PackedEnvironment { path, interpreter }));
     }
     Ok(Environment::Archive(source))
 }

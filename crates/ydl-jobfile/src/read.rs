@@ -8,17 +8,17 @@ use super::{
     wrong::Wrong,
 };
 use ydl_core::{
-    Draft, Framework, JobSpec, Span,
-    spec::{Backoff, Blame, Deadlines, Gang, Reform, SETTLE},
+    Framework, JobSpec, JobSpecBuilder, Span,
+    spec::{Backoff, Gang, NodeExclusion, ResizePolicy, SETTLE, Timeouts},
 };
 
 const GANG: Gang = Gang {
     together: false,
     hold: Span::minutes(5),
     retries: 3,
-    backoff: Backoff { first: Span::seconds(30), most: Span::minutes(10) },
+    backoff: Backoff { initial: Span::seconds(30), max: Span::minutes(10) },
     settle: SETTLE,
-    reform: Reform::Restart,
+    reform: ResizePolicy::Restart,
 };
 
 /// Reads a whole job. Relative paths count from `base`, which is absolute; `name` is used where none is given.
@@ -27,7 +27,7 @@ pub fn job(root: &Node, base: &str, name: &str, cluster: bool) -> Result<JobSpec
     let mut reader = Reader { cluster, ..Reader::default() };
     let map = reader.map(root, "", "");
     let framework = reader.framework(&map);
-    let draft = Draft {
+    let draft = JobSpecBuilder {
         name: reader.text(&map, "name").unwrap_or_else(|| name.to_string()),
         framework,
         cluster_flags: reader.value(&map, "cluster_flags", truth).unwrap_or(false),
@@ -43,10 +43,10 @@ pub fn job(root: &Node, base: &str, name: &str, cluster: bool) -> Result<JobSpec
         outputs: reader.outputs(&map, base),
         env: reader.env(&map),
         gang: reader.gang(&map, framework),
-        deadlines: reader.deadlines(&map),
-        blame: reader.blame(&map),
+        timeouts: reader.deadlines(&map),
+        node_exclusion: reader.blame(&map),
         ports: reader.value(&map, "ports", port_range).unwrap_or_default(),
-        on_cluster: reader.on_cluster(&map, base),
+        cluster_options: reader.on_cluster(&map, base),
     };
     let Reader { mut wrongs, told, .. } = reader;
     if told.contains("") {
@@ -124,9 +124,9 @@ impl Reader {
         }
         let map = self.map(node, "gang", "gang");
         let (first, most) = self.backoff(&map, "gang.backoff");
-        let first = first.unwrap_or(gang.backoff.first);
-        gang.backoff = Backoff { first, most: most.unwrap_or(gang.backoff.most.max(first)) };
-        if gang.backoff.first > gang.backoff.most {
+        let first = first.unwrap_or(gang.backoff.initial);
+        gang.backoff = Backoff { initial: first, max: most.unwrap_or(gang.backoff.max.max(first)) };
+        if gang.backoff.initial > gang.backoff.max {
             let at = map.find("backoff").map_or(&node.at, |node| &node.at);
             let what = "the first wait is longer than the longest";
             self.refuse(at, "gang.backoff", what, "");
@@ -138,8 +138,8 @@ impl Reader {
         gang
     }
 
-    fn deadlines(&mut self, map: &Map) -> Deadlines {
-        let mut all = Deadlines::default();
+    fn deadlines(&mut self, map: &Map) -> Timeouts {
+        let mut all = Timeouts::default();
         let Some(node) = map.find("deadlines") else {
             return all;
         };
@@ -152,10 +152,10 @@ impl Reader {
             ("fetch", &mut all.fetch),
             ("start", &mut all.start),
             ("follow", &mut all.follow),
-            ("silence", &mut all.silence),
+            ("silence", &mut all.heartbeat),
             ("grace", &mut all.grace),
             ("stop", &mut all.stop),
-            ("save", &mut all.save),
+            ("save", &mut all.upload),
         ];
         for (name, place) in spans {
             *place = self.value(&map, name, span).unwrap_or(*place);
@@ -163,16 +163,15 @@ impl Reader {
         all
     }
 
-    fn blame(&mut self, map: &Map) -> Blame {
-        let mut blame = Blame::default();
+    fn blame(&mut self, map: &Map) -> NodeExclusion {
+        let mut blame = NodeExclusion::default();
         let Some(node) = map.find("blame") else {
             return blame;
         };
         let map = self.map(node, "blame", "blame");
         blame.failures = self.value(&map, "failures", count).unwrap_or(blame.failures);
-        blame.forgive_after =
-            self.value(&map, "forgive_after", span).unwrap_or(blame.forgive_after);
-        blame.at_most = self.value(&map, "at_most", count).unwrap_or(blame.at_most);
+        blame.timeout = self.value(&map, "forgive_after", span).unwrap_or(blame.timeout);
+        blame.max_nodes = self.value(&map, "at_most", count).unwrap_or(blame.max_nodes);
         blame
     }
 }

@@ -11,28 +11,28 @@ use ydl_core::{
     Framework, RoleName, Span,
     framework::RoleDefaults,
     spec::{
-        Backoff, Command, Completion, MOST_TASKS, MemoryGrowth, Range, Resources, Restart,
-        RoleSpec, Scope,
+        Backoff, Command, Completion, MAX_TASKS, MemoryGrowth, Range, Resources, Restart,
+        RestartScope, RoleSpec,
     },
 };
 
-pub const SCOPES: [(&str, Scope); 3] =
-    [("task", Scope::Task), ("role", Scope::Role), ("job", Scope::Job)];
+pub const SCOPES: [(&str, RestartScope); 3] =
+    [("task", RestartScope::Task), ("role", RestartScope::Role), ("job", RestartScope::Job)];
 pub const COMPLETIONS: [(&str, Completion); 6] = [
     ("all", Completion::All),
     ("any", Completion::Any),
-    ("decides", Completion::Decides),
+    ("decides", Completion::Primary),
     ("service", Completion::Service),
     ("follows", Completion::Follows),
-    ("beside", Completion::Beside),
+    ("beside", Completion::Sidecar),
 ];
-const RESTART_BACKOFF: Backoff = Backoff { first: Span::seconds(1), most: Span::minutes(1) };
+const RESTART_BACKOFF: Backoff = Backoff { initial: Span::seconds(1), max: Span::minutes(1) };
 /// Whoever wants a job to go on when the cluster takes something away does not want it to end with the first failure. One
 /// is counted at least until it is known that the cluster was its cause.
 const ELASTIC_LIMIT: u32 = 3;
 /// What stands beside a job comes back a few times, and is then left alone: nobody depends on it.
 pub(super) const BESIDE_RESTART: Restart =
-    Restart { scope: Scope::Task, limit: 3, backoff: RESTART_BACKOFF, window: None };
+    Restart { scope: RestartScope::Task, limit: 3, backoff: RESTART_BACKOFF, window: None };
 const MEMORY_MIB: u64 = 1024;
 const GROWTH_PERCENT: u32 = 50;
 /// What a role's `memory_growth` grows to where nothing readable was said; the reader has complained by then.
@@ -41,7 +41,7 @@ const GROWTH_MOST_MIB: u64 = u64::MAX;
 /// The parts of `restart` that were written down.
 #[derive(Clone, Copy, Default)]
 pub struct PartialRestart {
-    scope: Option<Scope>,
+    scope: Option<RestartScope>,
     limit: Option<u32>,
     first: Option<Span>,
     most: Option<Span>,
@@ -60,14 +60,14 @@ impl PartialRestart {
         }
     }
 
-    fn complete(self, scope: Scope, limit: u32) -> Restart {
-        let first = self.first.unwrap_or(RESTART_BACKOFF.first);
+    fn complete(self, scope: RestartScope, limit: u32) -> Restart {
+        let first = self.first.unwrap_or(RESTART_BACKOFF.initial);
         // Somebody who asks for a first wait of an hour does not want a longest of a minute.
-        let most = self.most.unwrap_or(RESTART_BACKOFF.most.max(first));
+        let most = self.most.unwrap_or(RESTART_BACKOFF.max.max(first));
         Restart {
             scope: self.scope.unwrap_or(scope),
             limit: self.limit.unwrap_or(limit),
-            backoff: Backoff { first, most },
+            backoff: Backoff { initial: first, max: most },
             window: self.window.flatten(),
         }
     }
@@ -154,9 +154,9 @@ impl Reader {
         let node = if node.value == Value::Null { &empty } else { node };
         let map = self.map(node, &path, "roles.*");
         let (instances, elastic) = self.instances(&map);
-        if elastic.is_some() && defaults.scope == Scope::Task {
+        if elastic.is_some() && defaults.scope == RestartScope::Task {
             // Who is in a round changes for everybody.
-            defaults.scope = Scope::Job;
+            defaults.scope = RestartScope::Job;
         }
         let limit = match elastic {
             Some(_) => ELASTIC_LIMIT,
@@ -179,7 +179,7 @@ impl Reader {
             memory_growth: self.memory_growth(&map),
             ports: self.ports(&map),
             placement: self.placement(&map),
-            after: self.after(&map),
+            depends_on: self.after(&map),
         }
     }
 
@@ -270,7 +270,7 @@ impl Reader {
         }
         Some(MemoryGrowth {
             percent: self.value(&map, "percent", count).unwrap_or(GROWTH_PERCENT),
-            most_mib: self.value(&map, "most", size_mib).unwrap_or(GROWTH_MOST_MIB),
+            max_mib: self.value(&map, "most", size_mib).unwrap_or(GROWTH_MOST_MIB),
         })
     }
 
@@ -282,8 +282,8 @@ impl Reader {
 
 fn instances(text: &str) -> Result<u32, Refusal> {
     let n = count(text)?;
-    if u64::from(n) > MOST_TASKS {
-        let what = format!("{n} instances are too many; a job has at most {MOST_TASKS} tasks");
+    if u64::from(n) > MAX_TASKS {
+        let what = format!("{n} instances are too many; a job has at most {MAX_TASKS} tasks");
         return Err((what, String::new()));
     }
     Ok(n)

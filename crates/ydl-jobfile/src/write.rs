@@ -11,8 +11,8 @@ use std::{collections::BTreeMap, fmt::Write};
 use ydl_core::{
     JobSpec, Span,
     spec::{
-        Backoff, Command, Environment, GpuAssignment, Image, Interpreter, Mount, OnCluster, Output,
-        Packed, Placement, Range, RoleSpec, Whose,
+        Backoff, ClusterOptions, Command, Environment, GpuAssignment, Image, Interpreter, Mount,
+        Output, OutputScope, PackedEnvironment, Placement, Range, RoleSpec,
     },
 };
 
@@ -54,7 +54,7 @@ pub fn show(spec: &JobSpec) -> String {
     page.line(1, "backoff", &backoff(spec.gang.backoff));
     page.span(1, "settle", spec.gang.settle);
     page.open(0, "deadlines");
-    let d = &spec.deadlines;
+    let d = &spec.timeouts;
     page.span(1, "allocation", d.allocation);
     page.span(1, "launch", d.launch);
     page.span(1, "join", d.join);
@@ -62,16 +62,16 @@ pub fn show(spec: &JobSpec) -> String {
     page.span(1, "start", d.start);
     page.line(1, "run", &or_none(d.run));
     page.span(1, "follow", d.follow);
-    page.span(1, "silence", d.silence);
+    page.span(1, "silence", d.heartbeat);
     page.span(1, "grace", d.grace);
     page.span(1, "stop", d.stop);
-    page.span(1, "save", d.save);
+    page.span(1, "save", d.upload);
     page.open(0, "blame");
-    page.line(1, "failures", &spec.blame.failures.to_string());
-    page.span(1, "forgive_after", spec.blame.forgive_after);
-    page.line(1, "at_most", &spec.blame.at_most.to_string());
+    page.line(1, "failures", &spec.node_exclusion.failures.to_string());
+    page.span(1, "forgive_after", spec.node_exclusion.timeout);
+    page.line(1, "at_most", &spec.node_exclusion.max_nodes.to_string());
     page.line(0, "ports", &format!("{}-{}", spec.ports.first, spec.ports.last));
-    page.on_cluster(&spec.on_cluster);
+    page.on_cluster(&spec.cluster_options);
     page.0
 }
 
@@ -170,10 +170,10 @@ impl Page {
             }
             self.open(1, &text(&output.from));
             self.line(2, "to", &text(&output.to));
-            let whose = match &output.whose {
-                Whose::All => "all".to_string(),
-                Whose::Role(role) => text(role.as_str()),
-                Whose::Task(task) => task.to_string(),
+            let whose = match &output.scope {
+                OutputScope::All => "all".to_string(),
+                OutputScope::Role(role) => text(role.as_str()),
+                OutputScope::Task(task) => task.to_string(),
             };
             self.line(2, "from", &whose);
             if let Some(every) = output.every {
@@ -224,9 +224,9 @@ impl Page {
         if let Some(growth) = role.memory_growth {
             self.open(2, "memory_growth");
             self.line(3, "percent", &growth.percent.to_string());
-            self.line(3, "most", &size_text(growth.most_mib));
+            self.line(3, "most", &size_text(growth.max_mib));
         }
-        let after: Vec<_> = role.after.iter().map(ToString::to_string).collect();
+        let after: Vec<_> = role.depends_on.iter().map(ToString::to_string).collect();
         self.words(2, "after", &after);
         if !role.ports.is_empty() {
             self.line(2, "ports", &list(&role.ports));
@@ -243,7 +243,7 @@ impl Page {
             return;
         }
         self.open(2, "placement");
-        if let Some(most) = placement.most_per_node {
+        if let Some(most) = placement.max_per_node {
             self.line(3, "most_per_node", &most.to_string());
         }
         self.words(3, "nodes", &placement.nodes);
@@ -251,11 +251,11 @@ impl Page {
         self.texts(3, "attributes", &placement.attributes);
     }
 
-    fn on_cluster(&mut self, on: &OnCluster) {
+    fn on_cluster(&mut self, on: &ClusterOptions) {
         for (key, value) in [("queue", &on.queue), ("node_label", &on.node_label)] {
             self.maybe(0, key, value.as_deref());
         }
-        if on.gpu_assignment == GpuAssignment::ByAgent {
+        if on.gpu_assignment == GpuAssignment::Agent {
             self.line(0, "gpu_assignment", "by-agent");
         }
         self.words(0, "tags", &on.tags);
@@ -331,7 +331,7 @@ fn image(image: &Image) -> String {
     format!("{{{}}}", all.join(", "))
 }
 
-fn packed(from: &Packed) -> String {
+fn packed(from: &PackedEnvironment) -> String {
     match from.interpreter {
         Interpreter::Auto => text(&from.path),
         other => {
@@ -346,7 +346,7 @@ fn word<T: PartialEq>(words: &[(&'static str, T)], value: T) -> &'static str {
 }
 
 fn backoff(backoff: Backoff) -> String {
-    format!("{{first: {}, most: {}}}", span_text(backoff.first), span_text(backoff.most))
+    format!("{{first: {}, most: {}}}", span_text(backoff.initial), span_text(backoff.max))
 }
 
 fn or_none(span: Option<Span>) -> String {

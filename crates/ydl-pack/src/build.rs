@@ -18,7 +18,7 @@ use std::{
     process::{Command, Stdio},
     time::{Duration, Instant, SystemTime},
 };
-use ydl_core::spec::{Environment, Packed};
+use ydl_core::spec::{Environment, PackedEnvironment};
 use ydl_os::{reason, report::Report};
 
 /// The file that says that an environment is whole.
@@ -59,7 +59,7 @@ pub fn make(environment: &Environment, tell: &dyn Fn(String)) -> Result<Environm
             return Ok(environment.clone());
         }
     };
-    Ok(Environment::Directory(Packed {
+    Ok(Environment::Directory(PackedEnvironment {
         path: path.to_string_lossy().into_owned(),
         interpreter: from.interpreter,
     }))

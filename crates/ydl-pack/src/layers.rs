@@ -120,7 +120,7 @@ fn pack_directory(root: &Path, interpreter: Interpreter, cache: &Cache) -> Resul
                 "leave `interpreter` out, or make a virtual environment with `python3 -m venv`";
             return Err(Report::bad_input(what).hint(hint));
         }
-        (Kind::Prefix, Interpreter::Auto) | (_, Interpreter::Carry) => true,
+        (Kind::Prefix, Interpreter::Auto) | (_, Interpreter::Bundle) => true,
         (Kind::Venv, Interpreter::Auto) => !python.is_system(),
         (Kind::Venv, Interpreter::Node) => false,
     };

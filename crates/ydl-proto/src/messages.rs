@@ -4,7 +4,7 @@
 use crate::usage::Usage;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, time::Duration};
-use ydl_core::{Endpoint, Exit, Fact, JobView, Order, Span, TaskId};
+use ydl_core::{Endpoint, HistoryEvent, JobView, Order, ProgramExit, Span, TaskId};
 
 /// The longest that the master holds an agent's question open when nothing changes.
 pub const BEAT_MS: u64 = 2_000;
@@ -91,7 +91,7 @@ pub enum AgentReport {
         /// In this round.
         round: u32,
         /// How.
-        exit: Exit,
+        exit: ProgramExit,
     },
     /// Everything is stopped and saved; it leaves.
     Saved {
@@ -201,7 +201,7 @@ pub struct Facts {
     /// The number of the next one that will come.
     pub next: u64,
     /// Those there are, oldest first; at most a thousand at a time.
-    pub facts: Vec<Fact>,
+    pub facts: Vec<HistoryEvent>,
 }
 
 /// `POST /v1/kill`.

@@ -4,7 +4,7 @@ mod support;
 
 use expect_test::{Expect, expect};
 use support::{ProtocolRunner, bytes, hex, link, peer};
-use ydl_core::{Cluster, Framework, framework::Given};
+use ydl_core::{Cluster, Framework, framework::ProcessContext};
 use ydl_rendezvous::{
     Action, Effects, LinkId, Protocol,
     gloo::{
@@ -293,7 +293,7 @@ fn tasks_are_hosts_of_their_own() {
 
 #[test]
 fn a_program_is_given_the_numbers_that_it_has_in_its_world() {
-    let role = |name: &str, instances, processes| ydl_core::Member {
+    let role = |name: &str, instances, processes| ydl_core::RoleMembers {
         role: name.into(),
         instances,
         processes,
@@ -306,13 +306,13 @@ fn a_program_is_given_the_numbers_that_it_has_in_its_world() {
     };
     let world = World::of(&cluster);
     for member in world.members() {
-        let given = Given {
+        let given = ProcessContext {
             cluster: &cluster,
             task: &member.task,
             local: member.slot.local_rank,
             elastic: false,
             attempt: 1,
-            door: Some(1234),
+            rendezvous_port: Some(1234),
             flags: false,
         };
         let env = Framework::Horovod.set_up(&given).env;

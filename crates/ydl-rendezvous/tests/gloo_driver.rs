@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use expect_test::{Expect, expect};
 use support::{ProtocolRunner, base64, bytes, link, peer};
-use ydl_core::{Cluster, Member};
+use ydl_core::{Cluster, RoleMembers};
 use ydl_rendezvous::{
     Action, Effects, LinkId, Protocol,
     gloo::{GlooDriver, GlooLimits},
@@ -23,7 +23,7 @@ const TAKEN: &str = "c41edba9650bd7f1bc648117db6dcbd46d4aaf63984f071b554bf122cb3
 fn members(indexes: &[u32]) -> Cluster {
     Cluster {
         round: 1,
-        roles: vec![Member {
+        roles: vec![RoleMembers {
             role: "worker".into(),
             instances: indexes.len() as u32,
             processes: 1,

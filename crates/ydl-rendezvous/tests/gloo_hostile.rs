@@ -72,7 +72,7 @@ fn meet(protocol: &mut impl Protocol, workers: std::ops::Range<u32>, all: u32) -
 fn cluster(workers: u32) -> Cluster {
     Cluster {
         round: 1,
-        roles: vec![ydl_core::Member {
+        roles: vec![ydl_core::RoleMembers {
             role: "worker".into(),
             instances: workers,
             processes: 1,

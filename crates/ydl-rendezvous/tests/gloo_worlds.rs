@@ -6,7 +6,7 @@ mod support;
 use std::collections::BTreeMap;
 
 use support::{ProtocolRunner, Rng, base64, bytes, link, peer};
-use ydl_core::{Cluster, Member};
+use ydl_core::{Cluster, RoleMembers};
 use ydl_rendezvous::{
     Action, Effects, LinkId, Protocol,
     gloo::{GlooDriver, GlooLimits},
@@ -50,7 +50,7 @@ struct Life {
 fn cluster(indexes: &[u32]) -> Cluster {
     Cluster {
         round: 1,
-        roles: vec![Member {
+        roles: vec![RoleMembers {
             role: "worker".into(),
             instances: indexes.len() as u32,
             processes: 1,

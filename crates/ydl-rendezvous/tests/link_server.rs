@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ydl_core::{Cluster, Member, TaskId};
+use ydl_core::{Cluster, RoleMembers, TaskId};
 use ydl_rendezvous::{
     ClientFrame, ConnId, Effects, LinkId, LinkOutput, LinkRecord, LinkServer, Peer, Protocol,
     Rejection, Seq, ServerFrame,
@@ -216,7 +216,7 @@ fn other() -> Peer {
 fn a_new_master_knows_what_came_over_any_number_of_links() {
     let members = Cluster {
         round: 1,
-        roles: vec![Member {
+        roles: vec![RoleMembers {
             role: "worker".into(),
             instances: 1,
             processes: 1,

@@ -106,7 +106,7 @@ fn several_processes_of_a_task_have_local_ranks() {
 fn members(indexes: &[u32]) -> Cluster {
     Cluster {
         round: 1,
-        roles: vec![ydl_core::Member {
+        roles: vec![ydl_core::RoleMembers {
             role: "worker".into(),
             instances: indexes.len() as u32,
             processes: 1,

@@ -18,11 +18,11 @@ use ydl::{
     master::journal::Journal, master::past::Past, master::serve, master::shell::Master,
 };
 use ydl_core::{
-    Asks, ContainerId, Draft, Endpoint, Event, Exit, Framework, Grant, JobSpec, NodeName, Order,
-    Outcome, RoleName,
+    Asks, ContainerId, Endpoint, Event, Framework, Grant, JobSpec, JobSpecBuilder, NodeName, Order,
+    Outcome, ProgramExit, RoleName,
     spec::{
-        Backoff, Blame, Command as Run, Completion, Deadlines, Environment, Gang, PortRange,
-        Resources, Restart, RoleSpec, Scope as RestartScope,
+        Backoff, Command as Run, Completion, Environment, Gang, NodeExclusion, PortRange,
+        Resources, Restart, RestartScope, RoleSpec, Timeouts,
     },
     time::Span,
 };
@@ -82,7 +82,7 @@ fn container(n: u32) -> ContainerId {
 }
 
 fn spec(agents: u32) -> JobSpec {
-    let backoff = Backoff { first: Span::seconds(1), most: Span::minutes(1) };
+    let backoff = Backoff { initial: Span::seconds(1), max: Span::minutes(1) };
     let role = RoleSpec {
         name: RoleName::from("worker"),
         instances: agents,
@@ -98,9 +98,9 @@ fn spec(agents: u32) -> JobSpec {
         memory_growth: None,
         ports: Vec::new(),
         placement: Default::default(),
-        after: Vec::new(),
+        depends_on: Vec::new(),
     };
-    let draft = Draft {
+    let draft = JobSpecBuilder {
         name: "bench".to_owned(),
         framework: Framework::None,
         environment: Environment::System,
@@ -119,10 +119,10 @@ fn spec(agents: u32) -> JobSpec {
             settle: Span::seconds(2),
             reform: Default::default(),
         },
-        deadlines: Deadlines::default(),
-        blame: Blame::default(),
+        timeouts: Timeouts::default(),
+        node_exclusion: NodeExclusion::default(),
         ports: PortRange::default(),
-        on_cluster: Default::default(),
+        cluster_options: Default::default(),
     };
     JobSpec::new(draft).expect("the draft above is valid")
 }
@@ -188,7 +188,7 @@ async fn agent(client: Client, meeting: Arc<Meeting>) {
             Order::Wait { .. } => {}
             Order::Run(run) => {
                 if !std::mem::replace(ran, true) {
-                    let exit = Exit { code: Some(0), ..Exit::default() };
+                    let exit = ProgramExit { code: Some(0), ..ProgramExit::default() };
                     reports.push(AgentReport::Started { round: run.round });
                     reports.push(AgentReport::Exited { round: run.round, exit });
                 }

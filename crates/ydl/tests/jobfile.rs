@@ -5,7 +5,7 @@ use std::{fs, os::unix::fs::symlink, path::Path};
 use tempfile::TempDir;
 use ydl_core::{
     JobSpec, Span,
-    spec::{Command, Completion, Existing, Scope},
+    spec::{Command, Completion, ExistingPolicy, RestartScope},
 };
 use ydl_jobfile::{load, page, show};
 
@@ -78,7 +78,7 @@ fn a_short_job_file_gets_its_defaults() {
     assert_eq!(names, ["worker", "server"]);
     assert_eq!(spec.roles[1].command, spec.roles[0].command);
     assert_eq!(spec.roles[1].completion, Completion::Service);
-    assert_eq!(spec.roles[0].restart.scope, Scope::Job);
+    assert_eq!(spec.roles[0].restart.scope, RestartScope::Job);
     assert_eq!(spec.roles[0].restart.limit, 0);
     assert_eq!(spec.roles[0].resources.memory_mib, 2048);
     assert!(spec.gang.together);
@@ -178,7 +178,7 @@ outputs: {model/: './out/{index}', log: 'hdfs:///logs', own: 'file:///tmp/own'}
         fs::write(dir.path().join(name), "").unwrap();
     }
     let spec = read_for_cluster(dir.path(), yaml).unwrap();
-    let on = &spec.on_cluster;
+    let on = &spec.cluster_options;
     assert_eq!(on.file_systems, ["hdfs://other:8020"]);
     assert_eq!(on.staging.as_deref(), Some("/tmp/stage"));
     assert_eq!((on.priority, on.master.attempts), (Some(-3), 2));
@@ -187,7 +187,7 @@ outputs: {model/: './out/{index}', log: 'hdfs:///logs', own: 'file:///tmp/own'}
     assert!(spec.files[2].unpack && spec.files[3].unpack);
     assert_eq!(spec.outputs[0].to, "out/{index}");
     let placement = &spec.roles[0].placement;
-    assert_eq!(placement.most_per_node, Some(1));
+    assert_eq!(placement.max_per_node, Some(1));
     assert_eq!(placement.node_label.as_deref(), Some("gpu"));
     let shown = show(&spec);
     let again = read_for_cluster(folder().path(), &shown);
@@ -300,7 +300,7 @@ fn overrides_are_typed_like_the_file() {
     assert_eq!(spec.roles[0].instances, 4);
     assert_eq!(spec.roles[0].env["X"], "1");
     assert_eq!(spec.roles[0].command, Command::Program(vec!["echo".into(), "hi".into()]));
-    assert_eq!(spec.deadlines.run, Some(Span::hours(1)));
+    assert_eq!(spec.timeouts.run, Some(Span::hours(1)));
     let yaml = b"roles: {w: {run: sleep 1}}\noutputs: {c k/: {to: out}, a: {to: there}}";
     let sets = [
         r#"outputs."c k/".existing=refuse"#,
@@ -310,8 +310,8 @@ fn overrides_are_typed_like_the_file() {
     ];
     let spec = read_in(folder().path(), yaml, &sets).unwrap();
     let of = |from: &str| spec.outputs.iter().find(|output| output.from == from);
-    assert_eq!(of("c k/").unwrap().existing, Existing::Refuse);
-    assert_eq!(of("a").unwrap().existing, Existing::Number);
+    assert_eq!(of("c k/").unwrap().existing, ExistingPolicy::Fail);
+    assert_eq!(of("a").unwrap().existing, ExistingPolicy::Number);
     assert!(of("a=b/").unwrap().to.ends_with("c=d"), "{spec:?}");
     assert_eq!(spec.roles[0].env["A.B"], "it's");
     check_bad_set(

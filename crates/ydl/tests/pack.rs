@@ -52,7 +52,7 @@ print(mine.word, flat.word, single.word, space.mine.word, space.theirs.word, the
 #[test]
 fn an_interpreter_that_travels_is_the_one_that_runs() {
     let bench = Bench::new();
-    let packed = bench.pack_into("cache", Interpreter::Carry).expect("packed");
+    let packed = bench.pack_into("cache", Interpreter::Bundle).expect("packed");
     let names: Vec<_> = packed.layers.iter().map(|layer| layer.name).collect();
     assert_eq!(names, ["interpreter", "packages", "local"]);
     let there = bench.arrive(&packed);
@@ -111,7 +111,7 @@ fn a_directory_without_python_travels_as_it_is() {
     let tool = dir.path().join("tools/bin/tool");
     write(&tool, "#!/bin/sh\necho hello\n");
     fs::set_permissions(&tool, fs::Permissions::from_mode(0o755)).expect("a mode");
-    let environment = Environment::Directory(spec::Packed {
+    let environment = Environment::Directory(spec::PackedEnvironment {
         path: dir.path().join("tools").display().to_string(),
         interpreter: Interpreter::Auto,
     });

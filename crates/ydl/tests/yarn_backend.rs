@@ -16,7 +16,7 @@ use yarn_native::{
 };
 use ydl::{agent::setting::DELIVERED, agent::setting::Delivered, backend::Backend};
 use ydl_core::{
-    Cause, ContainerEnd, ContainerId, Event, NodeName, Outcome,
+    Cause, ContainerExit, ContainerId, Event, NodeName, Outcome,
     spec::{Placement, Resources},
 };
 use ydl_net::secret::Scope;
@@ -89,12 +89,12 @@ async fn containers_are_granted_started_and_their_ends_are_told() {
     // `tail` keeps a line until it has ended.
     let hunger = "(head -c 200M /dev/zero; sleep 60) | tail > /dev/null";
     job.tell(&greedy.container, hunger);
-    let completed = |status| ContainerEnd::Completed { status };
+    let completed = |status| ContainerExit::Completed { status };
     assert_eq!(job.end_of(&fine.container).await, completed(0));
     assert_eq!(job.end_of(&failed.container).await, completed(7));
     assert_eq!(job.end_of(&killed.container).await, completed(137));
     let end = job.end_of(&greedy.container).await;
-    let ContainerEnd::MemoryLimit { used_mib, limit_mib: 128 } = end else {
+    let ContainerExit::MemoryLimit { used_mib, limit_mib: 128 } = end else {
         panic!("{end:?}");
     };
     assert!((129..2000).contains(&used_mib), "{used_mib}");
@@ -111,7 +111,7 @@ async fn containers_are_granted_started_and_their_ends_are_told() {
     let scope = job.secret.verify(&delivered.program_token);
     assert_eq!(scope, Some(Scope::Program(fine.container.to_string())));
 
-    let counted = Event::Counted { nodes: 3 };
+    let counted = Event::NodesCounted { nodes: 3 };
     assert!(job.events.contains(&counted), "{:?}", job.events);
     let missing = "4 GPUs".to_owned();
     let report = job.close(Outcome::Failed(Cause::NoContainers { missing })).await;
@@ -137,7 +137,7 @@ async fn a_file_that_cannot_be_fetched_is_named() {
     let grant = job.obtain("worker", 1, &small()).await.remove(0);
     job.launch(&grant);
     let end = job.end_of(&grant.container).await;
-    let ContainerEnd::NodeFault { why } = &end else {
+    let ContainerExit::NodeFault { why } = &end else {
         panic!("{end:?}");
     };
     assert!(why.contains("stale.txt"), "{why}");
@@ -153,7 +153,7 @@ async fn a_binary_that_cannot_be_executed_is_the_nodes_fault() {
     let grant = job.obtain("worker", 1, &small()).await.remove(0);
     job.launch(&grant);
     let end = job.end_of(&grant.container).await;
-    let ContainerEnd::NodeFault { why } = &end else {
+    let ContainerExit::NodeFault { why } = &end else {
         panic!("{end:?}");
     };
     assert!(why.contains("ydl"), "{why}");
@@ -225,14 +225,14 @@ async fn constraints_spread_a_role_and_choose_its_nodes() {
         return;
     }
     let mut plan = Plan::new("constraints");
-    let alone = Placement { most_per_node: Some(1), ..Placement::default() };
+    let alone = Placement { max_per_node: Some(1), ..Placement::default() };
     let fast = Placement {
         attributes: [("disk".to_owned(), "fast".to_owned())].into(),
         ..Placement::default()
     };
     let labelled = Placement {
         node_label: Some("gpu".to_owned()),
-        most_per_node: Some(2),
+        max_per_node: Some(2),
         ..Placement::default()
     };
     plan.roles = vec![("alone", alone), ("fast", fast), ("labelled", labelled)];
@@ -267,7 +267,7 @@ async fn needed(job: &mut Job, hosts: &[usize]) {
     nodes.sort();
     job.until("needed nodes", |job| {
         let told = job.events.iter().rev().find_map(|event| match event {
-            Event::Needed { nodes } => Some(nodes.clone()),
+            Event::NodesRequired { nodes } => Some(nodes.clone()),
             _ => None,
         });
         (told.unwrap_or_default() == nodes).then_some(())
@@ -304,7 +304,7 @@ async fn what_can_never_be_had_is_told_with_numbers() {
     let why = job
         .until("refusal", |job| {
             job.events.iter().find_map(|event| match event {
-                Event::Impossible { why } => Some(why.clone()),
+                Event::RequestUnsatisfiable { why } => Some(why.clone()),
                 _ => None,
             })
         })
@@ -326,7 +326,7 @@ async fn a_label_that_a_queue_may_not_use_is_the_resource_managers_refusal() {
     let why = job
         .until("refusal", |job| {
             job.events.iter().find_map(|event| match event {
-                Event::Impossible { why } => Some(why.clone()),
+                Event::RequestUnsatisfiable { why } => Some(why.clone()),
                 _ => None,
             })
         })
@@ -346,14 +346,14 @@ async fn an_application_that_an_administrator_kills_is_a_killed_job() {
     let by = job
         .until("end", |job| {
             job.events.iter().find_map(|event| match event {
-                Event::Killed { by, now: true } => Some(by.clone()),
+                Event::KillRequested { by, immediate: true } => Some(by.clone()),
                 _ => None,
             })
         })
         .await;
     assert!(by.starts_with("the cluster: "), "{by}");
     for grant in &grants {
-        assert_eq!(job.end_of(&grant.container).await, ContainerEnd::Released);
+        assert_eq!(job.end_of(&grant.container).await, ContainerExit::Released);
     }
     let report = job.close(Outcome::Killed { by }).await;
     assert_eq!(report.state, ApplicationState::Killed);
@@ -377,10 +377,10 @@ async fn a_new_master_gets_the_containers_of_the_one_before() {
     let live: Vec<_> = live.into_iter().filter(|id| held.contains(id)).collect();
     assert_eq!(live, held);
     second.tell(&one, "exit 21");
-    let end = ContainerEnd::Completed { status: 21 };
+    let end = ContainerExit::Completed { status: 21 };
     assert_eq!(second.end_of(&one).await, end);
     second.yarn.release(two.clone());
-    assert_eq!(second.end_of(&two).await, ContainerEnd::Released);
+    assert_eq!(second.end_of(&two).await, ContainerExit::Released);
     assert_eq!(second.ended(&three), None);
     // What the one before avoided has been forgiven.
     second.avoid(&[&good]);
@@ -408,10 +408,10 @@ async fn three_hundred_short_containers_come_and_go() {
             }
             Event::Ended { containers } => {
                 ended += containers.len();
-                let fine = ContainerEnd::Completed { status: 0 };
+                let fine = ContainerExit::Completed { status: 0 };
                 assert!(containers.iter().all(|(_, end)| *end == fine), "{containers:?}");
             }
-            Event::Launched { .. } | Event::Counted { .. } | Event::Needed { .. } => {}
+            Event::Launched { .. } | Event::NodesCounted { .. } | Event::NodesRequired { .. } => {}
             other => panic!("{other:?}"),
         }
     }
@@ -440,12 +440,12 @@ async fn a_queue_that_takes_back_its_share_warns_first() {
     let warned = rich
         .until("warning", |job| {
             job.events.iter().find_map(|event| match event {
-                Event::Warned { container } => Some(container.clone()),
+                Event::PreemptionWarned { container } => Some(container.clone()),
                 _ => None,
             })
         })
         .await;
-    assert_eq!(rich.end_of(&warned).await, ContainerEnd::Preempted);
+    assert_eq!(rich.end_of(&warned).await, ContainerExit::Preempted);
     assert_eq!(poor.granted(1).await.len(), 1);
     poor.close(Outcome::Succeeded).await;
     rich.close(Outcome::Succeeded).await;
@@ -470,7 +470,7 @@ async fn one_on_each(job: &mut Job, cluster: &Cluster) -> Vec<ContainerId> {
 
 fn nodes(job: &Job) -> Option<u32> {
     let counted = |event: &Event| match event {
-        Event::Counted { nodes } => Some(*nodes),
+        Event::NodesCounted { nodes } => Some(*nodes),
         _ => None,
     };
     job.events.iter().rev().find_map(counted)
@@ -500,31 +500,31 @@ async fn a_job_goes_on_while_daemons_die_and_nodes_are_taken_away() {
     job.tell(first, "exit 11");
     must(cluster.start_daemon("rm"));
     must(cluster.wait_nodes(3));
-    let end = ContainerEnd::Completed { status: 11 };
+    let end = ContainerExit::Completed { status: 11 };
     assert_eq!(job.end_of(first).await, end);
     let more = job.obtain("worker", 2, &small()).await;
     job.start(&more).await;
     for grant in &more {
         job.tell(&grant.container, "exit 12");
-        let end = ContainerEnd::Completed { status: 12 };
+        let end = ContainerExit::Completed { status: 12 };
         assert_eq!(job.end_of(&grant.container).await, end);
     }
     assert_eq!((job.ended(second), job.ended(third)), (None, None));
 
     // A node dies for good.
     must(cluster.kill("nm2"));
-    assert_eq!(job.end_of(second).await, ContainerEnd::NodeLost);
+    assert_eq!(job.end_of(second).await, ContainerExit::NodeLost);
     job.tell(second, "exit 0");
     job.until("count", |job| (nodes(job) == Some(2)).then_some(())).await;
 
     // Another is drained: first a warning, then its containers go.
     std::fs::write(&excluded, host(&cluster, 3)).expect("a file");
     must(cluster.rm_admin(&["-refreshNodes", "-g", "60", "-server"]));
-    let warned = Event::Warned { container: third.clone() };
+    let warned = Event::PreemptionWarned { container: third.clone() };
     job.until("warning", |job| job.events.contains(&warned).then_some(())).await;
     assert_eq!(job.ended(third), None);
     must(cluster.rm_admin(&["-refreshNodes"]));
-    assert_eq!(job.end_of(third).await, ContainerEnd::NodeLost);
+    assert_eq!(job.end_of(third).await, ContainerExit::NodeLost);
 
     // And a job's end is told to a ResourceManager that comes back in time.
     must(cluster.kill("rm"));

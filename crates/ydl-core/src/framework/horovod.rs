@@ -7,10 +7,10 @@
 //! When a process dies the others fail within a second. In a job whose roles are elastic they meet again without it, and
 //! newcomers join them; in any other all of them begin a new round together.
 
-use super::{Given, Needs, SetUp};
+use super::{Needs, ProcessConfig, ProcessContext};
 use crate::{
-    cluster::Member,
-    spec::{Reform, RoleSpec},
+    cluster::RoleMembers,
+    spec::{ResizePolicy, RoleSpec},
 };
 use alloc::{
     borrow::ToOwned,
@@ -43,20 +43,20 @@ impl Needs for Horovod {
         &["HOROVOD_GLOO_IFACE", "NCCL_SOCKET_IFNAME"]
     }
 
-    fn on_change(&self) -> Option<Reform> {
-        Some(Reform::Told)
+    fn on_change(&self) -> Option<ResizePolicy> {
+        Some(ResizePolicy::Notify)
     }
 
     fn has_door(&self, _roles: &[RoleSpec]) -> bool {
         true
     }
 
-    fn set_up(&self, given: &Given<'_>) -> SetUp {
-        let Given { cluster, task, local, elastic, door, .. } = given;
+    fn set_up(&self, given: &ProcessContext<'_>) -> ProcessConfig {
+        let ProcessContext { cluster, task, local, elastic, rendezvous_port: door, .. } = given;
         let role = cluster.role(task.role.as_str());
         let each = role.map_or(1, |member| member.processes);
         // The processes with this local number, one of each task that has so many.
-        let across = |member: &Member| match member.processes > *local {
+        let across = |member: &RoleMembers| match member.processes > *local {
             true => member.instances,
             false => 0,
         };
@@ -84,6 +84,6 @@ impl Needs for Horovod {
             set("GLOO_RENDEZVOUS_ADDR", "127.0.0.1".to_owned());
             set("GLOO_RENDEZVOUS_PORT", port.to_string());
         }
-        SetUp { env, arguments: Vec::new() }
+        ProcessConfig { env, arguments: Vec::new() }
     }
 }

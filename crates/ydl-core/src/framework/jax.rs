@@ -3,7 +3,7 @@
 //! When a process dies its peers wait in a collective, and JAX itself takes a minute and a half to notice, so all of them
 //! begin a new round together.
 
-use super::{Given, Needs, SetUp};
+use super::{Needs, ProcessConfig, ProcessContext};
 use alloc::{
     borrow::ToOwned,
     collections::BTreeMap,
@@ -38,8 +38,8 @@ impl Needs for Jax {
         vec![(PORT.to_owned(), true)]
     }
 
-    fn set_up(&self, given: &Given<'_>) -> SetUp {
-        let Given { cluster, task, local, .. } = given;
+    fn set_up(&self, given: &ProcessContext<'_>) -> ProcessConfig {
+        let ProcessContext { cluster, task, local, .. } = given;
         let mut env = BTreeMap::new();
         let mut set = |name: &str, value: String| {
             env.insert(name.to_owned(), value);
@@ -56,6 +56,6 @@ impl Needs for Jax {
             }
             set("JAX_COORDINATOR_ADDRESS", address);
         }
-        SetUp { env, arguments: Vec::new() }
+        ProcessConfig { env, arguments: Vec::new() }
     }
 }

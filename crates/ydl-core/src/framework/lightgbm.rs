@@ -2,7 +2,7 @@
 //!
 //! When a worker dies the others fail at once, so all of them begin a new round together.
 
-use super::{Given, Needs, SetUp};
+use super::{Needs, ProcessConfig, ProcessContext};
 use crate::cluster::Endpoint;
 use alloc::{
     borrow::ToOwned,
@@ -31,8 +31,8 @@ impl Needs for Lightgbm {
         vec![(PORT.to_owned(), false)]
     }
 
-    fn set_up(&self, given: &Given<'_>) -> SetUp {
-        let Given { cluster, task, .. } = given;
+    fn set_up(&self, given: &ProcessContext<'_>) -> ProcessConfig {
+        let ProcessContext { cluster, task, .. } = given;
         let port = |endpoint: &Endpoint| endpoint.ports.get(PORT).copied().unwrap_or(0);
         let all = cluster.roles.iter().flat_map(|member| &member.endpoints);
         let machines: Vec<_> =
@@ -44,7 +44,7 @@ impl Needs for Lightgbm {
             ("local_listen_port", own.to_string()),
             ("num_machines", cluster.world().to_string()),
         ];
-        SetUp {
+        ProcessConfig {
             env: BTreeMap::from(env.map(|(name, value)| (name.to_owned(), value))),
             arguments: Vec::new(),
         }

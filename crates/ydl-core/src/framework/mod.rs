@@ -15,7 +15,7 @@ mod xgboost;
 use crate::{
     cluster::Cluster,
     id::TaskId,
-    spec::{Complaint, Completion, Draft, Reform, RoleSpec, Scope},
+    spec::{Completion, JobSpecBuilder, ResizePolicy, RestartScope, RoleSpec, SpecIssue},
 };
 use alloc::{borrow::ToOwned, collections::BTreeMap, format, string::String, vec::Vec};
 use core::{fmt, str::FromStr};
@@ -71,7 +71,7 @@ frameworks! {
 
 /// What a program's variables are made of.
 #[derive(Clone, Copy, Debug)]
-pub struct Given<'a> {
+pub struct ProcessContext<'a> {
     /// Everybody in its round.
     pub cluster: &'a Cluster,
     /// Which of them it is.
@@ -83,14 +83,14 @@ pub struct Given<'a> {
     /// The number of its attempt, from 1.
     pub attempt: u32,
     /// The port of the loopback interface where its agent passes on what it says to the framework's rendezvous.
-    pub door: Option<u16>,
+    pub rendezvous_port: Option<u16>,
     /// Whether the program wants to be told by arguments, too, where its framework has such.
     pub flags: bool,
 }
 
 /// What a program gets beside its own command and environment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SetUp {
+pub struct ProcessConfig {
     /// Variables.
     pub env: BTreeMap<String, String>,
     /// Arguments, after its own.
@@ -103,11 +103,11 @@ pub struct RoleDefaults {
     /// What its end means.
     pub completion: Completion,
     /// Who starts again with it.
-    pub scope: Scope,
+    pub scope: RestartScope,
 }
 
 /// Roles of processes that work together as equals: when one dies the others can do nothing, and all begin anew.
-const PEERS: RoleDefaults = RoleDefaults { completion: Completion::All, scope: Scope::Job };
+const PEERS: RoleDefaults = RoleDefaults { completion: Completion::All, scope: RestartScope::Job };
 
 /// What a framework needs, where it differs from equal processes that start together and are told nothing.
 trait Needs {
@@ -120,7 +120,7 @@ trait Needs {
     }
 
     /// What the task's program gets.
-    fn set_up(&self, given: &Given<'_>) -> SetUp;
+    fn set_up(&self, given: &ProcessContext<'_>) -> ProcessConfig;
 
     fn together(&self) -> bool {
         true
@@ -143,7 +143,7 @@ trait Needs {
         &[]
     }
 
-    fn on_change(&self) -> Option<Reform> {
+    fn on_change(&self) -> Option<ResizePolicy> {
         None
     }
 
@@ -159,7 +159,7 @@ trait Needs {
         &[]
     }
 
-    fn complaints(&self, _draft: &Draft) -> Vec<Complaint> {
+    fn complaints(&self, _draft: &JobSpecBuilder) -> Vec<SpecIssue> {
         Vec::new()
     }
 
@@ -204,9 +204,9 @@ impl Framework {
     /// What happens to those who run when the number of tasks changes, in a job of elastic roles. Nothing where it cannot
     /// change: then such roles are refused.
     ///
-    /// With [`Reform::Told`] the core lets those who stay run on and says [`Action::Changed`](crate::Action::Changed)
-    /// for the rendezvous; with [`Reform::Restart`] everybody starts again in a new round.
-    pub fn on_change(self) -> Option<Reform> {
+    /// With [`ResizePolicy::Told`] the core lets those who stay run on and says [`Action::Changed`](crate::Action::Changed)
+    /// for the rendezvous; with [`ResizePolicy::Restart`] everybody starts again in a new round.
+    pub fn on_change(self) -> Option<ResizePolicy> {
         self.needs().on_change()
     }
 
@@ -226,14 +226,14 @@ impl Framework {
     }
 
     /// What is wrong with a job of this framework.
-    pub fn complaints(self, draft: &Draft) -> Vec<Complaint> {
+    pub fn complaints(self, draft: &JobSpecBuilder) -> Vec<SpecIssue> {
         let needs = self.needs();
         let mut own = draft.clone();
-        own.roles.retain(|role| !role.is_beside());
+        own.roles.retain(|role| !role.is_sidecar());
         let draft = &own;
-        let complaint = |key: &str, what: String, hint: &str| Complaint {
+        let complaint = |key: &str, what: String, hint: &str| SpecIssue {
             key: key.to_owned(),
-            what,
+            message: what,
             hint: Some(hint.to_owned()),
         };
         let mut all = Vec::new();
@@ -266,7 +266,7 @@ impl Framework {
 
     /// The ports an agent holds for a role, by name; `true` where the program can bind one that is still held.
     pub fn ports(self, role: &RoleSpec) -> Vec<(String, bool)> {
-        let mut ports = match role.is_beside() {
+        let mut ports = match role.is_sidecar() {
             true => Vec::new(),
             false => self.needs().ports(role.name.as_str()),
         };
@@ -280,7 +280,7 @@ impl Framework {
     }
 
     /// What the task's program gets.
-    pub fn set_up(self, given: &Given<'_>) -> SetUp {
+    pub fn set_up(self, given: &ProcessContext<'_>) -> ProcessConfig {
         self.needs().set_up(given)
     }
 }

@@ -8,10 +8,10 @@
 //! alone can be replaced if the user wants it: it gets its rank back and what the servers have, and servers of
 //! `dist_async` wait for nobody. What a server had is gone with it.
 
-use super::{Given, Needs, RoleDefaults, SetUp};
+use super::{Needs, ProcessConfig, ProcessContext, RoleDefaults};
 use crate::{
     cluster::{Cluster, Endpoint},
-    spec::{Complaint, Completion, Draft, RoleSpec, Scope},
+    spec::{Completion, JobSpecBuilder, RestartScope, RoleSpec, SpecIssue},
 };
 use alloc::{
     borrow::ToOwned,
@@ -43,7 +43,7 @@ impl Needs for Mxnet {
             SCHEDULER | SERVER => Completion::Service,
             _ => Completion::All,
         };
-        RoleDefaults { completion, scope: Scope::Job }
+        RoleDefaults { completion, scope: RestartScope::Job }
     }
 
     fn commands_of(&self, role: &str) -> &'static [&'static str] {
@@ -58,7 +58,7 @@ impl Needs for Mxnet {
         roles.iter().all(|role| role.name.as_str() != SCHEDULER)
     }
 
-    fn complaints(&self, draft: &Draft) -> Vec<Complaint> {
+    fn complaints(&self, draft: &JobSpecBuilder) -> Vec<SpecIssue> {
         let mut all = Vec::new();
         let count = |name: &str| {
             draft
@@ -68,7 +68,7 @@ impl Needs for Mxnet {
                 .map_or(0, |role| role.instances)
         };
         let mut add = |key: &str, what: String, hint: &str| {
-            all.push(Complaint { key: key.to_owned(), what, hint: Some(hint.to_owned()) });
+            all.push(SpecIssue { key: key.to_owned(), message: what, hint: Some(hint.to_owned()) });
         };
         if count(WORKER) == 0 {
             let what = "an MXNet job needs the role `worker`".to_string();
@@ -90,20 +90,20 @@ impl Needs for Mxnet {
             }
             let key = format!("roles.{}.restart.scope", role.name);
             match (role.restart.scope, role.name.as_str()) {
-                (Scope::Job, _) => {}
+                (RestartScope::Job, _) => {}
                 // MXNet's own scheduler is not told who is dead.
-                (Scope::Task, WORKER) if count(SCHEDULER) == 0 => {}
-                (Scope::Task, WORKER) => add(
+                (RestartScope::Task, WORKER) if count(SCHEDULER) == 0 => {}
+                (RestartScope::Task, WORKER) => add(
                     &key,
                     "MXNet's own scheduler does not take a worker back".to_owned(),
                     "leave out the role `scheduler`: ydl's does",
                 ),
-                (Scope::Task, _) => add(
+                (RestartScope::Task, _) => add(
                     &key,
                     format!("what a {} of MXNet's has goes with it", role.name),
                     "`scope: task` is for the role `worker` alone, and for `dist_async`",
                 ),
-                (Scope::Role, _) => add(
+                (RestartScope::Role, _) => add(
                     &key,
                     "MXNet's processes meet anew all together".to_owned(),
                     "`scope: job`, or `scope: task` for workers of `dist_async`",
@@ -118,8 +118,8 @@ impl Needs for Mxnet {
         vec![(PORT.to_owned(), true)]
     }
 
-    fn set_up(&self, given: &Given<'_>) -> SetUp {
-        let Given { cluster, task, attempt, door, .. } = given;
+    fn set_up(&self, given: &ProcessContext<'_>) -> ProcessConfig {
+        let ProcessContext { cluster, task, attempt, rendezvous_port: door, .. } = given;
         let port = |endpoint: &Endpoint| endpoint.ports.get(PORT).copied().unwrap_or(0).to_string();
         let mut env = BTreeMap::new();
         let mut set = |name: &str, value: String| {
@@ -151,7 +151,7 @@ impl Needs for Mxnet {
             WORKER => set("DMLC_WORKER_ID", task.index.to_string()),
             _ => {}
         }
-        SetUp { env, arguments: Vec::new() }
+        ProcessConfig { env, arguments: Vec::new() }
     }
 
     fn ports_ascend(&self) -> bool {

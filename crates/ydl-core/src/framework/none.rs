@@ -1,7 +1,7 @@
 //! Any command: nothing but what every task gets.
 
-use super::{Given, Needs, RoleDefaults, SetUp};
-use crate::spec::{Completion, Reform, Scope};
+use super::{Needs, ProcessConfig, ProcessContext, RoleDefaults};
+use crate::spec::{Completion, ResizePolicy, RestartScope};
 
 /// Any command.
 pub(super) struct None;
@@ -15,8 +15,8 @@ impl Needs for None {
         &["any", "command", "custom", "generic", "python", "shell"]
     }
 
-    fn set_up(&self, _given: &Given<'_>) -> SetUp {
-        SetUp::default()
+    fn set_up(&self, _given: &ProcessContext<'_>) -> ProcessConfig {
+        ProcessConfig::default()
     }
 
     fn together(&self) -> bool {
@@ -33,11 +33,11 @@ impl Needs for None {
         &[]
     }
 
-    fn on_change(&self) -> Option<Reform> {
-        Some(Reform::Restart)
+    fn on_change(&self) -> Option<ResizePolicy> {
+        Some(ResizePolicy::Restart)
     }
 
     fn role_defaults(&self, _role: &str, _roles: &[&str]) -> RoleDefaults {
-        RoleDefaults { completion: Completion::All, scope: Scope::Task }
+        RoleDefaults { completion: Completion::All, scope: RestartScope::Task }
     }
 }

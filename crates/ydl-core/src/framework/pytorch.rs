@@ -3,8 +3,8 @@
 //!
 //! When a process dies its peers fail at once or wait in a collective, so all of them begin a new round together.
 
-use super::{Given, Needs, SetUp};
-use crate::spec::{Reform, RoleSpec};
+use super::{Needs, ProcessConfig, ProcessContext};
+use crate::spec::{ResizePolicy, RoleSpec};
 use alloc::{
     borrow::ToOwned,
     collections::BTreeMap,
@@ -31,16 +31,16 @@ impl Needs for Pytorch {
         &["GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME"]
     }
 
-    fn on_change(&self) -> Option<Reform> {
-        Some(Reform::Restart)
+    fn on_change(&self) -> Option<ResizePolicy> {
+        Some(ResizePolicy::Restart)
     }
 
     fn has_door(&self, _roles: &[RoleSpec]) -> bool {
         true
     }
 
-    fn set_up(&self, given: &Given<'_>) -> SetUp {
-        let Given { cluster, task, local, door, .. } = given;
+    fn set_up(&self, given: &ProcessContext<'_>) -> ProcessConfig {
+        let ProcessContext { cluster, task, local, rendezvous_port: door, .. } = given;
         let (first, group) = (cluster.first_process(task), cluster.rank(task));
         let role = cluster.role(task.role.as_str());
         let (instances, each) = role.map_or((0, 1), |member| (member.instances, member.processes));
@@ -67,6 +67,6 @@ impl Needs for Pytorch {
         // Older versions want it, and the same from everybody: it is a part of their keys.
         let round = cluster.round.saturating_sub(1);
         set("TORCHELASTIC_RESTART_COUNT", round.to_string());
-        SetUp { env, arguments: Vec::new() }
+        ProcessConfig { env, arguments: Vec::new() }
     }
 }

@@ -4,10 +4,10 @@
 //! Addresses cannot change while programs run, and a process that dies takes its peers with it or leaves them waiting: so all
 //! begin a new round together. Only the evaluator and TensorBoard, to whom nobody talks, come back alone.
 
-use super::{Given, Needs, RoleDefaults, SetUp};
+use super::{Needs, ProcessConfig, ProcessContext, RoleDefaults};
 use crate::{
-    cluster::{Cluster, Member},
-    spec::{Command, Complaint, Completion, Draft, Scope},
+    cluster::{Cluster, RoleMembers},
+    spec::{Command, Completion, JobSpecBuilder, RestartScope, SpecIssue},
 };
 use alloc::{borrow::ToOwned, collections::BTreeMap, format, string::String, vec, vec::Vec};
 
@@ -60,8 +60,8 @@ impl Needs for Tensorflow {
             _ => Completion::All,
         };
         let scope = match role {
-            EVALUATOR | TENSORBOARD => Scope::Task,
-            _ => Scope::Job,
+            EVALUATOR | TENSORBOARD => RestartScope::Task,
+            _ => RestartScope::Job,
         };
         RoleDefaults { completion, scope }
     }
@@ -74,7 +74,7 @@ impl Needs for Tensorflow {
         }
     }
 
-    fn complaints(&self, draft: &Draft) -> Vec<Complaint> {
+    fn complaints(&self, draft: &JobSpecBuilder) -> Vec<SpecIssue> {
         let mut all = Vec::new();
         let count = |name: &str| {
             let mut roles = draft.roles.iter();
@@ -82,7 +82,7 @@ impl Needs for Tensorflow {
             role.map_or(0, |role| role.instances)
         };
         let mut add = |key: &str, what: String, hint: &str| {
-            all.push(Complaint { key: key.to_owned(), what, hint: Some(hint.to_owned()) });
+            all.push(SpecIssue { key: key.to_owned(), message: what, hint: Some(hint.to_owned()) });
         };
         if [WORKER, CHIEF, MASTER, EVALUATOR].into_iter().all(|name| count(name) == 0) {
             let what =
@@ -132,8 +132,8 @@ impl Needs for Tensorflow {
         }
     }
 
-    fn set_up(&self, given: &Given<'_>) -> SetUp {
-        let Given { cluster, task, .. } = given;
+    fn set_up(&self, given: &ProcessContext<'_>) -> ProcessConfig {
+        let ProcessContext { cluster, task, .. } = given;
         let mut arguments = Vec::new();
         if given.flags {
             let of = |role| cluster.role(role).map(addresses).unwrap_or_default();
@@ -150,20 +150,20 @@ impl Needs for Tensorflow {
             task.role,
             task.index,
         );
-        SetUp { env: BTreeMap::from([("TF_CONFIG".to_owned(), config)]), arguments }
+        ProcessConfig { env: BTreeMap::from([("TF_CONFIG".to_owned(), config)]), arguments }
     }
 }
 
 /// Where everybody of a role is.
-fn addresses(member: &Member) -> Vec<String> {
+fn addresses(member: &RoleMembers) -> Vec<String> {
     let endpoints = member.endpoints.iter();
     endpoints.map(|endpoint| endpoint.address(PORT).unwrap_or_default()).collect()
 }
 
 /// Every role as JSON. Evaluator and TensorBoard are not among them: TensorFlow refuses a cluster that they are in.
 fn members(cluster: &Cluster) -> Vec<String> {
-    let inside = |member: &&Member| ![EVALUATOR, TENSORBOARD].contains(&member.role.as_str());
-    let one = |member: &Member| {
+    let inside = |member: &&RoleMembers| ![EVALUATOR, TENSORBOARD].contains(&member.role.as_str());
+    let one = |member: &RoleMembers| {
         let addresses: Vec<_> =
             addresses(member).iter().map(|address| format!(r#""{address}""#)).collect();
         format!(r#""{}": [{}]"#, member.role, addresses.join(", "))

@@ -3,7 +3,7 @@
 //!
 //! When a worker dies the others fail or are told at once, so all of them begin a new round together.
 
-use super::{Given, Needs, SetUp};
+use super::{Needs, ProcessConfig, ProcessContext};
 use crate::spec::RoleSpec;
 use alloc::{
     borrow::ToOwned,
@@ -27,8 +27,8 @@ impl Needs for Xgboost {
         true
     }
 
-    fn set_up(&self, given: &Given<'_>) -> SetUp {
-        let Given { cluster, task, attempt, door, .. } = given;
+    fn set_up(&self, given: &ProcessContext<'_>) -> ProcessConfig {
+        let ProcessContext { cluster, task, attempt, rendezvous_port: door, .. } = given;
         let mut env = BTreeMap::new();
         let mut set = |name: &str, value: String| {
             env.insert(name.to_owned(), value);
@@ -56,6 +56,6 @@ impl Needs for Xgboost {
         if let Some(own) = cluster.endpoint(task) {
             set("DMLC_NODE_HOST", own.host.clone());
         }
-        SetUp { env, arguments: Vec::new() }
+        ProcessConfig { env, arguments: Vec::new() }
     }
 }

@@ -7,7 +7,7 @@ impl Job {
     /// Whether the role still waits for others to run. Once it does not, it never does again: a task that starts anew
     /// waits for nobody.
     pub(super) fn is_held_back(&self, role: usize) -> bool {
-        let after = &self.spec.roles[role].after;
+        let after = &self.spec.roles[role].depends_on;
         if self.waits_for_the_job(role) {
             return true;
         }
@@ -24,7 +24,7 @@ impl Job {
     pub(super) fn waits_for_the_job(&self, role: usize) -> bool {
         let name = &self.spec.roles[role].name;
         let mut others = self.spec.roles.iter();
-        let first = others.any(|other| other.after.contains(name));
+        let first = others.any(|other| other.depends_on.contains(name));
         let waits = !self.begun && !first && self.stands_beside(role);
         waits && !self.mutant.is(Mutant::TakesTheirPlace)
     }
@@ -35,7 +35,7 @@ impl Job {
             let name = &self.spec.roles[at].name;
             let mut others = self.spec.roles.iter();
             let role = &self.roles[at];
-            if role.begun || !others.any(|other| other.after.contains(name)) {
+            if role.begun || !others.any(|other| other.depends_on.contains(name)) {
                 continue;
             }
             let mut wanted = role.tasks.iter().filter(|task| !task.dropped);
@@ -48,7 +48,7 @@ impl Job {
     pub(super) fn starved(&self) -> bool {
         let roles = || self.spec.roles.iter().zip(&self.roles).enumerate();
         // Those who follow others need not end before them.
-        let beside = [Completion::Service, Completion::Follows, Completion::Beside];
+        let beside = [Completion::Service, Completion::Follows, Completion::Sidecar];
         let ends = |spec: &RoleSpec| !beside.contains(&spec.completion);
         let needed = |at: usize, spec: &RoleSpec| ends(spec) || self.holds_back_others(at);
         let mut relevant = roles().filter(|(at, (spec, _))| needed(*at, spec)).peekable();
@@ -78,6 +78,6 @@ impl Job {
     fn holds_back_others(&self, role: usize) -> bool {
         let name = &self.spec.roles[role].name;
         let mut others = self.spec.roles.iter();
-        !self.roles[role].begun && others.any(|other| other.after.contains(name))
+        !self.roles[role].begun && others.any(|other| other.depends_on.contains(name))
     }
 }

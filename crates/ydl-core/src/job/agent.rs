@@ -2,7 +2,8 @@
 
 use super::{Job, Mutant, Place, Stage, TaskKey, Then, part::Gone};
 use crate::{
-    action::Action, cluster::Endpoint, ending::Ending, event::Exit, fact::What, id::ContainerId,
+    action::Action, cluster::Endpoint, ending::Ending, event::ProgramExit, history::HistoryKind,
+    id::ContainerId,
 };
 use alloc::{string::String, vec::Vec};
 
@@ -59,7 +60,7 @@ impl Job {
             | Place::Rewinding { .. } => {
                 let ending = match node {
                     true => Ending::NodeFault { why },
-                    false => Ending::Unready { why },
+                    false => Ending::SetupFailed { why },
                 };
                 self.on_fault(key, ending, Gone::AgentAlive, out);
             }
@@ -90,7 +91,7 @@ impl Job {
         if round != task.round {
             return;
         }
-        let what = What::AttemptStarted {
+        let what = HistoryKind::AttemptStarted {
             task: self.id(key),
             attempt: task.attempt,
             round,
@@ -106,7 +107,7 @@ impl Job {
         &mut self,
         container: &ContainerId,
         round: u32,
-        exit: Exit,
+        exit: ProgramExit,
         out: &mut Vec<Action>,
     ) {
         let Some(key) = self.heard_from(container) else {
@@ -162,7 +163,7 @@ impl Job {
 
     /// The node is ending the container: what it says of the container's end is the cause.
     fn await_judgement(&mut self, key: TaskKey, container: &ContainerId) {
-        let deadlines = &self.spec.deadlines;
+        let deadlines = &self.spec.timeouts;
         let place = Place::Leaving {
             on: container.clone(),
             since: self.now,

@@ -4,9 +4,9 @@ use super::{Job, Mutant, Place, Stage, TaskKey, Then, part::Gone};
 use crate::{
     action::Action,
     ending::{Cause, Ending, Outcome, TaskResult},
-    event::{ContainerEnd, Exit},
-    fact::{Broken, Next, What},
-    spec::{Completion, Scope},
+    event::{ContainerExit, ProgramExit},
+    history::{Disposition, HistoryKind, RestartCause},
+    spec::{Completion, RestartScope},
     time::{Span, Time},
 };
 use alloc::{collections::VecDeque, format, string::ToString, vec::Vec};
@@ -25,7 +25,7 @@ enum Verdict {
 
 impl Ending {
     /// What an agent's report means.
-    pub(super) fn from_exit(exit: &Exit) -> Ending {
+    pub(super) fn from_exit(exit: &ProgramExit) -> Ending {
         if let Some(why) = &exit.not_started {
             return Ending::NotStarted { why: why.clone() };
         }
@@ -42,22 +42,22 @@ impl Ending {
     }
 
     /// What the end of a container means whose agent said nothing.
-    pub(super) fn from_container(end: ContainerEnd) -> Ending {
+    pub(super) fn from_container(end: ContainerExit) -> Ending {
         match end {
-            ContainerEnd::Completed { status } => Ending::AgentDied { status },
-            ContainerEnd::MemoryLimit { used_mib, limit_mib } => {
+            ContainerExit::Completed { status } => Ending::AgentDied { status },
+            ContainerExit::MemoryLimit { used_mib, limit_mib } => {
                 Ending::MemoryLimit { used_mib, limit_mib }
             }
-            ContainerEnd::Preempted => Ending::Preempted,
-            ContainerEnd::NodeLost | ContainerEnd::Released => Ending::Lost,
-            ContainerEnd::NodeFault { why } => Ending::NodeFault { why },
+            ContainerExit::Preempted => Ending::Preempted,
+            ContainerExit::NodeLost | ContainerExit::Released => Ending::Lost,
+            ContainerExit::NodeFault { why } => Ending::NodeFault { why },
         }
     }
 
     /// The same before the agent was ever heard: a container that cannot even run an agent is the node's fault.
-    pub(super) fn before_join(end: ContainerEnd) -> Ending {
+    pub(super) fn before_join(end: ContainerExit) -> Ending {
         match end {
-            ContainerEnd::Completed { status } => Ending::NodeFault {
+            ContainerExit::Completed { status } => Ending::NodeFault {
                 why: format!("the agent ended with status {status} before it was ready"),
             },
             other => Ending::from_container(other),
@@ -97,7 +97,7 @@ impl Job {
             return;
         }
         if self.is_spare(key) {
-            self.record_ended(key, &ending, Next::Nothing, out);
+            self.record_ended(key, &ending, Disposition::NoAction, out);
             self.leave_gathering(key);
             self.part(key, Then::Over(TaskResult::Stopped), gone, true, out);
             return;
@@ -106,7 +106,7 @@ impl Job {
             self.task(key).place,
             Place::Starting { .. } | Place::Running { .. } | Place::Rewinding { ended: false, .. }
         );
-        let acquitted = match ran && !ending.counts() {
+        let acquitted = match ran && !ending.counts_as_failure() {
             true => self.acquit(key, out),
             false => Vec::new(),
         };
@@ -119,16 +119,16 @@ impl Job {
             verdict => verdict,
         };
         let next = match verdict {
-            Verdict::Again(after, _) => Next::Again { after },
-            Verdict::Tolerated => Next::Tolerated,
-            Verdict::Doubted => Next::Doubted,
-            Verdict::JobFails => Next::JobFails,
+            Verdict::Again(after, _) => Disposition::Retry { after },
+            Verdict::Tolerated => Disposition::Tolerated,
+            Verdict::Doubted => Disposition::Suspected,
+            Verdict::JobFails => Disposition::FailJob,
         };
         self.record_ended(key, &ending, next, out);
         // What stands beside the job says nothing about where the job should run.
         let node = self.task(key).node.clone();
         let node = node.filter(|_| !matches!(verdict, Verdict::Doubted));
-        let node = node.filter(|_| !self.spec.roles[key.role].is_beside());
+        let node = node.filter(|_| !self.spec.roles[key.role].is_sidecar());
         let mark = node.and_then(|node| self.blame(&node, key, &ending, out));
         match verdict {
             Verdict::Again(after, counted) => {
@@ -183,10 +183,10 @@ impl Job {
             .is_some_and(|held| held.orphan && !self.mutant.is(Mutant::BlamesOrphans));
         match ending {
             Ending::AgentDied { .. }
-            | Ending::Silent { .. }
-            | Ending::TooLate { .. }
+            | Ending::HeartbeatTimeout { .. }
+            | Ending::TimedOut { .. }
             | Ending::NodeFault { .. }
-            | Ending::Unsaved { .. }
+            | Ending::UploadFailed { .. }
                 if orphan =>
             {
                 Ending::Lost
@@ -197,10 +197,10 @@ impl Job {
 
     /// The cause of an end in which both the agent and the node had a say. When the node never says why it ended
     /// the container, it was not the program.
-    pub(super) fn judge(&self, key: TaskKey, end: Option<ContainerEnd>) -> Ending {
+    pub(super) fn judge(&self, key: TaskKey, end: Option<ContainerExit>) -> Ending {
         match (end, &self.task(key).exit) {
             (None, _) => Ending::Lost,
-            (Some(ContainerEnd::Completed { .. }), Some(exit)) => match Ending::from_exit(exit) {
+            (Some(ContainerExit::Completed { .. }), Some(exit)) => match Ending::from_exit(exit) {
                 Ending::Succeeded => Ending::Signalled { signal: 15 },
                 other => other,
             },
@@ -212,11 +212,11 @@ impl Job {
         let restart = self.spec.roles[key.role].restart;
         let now = self.now;
         let task = self.task_mut(key);
-        let mut counted = ending.counts();
+        let mut counted = ending.counts_as_failure();
         let mut after = Span(0);
-        if ending.charges_node() {
+        if ending.is_node_fault() {
             task.node_faults += 1;
-            after = restart.backoff.after(task.node_faults);
+            after = restart.backoff.delay(task.node_faults);
             counted = task.node_faults > NODE_FAULTS;
         } else {
             task.node_faults = 0;
@@ -224,7 +224,9 @@ impl Job {
         if *ending == Ending::Preempted && self.mutant.is(Mutant::CountsPreemption) {
             counted = true;
         }
-        if matches!(ending, Ending::Silent { .. }) && self.mutant.is(Mutant::CountsSilence) {
+        if matches!(ending, Ending::HeartbeatTimeout { .. })
+            && self.mutant.is(Mutant::CountsSilence)
+        {
             counted = true;
         }
         if !counted {
@@ -232,12 +234,12 @@ impl Job {
         }
         let role = &mut self.roles[key.role];
         let failures = match restart.scope {
-            Scope::Task => &mut role.tasks[key.index as usize].failures,
-            Scope::Role | Scope::Job => &mut role.failures,
+            RestartScope::Task => &mut role.tasks[key.index as usize].failures,
+            RestartScope::Role | RestartScope::Job => &mut role.failures,
         };
         let recent = remember(failures, now, restart.window, restart.limit);
         if recent <= restart.limit || self.mutant.is(Mutant::IgnoresTheLimit) {
-            return Verdict::Again(restart.backoff.after(recent), true);
+            return Verdict::Again(restart.backoff.delay(recent), true);
         }
         if role.lost < self.tolerated(key.role) { Verdict::Tolerated } else { Verdict::JobFails }
     }
@@ -247,8 +249,8 @@ impl Job {
         match spec.completion {
             // One success is enough, so all but one may fail.
             Completion::Any => spec.tolerate.max(self.roles[role].want.saturating_sub(1)),
-            Completion::Beside => u32::MAX,
-            Completion::All | Completion::Decides | Completion::Service | Completion::Follows => {
+            Completion::Sidecar => u32::MAX,
+            Completion::All | Completion::Primary | Completion::Service | Completion::Follows => {
                 spec.tolerate
             }
         }
@@ -294,15 +296,17 @@ impl Job {
         out: &mut Vec<Action>,
     ) {
         let scope = match ending {
-            _ if self.spec.roles[key.role].is_beside() => Scope::Task,
+            _ if self.spec.roles[key.role].is_sidecar() => RestartScope::Task,
             // It will have another port, and the others have been told of the old one.
-            Some(Ending::PortTaken { .. }) if self.gathers(key.role) => Scope::Job,
+            Some(Ending::PortTaken { .. }) if self.gathers(key.role) => RestartScope::Job,
             _ => self.spec.roles[key.role].restart.scope,
         };
         match scope {
-            Scope::Task => {}
-            Scope::Role => self.new_round(Some(key.role), (key, Broken::Ended), out),
-            Scope::Job => self.new_round(None, (key, Broken::Ended), out),
+            RestartScope::Task => {}
+            RestartScope::Role => {
+                self.new_round(Some(key.role), (key, RestartCause::AttemptEnded), out)
+            }
+            RestartScope::Job => self.new_round(None, (key, RestartCause::AttemptEnded), out),
         }
     }
 
@@ -315,10 +319,10 @@ impl Job {
         }
         let task = self.task_mut(key);
         let grown = task.memory_mib + task.memory_mib * u64::from(growth.percent) / 100;
-        let memory_mib = grown.min(growth.most_mib);
+        let memory_mib = grown.min(growth.max_mib);
         if memory_mib > task.memory_mib {
             task.memory_mib = memory_mib;
-            self.record(What::MemoryGrew { task: self.id(key), memory_mib }, out);
+            self.record(HistoryKind::MemoryIncreased { task: self.id(key), memory_mib }, out);
         }
     }
 
@@ -326,7 +330,7 @@ impl Job {
         &mut self,
         key: TaskKey,
         ending: &Ending,
-        next: Next,
+        next: Disposition,
         out: &mut Vec<Action>,
     ) {
         let task = self.task(key);
@@ -334,14 +338,14 @@ impl Job {
             return;
         };
         let exit = task.exit.as_ref();
-        let what = What::AttemptEnded {
+        let what = HistoryKind::AttemptEnded {
             task: self.id(key),
             attempt: task.attempt,
             round: task.round,
             node: self.held[&container].node.clone(),
             container,
             ending: ending.clone(),
-            next,
+            disposition: next,
             peak_memory_mib: exit.map_or(0, |exit| exit.peak_memory_mib),
             stderr_tail: exit.map(|exit| exit.stderr_tail.clone()).unwrap_or_default(),
         };

@@ -4,8 +4,8 @@ use super::{Held, Job, Mutant, Place, Stage, TaskKey, Then, part::Gone};
 use crate::{
     action::Action,
     ending::{Ending, TaskResult},
-    event::{ContainerEnd, Grant},
-    fact::What,
+    event::{ContainerExit, Grant},
+    history::HistoryKind,
     id::ContainerId,
 };
 use alloc::{collections::BTreeSet, string::String, vec::Vec};
@@ -84,7 +84,7 @@ impl Job {
     pub(super) fn on_ended(
         &mut self,
         container: &ContainerId,
-        end: ContainerEnd,
+        end: ContainerExit,
         out: &mut Vec<Action>,
     ) {
         let Some(key) = self.task_in(container) else {
@@ -104,7 +104,7 @@ impl Job {
             // What keeps the outputs from being saved is nobody's fault either.
             Place::Stopping { then: Then::Over(TaskResult::Succeeded), .. }
                 if !self.spec.outputs.is_empty()
-                    && !Ending::from_container(end.clone()).counts() =>
+                    && !Ending::from_container(end.clone()).counts_as_failure() =>
             {
                 self.on_fault(key, Ending::from_container(end), gone, out);
             }
@@ -124,8 +124,8 @@ impl Job {
 
     /// What the end of a container proves. A node is lost when the cluster no longer hears it; what ran there
     /// may run on until its agent, cut off from us or told by us, stops it.
-    fn gone_by(&self, key: TaskKey, end: &ContainerEnd) -> Gone {
-        let lost = *end == ContainerEnd::NodeLost && !self.mutant.is(Mutant::TrustsALostNode);
+    fn gone_by(&self, key: TaskKey, end: &ContainerExit) -> Gone {
+        let lost = *end == ContainerExit::NodeLost && !self.mutant.is(Mutant::TrustsALostNode);
         if !lost || !self.may_run(key) {
             return Gone::Ended;
         }
@@ -160,7 +160,7 @@ impl Job {
     /// After the journal was replayed: what the backend says is alive decides, and nobody has been heard yet.
     /// Whatever the old master had still to do, it may not have done.
     pub(super) fn on_recovered(&mut self, live: Vec<ContainerId>, out: &mut Vec<Action>) {
-        let what = What::MasterRecovered { live: live.len() as u32 };
+        let what = HistoryKind::MasterRecovered { live: live.len() as u32 };
         self.record(what, out);
         let live: BTreeSet<_> = live.into_iter().collect();
         let nobodys: Vec<_> = live.iter().filter(|it| !self.holds(it)).cloned().collect();
@@ -172,7 +172,7 @@ impl Job {
             };
             if !live.contains(container) {
                 if !self.mutant.is(Mutant::TrustsTheDead) {
-                    self.on_ended(container, ContainerEnd::NodeLost, out);
+                    self.on_ended(container, ContainerExit::NodeLost, out);
                 }
                 continue;
             }

@@ -11,7 +11,7 @@ use super::{Job, Mutant, Place, TaskKey, Then, nodes::Mark, timers::Timer};
 use crate::{
     action::Action,
     ending::{Cause, Ending},
-    spec::{JobSpec, Scope},
+    spec::{JobSpec, RestartScope},
     time::Time,
 };
 use alloc::{collections::BTreeSet, vec, vec::Vec};
@@ -122,7 +122,7 @@ impl Job {
 
     /// A task has failed, and it is seen later what that means.
     pub(super) fn doubt(&mut self, key: TaskKey, cause: Cause) {
-        let deadlines = &self.spec.deadlines;
+        let deadlines = &self.spec.timeouts;
         let until = self.now + (deadlines.grace + deadlines.stop);
         match &mut self.doubt {
             Some(doubt) => {
@@ -143,7 +143,7 @@ impl Job {
 
     /// A new master: what was to be said of containers could not be.
     pub(super) fn doubt_anew(&mut self) {
-        let deadlines = &self.spec.deadlines;
+        let deadlines = &self.spec.timeouts;
         let until = self.now + (deadlines.grace + deadlines.stop);
         if let Some(doubt) = &mut self.doubt {
             doubt.until = until;
@@ -169,7 +169,7 @@ impl Job {
 /// Whether those of a role begin anew when one of the other has failed.
 fn begins_anew_with(spec: &JobSpec, role: usize, failed: usize) -> bool {
     match spec.roles[failed].restart.scope {
-        Scope::Task | Scope::Role => role == failed,
-        Scope::Job => !spec.roles[role].is_beside(),
+        RestartScope::Task | RestartScope::Role => role == failed,
+        RestartScope::Job => !spec.roles[role].is_sidecar(),
     }
 }

@@ -3,7 +3,7 @@
 use super::{Job, Mutant, Place, Stage, TaskKey, Then, part::Gone, timers::Timer};
 use crate::{
     action::Action,
-    ending::{Cause, Ending, TaskResult, Wait},
+    ending::{Cause, Ending, TaskResult, TimeoutKind},
     id::ContainerId,
     time::Time,
 };
@@ -15,7 +15,7 @@ impl Job {
         let place = self.place_deadline(key);
         let silence = self
             .quiet_since(key)
-            .map(|since| since + self.spec.deadlines.silence)
+            .map(|since| since + self.spec.timeouts.heartbeat)
             .filter(|_| !self.mutant.is(Mutant::WaitsForTheSilent));
         match (place, silence) {
             (Some(a), Some(b)) => Some(a.min(b)),
@@ -24,7 +24,7 @@ impl Job {
     }
 
     fn place_deadline(&self, key: TaskKey) -> Option<Time> {
-        let d = &self.spec.deadlines;
+        let d = &self.spec.timeouts;
         let task = self.task(key);
         match &task.place {
             Place::Idle { until, .. } => Some(*until),
@@ -49,7 +49,7 @@ impl Job {
             Place::Stopping { since, save, .. } => {
                 let saving = *save && !self.spec.outputs.is_empty();
                 let end = *since + (d.grace + d.stop);
-                Some(if saving { end + d.save } else { end })
+                Some(if saving { end + d.upload } else { end })
             }
             Place::Leaving { until, .. } => Some(*until),
             Place::Ready { .. } | Place::Running { .. } | Place::Over { .. } => None,
@@ -113,8 +113,8 @@ impl Job {
                     self.fail(Cause::NoContainers { missing }, out);
                 }
                 Timer::Run => {
-                    if let Some(limit) = self.spec.deadlines.run {
-                        self.fail(Cause::RanTooLong { limit }, out);
+                    if let Some(limit) = self.spec.timeouts.run {
+                        self.fail(Cause::RunTimeout { limit }, out);
                     }
                 }
                 // What follows from it is settled afterwards.
@@ -137,17 +137,17 @@ impl Job {
                 let missing = self.missing(Some(*since));
                 self.fail(Cause::NoContainers { missing }, out);
             }
-            Place::Launching { .. } => self.on_late(key, Wait::Launch, out),
-            Place::Joining { .. } => self.on_late(key, Wait::Join, out),
+            Place::Launching { .. } => self.on_late(key, TimeoutKind::Launch, out),
+            Place::Joining { .. } => self.on_late(key, TimeoutKind::Join, out),
             Place::Ready { .. } | Place::Starting { .. } | Place::Running { .. } => {
-                self.on_late(key, Wait::Start, out);
+                self.on_late(key, TimeoutKind::Start, out);
             }
-            Place::Rewinding { ended: true, .. } => self.on_late(key, Wait::Join, out),
-            Place::Rewinding { .. } => self.on_late(key, Wait::Stop, out),
+            Place::Rewinding { ended: true, .. } => self.on_late(key, TimeoutKind::Join, out),
+            Place::Rewinding { .. } => self.on_late(key, TimeoutKind::Stop, out),
             Place::Stopping { then: Then::Over(TaskResult::Succeeded), .. }
                 if self.cannot_save(key) =>
             {
-                self.on_late(key, Wait::Stop, out)
+                self.on_late(key, TimeoutKind::Stop, out)
             }
             Place::Stopping { then, .. } => {
                 self.on_stopped(key, then.clone(), Gone::Unsure, None, out);
@@ -171,10 +171,12 @@ impl Job {
 
     /// An agent was quiet for too long, or else did not do what was waited for. One that is quiet when it is late
     /// may be on a node that is off: it is not called stubborn.
-    fn on_late(&mut self, key: TaskKey, wait: Wait, out: &mut Vec<Action>) {
+    fn on_late(&mut self, key: TaskKey, wait: TimeoutKind, out: &mut Vec<Action>) {
         let ending = match self.quiet_since(key) {
-            Some(since) => Ending::Silent { quiet: self.now - since },
-            None => Ending::TooLate { wait, after: self.now - self.task(key).place.since() },
+            Some(since) => Ending::HeartbeatTimeout { silent_for: self.now - since },
+            None => {
+                Ending::TimedOut { timeout: wait, after: self.now - self.task(key).place.since() }
+            }
         };
         self.on_fault(key, ending, Gone::Unsure, out);
     }

@@ -8,8 +8,8 @@ use super::{Job, Mutant, Place, RoleState, Task, TaskKey, Then, gather::Gatherin
 use crate::{
     action::Action,
     cluster::Cluster,
-    fact::What,
-    spec::{Completion, Range, Reform, Scope},
+    history::HistoryKind,
+    spec::{Completion, Range, ResizePolicy, RestartScope},
     time::Time,
     view::TaskState,
 };
@@ -22,7 +22,7 @@ impl Job {
 
     /// Whether those who run in this role stay when others come and go, and are told.
     pub(super) fn is_told(&self, role: usize) -> bool {
-        self.range(role).is_some() && self.spec.gang.reform == Reform::Told
+        self.range(role).is_some() && self.spec.gang.reform == ResizePolicy::Notify
     }
 
     /// Whether a gathering has fewer containers than it can do with.
@@ -122,12 +122,12 @@ impl Job {
         }
         let alone = self.is_told(role) || self.mutant.is(Mutant::InterruptsOtherRoles);
         let scope = match scope {
-            Scope::Job if !alone => None,
-            Scope::Task | Scope::Role | Scope::Job => Some(role),
+            RestartScope::Job if !alone => None,
+            RestartScope::Task | RestartScope::Role | RestartScope::Job => Some(role),
         };
         let needed = |key: &TaskKey| match self.spec.roles[key.role].completion {
-            Completion::All | Completion::Any | Completion::Decides => true,
-            Completion::Service | Completion::Follows | Completion::Beside => false,
+            Completion::All | Completion::Any | Completion::Primary => true,
+            Completion::Service | Completion::Follows | Completion::Sidecar => false,
         };
         let done = |key: &TaskKey| self.task(*key).place.has_won();
         let keys = self.keys(scope);
@@ -176,7 +176,7 @@ impl Job {
                 Place::Launching { on, .. }
                 | Place::Joining { on, .. }
                 | Place::Ready { on, .. }
-                | Place::Rewinding { on, .. } => out.push(Action::Tell(on.clone())),
+                | Place::Rewinding { on, .. } => out.push(Action::OrderChanged(on.clone())),
                 Place::Idle { .. }
                 | Place::Asked { .. }
                 | Place::Starting { .. }
@@ -328,16 +328,16 @@ impl Job {
         if told && self.is_large_enough(None, 0) {
             let cluster = self.members(role);
             self.say_over(out);
-            out.push(Action::Changed(cluster));
+            out.push(Action::MembersChanged(cluster));
         }
     }
 
     fn tell_members(&mut self, role: usize, out: &mut Vec<Action>) -> Arc<Cluster> {
         let cluster = self.members(role);
         let (round, tasks) = (cluster.round, cluster.world());
-        self.record(What::MembersChanged { round, tasks }, out);
+        self.record(HistoryKind::MembersChanged { round, tasks }, out);
         self.say_over(out);
-        out.push(Action::Changed(cluster.clone()));
+        out.push(Action::MembersChanged(cluster.clone()));
         cluster
     }
 

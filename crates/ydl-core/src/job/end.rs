@@ -4,7 +4,7 @@ use super::{Job, Mutant, Place, Stage, TaskKey, Then, part::Gone, timers::Timer}
 use crate::{
     action::Action,
     ending::{Cause, Outcome, TaskResult},
-    fact::What,
+    history::HistoryKind,
     spec::{Completion, RoleSpec},
     view::TaskState,
 };
@@ -33,7 +33,7 @@ impl Job {
             let succeeded = role.count(TaskState::Succeeded);
             let all = self.is_through(at);
             let role_done = match spec.completion {
-                Completion::All | Completion::Decides => {
+                Completion::All | Completion::Primary => {
                     all || (succeeded > 0 && self.mutant.is(Mutant::FirstSuccessIsEnough))
                 }
                 Completion::Any => succeeded > 0,
@@ -42,7 +42,7 @@ impl Job {
                     continue;
                 }
                 // A job of nothing else is over when it is.
-                Completion::Beside => {
+                Completion::Sidecar => {
                     others += u32::from(all && !self.stands_beside(at));
                     continue;
                 }
@@ -52,7 +52,7 @@ impl Job {
                     continue;
                 }
             };
-            if role_done && spec.completion == Completion::Decides {
+            if role_done && spec.completion == Completion::Primary {
                 return Done::All;
             }
             needed += 1;
@@ -77,7 +77,7 @@ impl Job {
     /// Whether the role stands beside others that are the job. What nothing else is there for is a job of its own.
     pub(super) fn stands_beside(&self, role: usize) -> bool {
         let mut roles = self.spec.roles.iter();
-        self.spec.roles[role].is_beside() && !roles.all(RoleSpec::is_beside)
+        self.spec.roles[role].is_sidecar() && !roles.all(RoleSpec::is_sidecar)
     }
 
     /// Whether everybody in the role's round has done what it was to do.
@@ -121,7 +121,7 @@ impl Job {
             self.stop_the_spare(out);
         }
         self.followed_since = following.then(|| self.followed_since.unwrap_or(self.now));
-        let follow = self.spec.deadlines.follow;
+        let follow = self.spec.timeouts.follow;
         let end = self.followed_since.map(|since| since + follow);
         let end = end.filter(|_| !self.mutant.is(Mutant::FollowsForEver));
         self.timers.arm(Timer::Followed, end);
@@ -136,7 +136,7 @@ impl Job {
 
     /// The outcome is decided; what still runs is stopped and saved.
     pub(super) fn begin_ending(&mut self, outcome: Outcome, out: &mut Vec<Action>) {
-        let what = What::JobEnding { outcome: outcome.clone() };
+        let what = HistoryKind::JobEnding { outcome: outcome.clone() };
         self.record(what, out);
         self.stage = Stage::Ending(outcome);
         self.timers.clear();
@@ -194,7 +194,8 @@ impl Job {
     }
 
     pub(super) fn record_stopped(&self, key: TaskKey, out: &mut Vec<Action>) {
-        let what = What::AttemptStopped { task: self.id(key), attempt: self.task(key).attempt };
+        let what =
+            HistoryKind::AttemptStopped { task: self.id(key), attempt: self.task(key).attempt };
         self.record(what, out);
     }
 
@@ -212,7 +213,7 @@ impl Job {
         let Stage::Ending(outcome) = self.stage.clone() else {
             return;
         };
-        let what = What::JobFinished { outcome: outcome.clone() };
+        let what = HistoryKind::JobFinished { outcome: outcome.clone() };
         self.record(what, out);
         self.say_over(out);
         self.stage = Stage::Finished(outcome.clone());

@@ -3,9 +3,9 @@
 use super::{Job, Mutant, Place, Task, TaskKey, doubt::Accused, timers::Timer};
 use crate::{
     action::Action,
-    cluster::{Cluster, Member},
-    fact::{Broken, What},
-    spec::Scope,
+    cluster::{Cluster, RoleMembers},
+    history::{HistoryKind, RestartCause},
+    spec::RestartScope,
     time::Time,
 };
 use alloc::{
@@ -37,7 +37,7 @@ pub(super) struct Gathering {
     pub(super) tries: u32,
     /// Its members were added to this role while the others run. When they are all there, everybody in scope
     /// starts again with them; when they cannot be had, the role goes back to its old size.
-    pub(super) newcomers: Option<(usize, Scope)>,
+    pub(super) newcomers: Option<(usize, RestartScope)>,
 }
 
 /// What tasks add to the numbers of a gathering.
@@ -191,7 +191,7 @@ impl Job {
         let apart: u32 =
             newcomers.map(|gathering| gathering.members.len() as u32 - gathering.share.ready).sum();
         let roles = self.spec.roles.iter().zip(&self.roles);
-        let known = roles.filter(|(spec, _)| !spec.is_beside());
+        let known = roles.filter(|(spec, _)| !spec.is_sidecar());
         let (wanted, there) = known
             .fold((0, 0), |(wanted, there), (_, role)| (wanted + role.want, there + role.there()));
         (wanted - there).saturating_sub(apart)
@@ -199,7 +199,7 @@ impl Job {
 
     /// Whether the tasks of a role start together with others.
     pub(super) fn gathers(&self, role: usize) -> bool {
-        self.spec.gang.together && !self.spec.roles[role].is_beside()
+        self.spec.gang.together && !self.spec.roles[role].is_sidecar()
     }
 
     fn begin_round(&mut self, round: u32, gathering: Gathering, out: &mut Vec<Action>) {
@@ -216,23 +216,23 @@ impl Job {
             return;
         }
         match (gathering.newcomers, because) {
-            (Some((role, Scope::Role)), Some(because)) => {
-                self.new_round(Some(role), (because, Broken::Joins), out);
+            (Some((role, RestartScope::Role)), Some(because)) => {
+                self.new_round(Some(role), (because, RestartCause::TaskJoined), out);
                 return;
             }
-            (Some((_, Scope::Job)), Some(because)) => {
-                self.new_round(None, (because, Broken::Joins), out);
+            (Some((_, RestartScope::Job)), Some(because)) => {
+                self.new_round(None, (because, RestartCause::TaskJoined), out);
                 return;
             }
-            (Some((_, Scope::Task)) | None, _) | (_, None) => {}
+            (Some((_, RestartScope::Task)) | None, _) | (_, None) => {}
         }
         self.newest = self.newest.max(round);
         self.set_aside(late, out);
         let tasks = ready.len() as u32;
-        self.record(What::RoundStarted { round, tasks }, out);
+        self.record(HistoryKind::RoundStarted { round, tasks }, out);
         let cluster = Arc::new(self.cluster(round));
         self.say_over(out);
-        out.push(Action::Began(cluster.clone()));
+        out.push(Action::RoundStarted(cluster.clone()));
         for key in ready {
             self.start(key, cluster.clone(), out);
         }
@@ -258,8 +258,8 @@ impl Job {
         self.set_place(key, place);
         let run = self.run(key);
         self.task_mut(key).speaks = Some(run);
-        self.begun |= !self.spec.roles[key.role].is_beside();
-        out.push(Action::Tell(on));
+        self.begun |= !self.spec.roles[key.role].is_sidecar();
+        out.push(Action::OrderChanged(on));
     }
 
     /// Everybody who is part of the job by now: newcomers who still gather are not.
@@ -270,7 +270,7 @@ impl Job {
     /// The same with only some of them.
     pub(super) fn cluster_of(&self, round: u32, is_in: impl Fn(&Task) -> bool) -> Cluster {
         let roles = self.spec.roles.iter().enumerate();
-        let roles = roles.filter(|(_, spec)| !spec.is_beside());
+        let roles = roles.filter(|(_, spec)| !spec.is_sidecar());
         let members = roles.map(|(role, spec)| {
             let here = self.keys_in(role);
             let mut here: Vec<_> = here.filter(|key| is_in(self.task(*key))).collect();
@@ -282,7 +282,7 @@ impl Job {
             let dense = here.iter().map(|key| key.index).eq(0..here.len() as u32);
             let indexes = here.iter().filter(|_| !dense).map(|key| key.index);
             let endpoint = |key: &TaskKey| self.task(*key).endpoint.clone().unwrap_or_default();
-            Member {
+            RoleMembers {
                 role: spec.name.clone(),
                 instances: here.len() as u32,
                 processes: spec.processes,
@@ -309,8 +309,8 @@ impl Job {
     /// Tells tasks that start on their own how many they are.
     pub(super) fn tell_sizes(&mut self) {
         let roles = self.spec.roles.iter().zip(&self.roles);
-        let roles = roles.filter(|(spec, _)| !spec.is_beside());
-        let members = roles.map(|(spec, role)| Member {
+        let roles = roles.filter(|(spec, _)| !spec.is_sidecar());
+        let members = roles.map(|(spec, role)| RoleMembers {
             role: spec.name.clone(),
             instances: role.want,
             processes: spec.processes,

@@ -39,7 +39,7 @@ use crate::{
     cluster::Cluster,
     ending::{Cause, Outcome},
     event::Event,
-    fact::{Fact, What},
+    history::{HistoryEvent, HistoryKind},
     id::{ContainerId, NodeName, TaskId},
     spec::JobSpec,
     time::Time,
@@ -140,13 +140,13 @@ impl Job {
             spec,
         };
         let mut out = Vec::new();
-        job.record(What::JobStarted, &mut out);
+        job.record(HistoryKind::JobStarted, &mut out);
         for role in 0..job.roles.len() {
             let instances = job.spec.roles[role].instances;
             job.add_tasks(role, instances, 1);
         }
         job.tell_sizes();
-        let limit = job.spec.deadlines.run.map(|span| job.started + span);
+        let limit = job.spec.timeouts.run.map(|span| job.started + span);
         job.timers.arm(Timer::Run, limit);
         job.settle(&mut out);
         job.check();
@@ -192,8 +192,8 @@ impl Job {
 
     fn on_event(&mut self, event: Event, out: &mut Vec<Action>) {
         match event {
-            Event::Counted { nodes } => self.on_counted(nodes, out),
-            Event::Needed { nodes } => self.on_needed(nodes, out),
+            Event::NodesCounted { nodes } => self.on_counted(nodes, out),
+            Event::NodesRequired { nodes } => self.on_needed(nodes, out),
             Event::Granted { grants } => {
                 for grant in grants {
                     self.on_granted(grant, out);
@@ -209,25 +209,29 @@ impl Job {
                     }
                 }
             }
-            Event::Warned { container } => self.on_warned(&container, out),
-            Event::Impossible { why } => self.fail(Cause::NoContainers { missing: why }, out),
+            Event::PreemptionWarned { container } => self.on_warned(&container, out),
+            Event::RequestUnsatisfiable { why } => {
+                self.fail(Cause::NoContainers { missing: why }, out)
+            }
             Event::Ready { container, round, endpoint } => {
                 self.on_ready(&container, round, endpoint, out)
             }
-            Event::Unready { container, why, node } => self.on_unready(&container, why, node, out),
+            Event::SetupFailed { container, why, node_fault: node } => {
+                self.on_unready(&container, why, node, out)
+            }
             Event::Started { container, round } => self.on_started(&container, round, out),
             Event::Exited { container, round, exit } => {
                 self.on_exited(&container, round, exit, out)
             }
-            Event::Saved { container, error } => self.on_saved(&container, error, out),
-            Event::Quieted { container } => self.on_quieted(&container),
-            Event::Heard { container } => {
+            Event::OutputsUploaded { container, error } => self.on_saved(&container, error, out),
+            Event::HeartbeatMissed { container } => self.on_quieted(&container),
+            Event::HeartbeatResumed { container } => {
                 self.heard_from(&container);
             }
-            Event::Killed { by, now } => self.on_killed(by, now, out),
-            Event::Scaled { role, instances } => self.on_scaled(&role, instances, out),
+            Event::KillRequested { by, immediate: now } => self.on_killed(by, now, out),
+            Event::ScaleRequested { role, instances } => self.on_scaled(&role, instances, out),
             Event::Ticked => {}
-            Event::Recovered { live } => self.on_recovered(live, out),
+            Event::MasterRecovered { live } => self.on_recovered(live, out),
         }
     }
 
@@ -259,8 +263,8 @@ impl Job {
         }
     }
 
-    fn record(&self, what: What, out: &mut Vec<Action>) {
-        out.push(Action::Record(Fact { at: self.now, what }));
+    fn record(&self, what: HistoryKind, out: &mut Vec<Action>) {
+        out.push(Action::Record(HistoryEvent { at: self.now, kind: what }));
     }
 
     fn id(&self, key: TaskKey) -> TaskId {
@@ -291,7 +295,7 @@ fn left_behind(event: Event, out: &mut Vec<Action>) {
         Event::Granted { grants } => {
             out.extend(grants.into_iter().map(|it| Action::Release(it.container)));
         }
-        Event::Recovered { live } => out.extend(live.into_iter().map(Action::Release)),
+        Event::MasterRecovered { live } => out.extend(live.into_iter().map(Action::Release)),
         _ => {}
     }
 }

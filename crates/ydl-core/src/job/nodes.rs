@@ -3,8 +3,8 @@
 use super::{Job, TaskKey, timers::Timer};
 use crate::{
     action::Action,
-    ending::{Ending, NodeBlame},
-    fact::{What, counted},
+    ending::{Ending, ExclusionTrigger},
+    history::{HistoryKind, counted},
     id::NodeName,
     time::Time,
 };
@@ -89,11 +89,11 @@ impl Job {
 
     fn forgive(&mut self, node: NodeName, out: &mut Vec<Action>) {
         self.nodes.avoided.remove(&node);
-        self.record(What::NodeForgiven { node }, out);
+        self.record(HistoryKind::NodeReadmitted { node }, out);
     }
 
     fn most_avoided(&self) -> usize {
-        self.spec.blame.at_most.min(self.nodes.count / 2) as usize
+        self.spec.node_exclusion.max_nodes.min(self.nodes.count / 2) as usize
     }
 
     /// Holds the node to account for an ending, within the limits: a small cluster must not be used up by blame,
@@ -105,14 +105,14 @@ impl Job {
         ending: &Ending,
         out: &mut Vec<Action>,
     ) -> Option<Mark> {
-        let guilty = match ending.blames() {
-            NodeBlame::None => return None,
-            NodeBlame::AtOnce => Some(format!("{} {ending}", self.id(key))),
-            NodeBlame::AfterSeveral => {
+        let guilty = match ending.exclusion_trigger() {
+            ExclusionTrigger::Never => return None,
+            ExclusionTrigger::Immediate => Some(format!("{} {ending}", self.id(key))),
+            ExclusionTrigger::AfterFailures => {
                 let failures = self.nodes.failures.entry(node.clone()).or_default();
                 *failures += 1;
                 let failed = || format!("{} failed there", counted(*failures, "program"));
-                (*failures >= self.spec.blame.failures).then(failed)
+                (*failures >= self.spec.node_exclusion.failures).then(failed)
             }
         };
         let full = self.nodes.avoided.len() >= self.most_avoided();
@@ -120,11 +120,11 @@ impl Job {
         let Some(because) = guilty.filter(|_| !spared) else {
             return Some(Mark { node: node.clone(), until: None });
         };
-        let until = self.now + self.spec.blame.forgive_after;
+        let until = self.now + self.spec.node_exclusion.timeout;
         self.nodes.failures.remove(node);
         self.nodes.avoided.insert(node.clone(), until);
         self.timers.arm(Timer::Forgive, self.nodes.next_forgiven());
-        let what = What::NodeBlamed { node: node.clone(), until, because };
+        let what = HistoryKind::NodeExcluded { node: node.clone(), until, reason: because };
         self.record(what, out);
         Some(Mark { node: node.clone(), until: Some(until) })
     }
@@ -135,7 +135,7 @@ impl Job {
         if let Some(failures) = self.nodes.failures.get_mut(node) {
             *failures = failures.saturating_sub(1);
         } else if mark.until.is_some() && self.nodes.avoided.get(node).copied() == mark.until {
-            let failures = self.spec.blame.failures.saturating_sub(1);
+            let failures = self.spec.node_exclusion.failures.saturating_sub(1);
             self.nodes.failures.insert(node.clone(), failures);
             self.forgive(node.clone(), out);
             self.timers.arm(Timer::Forgive, self.nodes.next_forgiven());

@@ -4,7 +4,7 @@ use super::{Job, Mutant, Place, Stage, TaskKey, Then};
 use crate::{
     action::Action,
     ending::{Ending, TaskResult},
-    fact::Next,
+    history::Disposition,
     id::ContainerId,
     time::{Span, Time},
 };
@@ -49,11 +49,11 @@ impl Job {
         let succeeded = then == Then::Over(TaskResult::Succeeded);
         match unsaved {
             Some(why) if succeeded && self.stage == Stage::Active => {
-                self.on_attempt_over(key, Ending::Unsaved { why }, gone, out);
+                self.on_attempt_over(key, Ending::UploadFailed { why }, gone, out);
             }
             Some(why) if succeeded => {
-                let ending = Ending::Unsaved { why };
-                self.record_ended(key, &ending, Next::Nothing, out);
+                let ending = Ending::UploadFailed { why };
+                self.record_ended(key, &ending, Disposition::NoAction, out);
                 let then = Then::Over(TaskResult::Failed(ending));
                 self.part(key, then, gone, false, out);
             }
@@ -78,7 +78,7 @@ impl Job {
             Gone::AgentAlive => {
                 let place = Place::Stopping { on: on.clone(), since: self.now, save, then };
                 self.set_place(key, place);
-                out.push(Action::Tell(on));
+                out.push(Action::OrderChanged(on));
             }
             Gone::Ended => self.go_on(key, then, out),
             Gone::Left => {
@@ -105,10 +105,10 @@ impl Job {
     /// When the agent in a container, were it cut off from us since it was last heard, has stopped by itself.
     /// Every answer it gets from now on tells it to stop.
     fn surely_gone(&self, container: &ContainerId) -> Time {
-        let d = &self.spec.deadlines;
+        let d = &self.spec.timeouts;
         let quiet = self.held.get(container).and_then(|held| held.quiet);
         let heard = quiet.map_or(self.now, |since| since.min(self.now));
-        let silence = if self.mutant.is(Mutant::ForgetsTheCutOff) { Span(0) } else { d.silence };
+        let silence = if self.mutant.is(Mutant::ForgetsTheCutOff) { Span(0) } else { d.heartbeat };
         heard + (silence + d.grace + d.stop)
     }
 
@@ -129,7 +129,7 @@ impl Job {
             }
             Then::Over(result) => {
                 if result == TaskResult::Succeeded {
-                    self.record_ended(key, &Ending::Succeeded, Next::Done, out);
+                    self.record_ended(key, &Ending::Succeeded, Disposition::Done, out);
                 }
                 self.set_over(key, result);
             }

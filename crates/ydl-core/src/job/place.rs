@@ -5,7 +5,7 @@ use crate::{
     action::{Action, Run},
     cluster::{Cluster, Endpoint},
     ending::TaskResult,
-    event::Exit,
+    event::ProgramExit,
     id::{ContainerId, NodeName},
     time::Time,
     view::TaskState,
@@ -70,7 +70,7 @@ impl RoleState {
             TaskState::Ready,
             TaskState::Starting,
             TaskState::Running,
-            TaskState::Rewinding,
+            TaskState::Restarting,
             TaskState::Stopping,
         ];
         with.into_iter().map(|state| self.count(state)).sum()
@@ -102,7 +102,7 @@ pub(super) struct Task {
     pub(super) endpoint: Option<Endpoint>,
     pub(super) cluster: Option<Arc<Cluster>>,
     /// How its program ended, until that is judged.
-    pub(super) exit: Option<Exit>,
+    pub(super) exit: Option<ProgramExit>,
     pub(super) last_ending: Option<String>,
     /// A program of it has run.
     pub(super) ran: bool,
@@ -215,7 +215,7 @@ impl Place {
             Place::Ready { .. } => TaskState::Ready,
             Place::Starting { .. } => TaskState::Starting,
             Place::Running { .. } => TaskState::Running,
-            Place::Rewinding { .. } => TaskState::Rewinding,
+            Place::Rewinding { .. } => TaskState::Restarting,
             Place::Stopping { .. } | Place::Leaving { .. } => TaskState::Stopping,
             Place::Over { result, .. } => TaskState::from(result),
         }
@@ -302,7 +302,7 @@ impl Job {
 
     /// Says which attempts are over.
     pub(super) fn say_over(&mut self, out: &mut Vec<Action>) {
-        out.extend(self.over.drain(..).map(Action::Over));
+        out.extend(self.over.drain(..).map(Action::AttemptOver));
     }
 
     /// Takes a task out of its role's numbers: it is on its way out, or gone.

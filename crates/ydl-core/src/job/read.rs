@@ -4,10 +4,10 @@ use super::{Job, Mutant, Place, Stage, Task, TaskKey, Then};
 use crate::{
     action::{Ask, Asks, Order, Run},
     ending::Outcome,
-    fact::counted,
+    history::counted,
     id::{ContainerId, TaskId},
-    spec::{JobSpec, Resources, RoleSpec, Scope},
-    view::{JobView, Phase, RoleView, TaskState, TaskView},
+    spec::{JobSpec, Resources, RestartScope, RoleSpec},
+    view::{JobPhase, JobView, RoleView, TaskState, TaskView},
 };
 use alloc::{
     format,
@@ -42,9 +42,9 @@ impl Job {
 
     /// What the agent in this container should be doing. A container that is not ours should stop.
     pub fn order(&self, container: &ContainerId) -> Order {
-        let grace = self.spec.deadlines.grace;
+        let grace = self.spec.timeouts.grace;
         let Some(held) = self.held.get(container) else {
-            return Order::Stop { grace, save: false };
+            return Order::Stop { grace, upload: false };
         };
         let key = held.task;
         let task = self.task(key);
@@ -63,10 +63,10 @@ impl Job {
                 }
             }
             Place::Starting { .. } | Place::Running { .. } => Order::Run(self.run(key)),
-            Place::Stopping { save, .. } => Order::Stop { grace, save: *save },
-            Place::Leaving { .. } => Order::Stop { grace, save: false },
+            Place::Stopping { save, .. } => Order::Stop { grace, upload: *save },
+            Place::Leaving { .. } => Order::Stop { grace, upload: false },
             Place::Idle { .. } | Place::Asked { .. } | Place::Over { .. } => {
-                Order::Stop { grace, save: false }
+                Order::Stop { grace, upload: false }
             }
         }
     }
@@ -174,12 +174,12 @@ impl Job {
         }
         let mut roles = self.spec.roles.iter().zip(&self.roles);
         let running =
-            roles.any(|(spec, role)| !spec.is_beside() && role.count(TaskState::Running) > 0);
+            roles.any(|(spec, role)| !spec.is_sidecar() && role.count(TaskState::Running) > 0);
         let phase = match &self.stage {
-            Stage::Active if running => Phase::Running,
-            Stage::Active => Phase::Gathering,
-            Stage::Ending(_) => Phase::Ending,
-            Stage::Finished(_) => Phase::Finished,
+            Stage::Active if running => JobPhase::Running,
+            Stage::Active => JobPhase::Gathering,
+            Stage::Ending(_) => JobPhase::Ending,
+            Stage::Finished(_) => JobPhase::Finished,
         };
         JobView {
             name: self.spec.name.clone(),
@@ -201,7 +201,7 @@ impl Job {
             instances: role.want,
             elastic: spec.elastic,
             waiting: role.count(TaskState::Asked) + role.count(TaskState::BackingOff),
-            preparing: role.count(TaskState::Launching) + role.count(TaskState::Rewinding),
+            preparing: role.count(TaskState::Launching) + role.count(TaskState::Restarting),
             running: role.count(TaskState::Running) + role.count(TaskState::Starting),
             succeeded: role.count(TaskState::Succeeded),
             failed: role.count(TaskState::Failed),
@@ -226,7 +226,8 @@ impl Job {
                 if tasks > 0 && state == TaskState::Asked && self.waits_for_the_job(at) {
                     waits.push(format!("{tasks} × `{}` for the job to run", spec.name));
                 } else if tasks > 0 && state == TaskState::Asked && self.is_held_back(at) {
-                    let after: Vec<_> = spec.after.iter().map(|it| format!("`{it}`")).collect();
+                    let after: Vec<_> =
+                        spec.depends_on.iter().map(|it| format!("`{it}`")).collect();
                     let after = after.join(", ");
                     waits.push(format!("{tasks} × `{}` for {after} to run", spec.name));
                 } else if tasks > 0 {
@@ -273,7 +274,8 @@ impl Job {
             return None;
         }
         // Who starts again alone is waited for by nobody.
-        let awaited = |spec: &RoleSpec| !spec.is_beside() && spec.restart.scope != Scope::Task;
+        let awaited =
+            |spec: &RoleSpec| !spec.is_sidecar() && spec.restart.scope != RestartScope::Task;
         let own = (0..roles.len()).filter(|role| awaited(&roles[*role]));
         let keys: Vec<_> = own.flat_map(|role| self.keys_in(role)).collect();
         let state = |key: &TaskKey| self.task(*key).place.state();
@@ -286,7 +288,7 @@ impl Job {
             | TaskState::Launching
             | TaskState::Ready
             | TaskState::Starting
-            | TaskState::Rewinding => true,
+            | TaskState::Restarting => true,
             TaskState::Running
             | TaskState::Stopping
             | TaskState::Succeeded
@@ -323,6 +325,6 @@ const WAITS: [(TaskState, &str); 6] = [
     (TaskState::BackingOff, "to try again"),
     (TaskState::Launching, "for its agent"),
     (TaskState::Starting, "for its program to start"),
-    (TaskState::Rewinding, "for its program to stop"),
+    (TaskState::Restarting, "for its program to stop"),
     (TaskState::Stopping, "to be saved and stopped"),
 ];

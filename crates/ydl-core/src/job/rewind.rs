@@ -4,7 +4,7 @@ use super::{Done, Job, Mutant, Place, TaskKey, Then};
 use crate::{
     action::Action,
     ending::TaskResult,
-    fact::{Broken, What},
+    history::{HistoryKind, RestartCause},
 };
 use alloc::vec::Vec;
 
@@ -13,7 +13,7 @@ impl Job {
     pub(super) fn new_round(
         &mut self,
         role: Option<usize>,
-        (because, how): (TaskKey, Broken),
+        (because, how): (TaskKey, RestartCause),
         out: &mut Vec<Action>,
     ) {
         // Those whom others follow are done, and stay so.
@@ -25,9 +25,13 @@ impl Job {
         let round = self.round;
         self.newest = round;
         let mut keys = self.keys(role);
-        keys.retain(|key| role.is_some() || !self.spec.roles[key.role].is_beside());
-        let what =
-            What::RoundBroken { round, because: self.id(because), how, tasks: keys.len() as u32 };
+        keys.retain(|key| role.is_some() || !self.spec.roles[key.role].is_sidecar());
+        let what = HistoryKind::RoundRestarted {
+            round,
+            task: self.id(because),
+            cause: how,
+            tasks: keys.len() as u32,
+        };
         self.record(what, out);
         for key in keys {
             self.rewind(key, round, out);
@@ -57,7 +61,7 @@ impl Job {
                     then: Then::Again { at: now },
                 };
                 self.set_place(key, place);
-                out.push(Action::Tell(on));
+                out.push(Action::OrderChanged(on));
             }
             Place::Stopping { then: Then::Over(_), .. }
             | Place::Leaving { then: Then::Over(_), .. } => {}
@@ -67,14 +71,14 @@ impl Job {
                 self.task_mut(key).attempt += 1;
                 let place = Place::Rewinding { on: on.clone(), since: now, ended: false };
                 self.set_place(key, place);
-                out.push(Action::Tell(on));
+                out.push(Action::OrderChanged(on));
             }
             Place::Launching { on, .. }
             | Place::Joining { on, .. }
             | Place::Ready { on, .. }
             | Place::Rewinding { on, .. } => {
                 self.join_round(key, round);
-                out.push(Action::Tell(on));
+                out.push(Action::OrderChanged(on));
             }
             Place::Idle { .. }
             | Place::Asked { .. }

@@ -4,32 +4,32 @@ use super::{Done, Job, Mutant, Place, Stage, TaskKey, Then, part::Gone};
 use crate::{
     action::Action,
     ending::TaskResult,
-    fact::{Broken, What, counted},
+    history::{HistoryKind, RestartCause, counted},
     id::RoleName,
-    spec::{Complaint, Draft, Input, JobSpec, Range, Scope},
+    spec::{Input, JobSpec, JobSpecBuilder, Range, RestartScope, SpecIssue},
 };
 use alloc::{format, string::String, vec, vec::Vec};
 use core::cmp::Ordering;
 
 impl Job {
     /// What speaks against this size of this role. A scaling that anything speaks against is ignored.
-    pub fn scalable(&self, role: &RoleName, instances: u32) -> Result<(), Vec<Complaint>> {
-        let mut draft = Draft::from(self.spec.clone());
+    pub fn scalable(&self, role: &RoleName, instances: u32) -> Result<(), Vec<SpecIssue>> {
+        let mut draft = JobSpecBuilder::from(self.spec.clone());
         for (spec, state) in draft.roles.iter_mut().zip(&self.roles) {
             spec.instances = state.want;
         }
         let Some(spec) = draft.roles.iter_mut().find(|spec| spec.name == *role) else {
-            return Err(vec![Complaint {
+            return Err(vec![SpecIssue {
                 key: format!("roles.{role}"),
-                what: format!("the job has no role `{role}`"),
+                message: format!("the job has no role `{role}`"),
                 hint: None,
             }]);
         };
         // Those whom others follow would have to begin anew, and with them who was stopped as nobody needed it.
         if self.done() != Done::No {
-            return Err(vec![Complaint {
+            return Err(vec![SpecIssue {
                 key: format!("roles.{role}"),
-                what:
+                message:
                     "everybody whom the job needs is done, and it only waits for those who follow"
                         .into(),
                 hint: None,
@@ -38,9 +38,11 @@ impl Job {
         if let Some(Range { min, max }) = spec.elastic
             && !(min..=max).contains(&instances)
         {
-            return Err(vec![Complaint {
+            return Err(vec![SpecIssue {
                 key: format!("roles.{role}.instances"),
-                what: format!("role `{role}` has between {min} and {max} tasks, not {instances}"),
+                message: format!(
+                    "role `{role}` has between {min} and {max} tasks, not {instances}"
+                ),
                 hint: Some("submit again with another `min` or `max`".into()),
             }]);
         }
@@ -51,7 +53,7 @@ impl Job {
 
     /// Files were divided over the tasks a role had at submit. Others would find none, and what was for those that go
     /// would be read by nobody.
-    fn divided(&self, role: &RoleName, instances: u32) -> Option<Vec<Complaint>> {
+    fn divided(&self, role: &RoleName, instances: u32) -> Option<Vec<SpecIssue>> {
         let had = self.spec.roles.iter().find(|spec| spec.name == *role)?;
         let fits = |input: &Input| match instances.cmp(&had.instances) {
             Ordering::Less => false,
@@ -66,9 +68,9 @@ impl Job {
                 "submit again with more instances; or say `allow_empty: true` next time, and further tasks get none"
             }
         };
-        Some(vec![Complaint {
+        Some(vec![SpecIssue {
             key: format!("roles.{role}"),
-            what: format!(
+            message: format!(
                 "the files of the input `{}` were divided over the {} that role `{role}` had at submit",
                 input.name,
                 counted(had.instances, "task"),
@@ -98,7 +100,12 @@ impl Job {
         if from == to {
             return;
         }
-        let what = What::RoleScaled { role: self.spec.roles[role].name.clone(), from, to, because };
+        let what = HistoryKind::RoleScaled {
+            role: self.spec.roles[role].name.clone(),
+            from,
+            to,
+            reason: because,
+        };
         self.record(what, out);
         if to > from {
             self.grow(role, to);
@@ -219,11 +226,11 @@ impl Job {
             self.members_left(role, out);
             return;
         }
-        let because = (gone, Broken::Leaves);
+        let because = (gone, RestartCause::TaskLeft);
         match self.spec.roles[role].restart.scope {
-            Scope::Task => {}
-            Scope::Role => self.new_round(Some(role), because, out),
-            Scope::Job => self.new_round(None, because, out),
+            RestartScope::Task => {}
+            RestartScope::Role => self.new_round(Some(role), because, out),
+            RestartScope::Job => self.new_round(None, because, out),
         }
     }
 

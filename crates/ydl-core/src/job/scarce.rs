@@ -1,7 +1,7 @@
 //! How long containers are waited for, and what happens when they do not come.
 
 use super::{Job, Mutant, Place, Stage, Then, part::Gone, timers::Timer};
-use crate::{action::Action, ending::Cause, fact::What, spec::Resources, time::Time};
+use crate::{action::Action, ending::Cause, history::HistoryKind, spec::Resources, time::Time};
 use alloc::{format, string::String, vec::Vec};
 
 impl Job {
@@ -46,7 +46,7 @@ impl Job {
         let Some(gathering) = self.gatherings.get(&round) else {
             return;
         };
-        let deadlines = &self.spec.deadlines;
+        let deadlines = &self.spec.timeouts;
         let allocation = gathering.asking_since.map(|at| at + deadlines.allocation);
         let hold = gathering.holding_since.map(|at| at + self.spec.gang.hold);
         let waits = [allocation, hold].into_iter().flatten();
@@ -62,7 +62,7 @@ impl Job {
         };
         let asking_since = gathering.asking_since;
         let newcomers = gathering.newcomers;
-        let allocation = self.spec.deadlines.allocation;
+        let allocation = self.spec.timeouts.allocation;
         let is_over = |since: Option<Time>, wait| since.is_some_and(|it| it + wait <= self.now);
         let late = is_over(asking_since, allocation);
         if !late && !is_over(gathering.holding_since, self.spec.gang.hold) {
@@ -89,8 +89,8 @@ impl Job {
 
     /// Half a gang keeps others from theirs: it gives back what it holds and asks again later.
     fn give_back(&mut self, round: u32, tries: u32, missing: String, out: &mut Vec<Action>) {
-        let backoff = self.spec.gang.backoff.after(tries);
-        let what = What::GangGaveBack { tries, backoff, missing };
+        let backoff = self.spec.gang.backoff.delay(tries);
+        let what = HistoryKind::GangReleased { tries, backoff, missing };
         self.record(what, out);
         let now = self.now;
         let until = now + backoff;
@@ -151,7 +151,7 @@ impl Job {
         let alone = self.stage == Stage::Active && !self.spec.gang.together;
         let starved = alone && self.starved();
         self.starved_since = starved.then(|| self.starved_since.unwrap_or(self.now));
-        let allocation = self.spec.deadlines.allocation;
+        let allocation = self.spec.timeouts.allocation;
         let at = self.starved_since.map(|since| since + allocation);
         self.timers.arm(Timer::Starved, at);
     }

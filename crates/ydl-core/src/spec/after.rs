@@ -1,14 +1,14 @@
 //! Every complaint about roles that begin after others.
 
-use super::{Draft, RoleSpec, Scope, check::Complaints};
+use super::{JobSpecBuilder, RestartScope, RoleSpec, check::SpecIssues};
 use crate::id::RoleName;
 use alloc::{borrow::ToOwned, collections::BTreeSet, format, vec::Vec};
 
-pub(super) fn complaints(all: &mut Complaints, draft: &Draft) {
-    for role in draft.roles.iter().filter(|role| !role.after.is_empty()) {
+pub(super) fn complaints(all: &mut SpecIssues, draft: &JobSpecBuilder) {
+    for role in draft.roles.iter().filter(|role| !role.depends_on.is_empty()) {
         let key = format!("roles.{}.after", role.name);
         let known = |name: &RoleName| draft.roles.iter().any(|other| other.name == *name);
-        if let Some(unknown) = role.after.iter().find(|name| !known(name)) {
+        if let Some(unknown) = role.depends_on.iter().find(|name| !known(name)) {
             let there: Vec<_> = draft.roles.iter().map(|it| it.name.as_str()).collect();
             let hint = format!("the roles are `{}`", there.join("`, `"));
             all.add(&key, format!("the job has no role `{unknown}`"), &hint);
@@ -22,8 +22,8 @@ pub(super) fn complaints(all: &mut Complaints, draft: &Draft) {
         }
     }
     let mut roles = draft.roles.iter();
-    if let Some(role) = roles.find(|role| role.restart.scope == Scope::Job)
-        && draft.roles.iter().any(|role| !role.after.is_empty())
+    if let Some(role) = roles.find(|role| role.restart.scope == RestartScope::Job)
+        && draft.roles.iter().any(|role| !role.depends_on.is_empty())
         && !draft.gang.together
     {
         let what = "a failure would start all roles again at once, and some begin after others";
@@ -32,16 +32,16 @@ pub(super) fn complaints(all: &mut Complaints, draft: &Draft) {
     }
 }
 
-fn waits_for_itself(draft: &Draft, role: &RoleSpec) -> bool {
+fn waits_for_itself(draft: &JobSpecBuilder, role: &RoleSpec) -> bool {
     let mut seen = BTreeSet::new();
-    let mut next: Vec<&RoleName> = role.after.iter().collect();
+    let mut next: Vec<&RoleName> = role.depends_on.iter().collect();
     while let Some(name) = next.pop() {
         if *name == role.name {
             return true;
         }
         if seen.insert(name) {
             let named = draft.roles.iter().filter(|other| other.name == *name);
-            next.extend(named.flat_map(|other| &other.after));
+            next.extend(named.flat_map(|other| &other.depends_on));
         }
     }
     false

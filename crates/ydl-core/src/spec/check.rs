@@ -1,6 +1,8 @@
 //! Every complaint about a draft, with the key it is about, so that a job file can point at the line.
 
-use super::{Backoff, Command, Draft, Output, RoleSpec, Whose, after, elastic, image};
+use super::{
+    Backoff, Command, JobSpecBuilder, Output, OutputScope, RoleSpec, after, elastic, image,
+};
 use crate::time::Span;
 use alloc::{
     borrow::ToOwned,
@@ -12,44 +14,44 @@ use alloc::{
 use core::fmt;
 
 /// More tasks than this in one job is a slip of the finger.
-pub const MOST_TASKS: u64 = 20_000;
+pub const MAX_TASKS: u64 = 20_000;
 /// Whoever needs more in one container starts them himself.
-const MOST_PROCESSES: u32 = 64;
+const MAX_PROCESSES: u32 = 64;
 /// The longest name of a job or role.
-const LONGEST_NAME: usize = 64;
+const MAX_NAME_LEN: usize = 64;
 /// The shortest deadline that a healthy agent can meet.
-const SHORTEST_SILENCE_MS: u64 = 1_000;
+const MIN_HEARTBEAT_TIMEOUT_MS: u64 = 1_000;
 /// The shortest time between two looks at what a running program has made.
-const SHORTEST_EVERY: Span = Span::seconds(1);
+const MIN_UPLOAD_INTERVAL: Span = Span::seconds(1);
 
 /// Something wrong with a draft.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Complaint {
+pub struct SpecIssue {
     /// The key, from the top of the job file: `roles.worker.instances`.
     pub key: String,
     /// One sentence.
-    pub what: String,
+    pub message: String,
     /// What to do about it.
     pub hint: Option<String>,
 }
 
-impl fmt::Display for Complaint {
+impl fmt::Display for SpecIssue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}`: {}", self.key, self.what)
+        write!(f, "`{}`: {}", self.key, self.message)
     }
 }
 
-pub(super) struct Complaints(Vec<Complaint>);
+pub(super) struct SpecIssues(Vec<SpecIssue>);
 
-impl Complaints {
+impl SpecIssues {
     pub(super) fn add(&mut self, key: &str, what: String, hint: &str) {
         let hint = (!hint.is_empty()).then(|| hint.to_owned());
-        self.0.push(Complaint { key: key.to_owned(), what, hint });
+        self.0.push(SpecIssue { key: key.to_owned(), message: what, hint });
     }
 }
 
-pub(super) fn complaints(draft: &Draft) -> Vec<Complaint> {
-    let mut all = Complaints(Vec::new());
+pub(super) fn complaints(draft: &JobSpecBuilder) -> Vec<SpecIssue> {
+    let mut all = SpecIssues(Vec::new());
     name(&mut all, "name", &draft.name);
     if draft.roles.is_empty() {
         all.add("roles", "the job has no roles".to_owned(), "name at least one, such as `worker`");
@@ -62,9 +64,9 @@ pub(super) fn complaints(draft: &Draft) -> Vec<Complaint> {
         }
         role(&mut all, &key, spec);
     }
-    let tasks: u64 = draft.roles.iter().map(|role| u64::from(role.most())).sum();
-    if tasks > MOST_TASKS {
-        let what = format!("the job has {tasks} tasks; at most {MOST_TASKS} are possible");
+    let tasks: u64 = draft.roles.iter().map(|role| u64::from(role.max_instances())).sum();
+    if tasks > MAX_TASKS {
+        let what = format!("the job has {tasks} tasks; at most {MAX_TASKS} are possible");
         all.add("roles", what, "lower `instances`");
     }
     after::complaints(&mut all, draft);
@@ -84,12 +86,12 @@ pub(super) fn complaints(draft: &Draft) -> Vec<Complaint> {
     all.0
 }
 
-fn name(all: &mut Complaints, key: &str, name: &str) {
+fn name(all: &mut SpecIssues, key: &str, name: &str) {
     let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if name.is_empty() {
         all.add(key, "the name is empty".to_owned(), "");
-    } else if name.len() > LONGEST_NAME {
-        let what = format!("the name has {} characters; {LONGEST_NAME} is the most", name.len());
+    } else if name.len() > MAX_NAME_LEN {
+        let what = format!("the name has {} characters; {MAX_NAME_LEN} is the most", name.len());
         all.add(key, what, "");
     } else if let Some(odd) = name.chars().find(|c| !fits(*c)) {
         let what = format!("`{odd}` cannot be part of a name");
@@ -99,13 +101,13 @@ fn name(all: &mut Complaints, key: &str, name: &str) {
     }
 }
 
-fn role(all: &mut Complaints, key: &str, role: &RoleSpec) {
+fn role(all: &mut SpecIssues, key: &str, role: &RoleSpec) {
     name(all, key, role.name.as_str());
-    if !(1..=MOST_PROCESSES).contains(&role.processes) {
+    if !(1..=MAX_PROCESSES).contains(&role.processes) {
         all.add(
             &format!("{key}.processes"),
             format!("{} processes are not possible", role.processes),
-            &format!("a task has from 1 to {MOST_PROCESSES}"),
+            &format!("a task has from 1 to {MAX_PROCESSES}"),
         );
     }
     if role.instances == 0 {
@@ -129,7 +131,7 @@ fn role(all: &mut Complaints, key: &str, role: &RoleSpec) {
     environment(all, &format!("{key}.env"), role.env.keys());
     backoff(all, &format!("{key}.restart.backoff"), role.restart.backoff);
     let slip = role.tolerate >= role.instances.max(1) && role.tolerate != RoleSpec::ALL_MAY_FAIL;
-    if slip && !role.serves() {
+    if slip && !role.is_auxiliary() {
         let what = format!("all {} tasks may fail and the job would still succeed", role.instances);
         all.add(&format!("{key}.tolerate"), what, "lower `tolerate`, or make the role a service");
     }
@@ -138,7 +140,7 @@ fn role(all: &mut Complaints, key: &str, role: &RoleSpec) {
         if growth.percent == 0 {
             all.add(&key, "growing by 0 percent changes nothing".to_owned(), "");
         }
-        if growth.most_mib < role.resources.memory_mib {
+        if growth.max_mib < role.resources.memory_mib {
             all.add(&key, "the largest size is smaller than the first".to_owned(), "");
         }
     }
@@ -155,17 +157,17 @@ fn role(all: &mut Complaints, key: &str, role: &RoleSpec) {
     }
 }
 
-fn backoff(all: &mut Complaints, key: &str, backoff: Backoff) {
-    if backoff.first > backoff.most {
+fn backoff(all: &mut SpecIssues, key: &str, backoff: Backoff) {
+    if backoff.initial > backoff.max {
         let what = format!(
             "the first wait ({}) is longer than the longest ({})",
-            backoff.first, backoff.most
+            backoff.initial, backoff.max
         );
         all.add(key, what, "");
     }
 }
 
-fn files(all: &mut Complaints, draft: &Draft) {
+fn files(all: &mut SpecIssues, draft: &JobSpecBuilder) {
     let mut names = BTreeSet::new();
     for file in &draft.files {
         if !names.insert(&file.name) {
@@ -179,7 +181,7 @@ fn files(all: &mut Complaints, draft: &Draft) {
     }
 }
 
-fn inputs(all: &mut Complaints, draft: &Draft) {
+fn inputs(all: &mut SpecIssues, draft: &JobSpecBuilder) {
     let mut names: BTreeSet<&str> = draft.files.iter().map(|file| &*file.name).collect();
     let mut variables = BTreeSet::new();
     for input in &draft.inputs {
@@ -207,7 +209,7 @@ fn inputs(all: &mut Complaints, draft: &Draft) {
     }
 }
 
-fn outputs(all: &mut Complaints, draft: &Draft) {
+fn outputs(all: &mut SpecIssues, draft: &JobSpecBuilder) {
     let mut names = BTreeSet::new();
     for output in &draft.outputs {
         let key = format!("outputs.{}", output.from);
@@ -233,21 +235,21 @@ fn outputs(all: &mut Complaints, draft: &Draft) {
                 "only the last part may hold one; name the directory above it to send all of it";
             all.add(&key, what, hint);
         }
-        if output.every.is_some_and(|span| span < SHORTEST_EVERY) {
+        if output.every.is_some_and(|span| span < MIN_UPLOAD_INTERVAL) {
             let what = "files are looked at no more often than every second".to_owned();
             all.add(&format!("{key}.every"), what, "5m is usual");
         }
-        match &output.whose {
-            Whose::All => {}
-            Whose::Role(role) => {
+        match &output.scope {
+            OutputScope::All => {}
+            OutputScope::Role(role) => {
                 if !draft.roles.iter().any(|known| known.name == *role) {
                     let what = format!("the job has no role `{role}`");
                     all.add(&format!("{key}.from"), what, &known(draft));
                 }
             }
-            Whose::Task(task) => {
+            OutputScope::Task(task) => {
                 let role = draft.roles.iter().find(|role| role.name == task.role);
-                if role.is_none_or(|role| task.index >= role.most()) {
+                if role.is_none_or(|role| task.index >= role.max_instances()) {
                     let what = format!("the job has no task `{task}`");
                     all.add(&format!("{key}.from"), what, &known(draft));
                 }
@@ -265,9 +267,10 @@ fn outputs(all: &mut Complaints, draft: &Draft) {
 }
 
 /// Which tasks there are.
-fn known(draft: &Draft) -> String {
-    let each =
-        |role: &RoleSpec| format!("`{}:0` to `{0}:{}`", role.name, role.most().saturating_sub(1));
+fn known(draft: &JobSpecBuilder) -> String {
+    let each = |role: &RoleSpec| {
+        format!("`{}:0` to `{0}:{}`", role.name, role.max_instances().saturating_sub(1))
+    };
     let roles: Vec<_> = draft.roles.iter().map(each).collect();
     format!("its tasks are {}", roles.join(", "))
 }
@@ -278,19 +281,19 @@ fn is_one_name(output: &Output) -> bool {
 }
 
 /// Two tasks whose outputs would have one name. What directories and patterns hold cannot be known before.
-fn one_name(draft: &Draft, output: &Output) -> Option<String> {
+fn one_name(draft: &JobSpecBuilder, output: &Output) -> Option<String> {
     if !is_one_name(output) {
         return None;
     }
-    if matches!(output.whose, Whose::Task(_)) {
+    if matches!(output.scope, OutputScope::Task(_)) {
         return None;
     }
     let theirs = |role: &&RoleSpec| output.is_of(role, 0);
     let roles: Vec<&RoleSpec> = draft.roles.iter().filter(theirs).collect();
-    let tasks: u64 = roles.iter().map(|role| u64::from(role.most())).sum();
+    let tasks: u64 = roles.iter().map(|role| u64::from(role.max_instances())).sum();
     let (by_role, by_index) = (
         output.to.contains("{role}") || roles.len() < 2,
-        output.to.contains("{index}") || roles.iter().all(|role| role.most() < 2),
+        output.to.contains("{index}") || roles.iter().all(|role| role.max_instances() < 2),
     );
     if tasks < 2 || (by_role && by_index) {
         return None;
@@ -301,7 +304,7 @@ fn one_name(draft: &Draft, output: &Output) -> Option<String> {
     ))
 }
 
-fn environment<'a>(all: &mut Complaints, key: &str, names: impl Iterator<Item = &'a String>) {
+fn environment<'a>(all: &mut SpecIssues, key: &str, names: impl Iterator<Item = &'a String>) {
     for name in names {
         if name.is_empty() || name.contains(['=', '\0']) {
             all.add(key, format!("`{name}` cannot be the name of a variable"), "");
@@ -312,8 +315,8 @@ fn environment<'a>(all: &mut Complaints, key: &str, names: impl Iterator<Item = 
     }
 }
 
-fn deadlines(all: &mut Complaints, draft: &Draft) {
-    let d = &draft.deadlines;
+fn deadlines(all: &mut SpecIssues, draft: &JobSpecBuilder) {
+    let d = &draft.timeouts;
     let named = [
         ("allocation", d.allocation),
         ("launch", d.launch),
@@ -322,7 +325,7 @@ fn deadlines(all: &mut Complaints, draft: &Draft) {
         ("start", d.start),
         ("follow", d.follow),
         ("stop", d.stop),
-        ("save", d.save),
+        ("save", d.upload),
     ];
     for (name, span) in named {
         if span.0 == 0 {
@@ -333,7 +336,7 @@ fn deadlines(all: &mut Complaints, draft: &Draft) {
     if d.run.is_some_and(|span| span.0 == 0) {
         all.add("deadlines.run", "a job of 0 seconds can never run".to_string(), "");
     }
-    if d.silence.0 < SHORTEST_SILENCE_MS {
+    if d.heartbeat.0 < MIN_HEARTBEAT_TIMEOUT_MS {
         let what = "a healthy agent may be quiet for up to a second".to_string();
         all.add("deadlines.silence", what, "1s is the least, 60s is usual");
     }

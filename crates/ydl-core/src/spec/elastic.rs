@@ -1,9 +1,9 @@
 //! Every complaint about roles that change their size while the job runs.
 
-use super::{Completion, Draft, RoleSpec, Scope, check::Complaints};
+use super::{Completion, JobSpecBuilder, RestartScope, RoleSpec, check::SpecIssues};
 use alloc::{borrow::ToOwned, format};
 
-pub(super) fn complaints(all: &mut Complaints, draft: &Draft) {
+pub(super) fn complaints(all: &mut SpecIssues, draft: &JobSpecBuilder) {
     for role in &draft.roles {
         if role.elastic.is_some() {
             of_role(all, draft, role);
@@ -11,7 +11,7 @@ pub(super) fn complaints(all: &mut Complaints, draft: &Draft) {
     }
 }
 
-fn of_role(all: &mut Complaints, draft: &Draft, role: &RoleSpec) {
+fn of_role(all: &mut SpecIssues, draft: &JobSpecBuilder, role: &RoleSpec) {
     let Some(range) = role.elastic else {
         return;
     };
@@ -37,7 +37,7 @@ fn of_role(all: &mut Complaints, draft: &Draft, role: &RoleSpec) {
         let hint = "set `gang: true`; tasks that start on their own need no range, `ydl scale` changes their number";
         all.add("gang", what, hint);
     }
-    if role.restart.scope == Scope::Task {
+    if role.restart.scope == RestartScope::Task {
         let what = format!(
             "tasks of the elastic role `{}` cannot start again alone: who is in a round changes with it",
             role.name
@@ -47,7 +47,7 @@ fn of_role(all: &mut Complaints, draft: &Draft, role: &RoleSpec) {
     // Each would begin its round with those who are there, and must know everybody of the other's.
     let mut others = draft.roles.iter().filter(|other| other.name != role.name);
     let other = others.find(|other| other.elastic.is_some());
-    if let (Scope::Role, Some(other)) = (role.restart.scope, other) {
+    if let (RestartScope::Role, Some(other)) = (role.restart.scope, other) {
         let what = format!(
             "the roles `{}` and `{}` are both elastic, and would wait for each other's tasks",
             role.name, other.name
@@ -55,8 +55,8 @@ fn of_role(all: &mut Complaints, draft: &Draft, role: &RoleSpec) {
         all.add(&format!("{key}.restart.scope"), what, "set it to `job`");
     }
     match role.completion {
-        Completion::All | Completion::Decides => {}
-        Completion::Any | Completion::Service | Completion::Follows | Completion::Beside => {
+        Completion::All | Completion::Primary => {}
+        Completion::Any | Completion::Service | Completion::Follows | Completion::Sidecar => {
             let what =
                 format!("the elastic role `{}` is done when everybody in its round is", role.name);
             let hint = "set it to `all` or `decides`";

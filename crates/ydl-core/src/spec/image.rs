@@ -1,6 +1,6 @@
 //! Programs that run in an image of their own: its name, what of the node they see, and what is wrong with either.
 
-use super::{Draft, Environment, RoleSpec, check::Complaints};
+use super::{Environment, JobSpecBuilder, RoleSpec, check::SpecIssues};
 use crate::id::RoleName;
 use alloc::{
     borrow::ToOwned,
@@ -171,7 +171,7 @@ fn path(text: &str, place: &str) -> Option<String> {
     }
 }
 
-impl Draft {
+impl JobSpecBuilder {
     /// What the programs of that role run in.
     pub fn environment_of(&self, role: &RoleName) -> &Environment {
         let own = self.roles.iter().find(|it| it.name == *role);
@@ -205,7 +205,7 @@ impl Environment {
 }
 
 /// Everything that is wrong with the images of a job.
-pub(super) fn complaints(all: &mut Complaints, draft: &Draft) {
+pub(super) fn complaints(all: &mut SpecIssues, draft: &JobSpecBuilder) {
     if let Some(image) = draft.environment.image() {
         of_image(all, "environment", image);
     }
@@ -228,7 +228,7 @@ pub(super) fn complaints(all: &mut Complaints, draft: &Draft) {
     }
 }
 
-fn of_image(all: &mut Complaints, key: &str, image: &Image) {
+fn of_image(all: &mut SpecIssues, key: &str, image: &Image) {
     let runtime = image.runtime;
     if let Some((what, hint)) = reference(&image.name) {
         all.add(&format!("{key}.{runtime}"), what, hint);
@@ -247,7 +247,7 @@ fn of_image(all: &mut Complaints, key: &str, image: &Image) {
             all.add(&mounts, what, "give one of them another place in the image");
         }
     }
-    let unknown = |all: &mut Complaints, name: &str, what: &str| {
+    let unknown = |all: &mut SpecIssues, name: &str, what: &str| {
         let hint = "leave it out, or use `docker`";
         all.add(&format!("{key}.{name}"), what.to_owned(), hint);
     };

@@ -97,13 +97,13 @@ pub struct Output {
     pub to: String,
     /// Whose it is.
     #[serde(default)]
-    pub whose: Whose,
+    pub scope: OutputScope,
     /// How often what is new in it is sent while the program runs.
     #[serde(default)]
     pub every: Option<Span>,
     /// What happens when its destination is there already.
     #[serde(default)]
-    pub existing: Existing,
+    pub existing: ExistingPolicy,
 }
 
 impl Output {
@@ -112,18 +112,18 @@ impl Output {
         Output {
             from: from.into(),
             to: to.into(),
-            whose: Whose::All,
+            scope: OutputScope::All,
             every: None,
-            existing: Existing::Replace,
+            existing: ExistingPolicy::Overwrite,
         }
     }
 
     /// Whether the task of that number in a role sends it.
     pub fn is_of(&self, role: &RoleSpec, index: u32) -> bool {
-        match &self.whose {
-            Whose::All => !role.serves(),
-            Whose::Role(name) => role.name == *name,
-            Whose::Task(one) => role.name == one.role && index == one.index,
+        match &self.scope {
+            OutputScope::All => !role.is_auxiliary(),
+            OutputScope::Role(name) => role.name == *name,
+            OutputScope::Task(one) => role.name == one.role && index == one.index,
         }
     }
 
@@ -141,7 +141,7 @@ impl Output {
 /// Whose output it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Whose {
+pub enum OutputScope {
     /// Every task's.
     #[default]
     All,
@@ -154,12 +154,12 @@ pub enum Whose {
 /// What happens when the destination of an output is there already.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Existing {
+pub enum ExistingPolicy {
     /// The job is not started.
-    Refuse,
+    Fail,
     /// Files of the same names are replaced, others stay.
     #[default]
-    Replace,
+    Overwrite,
     /// It goes to the first free place beside it: `out-2`, `out-3`, …
     Number,
 }

@@ -1,6 +1,6 @@
 //! What the user asked for.
 //!
-//! [`Draft`] is what a job file or a door fills in; [`JobSpec`] is a draft that was checked, and the only thing
+//! [`JobSpecBuilder`] is what a job file or a door fills in; [`JobSpec`] is a draft that was checked, and the only thing
 //! the rest of the crate accepts. Nobody can hold an invalid [`JobSpec`].
 
 mod after;
@@ -12,12 +12,13 @@ mod place;
 mod policy;
 mod role;
 
-pub use check::{Complaint, MOST_TASKS};
+pub use check::{MAX_TASKS, SpecIssue};
 pub use image::{Image, Mount, Runtime};
-pub use input::{Existing, Input, InputForm, Output, Whose, split};
-pub use place::{GpuAssignment, Keytab, MasterSpec, Mlflow, OnCluster, Placement};
+pub use input::{ExistingPolicy, Input, InputForm, Output, OutputScope, split};
+pub use place::{ClusterOptions, GpuAssignment, Keytab, MasterSpec, Mlflow, Placement};
 pub use policy::{
-    Backoff, Blame, Completion, Deadlines, Gang, MemoryGrowth, Reform, Restart, SETTLE, Scope,
+    Backoff, Completion, Gang, MemoryGrowth, NodeExclusion, ResizePolicy, Restart, RestartScope,
+    SETTLE, Timeouts,
 };
 pub(crate) use role::one;
 pub use role::{Command, Memory, Range, Resources, RoleSpec};
@@ -32,7 +33,7 @@ use serde::{Deserialize, Serialize};
 
 /// A job as written, before it was checked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Draft {
+pub struct JobSpecBuilder {
     /// What people call it.
     pub name: String,
     /// Whose rendezvous it needs.
@@ -57,13 +58,13 @@ pub struct Draft {
     /// Whether tasks start together, and what happens while they cannot.
     pub gang: Gang,
     /// How long each wait may take.
-    pub deadlines: Deadlines,
+    pub timeouts: Timeouts,
     /// When a node is avoided, and for how long.
-    pub blame: Blame,
+    pub node_exclusion: NodeExclusion,
     /// Where tasks find free ports.
     pub ports: PortRange,
     /// What only a cluster understands.
-    pub on_cluster: OnCluster,
+    pub cluster_options: ClusterOptions,
 }
 
 /// What a task's `PATH` begins with.
@@ -73,11 +74,11 @@ pub enum Environment {
     /// Whatever the node has.
     System,
     /// A directory with `bin` in it, such as a virtual environment.
-    Directory(Packed),
+    Directory(PackedEnvironment),
     /// Packages by name: a `requirements.txt` or `pyproject.toml`, from which an environment is made.
-    Requirements(Packed),
+    Requirements(PackedEnvironment),
     /// One file with everything but the interpreter in it.
-    Pex(Packed),
+    Pex(PackedEnvironment),
     /// The same, packed: `.tar.gz`, `.tgz`, `.tar` or `.zip`, here or as `hdfs://…`.
     Archive(String),
     /// Everything is in an image, and programs run in containers of it.
@@ -86,7 +87,7 @@ pub enum Environment {
 
 /// An environment that is packed before it travels.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Packed {
+pub struct PackedEnvironment {
     /// What it is made of, on the submitter's machine.
     pub path: String,
     /// Whether its interpreter travels, too.
@@ -101,7 +102,7 @@ pub enum Interpreter {
     #[default]
     Auto,
     /// It travels.
-    Carry,
+    Bundle,
     /// Every node has it.
     Node,
 }
@@ -134,14 +135,14 @@ impl Default for PortRange {
     }
 }
 
-/// A job that can be run: a [`Draft`] that passed every check.
+/// A job that can be run: a [`JobSpecBuilder`] that passed every check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Draft", into = "Draft")]
-pub struct JobSpec(Draft);
+#[serde(try_from = "JobSpecBuilder", into = "JobSpecBuilder")]
+pub struct JobSpec(JobSpecBuilder);
 
 impl JobSpec {
     /// Checks a draft; every complaint is returned, not only the first.
-    pub fn new(draft: Draft) -> Result<JobSpec, Vec<Complaint>> {
+    pub fn new(draft: JobSpecBuilder) -> Result<JobSpec, Vec<SpecIssue>> {
         let complaints = check::complaints(&draft);
         if complaints.is_empty() { Ok(JobSpec(draft)) } else { Err(complaints) }
     }
@@ -154,7 +155,7 @@ impl JobSpec {
     /// What the tasks of a role get, in the order of the job file.
     pub fn inputs_of<'a>(&'a self, role: &'a RoleSpec) -> impl Iterator<Item = &'a Input> {
         self.inputs.iter().filter(move |input| match input.roles.is_empty() {
-            true => !role.serves(),
+            true => !role.is_auxiliary(),
             false => input.roles.contains(&role.name),
         })
     }
@@ -172,7 +173,7 @@ impl JobSpec {
             !itself && other.is_of(role, index) && place(other, &one) == own
         };
         let of_role = |other: &Output, role: &RoleSpec| {
-            (0..role.most()).any(|index| is_other(other, role, index))
+            (0..role.max_instances()).any(|index| is_other(other, role, index))
         };
         let mut others = self.outputs.iter();
         others.any(|other| self.roles.iter().any(|role| of_role(other, role)))
@@ -185,21 +186,21 @@ impl JobSpec {
 }
 
 impl Deref for JobSpec {
-    type Target = Draft;
-    fn deref(&self) -> &Draft {
+    type Target = JobSpecBuilder;
+    fn deref(&self) -> &JobSpecBuilder {
         &self.0
     }
 }
 
-impl From<JobSpec> for Draft {
-    fn from(spec: JobSpec) -> Draft {
+impl From<JobSpec> for JobSpecBuilder {
+    fn from(spec: JobSpec) -> JobSpecBuilder {
         spec.0
     }
 }
 
-impl TryFrom<Draft> for JobSpec {
-    type Error = Complaint;
-    fn try_from(draft: Draft) -> Result<JobSpec, Complaint> {
+impl TryFrom<JobSpecBuilder> for JobSpec {
+    type Error = SpecIssue;
+    fn try_from(draft: JobSpecBuilder) -> Result<JobSpec, SpecIssue> {
         JobSpec::new(draft).map_err(|mut all| all.swap_remove(0))
     }
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// How a job stands on a cluster. One machine has no use for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OnCluster {
+pub struct ClusterOptions {
     /// Whose share it runs on.
     pub queue: Option<String>,
     /// The label of its nodes; a role's own wins.
@@ -63,9 +63,9 @@ pub struct Mlflow {
 pub enum GpuAssignment {
     /// The cluster counts them, and its nodes hand them out.
     #[default]
-    ByCluster,
+    Cluster,
     /// The cluster knows nothing of them: agents on a node agree among each other.
-    ByAgent,
+    Agent,
 }
 
 /// A key with which new tickets are had.
@@ -103,7 +103,7 @@ pub struct Placement {
     /// The label of their nodes.
     pub node_label: Option<String>,
     /// At most so many of the role on one node.
-    pub most_per_node: Option<u32>,
+    pub max_per_node: Option<u32>,
     /// Nodes they would best run on.
     pub nodes: Vec<String>,
     /// Racks they would best run in.

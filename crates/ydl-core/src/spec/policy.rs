@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Restart {
     /// Who starts again with it.
-    pub scope: Scope,
+    pub scope: RestartScope,
     /// So many failures are repaired: of one task where the scope is `task`, of the role otherwise. Endings that
     /// are nobody's fault (preemption, a lost node) are always repaired and never counted.
     pub limit: u32,
@@ -20,7 +20,7 @@ pub struct Restart {
 /// Who starts again when one task fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Scope {
+pub enum RestartScope {
     /// Only the task.
     Task,
     /// Every task of its role, in a new round.
@@ -33,16 +33,16 @@ pub enum Scope {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Backoff {
     /// The first wait.
-    pub first: Span,
+    pub initial: Span,
     /// The longest wait.
-    pub most: Span,
+    pub max: Span,
 }
 
 impl Backoff {
     /// The wait after the `n`th failure, counted from 1.
-    pub fn after(&self, n: u32) -> Span {
-        let doubled = self.first.0.saturating_mul(1 << n.saturating_sub(1).min(32));
-        Span(doubled.min(self.most.0))
+    pub fn delay(&self, n: u32) -> Span {
+        let doubled = self.initial.0.saturating_mul(1 << n.saturating_sub(1).min(32));
+        Span(doubled.min(self.max.0))
     }
 }
 
@@ -55,14 +55,14 @@ pub enum Completion {
     /// The job needs one task of this role to succeed.
     Any,
     /// When every task of this role has succeeded the job has, whatever the others do.
-    Decides,
+    Primary,
     /// It need not end: its tasks are stopped when the others are done (parameter servers, sidecars).
     Service,
     /// It ends by itself soon after the others (evaluators). It is waited for, but not for ever.
     Follows,
     /// It stands beside the job and is no part of it (TensorBoard, a notebook): it is in no round and has no rank, nobody
     /// waits for it, and the job cares neither for its failures nor for its end.
-    Beside,
+    Sidecar,
 }
 
 /// Whether tasks start together, and what is done while they cannot.
@@ -83,7 +83,7 @@ pub struct Gang {
     pub settle: Span,
     /// What members of a running round do when others come and go.
     #[serde(default)]
-    pub reform: Reform,
+    pub reform: ResizePolicy,
 }
 
 /// How long a gang waits for more unless the user says otherwise.
@@ -96,18 +96,18 @@ fn settle() -> Span {
 /// What the programs of a gang whose members come and go do about it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Reform {
+pub enum ResizePolicy {
     /// All of them are stopped and start again in a new round, with new ranks.
     #[default]
     Restart,
     /// They run on in their round and are told of the change by their framework's rendezvous: the core says
     /// [`Action::Changed`](crate::Action::Changed), the master hands it to the protocol.
-    Told,
+    Notify,
 }
 
 /// How long each wait may take. Every state of a task has one; a job cannot hang.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Deadlines {
+pub struct Timeouts {
     /// From asking for containers until all are granted.
     pub allocation: Span,
     /// From a grant until the container is known to start.
@@ -124,18 +124,18 @@ pub struct Deadlines {
     /// From the moment when only roles that follow are left until they have ended, too.
     pub follow: Span,
     /// How long an agent may be quiet.
-    pub silence: Span,
+    pub heartbeat: Span,
     /// How long a program has between SIGTERM and SIGKILL.
     pub grace: Span,
     /// How long, beyond the grace, an agent may take to obey, and a container to be gone.
     pub stop: Span,
     /// How long copying the outputs of a task may take.
-    pub save: Span,
+    pub upload: Span,
 }
 
-impl Default for Deadlines {
+impl Default for Timeouts {
     fn default() -> Self {
-        Deadlines {
+        Timeouts {
             allocation: Span::hours(1),
             launch: Span::minutes(2),
             join: Span::minutes(15),
@@ -143,29 +143,29 @@ impl Default for Deadlines {
             start: Span::minutes(2),
             run: None,
             follow: Span::minutes(30),
-            silence: Span::seconds(60),
+            heartbeat: Span::seconds(60),
             grace: Span::seconds(10),
             stop: Span::seconds(20),
-            save: Span::minutes(10),
+            upload: Span::minutes(10),
         }
     }
 }
 
 /// When a node is avoided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Blame {
+pub struct NodeExclusion {
     /// So many failures of programs on one node make it suspect; faults of the node itself count at once.
     pub failures: u32,
     /// How long a suspect is avoided.
-    pub forgive_after: Span,
+    pub timeout: Span,
     /// At most so many nodes are avoided at a time, and never more than half of those there are, nor those that a role
     /// cannot do without.
-    pub at_most: u32,
+    pub max_nodes: u32,
 }
 
-impl Default for Blame {
+impl Default for NodeExclusion {
     fn default() -> Self {
-        Blame { failures: 3, forgive_after: Span::minutes(30), at_most: 10 }
+        NodeExclusion { failures: 3, timeout: Span::minutes(30), max_nodes: 10 }
     }
 }
 
@@ -175,5 +175,5 @@ pub struct MemoryGrowth {
     /// So many percent more each time.
     pub percent: u32,
     /// Never more than this.
-    pub most_mib: u64,
+    pub max_mib: u64,
 }

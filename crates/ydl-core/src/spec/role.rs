@@ -42,7 +42,7 @@ pub struct RoleSpec {
     pub placement: Placement,
     /// Roles whose every task has run before this one's ask for containers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub after: Vec<RoleName>,
+    pub depends_on: Vec<RoleName>,
 }
 
 /// A task is one process unless somebody says otherwise.
@@ -55,22 +55,22 @@ impl RoleSpec {
     pub const ALL_MAY_FAIL: u32 = u32::MAX;
 
     /// Whether it is no part of the job, and its peers are told nothing of it.
-    pub fn is_beside(&self) -> bool {
-        self.completion == Completion::Beside
+    pub fn is_sidecar(&self) -> bool {
+        self.completion == Completion::Sidecar
     }
 
     /// Whether it is there for others: what it leaves behind is rarely what is meant, and data is for those who train.
-    pub fn serves(&self) -> bool {
-        matches!(self.completion, Completion::Service | Completion::Beside)
+    pub fn is_auxiliary(&self) -> bool {
+        matches!(self.completion, Completion::Service | Completion::Sidecar)
     }
 
     /// So many tasks it needs at once.
-    pub fn least(&self) -> u32 {
+    pub fn min_instances(&self) -> u32 {
         self.elastic.map_or(self.instances, |range| range.min)
     }
 
     /// The most tasks it ever has unless somebody scales it.
-    pub fn most(&self) -> u32 {
+    pub fn max_instances(&self) -> u32 {
         self.elastic.map_or(self.instances, |range| range.max.max(self.instances))
     }
 }

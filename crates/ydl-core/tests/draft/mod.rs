@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 use ydl_core::{
-    Draft, Framework, RoleName, Span,
+    Framework, JobSpecBuilder, RoleName, Span,
     spec::{
-        Backoff, Blame, Command, Deadlines, Environment, Gang, PortRange, Resources, Restart,
-        RoleSpec,
+        Backoff, Command, Environment, Gang, NodeExclusion, PortRange, Resources, Restart,
+        RoleSpec, Timeouts,
     },
 };
 
 /// Roles of so many tasks, as the framework has them unless the user says otherwise.
-pub fn draft(framework: Framework, roles: &[(&str, u32)]) -> Draft {
+pub fn draft(framework: Framework, roles: &[(&str, u32)]) -> JobSpecBuilder {
     let names: Vec<_> = roles.iter().map(|(name, _)| *name).collect();
     let role = |(name, instances): &(&str, u32)| {
         let defaults = framework.role_defaults(name, &names);
@@ -26,7 +26,7 @@ pub fn draft(framework: Framework, roles: &[(&str, u32)]) -> Draft {
             restart: Restart {
                 scope: defaults.scope,
                 limit: 0,
-                backoff: Backoff { first: Span(0), most: Span(0) },
+                backoff: Backoff { initial: Span(0), max: Span(0) },
                 window: None,
             },
             completion: defaults.completion,
@@ -34,10 +34,10 @@ pub fn draft(framework: Framework, roles: &[(&str, u32)]) -> Draft {
             memory_growth: None,
             ports: Vec::new(),
             placement: Default::default(),
-            after: Vec::new(),
+            depends_on: Vec::new(),
         }
     };
-    Draft {
+    JobSpecBuilder {
         name: "job".into(),
         framework,
         cluster_flags: false,
@@ -52,13 +52,13 @@ pub fn draft(framework: Framework, roles: &[(&str, u32)]) -> Draft {
             together: framework.together(),
             hold: Span::seconds(30),
             retries: 1,
-            backoff: Backoff { first: Span::seconds(5), most: Span::seconds(60) },
+            backoff: Backoff { initial: Span::seconds(5), max: Span::seconds(60) },
             settle: Span::seconds(2),
             reform: Default::default(),
         },
-        deadlines: Deadlines::default(),
-        blame: Blame::default(),
+        timeouts: Timeouts::default(),
+        node_exclusion: NodeExclusion::default(),
         ports: PortRange::default(),
-        on_cluster: Default::default(),
+        cluster_options: Default::default(),
     }
 }

@@ -293,7 +293,7 @@ fn one_that_is_doubted_and_dropped_and_called_back_is_not_counted_twice() {
             · worker:0 is stopped (attempt 1)
             tell c1: wait as worker:0 for round 3
             tell c4: wait as worker:2 for round 3
-            worker:0 rewinding, worker:1 asked, worker:2 ready
+            worker:0 restarting, worker:1 asked, worker:2 ready
             · worker:0 was preempted by the cluster on `n1` (attempt 2); it starts again
             launch c5 worker:0
             launch c6 worker:1

@@ -55,7 +55,7 @@ fn a_failed_task_takes_its_role_with_it_where_the_scope_is_the_role() {
             · round 2 gathers 2 tasks because of worker:1
             · worker:0 is stopped (attempt 1)
             tell c1: wait as worker:0 for round 2
-            worker:0 rewinding, worker:1 stopping, server:0 running
+            worker:0 restarting, worker:1 stopping, server:0 running
             release c2
             launch c4 worker:1
             · round 2 began with 2 tasks

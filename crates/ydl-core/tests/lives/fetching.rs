@@ -148,9 +148,9 @@ fn data_that_comes_anew_has_its_time_once_the_program_has_stopped() {
             release c2
             launch c3 worker:1
             [29s]
-            worker:0 rewinding, worker:1 ready
+            worker:0 restarting, worker:1 ready
             [30s]
-            worker:0 rewinding, worker:1 ready"#]],
+            worker:0 restarting, worker:1 ready"#]],
     );
     check(
         &job(""),
@@ -164,7 +164,7 @@ fn data_that_comes_anew_has_its_time_once_the_program_has_stopped() {
             release c2
             launch c3 worker:1
             [29s]
-            worker:0 rewinding, worker:1 ready
+            worker:0 restarting, worker:1 ready
             [30s]
             · worker:0 did not stop within 30s on `n1` (attempt 2); the job fails
             release c1

@@ -102,7 +102,7 @@ fn an_elastic_role_that_shrinks_lets_those_go_first_who_are_not_there() {
             · round 5 gathers 1 task because worker:2 leaves
             · worker:0 is stopped (attempt 2)
             tell c1: wait as worker:0 for round 5
-            worker:0 rewinding, worker:2 stopping
+            worker:0 restarting, worker:2 stopping
             · round 5 began with 1 task
             tell c1: run worker:0 in round 5, attempt 3, of 1 worker at 1 of 1 addresses
             · role `worker` goes from 1 to 3

@@ -10,7 +10,9 @@ use happened::event;
 use said::{members, ordered};
 use specified::{span, specified};
 use std::fmt::Write;
-use ydl_core::{Action, ContainerId, Draft, Event, Framework, Job, JobSpec, Order, RoleName, Time};
+use ydl_core::{
+    Action, ContainerId, Event, Framework, Job, JobSpec, JobSpecBuilder, Order, RoleName, Time,
+};
 
 /// Lives the script and compares what was done.
 pub fn check(script: &str, expected: Expect) {
@@ -25,7 +27,7 @@ pub fn check(script: &str, expected: Expect) {
 }
 
 struct Life {
-    draft: Draft,
+    draft: JobSpecBuilder,
     job: Option<Job>,
     journal: Vec<(Time, Event)>,
     now: Time,
@@ -71,7 +73,7 @@ impl Life {
                 let (role, instances) = (RoleName::from(words[1]), words[2].parse().unwrap());
                 let said = match self.job().scalable(&role, instances) {
                     Ok(()) => "yes".to_owned(),
-                    Err(all) => all[0].what.clone(),
+                    Err(all) => all[0].message.clone(),
                 };
                 self.say(&format!("{role} to {instances}: {said}"));
             }
@@ -126,19 +128,19 @@ impl Life {
             let text = match action {
                 Action::Launch { container, task, .. } => format!("launch {container} {task}"),
                 Action::Release(container) => format!("release {container}"),
-                Action::Tell(container) => {
+                Action::OrderChanged(container) => {
                     let order = self.job().order(&container);
                     format!("tell {container}: {}", ordered(&order))
                 }
-                Action::Began(cluster) if self.linked => {
+                Action::RoundStarted(cluster) if self.linked => {
                     format!("began round {}: {}", cluster.round, members(&cluster))
                 }
-                Action::Over(run) if self.linked => {
+                Action::AttemptOver(run) if self.linked => {
                     format!("over: {} (attempt {})", run.task, run.attempt)
                 }
-                Action::Began(_) | Action::Over(_) => continue,
-                Action::Changed(cluster) => format!("changed: {}", members(&cluster)),
-                Action::Record(fact) => format!("· {}", fact.what),
+                Action::RoundStarted(_) | Action::AttemptOver(_) => continue,
+                Action::MembersChanged(cluster) => format!("changed: {}", members(&cluster)),
+                Action::Record(fact) => format!("· {}", fact.kind),
                 Action::Finish(outcome) => format!("finish: {outcome}"),
             };
             self.say(&text);

@@ -288,7 +288,7 @@ fn an_agent_ready_for_an_earlier_round_is_not_ready() {
             tell c2: wait as worker:1 for round 2
             release c1
             launch c3 worker:0
-            worker:0 ready, worker:1 rewinding
+            worker:0 ready, worker:1 restarting
             · round 2 began with 2 tasks
             tell c3: run worker:0 in round 2, attempt 2, of 2 worker at 2 of 2 addresses
             tell c2: run worker:1 in round 2, attempt 2, of 2 worker at 2 of 2 addresses"#]],

@@ -86,7 +86,7 @@ fn those_who_are_told_begin_anew_when_one_has_succeeded_and_its_outputs_are_lost
             · round 2 gathers 2 tasks because of worker:0
             · worker:1 is stopped (attempt 1)
             tell c2: wait as worker:1 for round 2
-            worker:0 asked, worker:1 rewinding"#]],
+            worker:0 asked, worker:1 restarting"#]],
     );
     check(
         &job("ended c1 preempted"),
@@ -98,7 +98,7 @@ fn those_who_are_told_begin_anew_when_one_has_succeeded_and_its_outputs_are_lost
             · round 2 gathers 2 tasks because of worker:0
             · worker:1 is stopped (attempt 1)
             tell c2: wait as worker:1 for round 2
-            worker:0 asked, worker:1 rewinding"#]],
+            worker:0 asked, worker:1 restarting"#]],
     );
 }
 

@@ -90,7 +90,7 @@ impl World {
     /// An agent's turn: it looks at its clock, and asks for its order.
     pub fn agent_turn(&mut self, at: usize, turn: u64) {
         let now = self.now;
-        let silence = self.plan.spec.deadlines.silence.0;
+        let silence = self.plan.spec.timeouts.heartbeat.0;
         let Some(agent) = self.agent(at) else {
             return;
         };
@@ -178,7 +178,7 @@ impl World {
         let wants = match &order {
             Order::Wait { round, .. } => Wants::Wait(*round),
             Order::Run(run) => Wants::Run(run.round),
-            Order::Stop { save, .. } => Wants::Stop { save: *save },
+            Order::Stop { upload: save, .. } => Wants::Stop { save: *save },
         };
         if wants == agent.wants {
             return;

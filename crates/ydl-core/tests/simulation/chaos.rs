@@ -2,7 +2,7 @@
 
 use super::world::{Happening, World};
 use ydl_core::{
-    ContainerEnd, Event,
+    ContainerExit, Event,
     spec::Completion,
     view::{TaskState, TaskView},
 };
@@ -26,7 +26,7 @@ impl World {
                 }
             }),
             1 if faults.crashes => self.strike_agent(|world, at| {
-                world.container_dies(at, ContainerEnd::Completed { status: 137 });
+                world.container_dies(at, ContainerExit::Completed { status: 137 });
             }),
             2 if faults.nodes_die => self.node_dies(),
             3 | 4 | 11 if faults.partitions => {
@@ -35,14 +35,14 @@ impl World {
             }
             5 if faults.memory => self.strike_agent(|world, at| {
                 let limit_mib = world.containers[at].memory_mib;
-                let end = ContainerEnd::MemoryLimit { used_mib: limit_mib + 100, limit_mib };
+                let end = ContainerExit::MemoryLimit { used_mib: limit_mib + 100, limit_mib };
                 world.signal_container(at, end);
             }),
             6 if faults.preempts => self.preempt_many(),
             7 if faults.warns => self.strike_agent(|world, at| {
                 world.tell_master(super::shell::Item::Warned(at));
                 let wait = world.random.from(1_000, 8_000);
-                let end = ContainerEnd::Preempted;
+                let end = ContainerExit::Preempted;
                 world.after(wait, Happening::ContainerSignalled { at, end });
             }),
             0 | 8 if faults.scales => self.scale(),
@@ -72,7 +72,7 @@ impl World {
         let all: Vec<usize> = (0..self.containers.len()).filter(alive).collect();
         for at in all {
             if self.random.percent(40) {
-                self.signal_container(at, ContainerEnd::Preempted);
+                self.signal_container(at, ContainerExit::Preempted);
             }
         }
     }
@@ -83,7 +83,7 @@ impl World {
         let role = roles[at].name.clone();
         let most = roles[at].elastic.map_or(roles[at].instances + 2, |it| it.max);
         let instances = self.random.from(1, u64::from(most)) as u32;
-        self.handle(Event::Scaled { role, instances });
+        self.handle(Event::ScaleRequested { role, instances });
     }
 
     /// An elastic role is made smaller while some of its tasks run and others wait.
@@ -105,7 +105,7 @@ impl World {
             return false;
         };
         let instances = self.random.from(u64::from(least), u64::from(most)) as u32;
-        self.handle(Event::Scaled { role, instances });
+        self.handle(Event::ScaleRequested { role, instances });
         true
     }
 
@@ -114,7 +114,7 @@ impl World {
         if self.shell.job.is_some() {
             self.checks.killed = true;
         }
-        self.handle(Event::Killed { by, now });
+        self.handle(Event::KillRequested { by, immediate: now });
     }
 
     fn some_node(&mut self) -> usize {
@@ -163,7 +163,7 @@ impl World {
         it.lost = true;
         for at in 0..self.containers.len() {
             if self.containers[at].node == node {
-                self.end_reported(at, ContainerEnd::NodeLost);
+                self.end_reported(at, ContainerExit::NodeLost);
             }
         }
         self.count_nodes();
@@ -174,7 +174,7 @@ impl World {
         // It comes back empty: what the cluster still counted there is lost.
         for at in 0..self.containers.len() {
             if self.containers[at].node == node {
-                self.end_reported(at, ContainerEnd::NodeLost);
+                self.end_reported(at, ContainerExit::NodeLost);
             }
         }
         self.nodes[node].dead = false;
@@ -200,7 +200,7 @@ impl World {
             } else if (lost || container.condemned) && (!container.dead || container.allocated) {
                 container.condemned = true;
                 let wait = self.random.from(100, 3_000);
-                let end = ContainerEnd::Released;
+                let end = ContainerExit::Released;
                 self.after(wait, Happening::KillArrives { at, end });
             }
         }

@@ -16,8 +16,8 @@ use std::{
     sync::Arc,
 };
 use ydl_core::{
-    Action, Cluster, ContainerId, Event, Job, JobSpec, NodeName, Outcome, RoleName, Run, TaskId,
-    Time, What, fact::Next, spec::Completion,
+    Action, Cluster, ContainerId, Event, HistoryKind, Job, JobSpec, NodeName, Outcome, RoleName,
+    Run, TaskId, Time, history::Disposition, spec::Completion,
 };
 
 pub struct Checks {
@@ -154,11 +154,11 @@ impl Checks {
                 Action::Release(container) => {
                     self.condemned.insert(container.clone());
                 }
-                Action::Record(fact) => self.recorded(&fact.what, event),
-                Action::Tell(_) => {}
-                Action::Began(_) => self.round_began = true,
-                Action::Over(run) => self.is_over(run),
-                Action::Changed(cluster) => {
+                Action::Record(fact) => self.recorded(&fact.kind, event),
+                Action::OrderChanged(_) => {}
+                Action::RoundStarted(_) => self.round_began = true,
+                Action::AttemptOver(run) => self.is_over(run),
+                Action::MembersChanged(cluster) => {
                     self.sizes_are_right(Some(event), cluster);
                     self.members_are_there(job, cluster);
                 }
@@ -186,14 +186,14 @@ impl Checks {
                     self.condemned.insert(container.clone());
                 }
             }
-            Event::Quieted { container } => {
+            Event::HeartbeatMissed { container } => {
                 let now = self.now;
                 self.quiet.entry(container.clone()).or_insert(now);
             }
             Event::Ready { container, .. }
-            | Event::Unready { container, .. }
+            | Event::SetupFailed { container, .. }
             | Event::Started { container, .. }
-            | Event::Heard { container } => self.heard(container),
+            | Event::HeartbeatResumed { container } => self.heard(container),
             Event::Exited { container, exit, .. } => {
                 self.heard(container);
                 if exit.container_signalled {
@@ -201,21 +201,21 @@ impl Checks {
                     self.signalled.insert(container.clone());
                 }
             }
-            Event::Saved { container, error } => {
+            Event::OutputsUploaded { container, error } => {
                 self.heard(container);
                 if error.is_none() {
                     self.saved.insert(container.clone());
                 }
             }
-            Event::Recovered { .. } => self.quiet.clear(),
-            Event::Counted { .. }
-            | Event::Needed { .. }
+            Event::MasterRecovered { .. } => self.quiet.clear(),
+            Event::NodesCounted { .. }
+            | Event::NodesRequired { .. }
             | Event::Launched { .. }
             | Event::LaunchFailed { .. }
-            | Event::Warned { .. }
-            | Event::Impossible { .. }
-            | Event::Killed { .. }
-            | Event::Scaled { .. }
+            | Event::PreemptionWarned { .. }
+            | Event::RequestUnsatisfiable { .. }
+            | Event::KillRequested { .. }
+            | Event::ScaleRequested { .. }
             | Event::Ticked => {}
         }
     }
@@ -234,27 +234,35 @@ impl Checks {
         }
     }
 
-    fn recorded(&mut self, what: &What, event: &Event) {
+    fn recorded(&mut self, what: &HistoryKind, event: &Event) {
         match what {
-            What::JobEnding { outcome } => {
+            HistoryKind::JobEnding { outcome } => {
                 assert!(self.outcome.is_none(), "decided twice");
                 self.outcome = Some(outcome.clone());
                 self.decided(outcome);
             }
-            What::RoleScaled { role, to, .. } => {
+            HistoryKind::RoleScaled { role, to, .. } => {
                 self.dropping = true;
                 self.failures.scaled(role, *to);
             }
-            What::RoundBroken { .. } => self.dropping = false,
-            What::AttemptStopped { task, .. } => {
+            HistoryKind::RoundRestarted { .. } => self.dropping = false,
+            HistoryKind::AttemptStopped { task, .. } => {
                 if self.dropping {
                     self.dropped.insert(task.clone());
                 }
             }
-            What::AttemptStarted { task, .. } => {
+            HistoryKind::AttemptStarted { task, .. } => {
                 self.dropped.remove(task);
             }
-            What::AttemptEnded { task, attempt, round, container, ending, next, .. } => {
+            HistoryKind::AttemptEnded {
+                task,
+                attempt,
+                round,
+                container,
+                ending,
+                disposition: next,
+                ..
+            } => {
                 if let Event::Exited { round: exited, .. } = event {
                     assert_eq!(exited, round, "an exit of another round ended an attempt");
                 }
@@ -263,18 +271,18 @@ impl Checks {
                 self.ending_is_true(container, ending, event);
                 self.failures.ended(self.now, task, ending, next);
                 if self.calm {
-                    assert_eq!(*next, Next::Done, "an attempt failed in a calm world");
+                    assert_eq!(*next, Disposition::Done, "an attempt failed in a calm world");
                 }
             }
-            What::JobStarted
-            | What::RoundStarted { .. }
-            | What::MembersChanged { .. }
-            | What::GangGaveBack { .. }
-            | What::NodeBlamed { .. }
-            | What::NodeForgiven { .. }
-            | What::MemoryGrew { .. }
-            | What::MasterRecovered { .. }
-            | What::JobFinished { .. } => {}
+            HistoryKind::JobStarted
+            | HistoryKind::RoundStarted { .. }
+            | HistoryKind::MembersChanged { .. }
+            | HistoryKind::GangReleased { .. }
+            | HistoryKind::NodeExcluded { .. }
+            | HistoryKind::NodeReadmitted { .. }
+            | HistoryKind::MemoryIncreased { .. }
+            | HistoryKind::MasterRecovered { .. }
+            | HistoryKind::JobFinished { .. } => {}
         }
     }
 

@@ -5,7 +5,7 @@ use super::{
     shell::Item,
     world::{Happening, World},
 };
-use ydl_core::{Asks, ContainerEnd, ContainerId, NodeName, RoleName};
+use ydl_core::{Asks, ContainerExit, ContainerId, NodeName, RoleName};
 
 /// What the resource manager knows.
 #[derive(Default)]
@@ -38,9 +38,9 @@ pub struct Container {
     pub dead: bool,
     pub agent: Option<Agent>,
     /// Why its node is ending it: what it says, however the processes end.
-    pub sentence: Option<ContainerEnd>,
+    pub sentence: Option<ContainerExit>,
     /// How it ended, while its node cannot tell.
-    pub unreported: Option<ContainerEnd>,
+    pub unreported: Option<ContainerExit>,
 }
 
 impl World {
@@ -48,7 +48,7 @@ impl World {
         let (acked, asks, releases) = self.shell.beat_sent.clone();
         self.cluster.outbox.retain(|(n, _)| *n > acked);
         for id in releases {
-            self.condemn(index(&id), ContainerEnd::Released);
+            self.condemn(index(&id), ContainerExit::Released);
         }
         self.grant(asks);
         let items = self.cluster.outbox.clone();
@@ -150,7 +150,7 @@ impl World {
     }
 
     /// The cluster wants a container ended.
-    pub fn condemn(&mut self, at: usize, end: ContainerEnd) {
+    pub fn condemn(&mut self, at: usize, end: ContainerExit) {
         let container = &mut self.containers[at];
         if !container.allocated || container.condemned {
             return;
@@ -160,7 +160,7 @@ impl World {
         self.after(wait, Happening::KillArrives { at, end });
     }
 
-    pub fn kill_arrives(&mut self, at: usize, end: ContainerEnd) {
+    pub fn kill_arrives(&mut self, at: usize, end: ContainerExit) {
         let node = self.containers[at].node;
         // A node that cannot be reached hears of it when it is back; a dead one never.
         if self.nodes[node].cut.is_none() && !self.nodes[node].dead {
@@ -169,7 +169,7 @@ impl World {
     }
 
     /// Whatever ran in a container is gone.
-    pub fn container_dies(&mut self, at: usize, end: ContainerEnd) {
+    pub fn container_dies(&mut self, at: usize, end: ContainerExit) {
         self.kill_inside(at);
         let container = &mut self.containers[at];
         let end = container.sentence.clone().unwrap_or(end);
@@ -185,7 +185,7 @@ impl World {
         self.after(wait, Happening::EndReported { at, end });
     }
 
-    pub fn end_reported(&mut self, at: usize, end: ContainerEnd) {
+    pub fn end_reported(&mut self, at: usize, end: ContainerExit) {
         if self.containers[at].allocated {
             self.containers[at].allocated = false;
             self.tell_master(Item::Ended(at, end));

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use ydl_core::{
     Ending, JobSpec, RoleName, TaskId, Time,
-    ending::Wait,
-    fact::Next,
-    spec::{Completion, Scope},
+    ending::TimeoutKind,
+    history::Disposition,
+    spec::{Completion, RestartScope},
 };
 
 /// Whether an ending is somebody's fault.
@@ -13,12 +13,16 @@ pub fn counts(ending: &Ending) -> bool {
     match ending {
         Ending::Succeeded => false,
         Ending::Preempted | Ending::Lost => false,
-        Ending::NodeFault { .. } | Ending::Silent { .. } | Ending::PortTaken { .. } => false,
+        Ending::NodeFault { .. } | Ending::HeartbeatTimeout { .. } | Ending::PortTaken { .. } => {
+            false
+        }
         Ending::Outdated => false,
-        Ending::TooLate { wait, .. } => matches!(wait, Wait::Start | Wait::Stop),
+        Ending::TimedOut { timeout: wait, .. } => {
+            matches!(wait, TimeoutKind::Start | TimeoutKind::Stop)
+        }
         Ending::Exited { .. } | Ending::Signalled { .. } | Ending::NotStarted { .. } => true,
-        Ending::Unready { .. } | Ending::AgentDied { .. } | Ending::MemoryLimit { .. } => true,
-        Ending::Unsaved { .. } => true,
+        Ending::SetupFailed { .. } | Ending::AgentDied { .. } | Ending::MemoryLimit { .. } => true,
+        Ending::UploadFailed { .. } => true,
     }
 }
 
@@ -66,8 +70,8 @@ impl Failures {
             Ending::NodeFault { .. }
                 | Ending::PortTaken { .. }
                 | Ending::Outdated
-                | Ending::Silent { .. }
-                | Ending::TooLate { wait: Wait::Launch | Wait::Join, .. }
+                | Ending::HeartbeatTimeout { .. }
+                | Ending::TimedOut { timeout: TimeoutKind::Launch | TimeoutKind::Join, .. }
         )
     }
 
@@ -80,12 +84,12 @@ impl Failures {
     }
 
     /// What follows an ending is what the policy says.
-    pub fn ended(&mut self, now: Time, task: &TaskId, ending: &Ending, next: &Next) {
-        if *next == Next::Nothing {
+    pub fn ended(&mut self, now: Time, task: &TaskId, ending: &Ending, next: &Disposition) {
+        if *next == Disposition::NoAction {
             return;
         }
         if *ending == Ending::Succeeded {
-            assert_eq!(*next, Next::Done, "after a success");
+            assert_eq!(*next, Disposition::Done, "after a success");
             return;
         }
         let mut counted = counts(ending);
@@ -98,47 +102,49 @@ impl Failures {
         }
         if !counted {
             self.excuses += 1;
-            assert!(matches!(next, Next::Again { .. }), "{ending} is nobody's fault");
+            assert!(matches!(next, Disposition::Retry { .. }), "{ending} is nobody's fault");
             return;
         }
         self.counted(now, task, ending, next);
     }
 
-    fn counted(&mut self, now: Time, task: &TaskId, ending: &Ending, next: &Next) {
+    fn counted(&mut self, now: Time, task: &TaskId, ending: &Ending, next: &Disposition) {
         let role = self.spec.role(&task.role).expect("every task has a role");
         let failures = match role.restart.scope {
-            Scope::Task => self.of_tasks.entry(task.clone()).or_default(),
-            Scope::Role | Scope::Job => self.of_roles.entry(task.role.clone()).or_default(),
+            RestartScope::Task => self.of_tasks.entry(task.clone()).or_default(),
+            RestartScope::Role | RestartScope::Job => {
+                self.of_roles.entry(task.role.clone()).or_default()
+            }
         };
         failures.push(now);
         if let Some(window) = role.restart.window {
             failures.retain(|at| *at + window > now);
         }
         if failures.len() as u32 <= role.restart.limit {
-            let again = matches!(next, Next::Again { .. });
+            let again = matches!(next, Disposition::Retry { .. });
             assert!(again, "{task} {ending} within its limit and does not start again");
             return;
         }
-        if *next == Next::Doubted {
+        if *next == Disposition::Suspected {
             assert!(role.elastic.is_some(), "{task} {ending} is doubted");
             failures.pop();
             return;
         }
         // What was counted is forgotten when it turns out that the cluster was the cause.
         let least = failures.len().saturating_sub(self.excuses) as u32;
-        if role.elastic.is_some() && least <= role.restart.limit && *next != Next::JobFails {
+        if role.elastic.is_some() && least <= role.restart.limit && *next != Disposition::FailJob {
             return;
         }
         let want = self.wants[&task.role];
         let tolerated = match role.completion {
             Completion::Any => role.tolerate.max(want - 1),
-            Completion::Beside => u32::MAX,
-            Completion::All | Completion::Decides | Completion::Service | Completion::Follows => {
+            Completion::Sidecar => u32::MAX,
+            Completion::All | Completion::Primary | Completion::Service | Completion::Follows => {
                 role.tolerate
             }
         };
         let lost = self.lost.iter().filter(|it| it.role == task.role).count() as u32;
-        let expected = if lost < tolerated { Next::Tolerated } else { Next::JobFails };
+        let expected = if lost < tolerated { Disposition::Tolerated } else { Disposition::FailJob };
         assert_eq!(*next, expected, "{task} {ending} beyond its limit");
         self.lost.insert(task.clone());
     }

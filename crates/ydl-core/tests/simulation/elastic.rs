@@ -5,9 +5,9 @@ use super::{
     world::{Happening, World},
 };
 use ydl_core::{
-    Action, Cluster, Event, Exit, Job, What,
-    fact::Next,
-    spec::{Reform, RoleSpec},
+    Action, Cluster, Event, HistoryKind, Job, ProgramExit,
+    history::Disposition,
+    spec::{ResizePolicy, RoleSpec},
     view::{TaskState, TaskView},
 };
 
@@ -18,7 +18,7 @@ pub const WHOLE_AFTER: u64 = 300_000;
 impl Checks {
     /// Whether those who run in this role stay when others come and go.
     pub fn is_told(&self, role: &RoleSpec) -> bool {
-        role.elastic.is_some() && self.spec.gang.reform == Reform::Told
+        role.elastic.is_some() && self.spec.gang.reform == ResizePolicy::Notify
     }
 
     /// Nobody is told of a round that is too small or too large, or of ranks with holes; unless one of those who are told is
@@ -38,7 +38,7 @@ impl Checks {
 
     fn sizes_fit(&self, cluster: &Cluster, almost_done: impl Fn(&RoleSpec) -> bool) {
         let roles = self.spec.roles.iter();
-        for role in roles.filter(|role| !role.is_beside()) {
+        for role in roles.filter(|role| !role.is_sidecar()) {
             let member = cluster.role(role.name.as_str());
             let member = member.expect("every role is in a cluster");
             let indexes: Vec<u32> = member.indexes().collect();
@@ -65,33 +65,33 @@ impl Checks {
 
     /// Everybody starts again, or those who stay are told, only when something has changed, and not too soon.
     pub fn changes_have_causes(&mut self, job: &Job, event: &Event, actions: &[Action]) {
-        let mut lost = matches!(event, Event::Scaled { .. });
+        let mut lost = matches!(event, Event::ScaleRequested { .. });
         for action in actions {
             let Action::Record(fact) = action else {
                 continue;
             };
-            match &fact.what {
-                What::AttemptEnded { next, .. } => {
-                    self.causes += u64::from(*next != Next::Done);
-                    lost |= *next != Next::Done;
+            match &fact.kind {
+                HistoryKind::AttemptEnded { disposition: next, .. } => {
+                    self.causes += u64::from(*next != Disposition::Done);
+                    lost |= *next != Disposition::Done;
                 }
-                What::RoleScaled { .. } => {
+                HistoryKind::RoleScaled { .. } => {
                     self.causes += 1;
                     lost = true;
                 }
-                What::RoundBroken { because, .. } => {
+                HistoryKind::RoundRestarted { task: because, .. } => {
                     self.broken += 1;
                     let role = self.spec.role(&because.role);
                     let signalled = matches!(
                         event,
-                        Event::Exited { exit: Exit { container_signalled: true, .. }, .. }
+                        Event::Exited { exit: ProgramExit { container_signalled: true, .. }, .. }
                     );
                     self.causes += u64::from(signalled);
                     if role.is_some_and(|it| it.elastic.is_some()) && !lost && !signalled {
                         self.newcomers_interrupt(job, event, because.role.as_str());
                     }
                 }
-                What::MembersChanged { .. } => self.broken += 1,
+                HistoryKind::MembersChanged { .. } => self.broken += 1,
                 _ => {}
             }
         }

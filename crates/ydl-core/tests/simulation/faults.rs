@@ -4,7 +4,7 @@ use super::{
     jobs::{beside, elastic, ordered, spec},
     random::Random,
 };
-use ydl_core::{JobSpec, spec::Reform};
+use ydl_core::{JobSpec, spec::ResizePolicy};
 
 /// Everything about a schedule that is settled before it begins.
 #[derive(Clone, Debug)]
@@ -161,7 +161,7 @@ impl Plan {
         let changes = spec.roles.iter().any(|role| role.elastic.is_some());
         let tasks = spec.tasks();
         let mut faults = if calm { Faults::default() } else { Faults::some(random) };
-        let told = changes && spec.gang.reform == Reform::Told;
+        let told = changes && spec.gang.reform == ResizePolicy::Notify;
         if told && !calm && apart.percent(50) {
             // Those who are told lose each other more often: they have more to get wrong.
             faults.scarcity = true;

@@ -2,10 +2,10 @@
 
 use super::{draft::draft as plain, random::Random};
 use ydl_core::{
-    Draft, Framework, JobSpec, Span,
+    Framework, JobSpec, JobSpecBuilder, Span,
     spec::{
-        Backoff, Blame, Completion, Deadlines, Gang, Input, InputForm, MemoryGrowth, Output, Range,
-        Reform, Restart, RoleSpec, Scope,
+        Backoff, Completion, Gang, Input, InputForm, MemoryGrowth, NodeExclusion, Output, Range,
+        ResizePolicy, Restart, RestartScope, RoleSpec, Timeouts,
     },
 };
 
@@ -17,7 +17,7 @@ fn seconds(random: &mut Random, low: u64, high: u64) -> Span {
 pub fn spec(random: &mut Random, calm: bool) -> JobSpec {
     let together = random.percent(50);
     let count = random.from(1, 3) as usize;
-    let scopes = [Scope::Task, Scope::Role, Scope::Job];
+    let scopes = [RestartScope::Task, RestartScope::Role, RestartScope::Job];
     let shared = *random.pick(&scopes);
     let mixed = random.percent(45);
     let large = random.percent(2);
@@ -29,14 +29,14 @@ pub fn spec(random: &mut Random, calm: bool) -> JobSpec {
         let completion = match (at, random.below(10)) {
             (0, 0..=6) | (2, 0..=3) => Completion::All,
             (0, 7) | (_, 9) => Completion::Any,
-            (0, 8) | (2, 4..=6) => Completion::Decides,
+            (0, 8) | (2, 4..=6) => Completion::Primary,
             (1, 8) => Completion::All,
             (1, 6..=7) => Completion::Follows,
             _ => Completion::Service,
         };
         roles.push(role(random, name, instances, scope, completion));
     }
-    let deadlines = Deadlines {
+    let deadlines = Timeouts {
         allocation: seconds(random, 40, 90),
         launch: seconds(random, 6, 15),
         join: seconds(random, 6, 15),
@@ -44,10 +44,10 @@ pub fn spec(random: &mut Random, calm: bool) -> JobSpec {
         start: seconds(random, 6, 15),
         run: (!calm && random.percent(10)).then(|| seconds(random, 60, 300)),
         follow: Span::seconds(30),
-        silence: seconds(random, 5, 20),
+        heartbeat: seconds(random, 5, 20),
         grace: seconds(random, 1, 4),
         stop: seconds(random, 3, 6),
-        save: seconds(random, 4, 10),
+        upload: seconds(random, 4, 10),
     };
     let outputs = random.percent(40).then(|| Output::new("model/", "/out"));
     // Some agents are late because their data is; that some jobs have any follows from what was drawn already.
@@ -58,7 +58,7 @@ pub fn spec(random: &mut Random, calm: bool) -> JobSpec {
         roles: Vec::new(),
         allow_empty: false,
     });
-    let draft = Draft {
+    let draft = JobSpecBuilder {
         name: "simulated".into(),
         inputs: inputs.into_iter().collect(),
         roles,
@@ -67,15 +67,15 @@ pub fn spec(random: &mut Random, calm: bool) -> JobSpec {
             together,
             hold: seconds(random, 8, 20),
             retries: random.below(3) as u32,
-            backoff: Backoff { first: Span::seconds(2), most: Span::seconds(10) },
+            backoff: Backoff { initial: Span::seconds(2), max: Span::seconds(10) },
             settle: Span::seconds(2),
             reform: Default::default(),
         },
-        deadlines,
-        blame: Blame {
+        timeouts: deadlines,
+        node_exclusion: NodeExclusion {
             failures: random.from(1, 3) as u32,
-            forgive_after: seconds(random, 5, 60),
-            at_most: 2,
+            timeout: seconds(random, 5, 60),
+            max_nodes: 2,
         },
         ..plain(Framework::None, &[])
     };
@@ -84,7 +84,7 @@ pub fn spec(random: &mut Random, calm: bool) -> JobSpec {
 
 /// Some roles whose tasks start on their own begin after others.
 pub fn ordered(spec: JobSpec, random: &mut Random) -> JobSpec {
-    let mut draft = Draft::from(spec);
+    let mut draft = JobSpecBuilder::from(spec);
     if draft.gang.together || draft.roles.len() < 2 || random.percent(60) {
         return JobSpec::new(draft).expect("a simulated job is valid");
     }
@@ -93,27 +93,27 @@ pub fn ordered(spec: JobSpec, random: &mut Random) -> JobSpec {
         names.reverse();
     }
     for role in &mut draft.roles {
-        if role.restart.scope == Scope::Job {
-            role.restart.scope = Scope::Role;
+        if role.restart.scope == RestartScope::Job {
+            role.restart.scope = RestartScope::Role;
         }
         let before = names.iter().take_while(|name| **name != role.name);
-        role.after = before.filter(|_| random.percent(70)).cloned().collect();
+        role.depends_on = before.filter(|_| random.percent(70)).cloned().collect();
     }
     JobSpec::new(draft).expect("a simulated job is valid")
 }
 
 /// Some jobs have what stands beside them. There is not always room for it.
 pub fn beside(spec: JobSpec, random: &mut Random) -> JobSpec {
-    let mut draft = Draft::from(spec);
+    let mut draft = JobSpecBuilder::from(spec);
     if random.percent(25) {
-        let scopes = [Scope::Task, Scope::Role, Scope::Job];
-        let ordered = draft.roles.iter().any(|role| !role.after.is_empty());
+        let scopes = [RestartScope::Task, RestartScope::Role, RestartScope::Job];
+        let ordered = draft.roles.iter().any(|role| !role.depends_on.is_empty());
         let scope = match ordered {
-            true => Scope::Task,
+            true => RestartScope::Task,
             false => *random.pick(&scopes),
         };
         let instances = random.from(1, 2) as u32;
-        let board = role(random, "board", instances, scope, Completion::Beside);
+        let board = role(random, "board", instances, scope, Completion::Sidecar);
         draft.roles.push(RoleSpec { tolerate: 0, ..board });
     }
     JobSpec::new(draft).expect("a simulated job is valid")
@@ -121,7 +121,7 @@ pub fn beside(spec: JobSpec, random: &mut Random) -> JobSpec {
 
 /// Some gangs have roles whose tasks come and go.
 pub fn elastic(spec: JobSpec, bereaved: bool, random: &mut Random) -> JobSpec {
-    let mut draft = Draft::from(spec);
+    let mut draft = JobSpecBuilder::from(spec);
     draft.gang.settle = match random.percent(40) {
         true => seconds(random, 10, 30),
         false => seconds(random, 1, 6),
@@ -136,12 +136,12 @@ pub fn elastic(spec: JobSpec, bereaved: bool, random: &mut Random) -> JobSpec {
             role.tolerate = 0;
             continue;
         }
-        let done = matches!(role.completion, Completion::All | Completion::Decides);
+        let done = matches!(role.completion, Completion::All | Completion::Primary);
         if !done || role.tolerate > 0 || random.percent(30) {
             continue;
         }
-        if role.restart.scope == Scope::Task {
-            role.restart.scope = Scope::Job;
+        if role.restart.scope == RestartScope::Task {
+            role.restart.scope = RestartScope::Job;
         }
         if bereaved {
             // One failure at a time is counted, or doubted, until its cause is known.
@@ -158,11 +158,11 @@ pub fn elastic(spec: JobSpec, bereaved: bool, random: &mut Random) -> JobSpec {
     let elastic = |role: &&mut RoleSpec| role.elastic.is_some();
     if draft.roles.iter_mut().filter(elastic).count() > 1 {
         for role in draft.roles.iter_mut().filter(elastic) {
-            role.restart.scope = Scope::Job;
+            role.restart.scope = RestartScope::Job;
         }
     }
     if random.percent(40) {
-        draft.gang.reform = Reform::Told;
+        draft.gang.reform = ResizePolicy::Notify;
         if random.percent(50) {
             draft.outputs = vec![Output::new("model/", "/out")];
         }
@@ -179,7 +179,7 @@ fn role(
     random: &mut Random,
     name: &str,
     instances: u32,
-    scope: Scope,
+    scope: RestartScope,
     completion: Completion,
 ) -> RoleSpec {
     let tolerates = random.percent(15);
@@ -188,12 +188,12 @@ fn role(
         restart: Restart {
             scope,
             limit: random.below(5) as u32,
-            backoff: Backoff { first: Span(random.below(3) * 500), most: Span::seconds(4) },
+            backoff: Backoff { initial: Span(random.below(3) * 500), max: Span::seconds(4) },
             window: random.percent(30).then(|| seconds(random, 10, 40)),
         },
         completion,
         tolerate: if tolerates { random.below(u64::from(instances)) as u32 } else { 0 },
-        memory_growth: random.percent(30).then_some(MemoryGrowth { percent: 50, most_mib: 4_000 }),
+        memory_growth: random.percent(30).then_some(MemoryGrowth { percent: 50, max_mib: 4_000 }),
         ..roles.remove(0)
     }
 }

@@ -3,9 +3,9 @@
 use super::checks::Checks;
 use std::collections::{BTreeMap, BTreeSet};
 use ydl_core::{
-    Action, ContainerId, Event, Job, NodeName, TaskId, Time, What,
-    fact::Next,
-    spec::{Completion, RoleSpec, Scope},
+    Action, ContainerId, Event, HistoryKind, Job, NodeName, TaskId, Time,
+    history::Disposition,
+    spec::{Completion, RestartScope, RoleSpec},
     view::{RoleView, TaskState},
 };
 
@@ -34,15 +34,15 @@ impl Checks {
             }
         }
         let records = actions.iter().filter_map(|action| match action {
-            Action::Record(fact) => Some(&fact.what),
+            Action::Record(fact) => Some(&fact.kind),
             _ => None,
         });
-        let records: Vec<&What> = records.collect();
+        let records: Vec<&HistoryKind> = records.collect();
         let lost = records.iter().any(|what| match what {
-            What::AttemptEnded { next, .. } => *next != Next::Done,
+            HistoryKind::AttemptEnded { disposition: next, .. } => *next != Disposition::Done,
             _ => false,
         });
-        let anew = |what: &&What| matches!(what, What::RoundBroken { .. });
+        let anew = |what: &&HistoryKind| matches!(what, HistoryKind::RoundRestarted { .. });
         let anew = records.iter().any(anew);
         for what in &records {
             self.nothing_is_lost(what, anew);
@@ -56,31 +56,33 @@ impl Checks {
         self.late.followed = self.is_followed(job);
     }
 
-    fn late_fact(&mut self, what: &What, event: &Event, lost: bool) {
+    fn late_fact(&mut self, what: &HistoryKind, event: &Event, lost: bool) {
         match what {
-            What::AttemptEnded { task, next, ending, .. } => match next {
-                Next::Done => {
+            HistoryKind::AttemptEnded { task, disposition: next, ending, .. } => match next {
+                Disposition::Done => {
                     self.late.won.insert(task.clone());
                 }
-                Next::Again { .. } if self.late.followed => {
+                Disposition::Retry { .. } if self.late.followed => {
                     // What stands beside the job is there until its end.
-                    let kept = [Completion::Follows, Completion::Beside];
+                    let kept = [Completion::Follows, Completion::Sidecar];
                     let follows = kept.contains(&self.completion(task));
                     assert!(follows, "{task} {ending}, and nobody needs it any more");
                 }
                 _ => {}
             },
-            What::AttemptStarted { task, .. } => {
+            HistoryKind::AttemptStarted { task, .. } => {
                 self.late.won.remove(task);
             }
-            What::RoundBroken { because, .. } => self.late_round(because, event, lost),
-            What::RoleScaled { role, .. } => {
+            HistoryKind::RoundRestarted { task: because, .. } => {
+                self.late_round(because, event, lost)
+            }
+            HistoryKind::RoleScaled { role, .. } => {
                 self.late.heard.retain(|task, _| task.role != *role);
             }
-            What::NodeBlamed { node, .. } => {
+            HistoryKind::NodeExcluded { node, .. } => {
                 self.late.avoided.insert(node.clone(), self.now);
             }
-            What::NodeForgiven { node } => {
+            HistoryKind::NodeReadmitted { node } => {
                 self.late.avoided.remove(node);
             }
             _ => {}
@@ -95,15 +97,15 @@ impl Checks {
             assert!(follows, "a new round because of {because}, and all is done");
             return;
         }
-        let alone = role.restart.scope == Scope::Role;
+        let alone = role.restart.scope == RestartScope::Role;
         let concerned = |task: &TaskId| !alone || task.role == because.role;
         let taken = match event {
             Event::Exited { exit, .. } => exit.container_signalled,
-            Event::Scaled { .. } => true,
+            Event::ScaleRequested { .. } => true,
             _ => false,
         };
         if role.elastic.is_some() && !lost && !taken {
-            let beside = [Completion::Service, Completion::Follows, Completion::Beside];
+            let beside = [Completion::Service, Completion::Follows, Completion::Sidecar];
             let mut won = self.late.won.iter();
             let won = won.find(|task| concerned(task) && !beside.contains(&self.completion(task)));
             assert!(won.is_none(), "interrupted for newcomers: {won:?}");
@@ -118,7 +120,7 @@ impl Checks {
             return;
         };
         let told = actions.iter().any(|action| match action {
-            Action::Tell(id) => id == container,
+            Action::OrderChanged(id) => id == container,
             _ => false,
         });
         if let (Some(0), true, Some(task)) = (exit.code, told, self.launched_task(container)) {
@@ -129,12 +131,18 @@ impl Checks {
 
     /// Where tasks begin anew together, they do when one has succeeded and what it has made is lost: the others may be
     /// about to end without it.
-    fn nothing_is_lost(&self, what: &What, anew: bool) {
-        let What::AttemptEnded { task, container, next: Next::Again { .. }, .. } = what else {
+    fn nothing_is_lost(&self, what: &HistoryKind, anew: bool) {
+        let HistoryKind::AttemptEnded {
+            task,
+            container,
+            disposition: Disposition::Retry { .. },
+            ..
+        } = what
+        else {
             return;
         };
         let role = self.spec.role(&task.role).expect("a role of the job");
-        let together = self.spec.gang.together && role.restart.scope != Scope::Task;
+        let together = self.spec.gang.together && role.restart.scope != RestartScope::Task;
         let won = self.late.heard.get(task).is_some_and(|id| id == container);
         assert!(!together || !won || anew, "the others go on without {task}");
     }
@@ -147,17 +155,19 @@ impl Checks {
     }
 
     /// Where an elastic role is made smaller, those who run are the last to go.
-    fn runners_are_kept(&self, job: &Job, records: &[&What]) {
+    fn runners_are_kept(&self, job: &Job, records: &[&HistoryKind]) {
         let scaled = records.iter().find_map(|what| match what {
-            What::RoleScaled { role, from, to, .. } if to < from => Some(role),
+            HistoryKind::RoleScaled { role, from, to, .. } if to < from => Some(role),
             _ => None,
         });
         let Some(role) = scaled.and_then(|role| self.spec.role(role)) else {
             return;
         };
-        let after = records.iter().skip_while(|what| !matches!(what, What::RoleScaled { .. }));
-        let mut first = after.take_while(|what| !matches!(what, What::RoundBroken { .. }));
-        let ran = first.any(|what| matches!(what, What::AttemptStopped { .. }));
+        let after =
+            records.iter().skip_while(|what| !matches!(what, HistoryKind::RoleScaled { .. }));
+        let mut first =
+            after.take_while(|what| !matches!(what, HistoryKind::RoundRestarted { .. }));
+        let ran = first.any(|what| matches!(what, HistoryKind::AttemptStopped { .. }));
         if role.elastic.is_none() || !ran {
             return;
         }
@@ -176,7 +186,7 @@ impl Checks {
     /// Where only the cluster takes, no node is avoided for what its programs failed of.
     fn nodes_are_cleared(&mut self, event: &Event) {
         let now = self.now;
-        if let Event::Recovered { .. } = event {
+        if let Event::MasterRecovered { .. } = event {
             self.late.avoided.values_mut().for_each(|at| *at = now);
         }
         let mut avoided = self.late.avoided.iter();
@@ -196,9 +206,9 @@ impl Checks {
         for role in &self.spec.roles {
             let view = view(role).expect("every role has a view");
             let done = match role.completion {
-                Completion::All | Completion::Decides => over(view),
+                Completion::All | Completion::Primary => over(view),
                 Completion::Any => view.succeeded > 0,
-                Completion::Service | Completion::Follows | Completion::Beside => continue,
+                Completion::Service | Completion::Follows | Completion::Sidecar => continue,
             };
             needed += 1;
             if !done {

@@ -1,7 +1,7 @@
 //! How programs end, and what agents say.
 
 use std::collections::BTreeMap;
-use ydl_core::{ContainerId, Endpoint, Event, Exit};
+use ydl_core::{ContainerId, Endpoint, Event, ProgramExit};
 
 /// How a program ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub enum Report {
     Ready { round: u32 },
     Unready { node: bool },
     Started { round: u32 },
-    Exited { round: u32, exit: Exit },
+    Exited { round: u32, exit: ProgramExit },
     Saved { error: Option<String> },
 }
 
@@ -32,11 +32,11 @@ impl Report {
                 round,
             },
             Report::Unready { node } => {
-                Event::Unready { container, why: "no port is free".into(), node }
+                Event::SetupFailed { container, why: "no port is free".into(), node_fault: node }
             }
             Report::Started { round } => Event::Started { container, round },
             Report::Exited { round, exit } => Event::Exited { container, round, exit },
-            Report::Saved { error } => Event::Saved { container, error },
+            Report::Saved { error } => Event::OutputsUploaded { container, error },
         }
     }
 }

@@ -9,13 +9,13 @@ use super::{
     world::{Happening, World},
 };
 use std::collections::{BTreeMap, BTreeSet};
-use ydl_core::{Action, Asks, ContainerEnd, ContainerId, Event, Job, JobSpec, Time, job::Mutant};
+use ydl_core::{Action, Asks, ContainerExit, ContainerId, Event, Job, JobSpec, Time, job::Mutant};
 
 /// What the cluster has to say.
 #[derive(Clone, Debug)]
 pub enum Item {
     Granted(usize),
-    Ended(usize, ContainerEnd),
+    Ended(usize, ContainerExit),
     Warned(usize),
 }
 
@@ -102,7 +102,7 @@ impl World {
 
     pub fn count_nodes(&mut self) {
         let nodes = self.nodes.iter().filter(|node| !node.lost).count() as u32;
-        self.handle(Event::Counted { nodes });
+        self.handle(Event::NodesCounted { nodes });
     }
 
     /// One event goes through the core, is journalled, and its actions are done.
@@ -124,7 +124,7 @@ impl World {
             let at = self.now as f64 / 1000.0;
             trace.push(format!("{at:>9.3}    → {event:?}"));
             let done = actions.iter().map(|action| match action {
-                Action::Record(fact) => format!("{at:>9.3}      · {}", fact.what),
+                Action::Record(fact) => format!("{at:>9.3}      · {}", fact.kind),
                 other => format!("{at:>9.3}      ← {other:?}"),
             });
             trace.extend(done);
@@ -177,7 +177,7 @@ impl World {
                     self.checks.released(&container);
                     self.shell.releases.insert(container);
                 }
-                Action::Tell(container) => {
+                Action::OrderChanged(container) => {
                     // A node is cut off when it hurts the most: just when it would have been told something.
                     let at = index(&container);
                     let partitions = self.faults().partitions;
@@ -186,7 +186,10 @@ impl World {
                     }
                     self.answer(at, 0);
                 }
-                Action::Record(_) | Action::Began(_) | Action::Over(_) | Action::Changed(_) => {}
+                Action::Record(_)
+                | Action::RoundStarted(_)
+                | Action::AttemptOver(_)
+                | Action::MembersChanged(_) => {}
                 Action::Finish(outcome) => self.checks.finished(self.now, &outcome),
             }
         }
@@ -223,7 +226,7 @@ impl World {
             let outcome = self.shell.job.as_ref().and_then(Job::outcome).cloned();
             self.checks.found_finished(self.now, outcome);
         }
-        self.handle(Event::Recovered { live });
+        self.handle(Event::MasterRecovered { live });
         self.begin_beats();
         self.count_nodes();
     }

@@ -11,7 +11,7 @@ impl Checks {
     /// Whether a role stands beside others that are the job.
     pub fn stands_beside(&self, name: &RoleName) -> bool {
         let role = self.spec.role(name).expect("a role of the job");
-        role.is_beside() && !self.spec.roles.iter().all(RoleSpec::is_beside)
+        role.is_sidecar() && !self.spec.roles.iter().all(RoleSpec::is_sidecar)
     }
 
     /// An attempt is said to be over, for the first time. One that was told to run and to stop by one event has not spoken.
@@ -48,7 +48,7 @@ impl Checks {
     /// Whoever was told to run, and is not said to be over, may still be heard by its peers.
     pub fn ends_are_said(&mut self, job: &Job, actions: &[Action]) {
         for action in actions {
-            if let Action::Tell(container) = action
+            if let Action::OrderChanged(container) = action
                 && let Order::Run(run) = job.order(container)
             {
                 let place = (container.clone(), run.clone());

@@ -4,16 +4,16 @@ use super::checks::Checks;
 use std::collections::BTreeSet;
 use ydl_core::{
     ContainerId, TaskId,
-    spec::{Completion, RoleSpec, Scope},
+    spec::{Completion, RestartScope, RoleSpec},
 };
 
 impl Checks {
     /// Whether the completion rules are fulfilled by what programs have really done.
     pub fn success(&self) -> bool {
         // Those who follow others are waited for, for a while.
-        let beside = [Completion::Service, Completion::Follows, Completion::Beside];
+        let beside = [Completion::Service, Completion::Follows, Completion::Sidecar];
         let needed = |role: &&RoleSpec| !beside.contains(&role.completion);
-        let decides = |role: &&RoleSpec| role.completion == Completion::Decides;
+        let decides = |role: &&RoleSpec| role.completion == Completion::Primary;
         let roles = &self.spec.roles;
         if roles.iter().filter(needed).count() == 0 {
             let mut own = roles.iter().filter(|role| !self.stands_beside(&role.name));
@@ -44,12 +44,12 @@ impl Checks {
         }
         match role.completion {
             Completion::Any => !won.is_empty(),
-            Completion::All | Completion::Decides => {
+            Completion::All | Completion::Primary => {
                 !won.is_empty()
                     && rest.iter().all(|task| self.failures.lost(task))
                     && self.same_round(&won)
             }
-            Completion::Service | Completion::Follows | Completion::Beside => {
+            Completion::Service | Completion::Follows | Completion::Sidecar => {
                 rest.iter().all(|task| self.failures.lost(task))
             }
         }
@@ -65,7 +65,7 @@ impl Checks {
 
     /// Where everybody starts again together, those who succeeded did so together.
     fn same_round(&self, tasks: &[TaskId]) -> bool {
-        let job = |role: &RoleSpec| role.restart.scope == Scope::Job;
+        let job = |role: &RoleSpec| role.restart.scope == RestartScope::Job;
         let rounds: BTreeSet<_> = tasks.iter().map(|task| self.last[task].1).collect();
         let told = |role: &RoleSpec| self.is_told(role);
         rounds.len() <= 1 || !self.spec.roles.iter().all(job) || self.spec.roles.iter().any(told)

@@ -12,7 +12,7 @@ use super::{
     shell::{Item, Shell},
 };
 use std::collections::BTreeMap;
-use ydl_core::{ContainerEnd, NodeName, Order, job::Mutant};
+use ydl_core::{ContainerExit, NodeName, Order, job::Mutant};
 
 /// So long after the faults have ended every job must be over, in milliseconds.
 const PATIENCE: u64 = 1_200_000;
@@ -47,8 +47,8 @@ pub enum Happening {
     MasterHearsCluster { items: Vec<(u64, Item)>, number: u64 },
     LaunchArrives { at: usize },
     LaunchAnswered { at: usize, why: Option<String> },
-    KillArrives { at: usize, end: ContainerEnd },
-    EndReported { at: usize, end: ContainerEnd },
+    KillArrives { at: usize, end: ContainerExit },
+    EndReported { at: usize, end: ContainerExit },
     Wake { due: u64 },
     Watch { life: u64 },
     // Agents and programs; a number tells one plan of an agent from the next.
@@ -60,7 +60,7 @@ pub enum Happening {
     GetsReady { at: usize, round: u32 },
     SaveEnds { at: usize },
     AgentLeaves { at: usize, status: i32 },
-    ContainerSignalled { at: usize, end: ContainerEnd },
+    ContainerSignalled { at: usize, end: ContainerExit },
     // Chaos.
     Strike,
     NodeExpires { node: usize, cut: Option<u64> },
@@ -202,7 +202,7 @@ impl World {
             Happening::GetsReady { at, round } => self.gets_ready(at, round),
             Happening::SaveEnds { at } => self.save_ends(at),
             Happening::AgentLeaves { at, status } => {
-                self.container_dies(at, ContainerEnd::Completed { status });
+                self.container_dies(at, ContainerExit::Completed { status });
             }
             Happening::ContainerSignalled { at, end } => self.container_signalled(at, end),
             Happening::Strike => self.strike(),

@@ -4,20 +4,20 @@ use crate::draft::draft as plain;
 use expect_test::{Expect, expect};
 use std::collections::BTreeMap;
 use ydl_core::{
-    Draft, Framework, JobSpec, RoleName, Span,
-    spec::{Command, Completion, File, MemoryGrowth, Output, RoleSpec, Scope},
+    Framework, JobSpec, JobSpecBuilder, RoleName, Span,
+    spec::{Command, Completion, File, MemoryGrowth, Output, RestartScope, RoleSpec},
 };
 
 fn role(name: &str) -> RoleSpec {
     plain(Framework::None, &[(name, 2)]).roles.remove(0)
 }
 
-fn draft() -> Draft {
+fn draft() -> JobSpecBuilder {
     plain(Framework::None, &[("worker", 2)])
 }
 
 /// Spoils a valid draft and compares what is said about it.
-pub fn check(spoil: impl Fn(&mut Draft), expected: Expect) {
+pub fn check(spoil: impl Fn(&mut JobSpecBuilder), expected: Expect) {
     let mut draft = draft();
     spoil(&mut draft);
     let said = match JobSpec::new(draft) {
@@ -121,7 +121,7 @@ fn a_role_has_memory_and_vcores() {
     );
     check(
         |draft| {
-            draft.roles[0].memory_growth = Some(MemoryGrowth { percent: 0, most_mib: 512 });
+            draft.roles[0].memory_growth = Some(MemoryGrowth { percent: 0, max_mib: 512 });
         },
         expect![[r#"
             `roles.worker.memory_growth`: growing by 0 percent changes nothing
@@ -131,7 +131,7 @@ fn a_role_has_memory_and_vcores() {
 
 #[test]
 fn roles_begin_after_others_that_there_are_and_in_no_circle() {
-    let two = |draft: &mut Draft| {
+    let two = |draft: &mut JobSpecBuilder| {
         let mut other = draft.roles[0].clone();
         other.name = "server".into();
         draft.roles.push(other);
@@ -139,7 +139,7 @@ fn roles_begin_after_others_that_there_are_and_in_no_circle() {
     check(
         |draft| {
             two(draft);
-            draft.roles[0].after = vec!["sever".into()];
+            draft.roles[0].depends_on = vec!["sever".into()];
         },
         expect![
             "`roles.worker.after`: the job has no role `sever`; hint: the roles are `worker`, `server`"
@@ -148,8 +148,8 @@ fn roles_begin_after_others_that_there_are_and_in_no_circle() {
     check(
         |draft| {
             two(draft);
-            draft.roles[0].after = vec!["server".into()];
-            draft.roles[1].after = vec!["worker".into()];
+            draft.roles[0].depends_on = vec!["server".into()];
+            draft.roles[1].depends_on = vec!["worker".into()];
         },
         expect![[r#"
             `roles.worker.after`: role `worker` would wait for itself; hint: leave one of them out
@@ -159,7 +159,7 @@ fn roles_begin_after_others_that_there_are_and_in_no_circle() {
         |draft| {
             two(draft);
             draft.gang.together = true;
-            draft.roles[0].after = vec!["server".into()];
+            draft.roles[0].depends_on = vec!["server".into()];
         },
         expect![
             "`roles.worker.after`: tasks of this job start together, so that none begins after others; hint: leave it out, or set `gang: false`"
@@ -169,8 +169,8 @@ fn roles_begin_after_others_that_there_are_and_in_no_circle() {
         |draft| {
             two(draft);
             draft.gang.together = false;
-            draft.roles[0].after = vec!["server".into()];
-            draft.roles[1].restart.scope = Scope::Job;
+            draft.roles[0].depends_on = vec!["server".into()];
+            draft.roles[1].restart.scope = RestartScope::Job;
         },
         expect![
             "`roles.server.restart.scope`: a failure would start all roles again at once, and some begin after others; hint: set it to `task` or `role`"
@@ -200,25 +200,25 @@ fn not_everybody_may_fail() {
 #[test]
 fn waits_make_sense() {
     check(
-        |draft| draft.roles[0].restart.backoff.first = Span::hours(1),
+        |draft| draft.roles[0].restart.backoff.initial = Span::hours(1),
         expect![
             "`roles.worker.restart.backoff`: the first wait (1h) is longer than the longest (0s)"
         ],
     );
     check(
-        |draft| draft.gang.backoff.first = Span::hours(1),
+        |draft| draft.gang.backoff.initial = Span::hours(1),
         expect!["`gang.backoff`: the first wait (1h) is longer than the longest (1m)"],
     );
     check(
-        |draft| draft.deadlines.join = Span(0),
+        |draft| draft.timeouts.join = Span(0),
         expect!["`deadlines.join`: a deadline of 0 can never be met"],
     );
     check(
-        |draft| draft.deadlines.run = Some(Span(0)),
+        |draft| draft.timeouts.run = Some(Span(0)),
         expect!["`deadlines.run`: a job of 0 seconds can never run"],
     );
     check(
-        |draft| draft.deadlines.silence = Span(999),
+        |draft| draft.timeouts.heartbeat = Span(999),
         expect![
             "`deadlines.silence`: a healthy agent may be quiet for up to a second; hint: 1s is the least, 60s is usual"
         ],

@@ -3,21 +3,21 @@
 use super::complaints::check;
 use expect_test::expect;
 use ydl_core::{
-    Draft, Framework, RoleName,
-    spec::{Completion, Input, InputForm, Range, Scope},
+    Framework, JobSpecBuilder, RoleName,
+    spec::{Completion, Input, InputForm, Range, RestartScope},
 };
 
-fn elastic(draft: &mut Draft, min: u32, max: u32) {
+fn elastic(draft: &mut JobSpecBuilder, min: u32, max: u32) {
     draft.gang.together = true;
     let role = &mut draft.roles[0];
-    role.restart.scope = Scope::Job;
+    role.restart.scope = RestartScope::Job;
     role.instances = max;
     role.elastic = Some(Range { min, max });
 }
 
 #[test]
 fn two_elastic_roles_begin_their_rounds_together() {
-    let two = |draft: &mut Draft| {
+    let two = |draft: &mut JobSpecBuilder| {
         elastic(draft, 1, 2);
         let mut other = draft.roles[0].clone();
         other.name = RoleName::from("actor");
@@ -27,7 +27,7 @@ fn two_elastic_roles_begin_their_rounds_together() {
     check(
         |draft| {
             two(draft);
-            draft.roles[1].restart.scope = Scope::Role;
+            draft.roles[1].restart.scope = RestartScope::Role;
         },
         expect![
             "`roles.actor.restart.scope`: the roles `actor` and `worker` are both elastic, and would wait for each other's tasks; hint: set it to `job`"
@@ -55,7 +55,7 @@ fn an_elastic_role_has_a_range_and_its_tasks_start_together() {
         |draft| {
             elastic(draft, 1, 2);
             draft.gang.together = false;
-            draft.roles[0].restart.scope = Scope::Task;
+            draft.roles[0].restart.scope = RestartScope::Task;
             draft.roles[0].completion = Completion::Any;
             draft.roles[0].tolerate = 1;
         },

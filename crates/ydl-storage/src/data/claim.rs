@@ -16,7 +16,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 use tokio::time::Instant;
-use ydl_core::spec::Existing;
+use ydl_core::spec::ExistingPolicy;
 use ydl_os::reason;
 
 /// The longest name of a job that is read.
@@ -44,12 +44,12 @@ pub enum Book {
 pub async fn claim(
     book: &Book,
     ground: Option<&Hdfs>,
-    existing: Existing,
+    existing: ExistingPolicy,
     to: &str,
     job: &str,
     deadline: Instant,
 ) -> Result<String, Trouble> {
-    if existing == Existing::Replace {
+    if existing == ExistingPolicy::Overwrite {
         return Ok(to.to_owned());
     }
     let mut free = to.to_owned();
@@ -70,7 +70,7 @@ pub async fn claim(
         if is_ours {
             release(ground, &free, deadline).await;
         }
-        if existing == Existing::Refuse {
+        if existing == ExistingPolicy::Fail {
             let what = format!("`{to}` was made by somebody else after the job was submitted");
             let hint = "name another place, move it away, or say `existing: replace`";
             return Err(Trouble::lasting(what).hint(hint));
@@ -347,18 +347,18 @@ mod tests {
             let deadline = Instant::now() + Duration::from_secs(10);
             runtime.block_on(claim(&book, None, existing, to, "job", deadline))
         };
-        assert_eq!(take(Existing::Refuse, &to("free")), Ok(to("free")));
+        assert_eq!(take(ExistingPolicy::Fail, &to("free")), Ok(to("free")));
         for name in ["free", "theirs", "theirs-2"] {
             fs::write(to(name), "").unwrap();
         }
-        assert_eq!(take(Existing::Refuse, &to("free")), Ok(to("free")));
-        let refused = take(Existing::Refuse, &to("theirs")).unwrap_err();
+        assert_eq!(take(ExistingPolicy::Fail, &to("free")), Ok(to("free")));
+        let refused = take(ExistingPolicy::Fail, &to("theirs")).unwrap_err();
         let sentence = "theirs` was made by somebody else after the job was submitted";
         assert!(refused.what.ends_with(sentence), "{refused:?}");
-        assert_eq!(take(Existing::Replace, &to("theirs")), Ok(to("theirs")));
-        assert_eq!(take(Existing::Number, &to("theirs")), Ok(to("theirs-3")));
+        assert_eq!(take(ExistingPolicy::Overwrite, &to("theirs")), Ok(to("theirs")));
+        assert_eq!(take(ExistingPolicy::Number, &to("theirs")), Ok(to("theirs-3")));
         fs::write(to("theirs-3"), "").unwrap();
-        assert_eq!(take(Existing::Number, &to("theirs")), Ok(to("theirs-3")));
+        assert_eq!(take(ExistingPolicy::Number, &to("theirs")), Ok(to("theirs-3")));
         // Of two that write at once the first decides.
         assert!(!write(&dir.path().join("claims"), &name(&to("theirs")), "x").unwrap());
         let left = fs::read_dir(dir.path().join("claims")).unwrap();
@@ -377,13 +377,13 @@ mod tests {
             runtime.block_on(claim(&book, None, existing, &to, job, deadline))
         };
         // Nothing is put there in between.
-        assert_eq!(take("one", Existing::Number), Ok(to.clone()));
-        assert_eq!(take("other", Existing::Number), Ok(format!("{to}-2")));
-        assert_eq!(take("one", Existing::Number), Ok(to.clone()));
-        assert!(take("third", Existing::Refuse).is_err());
+        assert_eq!(take("one", ExistingPolicy::Number), Ok(to.clone()));
+        assert_eq!(take("other", ExistingPolicy::Number), Ok(format!("{to}-2")));
+        assert_eq!(take("one", ExistingPolicy::Number), Ok(to.clone()));
+        assert!(take("third", ExistingPolicy::Fail).is_err());
         fs::write(&to, "").unwrap();
         runtime.block_on(release(None, &to, deadline));
-        assert_eq!(take("fourth", Existing::Number), Ok(format!("{to}-3")));
+        assert_eq!(take("fourth", ExistingPolicy::Number), Ok(format!("{to}-3")));
         for number in 2..4 {
             runtime.block_on(release(None, &format!("{to}-{number}"), deadline));
         }

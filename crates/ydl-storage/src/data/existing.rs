@@ -10,8 +10,8 @@ use std::{
 };
 use tokio::time::Instant;
 use ydl_core::{
-    Draft, JobSpec, RoleName, TaskId,
-    spec::{Existing, Output},
+    JobSpec, JobSpecBuilder, RoleName, TaskId,
+    spec::{ExistingPolicy, Output},
 };
 use ydl_os::{reason, report::Report};
 
@@ -38,7 +38,7 @@ impl Aim<'_> {
         let mut all = BTreeSet::new();
         for role in &spec.roles {
             let more = more.get(&role.name).copied().unwrap_or_default();
-            for index in 0..role.most().max(more) {
+            for index in 0..role.max_instances().max(more) {
                 let task = TaskId { role: role.name.clone(), index };
                 if output.is_of(role, index) {
                     all.insert(self.place(output.destination(self.id, &task)));
@@ -65,16 +65,16 @@ pub async fn settle(
     ways: Option<&Ways>,
     deadline: Instant,
 ) -> Result<JobSpec, Report> {
-    let mut draft = Draft::from(spec.clone());
+    let mut draft = JobSpecBuilder::from(spec.clone());
     for (at, output) in spec.outputs.iter().enumerate() {
         can_be_written(&spec, output, aim, ways, deadline).await?;
-        if output.existing == Existing::Replace {
+        if output.existing == ExistingPolicy::Overwrite {
             continue;
         }
         let Some(taken) = taken(&spec, output, aim, ways, deadline).await? else {
             continue;
         };
-        if output.existing == Existing::Refuse {
+        if output.existing == ExistingPolicy::Fail {
             let what =
                 format!("`{taken}`, where the output `{}` goes, is there already", output.from);
             let hint = "name another place, move it away, or say `existing: replace` or `existing: number`";
@@ -131,7 +131,7 @@ async fn can_be_written(
             return refused(why);
         }
         // The others differ in a number: many tasks are no reason to look a thousand times.
-        if to.contains("://") && output.existing == Existing::Replace {
+        if to.contains("://") && output.existing == ExistingPolicy::Overwrite {
             break;
         }
     }

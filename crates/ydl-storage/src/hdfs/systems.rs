@@ -15,11 +15,11 @@ pub fn file_systems(spec: &JobSpec, staging: &str) -> Vec<String> {
         }
     };
     add(staging);
-    spec.on_cluster.file_systems.iter().for_each(|url| add(url));
+    spec.cluster_options.file_systems.iter().for_each(|url| add(url));
     spec.files.iter().for_each(|file| add(&file.source));
     spec.inputs.iter().for_each(|input| add(&input.source));
     spec.outputs.iter().for_each(|output| add(&output.to));
-    spec.on_cluster.checkpoint.iter().for_each(|url| add(url));
+    spec.cluster_options.checkpoint.iter().for_each(|url| add(url));
     match &spec.environment {
         Environment::Archive(url) => add(url),
         // They are on the submitter's machine, or fetched by the nodes as themselves.

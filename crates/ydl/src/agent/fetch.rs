@@ -202,7 +202,7 @@ impl Fetch {
         let progress = Arc::new(Progress::default());
         let (own, job, dir) = (progress.clone(), job.clone(), dir.to_owned());
         let limit = submitted.spec.disk_mib;
-        let patience = Duration::from_millis(submitted.spec.deadlines.fetch.0);
+        let patience = Duration::from_millis(submitted.spec.timeouts.fetch.0);
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(HANDS)
             .enable_all()

@@ -146,8 +146,8 @@ impl Agent {
     /// Runs until there is nothing left to do here.
     pub(super) async fn live(mut self) -> Result<Left, String> {
         let mut term = signal(SignalKind::terminate()).map_err(|e| e.to_string())?;
-        let deadlines = &self.submitted.spec.deadlines;
-        let silence = Duration::from_millis(deadlines.silence.0);
+        let deadlines = &self.submitted.spec.timeouts;
+        let silence = Duration::from_millis(deadlines.heartbeat.0);
         // Before the first answer nothing runs here, and on a machine where a thousand agents start at once it may take
         // a while.
         let mut patience = silence.max(Duration::from_millis(deadlines.join.0));
@@ -319,7 +319,7 @@ impl Agent {
         // Told to end, it may have no master any more: on one machine none comes after it.
         let patience = match self.signalled {
             true => LEAVE_MAX,
-            false => Duration::from_millis(self.submitted.spec.deadlines.silence.0),
+            false => Duration::from_millis(self.submitted.spec.timeouts.heartbeat.0),
         };
         let exit = async {
             match &mut self.running {
@@ -377,7 +377,7 @@ impl Agent {
     }
 
     fn beat(&self) -> Duration {
-        beat(self.submitted.spec.deadlines.silence)
+        beat(self.submitted.spec.timeouts.heartbeat)
     }
 
     fn sync(&mut self) -> Option<Payload> {
@@ -433,7 +433,7 @@ impl Agent {
     fn reconcile(&mut self) {
         if self.signalled {
             self.fetch = None;
-            let grace = self.submitted.spec.deadlines.grace;
+            let grace = self.submitted.spec.timeouts.grace;
             self.stop_program(grace);
             return;
         }
@@ -451,12 +451,12 @@ impl Agent {
             }
             Order::Run(run) => {
                 if self.is_busy() && self.ran != run.round {
-                    self.stop_program(self.submitted.spec.deadlines.grace);
+                    self.stop_program(self.submitted.spec.timeouts.grace);
                 } else if !self.is_busy() && self.ran < run.round && self.has_checkpoint(&run) {
                     self.start(run);
                 }
             }
-            Order::Stop { grace, save } => {
+            Order::Stop { grace, upload: save } => {
                 self.leave_by();
                 self.fetch = None;
                 if self.is_busy() {

@@ -34,7 +34,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 use whole::{aside, sync_dir_of, write_aside, write_whole};
-use ydl_core::spec::Existing;
+use ydl_core::spec::ExistingPolicy;
 
 use ydl_os::reason;
 use ydl_storage::data::{pattern::fits, sweep};
@@ -93,7 +93,7 @@ pub fn copy(work_dir: &Path, outputs: &[(String, PathBuf)]) -> Result<Copied, Ou
     let near = |(from, to): &(String, PathBuf)| Near {
         from: from.clone(),
         to: to.clone(),
-        existing: Existing::Replace,
+        existing: ExistingPolicy::Overwrite,
         kept: false,
         shared: false,
     };

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use std::time::{SystemTime, UNIX_EPOCH};
-use ydl_core::{ContainerId, Exit, TaskId};
+use ydl_core::{ContainerId, ProgramExit, TaskId};
 
 /// The file beside an attempt's logs.
 pub(super) const FILE: &str = "exit.json";
@@ -17,7 +17,7 @@ pub(super) struct ExitRecord<'a> {
     pub(super) host: &'a str,
     /// In ms since 1970.
     pub(super) at_ms: u64,
-    pub(super) exit: &'a Exit,
+    pub(super) exit: &'a ProgramExit,
 }
 
 /// The present moment, for a record.

@@ -23,8 +23,8 @@ use std::{
 };
 use ydl_core::{
     Framework, Run, Span, TaskId,
-    framework::Given,
-    spec::{Environment, Existing, Image, Output, RoleSpec},
+    framework::ProcessContext,
+    spec::{Environment, ExistingPolicy, Image, Output, RoleSpec},
 };
 use ydl_os::env;
 use ydl_proto::files::{JobDir, Place, Submitted};
@@ -92,19 +92,19 @@ impl Surroundings {
         env.extend(devices.map(|(name, value)| ((*name).to_owned(), value.clone())));
         env.extend(plan.variables);
         // Whoever stands beside the job is none of its framework's processes.
-        let framework = match role.is_beside() {
+        let framework = match role.is_sidecar() {
             true => Framework::None,
             false => spec.framework,
         };
         let said = |name: &str| spec.env.contains_key(name) || role.env.contains_key(name);
         let own = |local| {
-            let mut set_up = framework.set_up(&Given {
+            let mut set_up = framework.set_up(&ProcessContext {
                 cluster: &run.cluster,
                 task: &run.task,
                 local,
                 elastic: role.elastic.is_some(),
                 attempt: run.attempt,
-                door: has.door,
+                rendezvous_port: has.door,
                 flags: spec.cluster_flags,
             });
             let rank = run.cluster.first_process(&run.task) + local;
@@ -147,7 +147,7 @@ impl Surroundings {
             cwd: self.work(),
             keeper: this_program()?,
             container,
-            grace: Duration::from_millis(spec.deadlines.grace.0),
+            grace: Duration::from_millis(spec.timeouts.grace.0),
         };
         let dir = self.job.attempt_logs(&run.task, run.attempt);
         Ok((program, OutputSpec { dir, rotation: Rotation::default() }))
@@ -343,7 +343,7 @@ impl Surroundings {
     pub(super) fn checkpoint(&self, submitted: &Submitted) -> Checkpoint {
         let far = |url| Checkpoint { dir: self.dir.join(CHECKPOINT), url: Some(url) };
         let here = |dir| Checkpoint { dir, url: None };
-        let said = submitted.spec.on_cluster.checkpoint.as_ref();
+        let said = submitted.spec.cluster_options.checkpoint.as_ref();
         let said = said.map(|to| destination(submitted, &to.replace("{job}", &submitted.id)));
         match (said, &submitted.place) {
             (Some(Destination::Local(path)), _) => here(path),
@@ -372,7 +372,7 @@ impl Surroundings {
             let to = destination(submitted, &output.destination(Some(&submitted.id), task));
             let existing = match (&submitted.place, &to) {
                 // On the disk of a node nobody has looked at submit.
-                (Place::Yarn(_), Destination::Local(_)) => Existing::Replace,
+                (Place::Yarn(_), Destination::Local(_)) => ExistingPolicy::Overwrite,
                 _ => output.existing,
             };
             Leaving {
@@ -450,7 +450,7 @@ pub(super) struct Leaving {
     pub(super) from: String,
     pub(super) to: Destination,
     /// What happens if somebody else has put something there.
-    pub(super) existing: Existing,
+    pub(super) existing: ExistingPolicy,
     pub(super) every: Option<Span>,
     /// Whether others of the job send to the same place.
     pub(super) shared: bool,

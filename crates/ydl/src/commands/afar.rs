@@ -194,7 +194,7 @@ impl Left {
 async fn could_stage(spec: &JobSpec, gateway: &Gateway) -> Result<(), Report> {
     let Gateway { config, identity, .. } = gateway;
     let deadline = Instant::now() + CALL_MAX;
-    let staging = spec.on_cluster.staging.as_deref();
+    let staging = spec.cluster_options.staging.as_deref();
     let place = stage::Place::find(config, identity, staging, deadline).await?;
     place.could_be_made(deadline).await
 }
@@ -317,7 +317,7 @@ async fn look(gateway: Gateway, spec: JobSpec) -> Result<(Looked, Listing), Repo
     let binary = std::env::current_exe().map_err(|error| {
         Report::trouble(format!("cannot find this very program: {}", reason(&error)))
     })?;
-    let staging = spec.on_cluster.staging.as_deref();
+    let staging = spec.cluster_options.staging.as_deref();
     let place = stage::Place::find(config, identity, staging, deadline).await?;
     let request = Request {
         place: &place,
@@ -424,7 +424,7 @@ async fn follow(
     let mut sink = Sink::following(job.id(), manners);
     let deaf = sink.object(about).is_err();
     if !manners.json {
-        let queue = job.submitted.spec.on_cluster.queue.as_deref();
+        let queue = job.submitted.spec.cluster_options.queue.as_deref();
         let queue = queue.unwrap_or("default");
         sink.note(&format!("{} submitted to queue `{queue}`", job.id()));
     }

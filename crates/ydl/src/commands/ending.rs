@@ -40,16 +40,16 @@ pub fn exit(outcome: &Outcome) -> Exit {
             | Ending::PortTaken { .. }
             | Ending::Outdated
             | Ending::NotStarted { .. }
-            | Ending::Unready { .. }
+            | Ending::SetupFailed { .. }
             | Ending::AgentDied { .. }
             | Ending::Preempted
             | Ending::Lost
             | Ending::NodeFault { .. }
-            | Ending::Silent { .. }
-            | Ending::TooLate { .. }
-            | Ending::Unsaved { .. } => Exit::JobFailed,
+            | Ending::HeartbeatTimeout { .. }
+            | Ending::TimedOut { .. }
+            | Ending::UploadFailed { .. } => Exit::JobFailed,
         },
-        Outcome::Failed(Cause::NoContainers { .. } | Cause::RanTooLong { .. }) => Exit::JobFailed,
+        Outcome::Failed(Cause::NoContainers { .. } | Cause::RunTimeout { .. }) => Exit::JobFailed,
     }
 }
 
@@ -211,27 +211,29 @@ fn tell_cause(job: &Known, cause: &Cause) {
             format!("look at `run` of role `{}`, at `files` and at `environment`", task.role)
         }
         // What is known to be done about it is in the sentence already.
-        (Ending::Unready { why }, _) if why.contains("was changed after it was listed") => {
+        (Ending::SetupFailed { why }, _) if why.contains("was changed after it was listed") => {
             "submit the job anew; inputs should not change while it runs".to_owned()
         }
-        (Ending::Unready { why }, _) if why.contains("input") => {
+        (Ending::SetupFailed { why }, _) if why.contains("input") => {
             "look at `inputs`, and at `disk` and `deadlines.fetch`".to_owned()
         }
-        (Ending::Unready { .. }, _) => "look at `ports` and at what the role asks for".to_owned(),
+        (Ending::SetupFailed { .. }, _) => {
+            "look at `ports` and at what the role asks for".to_owned()
+        }
         (Ending::NodeFault { why }, _) => match job.submitted.spec.image_of(&task.role) {
             Some(image) => remedy(why).map_or_else(|| nodes_for(image), str::to_owned),
             None => format!("`ydl logs {id} {task}` shows all it printed"),
         },
         // A cluster removes a container's directory with the container.
-        (Ending::Unsaved { .. }, _) if job.far.is_some() => {
+        (Ending::UploadFailed { .. }, _) if job.far.is_some() => {
             "look at `outputs`; `every:` sends what is finished while a program still runs"
                 .to_owned()
         }
-        (Ending::Unsaved { .. }, Some(container)) => format!(
+        (Ending::UploadFailed { .. }, Some(container)) => format!(
             "look at `outputs`; what the task wrote is in `{}`",
             job.dir.container(container).display()
         ),
-        (Ending::Unsaved { .. }, None) => "look at `outputs`".to_owned(),
+        (Ending::UploadFailed { .. }, None) => "look at `outputs`".to_owned(),
         _ => format!("`ydl logs {id} {task}` shows all it printed"),
     };
     show::tell(format!("\nhint: {hint}\n"));

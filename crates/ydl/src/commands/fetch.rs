@@ -20,7 +20,7 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 use tokio::time::{Instant, MissedTickBehavior, interval};
-use ydl_core::{RoleName, What, spec::Existing};
+use ydl_core::{HistoryKind, RoleName, spec::ExistingPolicy};
 use ydl_os::{
     reason,
     report::{Exit, Report},
@@ -139,17 +139,19 @@ async fn outputs(job: &Known, ways: Option<&Ways>, dest: &Path) -> Result<Vec<Wi
                 }
             };
             let taken = match output.existing {
-                Existing::Replace => None,
+                ExistingPolicy::Overwrite => None,
                 // Whoever may look at a job may not be allowed to see this.
-                Existing::Refuse | Existing::Number => match book.read(&to, deadline).await {
-                    Ok(taken) => taken,
-                    Err(trouble) if trouble.is_denied() => {
-                        let whose = "where it went instead, if it did, only its owner can see";
-                        show::tell(format!("note: `{to}` is looked at: {whose}"));
-                        None
+                ExistingPolicy::Fail | ExistingPolicy::Number => {
+                    match book.read(&to, deadline).await {
+                        Ok(taken) => taken,
+                        Err(trouble) if trouble.is_denied() => {
+                            let whose = "where it went instead, if it did, only its owner can see";
+                            show::tell(format!("note: `{to}` is looked at: {whose}"));
+                            None
+                        }
+                        Err(trouble) => return Err(told(trouble)),
                     }
-                    Err(trouble) => return Err(told(trouble)),
-                },
+                }
             };
             let to = taken.unwrap_or(to);
             let walked = walk(to.trim_end_matches('/'), hdfs, deadline).await?;
@@ -192,7 +194,7 @@ async fn sizes(job: &Known) -> BTreeMap<RoleName, u32> {
         *most = instances.max(*most);
     };
     for fact in written_facts(job, 0) {
-        if let What::RoleScaled { role, to, .. } = &fact.what {
+        if let HistoryKind::RoleScaled { role, to, .. } = &fact.kind {
             had(role, *to);
         }
     }

@@ -27,7 +27,7 @@ use tokio::{
     task::JoinHandle,
     time::{Instant, MissedTickBehavior, interval, timeout},
 };
-use ydl_core::{Fact, TaskId, fact::What, view::Phase};
+use ydl_core::{HistoryEvent, TaskId, history::HistoryKind, view::JobPhase};
 use ydl_net::client::CallError;
 use ydl_os::report::{Exit, Report};
 use ydl_proto::{files::EVENTS_BYTES_MAX, messages::Viewed};
@@ -89,7 +89,7 @@ struct Gathering {
 impl Gathering {
     fn tell(&mut self, viewed: &Viewed, sink: &mut Sink) {
         let view = &viewed.view;
-        if sink.is_live() || view.phase != Phase::Gathering {
+        if sink.is_live() || view.phase != JobPhase::Gathering {
             return;
         }
         let (when, what) = self.said.get_or_insert_with(|| (Instant::now(), String::new()));
@@ -235,25 +235,27 @@ impl Follower {
         self.on_interrupt == OnInterrupt::Leave
     }
 
-    fn on_fact(&mut self, fact: &Fact) -> Result<(), Gone> {
-        if let (What::AttemptStarted { task, attempt, .. }, Some(_)) = (&fact.what, &self.mirror) {
+    fn on_fact(&mut self, fact: &HistoryEvent) -> Result<(), Gone> {
+        if let (HistoryKind::AttemptStarted { task, attempt, .. }, Some(_)) =
+            (&fact.kind, &self.mirror)
+        {
             // What is not there cannot be watched. Without it, all are looked at once a second.
             let _ = fs::create_dir_all(self.job.dir.attempt_logs(task, *attempt));
         }
-        match &fact.what {
-            What::AttemptStarted { task, attempt, .. } => {
+        match &fact.kind {
+            HistoryKind::AttemptStarted { task, attempt, .. } => {
                 self.tails.add_newer(task, *attempt);
                 if let Some(afar) = &mut self.mirror {
                     afar.follow(task, *attempt, &self.tails, &self.reach);
                 }
                 let role = self.job.submitted.spec.role(&task.role);
-                if role.is_some_and(|role| role.is_beside() && !role.ports.is_empty()) {
+                if role.is_some_and(|role| role.is_sidecar() && !role.ports.is_empty()) {
                     let note =
                         format!("{task} is reached with `ydl open {} {task}`", self.job.id());
                     self.sink.note(&note);
                 }
             }
-            What::AttemptEnded { task, attempt, peak_memory_mib, .. } => {
+            HistoryKind::AttemptEnded { task, attempt, peak_memory_mib, .. } => {
                 let peak = self.peaks.entry(task.clone()).or_default();
                 *peak = (*peak).max(*peak_memory_mib);
                 // Its output comes before the news of its end. One that could not be started was never announced.
@@ -310,7 +312,7 @@ impl Follower {
 }
 
 /// The facts in the job's directory from that number on. A line that was torn by the master's death is left out.
-pub fn written_facts(job: &Known, from: u64) -> impl Iterator<Item = Fact> + use<> {
+pub fn written_facts(job: &Known, from: u64) -> impl Iterator<Item = HistoryEvent> + use<> {
     let file = File::open(job.dir.events_file()).ok();
     let lines = file.map(|file| BufReader::new(file.take(EVENTS_BYTES_MAX)).split(b'\n'));
     let lines = lines.into_iter().flatten().map_while(Result::ok);

@@ -15,7 +15,7 @@ use tokio::{
     time::Instant,
 };
 use yarn_native::{namenode::NameNodes, rpc::RpcError};
-use ydl_core::{Draft, JobSpec, spec::InputForm};
+use ydl_core::{JobSpec, JobSpecBuilder, spec::InputForm};
 use ydl_os::report::Report;
 use ydl_proto::files::Content;
 use ydl_storage::{
@@ -142,7 +142,7 @@ pub async fn near(
     gateway: &Gateway,
     known: &BTreeSet<String>,
 ) -> JobSpec {
-    let mut draft = Draft::from(spec.clone());
+    let mut draft = JobSpecBuilder::from(spec.clone());
     for (at, role) in spec.roles.iter().enumerate() {
         let place = &role.placement;
         if !place.nodes.is_empty() || !place.racks.is_empty() || place.node_label.is_some() {

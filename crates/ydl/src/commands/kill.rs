@@ -75,8 +75,8 @@ async fn kill_afar(
     let asked = match &job {
         Some((job, _)) => match job.standing() {
             Standing::Live(place) => {
-                let deadlines = &job.submitted.spec.deadlines;
-                let Span(ms) = deadlines.grace + deadlines.stop + deadlines.save;
+                let deadlines = &job.submitted.spec.timeouts;
+                let Span(ms) = deadlines.grace + deadlines.stop + deadlines.upload;
                 patience += Duration::from_millis(ms);
                 match Reach::to(&job.dir, &place) {
                     Ok(reach) => match reach.kill(by, now).await {
@@ -157,8 +157,8 @@ async fn kill(job: Known, now: bool, manners: Manners) -> Result<Exit, Report> {
         }
         Err(error) => return Err(report(error)),
     }
-    let deadlines = &job.submitted.spec.deadlines;
-    let Span(ms) = deadlines.grace + deadlines.stop + deadlines.save;
+    let deadlines = &job.submitted.spec.timeouts;
+    let Span(ms) = deadlines.grace + deadlines.stop + deadlines.upload;
     let patience = Duration::from_millis(ms) + MARGIN;
     let end = Instant::now() + patience;
     loop {

@@ -13,7 +13,7 @@ use crate::{
 use std::{io, time::Duration};
 use tokio::task::JoinSet;
 use yarn_native::types::{ApplicationReport, ApplicationState};
-use ydl_core::{Outcome, Time, view::Phase};
+use ydl_core::{Outcome, Time, view::JobPhase};
 use ydl_os::report::{Exit, Report};
 use ydl_proto::messages::Viewed;
 
@@ -206,13 +206,13 @@ async fn row(job: Known) -> Row {
 /// One word for how a job stands.
 pub(super) fn state_of(viewed: &Viewed) -> &'static str {
     match (&viewed.view.outcome, viewed.view.phase) {
-        (Some(Outcome::Succeeded), Phase::Finished) => "succeeded",
-        (Some(Outcome::Failed(_)), Phase::Finished) => "failed",
-        (Some(Outcome::Killed { .. }), Phase::Finished) => "killed",
-        (_, Phase::Gathering) => "gathering",
-        (_, Phase::Running) => "running",
-        (_, Phase::Ending) => "ending",
-        (None, Phase::Finished) => "finished",
+        (Some(Outcome::Succeeded), JobPhase::Finished) => "succeeded",
+        (Some(Outcome::Failed(_)), JobPhase::Finished) => "failed",
+        (Some(Outcome::Killed { .. }), JobPhase::Finished) => "killed",
+        (_, JobPhase::Gathering) => "gathering",
+        (_, JobPhase::Running) => "running",
+        (_, JobPhase::Ending) => "ending",
+        (None, JobPhase::Finished) => "finished",
     }
 }
 

@@ -54,7 +54,7 @@ pub fn run(args: cli::Open, manners: Manners) -> Result<Exit, Report> {
         let spec = &job.submitted.spec;
         let task = task_of(spec, args.task.as_deref())?;
         let port = port_of(spec, &task, args.name.as_deref())?;
-        let most = spec.role(&task.role).map_or(0, RoleSpec::most);
+        let most = spec.role(&task.role).map_or(0, RoleSpec::max_instances);
         let place = match settled(&job).await {
             Standing::Live(place) => place,
             Standing::Starting => return Err(not_now(&job)),
@@ -126,7 +126,7 @@ fn task_of(spec: &JobSpec, word: Option<&str>) -> Result<TaskId, Report> {
         });
     }
     let with: Vec<_> = (spec.roles.iter()).filter(|role| !role.ports.is_empty()).collect();
-    let beside = with.iter().find(|role| role.is_beside());
+    let beside = with.iter().find(|role| role.is_sidecar());
     match (beside, &with[..]) {
         (Some(role), _) => Ok(first(role)),
         (None, [role]) if role.instances == 1 => Ok(first(role)),
@@ -158,7 +158,7 @@ fn port_of(spec: &JobSpec, task: &TaskId, name: Option<&str>) -> Result<String, 
 
 /// Where it is reached, for a browser where it is for one: a board, or what is called so.
 fn address(spec: &JobSpec, task: &TaskId, port: &str, at: SocketAddr) -> String {
-    let board = spec.role(&task.role).is_some_and(RoleSpec::is_beside);
+    let board = spec.role(&task.role).is_some_and(RoleSpec::is_sidecar);
     match () {
         () if port.starts_with("https") => format!("https://{at}/"),
         () if board || port.starts_with("http") || port.starts_with("web") => {

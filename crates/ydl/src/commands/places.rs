@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use tokio::time::Instant;
 use ydl_core::{
     Outcome, RoleName,
-    spec::{Existing, Output},
+    spec::{ExistingPolicy, Output},
     view::JobView,
 };
 use ydl_proto::files::Place;
@@ -96,7 +96,7 @@ async fn to(
     };
     let all = aim.destinations(&job.submitted.spec, sizes, output);
     let mut elsewhere = Vec::new();
-    if let (Some(book), false) = (book, output.existing == Existing::Replace) {
+    if let (Some(book), false) = (book, output.existing == ExistingPolicy::Overwrite) {
         for to in all.iter().take(ASKED_MAX) {
             let taken = book.read(to, deadline).await.ok().flatten();
             elsewhere.extend(taken.filter(|taken| taken != to));

@@ -9,7 +9,7 @@ use std::{
     io::{self, Write},
     time::{Duration, Instant},
 };
-use ydl_core::{Fact, fact::Next, fact::What};
+use ydl_core::{HistoryEvent, history::Disposition, history::HistoryKind};
 use ydl_os::{reason, report::Report};
 use ydl_proto::messages::Viewed;
 
@@ -116,15 +116,15 @@ impl Sink {
     }
 
     /// A fact. On a terminal the table shows what is usual, so only the rest is worth a line.
-    pub fn fact(&mut self, fact: &Fact) -> Result<(), Gone> {
-        let text = clean(&fact.what.to_string());
+    pub fn fact(&mut self, fact: &HistoryEvent) -> Result<(), Gone> {
+        let text = clean(&fact.kind.to_string());
         match &mut self.kind {
             Kind::Output => Ok(()),
             Kind::Plain => {
                 show::tell(self.paint.dim(&text));
                 Ok(())
             }
-            Kind::Live { screen, paint, viewed, .. } if is_notable(&fact.what) => {
+            Kind::Live { screen, paint, viewed, .. } if is_notable(&fact.kind) => {
                 let line = format!("{}\n", paint.dim(&text));
                 let table = table(&self.id, screen, *paint, viewed);
                 let written = screen.show(line.as_bytes(), &table);
@@ -218,23 +218,25 @@ fn table(id: &str, screen: &Screen, paint: Paint, viewed: &mut Option<Box<Viewed
 }
 
 /// Whether it is worth a line above the table.
-fn is_notable(what: &What) -> bool {
+fn is_notable(what: &HistoryKind) -> bool {
     match what {
-        What::AttemptEnded { next, .. } => !matches!(next, Next::Done | Next::Nothing),
-        What::RoundBroken { .. }
-        | What::MembersChanged { .. }
-        | What::GangGaveBack { .. }
-        | What::NodeBlamed { .. }
-        | What::NodeForgiven { .. }
-        | What::MemoryGrew { .. }
-        | What::RoleScaled { .. }
-        | What::MasterRecovered { .. } => true,
-        What::JobStarted
-        | What::RoundStarted { .. }
-        | What::AttemptStarted { .. }
-        | What::AttemptStopped { .. }
-        | What::JobEnding { .. }
-        | What::JobFinished { .. } => false,
+        HistoryKind::AttemptEnded { disposition: next, .. } => {
+            !matches!(next, Disposition::Done | Disposition::NoAction)
+        }
+        HistoryKind::RoundRestarted { .. }
+        | HistoryKind::MembersChanged { .. }
+        | HistoryKind::GangReleased { .. }
+        | HistoryKind::NodeExcluded { .. }
+        | HistoryKind::NodeReadmitted { .. }
+        | HistoryKind::MemoryIncreased { .. }
+        | HistoryKind::RoleScaled { .. }
+        | HistoryKind::MasterRecovered { .. } => true,
+        HistoryKind::JobStarted
+        | HistoryKind::RoundStarted { .. }
+        | HistoryKind::AttemptStarted { .. }
+        | HistoryKind::AttemptStopped { .. }
+        | HistoryKind::JobEnding { .. }
+        | HistoryKind::JobFinished { .. } => false,
     }
 }
 

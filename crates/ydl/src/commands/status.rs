@@ -16,7 +16,7 @@ use crate::{
 };
 use std::{collections::VecDeque, io, time::Duration};
 use yarn_native::types::{ApplicationReport, ApplicationState};
-use ydl_core::{Fact, Span, view::TaskState};
+use ydl_core::{HistoryEvent, Span, view::TaskState};
 use ydl_jobfile::span;
 use ydl_os::report::{Exit, Report};
 use ydl_proto::{files::Place, messages::Viewed};
@@ -259,7 +259,7 @@ async fn bring_facts(job: &Known, reach: &Reach) {
 }
 
 /// The last facts that were written down.
-fn last_facts(job: &Known, count: usize) -> Vec<Fact> {
+fn last_facts(job: &Known, count: usize) -> Vec<HistoryEvent> {
     let mut last = VecDeque::new();
     for fact in written_facts(job, 0) {
         last.push_back(fact);
@@ -277,7 +277,7 @@ fn text(
     viewed: Option<&Viewed>,
     why: Option<String>,
     outputs: &[Told],
-    facts: &[Fact],
+    facts: &[HistoryEvent],
     report: Option<&ApplicationReport>,
     paint: Paint,
 ) -> String {
@@ -329,7 +329,7 @@ fn text(
         lines.push(paint.dim("last facts"));
         for fact in facts {
             let ago = show::span_since(fact.at).to_string();
-            lines.push(format!("  {ago:>8} ago  {}", clean(&fact.what.to_string())));
+            lines.push(format!("  {ago:>8} ago  {}", clean(&fact.kind.to_string())));
         }
     }
     lines.join("\n") + "\n"

@@ -31,7 +31,7 @@ use tokio::task::spawn_blocking;
 use ydl_compat::skein;
 use ydl_core::{
     JobSpec,
-    spec::{Draft, Environment},
+    spec::{Environment, JobSpecBuilder},
 };
 use ydl_jobfile::{self as jobfile, Flags, Source, Wrongs};
 use ydl_os::report::{Exit, Report};
@@ -140,7 +140,7 @@ fn look_through(spec: &JobSpec) -> Result<(), Report> {
 /// fit.
 pub(super) fn made(spec: JobSpec) -> Result<JobSpec, Report> {
     let environment = pack::make(&spec.environment, &|said| show::tell(said))?;
-    let mut draft = Draft::from(spec);
+    let mut draft = JobSpecBuilder::from(spec);
     draft.environment = environment;
     JobSpec::new(draft).map_err(|_| Report::trouble("the job does not fit its own environment"))
 }

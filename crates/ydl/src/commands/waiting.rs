@@ -43,7 +43,7 @@ pub async fn wait_for_master(
     sink: &mut Sink,
     signals: &mut Signals,
 ) -> Result<Arrived, Report> {
-    let Span(patience) = job.submitted.spec.deadlines.allocation;
+    let Span(patience) = job.submitted.spec.timeouts.allocation;
     let mut telling = Telling::new();
     let end = Instant::now() + Duration::from_millis(patience);
     let (mut asked, mut has_container) = (false, false);

@@ -146,7 +146,7 @@ impl Agents {
     /// Agents that have just become quiet.
     pub(super) fn quieted(&mut self, job: &Job) -> Vec<ContainerId> {
         self.agents.retain(|container, _| job.task_of(container).is_some());
-        let patience = beat(job.spec().deadlines.silence) * MISSED;
+        let patience = beat(job.spec().timeouts.heartbeat) * MISSED;
         let mut quieted = Vec::new();
         for (container, known) in &mut self.agents {
             if !known.quiet && known.heard.elapsed() > patience {

@@ -1,7 +1,7 @@
 //! `events.jsonl`: every fact of the job, one a line.
 
 use std::{fs::File, io, io::Write};
-use ydl_core::Fact;
+use ydl_core::HistoryEvent;
 use ydl_proto::files::EVENTS_BYTES_MAX;
 
 /// Where facts are written down, as long as that works.
@@ -16,7 +16,7 @@ impl Facts {
         Facts { file, bytes: 0 }
     }
 
-    pub(super) fn add(&mut self, fact: &Fact) {
+    pub(super) fn add(&mut self, fact: &HistoryEvent) {
         let Some(file) = &mut self.file else {
             return;
         };

@@ -79,10 +79,10 @@ impl Past {
                 Action::Finish(outcome) => self.outcome = Some(outcome),
                 Action::Launch { .. }
                 | Action::Release(_)
-                | Action::Tell(_)
-                | Action::Began(_)
-                | Action::Over(_)
-                | Action::Changed(_) => {}
+                | Action::OrderChanged(_)
+                | Action::RoundStarted(_)
+                | Action::AttemptOver(_)
+                | Action::MembersChanged(_) => {}
             }
         }
     }
@@ -175,10 +175,13 @@ pub(super) fn happen(
     for action in &actions {
         match action {
             Action::Release(container) => shelf.owner_gone(container.as_str(), out),
-            Action::Began(cluster) => links.begun(job.spec().framework, cluster),
-            Action::Over(run) => out.pass(links.ended(run)),
-            Action::Changed(cluster) => out.pass(links.changed(cluster)),
-            Action::Launch { .. } | Action::Tell(_) | Action::Record(_) | Action::Finish(_) => {}
+            Action::RoundStarted(cluster) => links.begun(job.spec().framework, cluster),
+            Action::AttemptOver(run) => out.pass(links.ended(run)),
+            Action::MembersChanged(cluster) => out.pass(links.changed(cluster)),
+            Action::Launch { .. }
+            | Action::OrderChanged(_)
+            | Action::Record(_)
+            | Action::Finish(_) => {}
         }
     }
     actions

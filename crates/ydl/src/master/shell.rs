@@ -125,7 +125,7 @@ impl<B: Backend, D: Diary> Master<B, D> {
     pub fn recover(&mut self, live: Vec<ContainerId>) {
         // An earlier master has shown fewer views than milliseconds have passed since 1970.
         self.watchers.number_from(self.clock.now().0);
-        self.feed(Event::Recovered { live });
+        self.feed(Event::MasterRecovered { live });
     }
 
     /// Attends to everything until the job is over.
@@ -242,11 +242,11 @@ impl<B: Backend, D: Diary> Master<B, D> {
                 self.agents.forget(&container);
                 self.backend.release(container);
             }
-            Action::Tell(container) => self.agents.tell(&container, &self.job),
+            Action::OrderChanged(container) => self.agents.tell(&container, &self.job),
             // The rendezvous was told when it happened.
-            Action::Began(_) | Action::Over(_) | Action::Changed(_) => {}
+            Action::RoundStarted(_) | Action::AttemptOver(_) | Action::MembersChanged(_) => {}
             Action::Record(fact) => {
-                tracing::info!("{}", fact.what);
+                tracing::info!("{}", fact.kind);
                 self.facts.add(&fact);
                 self.watchers.add(fact);
             }
@@ -276,7 +276,7 @@ impl<B: Backend, D: Diary> Master<B, D> {
             Question::Facts { after } => self.watchers.facts(after, answer),
             Question::Kill(kill) => {
                 let by = kill.by.chars().filter(|c| !c.is_control()).take(200).collect();
-                self.feed(Event::Killed { by, now: kill.now });
+                self.feed(Event::KillRequested { by, immediate: kill.now });
                 self.outbox.answer(answer, Reply::empty());
             }
             Question::Scale { role, instances } => self.on_scale(role, instances, answer),
@@ -331,7 +331,7 @@ impl<B: Backend, D: Diary> Master<B, D> {
         if self.job.task_of(&container).is_some() {
             let awaited = self.job.listens_for(&container);
             if self.agents.heard(&container, sync.usage) || awaited {
-                self.feed(Event::Heard { container: container.clone() });
+                self.feed(Event::HeartbeatResumed { container: container.clone() });
             }
         }
         for report in sync.reports {
@@ -340,10 +340,12 @@ impl<B: Backend, D: Diary> Master<B, D> {
                 AgentReport::Ready { round, endpoint } => {
                     Event::Ready { container, round, endpoint }
                 }
-                AgentReport::Unready { why, node } => Event::Unready { container, why, node },
+                AgentReport::Unready { why, node } => {
+                    Event::SetupFailed { container, why, node_fault: node }
+                }
                 AgentReport::Started { round } => Event::Started { container, round },
                 AgentReport::Exited { round, exit } => Event::Exited { container, round, exit },
-                AgentReport::Saved { error } => Event::Saved { container, error },
+                AgentReport::Saved { error } => Event::OutputsUploaded { container, error },
             });
         }
         self.outbox.push(Effect::Listen {
@@ -399,12 +401,12 @@ impl<B: Backend, D: Diary> Master<B, D> {
         let answered = match self.job.scalable(&role, instances) {
             Ok(()) if self.job.outcome().is_some() => Reply::error(400, "the job is ending", None),
             Ok(()) => {
-                self.feed(Event::Scaled { role, instances });
+                self.feed(Event::ScaleRequested { role, instances });
                 Reply::empty()
             }
             Err(complaints) => {
                 let what: Vec<_> =
-                    complaints.iter().map(|complaint| complaint.what.clone()).collect();
+                    complaints.iter().map(|complaint| complaint.message.clone()).collect();
                 let hint = complaints.into_iter().find_map(|complaint| complaint.hint);
                 Reply::error(400, what.join("; "), hint)
             }
@@ -443,7 +445,7 @@ impl<B: Backend, D: Diary> Master<B, D> {
         self.keep_and_pass(again);
         for container in self.agents.quieted(&self.job) {
             tracing::warn!(%container, "an agent has become quiet");
-            self.feed(Event::Quieted { container });
+            self.feed(Event::HeartbeatMissed { container });
         }
         self.shelf.sweep();
         self.relay.sweep(&self.agents, now);

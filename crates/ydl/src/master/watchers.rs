@@ -3,7 +3,7 @@
 use super::inbox::Answer;
 use std::{collections::VecDeque, time::Duration};
 use tokio::{sync::oneshot, time::Instant};
-use ydl_core::Fact;
+use ydl_core::HistoryEvent;
 use ydl_net::request::Reply;
 use ydl_proto::messages::{Facts, Viewed};
 
@@ -21,7 +21,7 @@ pub(super) struct Watchers {
     number: u64,
     shown: Instant,
     views: Vec<(u64, oneshot::Sender<Answer>)>,
-    facts: VecDeque<Fact>,
+    facts: VecDeque<HistoryEvent>,
     /// The number of the first fact that is still kept.
     first: u64,
     readers: Vec<(u64, oneshot::Sender<Answer>)>,
@@ -71,7 +71,7 @@ impl Watchers {
         self.tell_facts();
     }
 
-    pub(super) fn add(&mut self, fact: Fact) {
+    pub(super) fn add(&mut self, fact: HistoryEvent) {
         self.facts.push_back(fact);
         if self.facts.len() > FACTS_KEPT {
             self.facts.pop_front();
@@ -121,7 +121,7 @@ fn crowded() -> Reply {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ydl_core::{Time, fact::What};
+    use ydl_core::{Time, history::HistoryKind};
 
     fn told(watchers: &mut Watchers, after: u64) -> Option<Facts> {
         let (answer, mut answered) = oneshot::channel();
@@ -137,7 +137,8 @@ mod tests {
         let mut watchers = Watchers::default();
         let kept = FACTS_KEPT as u64;
         for at in 0..kept + 5 {
-            watchers.add(Fact { at: Time(at), what: What::MasterRecovered { live: 0 } });
+            watchers
+                .add(HistoryEvent { at: Time(at), kind: HistoryKind::MasterRecovered { live: 0 } });
         }
         let times = |facts: &Facts| (facts.facts[0].at.0, facts.facts.len() as u64, facts.next);
         let page = FACTS_TOLD as u64;

@@ -38,7 +38,7 @@ pub fn submission(
     papers: &Papers,
     user: Option<&str>,
 ) -> Result<Submission, Report> {
-    let on = &spec.on_cluster;
+    let on = &spec.cluster_options;
     let mut launch = LaunchContext::command(COMMAND);
     launch.resources.insert("ydl".into(), local_resource(&staged.binary)?);
     for (name, content) in own {

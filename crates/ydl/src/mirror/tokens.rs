@@ -56,7 +56,7 @@ pub async fn papers(gateway: &Gateway, spec: &JobSpec, staging: &str) -> Result<
         credentials = fetch(gateway, &systems).await?;
         renewal = renewal_of(&gateway.config, &systems);
     }
-    if let Some(keytab) = &spec.on_cluster.keytab {
+    if let Some(keytab) = &spec.cluster_options.keytab {
         let bytes = read_keytab(&keytab.path)?;
         if gateway.is_secure() {
             prove(gateway, keytab, &credentials, staging).await?;
@@ -82,7 +82,7 @@ pub const TRACKING_SECRET: &str = "mlflow.secret";
 
 /// What opens the tracking server of a job, if it needs something.
 pub fn tracking_secret(spec: &JobSpec) -> Result<Option<Vec<u8>>, Report> {
-    let mlflow = spec.on_cluster.mlflow.as_ref();
+    let mlflow = spec.cluster_options.mlflow.as_ref();
     let Some(path) = mlflow.and_then(|mlflow| mlflow.token_file.as_ref()) else {
         return Ok(None);
     };

@@ -156,7 +156,7 @@ fn places(mut wants: Vec<Want>, queue: Option<&Queue>, has: &Has, found: &mut Fi
 
 /// A master that fails more often than the cluster lets it is not started again, whatever the job says.
 fn attempts(spec: &JobSpec, has: &Has, found: &mut Findings) {
-    let asked = spec.on_cluster.master.attempts;
+    let asked = spec.cluster_options.master.attempts;
     if let Some(most) = has.attempts_max.filter(|most| *most < asked) {
         found.note(format!(
             "`master.attempts` is {asked}, and the cluster starts a master {most} times at most: \
@@ -167,7 +167,7 @@ fn attempts(spec: &JobSpec, has: &Has, found: &mut Findings) {
 
 /// All containers of the job, the master's first.
 fn wants<'a>(spec: &'a JobSpec, queue: Option<&Queue>) -> Vec<Want<'a>> {
-    let on = &spec.on_cluster;
+    let on = &spec.cluster_options;
     let usual = queue.and_then(|queue| queue.label.clone());
     let label = |own: &Option<String>, key: &str| {
         let (label, key) = match (own, &on.node_label) {
@@ -191,8 +191,8 @@ fn wants<'a>(spec: &'a JobSpec, queue: Option<&Queue>) -> Vec<Want<'a>> {
     };
     // What agents find by themselves the cluster does not count.
     let counted = |size: &Resources| match on.gpu_assignment {
-        GpuAssignment::ByCluster => size.clone(),
-        GpuAssignment::ByAgent => Resources { gpus: 0, ..size.clone() },
+        GpuAssignment::Cluster => size.clone(),
+        GpuAssignment::Agent => Resources { gpus: 0, ..size.clone() },
     };
     let roles = spec.roles.iter().map(|role| {
         let key = format!("roles.{}", role.name);
@@ -200,11 +200,11 @@ fn wants<'a>(spec: &'a JobSpec, queue: Option<&Queue>) -> Vec<Want<'a>> {
         Want {
             who: format!("role `{}`", role.name),
             key,
-            count: u64::from(role.least()),
+            count: u64::from(role.min_instances()),
             each: Amount::of(&counted(&role.resources)),
             label,
             label_key,
-            most_per_node: role.placement.most_per_node,
+            most_per_node: role.placement.max_per_node,
             attributes: Some(&role.placement.attributes),
             is_master: false,
         }
@@ -215,7 +215,7 @@ fn wants<'a>(spec: &'a JobSpec, queue: Option<&Queue>) -> Vec<Want<'a>> {
 fn constraints(spec: &JobSpec, has: &Has, found: &mut Findings) {
     for role in &spec.roles {
         let placement = &role.placement;
-        let asks = match (placement.most_per_node, placement.attributes.is_empty()) {
+        let asks = match (placement.max_per_node, placement.attributes.is_empty()) {
             (Some(most), _) => format!("at most {most} tasks on a node"),
             (None, false) => "nodes by their attributes".to_owned(),
             (None, true) => continue,

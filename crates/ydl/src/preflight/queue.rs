@@ -14,7 +14,7 @@ const NAMED_MAX: usize = 8;
 
 /// The queue of the job, if it exists; or the one that may make it, whose limits hold for it, too.
 pub fn check<'a>(spec: &JobSpec, has: &'a Has, found: &mut Findings) -> Option<&'a Queue> {
-    let name = spec.on_cluster.queue.as_deref().unwrap_or(USUAL);
+    let name = spec.cluster_options.queue.as_deref().unwrap_or(USUAL);
     let Some(queue) = find(name, has) else {
         if let Some(above) = above(name, has) {
             found.note(format!(

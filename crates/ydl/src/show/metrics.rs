@@ -76,7 +76,7 @@ fn figure(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ydl_core::{JobView, Time, view::Phase, view::RoleView};
+    use ydl_core::{JobView, Time, view::JobPhase, view::RoleView};
     use ydl_proto::messages::Figure;
 
     fn metrics(loss: f64) -> BTreeMap<String, Metric> {
@@ -119,7 +119,7 @@ mod tests {
             number: 1,
             view: JobView {
                 name: "j".to_owned(),
-                phase: Phase::Running,
+                phase: JobPhase::Running,
                 started: Time(0),
                 now: Time(0),
                 round: 1,

@@ -69,7 +69,7 @@ impl Paint {
             | TaskState::Launching
             | TaskState::Ready
             | TaskState::Starting
-            | TaskState::Rewinding
+            | TaskState::Restarting
             | TaskState::Stopping
             | TaskState::Stopped => self.dim(word),
         }

@@ -8,7 +8,7 @@ use super::{
 };
 use ydl_core::{
     spec::Range,
-    view::{Phase, TaskState, TaskView},
+    view::{JobPhase, TaskState, TaskView},
 };
 use ydl_proto::{
     messages::Viewed,
@@ -110,10 +110,10 @@ pub fn tasks(viewed: &Viewed, paint: Paint) -> Vec<String> {
 pub fn live(id: &str, viewed: &Viewed, paint: Paint, width: usize, height: usize) -> Vec<String> {
     let view = &viewed.view;
     let phase = match view.phase {
-        Phase::Gathering => "gathering",
-        Phase::Running => "running",
-        Phase::Ending => "ending",
-        Phase::Finished => "finished",
+        JobPhase::Gathering => "gathering",
+        JobPhase::Running => "running",
+        JobPhase::Ending => "ending",
+        JobPhase::Finished => "finished",
     };
     let elapsed = seconds(view.now - view.started);
     let why = clean(&view.why);
@@ -154,7 +154,7 @@ pub fn live(id: &str, viewed: &Viewed, paint: Paint, width: usize, height: usize
 fn urgency(state: TaskState) -> u8 {
     match state {
         TaskState::Failed => 0,
-        TaskState::BackingOff | TaskState::Rewinding | TaskState::Stopping => 1,
+        TaskState::BackingOff | TaskState::Restarting | TaskState::Stopping => 1,
         TaskState::Starting | TaskState::Launching | TaskState::Ready | TaskState::Running => 2,
         TaskState::Asked => 3,
         TaskState::Succeeded | TaskState::Stopped => 4,

@@ -65,7 +65,7 @@ pub async fn write_job(
 ) -> Result<Vec<String>, Report> {
     let hdfs = &place.hdfs;
     let job = place.job(&files.submitted.id);
-    let on_cluster = &files.submitted.spec.on_cluster;
+    let on_cluster = &files.submitted.spec.cluster_options;
     let read = |list: &Option<String>| list.as_deref().map(Grant::parse).unwrap_or_default();
     let (viewers, modifiers) = (read(&on_cluster.viewers), read(&on_cluster.modifiers));
     let let_in = let_in(place, &job, &viewers, &modifiers, deadline).await;

@@ -131,8 +131,10 @@ impl Bench {
         cache: &str,
         interpreter: Interpreter,
     ) -> Result<Packed, Report> {
-        let environment =
-            Environment::Directory(spec::Packed { path: path.display().to_string(), interpreter });
+        let environment = Environment::Directory(spec::PackedEnvironment {
+            path: path.display().to_string(),
+            interpreter,
+        });
         pack(&environment, &Cache::at(self.path(cache)))
     }
 

@@ -19,8 +19,8 @@ use tokio::{
 use yarn_native::credentials::{Credentials, Format};
 use ydl::{agent::setting::DELIVERED, agent::setting::Delivered, agent::setting::Setting};
 use ydl_core::{
-    Cluster, ContainerId, Exit, JobSpec, Order, Run, Span, TaskId, Time,
-    spec::{Draft, Environment, Output},
+    Cluster, ContainerId, JobSpec, Order, ProgramExit, Run, Span, TaskId, Time,
+    spec::{Environment, JobSpecBuilder, Output},
 };
 use ydl_jobfile as jobfile;
 use ydl_net::{
@@ -127,7 +127,7 @@ impl Scene {
         let yaml = format!("name: t\nroles: {{worker: {{shell: {script}}}}}\n{more}\n");
         std::fs::write(&file, yaml).expect("a job file");
         let job_file = jobfile::load(&file).and_then(|file| file.job());
-        let mut draft = Draft::from(job_file.expect("a job"));
+        let mut draft = JobSpecBuilder::from(job_file.expect("a job"));
         if let Some(store) = &store {
             let output = |(from, to): &(String, String)| Output::new(from, to);
             draft.outputs = store.outputs.iter().map(output).collect();
@@ -217,7 +217,7 @@ impl Scene {
     }
 
     /// Waits for the program's end, then has everything saved; what could not be is returned.
-    pub async fn end(&mut self) -> (Exit, Option<String>) {
+    pub async fn end(&mut self) -> (ProgramExit, Option<String>) {
         let exited = |it: &AgentReport| match it {
             AgentReport::Exited { exit, .. } => Some(exit.clone()),
             _ => None,
@@ -398,7 +398,7 @@ pub fn run(round: u32) -> Order {
 }
 
 pub fn stop() -> Order {
-    Order::Stop { grace: Span::seconds(1), save: true }
+    Order::Stop { grace: Span::seconds(1), upload: true }
 }
 
 pub fn task() -> TaskId {

@@ -22,11 +22,11 @@ use yarn_native::{
 };
 use ydl::{backend::Backend, backend::Launch, backend::yarn::Yarn, backend::yarn::YarnSetting};
 use ydl_core::{
-    Ask, Asks, ContainerEnd, ContainerId, Draft, Event, Framework, Grant, JobSpec, NodeName,
-    Outcome, RoleName, TaskId,
+    Ask, Asks, ContainerExit, ContainerId, Event, Framework, Grant, JobSpec, JobSpecBuilder,
+    NodeName, Outcome, RoleName, TaskId,
     spec::{
-        self, Backoff, Blame, Command, Completion, Deadlines, Gang, OnCluster, Placement,
-        PortRange, Resources, Restart, RoleSpec, Scope,
+        self, Backoff, ClusterOptions, Command, Completion, Gang, NodeExclusion, Placement,
+        PortRange, Resources, Restart, RestartScope, RoleSpec, Timeouts,
     },
     time::Span,
 };
@@ -66,7 +66,7 @@ pub struct Plan {
     pub name: &'static str,
     pub queue: &'static str,
     pub roles: Vec<(&'static str, Placement)>,
-    pub on_cluster: OnCluster,
+    pub on_cluster: ClusterOptions,
     pub script: Option<&'static str>,
     pub files: BTreeMap<String, Content>,
 }
@@ -77,7 +77,7 @@ impl Plan {
             name,
             queue: "default",
             roles: vec![("worker", Placement::default())],
-            on_cluster: OnCluster::default(),
+            on_cluster: ClusterOptions::default(),
             script: None,
             files: BTreeMap::new(),
         }
@@ -93,7 +93,7 @@ pub fn small() -> Resources {
 }
 
 fn job_spec(plan: &Plan) -> JobSpec {
-    let backoff = Backoff { first: Span::seconds(1), most: Span::minutes(1) };
+    let backoff = Backoff { initial: Span::seconds(1), max: Span::minutes(1) };
     let role = |(name, placement): &(&str, Placement)| RoleSpec {
         name: RoleName::from(*name),
         instances: 1,
@@ -103,15 +103,15 @@ fn job_spec(plan: &Plan) -> JobSpec {
         command: Command::Program(vec!["true".to_owned()]),
         environment: None,
         env: BTreeMap::new(),
-        restart: Restart { scope: Scope::Task, limit: 0, backoff, window: None },
+        restart: Restart { scope: RestartScope::Task, limit: 0, backoff, window: None },
         completion: Completion::All,
         tolerate: 0,
         memory_growth: None,
         ports: Vec::new(),
         placement: placement.clone(),
-        after: Vec::new(),
+        depends_on: Vec::new(),
     };
-    let draft = Draft {
+    let draft = JobSpecBuilder {
         name: plan.name.to_owned(),
         framework: Framework::None,
         environment: spec::Environment::System,
@@ -130,10 +130,10 @@ fn job_spec(plan: &Plan) -> JobSpec {
             settle: Span::seconds(2),
             reform: Default::default(),
         },
-        deadlines: Deadlines::default(),
-        blame: Blame::default(),
+        timeouts: Timeouts::default(),
+        node_exclusion: NodeExclusion::default(),
         ports: PortRange::default(),
-        on_cluster: plan.on_cluster.clone(),
+        cluster_options: plan.on_cluster.clone(),
     };
     JobSpec::new(draft).expect("a valid job")
 }
@@ -373,7 +373,7 @@ impl Job {
         fs::rename(&aside, self.scratch.join(container.as_str())).expect("a name");
     }
 
-    pub fn ended(&self, container: &ContainerId) -> Option<ContainerEnd> {
+    pub fn ended(&self, container: &ContainerId) -> Option<ContainerExit> {
         self.events.iter().find_map(|event| match event {
             Event::Ended { containers } => {
                 containers.iter().find(|(id, _)| id == container).map(|(_, end)| end.clone())
@@ -382,7 +382,7 @@ impl Job {
         })
     }
 
-    pub async fn end_of(&mut self, container: &ContainerId) -> ContainerEnd {
+    pub async fn end_of(&mut self, container: &ContainerId) -> ContainerExit {
         self.until("end", |job| job.ended(container)).await
     }
 

@@ -77,7 +77,7 @@ async fn files_that_are_in_hdfs_stay_where_they_are() {
     hdfs.write_whole(&big, "a big archive", 0o644, soon()).await.expect("written");
     let entry = hdfs.stat(&big, soon()).await.expect("an answer").expect("a file");
     let spec = |source: &str| {
-        let mut draft = ydl_core::spec::Draft::from(alice.spec(""));
+        let mut draft = ydl_core::spec::JobSpecBuilder::from(alice.spec(""));
         draft.files =
             vec![ydl_core::spec::File { name: "data".into(), source: source.into(), unpack: true }];
         JobSpec::new(draft).expect("a job")

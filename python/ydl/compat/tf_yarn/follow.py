@@ -103,9 +103,9 @@ class Listener:
         task the last fact counts, and only if it is its end."""
         last: Dict[str, Dict[str, Any]] = {}
         for fact in facts:
-            what = fact.get("what")
+            kind = fact.get("kind")
             for name in ("attempt-started", "attempt-ended"):
-                about = what.get(name) if isinstance(what, dict) else None
+                about = kind.get(name) if isinstance(kind, dict) else None
                 if isinstance(about, dict):
                     last[str(about.get("task"))] = {"ending": about.get("ending"), "at": fact.get("at")}
         for task, found in last.items():

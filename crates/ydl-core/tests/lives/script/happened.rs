@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 use ydl_core::{
-    ContainerEnd, ContainerId, Endpoint, Event, Exit, Grant, NodeName, RoleName, spec::Resources,
+    ContainerExit, ContainerId, Endpoint, Event, Grant, NodeName, ProgramExit, RoleName,
+    spec::Resources,
 };
 
 /// What happens. Agents answer with the round that their standing order names, unless the line has another.
@@ -11,36 +12,40 @@ pub fn event(words: &[&str], round: u32) -> Event {
     let rest = |n: usize| words.get(n..).unwrap_or_default().join(" ");
     let container = ContainerId::from(at(1));
     match words[0] {
-        "nodes" => Event::Counted { nodes: at(1).parse().unwrap() },
+        "nodes" => Event::NodesCounted { nodes: at(1).parse().unwrap() },
         "needed" => {
-            Event::Needed { nodes: words[1..].iter().copied().map(NodeName::from).collect() }
+            Event::NodesRequired { nodes: words[1..].iter().copied().map(NodeName::from).collect() }
         }
         "granted" => Event::Granted { grants: vec![grant(&words[1..])] },
         "launched" => Event::Launched { container },
         "launch-failed" => Event::LaunchFailed { container, why: rest(2) },
         "ended" => Event::Ended { containers: rest(1).split(", ").map(ended).collect() },
-        "warned" => Event::Warned { container },
-        "impossible" => Event::Impossible { why: rest(1) },
+        "warned" => Event::PreemptionWarned { container },
+        "impossible" => Event::RequestUnsatisfiable { why: rest(1) },
         "ready" => Event::Ready {
             round: at(2).parse().unwrap_or(round),
             endpoint: Endpoint { host: format!("host-of-{container}"), ports: BTreeMap::new() },
             container,
         },
-        "unready" | "unfit" => Event::Unready { container, why: rest(2), node: at(0) == "unfit" },
+        "unready" | "unfit" => {
+            Event::SetupFailed { container, why: rest(2), node_fault: at(0) == "unfit" }
+        }
         "started" => Event::Started { round: at(2).parse().unwrap_or(round), container },
         "exited" => {
             let (exit, own) = exit(&words[2..]);
             Event::Exited { round: own.unwrap_or(round), container, exit }
         }
-        "saved" => Event::Saved { container, error: words.get(2).map(|_| rest(2)) },
-        "quiet" => Event::Quieted { container },
-        "heard" => Event::Heard { container },
-        "kill" => Event::Killed { by: at(1).into(), now: false },
-        "kill-now" => Event::Killed { by: at(1).into(), now: true },
-        "scale" => Event::Scaled { role: RoleName::from(at(1)), instances: at(2).parse().unwrap() },
-        "recovered" => {
-            Event::Recovered { live: words[1..].iter().copied().map(ContainerId::from).collect() }
+        "saved" => Event::OutputsUploaded { container, error: words.get(2).map(|_| rest(2)) },
+        "quiet" => Event::HeartbeatMissed { container },
+        "heard" => Event::HeartbeatResumed { container },
+        "kill" => Event::KillRequested { by: at(1).into(), immediate: false },
+        "kill-now" => Event::KillRequested { by: at(1).into(), immediate: true },
+        "scale" => {
+            Event::ScaleRequested { role: RoleName::from(at(1)), instances: at(2).parse().unwrap() }
         }
+        "recovered" => Event::MasterRecovered {
+            live: words[1..].iter().copied().map(ContainerId::from).collect(),
+        },
         other => panic!("no event `{other}`"),
     }
 }
@@ -59,16 +64,16 @@ pub fn grant(words: &[&str]) -> Grant {
     }
 }
 
-fn ended(text: &str) -> (ContainerId, ContainerEnd) {
+fn ended(text: &str) -> (ContainerId, ContainerExit) {
     let words: Vec<&str> = text.split_whitespace().collect();
     let number = |at: usize| words[at].parse().unwrap();
     let end = match words[1] {
-        "completed" => ContainerEnd::Completed { status: words[2].parse().unwrap() },
-        "memory" => ContainerEnd::MemoryLimit { used_mib: number(2), limit_mib: number(3) },
-        "preempted" => ContainerEnd::Preempted,
-        "lost" => ContainerEnd::NodeLost,
-        "fault" => ContainerEnd::NodeFault { why: words[2..].join(" ") },
-        "released" => ContainerEnd::Released,
+        "completed" => ContainerExit::Completed { status: words[2].parse().unwrap() },
+        "memory" => ContainerExit::MemoryLimit { used_mib: number(2), limit_mib: number(3) },
+        "preempted" => ContainerExit::Preempted,
+        "lost" => ContainerExit::NodeLost,
+        "fault" => ContainerExit::NodeFault { why: words[2..].join(" ") },
+        "released" => ContainerExit::Released,
         other => panic!("no end `{other}`"),
     };
     (ContainerId::from(words[0]), end)
@@ -76,8 +81,8 @@ fn ended(text: &str) -> (ContainerId, ContainerEnd) {
 
 /// `0`, `1`, `sig9`, `not-started`, then `container` where the container was signalled, `round=2` where it is not
 /// the round of the standing order.
-fn exit(words: &[&str]) -> (Exit, Option<u32>) {
-    let mut exit = Exit { stderr_tail: "last words".into(), ..Exit::default() };
+fn exit(words: &[&str]) -> (ProgramExit, Option<u32>) {
+    let mut exit = ProgramExit { stderr_tail: "last words".into(), ..ProgramExit::default() };
     if let Some(signal) = words[0].strip_prefix("sig") {
         exit.signal = Some(signal.parse().unwrap());
     } else if words[0] == "not-started" {

@@ -19,8 +19,8 @@ pub fn ordered(order: &Order) -> String {
                 members(&run.cluster)
             )
         }
-        Order::Stop { save: true, .. } => "stop and save".into(),
-        Order::Stop { save: false, .. } => "stop".into(),
+        Order::Stop { upload: true, .. } => "stop and save".into(),
+        Order::Stop { upload: false, .. } => "stop".into(),
     }
 }
 

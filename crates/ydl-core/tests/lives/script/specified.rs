@@ -2,14 +2,15 @@
 
 use crate::draft::draft as plain;
 use ydl_core::{
-    Draft, Framework, RoleName, Span,
+    Framework, JobSpecBuilder, RoleName, Span,
     spec::{
-        Backoff, Completion, Input, InputForm, MemoryGrowth, Output, Range, Reform, RoleSpec, Scope,
+        Backoff, Completion, Input, InputForm, MemoryGrowth, Output, Range, ResizePolicy,
+        RestartScope, RoleSpec,
     },
 };
 
 /// Whether the line specifies the job; then the draft has it.
-pub fn specified(draft: &mut Draft, words: &[&str]) -> bool {
+pub fn specified(draft: &mut JobSpecBuilder, words: &[&str]) -> bool {
     match words[0] {
         "framework" => draft.framework = words[1].parse().expect("a framework"),
         "role" => draft.roles.push(role(&words[1..])),
@@ -22,13 +23,13 @@ pub fn specified(draft: &mut Draft, words: &[&str]) -> bool {
                     "retries" => gang.retries = value.parse().unwrap(),
                     "backoff" => gang.backoff = backoff(value),
                     "settle" => gang.settle = span(value),
-                    "told" => gang.reform = Reform::Told,
+                    "told" => gang.reform = ResizePolicy::Notify,
                     _ => panic!("no option `{key}`"),
                 }
             }
         }
         "deadlines" => {
-            let d = &mut draft.deadlines;
+            let d = &mut draft.timeouts;
             for (key, value) in options(&words[1..]) {
                 match key {
                     "allocation" => d.allocation = span(value),
@@ -37,10 +38,10 @@ pub fn specified(draft: &mut Draft, words: &[&str]) -> bool {
                     "fetch" => d.fetch = span(value),
                     "start" => d.start = span(value),
                     "run" => d.run = Some(span(value)),
-                    "silence" => d.silence = span(value),
+                    "silence" => d.heartbeat = span(value),
                     "grace" => d.grace = span(value),
                     "stop" => d.stop = span(value),
-                    "save" => d.save = span(value),
+                    "save" => d.upload = span(value),
                     "follow" => d.follow = span(value),
                     _ => panic!("no option `{key}`"),
                 }
@@ -49,8 +50,8 @@ pub fn specified(draft: &mut Draft, words: &[&str]) -> bool {
         "blame" => {
             for (key, value) in options(&words[1..]) {
                 match key {
-                    "failures" => draft.blame.failures = value.parse().unwrap(),
-                    "forgive" => draft.blame.forgive_after = span(value),
+                    "failures" => draft.node_exclusion.failures = value.parse().unwrap(),
+                    "forgive" => draft.node_exclusion.timeout = span(value),
                     _ => panic!("no option `{key}`"),
                 }
             }
@@ -95,7 +96,7 @@ pub fn span(text: &str) -> Span {
 
 fn backoff(text: &str) -> Backoff {
     let (first, most) = text.split_once("..").unwrap_or((text, text));
-    Backoff { first: span(first), most: span(most) }
+    Backoff { initial: span(first), max: span(most) }
 }
 
 /// `4`, `2..4`, or `2..4:3` where it begins with three.
@@ -125,23 +126,23 @@ fn role(words: &[&str]) -> RoleSpec {
                 let (percent, most) = value.split_once("%..").unwrap();
                 role.memory_growth = Some(MemoryGrowth {
                     percent: percent.parse().unwrap(),
-                    most_mib: most.parse().unwrap(),
+                    max_mib: most.parse().unwrap(),
                 });
             }
             "scope" => {
                 role.restart.scope = match value {
-                    "task" => Scope::Task,
-                    "role" => Scope::Role,
-                    "job" => Scope::Job,
+                    "task" => RestartScope::Task,
+                    "role" => RestartScope::Role,
+                    "job" => RestartScope::Job,
                     _ => panic!("no scope `{value}`"),
                 }
             }
-            "after" => role.after = value.split(',').map(RoleName::from).collect(),
+            "after" => role.depends_on = value.split(',').map(RoleName::from).collect(),
             "any" => role.completion = Completion::Any,
-            "decides" => role.completion = Completion::Decides,
+            "decides" => role.completion = Completion::Primary,
             "service" => role.completion = Completion::Service,
             "follows" => role.completion = Completion::Follows,
-            "beside" => role.completion = Completion::Beside,
+            "beside" => role.completion = Completion::Sidecar,
             _ => panic!("no option `{key}`"),
         }
     }

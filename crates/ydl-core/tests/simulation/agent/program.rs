@@ -9,8 +9,8 @@ use super::{
     Wants,
 };
 use ydl_core::{
-    ContainerEnd, Exit, RoleName,
-    spec::{Completion, Reform},
+    ContainerExit, ProgramExit, RoleName,
+    spec::{Completion, ResizePolicy},
 };
 
 #[derive(Debug)]
@@ -44,8 +44,10 @@ impl World {
         };
         let faults = self.faults();
         if self.struck(faults.not_started, 5) {
-            let exit =
-                Exit { not_started: Some("`program` was not found".into()), ..Exit::default() };
+            let exit = ProgramExit {
+                not_started: Some("`program` was not found".into()),
+                ..ProgramExit::default()
+            };
             self.report(at, Report::Exited { round, exit });
             return;
         }
@@ -57,7 +59,7 @@ impl World {
         self.report(at, Report::Started { round });
         // Some of those who should follow the others never end either.
         let service = match self.plan.spec.role(&task.role).map(|role| role.completion) {
-            Some(Completion::Service | Completion::Beside) => true,
+            Some(Completion::Service | Completion::Sidecar) => true,
             Some(Completion::Follows) => task.index == 0,
             _ => false,
         };
@@ -87,7 +89,7 @@ impl World {
 
     /// SIGTERM; after the grace SIGKILL.
     pub(super) fn stop_program(&mut self, at: usize) {
-        let grace = self.plan.spec.deadlines.grace.0;
+        let grace = self.plan.spec.timeouts.grace.0;
         let faults = self.faults();
         let plan = self.stamp();
         let Some(agent) = self.agent(at) else {
@@ -123,7 +125,7 @@ impl World {
         }
         agent.program = None;
         let (hung, task) = (agent.hung, agent.task.clone());
-        let exit = Exit {
+        let exit = ProgramExit {
             code: match fate {
                 Fate::Code(code) => Some(code),
                 Fate::Signal(_) | Fate::WithContainer => None,
@@ -134,7 +136,7 @@ impl World {
                 Fate::WithContainer => Some(15),
             },
             container_signalled: fate == Fate::WithContainer,
-            ..Exit::default()
+            ..ProgramExit::default()
         };
         if let Some(task) = task {
             self.checks.program_ends(&task, round, at, fate == Fate::Code(0));
@@ -154,7 +156,7 @@ impl World {
     /// The others of a round fail soon after one of them.
     fn bereave(&mut self, role: &RoleName, round: u32) {
         let elastic = self.plan.spec.role(role).and_then(|role| role.elastic);
-        if elastic.is_none() || self.plan.spec.gang.reform == Reform::Told {
+        if elastic.is_none() || self.plan.spec.gang.reform == ResizePolicy::Notify {
             return;
         }
         for at in 0..self.containers.len() {
@@ -177,7 +179,7 @@ impl World {
     }
 
     /// The node ends the container: the program gets SIGTERM, the agent may still say so, then both are killed.
-    pub fn signal_container(&mut self, at: usize, end: ContainerEnd) {
+    pub fn signal_container(&mut self, at: usize, end: ContainerExit) {
         let plan = self.stamp();
         let tells = self.random.percent(60);
         self.containers[at].sentence = Some(end.clone());
@@ -198,7 +200,7 @@ impl World {
         self.after(wait, Happening::ContainerSignalled { at, end });
     }
 
-    pub fn container_signalled(&mut self, at: usize, end: ContainerEnd) {
+    pub fn container_signalled(&mut self, at: usize, end: ContainerExit) {
         let node = &self.nodes[self.containers[at].node];
         if !node.dead && !self.containers[at].dead {
             self.container_dies(at, end);

@@ -7,7 +7,7 @@ impl Checks {
     /// Which roles have begun, where others wait for that: every task has run, or is over.
     pub(super) fn watch_beginnings(&mut self, job: &Job) {
         let spec = self.spec.clone();
-        let waited = |name: &RoleName| spec.roles.iter().any(|role| role.after.contains(name));
+        let waited = |name: &RoleName| spec.roles.iter().any(|role| role.depends_on.contains(name));
         if !spec.roles.iter().any(|role| waited(&role.name)) {
             return;
         }
@@ -30,7 +30,7 @@ impl Checks {
     pub(super) fn comes_after_others(&self, task: &TaskId) {
         let mut roles = self.spec.roles.iter();
         let spec = roles.find(|spec| spec.name == task.role);
-        let after = spec.map(|spec| &spec.after[..]).unwrap_or_default();
+        let after = spec.map(|spec| &spec.depends_on[..]).unwrap_or_default();
         let early = after.iter().find(|name| !self.begun.contains(*name));
         assert!(early.is_none(), "{task} was launched before {early:?} has begun");
         let beside = self.stands_beside(&task.role) && self.spec.gang.together;

@@ -1,17 +1,19 @@
 //! What is said of an end is true: of an attempt's, and of the job's.
 
 use super::{super::count::counts, Checks};
-use ydl_core::{Action, Cause, ContainerEnd, ContainerId, Ending, Event, Outcome, Time, What};
+use ydl_core::{
+    Action, Cause, ContainerExit, ContainerId, Ending, Event, HistoryKind, Outcome, Time,
+};
 
 impl Checks {
     /// A new master gives nobody up whom the old one had heard, for what nobody could do without a master.
     pub(super) fn no_fault_of_theirs(&self, event: &Event, actions: &[Action]) {
-        let Event::Recovered { live } = event else {
+        let Event::MasterRecovered { live } = event else {
             return;
         };
         let ending = self.outcome.is_some()
             || actions.iter().any(|action| match action {
-                Action::Record(fact) => matches!(fact.what, What::JobEnding { .. }),
+                Action::Record(fact) => matches!(fact.kind, HistoryKind::JobEnding { .. }),
                 _ => false,
             });
         for action in actions {
@@ -25,7 +27,7 @@ impl Checks {
 
     pub(super) fn ending_is_true(&self, container: &ContainerId, ending: &Ending, event: &Event) {
         match ending {
-            Ending::Silent { .. } => {
+            Ending::HeartbeatTimeout { .. } => {
                 let quiet = self.quiet.contains_key(container);
                 assert!(quiet, "called silent after it spoke");
             }
@@ -35,7 +37,7 @@ impl Checks {
                 }
                 let ended = match event {
                     Event::Ended { containers } => containers.iter().any(|(id, end)| {
-                        id == container && matches!(end, ContainerEnd::Completed { .. })
+                        id == container && matches!(end, ContainerExit::Completed { .. })
                     }),
                     _ => false,
                 };
@@ -60,7 +62,7 @@ impl Checks {
                 );
                 assert!(!self.blameless, "failed for nobody's fault: {ending}");
             }
-            Outcome::Failed(Cause::RanTooLong { limit }) => {
+            Outcome::Failed(Cause::RunTimeout { limit }) => {
                 assert!(Time(0) + *limit <= self.now, "too long before its time");
             }
             Outcome::Failed(Cause::NoContainers { .. }) => {

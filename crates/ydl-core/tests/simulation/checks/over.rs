@@ -42,7 +42,7 @@ impl Checks {
         if self.calm {
             let tasks = self.spec.tasks() as usize;
             // Who begins after others may never be asked for.
-            let waits = |role: &RoleSpec| !role.after.is_empty() || role.is_beside();
+            let waits = |role: &RoleSpec| !role.depends_on.is_empty() || role.is_sidecar();
             let wait = self.spec.roles.iter().any(waits);
             for used in [self.granted.len(), self.launched.len()] {
                 let few = used == tasks || (wait && used < tasks);

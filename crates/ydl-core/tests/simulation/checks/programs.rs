@@ -3,8 +3,8 @@
 use super::{super::cluster::Container, Checks};
 use std::sync::Arc;
 use ydl_core::{
-    ContainerId, Job, Member, Order, Run, TaskId, Time,
-    spec::{Completion, RoleSpec, Scope},
+    ContainerId, Job, Order, RoleMembers, Run, TaskId, Time,
+    spec::{Completion, RestartScope, RoleSpec},
 };
 
 impl Checks {
@@ -28,7 +28,8 @@ impl Checks {
         let Some(role) = self.spec.role(&run.task.role) else {
             panic!("told to run for a role that there is not");
         };
-        if !self.spec.gang.together || role.restart.scope == Scope::Task || role.is_beside() {
+        if !self.spec.gang.together || role.restart.scope == RestartScope::Task || role.is_sidecar()
+        {
             return;
         }
         if let Some(cluster) = self.rounds.get(&run.round) {
@@ -41,12 +42,13 @@ impl Checks {
         for role in &self.spec.roles {
             // Those who follow do without what nobody needs any more.
             let spare = self.late.followed && role.completion == Completion::Service;
-            if role.tolerate > 0 || role.completion == Completion::Any || spare || role.is_beside()
+            if role.tolerate > 0 || role.completion == Completion::Any || spare || role.is_sidecar()
             {
                 continue;
             }
             let member = run.cluster.role(role.name.as_str());
-            let members = |it: &&Member| it.indexes().zip(it.endpoints.clone()).collect::<Vec<_>>();
+            let members =
+                |it: &&RoleMembers| it.indexes().zip(it.endpoints.clone()).collect::<Vec<_>>();
             for (index, endpoint) in member.iter().flat_map(members) {
                 let task = TaskId { role: role.name.clone(), index };
                 let host = self.current.get(&task).map(ContainerId::as_str);
@@ -68,15 +70,15 @@ impl Checks {
         }
         let whole = |role: &RoleSpec| {
             let complete = role.tolerate == 0 && role.completion != Completion::Any;
-            complete && role.restart.scope == Scope::Job && !self.is_told(role)
+            complete && role.restart.scope == RestartScope::Job && !self.is_told(role)
         };
         // Those who follow others may begin a round of their own beside what is left of an older one.
-        let alone = [Completion::Follows, Completion::Beside].contains(&self.completion(task));
-        let mut roles = self.spec.roles.iter().filter(|role| !role.is_beside());
+        let alone = [Completion::Follows, Completion::Sidecar].contains(&self.completion(task));
+        let mut roles = self.spec.roles.iter().filter(|role| !role.is_sidecar());
         if self.spec.gang.together && !alone && roles.all(whole) {
             let mut live = self.live.iter();
             let old = live.find(|(task, (_, old))| {
-                *old < round && self.completion(task) != Completion::Beside
+                *old < round && self.completion(task) != Completion::Sidecar
             });
             assert!(old.is_none(), "round {round} runs beside an older one: {old:?}");
         }
@@ -98,7 +100,7 @@ impl Checks {
 
     /// The master has looked for missed beats: what it should have given up, it has.
     pub fn watched(&self, now: u64, job: &Job) {
-        let silence = self.spec.deadlines.silence;
+        let silence = self.spec.timeouts.heartbeat;
         for (container, since) in &self.quiet {
             let late = *since + silence < Time(now) && self.ran.contains(container);
             let stopped = !late || matches!(job.order(container), Order::Stop { .. });

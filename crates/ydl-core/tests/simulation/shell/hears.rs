@@ -62,7 +62,7 @@ impl World {
             self.handle(Event::Granted { grants });
         }
         for container in warned {
-            self.handle(Event::Warned { container });
+            self.handle(Event::PreemptionWarned { container });
         }
         if !ended.is_empty() {
             self.handle(Event::Ended { containers: ended });
@@ -99,7 +99,7 @@ impl World {
         let was = self.shell.heard.insert(id.clone(), (self.now, false));
         if was.is_none_or(|(_, quiet)| quiet) {
             let container = id.clone();
-            self.handle(Event::Heard { container });
+            self.handle(Event::HeartbeatResumed { container });
         }
         let acked = reports.last().map_or(0, |(n, _)| *n);
         for (_, report) in reports {
@@ -143,7 +143,7 @@ impl World {
             }
         }
         for container in quiet {
-            self.handle(Event::Quieted { container });
+            self.handle(Event::HeartbeatMissed { container });
         }
         if let Some(job) = &self.shell.job {
             self.checks.watched(self.now, job);

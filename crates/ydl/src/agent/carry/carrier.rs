@@ -14,7 +14,7 @@ use tokio::{
     task::JoinSet,
     time::{Instant, timeout_at},
 };
-use ydl_core::spec::Existing;
+use ydl_core::spec::ExistingPolicy;
 use ydl_proto::files::{JobDir, Whereabouts};
 use ydl_storage::hdfs::{HdfsError, JobPlace};
 
@@ -65,7 +65,7 @@ pub(in crate::agent) struct Going {
     /// A URL.
     pub(in crate::agent) to: String,
     /// What happens if somebody else has put something there.
-    pub(in crate::agent) existing: Existing,
+    pub(in crate::agent) existing: ExistingPolicy,
     /// Whether it was kept up to date while the program ran.
     pub(in crate::agent) kept: bool,
     /// Whether others of the job send to the same place.

@@ -53,12 +53,12 @@ impl Agent {
         };
         let mut unfit = staging.as_ref().and_then(|_| contained::ignored_image());
         let spec = &submitted.spec;
-        match spec.on_cluster.network.as_deref().map(network::address_in) {
+        match spec.cluster_options.network.as_deref().map(network::address_in) {
             Some(Ok(address)) => setting.host = address,
             Some(Err(why)) => unfit = unfit.or(Some(why)),
             None => {}
         }
-        let saved = spec.on_cluster.checkpoint.iter();
+        let saved = spec.cluster_options.checkpoint.iter();
         let saved = saved.filter(|to| to.starts_with("hdfs://")).count() > 0;
         let far = |output: &Output| output.every.is_some() || output.to.starts_with("hdfs://");
         if carrier.is_none() && (saved || spec.outputs.iter().any(far)) {

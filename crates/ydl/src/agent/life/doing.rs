@@ -18,7 +18,7 @@ use tokio::{
     task::JoinHandle,
     time::{Instant, timeout_at},
 };
-use ydl_core::{Exit, Run, Span, TaskId};
+use ydl_core::{ProgramExit, Run, Span, TaskId};
 use ydl_os::reason;
 use ydl_proto::{files::write_json, messages::AgentReport};
 
@@ -98,7 +98,7 @@ impl Agent {
     /// and has as long to come back.
     pub(super) fn end_if_halted(&mut self) {
         let halted = self.meter.halted();
-        if halted < Duration::from_millis(self.submitted.spec.deadlines.silence.0) {
+        if halted < Duration::from_millis(self.submitted.spec.timeouts.heartbeat.0) {
             return;
         }
         if let Some(running) = self.running.as_mut().filter(|it| it.halted.is_none()) {
@@ -134,7 +134,7 @@ impl Agent {
         let hold = self.hold.as_ref().filter(|_| failed);
         let port_taken = hold.and_then(Hold::taken);
         let mib = (exit.peak_memory_bytes.max(self.meter.peak_bytes()) >> 20).max(1);
-        let exit = Exit {
+        let exit = ProgramExit {
             code: exit.code,
             signal: exit.signal,
             not_started: None,
@@ -153,7 +153,7 @@ impl Agent {
     }
 
     /// Leaves a record of how it ended, and reports it.
-    fn on_ended(&mut self, doing: Doing, exit: Exit) {
+    fn on_ended(&mut self, doing: Doing, exit: ProgramExit) {
         let record = ExitRecord {
             task: &doing.task,
             attempt: doing.attempt,
@@ -295,8 +295,11 @@ impl Agent {
     }
 
     fn report_not_started(&mut self, doing: Doing, why: String) {
-        let exit =
-            Exit { not_started: Some(why), container_signalled: self.signalled, ..Exit::default() };
+        let exit = ProgramExit {
+            not_started: Some(why),
+            container_signalled: self.signalled,
+            ..ProgramExit::default()
+        };
         self.on_ended(doing, exit);
     }
 }

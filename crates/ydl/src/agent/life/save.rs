@@ -13,7 +13,7 @@ use tokio::{
 };
 use ydl_core::{
     Order, Run, TaskId,
-    spec::{Deadlines, Existing, RoleSpec},
+    spec::{ExistingPolicy, RoleSpec, Timeouts},
 };
 
 /// How long the last of the logs may take: HDFS may be away for a moment, and somebody waits.
@@ -92,7 +92,7 @@ impl Keeping {
 }
 
 /// How long an agent may stay that is told to leave: as long as the master waits for it.
-pub(super) fn patience(deadlines: &Deadlines) -> Duration {
+pub(super) fn patience(deadlines: &Timeouts) -> Duration {
     let stop = Duration::from_millis(deadlines.stop.0);
     let whole = Duration::from_millis(deadlines.grace.0) + stop;
     whole.saturating_sub(SPARE.min(stop / 4))
@@ -118,7 +118,7 @@ impl Agent {
         }
         let claims = self.surroundings.claims(&self.submitted);
         let logs = self.finish_logs(if wanted { LOGS_MAX } else { LOGS_MAX_UNSAVED });
-        let save = Duration::from_millis(self.submitted.spec.deadlines.save.0);
+        let save = Duration::from_millis(self.submitted.spec.timeouts.upload.0);
         let deadline = Instant::now() + save;
         let work = self.surroundings.work();
         // Those who sent while the program ran send the rest of theirs, unless all outputs are sent now.
@@ -179,7 +179,7 @@ impl Agent {
 
     /// When an agent that is told to leave must be gone.
     pub(super) fn leave_by(&mut self) -> Instant {
-        let patience = patience(&self.submitted.spec.deadlines);
+        let patience = patience(&self.submitted.spec.timeouts);
         *self.leaves.get_or_insert_with(|| Instant::now() + patience)
     }
 
@@ -226,7 +226,7 @@ impl Agent {
             work: self.surroundings.dir().to_owned(),
             from: CHECKPOINT.to_owned(),
             to: Destination::Hdfs(url),
-            existing: Existing::Replace,
+            existing: ExistingPolicy::Overwrite,
             shared: false,
             mirror: true,
             claims: self.surroundings.claims(&self.submitted),
@@ -239,7 +239,7 @@ impl Agent {
     /// Whether a task is no part of the job: it only looks at what others save.
     pub(super) fn is_beside(&self, task: &TaskId) -> bool {
         let role = self.submitted.spec.role(&task.role);
-        role.is_some_and(RoleSpec::is_beside)
+        role.is_some_and(RoleSpec::is_sidecar)
     }
 
     /// Whether the program of that run finds what was saved; if not, it is brought.
@@ -255,13 +255,13 @@ impl Agent {
         }
         let place = self.surroundings.checkpoint(&self.submitted);
         // In a job's own directory there is nothing before its first programs have run.
-        let own = self.submitted.spec.on_cluster.checkpoint.is_none();
+        let own = self.submitted.spec.cluster_options.checkpoint.is_none();
         let first = own && run.round == 1 && run.attempt == 1;
         let (Some(carrier), Some(from), false) = (&self.carrier, place.url, first) else {
             self.filled = Some(run.round);
             return true;
         };
-        let start = Duration::from_millis(self.submitted.spec.deadlines.start.0);
+        let start = Duration::from_millis(self.submitted.spec.timeouts.start.0);
         let fill = carrier.fill(Fill {
             from,
             to: place.dir,
@@ -356,10 +356,10 @@ mod tests {
     #[test]
     fn an_agent_is_gone_a_moment_before_nobody_waits_for_it() {
         let of = |grace, stop| {
-            patience(&Deadlines {
+            patience(&Timeouts {
                 grace: Span::seconds(grace),
                 stop: Span::seconds(stop),
-                ..Deadlines::default()
+                ..Timeouts::default()
             })
         };
         assert_eq!(of(10, 20), Duration::from_secs(28));

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::time::Instant;
-use ydl_core::spec::Existing;
+use ydl_core::spec::ExistingPolicy;
 use ydl_storage::data::{Book, Names, Trouble, claim, release};
 
 /// How long looking at it may take on this machine, where nobody is waited for.
@@ -41,7 +41,7 @@ impl Claims {
     /// Where on this machine something goes that should go to `to`.
     pub(in crate::agent) async fn here(
         &self,
-        existing: Existing,
+        existing: ExistingPolicy,
         to: &Path,
     ) -> Result<PathBuf, String> {
         let Ledger::Here(dir) = &self.ledger else {
@@ -54,8 +54,8 @@ impl Claims {
     }
 
     /// What was to be put there is there.
-    pub(in crate::agent) async fn placed_here(&self, existing: Existing, taken: &Path) {
-        if let (Ledger::Here(_), false) = (&self.ledger, existing == Existing::Replace) {
+    pub(in crate::agent) async fn placed_here(&self, existing: ExistingPolicy, taken: &Path) {
+        if let (Ledger::Here(_), false) = (&self.ledger, existing == ExistingPolicy::Overwrite) {
             release(None, &taken.to_string_lossy(), Instant::now() + HERE_MAX).await;
         }
     }
@@ -64,11 +64,11 @@ impl Claims {
     pub(in crate::agent) async fn afar(
         &self,
         ways: &Ways,
-        existing: Existing,
+        existing: ExistingPolicy,
         to: &str,
         deadline: Instant,
     ) -> Result<String, Trouble> {
-        if existing == Existing::Replace {
+        if existing == ExistingPolicy::Overwrite {
             return Ok(to.to_owned());
         }
         let ground = ways.to(to, deadline).await?;
@@ -80,11 +80,11 @@ impl Claims {
     pub(in crate::agent) async fn placed_afar(
         &self,
         ways: &Ways,
-        existing: Existing,
+        existing: ExistingPolicy,
         taken: &str,
         deadline: Instant,
     ) {
-        if existing == Existing::Replace {
+        if existing == ExistingPolicy::Overwrite {
             return;
         }
         if let Ok(ground) = ways.to(taken, deadline).await {

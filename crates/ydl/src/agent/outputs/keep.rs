@@ -24,7 +24,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout};
-use ydl_core::spec::Existing;
+use ydl_core::spec::ExistingPolicy;
 use ydl_os::reason;
 use ydl_storage::data::{self, sweep};
 
@@ -45,7 +45,7 @@ pub(in crate::agent) struct Kept {
     pub(in crate::agent) work: PathBuf,
     pub(in crate::agent) from: String,
     pub(in crate::agent) to: Destination,
-    pub(in crate::agent) existing: Existing,
+    pub(in crate::agent) existing: ExistingPolicy,
     /// Whether others of the job send to the same place.
     pub(in crate::agent) shared: bool,
     /// Whether its destination is to be the same as what is here: what is removed here goes there, too, and what may be

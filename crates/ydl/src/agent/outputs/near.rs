@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 use tokio::time::Instant;
-use ydl_core::spec::Existing;
+use ydl_core::spec::ExistingPolicy;
 use ydl_storage::data::named;
 
 /// How long looking at the names of others may take on this machine.
@@ -19,7 +19,7 @@ const NAMES_MAX: Duration = Duration::from_secs(60);
 pub(in crate::agent) struct Near {
     pub(in crate::agent) from: String,
     pub(in crate::agent) to: PathBuf,
-    pub(in crate::agent) existing: Existing,
+    pub(in crate::agent) existing: ExistingPolicy,
     /// Whether it was kept up to date while its program ran: then names that begin with a dot are left to the program.
     pub(in crate::agent) kept: bool,
     /// Whether others of the job send to the same place.

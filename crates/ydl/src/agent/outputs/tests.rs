@@ -260,7 +260,7 @@ fn the_rest_of_a_kept_output_is_without_hidden_names_and_without_what_was_sent()
     let near = Near {
         from: "d/".to_owned(),
         to: place.out(),
-        existing: Existing::Replace,
+        existing: ExistingPolicy::Overwrite,
         kept: true,
         shared: false,
     };
@@ -299,7 +299,7 @@ fn a_name_that_another_task_has_written_is_not_written_again() {
     let near = Near {
         from: "d/".to_owned(),
         to: place.out(),
-        existing: Existing::Replace,
+        existing: ExistingPolicy::Overwrite,
         kept: false,
         shared: true,
     };

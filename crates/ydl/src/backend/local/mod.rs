@@ -26,7 +26,7 @@ use tokio::{
     sync::mpsc,
     time::{Instant, Interval, MissedTickBehavior, interval, sleep, timeout},
 };
-use ydl_core::{Asks, ContainerEnd, ContainerId, Event, Grant, NodeName, Outcome};
+use ydl_core::{Asks, ContainerExit, ContainerId, Event, Grant, NodeName, Outcome};
 use ydl_net::secret::{Scope, Secret};
 use ydl_os::{
     children,
@@ -77,7 +77,7 @@ struct Container {
     /// The agent's process, once it runs. Not its pid alone: it is reaped before its end is known here.
     agent: Option<Identity>,
     /// Why it was killed, if it was.
-    over: Option<ContainerEnd>,
+    over: Option<ContainerExit>,
 }
 
 impl Local {
@@ -103,7 +103,7 @@ impl Local {
             wanted: Asks::default(),
             granted: 0,
             containers: BTreeMap::new(),
-            happened: VecDeque::from([Event::Counted { nodes: 1 }]),
+            happened: VecDeque::from([Event::NodesCounted { nodes: 1 }]),
             ends,
             end,
             look,
@@ -196,12 +196,12 @@ impl Local {
         };
         self.room.give_back(&gone.resources);
         self.gpus.give_back(&gone.gpus);
-        let end = gone.over.unwrap_or(ContainerEnd::Completed { status });
+        let end = gone.over.unwrap_or(ContainerExit::Completed { status });
         self.happened.push_back(Event::Ended { containers: vec![(container, end)] });
         self.grant();
     }
 
-    fn kill(&mut self, container: &ContainerId, why: ContainerEnd) {
+    fn kill(&mut self, container: &ContainerId, why: ContainerExit) {
         let Some(held) = self.containers.get_mut(container) else {
             return;
         };
@@ -221,7 +221,7 @@ impl Local {
             Some((container.clone(), held.agent?, held.resources.memory_mib))
         });
         for Overrun { container, used_mib, limit_mib } in limit::overruns(limits) {
-            self.kill(&container, ContainerEnd::MemoryLimit { used_mib, limit_mib });
+            self.kill(&container, ContainerExit::MemoryLimit { used_mib, limit_mib });
         }
     }
 }
@@ -245,7 +245,7 @@ impl Backend for Local {
         }
         if let Some(why) = impossible {
             self.wanted = Asks::default();
-            self.happened.push_back(Event::Impossible { why });
+            self.happened.push_back(Event::RequestUnsatisfiable { why });
             return;
         }
         self.grant();
@@ -268,7 +268,7 @@ impl Backend for Local {
     }
 
     fn release(&mut self, container: ContainerId) {
-        self.kill(&container, ContainerEnd::Released);
+        self.kill(&container, ContainerExit::Released);
     }
 
     async fn next(&mut self) -> Result<Event, Deposed> {
@@ -291,7 +291,7 @@ impl Backend for Local {
         self.wanted = Asks::default();
         let all: Vec<_> = self.containers.keys().cloned().collect();
         for container in all {
-            self.kill(&container, ContainerEnd::Released);
+            self.kill(&container, ContainerExit::Released);
         }
         let gone = async {
             while !self.containers.is_empty() {

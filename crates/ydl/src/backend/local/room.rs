@@ -77,14 +77,14 @@ pub fn complaint(spec: &JobSpec, offer: &Offer) -> Option<Misfit> {
     }
     let mut all = Resources::default();
     for role in &spec.roles {
-        let n = role.least();
+        let n = role.min_instances();
         all.memory_mib =
             all.memory_mib.saturating_add(role.resources.memory_mib.saturating_mul(u64::from(n)));
         all.vcores = all.vcores.saturating_add(role.resources.vcores.saturating_mul(n));
         all.gpus = all.gpus.saturating_add(role.resources.gpus.saturating_mul(n));
     }
     let short = short(&all, offer)?;
-    let tasks: u64 = spec.roles.iter().map(|role| u64::from(role.least())).sum();
+    let tasks: u64 = spec.roles.iter().map(|role| u64::from(role.min_instances())).sum();
     Some(Misfit::TooLarge(format!("the job's {tasks} tasks, which start together, need {short}")))
 }
 

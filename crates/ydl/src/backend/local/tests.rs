@@ -25,7 +25,7 @@ async fn a_process_that_took_the_pid_of_an_agent_is_left_alone() {
     local.look();
     local.release(container.clone());
     let over = local.containers[&container].over.clone();
-    assert_eq!(over, Some(ContainerEnd::Released), "its memory is not the agent's");
+    assert_eq!(over, Some(ContainerExit::Released), "its memory is not the agent's");
     assert!(now.is_alive());
     other.kill().unwrap();
     other.wait().unwrap();

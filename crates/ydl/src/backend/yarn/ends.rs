@@ -2,7 +2,7 @@
 
 use super::runtime;
 use yarn_native::types::ExitStatus;
-use ydl_core::ContainerEnd;
+use ydl_core::ContainerExit;
 
 /// The most of YARN's words that anybody wants to read.
 const WORDS_MAX: usize = 500;
@@ -15,43 +15,43 @@ const LOADER: i32 = 1;
 const FORGOTTEN: i32 = 154;
 
 /// How a container ended that had so much memory.
-pub(super) fn end_of(exit: ExitStatus, words: &str, memory_mib: u64) -> ContainerEnd {
+pub(super) fn end_of(exit: ExitStatus, words: &str, memory_mib: u64) -> ContainerExit {
     // An image that a node does not run ends with whatever number its helper found fit.
     if exit != ExitStatus::Exited(0)
         && let Some(why) = runtime::refusal(words)
     {
-        return ContainerEnd::NodeFault { why };
+        return ContainerExit::NodeFault { why };
     }
     match exit {
         ExitStatus::Exited(LOADER) if words.contains("version `GLIBC") => {
-            ContainerEnd::NodeFault { why: cannot_execute(exit, words) }
+            ContainerExit::NodeFault { why: cannot_execute(exit, words) }
         }
         ExitStatus::Exited(NOT_EXECUTABLE | NOT_FOUND) => {
-            ContainerEnd::NodeFault { why: cannot_execute(exit, words) }
+            ContainerExit::NodeFault { why: cannot_execute(exit, words) }
         }
-        ExitStatus::Exited(FORGOTTEN) => ContainerEnd::NodeLost,
-        ExitStatus::Exited(status) => ContainerEnd::Completed { status },
+        ExitStatus::Exited(FORGOTTEN) => ContainerExit::NodeLost,
+        ExitStatus::Exited(status) => ContainerExit::Completed { status },
         // The ResourceManager has one number for what we gave back and for what was lost.
-        ExitStatus::Aborted if words.contains("*lost* node") => ContainerEnd::NodeLost,
-        ExitStatus::Preempted | ExitStatus::KilledByContainerScheduler => ContainerEnd::Preempted,
+        ExitStatus::Aborted if words.contains("*lost* node") => ContainerExit::NodeLost,
+        ExitStatus::Preempted | ExitStatus::KilledByContainerScheduler => ContainerExit::Preempted,
         ExitStatus::MemoryExceeded => over(words, "physical", memory_mib),
         ExitStatus::VirtualMemoryExceeded => over(words, "virtual", memory_mib),
         ExitStatus::Aborted
         | ExitStatus::KilledByMaster
         | ExitStatus::KilledByResourceManager
-        | ExitStatus::KilledAfterApplication => ContainerEnd::Released,
+        | ExitStatus::KilledAfterApplication => ContainerExit::Released,
         ExitStatus::DisksFailed => fault(words, "its disks have failed"),
         // It never ran: mostly, a file could not be fetched.
         ExitStatus::Unfinished => fault(words, "its node could not prepare it"),
-        ExitStatus::KilledForExcessLogs => ContainerEnd::Completed { status: exit.number() },
+        ExitStatus::KilledForExcessLogs => ContainerExit::Completed { status: exit.number() },
         // Whatever later versions invent, the program had no part in a number below zero.
         other => fault(words, &format!("its node ended it with status {other}")),
     }
 }
 
-fn fault(words: &str, otherwise: &str) -> ContainerEnd {
+fn fault(words: &str, otherwise: &str) -> ContainerExit {
     let why = telling(words).unwrap_or_else(|| otherwise.to_owned());
-    ContainerEnd::NodeFault { why }
+    ContainerExit::NodeFault { why }
 }
 
 fn cannot_execute(code: ExitStatus, words: &str) -> String {
@@ -122,7 +122,7 @@ pub(super) fn short(line: &str) -> String {
 
 /// How much memory was used and allowed. The node says both in units that are rounded; how much was too much Hadoop 3
 /// says to the byte.
-fn over(words: &str, kind: &str, memory_mib: u64) -> ContainerEnd {
+fn over(words: &str, kind: &str, memory_mib: u64) -> ContainerExit {
     let said = usage(words, kind);
     let (used, limit) = said.unwrap_or((memory_mib << 20, memory_mib << 20));
     let used = match excess(words, kind) {
@@ -132,7 +132,7 @@ fn over(words: &str, kind: &str, memory_mib: u64) -> ContainerEnd {
     let limit_mib = limit >> 20;
     // What was killed for a few bytes too many used more than it had, and should say so.
     let used_mib = used.div_ceil(1 << 20).max(limit_mib);
-    ContainerEnd::MemoryLimit { used_mib, limit_mib }
+    ContainerExit::MemoryLimit { used_mib, limit_mib }
 }
 
 /// The figures of `Current usage: 148.7 MB of 128 MB physical memory used; 1.2 GB of 2 GB virtual memory used`.

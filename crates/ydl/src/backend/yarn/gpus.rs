@@ -17,7 +17,7 @@ impl Gpus {
         let roles = spec.roles.iter();
         let roles = roles.map(|role| (role.name.clone(), role.resources.gpus));
         Gpus {
-            counted: spec.on_cluster.gpu_assignment == GpuAssignment::ByCluster,
+            counted: spec.cluster_options.gpu_assignment == GpuAssignment::Cluster,
             of_roles: roles.collect(),
         }
     }

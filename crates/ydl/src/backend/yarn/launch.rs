@@ -67,7 +67,7 @@ impl Launcher {
         nodes: NmClient,
         news: UnboundedSender<News>,
     ) -> Result<Launcher, Report> {
-        let launch = Duration::from_millis(setting.spec.deadlines.launch.0);
+        let launch = Duration::from_millis(setting.spec.timeouts.launch.0);
         Ok(Launcher {
             nodes,
             news,
@@ -226,7 +226,7 @@ fn common(setting: &YarnSetting) -> Result<LaunchContext, Report> {
         add(name.clone(), content)?;
     }
     // Nodes show a container's logs to those whom its own lists name.
-    let cluster = &setting.spec.on_cluster;
+    let cluster = &setting.spec.cluster_options;
     let lists = [(Access::View, &cluster.viewers), (Access::Modify, &cluster.modifiers)];
     for (access, list) in lists {
         if let Some(list) = list {

@@ -29,7 +29,7 @@ use yarn_native::{
     },
     types::{AttemptId, Container, ContainerId, NodeId, NodeReport, NodeState},
 };
-use ydl_core::{Asks, ContainerEnd, Event};
+use ydl_core::{Asks, ContainerExit, Event};
 
 /// The longest that one beat may take; then it is said again.
 pub(super) const BEAT_MAX: Duration = Duration::from_secs(10);
@@ -142,7 +142,7 @@ impl Line {
         let complaint = complaints.next();
         if let Some(why) = complaint {
             asks.asks.clear();
-            self.tell(Event::Impossible { why });
+            self.tell(Event::RequestUnsatisfiable { why });
         }
         self.avoided = asks.avoid.iter().map(ToString::to_string).collect();
         self.ledger.set_excluded(self.avoided.clone());
@@ -162,7 +162,7 @@ impl Line {
         if needed != self.needed {
             let nodes = needed.iter().map(|host| host.as_str().into()).collect();
             self.needed = needed;
-            self.tell(Event::Needed { nodes });
+            self.tell(Event::NodesRequired { nodes });
         }
     }
 
@@ -233,7 +233,7 @@ impl Line {
         if answer.cluster_nodes != self.counted {
             self.counted = answer.cluster_nodes;
             let nodes = u32::try_from(self.counted).unwrap_or(0);
-            events.push(Event::Counted { nodes });
+            events.push(Event::NodesCounted { nodes });
         }
         self.on_completed(&answer, &mut events);
         let granted = answer.granted.iter().filter(|one| wanted.contains(&one.id));
@@ -337,7 +337,9 @@ impl Line {
             }
         }
         events.extend(
-            warned.into_iter().map(|id| Event::Warned { container: id.to_string().into() }),
+            warned
+                .into_iter()
+                .map(|id| Event::PreemptionWarned { container: id.to_string().into() }),
         );
     }
 
@@ -401,7 +403,7 @@ impl Line {
                 None => error.to_string(),
             };
             let why = ends::short(&why);
-            self.tell(Event::Impossible { why });
+            self.tell(Event::RequestUnsatisfiable { why });
         }
     }
 
@@ -411,9 +413,9 @@ impl Line {
             return Verdict::Deposed(reason.to_owned());
         };
         let held = std::mem::take(&mut self.held);
-        let gone = held.into_keys().map(|id| (id.to_string().into(), ContainerEnd::Released));
+        let gone = held.into_keys().map(|id| (id.to_string().into(), ContainerExit::Released));
         let by = format!("the cluster: {ended}");
-        self.tell(Event::Killed { by, now: true });
+        self.tell(Event::KillRequested { by, immediate: true });
         self.tell(Event::Ended { containers: gone.collect() });
         Verdict::Ended
     }

@@ -27,7 +27,7 @@ use yarn_native::{
     scheduler::{AmRmClient, RegisterResponse, Registration},
     types::{ContainerId, NodeState},
 };
-use ydl_core::spec::Deadlines;
+use ydl_core::spec::Timeouts;
 use ydl_os::report::{Exit, Report};
 
 /// How long a ResourceManager that is away is waited for at the beginning.
@@ -164,7 +164,7 @@ async fn recovered(
         line.ledger.adopt(container.id);
         line.hold(container);
     }
-    let Deadlines { silence, .. } = setting.spec.deadlines;
+    let Timeouts { heartbeat: silence, .. } = setting.spec.timeouts;
     let patience = RECOVER_MAX.min(Duration::from_millis(silence.0) / 2);
     let end = Instant::now() + patience;
     let is_untold = |held: &Held| held.node.is_none();

@@ -52,7 +52,7 @@ impl Wants {
     pub(super) fn new(spec: &JobSpec, of_queue: Option<String>) -> Wants {
         let role = |role: &RoleSpec| {
             let own = role.placement.node_label.clone();
-            let label = own.or_else(|| spec.on_cluster.node_label.clone());
+            let label = own.or_else(|| spec.cluster_options.node_label.clone());
             Role {
                 name: role.name.clone(),
                 gets: label.clone().or_else(|| of_queue.clone()),
@@ -157,7 +157,7 @@ impl Role {
     /// What cannot be said by naming places.
     fn constraint(&self) -> Option<Constraint> {
         let mut all = Vec::new();
-        if let Some(most) = self.placement.most_per_node {
+        if let Some(most) = self.placement.max_per_node {
             // It counts those that are there already.
             let beside = most.saturating_sub(1);
             let tag = self.name.to_string();
@@ -217,7 +217,7 @@ impl Role {
 
 /// At least one.
 fn fewest(role: &RoleSpec) -> usize {
-    let nodes = match role.placement.most_per_node {
+    let nodes = match role.placement.max_per_node {
         Some(most) => role.instances.div_ceil(most.max(1)),
         None => 1,
     };
@@ -286,7 +286,7 @@ mod tests {
 
     #[test]
     fn one_constraint_brings_all_roles_into_that_form() {
-        let alone = Placement { most_per_node: Some(1), ..Placement::default() };
+        let alone = Placement { max_per_node: Some(1), ..Placement::default() };
         let labelled = Placement { node_label: Some("gpu".to_owned()), ..Placement::default() };
         let roles =
             [role("worker", alone), role("server", Placement::default()), role("chief", labelled)];
@@ -308,7 +308,7 @@ mod tests {
     fn what_cannot_be_said_by_places_is_a_constraint() {
         let labelled =
             |placement: Placement| Placement { node_label: Some("gpu".to_owned()), ..placement };
-        let alone = Placement { most_per_node: Some(1), ..Placement::default() };
+        let alone = Placement { max_per_node: Some(1), ..Placement::default() };
         let zone = |name: &str| Placement {
             attributes: [(name.to_owned(), "a".to_owned())].into(),
             ..Placement::default()

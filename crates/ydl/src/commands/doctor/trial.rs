@@ -12,8 +12,8 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 use ydl_core::{
-    Fact, JobSpec, JobView, NodeName, Outcome, Span, Time,
-    fact::{Next, What},
+    HistoryEvent, JobSpec, JobView, NodeName, Outcome, Span, Time,
+    history::{Disposition, HistoryKind},
 };
 use ydl_jobfile::Flags;
 use ydl_os::{
@@ -165,7 +165,7 @@ impl Life {
 #[derive(Debug, Deserialize)]
 struct Line {
     job: Option<Submitted>,
-    fact: Option<Fact>,
+    fact: Option<HistoryEvent>,
     result: Option<JobView>,
     ended: Option<Ended>,
 }
@@ -185,7 +185,7 @@ struct Ended {
 #[derive(Debug, Default)]
 struct Heard {
     id: Option<(String, Duration)>,
-    facts: Vec<Fact>,
+    facts: Vec<HistoryEvent>,
     result: Option<JobView>,
     ended: Option<Ended>,
 }
@@ -285,12 +285,12 @@ async fn complaints(err: impl AsyncRead + Unpin, said: &mut VecDeque<String>) {
 
 /// The job's times, if it has come all the way.
 fn life(heard: &Heard, total: Duration) -> Option<Life> {
-    let when = |is: fn(&What) -> bool| {
+    let when = |is: fn(&HistoryKind) -> bool| {
         let mut facts = heard.facts.iter();
-        facts.find(|fact| is(&fact.what)).map(|fact| fact.at)
+        facts.find(|fact| is(&fact.kind)).map(|fact| fact.at)
     };
-    let node = heard.facts.iter().find_map(|fact| match &fact.what {
-        What::AttemptStarted { node, .. } => Some(node.clone()),
+    let node = heard.facts.iter().find_map(|fact| match &fact.kind {
+        HistoryKind::AttemptStarted { node, .. } => Some(node.clone()),
         _ => None,
     })?;
     let (id, submitting) = heard.id.clone()?;
@@ -301,10 +301,12 @@ fn life(heard: &Heard, total: Duration) -> Option<Life> {
         node,
         total,
         submitting,
-        started: when(|what| matches!(what, What::JobStarted))?,
-        ran: when(|what| matches!(what, What::AttemptStarted { .. }))?,
-        ended: when(|what| matches!(what, What::AttemptEnded { next: Next::Nothing, .. }))
-            .or_else(|| when(|what| matches!(what, What::AttemptEnded { .. })))?,
+        started: when(|what| matches!(what, HistoryKind::JobStarted))?,
+        ran: when(|what| matches!(what, HistoryKind::AttemptStarted { .. }))?,
+        ended: when(|what| {
+            matches!(what, HistoryKind::AttemptEnded { disposition: Disposition::NoAction, .. })
+        })
+        .or_else(|| when(|what| matches!(what, HistoryKind::AttemptEnded { .. })))?,
         finished,
     })
 }

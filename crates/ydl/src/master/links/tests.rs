@@ -11,8 +11,9 @@ use crate::master::{
     store::Shelf,
 };
 use ydl_core::{
-    ContainerEnd, Draft, Endpoint, Event, Exit, Grant, JobSpec, NodeName, RoleName, Span, Time,
-    spec::{Completion, Range, Reform},
+    ContainerExit, Endpoint, Event, Grant, JobSpec, JobSpecBuilder, NodeName, ProgramExit,
+    RoleName, Span, Time,
+    spec::{Completion, Range, ResizePolicy},
 };
 use ydl_rendezvous::ConnId;
 
@@ -38,14 +39,14 @@ impl Scene {
 
     /// So many workers of so many, and a board beside them.
     fn of(instances: u32, range: Range) -> Scene {
-        let mut draft = Draft::from(spec());
+        let mut draft = JobSpecBuilder::from(spec());
         draft.framework = Framework::Horovod;
-        draft.gang.reform = Reform::Told;
+        draft.gang.reform = ResizePolicy::Notify;
         // A round begins with all or not at all.
         draft.gang.settle = Span::hours(1);
         let mut board = draft.roles[0].clone();
         board.name = RoleName::from("board");
-        board.completion = Completion::Beside;
+        board.completion = Completion::Sidecar;
         draft.roles[0].instances = instances;
         draft.roles[0].elastic = Some(range);
         draft.roles.push(board);
@@ -168,7 +169,7 @@ fn answers(passed: &[Passed]) -> usize {
 fn those_who_are_left_meet_again_however_it_became_known_that_one_has_gone() {
     let container = || ContainerId::from("c2");
     let quieted = vec![
-        Event::Quieted { container: container() },
+        Event::HeartbeatMissed { container: container() },
         Event::Ticked,
         Event::Ticked,
         Event::Ticked,
@@ -176,9 +177,10 @@ fn those_who_are_left_meet_again_however_it_became_known_that_one_has_gone() {
         Event::Ticked,
         Event::Ticked,
     ];
-    let warned = vec![Event::Warned { container: container() }];
-    let recovered =
-        vec![Event::Recovered { live: vec![ContainerId::from("c0"), ContainerId::from("c1")] }];
+    let warned = vec![Event::PreemptionWarned { container: container() }];
+    let recovered = vec![Event::MasterRecovered {
+        live: vec![ContainerId::from("c0"), ContainerId::from("c1")],
+    }];
     for events in [quieted, warned, recovered] {
         let mut old = Scene::of(3, Range { min: 2, max: 3 });
         for name in ["c0", "c1", "c2"] {
@@ -208,7 +210,7 @@ fn one_that_is_done_is_not_waited_for_by_those_who_meet_again() {
     for name in ["c0", "c1", "c2"] {
         old.up(name);
     }
-    let exit = Exit { code: Some(0), ..Exit::default() };
+    let exit = ProgramExit { code: Some(0), ..ProgramExit::default() };
     old.happen(Event::Exited { container: ContainerId::from("c0"), round: 1, exit });
     // They see that it has gone, and nobody was lost.
     let mut new = old.heir();
@@ -218,7 +220,7 @@ fn one_that_is_done_is_not_waited_for_by_those_who_meet_again() {
     assert_eq!(new.ask("c2", 2), 2, "a world of two begins");
     // Or another is lost as well.
     old.happen(Event::Ended {
-        containers: vec![(ContainerId::from("c1"), ContainerEnd::Preempted)],
+        containers: vec![(ContainerId::from("c1"), ContainerExit::Preempted)],
     });
     let mut new = old.heir();
     for master in [&mut old, &mut new] {
@@ -242,9 +244,9 @@ fn what_stands_beside_the_job_neither_ends_its_round_nor_speaks_in_it() {
         heard.map(drop).expect_err("it is not heard").status
     };
     assert_eq!(refused(&mut scene, "b0"), 410);
-    scene.happen(Event::Scaled { role: RoleName::from("worker"), instances: 2 });
+    scene.happen(Event::ScaleRequested { role: RoleName::from("worker"), instances: 2 });
     scene.happen(Event::Ended {
-        containers: vec![(ContainerId::from("b0"), ContainerEnd::Preempted)],
+        containers: vec![(ContainerId::from("b0"), ContainerExit::Preempted)],
     });
     scene.up_as("b1", "board");
     assert_eq!(refused(&mut scene, "b1"), 410);
@@ -258,7 +260,7 @@ fn a_new_master_begins_a_round_with_those_with_whom_the_old_one_began_it() {
     old.up("c0");
     old.attach("c0");
     // The second comes while the program of the first is still being loaded, and has said nothing that is kept.
-    old.happen(Event::Scaled { role: RoleName::from("worker"), instances: 2 });
+    old.happen(Event::ScaleRequested { role: RoleName::from("worker"), instances: 2 });
     old.up("c1");
     old.happen(Event::Ticked);
     let mut new = old.heir();
@@ -278,17 +280,17 @@ fn a_new_master_begins_a_round_with_those_with_whom_the_old_one_began_it() {
 fn a_newcomer_whose_peers_change_before_it_has_joined_does_not_fail_the_job() {
     let mut old = Scene::new();
     old.up("c0");
-    old.happen(Event::Scaled { role: RoleName::from("worker"), instances: 2 });
+    old.happen(Event::ScaleRequested { role: RoleName::from("worker"), instances: 2 });
     old.up("c1");
     old.happen(Event::Ticked);
     let run = old.job.run_of(&ContainerId::from("c1")).expect("it runs");
     old.happen(Event::Ended {
-        containers: vec![(ContainerId::from("c0"), ContainerEnd::Preempted)],
+        containers: vec![(ContainerId::from("c0"), ContainerExit::Preempted)],
     });
     for lied in [false, true] {
         let mut master = old.heir();
         // What its agent says of it does not matter.
-        let exit = Exit { code: Some(1), outdated: lied, ..Exit::default() };
+        let exit = ProgramExit { code: Some(1), outdated: lied, ..ProgramExit::default() };
         master.happen(Event::Exited { container: ContainerId::from("c1"), round: run.round, exit });
         assert_eq!(master.job.outcome(), None);
         let Some(Entry::Happened(_, Event::Exited { exit, .. })) = master.diary.last() else {
@@ -302,7 +304,7 @@ fn a_newcomer_whose_peers_change_before_it_has_joined_does_not_fail_the_job() {
 fn a_new_master_believes_what_is_written_of_an_exit_and_not_what_its_own_rendezvous_makes_of_it() {
     let mut scene = Scene::new();
     scene.up("c0");
-    let exit = Exit { code: Some(1), outdated: true, ..Exit::default() };
+    let exit = ProgramExit { code: Some(1), outdated: true, ..ProgramExit::default() };
     let exited = Event::Exited { container: ContainerId::from("c0"), round: 1, exit };
     let mut heir = scene.heir();
     heir.take(heir.now, exited.clone());

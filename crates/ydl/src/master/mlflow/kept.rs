@@ -8,7 +8,7 @@ use std::{
     path::Path,
 };
 use tokio::time::Instant;
-use ydl_core::{Draft, JobSpec, TaskId};
+use ydl_core::{JobSpec, JobSpecBuilder, TaskId};
 use ydl_proto::{files::JobDir, messages::Viewed};
 use ydl_storage::hdfs::{Hdfs, JobPlace};
 
@@ -71,7 +71,7 @@ pub(in crate::master) async fn afar(
 
 /// The job as it was understood, without the values of its variables; and what happened.
 pub(super) fn about(spec: &JobSpec, dir: &JobDir) -> Logs {
-    let mut draft = Draft::from(spec.clone());
+    let mut draft = JobSpecBuilder::from(spec.clone());
     let hide = |value: &mut String| *value = "…".to_owned();
     draft.env.values_mut().for_each(hide);
     for role in &mut draft.roles {

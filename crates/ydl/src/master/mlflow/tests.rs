@@ -12,7 +12,7 @@ use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
 };
-use ydl_core::{Draft, JobSpec, Outcome, Time, spec::Mlflow};
+use ydl_core::{JobSpec, JobSpecBuilder, Outcome, Time, spec::Mlflow};
 use ydl_mlflow::{api::Row, server::Failure};
 use ydl_proto::files::{Offer, Place, Submitted};
 
@@ -41,8 +41,8 @@ impl Faulty {
     }
 
     async fn tracker(&self) -> Tracker {
-        let mut draft = Draft::from(spec());
-        draft.on_cluster.mlflow = Some(Mlflow {
+        let mut draft = JobSpecBuilder::from(spec());
+        draft.cluster_options.mlflow = Some(Mlflow {
             uri: format!("http://{}", self.at),
             experiment: "e".to_owned(),
             run_name: None,

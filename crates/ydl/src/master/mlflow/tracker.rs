@@ -62,7 +62,7 @@ impl Tracker {
         submitted: &Submitted,
         secret: Option<&[u8]>,
     ) -> Option<Tracker> {
-        let wanted = submitted.spec.on_cluster.mlflow.clone()?;
+        let wanted = submitted.spec.cluster_options.mlflow.clone()?;
         let secret = secret.map(|bytes| String::from_utf8_lossy(bytes).trim().to_owned());
         let server = Server::new(&wanted.uri, wanted.user.as_deref(), secret.as_deref());
         let server = match server {

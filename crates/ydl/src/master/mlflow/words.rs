@@ -30,7 +30,7 @@ pub(super) fn params(spec: &JobSpec) -> BTreeMap<String, String> {
     // Programs log parameters of their own into the same run, where none can have two values.
     set("job.name".to_owned(), spec.name.clone());
     set("job.framework".to_owned(), spec.framework.to_string());
-    if let Some(queue) = &spec.on_cluster.queue {
+    if let Some(queue) = &spec.cluster_options.queue {
         set("job.queue".to_owned(), queue.clone());
     }
     for role in &spec.roles {
@@ -161,7 +161,7 @@ fn figure(value: f64) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ydl_core::{JobView, Time, view::Phase};
+    use ydl_core::{JobView, Time, view::JobPhase};
     use ydl_proto::messages::Figure;
 
     #[test]
@@ -204,7 +204,7 @@ mod tests {
             number: 1,
             view: JobView {
                 name: "j".to_owned(),
-                phase: Phase::Running,
+                phase: JobPhase::Running,
                 started: Time(0),
                 now: Time(0),
                 round: 1,

@@ -4,7 +4,7 @@ use crate::master::{agents::Agents, links::Links};
 use std::collections::BTreeMap;
 use ydl_core::{
     Job, JobView, RoleName, TaskId, Time,
-    view::{Phase, TaskState, TaskView},
+    view::{JobPhase, TaskState, TaskView},
 };
 use ydl_proto::messages::Viewed;
 
@@ -36,9 +36,9 @@ pub(super) fn viewed(number: u64, job: &Job, agents: &Agents, links: &Links, now
 
 /// Whom programs wait for, in words: only where one runs that is not itself among those who have not come, and not while the
 /// job ends, when nobody comes any more.
-fn said_waiting(missing: &[TaskId], phase: Phase, running: &[&TaskId]) -> Option<String> {
+fn said_waiting(missing: &[TaskId], phase: JobPhase, running: &[&TaskId]) -> Option<String> {
     let waits = |task: &&TaskId| !missing.contains(task);
-    let ends = matches!(phase, Phase::Ending | Phase::Finished);
+    let ends = matches!(phase, JobPhase::Ending | JobPhase::Finished);
     if missing.is_empty() || ends || !running.iter().any(waits) {
         return None;
     }
@@ -75,17 +75,17 @@ mod tests {
             let running: Vec<_> = running.iter().collect();
             said_waiting(missing, phase, &running)
         };
-        let waits = |missing: &[TaskId]| said(missing, Phase::Running, &all);
+        let waits = |missing: &[TaskId]| said(missing, JobPhase::Running, &all);
         let one = "programs wait for worker:1";
         assert_eq!(waits(&all[1..2]).as_deref(), Some(one));
         let many = "programs wait for worker:1, worker:2, worker:3, worker:4 and 2 more";
         assert_eq!(waits(&all[1..]).as_deref(), Some(many));
         // A round has just begun, and nobody has come; or only those run who have not.
         assert_eq!(waits(&all), None);
-        assert_eq!(said(&all[1..], Phase::Gathering, &all[1..]), None);
-        assert_eq!(said(&all[1..], Phase::Running, &[]), None);
+        assert_eq!(said(&all[1..], JobPhase::Gathering, &all[1..]), None);
+        assert_eq!(said(&all[1..], JobPhase::Running, &[]), None);
         // Nobody comes any more.
-        assert_eq!(said(&all[1..], Phase::Ending, &all), None);
+        assert_eq!(said(&all[1..], JobPhase::Ending, &all), None);
         assert_eq!(waits(&[]), None);
     }
 

@@ -9,10 +9,11 @@ use std::{
 };
 use tokio::sync::oneshot::Receiver;
 use ydl_core::{
-    ContainerEnd, Draft, Endpoint, Exit, Framework, Grant, JobSpec, NodeName, Order,
+    ContainerExit, Endpoint, Framework, Grant, JobSpec, JobSpecBuilder, NodeName, Order,
+    ProgramExit,
     spec::{
-        Backoff, Command, Completion, Environment, Gang, PortRange, Resources, Restart, RoleSpec,
-        Scope,
+        Backoff, Command, Completion, Environment, Gang, PortRange, Resources, Restart,
+        RestartScope, RoleSpec,
     },
     time::Span,
 };
@@ -73,7 +74,7 @@ impl Backend for Paper {
         let mut world = self.0.borrow_mut();
         world.done.push(format!("release {container}"));
         world.live.remove(&container);
-        let containers = vec![(container, ContainerEnd::Released)];
+        let containers = vec![(container, ContainerExit::Released)];
         world.happens.push_back(Event::Ended { containers });
     }
 
@@ -130,7 +131,7 @@ impl Diary for Slow {
 }
 
 pub(in crate::master) fn spec() -> JobSpec {
-    let backoff = Backoff { first: Span::seconds(1), most: Span::minutes(1) };
+    let backoff = Backoff { initial: Span::seconds(1), max: Span::minutes(1) };
     let role = RoleSpec {
         name: RoleName::from("worker"),
         instances: 1,
@@ -140,15 +141,15 @@ pub(in crate::master) fn spec() -> JobSpec {
         command: Command::Program(vec!["true".to_owned()]),
         environment: None,
         env: Default::default(),
-        restart: Restart { scope: Scope::Job, limit: 0, backoff, window: None },
+        restart: Restart { scope: RestartScope::Job, limit: 0, backoff, window: None },
         completion: Completion::All,
         tolerate: 0,
         memory_growth: None,
         ports: Vec::new(),
         placement: Default::default(),
-        after: Vec::new(),
+        depends_on: Vec::new(),
     };
-    let draft = Draft {
+    let draft = JobSpecBuilder {
         name: "paper".to_owned(),
         framework: Framework::None,
         environment: Environment::System,
@@ -167,10 +168,10 @@ pub(in crate::master) fn spec() -> JobSpec {
             settle: Span::seconds(2),
             reform: Default::default(),
         },
-        deadlines: Default::default(),
-        blame: Default::default(),
+        timeouts: Default::default(),
+        node_exclusion: Default::default(),
         ports: PortRange::default(),
-        on_cluster: Default::default(),
+        cluster_options: Default::default(),
     };
     JobSpec::new(draft).expect("the draft above is valid")
 }
@@ -273,7 +274,7 @@ fn ready(round: u32) -> Option<AgentReport> {
 }
 
 fn exited(round: u32) -> Option<AgentReport> {
-    let exit = Exit { code: Some(0), ..Exit::default() };
+    let exit = ProgramExit { code: Some(0), ..ProgramExit::default() };
     Some(AgentReport::Exited { round, exit })
 }
 

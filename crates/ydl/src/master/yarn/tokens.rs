@@ -64,7 +64,7 @@ impl Tokens {
         file: PathBuf,
         fresh: watch::Sender<Fresh>,
     ) -> Result<Option<Tokens>, Report> {
-        let Some(named) = &spec.on_cluster.keytab else {
+        let Some(named) = &spec.cluster_options.keytab else {
             return Ok(None);
         };
         let path = dir.path().join("ydl.keytab");

@@ -1,7 +1,7 @@
 //! Ends as real NodeManagers and ResourceManagers told them.
 
 use super::{ExitStatus, end_of, telling};
-use ydl_core::ContainerEnd;
+use ydl_core::ContainerExit;
 
 const DUMP: &str = "Dump of the process-tree for container_1794778261818_0005_01_000004 :\n\t|- PID PPID PGRPID \
     SESSID CMD_NAME USER_MODE_TIME(MILLIS) SYSTEM_TIME(MILLIS) VMEM_USAGE(BYTES) RSSMEM_USAGE(PAGES) FULL_CMD_LINE\n\
@@ -9,13 +9,13 @@ const DUMP: &str = "Dump of the process-tree for container_1794778261818_0005_01
     request. Exit code is 143\n[2026-11-15 21:31:12.710]Container exited with a non-zero exit code 143. \n";
 
 /// A kill for memory, as it was told: the sentence, then the processes.
-fn killed(status: i32, sentence: &str, had_mib: u64) -> ContainerEnd {
+fn killed(status: i32, sentence: &str, had_mib: u64) -> ContainerExit {
     let words = format!("[2026-11-15 21:31:12.599]{sentence}\n{DUMP}");
     end_of(ExitStatus::from(status), &words, had_mib)
 }
 
-fn limit(used_mib: u64, limit_mib: u64) -> ContainerEnd {
-    ContainerEnd::MemoryLimit { used_mib, limit_mib }
+fn limit(used_mib: u64, limit_mib: u64) -> ContainerExit {
+    ContainerExit::MemoryLimit { used_mib, limit_mib }
 }
 
 #[test]
@@ -57,8 +57,8 @@ fn kills_for_memory_say_how_much_was_used_and_allowed_in_every_version() {
 
 #[test]
 fn every_status_has_its_meaning() {
-    let completed = |status| ContainerEnd::Completed { status };
-    let fault = |why: &str| ContainerEnd::NodeFault { why: why.to_owned() };
+    let completed = |status| ContainerExit::Completed { status };
+    let fault = |why: &str| ContainerExit::NodeFault { why: why.to_owned() };
     let launch = "[2026-11-15 21:24:47.111]Exception from container-launch.\nContainer id: \
                   container_1794777875415_0003_01_000002\nExit code: 7\n\n[2026-11-15 21:24:47.276]Container exited \
                   with a non-zero exit code 7. Error file: prelaunch.err.\nLast 4096 bytes of prelaunch.err :\n\n";
@@ -100,22 +100,22 @@ fn every_status_has_its_meaning() {
                  file or directory",
             ),
         ),
-        (154, "", ContainerEnd::NodeLost),
-        (-100, "Container released by application", ContainerEnd::Released),
-        (-100, "Container released on a *lost* node", ContainerEnd::NodeLost),
-        (-100, "Container of a completed application", ContainerEnd::Released),
-        (-100, "Container expired since it was unused", ContainerEnd::Released),
+        (154, "", ContainerExit::NodeLost),
+        (-100, "Container released by application", ContainerExit::Released),
+        (-100, "Container released on a *lost* node", ContainerExit::NodeLost),
+        (-100, "Container of a completed application", ContainerExit::Released),
+        (-100, "Container expired since it was unused", ContainerExit::Released),
         (-101, "", fault("its disks have failed")),
         (
             -101,
             "1/1 local-dirs have errors: [ /data : Directory is not writable ]",
             fault("1/1 local-dirs have errors: [ /data : Directory is not writable ]"),
         ),
-        (-102, "Container preempted by scheduler", ContainerEnd::Preempted),
-        (-105, "", ContainerEnd::Released),
-        (-106, "", ContainerEnd::Released),
-        (-107, "", ContainerEnd::Released),
-        (-108, "", ContainerEnd::Preempted),
+        (-102, "Container preempted by scheduler", ContainerExit::Preempted),
+        (-105, "", ContainerExit::Released),
+        (-106, "", ContainerExit::Released),
+        (-107, "", ContainerExit::Released),
+        (-108, "", ContainerExit::Preempted),
         (-109, "", completed(-109)),
         (-1000, "", fault("its node could not prepare it")),
         (-77, "", fault("its node ended it with status -77")),

@@ -50,7 +50,7 @@ fn calls(passed: &[Passed]) -> usize {
 fn a_newcomer_whom_nobody_heeds_is_announced_again() {
     let mut scene = Scene::new();
     scene.up("c0");
-    scene.happen(Event::Scaled { role: RoleName::from("worker"), instances: 2 });
+    scene.happen(Event::ScaleRequested { role: RoleName::from("worker"), instances: 2 });
     scene.up("c1");
     scene.happen(Event::Ticked);
     let mut now = Instant::now();

@@ -11,30 +11,30 @@ use serde::{Deserialize, Serialize};
 
 /// Something worth knowing, and when.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Fact {
+pub struct HistoryEvent {
     /// When the core learned it.
     pub at: Time,
     /// What it is.
-    pub what: What,
+    pub kind: HistoryKind,
 }
 
 /// How a task began a new round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Broken {
+pub enum RestartCause {
     /// Its attempt has ended before the others' have.
     #[default]
-    Ended,
+    AttemptEnded,
     /// It is new, or has come back, and the others were not interrupted before it was there.
-    Joins,
+    TaskJoined,
     /// Its role needs fewer tasks.
-    Leaves,
+    TaskLeft,
 }
 
 /// What is worth knowing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum What {
+pub enum HistoryKind {
     /// The job began.
     JobStarted,
     /// A gathering is complete; its programs are told to run.
@@ -72,7 +72,7 @@ pub enum What {
         /// How it ended.
         ending: Ending,
         /// What follows.
-        next: Next,
+        disposition: Disposition,
         /// The most memory its processes used, where the agent could say.
         peak_memory_mib: u64,
         /// The last lines it wrote to stderr.
@@ -86,14 +86,14 @@ pub enum What {
         attempt: u32,
     },
     /// A round is given up; a new one gathers.
-    RoundBroken {
+    RoundRestarted {
         /// The new round.
         round: u32,
         /// Who began it.
-        because: TaskId,
+        task: TaskId,
         /// How.
         #[serde(default)]
-        how: Broken,
+        cause: RestartCause,
         /// Who starts again.
         tasks: u32,
     },
@@ -105,7 +105,7 @@ pub enum What {
         tasks: u32,
     },
     /// The gang could not be had in time and gave everything back.
-    GangGaveBack {
+    GangReleased {
         /// How often so far.
         tries: u32,
         /// How long it stays away.
@@ -114,21 +114,21 @@ pub enum What {
         missing: String,
     },
     /// A node is avoided.
-    NodeBlamed {
+    NodeExcluded {
         /// Which.
         node: NodeName,
         /// Until when.
         until: Time,
         /// What it is blamed for, in one sentence.
-        because: String,
+        reason: String,
     },
     /// A node is no longer avoided: its time is up, there are too few nodes to be choosy, or a role can run nowhere else.
-    NodeForgiven {
+    NodeReadmitted {
         /// Which.
         node: NodeName,
     },
     /// A task will ask for more memory.
-    MemoryGrew {
+    MemoryIncreased {
         /// Which.
         task: TaskId,
         /// Its new size.
@@ -143,7 +143,7 @@ pub enum What {
         /// To.
         to: u32,
         /// Why, where nobody asked for it.
-        because: Option<String>,
+        reason: Option<String>,
     },
     /// A new master took over.
     MasterRecovered {
@@ -165,85 +165,87 @@ pub enum What {
 /// What follows the end of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Next {
+pub enum Disposition {
     /// The task is done.
     Done,
     /// The task starts again, alone or with others, after a wait.
-    Again {
+    Retry {
         /// The wait.
         after: Span,
     },
     /// The task has failed for good, and the job can live with it.
     Tolerated,
     /// The job fails, unless it turns out within a while that the cluster has taken a peer.
-    Doubted,
+    Suspected,
     /// The job fails.
-    JobFails,
+    FailJob,
     /// Nothing: the job is ending, or nobody needs the task any more.
-    Nothing,
+    NoAction,
 }
 
-impl fmt::Display for What {
+impl fmt::Display for HistoryKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            What::JobStarted => write!(f, "the job began"),
-            What::RoundStarted { round, tasks } => {
+            HistoryKind::JobStarted => write!(f, "the job began"),
+            HistoryKind::RoundStarted { round, tasks } => {
                 write!(f, "round {round} began with {}", counted(*tasks, "task"))
             }
-            What::AttemptStarted { task, attempt, node, .. } => {
+            HistoryKind::AttemptStarted { task, attempt, node, .. } => {
                 write!(f, "{task} runs on `{node}` (attempt {attempt})")
             }
-            What::AttemptEnded { task, attempt, node, ending, next, .. } => {
+            HistoryKind::AttemptEnded {
+                task, attempt, node, ending, disposition: next, ..
+            } => {
                 write!(f, "{task} {ending} on `{node}` (attempt {attempt})")?;
                 match next {
-                    Next::Again { after: Span(0) } => write!(f, "; it starts again"),
-                    Next::Again { after } => write!(f, "; it starts again in {after}"),
-                    Next::Tolerated => write!(f, "; the job goes on without it"),
-                    Next::Doubted => {
+                    Disposition::Retry { after: Span(0) } => write!(f, "; it starts again"),
+                    Disposition::Retry { after } => write!(f, "; it starts again in {after}"),
+                    Disposition::Tolerated => write!(f, "; the job goes on without it"),
+                    Disposition::Suspected => {
                         write!(f, "; the job fails unless a peer was taken from it")
                     }
-                    Next::JobFails => write!(f, "; the job fails"),
-                    Next::Done | Next::Nothing => Ok(()),
+                    Disposition::FailJob => write!(f, "; the job fails"),
+                    Disposition::Done | Disposition::NoAction => Ok(()),
                 }
             }
-            What::AttemptStopped { task, attempt } => {
+            HistoryKind::AttemptStopped { task, attempt } => {
                 write!(f, "{task} is stopped (attempt {attempt})")
             }
-            What::RoundBroken { round, because, how, tasks } => {
+            HistoryKind::RoundRestarted { round, task: because, cause: how, tasks } => {
                 let tasks = counted(*tasks, "task");
                 write!(f, "round {round} gathers {tasks} because ")?;
                 match how {
-                    Broken::Ended => write!(f, "of {because}"),
-                    Broken::Joins => write!(f, "{because} joins"),
-                    Broken::Leaves => write!(f, "{because} leaves"),
+                    RestartCause::AttemptEnded => write!(f, "of {because}"),
+                    RestartCause::TaskJoined => write!(f, "{because} joins"),
+                    RestartCause::TaskLeft => write!(f, "{because} leaves"),
                 }
             }
-            What::MembersChanged { round, tasks } => {
+            HistoryKind::MembersChanged { round, tasks } => {
                 write!(f, "round {round} goes on with {}", counted(*tasks, "task"))
             }
-            What::GangGaveBack { tries, backoff, missing } => write!(
+            HistoryKind::GangReleased { tries, backoff, missing } => write!(
                 f,
                 "gave its containers back (try {tries}) and asks again in {backoff}: {missing}"
             ),
-            What::NodeBlamed { node, because, .. } => {
+            HistoryKind::NodeExcluded { node, reason: because, .. } => {
                 write!(f, "node `{node}` is avoided for a while: {because}")
             }
-            What::NodeForgiven { node } => write!(f, "node `{node}` is no longer avoided"),
-            What::MemoryGrew { task, memory_mib } => {
+            HistoryKind::NodeReadmitted { node } => write!(f, "node `{node}` is no longer avoided"),
+            HistoryKind::MemoryIncreased { task, memory_mib } => {
                 write!(f, "{task} asks for {} from now on", crate::spec::Memory(*memory_mib))
             }
-            What::RoleScaled { role, from, to, because } => {
+            HistoryKind::RoleScaled { role, from, to, reason: because } => {
                 write!(f, "role `{role}` goes from {from} to {to}")?;
                 match because {
                     Some(because) => write!(f, ": {because}"),
                     None => Ok(()),
                 }
             }
-            What::MasterRecovered { live } => {
+            HistoryKind::MasterRecovered { live } => {
                 write!(f, "a new master took over {}", counted(*live, "container"))
             }
-            What::JobEnding { outcome } => write!(f, "the job is ending: {outcome}"),
-            What::JobFinished { outcome } => write!(f, "{}", outcome.sentence()),
+            HistoryKind::JobEnding { outcome } => write!(f, "the job is ending: {outcome}"),
+            HistoryKind::JobFinished { outcome } => write!(f, "{}", outcome.sentence()),
         }
     }
 }
