@@ -2,7 +2,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-yarn test check sim fuzz cluster proto bench wheel
+.PHONY: help demo demo-yarn test check sim fuzz cluster proto bench wheel docs
 
 # The dev profile builds sooner than release, and Cargo.toml has it optimise the parts that matter.
 PROFILE ?= dev
@@ -56,3 +56,7 @@ wheel: ## the Python package with the binary in it, for any Linux with glibc 2.1
 bench: ## measure, and say how it was measured
 	@scripts/tools
 	@bench/run
+
+docs: ## the documentation as a book, below target/book
+	@scripts/check-docs
+	@scripts/mdbook build docs
