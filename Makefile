@@ -35,26 +35,26 @@ check: ## run the quick checks: format, lints, core and unit tests
 	@scripts/steps check
 
 sim: ## simulate the core under many fault schedules
-	@scripts/tools
+	@scripts/check-tools
 	$(if $(SEED),SEED=$(SEED),SEEDS=$(SEEDS)) cargo test -p ydl-core --release --test simulation -- --nocapture
 
 fuzz: ## fuzz everything that reads input from outside
 	@set -e; for run in crates/*/fuzz/run; do $$run $(SECONDS) $(TARGETS); done
 
 proto: ## generate the Rust code of crates/yarn-native/proto
-	@scripts/tools
+	@scripts/check-tools
 	cargo run --quiet -p yarn-native-proto-gen
 
 cluster: ## start a real Hadoop on this machine, until Ctrl-C
-	@scripts/tools
+	@scripts/check-tools
 	@cargo run --quiet -p testbed -- up --version $(VERSION) --nodes $(NODES) $(ARGS)
 
 wheel: ## build the Python package with the binary, for any Linux with glibc 2.17
-	@scripts/tools
+	@scripts/check-tools
 	@scripts/wheel
 
 bench: ## measure the figures of the documentation
-	@scripts/tools
+	@scripts/check-tools
 	@bench/run
 
 docs: ## build the documentation in target/book

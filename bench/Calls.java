@@ -6,7 +6,7 @@ import java.util.concurrent.Future;
 import org.apache.hadoop.yarn.client.api.YarnClient;
 import org.apache.hadoop.yarn.conf.YarnConfiguration;
 
-/** Calls per second of Hadoop's own client: one after the other, and from so many threads at once. */
+/** Measures calls per second of Hadoop's client, sequentially and from concurrent threads. */
 class Calls {
     public static void main(String[] args) throws Exception {
         int calls = Integer.parseInt(args[0]);
@@ -15,7 +15,7 @@ class Calls {
         client.init(new YarnConfiguration());
         client.start();
         ExecutorService pool = Executors.newFixedThreadPool(threads);
-        // Once for the compiler, once for the clock.
+        // The first round warms up the compiler.
         for (int round = 0; round < 2; round++) {
             double one = rate(client, pool, calls, 1);
             double many = rate(client, pool, calls, threads);
@@ -28,7 +28,7 @@ class Calls {
     }
 
     private static double rate(YarnClient client, ExecutorService pool, int calls, int threads) throws Exception {
-        long began = System.nanoTime();
+        long start = System.nanoTime();
         List<Future<?>> all = new ArrayList<>();
         for (int i = 0; i < threads; i++) {
             all.add(pool.submit(() -> {
@@ -41,6 +41,6 @@ class Calls {
         for (Future<?> one : all) {
             one.get();
         }
-        return (calls / threads * threads) / ((System.nanoTime() - began) / 1e9);
+        return (calls / threads * threads) / ((System.nanoTime() - start) / 1e9);
     }
 }

@@ -1,9 +1,9 @@
-"""What skein does, on lines of JSON: one command in, one answer out.
+"""Drives skein by lines of JSON: one command in, one response out.
 
 {"do": "submit", "tasks": 4, "script": "…"} → {"id": "application_…", "seconds": 1.8}
 {"do": "kill", "id": "application_…"}       → {}
 
-The driver, a JVM, is started before the first command and stays: what is timed is the submit alone.
+The driver, a JVM, starts before the first command and keeps running, so that only the submit is timed.
 """
 
 import json
@@ -25,15 +25,15 @@ def main():
         print(json.dumps({"driver_seconds": time.time() - before}), flush=True)
         for line in sys.stdin:
             command = json.loads(line)
-            answer = {}
+            response = {}
             if command["do"] == "submit":
                 spec = job(command["tasks"], command["script"])
                 before = time.time()
-                answer["id"] = client.submit(spec)
-                answer["seconds"] = time.time() - before
+                response["id"] = client.submit(spec)
+                response["seconds"] = time.time() - before
             elif command["do"] == "kill":
                 client.kill_application(command["id"])
-            print(json.dumps(answer), flush=True)
+            print(json.dumps(response), flush=True)
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ impl Bench {
         };
         Bench {
             environment: made("scripts/python-env", &["examples/mxnet-digits/requirements.txt"]),
-            kinds: made("scripts/python-kinds", &[]),
+            kinds: made("scripts/python-fixtures", &[]),
             once,
             dir: tempfile::tempdir().expect("a directory"),
         }

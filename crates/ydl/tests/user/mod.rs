@@ -67,11 +67,11 @@ pub fn environment_from(requirements: &str) -> PathBuf {
     made("scripts/python-env", &[&format!("examples/{requirements}")])
 }
 
-/// MXNet's in every other form; `scripts/python-kinds` says which.
+/// MXNet's in every other form; `scripts/python-fixtures` says which.
 #[allow(dead_code)] // Only those who pack it use it.
 pub fn kinds() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| made("scripts/python-kinds", &[]))
+    PATH.get_or_init(|| made("scripts/python-fixtures", &[]))
 }
 
 /// What a script of the project makes, and says where.
